@@ -222,7 +222,7 @@ class Job:
                 columns += _place(transcript, "\t").split("\t")
             said = f"{transcript.speaker}: " if transcript.pieces is not None and transcript.speaker else ""
             text = marked(said + transcript.caption, " ".join(transcript.flags))
-            print_caption(text, view=self.view, before=columns)
+            print_caption(text, before=columns, shown=self.view.shows_caption)
 
     def _count(self, transcript: Transcript) -> None:
         self._audio_s += transcript.duration_s or 0.0

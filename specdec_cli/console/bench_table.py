@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.text import Text
 
-from specdec_cli.console.cells import clean, wrap
-from specdec_cli.console.plain import console_on
-from specdec_cli.console.tables import grid, page_width, print_lines, titled
-from specdec_cli.console.theme import BAD, DIM, GOOD, Signs, signs_for
+from specdec_cli.console.cells import Prose, clean
+from specdec_cli.console.tables import grid, page_on, print_page, titled
+from specdec_cli.console.theme import BAD, DIM, DOT, FAIL, GOOD, OK
 from specdec_cli.evaluate.bootstrap import Interval
 from specdec_cli.evaluate.comparison_tables import FigureRow, measured
 from specdec_cli.format import count, milliseconds, seconds, share, short
@@ -51,35 +50,31 @@ _ROWS: Final[tuple[tuple[str, Callable[[ContenderTime], Interval | None], Callab
 
 def print_bench(bench: Bench, *, console: Console | None = None) -> None:
     """Print a benchmark to `console`, stdout if None."""
-    console = console or console_on()
-    print_lines(_page(bench, page_width(console), signs_for(console)), console)
+    console = page_on(console)
+    print_page(_page(bench, console.width), console)
 
 
-def _page(bench: Bench, width: int, signs: Signs) -> Iterator[Text]:
-    def facts(*parts: str) -> list[Text]:
-        return wrap(Text(f" {signs.dot} ".join(map(clean, parts)), DIM), width)
-
-    yield from _heading(bench, facts)
-    yield from titled("Captions", "from the ready prompt to the last token: median and its 95% interval", width)
+def _page(bench: Bench, width: int) -> Iterator[RenderableType]:
+    yield from _heading(bench)
+    yield from titled("Captions", "from the ready prompt to the last token: median and its 95% interval")
     found = bench.contenders
     rows = [FigureRow(label, tuple(measured(of(each), show) for each in found)) for label, of, show in _ROWS]
     yield from grid([_NAMES.get(each.name, each.name) for each in found], rows, width)
     unequal = [each.name for each in found if each.equal is False]
     if unequal:
-        yield Text(f" {signs.fail} tokens differ from those of transformers' generate: {', '.join(unequal)}", BAD)
+        yield Text(f" {FAIL} tokens differ from those of transformers' generate: {', '.join(unequal)}", BAD)
     elif any(each.equal for each in found):
-        yield Text(f" {signs.ok} edge, cloud and lossless: tokens equal to those of transformers' generate", GOOD)
+        yield Text(f" {OK} edge, cloud and lossless: tokens equal to those of transformers' generate", GOOD)
     peaks = (("memory", bench.peak_mb), ("GPU memory", bench.gpu_peak_mb))
-    yield from facts(*(f"{name} at most {mb:.0f} MiB" for name, mb in peaks if mb is not None))
-    for remark in bench.notes:
-        yield from facts(remark)
+    yield _facts(*(f"{name} at most {mb:.0f} MiB" for name, mb in peaks if mb is not None))
+    yield from map(_facts, bench.notes)
 
 
-def _heading(bench: Bench, facts: Callable[..., list[Text]]) -> Iterator[Text]:
+def _heading(bench: Bench) -> Iterator[Prose]:
     machine = bench.machine
     models = [model for model in (bench.models.edge, bench.models.cloud) if model]
-    yield from facts(bench.date, f"specdec {machine.specdec}", bench.command)
-    yield from facts(
+    yield _facts(bench.date, f"specdec {machine.specdec}", bench.command)
+    yield _facts(
         machine.gpu or machine.processor,
         f"{count(machine.threads, 'thread')} of {machine.cores or '?'}",
         f"{machine.memory_gib:g} GiB",
@@ -90,4 +85,8 @@ def _heading(bench: Bench, facts: Callable[..., list[Text]]) -> Iterator[Text]:
     loaded = (f"{model.name} {model.placed}" for model in models)
     blocks = "whole captions drafted" if bench.k == "deferred" else f"k {bench.k}"
     settings = (blocks, f"gate {bench.gate}", bench.language, count(bench.rounds, "round"))
-    yield from facts(*loaded, count(len(bench.clips), "clip"), seconds(bench.audio_s), *settings)
+    yield _facts(*loaded, count(len(bench.clips), "clip"), seconds(bench.audio_s), *settings)
+
+
+def _facts(*parts: str) -> Prose:
+    return Prose(Text(DOT.join(map(clean, parts)), DIM))

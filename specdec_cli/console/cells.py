@@ -1,15 +1,19 @@
-"""Text measured in terminal cells: neutralised, cut and wrapped, with Chinese counted as two cells a character."""
+"""Text in terminal cells: neutralised, cut and wrapped, with Chinese counted as two cells a character."""
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Iterator
-from itertools import accumulate, takewhile
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Final
 
-from rich.cells import cell_len
+from rich.cells import cell_len, chop_cells
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
+PROSE_WIDTH: Final = 100
+"""Cells of a line of prose at most: longer ones are hard to read."""
 _CLOSING = frozenset("，。、；：！？）】》〉”’」』…,.;:!?)]}%|·")
 _OPENING = frozenset("（【《〈“‘「『([{✓✗→+~=>")
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -40,27 +44,15 @@ def paragraph(text: str) -> str:
     return " ".join(clean(text).split())
 
 
-def prefix_length(text: str, width: int) -> int:
-    """How many leading characters of `text` fit into `width` cells."""
-    ends = accumulate(map(cell_len, text))
-    return sum(1 for _ in takewhile(lambda end: end <= width, ends))
-
-
-def fit(text: str, width: int, ellipsis: str) -> str:
-    """`text` cut at its end to `width` cells, with `ellipsis` in place of what was left out."""
+def fit_end(text: str, width: int) -> str:
+    """The end of `text`, in `width` cells: of a path the part that tells it from others."""
     if cell_len(text) <= width:
         return text
-    room = width - cell_len(ellipsis)
-    return text[: prefix_length(text, room)] + ellipsis if room > 0 else ellipsis[: max(width, 0)]
-
-
-def fit_end(text: str, width: int, ellipsis: str) -> str:
-    """`text` cut at its start to `width` cells: of a path, the end says more."""
-    return fit(text[::-1], width, ellipsis[::-1])[::-1]
+    return "…" + chop_cells(text[::-1], max(width - 1, 1))[0][::-1]
 
 
 def _atoms(plain: str) -> Iterator[str]:
-    """Pieces of `plain` between which a line may break, each with the spaces that follow it."""
+    """Parts that a line break may stand between: words with the spaces behind them, and single wide characters."""
     start = 0
     for index in range(1, len(plain)):
         before, after = plain[index - 1], plain[index]
@@ -73,40 +65,43 @@ def _atoms(plain: str) -> Iterator[str]:
         yield plain[start:]
 
 
-def wrap(text: Text, width: int, *, joint: str | None = None) -> list[Text]:
+def wrap(text: Text, width: int) -> list[Text]:
     """`text` in lines of at most `width` cells (trailing spaces not counted), styles kept.
 
-    Lines break at spaces and between wide characters, never before a closing or after an opening punctuation mark.
-    With a `joint`, they break at spaces and after a joint only. What is longer than a line is broken where that ends.
+    Lines break at spaces and, which rich does not do, between wide characters, never before a closing or after an
+    opening punctuation mark. What is longer than a line is broken where that ends.
     """
     width = max(width, 2)
-    ends = rf"[^ {re.escape(joint)}]*[ {re.escape(joint)}]*" if joint else ""
     breaks: list[int] = []
     position = used = 0
-    for atom in re.findall(ends, text.plain) if joint else _atoms(text.plain):
+    for atom in _atoms(text.plain):
         if used and used + cell_len(atom.rstrip(" ")) > width:
             breaks.append(position)
             used = 0
-        rest = atom
-        while cell_len(rest.rstrip(" ")) > width and len(rest) > 1:
-            cut = max(prefix_length(rest, width), 1)
-            rest = rest[cut:]
-            breaks.append(position + len(atom) - len(rest))
-        used += cell_len(rest)
-        position += len(atom)
+        parts = chop_cells(atom, width) if cell_len(atom.rstrip(" ")) > width else [atom]
+        for part in parts[:-1]:
+            position += len(part)
+            breaks.append(position)
+        used += cell_len(parts[-1])
+        position += len(parts[-1])
     lines = list(text.divide(breaks))
     for line in lines:
         line.rstrip()
     return lines
 
 
-def padded(text: Text, width: int) -> Text:
-    """A copy of `text` filled with spaces to `width` cells."""
-    return Text.assemble(text, " " * max(width - text.cell_len, 0))
+@dataclass(frozen=True, slots=True)
+class Prose:
+    """Text beside a label, which may have several lines; the lines of the text begin at cell `indent`."""
 
+    body: Text
+    label: Text = field(default_factory=Text)
+    indent: int = 0
 
-def hanging(label: Text, body: Text, indent: int, width: int) -> list[Text]:
-    """`body` wrapped beside `label`, all of its lines starting at cell `indent`."""
-    lines = wrap(body, width - indent)
-    heads = [padded(label, indent), *(Text(" " * indent) for _ in lines[1:])]
-    return [Text.assemble(head, line) for head, line in zip(heads, lines, strict=True)]
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Lines without spaces at their end, so that a terminal that is made narrower shows no empty ones."""
+        lines = wrap(self.body, min(options.max_width, PROSE_WIDTH) - self.indent)
+        for label, line in zip_longest(self.label.split(), lines, fillvalue=Text()):
+            line = Text.assemble(label, " " * (self.indent - label.cell_len), line)
+            line.rstrip()
+            yield line

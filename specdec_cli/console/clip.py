@@ -6,27 +6,27 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich.cells import cell_len
+from rich.constrain import Constrain
+from rich.rule import Rule
 from rich.text import Text
 
 from specdec_cli.config.schema import AcceptanceConfig, DecodingConfig, GateConfig, PromptConfig
-from specdec_cli.console.cells import clean, fit, fit_end, hanging
-from specdec_cli.console.draft_grid import figures_legend
-from specdec_cli.console.theme import ASKED, BAD, DIM, STRONG, Signs
+from specdec_cli.console.cells import PROSE_WIDTH, Prose, clean, fit_end
+from specdec_cli.console.theme import ASKED, BAD, DIM, DOT, RULE, STRONG
+from specdec_cli.console.token_grid import figures_legend
 from specdec_cli.console.tokens import legend
 from specdec_cli.format import NONE, contradiction, count, measured, milliseconds, percent, seconds, setting
 from specdec_cli.transcript.terms import SUGGESTED, suggestions_in_words
 from specdec_cli.types import FLAG_WORDS, EventText, Finished, FinishReason, Flag, Mode, Prefill, Round, Started
 
 INDENT = 10
-_NEVER = ("gate_weights", "wake_weights")  # a digest tells a reader nothing
+_NEVER: tuple[str, ...] = (SUGGESTED, "gate_weights", "wake_weights")  # a digest tells a reader nothing
 _ALWAYS = ("k", "gate", "threshold", "acceptance", "temperature", "max_new_tokens")
 _DEFAULTS = {
     name: setting(field.default)
     for section in (DecodingConfig, GateConfig, AcceptanceConfig, PromptConfig)
     for name, field in section.model_fields.items()
 }
-_SETTING_LINES = 2
-_TIE = "\xa0"  # keeps a name and its value in one line
 _ENDINGS: dict[FinishReason, tuple[str, str]] = {
     "max_tokens": ("stopped at the token limit", ASKED),
     "sentences": ("stopped after the set number of sentences", DIM),
@@ -36,84 +36,61 @@ _ENDINGS: dict[FinishReason, tuple[str, str]] = {
 }
 
 
-def labelled(label: str, body: Text, width: int, style: str = DIM) -> list[Text]:
-    """`body` wrapped beside its label."""
-    return hanging(Text.assemble(" ", (label, style)), body, INDENT, width)
+def labelled(label: str, body: Text, style: str = DIM) -> Prose:
+    """`body` beside its label."""
+    return Prose(body, Text(f" {label}", style), INDENT)
 
 
-def file_line(event: Started, width: int, signs: Signs) -> Text:
-    """The file between two stretches of rule, and the facts about it; the name gives way first."""
+def file_line(event: Started, width: int) -> Constrain:
+    """The file and the facts about it in a rule; of a long path, its end."""
     facts = [seconds(event.duration_s), event.language, event.mode]
     if event.start_s is not None and event.end_s is not None:
         facts[0] = f"{seconds(event.start_s)} to {seconds(event.end_s)}"
     if event.no_speech:
         facts.append("no speech found")
-    tail = clean(f" {signs.dot} ".join(facts))
-    name = fit_end(clean(event.file), max(width - cell_len(tail) - 8, 8), signs.ellipsis)
-    rule = signs.rule * max(min(width, 110) - cell_len(name) - cell_len(tail) - 7, 1)
-    line = Text.assemble((signs.rule * 2 + " ", DIM), (name, STRONG), (f" {rule} ", DIM), tail)
-    line.truncate(width, overflow="crop")
-    return line
+    tail = clean(DOT.join(["", *facts]))
+    name = fit_end(clean(event.file), max(min(width, PROSE_WIDTH) - cell_len(tail) - 6, 8))
+    title = Text.assemble((RULE * 2, DIM), " ", (name, STRONG), tail)
+    return Constrain(Rule(title, align="left", characters=RULE, style=DIM), PROSE_WIDTH)
 
 
-def model_lines(event: Started, width: int, signs: Signs) -> list[Text]:
-    """The models in use, the settings that matter first, the prompt, and warnings."""
-
-    def line(label: str, value: str) -> Text:
-        fitted = fit(clean(value).replace("·", signs.dot), width - INDENT - 1, signs.ellipsis)
-        return Text.assemble(" ", (f"{label:<{INDENT - 1}}", DIM), fitted)
-
-    models = [line(label, name) for label, name in (("edge", event.edge), ("cloud", event.cloud)) if name is not None]
-    lines = [*models, *_settings(event, width, signs), line("prompt", event.prompt)]
+def heading(event: Started) -> Iterator[Prose]:
+    """The models in use, the settings that matter first, the prompt, warnings, and what the signs mean."""
+    for label, name in (("edge", event.edge), ("cloud", event.cloud)):
+        if name is not None:
+            yield labelled(label, Text(clean(name)))
+    settings = [Text.assemble((f"{clean(name)}\xa0", DIM), clean(value)) for name, value in _worth_showing(event)]
+    if settings:
+        yield labelled("settings", Text(DOT, DIM).join(settings))
+    yield labelled("prompt", Text(clean(event.prompt)))
     for warning in event.warnings:
-        lines += labelled("warning", Text(clean(warning)), width - 1, BAD)
-    return lines
+        yield labelled("warning", Text(clean(warning)), BAD)
+    yield labelled("signs", legend(event.mode, run_on=event.settings.get("run_on", 0) != 0))
+    yield labelled("figures", Text(figures_legend(event.settings)))
 
 
-def _settings(event: Started, width: int, signs: Signs) -> list[Text]:
-    body = Text()
-    for name, value in _worth_telling(event):
-        dot = f" {signs.dot} " if body else ""
-        body.append_text(Text.assemble((dot, DIM), (f"{clean(name)}{_TIE}", DIM), clean(value)))
-    if not body:
-        return []
-    lines = labelled("settings", body, width - 1)
-    for line in lines:
-        line.plain = line.plain.replace(_TIE, " ")
-    if len(lines) > _SETTING_LINES:
-        lines = lines[:_SETTING_LINES]
-        lines[-1].truncate(width - 1 - cell_len(signs.ellipsis) - 1)
-        lines[-1].append(f" {signs.ellipsis}", style=DIM)
-    return lines
-
-
-def _worth_telling(event: Started) -> Iterator[tuple[str, str]]:
-    """The settings that shape every run, what checkpoints add to them, and those that somebody changed."""
-    hidden: tuple[str, ...] = (SUGGESTED, *_NEVER)
+def _worth_showing(event: Started) -> Iterator[tuple[str, str]]:
+    """The settings that shape every run, what checkpoints add to them, and those that are not at their default."""
+    hidden = (*_NEVER, "stop_drafting")
     if event.settings.get("defer"):
-        hidden = (*hidden, "k", "stop_drafting")  # they do not count
+        yield "block", "the whole draft (k does not count)"
+        hidden = (*hidden, "k", "defer")
     own = {name: setting(value) for name, value in event.settings.items() if name not in hidden and value is not None}
+    if event.settings.get("stop_drafting") and "k" in own:
+        own["k"] += " at most (a block ends at the first token that the gate escalates)"
     yield from ((name, own[name]) for name in _ALWAYS if name in own)
     yield from suggestions_in_words(event.settings.get(SUGGESTED))
     yield from ((name, own[name]) for name in own if name not in _ALWAYS and own[name] != _DEFAULTS.get(name))
 
 
-def legend_lines(event: Started, width: int, signs: Signs) -> list[Text]:
-    """What the signs mean, and the figures under the words."""
-    marks = legend(signs, event.mode, run_on=event.settings.get("run_on", 0) != 0)
-    lines = labelled("signs", marks, width - 1)
-    return lines + labelled("figures", figures_legend(event.settings), width - 1)
-
-
-def prefill_lines(event: Prefill, width: int, signs: Signs, *, verified: bool) -> list[Text]:
+def prefill_line(event: Prefill, *, verified: bool) -> Prose:
     """How long a model took to encode the recording and to prefill its prompt.
 
     `verified`: whether the same forward verified the first block that was escalated.
     """
     what = "prefill with first verification" if verified else "prefill"
     facts = [f"{event.model} prefilled {count(event.tokens, 'token')}", f"encoder {milliseconds(event.encoder_ms)}"]
-    body = Text(f" {signs.dot} ".join([*facts, f"{what} {milliseconds(event.prefill_ms)}"]), style=DIM)
-    return hanging(Text(), body, 7 if width >= 96 else 6, width - 1)
+    return Prose(Text(DOT.join([*facts, f"{what} {milliseconds(event.prefill_ms)}"]), DIM), indent=6)
 
 
 def verified(rounds: Sequence[Round], mode: Mode) -> str:
@@ -158,9 +135,8 @@ def _speed(event: Finished) -> str:
     return f"{tokens / event.total_ms * 1000:.1f} tokens/s" if event.total_ms > 0 else f"{NONE} tokens/s"
 
 
-def summary(rounds: Sequence[Round], event: Finished, mode: Mode, signs: Signs) -> list[tuple[str, Text]]:
+def summary(rounds: Sequence[Round], event: Finished, mode: Mode) -> list[tuple[str, Text]]:
     """The totals of a clip, each line under a name."""
-    dot = f" {signs.dot} "
     escalated = [round_ for round_ in rounds if round_.escalated]
     drafted, accepted = sum(len(r.draft_ids) for r in escalated), sum(r.accepted for r in escalated)
     sources = Counter(source for round_ in rounds for source in round_.source)
@@ -171,19 +147,19 @@ def summary(rounds: Sequence[Round], event: Finished, mode: Mode, signs: Signs) 
     if mode in ("hybrid", "lossless") and sources:
         edge = percent((sources["edge"] + sources["accepted"]) / sources.total())
         tokens.append(f"{edge} of them drafted by the edge")
-    lines = [("rounds", words), ("tokens", Text(dot.join(tokens)))]
+    lines = [("rounds", words), ("tokens", Text(DOT.join(tokens)))]
     if drafted:
         cloud = [f"{accepted} of {count(drafted, 'drafted token')} ({percent(accepted / drafted)})"]
         cloud += [count(sources["corrected"], "correction"), f"{sources['bonus']} bonus"]
         cloud += [f"{sources['cloud']} run on"] if sources["cloud"] else []
-        lines.append(("accepted", Text(dot.join(cloud))))
+        lines.append(("accepted", Text(DOT.join(cloud))))
     if ties := near_ties(rounds):
         what = "best scores that the cloud's number format cannot tell apart"
         lines.append(("ties", Text(f"{count(ties, 'near tie')}: {what}")))
     if link := _link(rounds):
-        lines.append(("link", Text(dot.join(link))))
+        lines.append(("link", Text(DOT.join(link))))
     times = [f"first token {milliseconds(event.ttft_ms)}", f"total {seconds(event.total_ms / 1000)}", _speed(event)]
-    lines.append(("time", Text(dot.join(times))))
+    lines.append(("time", Text(DOT.join(times))))
     if event.degraded is not None:
         lines.append(("degraded", Text(clean(event.degraded), style=BAD)))
     if event.finish_reason in _ENDINGS:

@@ -8,14 +8,13 @@ from collections.abc import Iterator
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Final
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.text import Text
 
-from specdec_cli.console.cells import clean, fit_end, hanging, padded, paragraph, wrap
+from specdec_cli.console.cells import Prose, clean, fit_end, paragraph
 from specdec_cli.console.clip import count_flags
-from specdec_cli.console.plain import console_on
-from specdec_cli.console.tables import PROSE_WIDTH, grid, page_width, print_lines, titled
-from specdec_cli.console.theme import ASKED, BAD, DIM, STRONG, Signs, signs_for
+from specdec_cli.console.tables import grid, page_on, print_page, titled
+from specdec_cli.console.theme import ASKED, BAD, DIM, DOT, STRONG
 from specdec_cli.evaluate import comparison_tables as tables
 from specdec_cli.format import count, percent, seconds
 
@@ -30,19 +29,31 @@ _UNITS: Final = re.compile(r"[A-Za-z0-9'’-]+|\s+|.", re.DOTALL)
 
 def print_comparison(comparison: Comparison, *, captions: int, console: Console | None = None) -> None:
     """Print a comparison to `console` (None: stdout), with at most `captions` clips whose captions differ."""
-    console = console or console_on()
-    width, signs = page_width(console), signs_for(console)
-    lines = [*_headline(comparison, width, signs)]
-    if comparison.clips:
-        lines += [*_table(comparison, width), *_captions(comparison, captions, width, signs)]
-    print_lines([*lines, *_errors(comparison, width, signs), *_flags(comparison, width, signs)], console)
+    console = page_on(console)
+    print_page(_parts(comparison, captions, console.width), console)
 
 
-def _prose(sentence: str, width: int, signs: Signs) -> Iterator[Text]:
-    yield from hanging(Text(f" {signs.dot}"), Text(clean(sentence)), 3, min(width, PROSE_WIDTH))
+def _parts(found: Comparison, captions: int, width: int) -> Iterator[RenderableType]:
+    yield from _headline(found)
+    if found.clips:
+        yield from _table(found, width)
+        yield from _captions(found, captions, width)
+    if found.errors:
+        yield from (Text(), Text(f"{count(len(found.errors), 'recording')} left out", BAD))
+    for error in found.errors:
+        message = clean(error.message)
+        message = message if clean(error.file) in message else f"{clean(error.file)}: {message}"
+        yield _item(message + ("" if len(error.modes) == len(found.modes) else f" (in mode {', '.join(error.modes)})"))
+    counts = {mode: Counter(flag for clip in found.clips for flag in clip.flags.get(mode, ())) for mode in found.modes}
+    if flagged := "; ".join(f"{mode} {count_flags(flags)}" for mode, flags in counts.items() if flags):
+        yield from (Text(), _item(f"Captions that are no description: {flagged}."))
 
 
-def _headline(found: Comparison, width: int, signs: Signs) -> Iterator[Text]:
+def _item(sentence: str) -> Prose:
+    return Prose(Text(clean(sentence)), Text(DOT), indent=3)
+
+
+def _headline(found: Comparison) -> Iterator[RenderableType]:
     facts = [count(len(found.clips), "clip"), seconds(found.audio_s), found.language]
     if found.repeats > 1:
         facts.append(f"up to {found.repeats} repeats")
@@ -52,22 +63,20 @@ def _headline(found: Comparison, width: int, signs: Signs) -> Iterator[Text]:
         facts.append(f"references of {found.references_found}")
     if found.unfinished:
         facts.append(f"{found.unfinished} unfinished")
-    yield Text(f" {signs.dot} ".join(facts), DIM)
-    if columns := found.reference_columns:
-        told = ", ".join(name if name == column else f"{name} from {column}" for name, column in columns.items())
-        yield from wrap(Text(f"references: {clean(told)}", DIM), width)
-    for sentence in found.headline:
-        yield from _prose(sentence, width, signs)
+    yield Text(DOT.join(facts), DIM)
+    if read := found.reference_columns:
+        names = ", ".join(name if name == column else f"{name} from {column}" for name, column in read.items())
+        yield Prose(Text(f"references: {clean(names)}", DIM))
+    yield from map(_item, found.headline)
 
 
-def _table(found: Comparison, width: int) -> Iterator[Text]:
+def _table(found: Comparison, width: int) -> Iterator[RenderableType]:
     if table := tables.summary(found):
         yield Text()
         base = "edge" if "edge" in found.modes else "cloud"
-        rows = [_compared(row, base) for row in table.rows]
-        yield from grid(table.columns, rows, width)
+        yield from grid(table.columns, [_compared(row, base) for row in table.rows], width)
         note = f"ratios are to {base}-only; intervals of {percent(found.level)} over clips. All figures: --html FILE"
-        yield from wrap(Text(f" {note}", DIM), width)
+        yield Prose(Text(note, DIM), indent=1)
 
 
 def _compared(row: tables.FigureRow, base: str) -> tables.FigureRow:
@@ -80,60 +89,38 @@ def _compared(row: tables.FigureRow, base: str) -> tables.FigureRow:
     return tables.FigureRow(row.label, tuple(tables.Cell(cell.value, tuple(notes)) for cell, notes in compared))
 
 
-def _captions(found: Comparison, most: int, width: int, signs: Signs) -> Iterator[Text]:
+def _captions(found: Comparison, most: int, width: int) -> Iterator[RenderableType]:
     differing = [clip for clip in found.clips if len(set(clip.captions.values())) > 1]
     total = len(found.clips)
     if not differing:
         clips = "the clip" if total == 1 else f"all {total} clips"
         yield from (Text(), Text(f"All modes give the same caption of {clips}."))
         return
-    yield from titled("Captions", f"of the {len(differing)} of {count(total, 'clip')} where they differ", width)
+    yield from titled("Captions", f"of the {len(differing)} of {count(total, 'clip')} where they differ")
     if most:
         base = "cloud" if "cloud" in found.modes else found.modes[0]
         legend = f"[...] words that differ from {base}, [{_LEFT_OUT}] words of {base} that are left out"
-        yield from wrap(Text(legend, DIM), width)
+        yield Prose(Text(legend, DIM))
     for clip in differing[:most]:
-        yield from clip_lines(clip, width, signs)
+        yield from _clip(clip, width)
     if len(differing) > most:
-        more = f"{signs.ellipsis} and {len(differing) - most} more: --captions {len(differing)} shows all"
-        yield from wrap(Text(more, DIM), width)
+        yield Prose(Text(f"… and {len(differing) - most} more: --captions {len(differing)} shows all", DIM))
 
 
-def _errors(found: Comparison, width: int, signs: Signs) -> Iterator[Text]:
-    if found.errors:
-        yield from (Text(), Text(f"{count(len(found.errors), 'recording')} left out", BAD))
-    for error in found.errors:
-        message = clean(error.message)
-        message = message if clean(error.file) in message else f"{clean(error.file)}: {message}"
-        modes = "" if len(error.modes) == len(found.modes) else f" (in mode {', '.join(error.modes)})"
-        yield from _prose(message + modes, width, signs)
-
-
-def _flags(found: Comparison, width: int, signs: Signs) -> Iterator[Text]:
-    """How many captions of each mode are no description."""
-    counts = {mode: Counter(flag for clip in found.clips for flag in clip.flags.get(mode, ())) for mode in found.modes}
-    if told := "; ".join(f"{mode} {count_flags(flags)}" for mode, flags in counts.items() if flags):
-        yield from (Text(), *_prose(f"Captions that are no description: {told}.", width, signs))
-
-
-def clip_lines(clip: ClipComparison, width: int, signs: Signs) -> Iterator[Text]:
-    """The captions of a clip, what differs marked by brackets and colour; modes with the same caption share a line."""
-    length = f" ({seconds(clip.duration_s)})" if clip.duration_s is not None else ""
-    start = f" from {clip.start_s:g} s" if clip.start_s is not None else ""
-    name = fit_end(clean(clip.file), width - len(length + start), signs.ellipsis)
-    yield Text.assemble((name, STRONG), (f"{start}{length}", DIM))
+def _clip(clip: ClipComparison, width: int) -> Iterator[RenderableType]:
+    """The captions of a clip, what differs marked by brackets and colour; modes with the same caption share it."""
+    facts = f" from {clip.start_s:g} s" if clip.start_s is not None else ""
+    facts += f" ({seconds(clip.duration_s)})" if clip.duration_s is not None else ""
+    yield Text.assemble((fit_end(clean(clip.file), width - len(facts)), STRONG), (facts, DIM))
     base: Mode = "cloud" if "cloud" in clip.captions else next(iter(clip.captions))
     for caption in dict.fromkeys(clip.captions.values()):
-        modes = [mode for mode, said in clip.captions.items() if said == caption]
+        modes = [mode for mode, written in clip.captions.items() if written == caption]
         text = Text(paragraph(caption)) if base in modes else marked(paragraph(caption), paragraph(clip.captions[base]))
-        lines = wrap(text, width - _INDENT)
-        for index in range(max(len(lines), len(modes))):
-            head = padded(Text(f" {modes[index]}" if index < len(modes) else ""), _INDENT)
-            yield Text.assemble(head, lines[index] if index < len(lines) else "")
+        yield Prose(text, Text("\n".join(f" {mode}" for mode in modes)), _INDENT)
     for caption in clip.reference_texts:
-        yield from hanging(Text(" reference", DIM), Text(paragraph(caption), DIM), _INDENT, width)
+        yield Prose(Text(paragraph(caption), DIM), Text(" reference", DIM), _INDENT)
     if classes := _classes(clip):
-        yield from hanging(Text(" classes", DIM), Text(classes), _INDENT, width)
+        yield Prose(Text(classes), Text(" classes", DIM), _INDENT)
 
 
 def marked(caption: str, base: str) -> Text:

@@ -1,7 +1,7 @@
 """The live display: finished rounds scroll up as ordinary lines above a small region that is redrawn.
 
 Only that region (the caption so far and one line of status) is ever redrawn, so the display fits any terminal,
-survives being resized and leaves the whole table in the scroll-back. Where nothing can be redrawn, there is no region.
+survives being resized and leaves all rounds in the scroll-back. Where nothing can be redrawn, there is no region.
 """
 
 from __future__ import annotations
@@ -9,23 +9,22 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.spinner import Spinner
 from rich.text import Text
 
 from specdec_cli.console import clip as parts
-from specdec_cli.console.cells import clean, fit, hanging, wrap
+from specdec_cli.console.cells import PROSE_WIDTH, Prose, clean, wrap
 from specdec_cli.console.clip import INDENT, labelled
 from specdec_cli.console.plain import console_on
-from specdec_cli.console.rounds import Layout, layout_for, render_deferred, render_flight, render_round
-from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, Signs, signs_for
+from specdec_cli.console.rounds import flight, render_round
+from specdec_cli.console.theme import ASKED, BAD, DIM, DOT, GOOD, OK, WARN
 from specdec_cli.console.tokens import CaptionTrail
 from specdec_cli.console.view import FINISHING, PlainView, View
 from specdec_cli.errors import SpecdecError
@@ -37,56 +36,51 @@ if TYPE_CHECKING:
 
 REFRESHES_PER_SECOND = 8
 MAX_CAPTION_LINES = 6
-PROSE_WIDTH = 100
 LOG_WIDTH = 100
 """Cells of a row where there is no terminal to ask."""
 SILENT_DBFS = -75.0
 """A microphone that delivers less is muted."""
 
 
+def spinner(console: Console) -> str:
+    """The name in rich's list of a spinner that `console` can show."""
+    return "line" if console.options.ascii_only else "dots"
+
+
 class Region:
     """What is redrawn: a block on its way to the cloud, the tail of the caption, and what is going on for how long."""
 
-    def __init__(self, signs: Signs, clock: Callable[[], float], state: str) -> None:
-        self._signs = signs
+    def __init__(self, console: Console, clock: Callable[[], float], state: str) -> None:
         self._clock = clock
         self._start = clock()
-        self._spinner = Spinner(signs.spinner, style=ASKED)
+        self._spinner = Spinner(spinner(console), style=ASKED)
         self.state = state
         self.facts: list[str] = []
-        self.flight: list[Text] = []
+        self.flight = Text()
         self.caption = Text()
         self.download: tuple[int, int] | None = None  # bytes so far, of all
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Lines for the terminal's present size, fewer than half of its height."""
         width = min(options.max_width - 1, PROSE_WIDTH)
-        lines = self._caption_lines(width, max(min(MAX_CAPTION_LINES, console.height // 3), 1)) if self.caption else []
-        flight = self.flight[: max(console.height // 6, 1)]
+        if self.flight:
+            yield from wrap(self.flight, width)[: max(console.height // 6, 1)]
+        if self.caption:
+            lines, most = wrap(self.caption, width - INDENT), max(min(MAX_CAPTION_LINES, console.height // 3), 1)
+            label = "caption" if len(lines) <= most else "caption…"
+            yield Text()
+            yield from (labelled("" if place else label, line) for place, line in enumerate(lines[-most:]))
+            yield Text()
         if self.download is not None:
             done, total = self.download
             yield ProgressBar(total=total, completed=done, width=width)
             yield Text()
-        yield Text("\n").join([*flight, *lines, self._status(console, options.max_width - 1)])
-
-    def _caption_lines(self, width: int, most: int) -> list[Text]:
-        lines = labelled("caption", self.caption, width)
-        if len(lines) > most:
-            lines = lines[-most:]
-            mark = self._signs.ellipsis[: INDENT - 8].rjust(INDENT - 8)
-            lines[0] = Text.assemble((f" caption{mark}", DIM), lines[0][INDENT:])
-        return [Text(), *lines, Text()]
-
-    def _status(self, console: Console, width: int) -> Text:
-        text = clean(self.state)
-        for fact in [f"{self._clock() - self._start:.1f} s", *self.facts]:
-            longer = f"{text} {self._signs.dot} {fact}"
-            if len(longer) + 3 > width:
-                break
-            text = longer
         frame = self._spinner.render(console.get_time())
         assert isinstance(frame, Text)
-        return Text.assemble(" ", frame, " ", fit(text, width - 3, self._signs.ellipsis))
+        facts = DOT.join([clean(self.state), f"{self._clock() - self._start:.1f} s", *self.facts])
+        status = Text.assemble(" ", frame, " ", facts)
+        status.truncate(options.max_width - 1, overflow="ellipsis")
+        yield status
 
 
 class LiveView(View):
@@ -112,19 +106,17 @@ class LiveView(View):
         super().__init__(console, debug=debug)
         self.redraws = redraw
         self.shows_caption = with_caption
-        self._signs = signs_for(console)
         self._clock = clock
         self._described: tuple[object, ...] | None = None
         self._printed = False
         self._live: Live | None = None
         self._region: Region | None = None
         self._caption = CaptionTrail()
-        self._layout: Layout | None = None
-        self._link = self._cloud_prefilled = False
+        self._cloud_prefilled = False
 
     def _open(self, state: str) -> Region:
         self.close()
-        region = Region(self._signs, self._clock, state)
+        region = Region(self._console, self._clock, state)
         if self.redraws:
             self._region = region
             self._live = Live(
@@ -143,7 +135,7 @@ class LiveView(View):
         """Show `what` and how far a download is, then print it with the time it took."""
         start, state, outer = self._clock(), f"loading {what}", self._region
         if not self.redraws:
-            self._print(*wrap(Text(f" {self._signs.ellipsis} {clean(state)}"), self._width))
+            self._print(Prose(Text(f" … {clean(state)}")))
         region = outer or self._open(state)
         before, region.state = region.state, state
         begun = 0.0
@@ -152,7 +144,7 @@ class LiveView(View):
             nonlocal begun
             if done == 0:
                 begun = self._clock()
-                self._print(*wrap(Text(f" {clean(str(download))}", style=DIM), self._width))
+                self._print(Prose(Text(f" {clean(str(download))}", DIM)))
             region.download = (done, download.bytes)
             rate = done / max(self._clock() - begun, 1e-3)
             region.facts = [f"{volume(done)} of {volume(download.bytes)}", f"{volume(rate)}/s"]
@@ -163,22 +155,20 @@ class LiveView(View):
             region.state, region.download, region.facts = before, None, []
             if outer is None:
                 self.close()
-        took = (seconds(self._clock() - start), DIM)
-        self._print(*wrap(Text.assemble(" ", self._ok, f" loaded {clean(what)} ", took), self._width))
+        self.say(Text.assemble(f"loaded {clean(what)} ", (seconds(self._clock() - start), DIM)))
 
     def started(self, event: Started) -> None:
         """Print the heading, models and settings only where they differ from the last clip's; open the region."""
         self.close()
         super().started(event)
-        self._caption, self._layout = CaptionTrail(), None
-        self._link = self._cloud_prefilled = False
+        self._caption = CaptionTrail()
+        self._cloud_prefilled = False
         self._space()
-        self._print(parts.file_line(event, self._width, self._signs))
+        self._print(parts.file_line(event, self._console.width))
         described = (event.mode, event.edge, event.cloud, event.prompt, event.settings)
         if described != self._described:
             self._described = described
-            for lines in (parts.model_lines, parts.legend_lines):
-                self._print(*lines(event, self._width, self._signs))
+            self._print(*parts.heading(event))
         self._print(Text())
         self._open("encoding the clip")
 
@@ -192,20 +182,20 @@ class LiveView(View):
             case Prefill():
                 lazy = clip.mode != "cloud" and clip.settings.get("cloud_prefill", "lazy") == "lazy"
                 self._cloud_prefilled = event.model == "cloud" and lazy  # in one forward with the first verification
-                self._print(*parts.prefill_lines(event, self._width, self._signs, verified=self._cloud_prefilled))
+                self._print(parts.prefill_line(event, verified=self._cloud_prefilled))
             case Round():
                 self._caption.add(event, text)
-                self._print(*self._round(clip, event, text))
+                in_prefill = self._cloud_prefilled and event.verify_ms is not None
+                self._print(*render_round(event, text, clip, in_prefill=in_prefill))
                 self._cloud_prefilled = False
         if self._region is not None:
             self._redraw(self._region, clip, event, text)
 
     def _redraw(self, region: Region, clip: Started, event: Event, text: EventText) -> None:
         region.state = "drafting" if clip.mode in ("hybrid", "lossless") else "writing"
-        region.flight = []
+        region.flight = Text()
         if isinstance(event, Sent):
-            layout = self._layout_of(clip, len(event.draft_ids))
-            region.flight = render_flight(event, text, layout, self._signs)
+            region.flight = flight(event, text)
             waits = clip.mode == "cloud" or clip.settings.get("draft_ahead") == "off"
             region.state = "waiting for the cloud" if waits else "drafting ahead"
         elif isinstance(event, Round):
@@ -217,42 +207,24 @@ class LiveView(View):
         if self._live is not None:
             self._live.refresh()
 
-    def _round(self, clip: Started, event: Round, text: EventText) -> list[Text]:
-        self._link = self._link or event.network_ms is not None
-        in_prefill = self._cloud_prefilled and event.verify_ms is not None
-        if clip.settings.get("defer") and clip.mode in ("hybrid", "lossless"):
-            return render_deferred(event, text, self._width, clip, self._signs, in_prefill=in_prefill)
-        layout = self._layout_of(clip, len(event.draft_ids))
-        heading = [] if layout == self._layout else layout.heading()
-        self._layout = layout
-        return heading + render_round(event, text, layout, clip, self._signs, in_prefill=in_prefill)
-
-    def _layout_of(self, clip: Started, drafted: int) -> Layout:
-        """The layout for the terminal's present width; `drafted`: tokens of a block, if the settings do not say."""
-        k = clip.settings.get("k")
-        return layout_for(self._width, k if isinstance(k, int) else drafted, clip.mode, link=self._link)
-
     def _finished(self, event: Finished, text: EventText) -> None:
         """Close the region; print the caption and the totals."""
         self.close()
         assert self._clip is not None
         self._caption.caption = text.caption  # which a stop string may have shortened
-        totals = parts.summary(self._rounds, event, self._clip.mode, self._signs)
-        if text.labels is not None:
-            totals.insert(0, ("labels", Text(parts.classes(text, f" {self._signs.dot} "))))
-        found = [(label, Text(clean(words), style)) for label, words, style in parts.measurements(self._clip, text)]
-        totals[int(text.labels is not None) : 0] = found
-        if text.flags:
-            totals.insert(0, ("flags", Text(parts.flagged(text.flags), BAD)))
-        if self.shows_caption:
-            totals = [("caption", self._caption.text()), ("", Text()), *totals]
-        width = min(self._width - 1, PROSE_WIDTH)
-        lines = [line for label, body in totals for line in labelled(label, body, width)]
-        self._print(Text(), *lines, *([] if self.shows_caption else [Text()]))
+        lines = [("caption", self._caption.text()), ("", Text())] if self.shows_caption else []
+        lines += [("flags", Text(parts.flagged(text.flags), BAD))] if text.flags else []
+        lines += [("labels", Text(parts.classes(text, DOT)))] if text.labels is not None else []
+        lines += [(label, Text(clean(words), style)) for label, words, style in parts.measurements(self._clip, text)]
+        lines += parts.summary(self._rounds, event, self._clip.mode)
+        self._print(Text(), *(labelled(label, body) for label, body in lines))
+        if not self.shows_caption:
+            self._print(Text())
 
-    def say(self, sentence: str) -> None:
-        """Print it."""
-        self._print(*wrap(Text.assemble(" ", self._ok, f" {clean(sentence)}"), self._width))
+    def say(self, sentence: str | Text, *, good: bool = True) -> None:
+        """Print it behind a sign."""
+        sign = Text.assemble(" ", (OK, GOOD) if good else (WARN, ASKED))
+        self._print(Prose(sentence if isinstance(sentence, Text) else Text(clean(sentence)), sign, indent=3))
 
     def listening(self, level_dbfs: float) -> None:
         """Show the level while nothing is captioned."""
@@ -271,50 +243,21 @@ class LiveView(View):
         self._space()
         super().failed(file, error)
 
-    def interrupted(self, output: Path | None) -> None:
-        """Say so, and what is kept."""
-        self.close()
-        self._space()
-        sign, sentence = Text.assemble(" ", (self._signs.warn, ASKED)), self._interruption(output)
-        self._print(*hanging(sign, Text(clean(sentence)), 3, self._width))
-
-    def finished_all(self, done: int, failed: int, facts: Sequence[str] = ()) -> None:
-        """Say how many there were, if there were several."""
-        if done + failed > 1 or facts:
-            self._space()
-            failures = ("  ", (self._signs.fail, BAD), f" {failed} failed") if failed else ()
-            flags = ("  ", (self._signs.warn, ASKED), f" {parts.count_flags(self._flags)}") if self._flags else ()
-            alone = f" {self._degraded} by the edge alone: the cloud failed"
-            degraded = ("  ", (self._signs.warn, ASKED), alone) if self._degraded else ()
-            total = Text.assemble(" ", self._ok if done else "", f" {done} captioned", *failures, *flags, *degraded)
-            self._print(*wrap(total, self._width))
-            self._print(*(line for fact in facts for line in hanging(Text("  "), Text(clean(fact)), 3, self._width)))
-        if delay := self._delay():
-            self._print(*wrap(Text(f"   {delay}"), self._width))
-
     def close(self) -> None:
         """Erase the region and show the cursor again."""
         live, self._live, self._region = self._live, None, None
         if live is not None:
             live.stop()
 
-    @property
-    def _ok(self) -> tuple[str, str]:
-        return self._signs.ok, GOOD
-
-    @property
-    def _width(self) -> int:
-        return self._console.width
-
     def _space(self) -> None:
         """An empty line, unless it would be the first."""
         if self._printed:
             self._print(Text())
 
-    def _print(self, *lines: Text) -> None:
+    def _print(self, *lines: RenderableType) -> None:
         if lines:
             self._printed = True
-            self._console.print(Text("\n").join(lines), no_wrap=True, overflow="crop", crop=True, highlight=False)
+            self._console.print(Group(*lines))
 
 
 def choose_view(*, quiet: bool = False, no_live: bool = False, json: bool = False, debug: bool = False) -> View:

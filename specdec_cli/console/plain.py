@@ -8,39 +8,38 @@ import sys
 import traceback
 import unicodedata
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from io import TextIOWrapper
 
 from rich.console import Console
 from rich.text import Text
 
-from specdec_cli.console.cells import clean, hanging, paragraph
-from specdec_cli.console.theme import BAD, DIM
+from specdec_cli.console.cells import Prose, clean, paragraph
+from specdec_cli.console.theme import ASCII_SIGNS, BAD, DIM
 from specdec_cli.errors import SpecdecError
-
-if TYPE_CHECKING:
-    from specdec_cli.console.view import View
 
 BROKEN_PIPE_STATUS = 141
 """What a shell reports for a program that ended because nobody read its output any more (128 + SIGPIPE)."""
 
 
-def console_on(*, stderr: bool = False, width: int | None = None) -> Console:
-    """A console on stdout or stderr that interprets neither markup nor emoji codes."""
-    return Console(stderr=stderr, width=width, markup=False, emoji=False, highlight=False)
+def console_on(*, stderr: bool = False) -> Console:
+    """A console on stdout or stderr that interprets neither markup nor emoji codes, and writes ASCII where it must."""
+    stream = sys.stderr if stderr else sys.stdout
+    if isinstance(stream, TextIOWrapper):
+        stream.reconfigure(errors=ASCII_SIGNS)
+    return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
 
 
-def print_caption(caption: str, *, view: View | None = None, before: Sequence[str] = ()) -> None:
+def print_caption(caption: str, *, before: Sequence[str] = (), shown: bool = False) -> None:
     """Write a caption to stdout as one line: white space as single spaces, control characters as escapes.
 
-    What `view` has shown is not printed a second time on the same screen. What stands `before` the caption, e.g. the
-    file's name where there are several, is separated by tabs.
+    What stands `before` the caption, e.g. the file's name where there are several, is separated by tabs. A caption that
+    a display has `shown` is not printed a second time on the same screen.
 
     Raises:
         SystemExit: nobody reads stdout any more.
     """
-    if view is not None and view.shows_caption and sys.stdout.isatty():
-        return
-    write_line("\t".join([*map(clean, before), paragraph(caption)]))
+    if not (shown and sys.stdout.isatty()):
+        write_line("\t".join([*map(clean, before), paragraph(caption)]))
 
 
 def write_line(line: str) -> None:
@@ -71,27 +70,21 @@ def _visible(character: str) -> str:
     return json.dumps(character)[1:-1]
 
 
-def error_lines(error: SpecdecError, *, file: str | None, width: int | None) -> list[Text]:
-    """The error, named after `file` unless it names it itself, and its hint; a line each if `width` is None."""
-    message = paragraph(error.message)
-    if file is not None and clean(file) not in message:
-        message = f"{clean(file)}: {message}"
-    parts = [(Text("error:", style=BAD), Text(message))]
-    if error.advice:
-        parts.append((Text("hint:", style=DIM), Text(paragraph(error.advice))))
-    if width is None:
-        return [Text.assemble(label, " ", body) for label, body in parts]
-    return [line for label, body in parts for line in hanging(label, body, 7, width)]
-
-
 def print_error(
     error: SpecdecError, *, file: str | None = None, debug: bool = False, console: Console | None = None
 ) -> None:
-    """Print `error` on stderr, with its traceback first if `debug`."""
+    """Print `error` and its hint on stderr, named after `file` unless it names it itself; its traceback if `debug`."""
     console = console or console_on(stderr=True)
     if debug:
         trace = "".join(traceback.format_exception(error))
         for row in trace.rstrip("\n").split("\n"):
             console.print(Text(clean(row), style=DIM), soft_wrap=True)
-    for line in error_lines(error, file=file, width=console.width if console.is_terminal else None):
-        console.print(line, soft_wrap=True)
+    message = paragraph(error.message)
+    if file is not None and clean(file) not in message:
+        message = f"{clean(file)}: {message}"
+    parts = [(Text("error:", BAD), message), (Text("hint:", DIM), paragraph(error.advice or ""))]
+    for label, words in parts[: 2 if error.advice else 1]:
+        if console.is_terminal:
+            console.print(Prose(Text(words), label, indent=7))
+        else:
+            console.print(Text.assemble(label, " ", words), soft_wrap=True)

@@ -13,11 +13,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 from rich.text import Text
 
-from specdec_cli.console.cells import clean, fit, paragraph
+from specdec_cli.console.cells import clean, paragraph
 from specdec_cli.console.clip import count_flags
-from specdec_cli.console.live import LiveView, can_redraw
+from specdec_cli.console.live import LiveView, can_redraw, spinner
 from specdec_cli.console.plain import console_on, print_error
-from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, signs_for
+from specdec_cli.console.theme import ASKED, BAD, DIM, DOT, FAIL, GOOD, OK, WARN
 from specdec_cli.console.view import PlainView, View
 from specdec_cli.errors import SpecdecError
 from specdec_cli.format import count, percent, seconds
@@ -48,29 +48,27 @@ class Steps:
         self._show = show
         self._debug = debug
         self._clock = clock
-        self._signs = signs_for(console)
         self._view = {"errors": View, "log": PlainView, "bar": LiveView}[show](console, debug=debug)
         self._bar: Progress | None = None
         self._begun: float | None = None
-        self._said = 0.0
+        self._printed_at = 0.0
         self._total: int | None = None
         self._done = 0
-        self._what = ""
         self._ending = False
 
     def loading(self, what: str) -> AbstractContextManager[Watch | None]:
-        """Say that `what` is being loaded until the block is left."""
+        """Show that `what` is being loaded until the block is left."""
         return self._view.loading(what)
 
     def begin(self, steps: int | None) -> None:
         """There are so many steps to take; None: not known yet."""
         self.close()
-        self._total, self._done, self._what = steps, 0, ""
-        self._begun = self._said = self._clock()
+        self._total, self._done = steps, 0
+        self._begun = self._printed_at = self._clock()
         if self._show == "bar":
             self._bar = Progress(
-                SpinnerColumn(self._signs.spinner, style=ASKED),
-                BarColumn(self._width_of_bar),
+                SpinnerColumn(spinner(self._console), style=ASKED),
+                BarColumn(self._bar_width),
                 TextColumn("{task.fields[facts]}", markup=False),
                 console=self._console,
                 transient=True,
@@ -82,13 +80,12 @@ class Steps:
 
     def step(self, what: str) -> None:
         """A step is about to be taken."""
-        self._what = clean(what)
-        self._draw(self._facts())
+        self._draw([*self._facts(), clean(what)])
 
     def advance(self) -> None:
         """A step was taken."""
         self._done += 1
-        self._tell(self._facts())
+        self._show_facts(self._facts())
 
     def update(self, counts: Counts) -> None:
         """A batch begins, or another of its recordings is done."""
@@ -98,20 +95,19 @@ class Steps:
         place = f"{counts.done:,} of {counts.total:,}" if counts.total is not None else count(counts.done, "recording")
         left = [f"{seconds(counts.left_s)} left"] if counts.left_s is not None else []
         numbers = ((counts.failed, "failed"), (counts.degraded, "degraded"))
-        facts = [place, *left, *(f"{number} {what}" for number, what in numbers if number), *_rates(counts)]
-        self._tell(facts)
+        self._show_facts([place, *left, *(f"{number} {what}" for number, what in numbers if number), *_rates(counts)])
 
     def say(self, sentence: str) -> None:
-        """Tell something that is no error."""
+        """Print something that is no error."""
         if self._show != "errors":
-            self._print(Text(clean(sentence)))
+            self._print(clean(sentence))
 
     def failed(self, file: str, error: SpecdecError) -> None:
         """Print the error and what to do about it."""
         print_error(error, file=file, debug=self._debug, console=self._console)
 
     def stopping(self) -> None:
-        """Somebody wants it to end: say what that means. Called in a signal handler, so nothing buffered is used."""
+        """The user wants it to end: show what that means. Called in a signal handler: nothing buffered is used."""
         self._ending = True
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], facts=STOPPING)
@@ -124,43 +120,40 @@ class Steps:
         Of errors alone, how many captions lack the cloud or describe nothing.
         """
         self.close()
-        signs = self._signs
         if self._show == "errors":
             if counts.degraded:
                 self._labelled("warning", f"{count(counts.degraded, 'caption')} degraded: the cloud failed")
             if counts.flags:
                 self._labelled("warning", f"captions that are no description: {count_flags(counts.flags)}")
             return
-        line = Text.assemble((f"{signs.ok} ", GOOD) if counts.captioned or counts.in_part or counts.skipped else "")
-        line.append(f"{counts.captioned:,} captioned")
-        if counts.in_part:
-            found, pieces = counts.pieces
-            line.append(f"  {counts.in_part:,} in part ({found:,} of {pieces:,} pieces)")
-        if counts.failed:
-            line.append("  ").append(signs.fail, BAD).append(f" {counts.failed:,} failed")
-        if counts.degraded:
-            line.append("  ").append(signs.warn, ASKED).append(f" {counts.degraded:,} degraded")
+        kept = counts.captioned or counts.in_part or counts.skipped
+        found, pieces = counts.pieces
+        line = Text.assemble((f"{OK} " if kept else "", GOOD), f"{counts.captioned:,} captioned")
+        for number, what, sign, style in (
+            (counts.in_part, f"in part ({found:,} of {pieces:,} pieces)", "", ""),
+            (counts.failed, "failed", f"{FAIL} ", BAD),
+            (counts.degraded, "degraded", f"{WARN} ", ASKED),
+            (counts.skipped, "done before", "", ""),
+            (counts.empty, "without anything to describe, as found before", "", ""),
+        ):
+            if number:
+                line.append(f"  {sign}", style).append(f"{number:,} {what}")
         if counts.flags:
-            line.append("  ").append(signs.warn, ASKED).append(f" {count_flags(counts.flags)}")
-        if counts.skipped:
-            line.append(f"  {counts.skipped:,} done before")
-        if counts.empty:
-            line.append(f"  {counts.empty:,} without anything to describe, as found before")
+            line.append(f"  {WARN} ", ASKED).append(count_flags(counts.flags))
         if counts.captioned:
-            line.append(f"  {f' {signs.dot} '.join([*_rates(counts), f'in {seconds(counts.elapsed_s)}'])}", DIM)
-        if counts.captioned or counts.in_part or counts.skipped or counts.tokens:
-            line.append(f"\ncaptions are in {clean(output)}")
+            line.append(f"  {DOT.join([*_rates(counts), f'in {seconds(counts.elapsed_s)}'])}", DIM)
         self._print(line)
+        if kept or counts.tokens:
+            self._print(f"captions are in {clean(output)}")
 
     def failures(self, counts: Counts, output: str) -> None:
         """The recordings without a caption, as many as were kept; the rest is in `output`."""
         self.close()
         for file, reason in counts.failures:
             message = paragraph(reason)
-            place = "" if clean(file) in message else f"{clean(file)}: "
-            self._labelled("error", f"{place}{message}")
+            self._labelled("error", message if clean(file) in message else f"{clean(file)}: {message}")
         if (more := counts.failed + counts.in_part - len({file for file, _ in counts.failures})) > 0:
-            self._print(Text(f"... and {more:,} more; every one has a line with `error` in {clean(output)}"))
+            self._print(f"... and {more:,} more; every one has a line with `error` in {clean(output)}")
 
     def hint(self, text: str) -> None:
         """What to do next."""
@@ -174,11 +167,11 @@ class Steps:
         self._view.close()
 
     @property
-    def _width_of_bar(self) -> int:
+    def _bar_width(self) -> int:
         return min(_BAR, self._console.width // 4)
 
     def _facts(self) -> list[str]:
-        """`12 of 400`, `3%`, `about 2 min 11 s left`, `4.10 s`, and what goes on."""
+        """`12 of 400`, `3%`, `about 2 min 11 s left`, `4.10 s`."""
         elapsed, total = self._clock() - (self._begun or 0.0), self._total or 0
         facts = [f"{self._done:,} of {total:,}", f"{100 * self._done // max(total, 1)}%", seconds(elapsed)]
         if _FEWEST <= self._done < total:
@@ -186,30 +179,25 @@ class Steps:
         return facts
 
     def _draw(self, facts: list[str]) -> None:
-        """As many of the facts as fit beside the bar, and what goes on if there is room left."""
-        if self._bar is None or self._ending:
-            return
-        dot, room = f" {self._signs.dot} ", self._console.width - self._width_of_bar - 4
-        while len(facts) > 1 and len(dot.join(facts)) > room:
-            facts = facts[:-1]
-        text = fit(dot.join(facts), room, self._signs.ellipsis)
-        if self._what and room - len(text) > 12:
-            text += dot + fit(self._what, room - len(text) - len(dot), self._signs.ellipsis)
-        self._bar.update(self._bar.task_ids[0], completed=self._done, total=self._total, facts=text)
+        """The facts beside the bar, as far as there is room."""
+        if self._bar is not None and not self._ending:
+            text = Text(DOT.join(facts))
+            text.truncate(self._console.width - self._bar_width - 4, overflow="ellipsis")
+            self._bar.update(self._bar.task_ids[0], completed=self._done, total=self._total, facts=text.plain)
 
-    def _tell(self, facts: list[str]) -> None:
+    def _show_facts(self, facts: list[str]) -> None:
         """Draw the facts, or write them into a log now and then."""
         self._draw(facts)
         now = self._clock()
-        if self._show == "log" and (self._done == self._total or now - self._said >= LINE_EVERY_S):
-            self._said = now
+        if self._show == "log" and (self._done == self._total or now - self._printed_at >= LINE_EVERY_S):
+            self._printed_at = now
             self.say(", ".join(facts))
 
     def _labelled(self, label: str, sentence: str, style: str = BAD) -> None:
         self._print(Text.assemble((f"{label}:", style), f" {sentence}"))
 
-    def _print(self, line: Text) -> None:
-        self._console.print(line, soft_wrap=True, highlight=False)
+    def _print(self, line: str | Text) -> None:
+        self._console.print(line, soft_wrap=True)
 
 
 def choose_steps(*, quiet: bool = False, debug: bool = False) -> Steps:

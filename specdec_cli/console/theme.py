@@ -5,25 +5,24 @@ The styles use the terminal's own sixteen colours, so they follow its light or d
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import codecs
 from typing import Final
-
-from rich.console import Console
 
 from specdec_cli.transcript.token_fates import Fate
 
-_FATES: Final[dict[Fate, tuple[str, str, str]]] = {
-    "edge": ("", "", ""),
-    "accepted": ("✓", "=", "green"),
-    "rejected": ("✗", "~", "dim red strike"),
-    "cut": ("-", "-", "dim strike"),
-    "corrected": ("→", ">", "bold magenta"),
-    "bonus": ("+", "+", "bold cyan"),
-    "cloud": ("", "", "cyan"),
-    "run_on": ("»", ">>", "cyan"),
+_FATES: Final[dict[Fate, tuple[str, str]]] = {
+    "edge": ("", ""),
+    "accepted": ("✓", "green"),
+    "rejected": ("✗", "dim red strike"),
+    "cut": ("-", "dim strike"),
+    "corrected": ("→", "bold magenta"),
+    "bonus": ("+", "bold cyan"),
+    "cloud": ("", "cyan"),
+    "run_on": ("»", "cyan"),
 }
-"""Of each fate of a token: its sign, the same in ASCII, and its style."""
-STYLES: Final = {fate: style for fate, (_, _, style) in _FATES.items()}
+"""Of each fate of a token: the sign before a run of such tokens, and its style."""
+SIGNS: Final = {fate: sign for fate, (sign, _) in _FATES.items()}
+STYLES: Final = {fate: style for fate, (_, style) in _FATES.items()}
 
 DIM: Final = "dim"
 STRONG: Final = "bold"
@@ -33,50 +32,25 @@ ABOVE: Final = "bold yellow underline"
 GOOD: Final = "green"
 BAD: Final = "bold red"
 
+OK, WARN, FAIL = "✓", "!", "✗"
+DOT = " · "
+"""Between two facts in one line."""
+JOINT = "|"
+"""Between two tokens that no space separates."""
+EOS, NEWLINE, SPACE, PARTIAL = "∎", "⏎", "␣", "·"
+"""In place of a token that ends a text, or is nothing but white space, and of bytes that are not yet a character."""
+RULE, BAR = "─", "█"
 
-@dataclass(frozen=True, slots=True)
-class Signs:
-    """The characters of the display: in Unicode where nothing else is given."""
-
-    roles: dict[Fate, str]  # the sign before a run of tokens; an empty one for tokens that nobody judged
-    bars: str = "▁▂▃▄▅▆▇█"  # the upper four levels are those at which the gate escalates
-    eos: str = "∎"  # in place of the token that ends a text
-    newline: str = "⏎"  # in place of a token that is nothing but that
-    space: str = "␣"  # alike
-    partial: str = "·"  # in place of bytes that are not yet a character
-    joint: str = "|"  # between two tokens that no space separates
-    ok: str = "✓"
-    warn: str = "!"
-    fail: str = "✗"
-    dot: str = "·"  # between two facts in one line
-    ellipsis: str = "…"
-    rule: str = "─"
-    spinner: str = "dots"  # in rich's list
+ASCII_SIGNS: Final = "specdec-ascii"
+"""Name of the error handler that writes signs in ASCII, and other characters as escapes, where there is no Unicode."""
+_ASCII: Final = str.maketrans("✓✗→»·∎⏎␣─█…—×–\xa0", "=~>}-$/_-#.-x- ")
 
 
-UNICODE: Final = Signs({fate: sign for fate, (sign, _, _) in _FATES.items()})
-ASCII: Final = Signs(
-    roles={fate: sign for fate, (_, sign, _) in _FATES.items()},
-    bars=".:-=+*#@",
-    eos="<end>",
-    newline="\\n",
-    space="_",
-    partial="?",
-    ok="ok",
-    fail="x",
-    dot="-",
-    ellipsis="...",
-    rule="-",
-    spinner="line",
-)
-_ASCII_FIGURES: Final = str.maketrans("—×–", "-x-")
+def _in_ascii(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end].translate(_ASCII)
+    return text.encode("ascii", "backslashreplace").decode("ascii"), error.end
 
 
-def signs_for(console: Console) -> Signs:
-    """The signs that `console` can write: Unicode under UTF-8, ASCII under any other encoding."""
-    return UNICODE if console.encoding.lower().replace("-", "").startswith("utf") else ASCII
-
-
-def written(text: str, signs: Signs) -> str:
-    """`text` with the signs of figures in ASCII where `signs` are."""
-    return text if signs is UNICODE else text.translate(_ASCII_FIGURES)
+codecs.register_error(ASCII_SIGNS, _in_ascii)

@@ -1,16 +1,15 @@
-"""The tokens of a round as text, told apart by sign and by colour."""
+"""The tokens of a run as text: single ones, and the caption that they add up to."""
 
 from __future__ import annotations
 
 import re
-from itertools import groupby
 from typing import Final
 
 from rich.text import Text
 
 from specdec_cli.console.cells import clean, paragraph
-from specdec_cli.console.theme import DIM, STYLES, Signs
-from specdec_cli.transcript.token_fates import Fate, fates
+from specdec_cli.console.theme import DIM, EOS, JOINT, NEWLINE, PARTIAL, SIGNS, SPACE, STYLES
+from specdec_cli.transcript.token_fates import Fate
 from specdec_cli.types import EventText, Mode, Round, Source
 
 _EOS = re.compile(r"<\|(im_end|endoftext|eot_id|end_of_text|end|eos)\|>|</s>|<eos>")
@@ -23,50 +22,27 @@ def is_eos(piece: str) -> bool:
     return _EOS.fullmatch(piece.strip()) is not None
 
 
-def shown(piece: str, signs: Signs) -> str:
-    """`piece` with what cannot be seen made visible; a space at either end is kept."""
+def shown(piece: str) -> str:
+    """`piece` with what cannot be seen made visible."""
     if is_eos(piece):
-        return signs.eos
+        return EOS
     if piece and not piece.strip():
-        return signs.newline if "\n" in piece else signs.space
-    return _SPECIAL.sub(r"<\1>", clean(piece)).replace("\ufffd", signs.partial)
+        return NEWLINE if "\n" in piece else SPACE
+    return _SPECIAL.sub(r"<\1>", clean(piece)).replace("\ufffd", PARTIAL).strip()
 
 
-def sign_style(fate: Fate) -> str:
-    """The style of the sign before a run of tokens."""
-    return STYLES[fate].replace(" strike", "")
+def sign(fate: Fate) -> tuple[str, str]:
+    """The sign before a run of tokens of this fate, and its style."""
+    return SIGNS[fate], STYLES[fate].replace(" strike", "")
 
 
-def render_tokens(round_: Round, text: EventText, signs: Signs) -> Text:
-    """The round's tokens in runs of one fate, each run behind its sign.
-
-    Tokens are separated by their own space or by a joint: `✓语速|较 ✗慢 →快`.
-    """
-    rendered = Text()
-    every = fates(text.draft_pieces, text.committed_pieces, round_.source, round_.accepted)
-    for fate, run in groupby(every, key=lambda item: item[1]):
-        if rendered:
-            rendered.append(" ")
-        rendered.append(signs.roles[fate], style=sign_style(fate))
-        separated = True
-        for index, piece in enumerate(shown(piece, signs) for piece, _, _ in run):
-            if index and (separated or piece.startswith(" ")):
-                rendered.append(" ")
-            elif index:
-                rendered.append(signs.joint, style=DIM)
-            rendered.append(piece.strip(), style=STYLES[fate])
-            separated = piece.endswith(" ")
-    return rendered
-
-
-def legend(signs: Signs, mode: Mode, *, run_on: bool = False) -> Text:
+def legend(mode: Mode, *, run_on: bool = False) -> Text:
     """What the signs mean that `mode` needs; `run_on`: whether the cloud may write more than one token at a time."""
     named: list[Fate] = ["accepted", "rejected", "cut", "corrected", "bonus"] if mode in ("hybrid", "lossless") else []
     rendered = Text("edge unmarked  " if mode == "hybrid" else "")
     for fate in [*named, "run_on"] if named and run_on else named:
-        rendered.append(signs.roles[fate], style=sign_style(fate))
-        rendered.append(_WORDS.get(fate, fate), style=STYLES[fate]).append("  ")
-    return rendered.append(signs.joint, DIM).append(" between tokens")
+        rendered.append(*sign(fate)).append(_WORDS.get(fate, fate), style=STYLES[fate]).append("  ")
+    return rendered.append(JOINT, DIM).append(" between tokens")
 
 
 class CaptionTrail:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.text import Text
 
-from specdec_cli.console.cells import clean, hanging, wrap
-from specdec_cli.console.plain import console_on
-from specdec_cli.console.tables import PROSE_WIDTH, columns, lines_of, page_width, print_lines
-from specdec_cli.console.theme import ASKED, DIM, GOOD, STRONG, Signs, signs_for
+from specdec_cli.console.cells import Prose, clean
+from specdec_cli.console.tables import columns, page_on, print_page
+from specdec_cli.console.theme import ASKED, BAR, DIM, DOT, GOOD, OK, RULE, STRONG
 from specdec_cli.format import NONE, count, percent, points, share, whole_points, with_ends
 from specdec_cli.types import COSTS, Cost
 
@@ -32,23 +31,22 @@ _MEASURES: Final = {
 
 def print_tuning(tuning: Tuning, *, console: Console | None = None) -> None:
     """Print a tuning to `console`, stdout if None."""
-    console = console or console_on()
-    print_lines(_lines(tuning, page_width(console), signs_for(console)), console)
+    console = page_on(console)
+    print_page(_parts(tuning, console.width), console)
 
 
-def _lines(found: Tuning, width: int, signs: Signs) -> Iterator[Text]:
-    prose = min(width, PROSE_WIDTH)
+def _parts(found: Tuning, width: int) -> Iterator[RenderableType]:
     facts = [count(found.clips, "clip"), f"{found.confirmed_on} of them for confirmation, split by {found.split_by}"]
-    yield from wrap(Text(f" {signs.dot} ".join(facts), DIM), prose)
+    yield Prose(Text(DOT.join(facts), DIM))
     for sentence in (*_sentences(found), *map(Text, found.notes)):
-        yield from hanging(Text(f" {signs.dot}"), sentence, 3, prose)
+        yield Prose(sentence, Text(DOT), indent=3)
     yield Text()
-    yield from _frontier(found, width, signs)
+    yield _frontier(found, width)
     note = (
         "run on clips that no setting was chosen on; blocks: escalated, clips: that call the cloud, time: the cloud's, "
         "of cloud-only's; random escalates a fixed share of blocks"
     )
-    yield from hanging(Text(), Text(note, DIM), 1, prose)
+    yield Prose(Text(note, DIM), indent=1)
 
 
 def _sentences(found: Tuning) -> Iterator[Text]:
@@ -97,25 +95,22 @@ def _otherwise(best: TunedPoint, cost: Cost) -> Iterator[Text]:
     yield Text(f"For as much, escalation at random closes {percent(at.spent.value)}: it is {above} above{oracle}.")
 
 
-def _frontier(found: Tuning, width: int, signs: Signs) -> Iterator[Text]:
+def _frontier(found: Tuning, width: int) -> RenderableType:
     """The settings that were run, gate by gate."""
-    wide = width >= _WITH_QUALITY
-    table = columns(False, *[True] * (5 if wide else 4), False)
-    head = (" setting", "blocks", "clips", "time", *(["quality"] if wide else []), "gap closed", "")
-    table.add_row(*(Text(name, DIM) for name in head))
+    figures = ("blocks", "clips", "time", *(["quality"] if width >= _WITH_QUALITY else []), "gap closed")
+    table = columns(" setting", *figures, "", right=figures)
     gates = list(dict.fromkeys(point.gate for point in found.confirmed))
     for point in sorted(found.confirmed, key=lambda point: gates.index(point.gate)):
         chosen = found.recommended is not None and point.label == found.recommended.label
-        label = Text.assemble((signs.ok if chosen else " ", GOOD), (clean(point.label), STRONG if chosen else ""))
+        label = Text.assemble((OK if chosen else " ", GOOD), (clean(point.label), STRONG if chosen else ""))
         closed = point.gap_closed
-        bar = _bar(closed.value, signs) if closed is not None and width >= _WITH_BAR else Text()
+        bar = _bar(closed.value) if closed is not None and width >= _WITH_BAR else Text()
         spent = (share(point.spent[cost]) for cost in COSTS)
-        quality = [share(point.quality)] if wide else []
-        figures = (*spent, *quality, with_ends(closed, percent) if closed else NONE)
-        table.add_row(label, *figures, bar)
-    yield from lines_of(table, width)
+        quality = [share(point.quality)] if width >= _WITH_QUALITY else []
+        table.add_row(label, *spent, *quality, with_ends(closed, percent) if closed else NONE, bar)
+    return table
 
 
-def _bar(closed: float, signs: Signs) -> Text:
+def _bar(closed: float) -> Text:
     filled = round(_BAR * min(max(closed, 0.0), 1.0))
-    return Text.assemble((signs.bars[-1] * filled, GOOD), (signs.rule * (_BAR - filled), DIM))
+    return Text.assemble((BAR * filled, GOOD), (RULE * (_BAR - filled), DIM))

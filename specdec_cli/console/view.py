@@ -17,7 +17,7 @@ from rich.text import Text
 from specdec_cli.console.cells import clean
 from specdec_cli.console.clip import classes, count_flags, flagged, measurements, one_line
 from specdec_cli.console.plain import print_error
-from specdec_cli.console.theme import BAD
+from specdec_cli.console.theme import ASKED, BAD
 from specdec_cli.errors import SpecdecError
 from specdec_cli.format import count, seconds, volume
 from specdec_cli.types import Event, EventText, Finished, Flag, Round, Started, Update
@@ -48,8 +48,8 @@ class View:
         self._degraded = 0  # captions that the edge finished without the cloud
 
     @contextmanager
-    def loading(self, what: str) -> Iterator[Watch | None]:  # noqa: ARG002 - for displays that say it
-        """Say that `what` is being loaded, e.g. "edge: mini-edge", until the block is left; show its download."""
+    def loading(self, what: str) -> Iterator[Watch | None]:  # noqa: ARG002 - for displays that show it
+        """Show that `what` is being loaded, e.g. "edge: mini-edge", until the block is left; show its download."""
         yield None
 
     def started(self, event: Started) -> None:
@@ -67,14 +67,14 @@ class View:
             self._finished(event, text)
 
     def _finished(self, event: Finished, text: EventText) -> None:
-        """Say why the cloud did not take part in a clip, where it should have, and what makes it no description."""
+        """Show why the cloud did not take part in a clip, where it should have, and what makes it no description."""
         degraded = [] if event.degraded is None else [f"degraded: {clean(event.degraded)}"]
         for warning in (*degraded, *filter(None, [flagged(text.flags)])):
             file = f"{clean(self._clip.file)}: " if self._clip else ""
             self._console.print(Text.assemble(("warning:", BAD), f" {file}{warning}"), soft_wrap=True)
 
-    def say(self, sentence: str) -> None:
-        """Something that is no error."""
+    def say(self, sentence: str | Text, *, good: bool = True) -> None:
+        """Show something that is no error; `good`: nor a warning."""
 
     def listening(self, level_dbfs: float) -> None:
         """Sound of this level came from the microphone."""
@@ -85,7 +85,7 @@ class View:
         self.say(f"caption {seconds(delay_s)} after the end of the utterance")
 
     def stopping(self) -> None:
-        """Somebody wants it to end: say what that means. Called in a signal handler, so nothing buffered is used."""
+        """The user wants it to end: show what that means. Called in a signal handler: nothing buffered is used."""
 
     def failed(self, file: str, error: SpecdecError) -> None:
         """A clip could not be captioned; the next one may follow."""
@@ -93,31 +93,30 @@ class View:
         print_error(error, file=file, debug=self._debug, console=self._console)
 
     def interrupted(self, output: Path | None) -> None:
-        """Somebody stopped it: say what is kept, transcripts in `output` if there is one."""
+        """The user stopped it: show what is kept, transcripts in `output` if there is one."""
+        kept = "nothing was captioned yet"
+        if self._done and output is not None:
+            kept = f"{count(self._done, 'caption')} finished and kept in {output}; the same command goes on"
+        elif self._done:
+            kept = f"{count(self._done, 'caption')} finished, no transcript kept (--output keeps them)"
+        self.close()
+        self.say(f"interrupted: {kept}", good=False)
 
     def finished_all(self, done: int, failed: int, facts: Sequence[str] = ()) -> None:
         """No more clips: `done` were captioned and `failed` were not; `facts` is what else there is to say of them."""
+        if done + failed > 1 or facts:
+            total = Text(f"{done} captioned").append(f", {failed} failed", BAD if failed else "")
+            if self._flags:
+                total.append(f", {count_flags(self._flags)}", ASKED)
+            if self._degraded:
+                total.append(f", {self._degraded} by the edge alone: the cloud failed", ASKED)
+            self.say(total.append("".join(f"; {clean(fact)}" for fact in facts)), good=done > 0)
+        if self._delays:
+            typical, longest = seconds(median(self._delays)), seconds(max(self._delays))
+            self.say(f"captions came {typical} after their utterances (median), {longest} at most")
 
     def close(self) -> None:
         """Give the terminal back as it was. Safe to call at any time, also twice."""
-
-    def _interruption(self, output: Path | None) -> str:
-        kept = "nothing was captioned yet"
-        if self._done:
-            kept = f"{count(self._done, 'caption')} finished"
-            kept += (
-                f" and kept in {output}; the same command goes on"
-                if output is not None
-                else ", no transcript kept (--output keeps them)"
-            )
-        return f"interrupted: {kept}"
-
-    def _delay(self) -> str:
-        """In words, how long captions took after their utterances; empty where nobody listened."""
-        if not self._delays:
-            return ""
-        typical, longest = seconds(median(self._delays)), seconds(max(self._delays))
-        return f"captions came {typical} after their utterances (median), {longest} at most"
 
 
 class PlainView(View):
@@ -127,15 +126,15 @@ class PlainView(View):
     def loading(self, what: str) -> Iterator[Watch]:
         """Print `what` before it begins, and every tenth of a download."""
         self.say(f"loading {what} ...")
-        said = 0
+        printed = 0
 
         def watch(download: Download, done: int) -> None:
-            nonlocal said
+            nonlocal printed
             tenths = 10 * done // download.bytes
             if done == 0:
                 self.say(f"downloading {download}")
-            elif tenths > said:
-                said = tenths
+            elif tenths > printed:
+                printed = tenths
                 self.say(f"{download.name}: {10 * tenths}% of {volume(download.bytes)} downloaded")
 
         yield watch
@@ -143,46 +142,30 @@ class PlainView(View):
     def started(self, event: Started) -> None:
         """Print the file and its length."""
         super().started(event)
-        found = ", no speech found" if event.no_speech else ""
         place = f"{event.file}: {seconds(event.duration_s)}, {event.language}, {event.mode}"
         if event.piece is not None:
             place = f"{event.file}, {_name(event)}: {event.start_s or 0.0:.2f} to {event.end_s or 0.0:.2f} s"
-        self.say(f"{place}{found}")
+        self.say(f"{place}, no speech found" if event.no_speech else place)
         for warning in event.warnings:
             self.say(f"warning: {warning}")
 
     def _finished(self, event: Finished, text: EventText) -> None:
         """Print the totals, and the labels if there are any."""
         if self._clip is not None:
-            name = _name(self._clip)
-            self.say(f"{name}: {one_line(self._rounds, event, self._clip.mode)}")
-            if text.labels is not None:
-                self.say(f"{name}: {classes(text, ', ')}")
-            if text.flags:
-                self.say(f"{name}: warning: {flagged(text.flags)}")
-            for label, words, _ in measurements(self._clip, text):
-                self.say(f"{name}: {label}: {words}")
+            lines = [one_line(self._rounds, event, self._clip.mode)]
+            lines += [classes(text, ", ")] if text.labels is not None else []
+            lines += [f"warning: {flagged(text.flags)}"] if text.flags else []
+            lines += [f"{label}: {words}" for label, words, _ in measurements(self._clip, text)]
+            for line in lines:
+                self.say(f"{_name(self._clip)}: {line}")
 
     def stopping(self) -> None:
         """Print it."""
         os.write(sys.stderr.fileno(), f"{FINISHING}\n".encode())
 
-    def interrupted(self, output: Path | None) -> None:
-        """Say so, and what is kept."""
-        self.say(self._interruption(output))
-
-    def finished_all(self, done: int, failed: int, facts: Sequence[str] = ()) -> None:
-        """Say how many there were, if there were several."""
-        if done + failed > 1 or facts:
-            flags = f", {count_flags(self._flags)}" if self._flags else ""
-            degraded = f", {self._degraded} by the edge alone: the cloud failed" if self._degraded else ""
-            self.say("; ".join([f"{done} captioned, {failed} failed{flags}{degraded}", *facts]))
-        if delay := self._delay():
-            self.say(delay)
-
-    def say(self, sentence: str) -> None:
+    def say(self, sentence: str | Text, *, good: bool = True) -> None:  # noqa: ARG002 - a log has no signs
         """Print it."""
-        self._console.print(Text(clean(sentence)), soft_wrap=True, highlight=False)
+        self._console.print(Text(clean(str(sentence))), soft_wrap=True)
 
 
 def _name(clip: Started) -> str:

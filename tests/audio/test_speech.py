@@ -13,10 +13,7 @@ import soundfile
 
 from specdec_cli.audio import has_speech
 from specdec_cli.captioner import Captioner
-from specdec_cli.console.clip import file_line
-from specdec_cli.console.theme import UNICODE
 from specdec_cli.errors import AudioContentError
-from specdec_cli.types import Started
 from tests.audio.encode import load_audio
 from training.sounds import PURE, RATE, mixed, sound
 
@@ -101,10 +98,3 @@ def test_pieces_are_checked_one_by_one(edge: Captioner, clips: tuple[Path, Path]
     assert first.error is None
     assert second.error is not None
     assert "from 6.00 s to 12.00 s holds no speech" in second.error.message
-
-
-def test_the_view_says_so() -> None:
-    started = Started(
-        "a.wav", "", 1.0, language="en", prompt="How?", mode="edge", edge=None, cloud=None, no_speech=True
-    )
-    assert "no speech found" in file_line(started, 100, UNICODE).plain

@@ -30,7 +30,7 @@ def main() -> None:
             if options.json:
                 write_line(json.dumps({"file": clip.started.file, "caption": clip.caption}, ensure_ascii=False))
             else:
-                print_caption(clip.caption, view=view)
+                print_caption(clip.caption, shown=view.shows_caption)
         if options.fail:
             view.failed("nowhere.wav", AudioNotFoundError("no such file: nowhere.wav", hint="Check the path."))
         view.finished_all(len(options.clips), int(options.fail))

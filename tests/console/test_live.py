@@ -7,7 +7,6 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from specdec_cli.console.live import LiveView, Region
-from specdec_cli.console.theme import UNICODE
 from specdec_cli.errors import AudioContentError
 from specdec_cli.types import EventText, Round, Sent
 from tests.console.screens import Screen, play
@@ -17,7 +16,7 @@ from tests.console.script import EN, LONG, ZH
 @pytest.mark.parametrize("height", [3, 6, 10, 24, 50])
 @pytest.mark.parametrize("width", [40, 60, 100, 200])
 def test_the_redrawn_region_fits_the_terminal(width: int, height: int) -> None:
-    region = Region(UNICODE, lambda: 0.0, "drafting")
+    region = Region(Screen(width, height), lambda: 0.0, "drafting")
     region.facts = ["1234 tokens", "cloud in 123 of 456 rounds"]
     for caption in ("", "说话人是女声，" * 200, LONG.caption):
         region.caption = Text(caption)
@@ -36,7 +35,7 @@ def test_finished_rounds_are_printed_once_and_the_region_is_erased() -> None:
     play(view, EN)
     view.close()
     for index in range(1, 11):
-        assert sum(re.match(rf"\s+{index}  ", line) is not None for line in screen.lines) == 1
+        assert sum(re.match(rf"\s+{index} ", line) is not None for line in screen.lines) == 1
     assert "\x1b[?25l" in screen.output
     assert screen.output.rindex("\x1b[?25h") > screen.output.rindex("\x1b[?25l")
     assert "drafting" in screen.output
@@ -59,7 +58,7 @@ def test_a_block_in_flight_is_shown_until_its_verdict_is_there(width: int) -> No
     region = screen.render_lines(view._region, pad=False)
     texts = ["".join(segment.text for segment in line) for line in region]
     assert max(map(cell_len, texts)) < width
-    assert f" {round_.index + 1} " in texts[0]
+    assert f"block {round_.index + 1}:" in texts[0]
     flown = "\n".join(texts)
     assert "in flight" in flown
     assert pieces.draft_pieces[0].strip() in flown
@@ -80,7 +79,7 @@ def test_a_failure_gives_the_terminal_back() -> None:
     view.finished_all(1, 1)
     view.close()
     view.close()
-    assert "1 captioned  ✗ 1 failed" in "\n".join(screen.lines)
+    assert "✓ 1 captioned, 1 failed" in "\n".join(screen.lines)
 
 
 def test_loading_is_told_with_its_time_even_in_the_middle_of_a_clip() -> None:

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from specdec_cli.console.plain import print_error
 from specdec_cli.console.tables import print_config, print_doctor
-from specdec_cli.errors import CheckpointError
+from specdec_cli.errors import FLAGS, AudioContentError, CheckpointError
 from tests.console.screens import Screen
 
 ROWS: list[tuple[str, object, str]] = [
@@ -40,7 +40,7 @@ def test_tables_fit_a_terminal(width: int) -> None:
 def test_a_piped_table_has_one_line_a_row() -> None:
     screen = Screen(40)
     print_config(ROWS, console=screen)
-    lines = screen.lines[:-1]
+    lines = [line.rstrip() for line in screen.lines[:-1]]
     assert len(lines) == len(ROWS)
     assert lines[0].split() == ["k", "5", "default"]
     assert lines[3].split() == ["overlap", "off", "default"]
@@ -57,7 +57,7 @@ def test_checks_have_a_sign_a_word_and_a_verdict() -> None:
     assert screen.lines[-2] == "1 problem, 1 warning."
     healthy = Screen(100, encoding="ascii")
     print_doctor([("python", "ok", "3.11.2")], console=healthy)
-    assert healthy.output == "ok  python  3.11.2\n\nNo problem found.\n"
+    assert [line.rstrip() for line in healthy.lines] == ["= ok  python  3.11.2", "", "No problem found.", ""]
 
 
 def test_an_error_is_a_sentence_and_a_hint() -> None:
@@ -71,6 +71,13 @@ def test_an_error_is_a_sentence_and_a_hint() -> None:
     print_error(error, console=wrapped)
     assert max(map(cell_len, wrapped.lines)) <= 40
     assert wrapped.lines[1].startswith("       ")
+
+
+def test_a_hint_names_the_options_of_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FLAGS, "audio.segment", "--segment")
+    screen = Screen(40)
+    print_error(AudioContentError("too long", hint="Lower audio.segment or decoding.loop_top_k."), console=screen)
+    assert screen.lines[1] == "hint: Lower audio.segment (--segment) or decoding.loop_top_k."
 
 
 def test_a_traceback_appears_only_in_debug() -> None:

@@ -1,0 +1,156 @@
+"""Tokens with the figures under them: fates by sign and colour, clauses, thresholds, the gate's verdict."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from specdec_cli.console.rounds import verdict_of
+from specdec_cli.console.theme import STYLES
+from specdec_cli.console.token_grid import TokenGrid, cells_of, drafted_cells, figure_names
+from specdec_cli.console.tokens import CaptionTrail
+from specdec_cli.types import EventText, Round
+from tests.console.screens import Screen
+from tests.console.script import CLOUD, CUT, EN, PARTIAL, ZH, Clip
+
+SETTINGS: dict[str, object] = {"gate": "learned", "threshold": 0.2, "wake": 0.4, "defer": True}
+PIECES = ("The ", "voice ", "is", " low", ",", " and", " sad", ".", "<|im_end|>")
+ENTROPY = (0.0, 0.1, 0.2, 0.9, 0.0, 0.3, 1.5, math.nan, 0.0)
+VALUES = (0.0, 0.0, 0.0, 0.41, 0.0, 0.0, 0.25, 0.0, 0.0)
+DRAFT = Round(0, tuple(range(9)), ENTROPY, VALUES, True, "learned", 9, (), (), 9.0, 12.0, 0.41, waking=True)
+
+
+def printed(grid: TokenGrid, width: int = 80) -> list[str]:
+    screen = Screen(width)
+    screen.print(grid)
+    return [line.rstrip() for line in screen.lines[:-1]]
+
+
+def drafted(round_: Round, pieces: tuple[str, ...] = PIECES, *, by_clause: bool = True) -> TokenGrid:
+    return TokenGrid("", drafted_cells(round_, EventText(pieces), SETTINGS), figure_names(SETTINGS), by_clause)
+
+
+def rounds(clip: Clip) -> list[tuple[Round, EventText]]:
+    return [(event, text) for event, text in clip.events if isinstance(event, Round)]
+
+
+def words(clip: Clip, index: int) -> str:
+    (line,) = printed(TokenGrid("", cells_of(*rounds(clip)[index], {})))
+    return line.strip()
+
+
+def test_a_draft_is_shown_clause_by_clause_with_figures_under_their_words() -> None:
+    assert printed(drafted(DRAFT)) == [
+        "         The  voice is   low  |,",
+        " entropy 0.00 0.10  0.20 0.90  0.00",
+        " learned 0.00 0.00  0.00 0.41! 0.00",
+        "         and  sad |.   |∎",
+        " entropy 0.30 1.50 ?    0.00",
+        " learned 0.00 0.25 0.00 0.00",
+    ]
+    assert "0.25!" in printed(drafted(replace(DRAFT, waking=False)))[-1]
+
+
+@pytest.mark.parametrize("width", [14, 20, 60])
+def test_no_token_is_lost_where_rows_are_narrow(width: int) -> None:
+    lines = printed(drafted(DRAFT, by_clause=False), width)
+    assert all(len(line) <= width for line in lines)
+    shown = " ".join(lines).replace("|", " ").split()
+    assert {"The", "voice", "is", "low", ",", "and", "sad", ".", "∎"} <= {*shown}
+
+
+def test_rows_with_figures_have_at_most_eight_tokens() -> None:
+    round_ = replace(DRAFT, draft_ids=tuple(range(20)), entropy=(0.1,) * 20, gate_values=(0.1,) * 20)
+    lines = printed(drafted(round_, tuple(f" w{index}" for index in range(20))), 500)
+    assert [line.count(" w") for line in lines if "w" in line] == [8, 8, 4]
+
+
+def test_tokens_of_the_cloud_have_no_figures() -> None:
+    round_ = replace(DRAFT, draft_ids=(1, 2), accepted=1, committed_ids=(1, 3), source=("accepted", "corrected"))
+    cells = cells_of(round_, EventText((" a", " b"), (" a", " c")), SETTINGS)
+    assert [(cell.word.plain, bool(cell.figures)) for cell in cells] == [("✓a", True), ("✗b", True), ("→c", False)]
+
+
+def test_every_fate_has_its_sign_without_colour() -> None:
+    assert words(ZH, 0) == "说话|人|是|女|声"
+    assert words(ZH, 1) == "✓，|语速|较 ✗慢 -， →快"
+    assert words(ZH, 2) == "✓，|音调|偏|高|， +起"
+    assert words(EN, 2) == "✓a ✗slow -pace|, with →fast"
+    assert words(EN, 6) == "✗, -a loud vol|ume →and"
+    assert words(ZH, 6) == "。|∎"  # the end of the text
+    assert words(PARTIAL, 0) == "✓·|· ✗␣ -⏎ →嗓"  # bytes, white space
+    assert words(CUT, 0) == "one|. -Two three"  # beyond a stop rule: not rejected
+    assert words(CLOUD, 0) == "说话|人|是|女|声"
+
+
+def test_every_fate_has_its_colour() -> None:
+    styles = {
+        cell.word.plain: [str(span.style) for span in cell.word.spans][-1] for cell in cells_of(*rounds(ZH)[1], {})
+    }
+    assert styles["语速"] == STYLES["accepted"]
+    assert styles["✗慢"] == STYLES["rejected"]
+    assert styles["→快"] == STYLES["corrected"]
+    assert len({*STYLES.values()}) == len(STYLES) - 1  # `cloud` and `run_on` never stand beside each other
+
+
+def test_pieces_with_escapes_and_markup_are_only_text() -> None:
+    round_ = Round(0, (1, 2), (0.1, 0.1), (0.1, 0.1), False, None, 2, (1, 2), ("edge", "edge"), 1.0, None)
+    text = EventText(("[red]", "\x1b[2J"), ("[red]", "\x1b[2J<|audio_eos|>"), "")
+    assert printed(TokenGrid("", cells_of(round_, text, {})))[0].strip() == "[red]|\\x1b[2J<audio_eos>"
+
+
+@pytest.mark.parametrize(
+    ("gate", "names"), [("entropy", ("entropy",)), ("margin", ("entropy", "margin")), ("never", ("entropy",))]
+)
+def test_entropy_is_always_shown_and_another_figure_beside_it(gate: str, names: tuple[str, ...]) -> None:
+    assert figure_names({"gate": gate}) == names
+
+
+@pytest.mark.parametrize(
+    ("change", "settings", "verdict"),
+    [
+        ({}, {}, "learned 0.41, at or above 0.4: the cloud verifies the draft"),
+        (
+            {"escalated": False, "gate_value": 0.1},
+            {},
+            "learned 0.10, below 0.4: the draft is kept, the cloud is not called",
+        ),
+        ({"waking": False}, {}, "learned 0.41, at or above 0.2: the cloud verifies the draft"),
+        ({"reason": "loop"}, {}, "loop: the cloud verifies the draft"),
+        ({"reason": "always"}, {"gate": "always", "threshold": None}, "the cloud verifies the draft"),
+        (
+            {"reason": "margin", "gate_value": 0.1},
+            {"gate": "margin", "wake": 0.3},
+            "margin 0.10, at or below 0.3: the cloud verifies the draft",
+        ),
+        (
+            {"escalated": False, "gate_value": 0.5},
+            {"gate": "margin", "wake": 0.3},
+            "margin 0.50, above 0.3: the draft is kept, the cloud is not called",
+        ),
+    ],
+)
+def test_the_verdict_on_a_draft_names_figure_and_threshold(
+    change: dict[str, object], settings: dict[str, object], verdict: str
+) -> None:
+    assert verdict_of(replace(DRAFT, **change), SETTINGS | settings) == verdict  # type: ignore[arg-type]
+
+
+def test_the_caption_knows_what_the_cloud_put_in() -> None:
+    trail = CaptionTrail()
+    for event, text in rounds(EN):
+        trail.add(event, text)
+    caption = trail.text()
+    assert caption.plain == EN.caption
+    assert [caption.plain[span.start : span.end] for span in caption.spans] == ["fast", "pitch", "and", "ang"]
+
+
+def test_a_caption_that_its_pieces_do_not_spell_is_shown_plain() -> None:
+    trail = CaptionTrail()
+    for event, text in rounds(PARTIAL):
+        trail.add(event, text)
+    trail.caption = "她的嗓"
+    assert trail.text().plain == "她的嗓"
+    assert not trail.text().spans
