@@ -43,7 +43,7 @@ def test_a_piped_table_has_one_line_a_row() -> None:
     lines = [line.rstrip() for line in screen.lines[:-1]]
     assert len(lines) == len(ROWS)
     assert lines[0].split() == ["k", "5", "default"]
-    assert lines[3].split() == ["overlap", "off", "default"]
+    assert lines[3].split() == ["overlap", "false", "default"]
     assert "[red]markup[/]\\x1b[31m" in lines[4]
     assert len({cell_len(line[: line.rindex("default")]) for line in lines if line.endswith("default")}) == 1
 
