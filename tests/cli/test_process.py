@@ -180,7 +180,7 @@ def test_on_a_terminal_the_run_is_shown_live_and_the_terminal_is_given_back(reco
     assert "drafting" in shown
     rows = screen_rows(shown)
     assert max(len(row) for row in rows) <= width
-    numbered = [row for row in rows if re.match(r" +\d+  ", row)]
+    numbered = [row for row in rows if re.match(r" {6,7}\d+ ", row)]
     assert len(numbered) >= 3
     after = " ".join(ESCAPE.sub("", shown[shown.rindex(SHOW) :]).split())
     piped = Fork(["caption", "-q", recordings[0], "-l", "en", "-k", "5", "--gate", "always"]).wait().out.strip()
