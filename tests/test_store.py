@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.errors import TranscriptError
-from specdec_cli.store import LONGEST, Store, lock_file, made_otherwise, read_lines
+from specdec_cli.store import LONGEST, Store, lock_file, read_lines
 from specdec_cli.targets import TRANSCRIPTS
 from tests.batch.lines import failed_line
 from tests.transcript.lines import append_transcript, read_transcripts
@@ -140,8 +140,3 @@ def test_it_is_held_by_whatever_name_and_its_own_files_have_short_ones(tmp_path:
             Store(link, TRANSCRIPTS)
         store.keep([0])
     assert sorted(os.listdir(tmp_path)) == ["link", path.name]
-
-
-def test_what_was_made_otherwise_is_refused_in_one_wording() -> None:
-    error = made_otherwise(Path("o.jsonl"), 3, [("k", 5, 3), ("edge.model", "a", None)])
-    assert error.message == "o.jsonl:3 was made with other settings: k was 5 and is 3; edge.model was 'a' and is null."

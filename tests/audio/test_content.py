@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -47,16 +48,15 @@ def ending_in(value: float) -> Samples:
         (tone(1.0, amplitude=20000.0), "full scale"),
         (at(-71.0), "silent"),
         (at(-90.0), "silent"),
+        (tone(0.1), None),
+        (tone(1.0, amplitude=4.0), None),
+        (at(-69.0), None),
+        (np.concatenate([tone(15.0) * 0, tone(0.04), tone(15.0) * 0]), None),
     ],
 )
-def test_samples_with_nothing_to_describe_are_refused(samples: Samples, fault: str) -> None:
-    with pytest.raises(AudioContentError, match=fault):
+def test_samples_with_nothing_to_describe_are_refused(samples: Samples, fault: str | None) -> None:
+    with nullcontext() if fault is None else pytest.raises(AudioContentError, match=fault):
         check(samples)
-
-
-@pytest.mark.parametrize("samples", [tone(0.1), tone(1.0, amplitude=4.0), at(-20.0), at(-60.0), at(-69.0)])
-def test_samples_close_to_those_are_taken(samples: Samples) -> None:
-    check(samples)
 
 
 @pytest.mark.parametrize("block", [1, 319, 320, 4096])

@@ -74,11 +74,6 @@ def test_utterances_are_kept_as_files_that_can_be_captioned_again(specdec: Specd
     assert list(read_transcripts(output)) == lines
 
 
-def test_what_was_being_said_is_captioned_too(specdec: Specdec, microphone: Path) -> None:
-    soundfile.write(microphone, np.concatenate([PAUSE, voice(0, 1.2)]), RATE)
-    assert len(specdec("listen", *QUICK).lines) == 1
-
-
 def test_silence_gives_nothing(specdec: Specdec, microphone: Path) -> None:
     soundfile.write(microphone, np.zeros(3 * RATE), RATE)
     outcome = specdec("listen", *QUICK)

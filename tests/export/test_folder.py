@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.errors import ConfigError, TranscriptError
-from specdec_cli.export.folder import INDEX, Folder, Written, fitted
+from specdec_cli.export.folder import INDEX, Folder, Written
 from specdec_cli.export.formats import export
 from specdec_cli.export.recordings import Stored
 from tests.export.lines import piece, write
@@ -89,28 +89,19 @@ def test_hostile_names_stay_inside_the_folder(tmp_path: Path) -> None:
     assert {"c.TextGrid", "c.eaf", "c.vtt", "c.txt"} <= set(os.listdir(tmp_path / "out"))
 
 
-def test_names_that_are_cut_end_in_a_digest() -> None:
-    name = fitted("d/" + "说" * 100, ".TextGrid")
-    assert len(os.fsencode(os.path.basename(name))) <= 255
-    assert name != fitted("d/" + "说" * 101, ".TextGrid")
-
-
-def test_of_a_clip_captioned_again_the_last_captions_count(tmp_path: Path) -> None:
-    old, other = (piece(s, s + 1, "old") for s in (0, 1)), piece(None, None, file="/d/b.wav")
-    stored = Stored.read(write(tmp_path, *old, other, piece(0, 1, "new"), piece(1, 2, "new")))
-    assert (stored.replaced, captions(stored)) == (1, [(0, "new"), (1000, "new"), (0, "A calm voice.")])
-
-
-def test_pieces_that_a_later_run_added_join_the_earlier_ones(tmp_path: Path) -> None:
-    lines = [piece(0, 1), piece(None, None, file="/d/b.wav"), piece(1, 2), piece(2, 3)]
-    stored = Stored.read(write(tmp_path, *lines))
-    assert (stored.replaced, [start for start, _ in captions(stored)]) == (0, [0, 1000, 2000, 0])
-
-
-def test_clips_of_a_manifest_are_pieces_of_their_recording(tmp_path: Path) -> None:
-    stored = Stored.read(write(tmp_path, piece(4, 5, id="u2"), piece(0, 2, id="u1"), piece(2, 3, id="u3")))
-    (recording,) = stored
-    assert [found.start_ms for found in recording.pieces] == [0, 2000, 4000]
+def test_the_last_captions_of_a_clip_count_and_its_pieces_are_in_order(tmp_path: Path) -> None:
+    """Pieces that a later run added, clips of a manifest, and two who begin at once included."""
+    other = piece(None, None, file="/d/b.wav")
+    lines = {
+        (1, "0 new, 1000 new, 0 other"): [piece(0, 1), piece(1, 2), other, piece(0, 1, "new"), piece(1, 2, "new")],
+        (0, "0 new, 1000 new, 2000 new, 0 other"): [piece(0, 1, "new"), other, piece(1, 2, "new"), piece(2, 3, "new")],
+        (0, "0 b, 2000 c, 4000 a"): [piece(4, 5, "a", id="u2"), piece(0, 2, "b", id="u1"), piece(2, 3, "c", id="u3")],
+        (0, "0 a, 0 b"): [piece(0, 1 + n, who, speaker=who, piece=n, pieces=2) for n, who in enumerate("ab")],
+    }
+    for (replaced, expected), made in lines.items():
+        stored = Stored.read(write(tmp_path, *made))
+        found = ", ".join(f"{start} {text}" for start, text in captions(stored))
+        assert (stored.replaced, found.replace("A calm voice.", "other")) == (replaced, expected)
 
 
 def test_captions_of_several_modes_need_a_choice(tmp_path: Path) -> None:
@@ -129,8 +120,3 @@ def test_a_folder_or_a_recording_holds_no_transcripts(tmp_path: Path) -> None:
     ) as found:
         Stored.read(recording)
     assert found.value.hint == f"specdec caption {recording} --output a.jsonl"
-
-
-def test_two_who_begin_at_once_are_both_there(tmp_path: Path) -> None:
-    both = [piece(0, 1 + n, who, speaker=who, piece=n, pieces=2) for n, who in enumerate("ab")]
-    assert captions(Stored.read(write(tmp_path, *both))) == [(0, "a"), (0, "b")]

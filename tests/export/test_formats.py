@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
@@ -98,14 +97,6 @@ def test_pieces_that_touch_but_for_rounding_share_a_boundary(tmp_path: Path) -> 
     file = exported(tmp_path, "textgrid", *(line.replace('"speaker"', '"recording_s":3.0,"speaker"') for line in lines))
     (tier,) = tgt.read_textgrid(str(file), encoding="utf-8", include_empty_intervals=True).tiers
     assert [(i.start_time, i.end_time) for i in tier] == [(0, 1.234), (1.234, 2), (2, 3)]
-
-
-def test_whole_recordings_without_speakers_have_plain_tiers(tmp_path: Path) -> None:
-    tgt = pytest.importorskip("tgt")
-    file = exported(tmp_path, "textgrid", piece(None, None, labels={"emotion": "sad"}))
-    grid = tgt.read_textgrid(str(file), encoding="utf-8")
-    found = {tier.name: [(i.start_time, i.end_time, i.text) for i in tier] for tier in grid.tiers}
-    assert found == {"caption": [(0, 3, "A calm voice.")], "emotion": [(0, 3, "sad")]}
 
 
 def test_textgrids_of_one_export_have_the_same_tiers_in_one_order(tmp_path: Path) -> None:
@@ -222,17 +213,6 @@ def test_rttm_of_speakers(tmp_path: Path) -> None:
 def test_rttm_of_classes(tmp_path: Path, naming: str, names: list[str] | None) -> None:
     found = list(turns(exported(tmp_path, "rttm", *PIECES, naming=naming).read_text("utf-8")))
     assert [name for *_, name in found] == (names or ["happy", "sad", "unknown", "sad"])
-
-
-def test_rttm_names_classes_where_they_are_asked_for_alone(tmp_path: Path) -> None:
-    labelled = piece(0, 1, labels={"emotion": "sad"})
-    assert [name for *_, name in turns(exported(tmp_path, "rttm", labelled).read_text("utf-8"))] == ["unknown"]
-    stored = Stored.read(write(tmp_path, labelled))
-    done = export(stored, ["rttm"], tmp_path / "pitch", "--output", naming="pitch")
-    assert [re.sub(" to name.*", "", problem.message) for problem in done.problems] == [
-        "RTTM names turns, and the transcripts have no pitch"
-    ]
-    assert not (tmp_path / "pitch").exists()
 
 
 @pytest.mark.filterwarnings("ignore:The inplace keyword")  # of pandas, about audformat

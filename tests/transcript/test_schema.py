@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from importlib.resources import files
 from typing import Any
 
 import jsonschema
 import pytest
-from pydantic import ValidationError
 
 from specdec_cli import Transcript
 from specdec_cli.errors import AudioDecodeError
 from specdec_cli.transcript import error_transcript, json_schema
 from specdec_cli.transcript.records import Models
-from specdec_cli.transcript.terms import suggestions_in_words
 from tests.mini_pair import MODES
 
 Transcripts = dict[str, Transcript]
@@ -81,8 +77,10 @@ def test_every_mode_writes_valid_lines(transcripts: Transcripts, mode: str, lang
 
 
 def test_an_error_line_is_valid_and_has_no_caption() -> None:
-    value = check(failed(start_s=10.0, end_s=20.0).to_json())
-    assert value["error"] == {"type": "AudioDecodeError", "message": "clip.wav is silent."}
+    line = failed("clip.wav is\nsilent.", start_s=10.0, end_s=20.0).to_json()
+    value = check(line)
+    assert "\n" not in line
+    assert value["error"] == {"type": "AudioDecodeError", "message": "clip.wav is\nsilent."}
     assert (value["caption"], value["totals"], value["finish_reason"]) == (None, None, None)
     assert (value["start_s"], value["end_s"]) == (10.0, 20.0)
     assert set(value["timing"].values()) == {None}
@@ -94,10 +92,6 @@ def test_a_line_is_one_line_of_readable_utf8(transcripts: Transcripts) -> None:
     assert "\\u" not in line
     assert transcripts["hybrid-zh"].prompt in line
     assert any("\u4e00" <= character <= "\u9fff" for character in json.loads(line)["caption"])
-
-
-def test_line_breaks_inside_a_text_are_escaped() -> None:
-    assert "\n" not in failed("two\nlines\r").to_json()
 
 
 def test_the_bytes_of_a_file_name_come_back() -> None:
@@ -115,32 +109,3 @@ def test_the_bytes_of_a_file_name_come_back() -> None:
 @pytest.mark.parametrize("name", ["nul\0.wav", "half\ud83d.wav"])
 def test_what_no_file_is_called_is_written_out(name: str) -> None:
     assert check(failed(file=name).to_json())["file"].isprintable()
-
-
-@pytest.mark.parametrize("figure", [float("nan"), float("inf"), float("-inf")])
-def test_what_is_no_number_cannot_be_written(transcripts: Transcripts, figure: float) -> None:
-    whole = transcripts["hybrid-zh"].model_dump(by_alias=True)
-    whole["timing"]["ttft_ms"] = figure
-    with pytest.raises(ValidationError, match="finite"):
-        Transcript.model_validate(whole)
-
-
-def test_unknown_fields_and_other_versions_are_refused(transcripts: Transcripts) -> None:
-    whole = json.loads(transcripts["hybrid-zh"].to_json())
-    for change in ({"mood": "calm"}, {"schema": 2}, {"language": "fr"}):
-        with pytest.raises(ValidationError):
-            Transcript.model_validate(whole | change)
-        with pytest.raises(jsonschema.ValidationError):
-            jsonschema.Draft202012Validator(json_schema()).validate(whole | change)
-
-
-def test_the_package_loads_no_torch() -> None:
-    code = "import sys, specdec_cli.transcript; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
-
-
-@pytest.mark.parametrize(
-    "found", [None, 5, [1], {"edge": 5}, {"x": {}, "y": {"k": 1}}, {"edge": None, "cloud": {"k": [1]}}]
-)
-def test_damaged_suggestions_are_shown_as_far_as_they_go(found: object) -> None:
-    assert all(value.endswith("checkpoint)") for _, value in suggestions_in_words(found))
