@@ -25,19 +25,12 @@ PATIENCE_S = 10.0
 LONGEST: Final = 1 << 26
 """Bytes of a line: one of a clip has some ten thousand, one of a thousand rounds some million."""
 
-
 _OPTIONS: Final = {"labels": "labels (--labels)", "measured": "measured (--measure)"}
 
 
 @dataclass(frozen=True, slots=True)
 class StoredLine:
-    """One line of a store.
-
-    Attributes:
-        number: 1-based, in the file.
-        offset: of its first byte in the file.
-        raw: its bytes, with the newline if it has one.
-    """
+    """One line of a store: its number from 1, its first byte's place in the file, and its bytes with the newline."""
 
     number: int
     offset: int
@@ -46,16 +39,21 @@ class StoredLine:
     @property
     def torn(self) -> bool:
         """Whether it is the beginning of a line, or the zeros that a power cut left."""
-        return not self.raw.endswith(b"\n") and not _is_object(self.raw)
+        if self.raw.endswith(b"\n"):
+            return False
+        try:
+            return not isinstance(json.loads(self.raw), dict)
+        except (ValueError, RecursionError):
+            return True
 
 
 class Store:
-    """A file of JSON lines that nobody else writes until it is closed. Use it as a context manager.
+    """A file of JSON lines that no other run writes until it is closed. Use it as a context manager.
 
     Args:
         path: the file; created with the first line.
         kind: what its lines are.
-        wait_s: how long to wait for another that holds it, seconds.
+        wait_s: how long to wait for another run that holds it, seconds.
 
     Raises:
         TranscriptError: another run is writing it, or its folder cannot be written.
@@ -69,7 +67,7 @@ class Store:
         return self
 
     def __exit__(self, *_: object) -> None:
-        Path(self._lock.lock_file).unlink(missing_ok=True)  # whoever waits for it finds out, and makes a new one
+        Path(self._lock.lock_file).unlink(missing_ok=True)  # a run that waits for it notices, and makes a new one
         self._lock.release()
 
     def lines(self) -> Iterator[StoredLine]:
@@ -105,13 +103,13 @@ class Store:
                 raise OSError(f"only {written} of {len(data)} bytes could be written")
 
     def cut(self, size: int = 0) -> None:
-        """Drops what stands behind the first `size` bytes."""
+        """Drops everything after the first `size` bytes."""
         if self.path.is_file():
             with writing(self.path):
                 os.truncate(self.path, size)
 
     def keep(self, offsets: Iterable[int]) -> None:
-        """Writes the file anew with the lines at `offsets` alone; the new file takes the old one's place at once."""
+        """Rewrites the file with the lines at `offsets` alone; the new file takes the old one's place at once."""
         with self.path.open("rb") as old:
             replace(self.path, (_line_at(old, offset) for offset in offsets), durable=True)
 
@@ -162,11 +160,7 @@ class Journal(ABC):
 
 
 def read_lines(path: Path, offset: int = 0) -> Iterator[StoredLine]:
-    """The lines of a store that need not be held, in order; empty ones are left out.
-
-    Args:
-        path: the store.
-        offset: where a line begins, bytes; lines are counted from there.
+    """The lines of a file that need not be held, in order from a line's offset, and counted from there; no empty ones.
 
     Raises:
         TranscriptError: a line is longer than any that specdec writes.
@@ -183,22 +177,15 @@ def read_lines(path: Path, offset: int = 0) -> Iterator[StoredLine]:
 
 
 def append_line(path: Path, kind: Kind, text: str) -> None:
-    """Appends one line to a file that is not held, whole or not at all; what it held stays as it was.
-
-    Raises:
-        TranscriptError: another run holds it, it cannot be written, or the disk is full.
-    """
+    """Appends one line to a file that is not held; errors as in `Store` and its `append`."""
     with Store(path, kind, wait_s=PATIENCE_S) as store:
         store.append([text])
 
 
 def made_otherwise(path: Path, number: int, changes: Iterable[tuple[str, object, object]]) -> ConfigError:
-    """The refusal to mix a line with those of a run that has other settings or models.
+    """Why a line cannot be mixed with those of a run that has other settings or models.
 
-    Args:
-        path: the store.
-        number: of the line.
-        changes: name, value there and value here of whatever differs.
+    `changes`: name, value there and value here of whatever differs.
     """
     listed = "; ".join(
         f"{_OPTIONS.get(name, name)} was {_shown(there)} and is {_shown(here)}" for name, there, here in changes
@@ -213,10 +200,6 @@ def lock_file(path: Path) -> Path:
     """The file in the same folder that is locked while a store is open; its name is short whatever the store's is."""
     real = Path(os.path.realpath(path))
     return real.with_name(f".specdec-{hashlib.sha256(os.fsencode(real.name)).hexdigest()[:16]}.lock")
-
-
-def _shown(value: object) -> str:
-    return ascii(value)[:200] if isinstance(value, dict) else show(value)
 
 
 def _locked(path: Path, wait_s: float) -> FileLock:
@@ -240,8 +223,5 @@ def _line_at(file: BinaryIO, offset: int) -> bytes:
     return file.readline().rstrip(b"\r\n") + b"\n"
 
 
-def _is_object(raw: bytes) -> bool:
-    try:
-        return isinstance(json.loads(raw), dict)
-    except (ValueError, RecursionError):
-        return False
+def _shown(value: object) -> str:
+    return ascii(value)[:200] if isinstance(value, dict) else show(value)
