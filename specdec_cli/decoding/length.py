@@ -43,7 +43,7 @@ _DECAY: Final = 0.9  # of what is known, whenever more comes to be known
 _IDLE: Final = 0.98  # of what is known, whenever nothing was tried: then it is tried again
 _WINDOW: Final = 16  # measurements that a median is taken of
 _FEWEST_CLIPS: Final = 4
-_RETRY: Final = 24  # clips after which a lossless caption is written the other way for once
+_RETRY: Final = 24  # clips after which a lossless caption is drafted for once, though the cloud alone is faster
 
 
 def most_drafted(settings: DecodingConfig) -> int:
@@ -102,9 +102,8 @@ class GuessCosts:
         return count
 
 
-Timed = Literal["token", "verification", "clip, drafted", "clip, alone"]
-"""A drafted token; a verification; a token of a lossless clip that the edge drafted, or that the cloud wrote alone,
-without the time in which the cloud reads the clip."""
+Timed = Literal["token", "verification"]
+"""A drafted token; a forward of the cloud that verifies, or writes on."""
 
 
 class Costs:
@@ -140,13 +139,20 @@ class Costs:
         # a mean: a token that was guessed takes no time, and the one before it that of them all
         return fmean(self._ms["token"]) / whole if self._ms["token"] and whole > 0 else None
 
+    def wrote(self, tokens: int, ms: float, forwards: int | None) -> None:
+        """Takes in a lossless clip, and in how many forwards the cloud alone would have written it; None: it did."""
+        if forwards is None:
+            self._ms["clip, alone"].append(ms / tokens)
+            return
+        self._ms["clip, drafted"].append(ms / tokens)
+        if self._ms["verification"]:  # the first forward is the prefill
+            self._ms["clip, alone"].append((forwards - 1) * median(self._ms["verification"]) / tokens)
+
     @property
     def cloud_alone(self) -> bool:
-        """Whether the cloud writes a lossless text faster from guesses alone; the slower way is tried now and then."""
+        """Whether the cloud writes a lossless text faster from guesses alone; drafts are tried now and then."""
         drafted, alone = self._ms["clip, drafted"], self._ms["clip, alone"]
-        if len(drafted) < _FEWEST_CLIPS or not alone:
-            return len(drafted) >= _FEWEST_CLIPS
-        return (median(alone) < median(drafted)) is not (self._clips % _RETRY == 0)
+        return bool(drafted and alone) and median(alone) < median(drafted) and self._clips % _RETRY > 0
 
 
 @dataclass(eq=False)

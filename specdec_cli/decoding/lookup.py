@@ -112,6 +112,10 @@ class Guesses:
     longest: int  # tokens of a text
     costs: GuessCosts
 
+    def after(self, text: Sequence[int]) -> Guess:
+        """What may follow `text`."""
+        return self.lookup.guess(self.key, text, min(self.most, self.longest - 1 - len(text)))
+
 
 def key_of(weights: str | None, role: str, prompt: Sequence[int]) -> int:
     """What tells a model with an instruction apart; the length of the recording does not count."""

@@ -107,9 +107,11 @@ class Loop:
                 index += 1
             total_ms = clock.ms
             self.costs.finished(called=self._cloud_called)
-            if self.settings.may_skip_drafts and self.verifier is not None:
+            if self.settings.may_skip_drafts and self.verifier is not None and self.verifier.rows is not None:
                 ms = total_ms - self.verifier.work.reading_ms  # which is the same either way, and most of it
-                self.costs.took("clip, alone" if self.cloud_alone else "clip, drafted", ms / len(self.text))
+                self.costs.wrote(
+                    len(self.text), ms, None if self.cloud_alone else self.verifier.rows.forwards(self.text)
+                )
             for rows, own in self._guessing:
                 rows.learn(self.text, [source in own for source in sources])
         finally:
@@ -169,7 +171,7 @@ class Loop:
 
     def _verify(self, verifier: Verifier, draft: Draft) -> Verdict | None:
         """The cloud's verdict on a block; None if it fails, and the edge goes on alone. Raises as `_give_up` does."""
-        settings, run_on = self.settings, self.settings.run_on
+        settings, run_on, before = self.settings, self.settings.run_on, verifier.work.forwards
         if not draft.ids:
             alone = self.cloud_alone or self._edge_failed is not None
             run_on = (CLOUD_CHUNK if alone else SOLO_BLOCK) - 1
@@ -189,7 +191,8 @@ class Loop:
             self._give_up(error)
             return None
         if not verdict.prefilled:
-            self.costs.took("verification", verdict.ms / (1 + len(verdict.more)) + (verdict.network_ms or 0.0))
+            forwards = max(verifier.work.forwards - before, 1)
+            self.costs.took("verification", verdict.ms / forwards + (verdict.network_ms or 0.0))
         self._cloud_called = True
         return verdict
 

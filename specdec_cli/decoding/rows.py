@@ -57,6 +57,15 @@ class Rows:
         if self._guesses is not None:
             self._guesses.lookup.learn(self._guesses.key, text, own)
 
+    def forwards(self, text: Sequence[int]) -> int:
+        """In how many this model alone would have written a caption that has not been learnt."""
+        count, at = 0, 0
+        while at < len(text):
+            guess = () if self._guesses is None else self._guesses.after(text[:at]).ids
+            pairs = enumerate(zip(guess, text[at:], strict=False))
+            count, at = count + 1, at + 1 + next((n for n, (id_, own) in pairs if id_ != own), len(guess))
+        return count
+
     @property
     def _start(self) -> int:
         """Tokens that the first row follows."""
@@ -89,12 +98,13 @@ class Rows:
             return NO_GUESS
         if self._guess.ids:
             guesses.costs.learn(sum(self._guess.chances), self._sure - len(self._text) + len(self._guess.ids))
-        most, end = min(guesses.most, guesses.longest - 1 - len(text)), len(text)
+        end = len(text)
+        most = min(guesses.most, guesses.longest - 1 - end)
         if end < len(self.tail) and list(self.tail[: end - 1]) == list(text[:-1]) and end:
             ids = tuple(self.tail[end : end + most])
             guess = Guess(ids, tuple(_STANDS ** (1 + index) for index in range(len(ids))))
         else:
-            guess = guesses.lookup.guess(guesses.key, text, most)
+            guess = guesses.after(text)
         if not guess.ids:
             return NO_GUESS
         stops = (index for index, id_ in enumerate(guess.ids) if id_ in self._stop_ids)  # nothing follows one

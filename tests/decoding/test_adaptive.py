@@ -130,16 +130,17 @@ def test_guesses_that_cost_more_than_they_gain_are_left_out_and_tried_again() ->
     assert any(costs.worth(chances) for _ in range(400))
 
 
-def test_the_cloud_writes_alone_where_that_is_faster_and_the_other_way_now_and_then() -> None:
-    for drafted, alone, expected in ((3.0, 2.0, True), (2.0, 3.0, False)):
-        costs, ways = Costs(), []
-        for _ in range(64):
-            ways.append(costs.cloud_alone)
-            costs.took("clip, alone" if ways[-1] else "clip, drafted", alone if ways[-1] else drafted)
-            costs.finished(called=True)
-        assert ways[0] is False
-        assert {True, False} == set(ways[20:])
-        assert (sum(ways[20:]) > 30) is expected
+@pytest.mark.parametrize(("drafted_ms", "forwards", "alone"), [(100.0, 4, True), (100.0, 20, False)])
+def test_the_cloud_writes_alone_where_that_is_faster(drafted_ms: float, forwards: int, alone: bool) -> None:
+    costs, ways = Costs(), []
+    costs.took("verification", 10.0)
+    for _ in range(48):
+        ways.append(costs.cloud_alone)
+        costs.wrote(20, 10.0 * forwards if ways[-1] else drafted_ms, None if ways[-1] else forwards)
+        costs.finished(called=True)
+    assert ways[0] is False
+    assert ways[24] is False, "drafts are tried again"
+    assert sum(ways) == (46 if alone else 0)
 
 
 def test_other_modes_and_other_numbers_are_fixed() -> None:
