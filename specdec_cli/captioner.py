@@ -6,14 +6,14 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +21,10 @@ import numpy.typing as npt
 from specdec_cli.audio import Recording, Segment, from_samples, has_speech, open_recording
 from specdec_cli.audio.prosody import measure
 from specdec_cli.audio.samples import piece_of
-from specdec_cli.config import CloudConfig, Config, load_config
-from specdec_cli.config.gate_file import GateFile, read_learned, tokenizer_fingerprint
+from specdec_cli.config import Config, load_config
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
 from specdec_cli.decoding.assemble import Pair, build_loop
 from specdec_cli.decoding.evidence import Groups
-from specdec_cli.decoding.learned import Classifier
 from specdec_cli.decoding.lookup import OWN
 from specdec_cli.errors import AudioContentError, ConfigError, SpecdecError, typed
 from specdec_cli.inputs.cuts import Cuts
@@ -35,39 +33,21 @@ from specdec_cli.labels import Lexicon
 from specdec_cli.labels.calibration import CalibrationFile, calibration_for
 from specdec_cli.labels.class_scores import Scorer
 from specdec_cli.labels.probabilities import KEPT
-from specdec_cli.models.processor import Processor, Prompt, same_prompts, suggestions
+from specdec_cli.models.processor import Processor, Prompt, same_prompts
+from specdec_cli.pair_loading import Loading, learned_gate, load_pair
 from specdec_cli.prompts import Language
 from specdec_cli.run import Prompts, Run, Setup
-from specdec_cli.transcript.records import ModelInfo, Models, Transcript, file_name
-from specdec_cli.transcript.terms import SUGGESTED, recorded_settings
+from specdec_cli.transcript.records import Transcript, file_name
 from specdec_cli.types import Clip, Source, Update
 
 if TYPE_CHECKING:
-    from specdec_cli.cloud.cloud import RemoteCloud
-    from specdec_cli.cloud.vllm import VllmEdge
-    from specdec_cli.config import EdgeConfig, ModelConfig
     from specdec_cli.decoding.loop import Loop
-    from specdec_cli.models.audio_lm import AudioLM
-    from specdec_cli.models.download import Watch
     from specdec_cli.models.shared import Shared
 
 _log = logging.getLogger(__name__)
 
-Loading = Callable[[str], "AbstractContextManager[Watch | None]"]
-"""Told what is being loaded; the context lasts until it is, and may give what is told how far a download is."""
-
-
 SHIPPED_CAPTIONS: Final = Path(__file__).parent / "mini" / "weights" / "captions.json"
 """What the mini pair guesses from before it has written anything; `training.memory` writes it."""
-
-
-class Earlier(NamedTuple):
-    """A caption to guess from."""
-
-    instruction: str
-    weights: Mapping[str, str | None]  # of the models that wrote it, by role
-    ids: Sequence[int]
-    sources: Sequence[Source]
 
 
 class Captioner:
@@ -87,7 +67,7 @@ class Captioner:
         served = summed and pair.remote_edge is not None  # its tokens are summed here, not on a device
         self._synonyms = self.word_groups if config.acceptance.rule == "class" or served else NO_SYNONYMS
         self._groups = self.class_groups if summed and not served else None
-        learned = _learned(config, pair)
+        learned = learned_gate(config, pair)
         self.classifier = learned and learned[0]
         processors = [model.processor for model in (pair.edge, pair.cloud) if model is not None]
         self._alike = len(processors) == 2 and same_prompts(*processors)
@@ -103,8 +83,11 @@ class Captioner:
                 hint=f"Set audio.segment to {self.window_s:g} or less.",
             )
         self._cuts = None if config.audio.cuts_path is None else Cuts.read(config.audio.cuts_path)
-        self.setup = _setup(config, pair, load_s, learned[1] if learned else None)
-        self._learn(_shipped_captions(self.setup.prompt) if config.decoding.lookup_tokens else ())
+        self.setup = Setup.of(config, pair, load_s, learned[1] if learned else None)
+        self._silent: dict[str, Prompts] = {}  # by instruction, of a recording of silence
+        if config.decoding.lookup_tokens:
+            for weights, ids in _shipped_captions(self.setup.prompt):
+                self._learn(self.setup.prompt, weights, ids, ["accepted"] * len(ids))  # either model's
 
     @classmethod
     def load(
@@ -123,7 +106,7 @@ class Captioner:
             settings: dotted name -> value, over everything else, e.g. {"decoding.k": 3}.
             edge, cloud: names of models, folders or hub ids; without `config`, all else is what published models need.
                 One alone makes the mode: edge, or cloud.
-            loading: told what is being loaded, for a display; the context lasts until it is.
+            loading: called with what is being loaded, for a display; the context lasts until it is.
 
         Changes nothing in the process but PyTorch's number of threads, where `runtime.threads` is set; docs/python.md
         lists what a program may want to set for itself.
@@ -138,33 +121,8 @@ class Captioner:
             raise ConfigError("settings and models go with a configuration's name or path, not with a finished one")
         resolved = config if isinstance(config, Config) else load_config(config, flags=flags).config
         started = time.perf_counter()
-        mode, cloud_config = resolved.decoding.mode, resolved.cloud
-        offline, tested = resolved.runtime.offline, resolved.runtime.self_test
-        drafting: AudioLM | VllmEdge | None = None
-        verifying: AudioLM | RemoteCloud | None = None
-
-        def loaded(config: ModelConfig, watch: Watch | None) -> AudioLM:
-            import torch
-
-            from specdec_cli.models.loading import load_model
-
-            if resolved.runtime.threads is not None:
-                torch.set_num_threads(resolved.runtime.threads)
-            return load_model(config, offline=offline, tested=tested, watch=watch)
-
-        if mode != "cloud":
-            if resolved.edge is None:
-                raise ConfigError(f"mode {mode!r} needs an edge model, and the configuration has none")
-            with loading(f"edge: {resolved.edge.label}") as watch:
-                served = resolved.edge.url is not None
-                drafting = _connect_edge(resolved.edge, offline) if served else loaded(resolved.edge, watch)
-        if mode != "edge":
-            if cloud_config is None:
-                raise ConfigError(f"mode {mode!r} needs a cloud model, and the configuration has none")
-            with loading(f"cloud: {cloud_config.label}") as watch:
-                remote = cloud_config.url is not None
-                verifying = _connect(resolved, cloud_config, drafting) if remote else loaded(cloud_config, watch)
-        return cls(resolved, Pair.of(drafting, verifying), time.perf_counter() - started)
+        pair = load_pair(resolved, loading)
+        return cls(resolved, pair, time.perf_counter() - started)
 
     def variant(self, config: Config) -> Captioner:
         """The same loaded models with other settings; raises ConfigError where these need other models."""
@@ -338,26 +296,22 @@ class Captioner:
 
     def remember(self, transcripts: Iterable[Transcript]) -> None:
         """Lets captions be guessed from earlier ones of the same models and instruction; no text depends on it."""
-        self._learn(
-            Earlier(
-                transcript.prompt,
-                transcript.models.weights,
-                [id_ for round_ in transcript.rounds for id_ in round_.committed_ids],
-                [source for round_ in transcript.rounds for source in round_.source],
-            )
-            for transcript in transcripts
-        )
+        for transcript in transcripts:
+            ids = [id_ for round_ in transcript.rounds for id_ in round_.committed_ids]
+            sources = [source for round_ in transcript.rounds for source in round_.source]
+            self._learn(transcript.prompt, transcript.models.weights, ids, sources)
 
-    def _learn(self, captions: Iterable[Earlier]) -> None:
-        made: dict[str, Prompts] = {}
-        silence, weights = np.zeros(int(self.sampling_rate), np.float32), self.setup.models.weights
-        for instruction, written_by, text, sources in captions:
-            if instruction not in made:
-                made[instruction] = self.prompts(silence, instruction)
-            for role, prompt in zip(OWN, made[instruction], strict=True):
-                guesses = self.pair.guesses(role, prompt, self.config.decoding)
-                if guesses is not None and written_by.get(role, "") == weights.get(role):
-                    guesses.lookup.learn(guesses.key, text, [source in OWN[role] for source in sources])
+    def _learn(
+        self, instruction: str, weights: Mapping[str, str | None], ids: Sequence[int], sources: Sequence[Source]
+    ) -> None:
+        """Takes in a caption; `weights` are those of the models that wrote it, by role."""
+        if instruction not in self._silent:
+            self._silent[instruction] = self.prompts(np.zeros(int(self.sampling_rate), np.float32), instruction)
+        ours = self.setup.models.weights
+        for role, prompt in zip(OWN, self._silent[instruction], strict=True):
+            guesses = self.pair.guesses(role, prompt, self.config.decoding)
+            if guesses is not None and weights.get(role, "") == ours.get(role):
+                guesses.lookup.learn(guesses.key, ids, [source in OWN[role] for source in sources])
 
     def decode(self, ids: Sequence[int]) -> str:
         """The caption that token ids write."""
@@ -410,78 +364,8 @@ class Captioner:
         )
 
 
-def _shipped_captions(instruction: str) -> Iterator[Earlier]:
+def _shipped_captions(instruction: str) -> Iterator[tuple[Mapping[str, str | None], Sequence[int]]]:
+    """The weights of the models that write them, by role, and their token ids."""
     file = json.loads(SHIPPED_CAPTIONS.read_text(encoding="utf-8"))
     for ids in file["captions"].get(instruction, ()):
-        yield Earlier(instruction, file["weights"], ids, ["accepted"] * len(ids))  # either model's
-
-
-def _learned(config: Config, pair: Pair) -> tuple[Classifier, GateFile] | None:
-    """The learned gate's classifier and file, where the mode has that gate. Raises ConfigError if it cannot be used."""
-    path = config.gate.weights_path
-    if config.gate_in_force != "learned" or path is None:
-        return None
-    file, weights = read_learned(path, config.gate.file)
-    ours = tokenizer_fingerprint(pair.writer.tokenizer.get_vocab())
-    if file.tokenizer != ours:
-        raise ConfigError(
-            f"{config.gate.file} was fitted with the tokenizer {file.tokenizer}, but {pair.writer.name} has {ours}",
-            hint="Its weights are about other words. Fit a gate for this pair: specdec tune",
-        )
-    return Classifier(weights, file.threshold, file.wake, file.waking), file
-
-
-def _setup(config: Config, pair: Pair, load_s: float | None, gate: GateFile | None) -> Setup:
-    models = {"edge": pair.edge, "cloud": pair.cloud}
-    taking_part = {role: model for role, model in models.items() if model is not None}
-    suggested = {
-        role: found for role, model in taking_part.items() if (found := suggestions(config.decoding, model.processor))
-    }
-    described = Models(**{role: ModelInfo(**model.describe()) if model else None for role, model in models.items()})
-    return Setup(
-        mode=config.decoding.mode,
-        language=config.prompt.language,
-        prompt=config.instruction(),
-        models=described,
-        payload=next((each.payload for each in (pair.remote, pair.remote_edge) if each), None),
-        shipped_only=tuple(  # as their config.json declares
-            role
-            for role, model in taking_part.items()
-            if getattr(model.processor.config, "specdec_prompts", None) == "shipped"
-        ),
-        unanswered=tuple(each.http.failure for each in (pair.remote_edge, pair.remote) if each and each.http.failure),
-        unfitted=gate.not_fitted_to(described.weights) if gate else (),
-        settings={**recorded_settings(config), **({SUGGESTED: suggested} if suggested else {})},
-        stop_strings=config.decoding.stop_strings,
-        load_s=load_s,
-    )
-
-
-def _connect_edge(edge: EdgeConfig, offline: bool) -> VllmEdge:
-    from specdec_cli.cloud.served_model import ServedProcessor
-    from specdec_cli.cloud.vllm import VllmEdge
-
-    return VllmEdge(edge, ServedProcessor(edge.of_processor, offline=offline), own=True)
-
-
-def _connect(config: Config, cloud: CloudConfig, edge: AudioLM | VllmEdge | None) -> RemoteCloud:
-    """The configured cloud elsewhere, whose prompts are made by its own processor or by the edge's."""
-    own, offline = cloud.processor is not None, config.runtime.offline
-    named = cloud.of_processor if own or config.edge is None else config.edge.of_processor
-    if edge is not None and not own:
-        processor = edge.processor
-    elif cloud.engine == "vllm" and (config.edge is None or config.edge.url is not None):
-        from specdec_cli.cloud.served_model import ServedProcessor
-
-        processor = ServedProcessor(named, offline=offline)
-    else:
-        from specdec_cli.models.loading import load_processor
-
-        processor = load_processor(named, offline=offline)
-    if cloud.engine == "vllm":
-        from specdec_cli.cloud.vllm import VllmCloud
-
-        return VllmCloud(cloud, processor, own=own)
-    from specdec_cli.cloud.remote import HttpCloud
-
-    return HttpCloud(cloud, processor, own=own)
+        yield file["weights"], ids

@@ -13,15 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from specdec_cli.errors import DecodingError, SpecdecError
 from specdec_cli.labels.class_scores import Scorer, needs_review
-from specdec_cli.models.processor import Processor, Prompt
+from specdec_cli.models.processor import Processor, Prompt, suggestions
 from specdec_cli.prompts import PROMPTS, Language
 from specdec_cli.reading import caption_of, description_end, flags_of
 from specdec_cli.transcript.recorder import error_transcript, round_record, timing, totals
 from specdec_cli.transcript.records import ModelInfo, Models, Resources, RoundRecord, Transcript, Uplink
+from specdec_cli.transcript.terms import SUGGESTED, recorded_settings
 from specdec_cli.types import Clip, EventText, Finished, Mode, Round, Sent, Started, Update
 
 if TYPE_CHECKING:
     from specdec_cli.cloud.cloud import Payload
+    from specdec_cli.config import Config
+    from specdec_cli.config.gate_file import GateFile
+    from specdec_cli.decoding.assemble import Pair
     from specdec_cli.decoding.loop import Loop
     from specdec_cli.models.shared import Shared
 
@@ -46,6 +50,37 @@ class Setup:
     shipped_only: tuple[str, ...] = ()  # "edge", "cloud": the models that were trained on the shipped prompts alone
     unfitted: tuple[str, ...] = ()  # the models with other weights than those that the learned gate was fitted to
     unanswered: tuple[str, ...] = ()  # why servers did not answer when they were first called
+
+    @classmethod
+    def of(cls, config: Config, pair: Pair, load_s: float | None, gate: GateFile | None) -> Setup:
+        """That of a configuration, the models that it names, and the learned gate."""
+        models = {"edge": pair.edge, "cloud": pair.cloud}
+        taking_part = {role: model for role, model in models.items() if model is not None}
+        suggested = {
+            role: found
+            for role, model in taking_part.items()
+            if (found := suggestions(config.decoding, model.processor))
+        }
+        described = Models(**{role: ModelInfo(**model.describe()) if model else None for role, model in models.items()})
+        return cls(
+            mode=config.decoding.mode,
+            language=config.prompt.language,
+            prompt=config.instruction(),
+            models=described,
+            payload=next((each.payload for each in (pair.remote, pair.remote_edge) if each), None),
+            shipped_only=tuple(  # as their config.json declares
+                role
+                for role, model in taking_part.items()
+                if getattr(model.processor.config, "specdec_prompts", None) == "shipped"
+            ),
+            unanswered=tuple(
+                each.http.failure for each in (pair.remote_edge, pair.remote) if each and each.http.failure
+            ),
+            unfitted=gate.not_fitted_to(described.weights) if gate else (),
+            settings={**recorded_settings(config), **({SUGGESTED: suggested} if suggested else {})},
+            stop_strings=config.decoding.stop_strings,
+            load_s=load_s,
+        )
 
     @property
     def closes(self) -> bool:

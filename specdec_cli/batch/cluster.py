@@ -21,10 +21,10 @@ from specdec_cli.errors import CheckpointError, ConfigError, SpecdecError, Unexp
 from specdec_cli.transcript.terms import loaded_changes
 
 if TYPE_CHECKING:
-    from specdec_cli.captioner import Loading
     from specdec_cli.config import Config
     from specdec_cli.inputs.recording import Key
     from specdec_cli.labels.calibration import Labelling
+    from specdec_cli.pair_loading import Loading
     from specdec_cli.run import Setup
     from specdec_cli.transcript.records import Models
 

@@ -21,9 +21,10 @@ from pathlib import Path
 
 import torch
 
-from specdec_cli.captioner import Captioner, Loading
+from specdec_cli.captioner import Captioner
 from specdec_cli.cli import main
 from specdec_cli.config import Config
+from specdec_cli.pair_loading import Loading
 from tests.cli.status import exit_code
 from tests.mini_pair import captioner_for, mini_pair
 

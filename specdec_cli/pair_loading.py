@@ -1,0 +1,96 @@
+"""Loads what a configuration names: the models of its mode, here or behind a link, and the learned gate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+from specdec_cli.cloud.cloud import RemoteCloud
+from specdec_cli.config import CloudConfig, Config
+from specdec_cli.config.gate_file import GateFile, read_learned, tokenizer_fingerprint
+from specdec_cli.decoding.assemble import Pair
+from specdec_cli.decoding.learned import Classifier
+from specdec_cli.errors import ConfigError
+
+if TYPE_CHECKING:
+    from specdec_cli.cloud.vllm import VllmEdge
+    from specdec_cli.config.model_schema import EdgeConfig, ModelConfig
+    from specdec_cli.models.audio_lm import AudioLM
+    from specdec_cli.models.download import Watch
+
+Loading = Callable[[str], "AbstractContextManager[Watch | None]"]
+"""Called with what is being loaded; the context lasts until it is, and may yield a watch over its download."""
+
+
+def load_pair(config: Config, loading: Loading) -> Pair:
+    """The models that the configured mode needs; errors as in `Captioner.load`."""
+    mode, offline, edge, cloud = config.decoding.mode, config.runtime.offline, config.edge, config.cloud
+    drafting: AudioLM | VllmEdge | None = None
+    verifying: AudioLM | RemoteCloud | None = None
+
+    def loaded(model: ModelConfig, watch: Watch | None) -> AudioLM:
+        import torch
+
+        from specdec_cli.models.loading import load_model
+
+        if config.runtime.threads is not None:
+            torch.set_num_threads(config.runtime.threads)
+        return load_model(model, offline=offline, tested=config.runtime.self_test, watch=watch)
+
+    if mode != "cloud":
+        if edge is None:
+            raise ConfigError(f"mode {mode!r} needs an edge model, and the configuration has none")
+        with loading(f"edge: {edge.label}") as watch:
+            drafting = loaded(edge, watch) if edge.url is None else _connect_edge(edge, offline)
+    if mode != "edge":
+        if cloud is None:
+            raise ConfigError(f"mode {mode!r} needs a cloud model, and the configuration has none")
+        with loading(f"cloud: {cloud.label}") as watch:
+            verifying = loaded(cloud, watch) if cloud.url is None else _connect_cloud(config, cloud, drafting)
+    return Pair.of(drafting, verifying)
+
+
+def learned_gate(config: Config, pair: Pair) -> tuple[Classifier, GateFile] | None:
+    """The learned gate's classifier and file, where the mode has that gate. Raises ConfigError if it cannot be used."""
+    path = config.gate.weights_path
+    if config.gate_in_force != "learned" or path is None:
+        return None
+    file, weights = read_learned(path, config.gate.file)
+    ours = tokenizer_fingerprint(pair.writer.tokenizer.get_vocab())
+    if file.tokenizer != ours:
+        raise ConfigError(
+            f"{config.gate.file} was fitted with the tokenizer {file.tokenizer}, but {pair.writer.name} has {ours}",
+            hint="Its weights are about other words. Fit a gate for this pair: specdec tune",
+        )
+    return Classifier(weights, file.threshold, file.wake, file.waking), file
+
+
+def _connect_edge(edge: EdgeConfig, offline: bool) -> VllmEdge:
+    from specdec_cli.cloud.served_model import ServedProcessor
+    from specdec_cli.cloud.vllm import VllmEdge
+
+    return VllmEdge(edge, ServedProcessor(edge.of_processor, offline=offline), own=True)
+
+
+def _connect_cloud(config: Config, cloud: CloudConfig, edge: AudioLM | VllmEdge | None) -> RemoteCloud:
+    """The configured cloud elsewhere, whose prompts are made by its own processor or by the edge's."""
+    own, offline = cloud.processor is not None, config.runtime.offline
+    named = cloud.of_processor if own or config.edge is None else config.edge.of_processor
+    if edge is not None and not own:
+        processor = edge.processor
+    elif cloud.engine == "vllm" and (config.edge is None or config.edge.url is not None):
+        from specdec_cli.cloud.served_model import ServedProcessor
+
+        processor = ServedProcessor(named, offline=offline)
+    else:
+        from specdec_cli.models.loading import load_processor
+
+        processor = load_processor(named, offline=offline)
+    if cloud.engine == "vllm":
+        from specdec_cli.cloud.vllm import VllmCloud
+
+        return VllmCloud(cloud, processor, own=own)
+    from specdec_cli.cloud.remote import HttpCloud
+
+    return HttpCloud(cloud, processor, own=own)
