@@ -162,24 +162,6 @@ for _name, (_summary, _example) in COMMANDS.items():
     app.command(_name, help=_summary)(lambda: None)
 
 
-@app.command("help")
-def show_help(
-    context: typer.Context,
-    command: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[COMMAND]",
-            help="Whose help to show.",
-            autocompletion=lambda incomplete: [name for name in COMMANDS if name.startswith(incomplete)],
-        ),
-    ] = None,
-) -> None:
-    """Show the help of a command."""
-    assert context.parent is not None
-    group: Any = context.parent.command
-    group.main([*(command or []), "--help"], prog_name="specdec")
-
-
 def main() -> None:
     """Runs the command line; every error becomes a sentence, a hint and an exit code."""
     debug = "--debug" in sys.argv

@@ -85,9 +85,9 @@ def _setting(panel: str, name: str, spelled: str, text: str | None = None) -> An
 
 def _sentence(setting: Setting) -> str:
     """What the option of a setting does."""
-    text = setting.description
-    if isinstance(setting.default, bool):
-        text = text.removeprefix("true: ").partition("; false: ")[0]
+    text = setting.description.replace("null:", "left out:")
+    if setting.expected.startswith("true or false"):
+        text = re.sub("; false: [^;]*", "", text.removeprefix("true: "))
     return (text if _STARTS_WITH_A_VALUE.match(text) else text[0].upper() + text[1:]) + "."
 
 
@@ -128,7 +128,7 @@ ConfigArgument = Annotated[
 
 # Caption
 Language = Annotated[str | None, _setting(CAPTION, "prompt.language", "--language -l")]
-Style = Annotated[str | None, _setting(CAPTION, "prompt.style", "--style STYLE")]
+Style = Annotated[str | None, _setting(CAPTION, "prompt.style", "--style")]
 Prompt = Annotated[str | None, _setting(CAPTION, "prompt.text", "--prompt TEXT")]
 ForcePrompt = Annotated[bool | None, _setting(CAPTION, "prompt.force", "--force-prompt")]
 Segment = Annotated[str | None, _setting(CAPTION, "audio.segment", "--segment pauses|SECONDS|FILE")]

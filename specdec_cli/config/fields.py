@@ -98,7 +98,7 @@ def as_tuple(value: object) -> object:
 
 
 _A_MODEL: Final = "a folder, a hub id or a packaged model"
-ModelName = Annotated[str, _name(_A_MODEL, PACKAGED_MODELS), expected(f"{_A_MODEL}, as text")]
+ModelName = Annotated[str, _name(_A_MODEL, PACKAGED_MODELS), expected(_A_MODEL)]
 Instruction = Annotated[str, AfterValidator(_instruction)]
 OwnInstruction = Annotated[str, AfterValidator(lambda text: text and _instruction(text))]
 FamilyName = Literal[
@@ -113,15 +113,15 @@ FamilyName = Literal[
     "music-flamingo",
     "granite-speech",
 ]
-PlainText = Annotated[str, StringConstraints(min_length=1), AfterValidator(_encodable), expected("a non-empty text")]
-GateFileName = Annotated[str, _name("a file of specdec tune", PACKAGED_GATES), expected("a gate file, as text")]
+PlainText = Annotated[str, StringConstraints(min_length=1), AfterValidator(_encodable), expected("text")]
+GateFileName = Annotated[str, _name("a file of specdec tune", PACKAGED_GATES), expected("a gate file")]
 Segmenting = Annotated[
     float | str, BeforeValidator(_segment), expected("pauses, seconds or a file of cuts", (AT_PAUSES,))
 ]
 Moment = Annotated[float, BeforeValidator(_moment), expected("seconds, or HH:MM:SS")]
-Url = Annotated[str, AfterValidator(_url), expected("an address, as text")]
+Url = Annotated[str, AfterValidator(_url), expected("an address")]
 VariableName = Annotated[
-    str, StringConstraints(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,99}\z"), expected("the name of an environment variable")
+    str, StringConstraints(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,99}\z"), expected("a variable's name")
 ]
 Device = Annotated[
     str,

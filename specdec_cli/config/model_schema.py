@@ -29,7 +29,7 @@ class ModelConfig(Section):
     family: FamilyName = Field(
         default="auto", description="model family; auto: by the checkpoint's model_type, other types the generic way"
     )
-    device: Device = Field(default="auto", description="auto: cuda, then mps, then cpu; or cpu, mps, cuda, cuda:N")
+    device: Device = Field(default="auto", description="auto: cuda, then mps, then cpu")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         default="auto", description="number format of the weights; auto: the checkpoint's own"
     )

@@ -97,8 +97,8 @@ class BlockConfig(Section):
     ] = Field(default=5, description="tokens drafted per block; auto: as many as pay, at most 16")
     defer: bool = Field(
         default=False,
-        description="true: hybrid and greedy lossless draft all of the caption, at most 64 tokens at a time, before it "
-        "is judged, so that one call can verify it; k does not count, and text appears later",
+        description="true: hybrid and greedy lossless draft all of the caption, up to 64 tokens at a time, so that one "
+        "call can verify it; k does not count, and text appears later",
     )
     cost_ratio: float | None = Field(
         default=None,
@@ -149,7 +149,7 @@ class DecodingConfig(ScoringConfig, BlockConfig):
     degrade: bool | None = Field(
         default=None,
         description="true: where the cloud fails, the edge writes the rest of the caption; false: the clip fails; "
-        "null: true in mode hybrid, false in lossless, which promises the cloud's text",
+        "null: true in hybrid mode, false in lossless mode, which promises the cloud's text",
     )
 
     @property
@@ -250,10 +250,8 @@ class AcceptanceConfig(Section):
 class PromptConfig(Section):
     """What the models are asked."""
 
-    language: Language = Field(
-        default="en", description="language of the caption: zh or en; left out: the locale's, or else en"
-    )
-    style: Style = Field(default="default", description="shipped instruction: default, detailed or concise")
+    language: Language = Field(default="en", description="language of the caption; left out: the locale's, or else en")
+    style: Style = Field(default="default", description="shipped instruction")
     text: Instruction | None = Field(default=None, description="an instruction of your own; wins over style")
     force: bool = Field(
         default=False, description="true: give `text` also to the mini pair, which was not trained on it"

@@ -45,9 +45,6 @@ class Setting:
         return f"{self.section}.{self.field}"
 
 
-_BOUNDS: Final = {"minimum": "of at least", "exclusiveMinimum": "above", "maximum": "at most"}
-
-
 def _phrase(schema: Mapping[str, Any]) -> str:
     """What a field of this JSON schema takes, in words."""
     if said := schema.get("expected"):
@@ -57,8 +54,10 @@ def _phrase(schema: Mapping[str, Any]) -> str:
     if words := _choices(schema):
         return f"one of {', '.join(words)}" if len(words) > 1 else words[0]
     noun = {"integer": "a whole number", "number": "a number", "boolean": "true or false"}.get(schema["type"], "text")
-    bounds = [f"{word} {schema[bound]:.12g}" for bound, word in _BOUNDS.items() if bound in schema]
-    return " ".join([noun, " and ".join(bounds)]).strip()
+    if schema.keys() >= {"minimum", "maximum"}:
+        return f"{noun} from {schema['minimum']:.12g} to {schema['maximum']:.12g}"
+    bounds = {"minimum": "of at least", "exclusiveMinimum": "above", "maximum": "up to"}
+    return " ".join([noun, *(f"{word} {schema[bound]:.12g}" for bound, word in bounds.items() if bound in schema)])
 
 
 def _choices(schema: Mapping[str, Any]) -> tuple[str, ...]:

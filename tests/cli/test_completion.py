@@ -12,7 +12,6 @@ from specdec_cli.config import shipped_configs
 
 WORDS = [
     ("specdec ca", {"calibrate", "caption"}),
-    ("specdec help c", {"calibrate", "caption", "compare", "config"}),
     ("specdec config ", {"show", "validate"}),
     ("specdec caption --mode ", {"hybrid", "lossless", "edge", "cloud"}),
     ("specdec caption --mode l", {"lossless"}),
