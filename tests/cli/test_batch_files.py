@@ -96,26 +96,6 @@ def test_a_path_that_leads_nowhere_fails_alone_as_in_caption(batch: Batch, specd
         assert "2 captioned" in outcome.err
 
 
-def test_text_files_of_others_are_left_alone_and_told(batch: Batch, clips: Path, tmp_path: Path) -> None:
-    texts = tmp_path / "texts"
-    texts.mkdir()
-    (texts / "a.txt").write_bytes("笔记".encode("gbk"))
-    outcome = batch("d", "-o", "o.jsonl", "--export", "txt", "--export-dir", "texts")
-    assert outcome.code == 1
-    assert "a.txt was left as it is" in outcome.err
-    assert (texts / "a.txt").read_bytes() == "笔记".encode("gbk")
-    captions = {Path(line.file).name: line.caption for line in read_transcripts(tmp_path / "o.jsonl")}
-    assert (texts / "b.txt").read_text("utf-8") == f"{captions['b.wav']}\n"
-    write_voice(clips / "b.wav", 9, 0.6)  # its own are brought up to date, until somebody edits them
-    (texts / "a.txt").unlink()
-    assert batch("d", "-o", "o.jsonl", "--export", "txt", "--export-dir", "texts").code == 0
-    captions = {Path(line.file).name: line.caption for line in read_transcripts(tmp_path / "o.jsonl")}
-    assert (texts / "b.txt").read_text("utf-8") == f"{captions['b.wav']}\n"
-    (texts / "b.txt").write_text("edited")
-    assert batch("d", "-o", "o.jsonl", "--export", "txt", "--export-dir", "texts").code == 1
-    assert (texts / "b.txt").read_text() == "edited"
-
-
 def test_a_table_has_the_labels_and_folders_that_were_left_out_are_told(
     batch: Batch, clips: Path, tmp_path: Path
 ) -> None:

@@ -16,7 +16,7 @@ import pytest
 import soundfile
 
 from specdec_cli.transcript import Transcript
-from tests.cli.harness import Fork, Outcome, on_terminal, process
+from tests.cli.harness import Fork, Outcome, on_terminal
 from tests.console.screens import ESCAPE
 from tests.mini_pair import RATE, voice, write_voice
 from tests.transcript.lines import read_transcripts
@@ -122,24 +122,6 @@ def test_a_batch_that_is_killed_again_and_again_ends_as_if_it_had_not_been(
     assert died >= (kills - 1) * len(seeds)
 
 
-def test_a_caption_that_is_killed_goes_on_where_it_was(
-    sixty: Path, tmp_path: Path, uninterrupted: list[tuple[object, ...]]
-) -> None:
-    output = tmp_path / "out.jsonl"
-    command = ["caption", str(sixty / "a"), "-o", str(output), *QUICK[:6]]
-    for lines in (1, 9):
-        fork = Fork(command)
-        wait_for_lines(output, lines, fork)
-        fork.send(signal.SIGKILL)
-        assert fork.wait().code == -signal.SIGKILL
-    whole = Fork(command).wait()
-    assert whole.code == 1
-    assert re.search(r"\d+ captioned, 1 failed.*; (9|1\d) done before", whole.err)
-    assert sorted_lines(output) == [line for line in uninterrupted if str(line[0]).startswith(str(sixty / "a"))]
-    assert Fork(command).wait().out == whole.out
-    assert os.listdir(tmp_path) == [output.name]
-
-
 def test_an_interruption_finishes_what_has_begun_and_says_how_to_go_on(
     sixty: Path, tmp_path: Path, uninterrupted: list[tuple[object, ...]]
 ) -> None:
@@ -182,17 +164,6 @@ def test_a_second_interruption_stops_at_once(tmp_path: Path) -> None:
     assert "To go on" not in outcome.err
 
 
-def test_termination_keeps_whole_lines(sixty: Path, tmp_path: Path) -> None:
-    output = tmp_path / "out.jsonl"
-    fork = Fork(arguments(sixty, output))
-    wait_for_lines(output, 2, fork)
-    fork.send(signal.SIGTERM)
-    outcome = fork.wait()
-    assert outcome.code == 143
-    assert "Traceback" not in outcome.err
-    assert len(list(read_transcripts(output))) >= 2
-
-
 def test_on_a_terminal_a_bar_is_drawn_and_erased(sixty: Path, tmp_path: Path) -> None:
     outcome, shown = on_terminal(arguments(sixty / "a", tmp_path / "out.jsonl"), width=100)
     assert outcome.code == 1
@@ -205,14 +176,6 @@ def test_on_a_terminal_a_bar_is_drawn_and_erased(sixty: Path, tmp_path: Path) ->
     after = ESCAPE.sub("", shown[shown.rindex(SHOW) :])
     assert "29 captioned" in after
     assert "1 failed" in after
-
-
-def test_a_log_has_no_control_characters_and_few_lines(whole: tuple[Outcome, Path]) -> None:
-    outcome, _ = whole
-    assert "\x1b" not in outcome.err
-    assert "\r" not in outcome.err
-    assert outcome.out == ""
-    assert len(outcome.err.splitlines()) < 20
 
 
 def many_links(folder: Path, count: int) -> Path:
@@ -248,14 +211,3 @@ def test_memory_stays_flat(tmp_path: Path) -> None:
     early, late = resident(files // 6), resident(files - 10)
     assert fork.wait().code == 0
     assert late < 1.1 * early
-
-
-@pytest.mark.full
-def test_a_process_of_its_own_captions_a_folder(sixty: Path, tmp_path: Path) -> None:
-    output = tmp_path / "out.jsonl"
-    outcome: Outcome = process("batch", str(sixty / "a"), "-o", str(output), "--limit", "3", *QUICK)
-    assert outcome.code == 0, outcome.err
-    lines = list(read_transcripts(output))
-    assert len({line.file for line in lines}) == 3
-    assert all(line.timing.load_s for line in lines)
-    assert "loading PyTorch ...\nloading edge: package:mini/edge ...\n" in outcome.err

@@ -166,17 +166,10 @@ def _garble_header(folder: Path) -> None:
     [
         _cut_weights,
         _garble_header,
-        lambda folder: (folder / "model.safetensors").write_bytes(b""),
         lambda folder: (folder / "model.safetensors").unlink(),
-        lambda folder: (folder / "config.json").write_text("{"),
-        lambda folder: (folder / "config.json").write_text('{"model_type": "bert"}'),
         lambda folder: (folder / "config.json").write_text("[]"),
-        lambda folder: (folder / "config.json").unlink(),
         lambda folder: (folder / "tokenizer.json").write_text("{}"),
-        lambda folder: (folder / "tokenizer.json").unlink(),
         lambda folder: (folder / "preprocessor_config.json").unlink(),
-        lambda folder: (folder / "chat_template.jinja").unlink(),
-        lambda folder: (folder / "chat_template.jinja").write_text("{% for"),
         lambda folder: (folder / "chat_template.jinja").write_text("no placeholder"),
     ],
 )  # fmt: skip
@@ -195,9 +188,8 @@ def test_a_wrong_configuration_ends_with_2(specdec: Specdec) -> None:
     assert (outcome.code, outcome.out) == (2, "")
 
 
-@pytest.mark.parametrize("package", ["torch", "av", "safetensors", "psutil"])
-def test_an_absent_package_fails(specdec: Specdec, monkeypatch: pytest.MonkeyPatch, package: str) -> None:
-    known = importlib.metadata.version
+def test_an_absent_package_fails(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
+    known, package = importlib.metadata.version, "safetensors"
 
     def version(name: str) -> str:
         if name == package:
@@ -214,14 +206,6 @@ def test_a_package_that_cannot_be_imported_fails(
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     assert "cannot be loaded" in failing(specdec("doctor", "--quick"))[check]
-
-
-def test_a_library_that_breaks_while_models_load_fails(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
-    def load(*_: object, **__: object) -> Captioner:
-        raise ImportError("libcudart.so.13: cannot open shared object file")
-
-    monkeypatch.setattr(Captioner, "load", load)
-    assert "libcudart" in failing(specdec("doctor"))["models"]
 
 
 def test_a_torchvision_that_does_not_fit_fails(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:

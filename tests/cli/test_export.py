@@ -83,15 +83,6 @@ def test_what_cannot_be_exported(
     assert {path: path.read_bytes() for path in Path().iterdir()} == before
 
 
-def test_files_of_others_among_ones_own(specdec: Specdec, transcripts: Path) -> None:
-    Path("captions-export").mkdir()
-    Path("captions-export/talk.srt").write_text("mine")
-    outcome = specdec("export", "captions.jsonl", "--to", "srt,vtt")
-    assert outcome.code == 1
-    assert "talk.srt was left as it is" in outcome.err
-    assert Path("captions-export/talk.srt").read_text() == "mine"
-
-
 def test_caption_and_batch_export_when_they_end(
     specdec: Specdec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

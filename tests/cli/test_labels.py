@@ -30,11 +30,6 @@ def test_labels_stand_in_the_transcript_and_are_what_the_caption_says(
     assert next(read_transcripts(output)).labels == value["labels"]
 
 
-def test_without_the_flag_there_are_none(specdec: Specdec, recordings: list[str]) -> None:
-    outcome = specdec("caption", "--json", recordings[0])
-    assert "labels" not in json.loads(outcome.out)
-
-
 def test_stdout_stays_the_caption_alone_and_the_log_has_the_classes(specdec: Specdec, recordings: list[str]) -> None:
     plain = specdec("caption", recordings[0])
     labelled = specdec("caption", recordings[0], "--labels")
@@ -64,9 +59,3 @@ def test_what_cannot_work_is_refused_before_loading(
         outcome = specdec("caption", *arguments, recordings[0])
         assert outcome.code == 2
         assert said in outcome.err
-
-
-def test_an_error_line_has_no_labels(specdec: Specdec) -> None:
-    outcome = specdec("caption", "--json", "--labels", "-q", "missing.wav")
-    assert outcome.code == 1
-    assert "labels" not in json.loads(outcome.out)

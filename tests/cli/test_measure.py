@@ -39,12 +39,6 @@ def test_the_log_has_the_figures_and_stdout_the_caption_alone(specdec: Specdec, 
     assert "measured" not in plain.err
 
 
-def test_figures_have_no_effect_where_nothing_shows_them(specdec: Specdec, recordings: list[str]) -> None:
-    outcome = specdec("caption", recordings[0], "--measure", "--quiet")
-    assert outcome.code == 2
-    assert "--measure has no effect with --quiet" in outcome.err
-
-
 def test_a_piece_is_measured_beside_its_recording(specdec: Specdec, tmp_path: Path) -> None:
     path = tmp_path / "soft then loud.wav"
     samples = voice(1, 4.0)

@@ -17,7 +17,6 @@ from tests.cli.conftest import Specdec
 FLAGS: list[tuple[list[str], str, object]] = [
     (["--mode", "lossless"], "decoding.mode", "lossless"),
     (["-k", "3"], "decoding.k", 3),
-    (["-k3"], "decoding.k", 3),
     (["-k", "auto"], "decoding.k", "auto"),
     (["--gate", "margin"], "gate.name", "margin"),
     (["--threshold", "0.25"], "gate.threshold", 0.25),
@@ -27,32 +26,17 @@ FLAGS: list[tuple[list[str], str, object]] = [
     (["--set", "decoding.stop_strings=[a, ，]"], "decoding.stop_strings", ("a", "，")),
     (["--set", "decoding.temperature=0.7"], "decoding.temperature", 0.7),
     (["--edge", "package:mini/edge", "--cloud", "package:mini/cloud"], "edge.model", "package:mini/edge"),
-    (["--set", "edge.graphs=on"], "edge.graphs", "on"),
-    (
-        ["--mode", "edge", "--set", "edge.model=package:mini/edge", "--set", "cloud.model=package:mini/cloud"],
-        "cloud.model",
-        "package:mini/cloud",
-    ),
-    (
-        ["--mode", "cloud", "--set", "edge.model=package:mini/edge", "--set", "cloud.model=package:mini/cloud"],
-        "edge.model",
-        "package:mini/edge",
-    ),
     (["--degrade"], "decoding.degrade", True),
     (["--language", "en"], "prompt.language", "en"),
-    (["-l", "en"], "prompt.language", "en"),
     (["--style", "concise"], "prompt.style", "concise"),
     (["--force-prompt", "--prompt", "How do they speak: fast?"], "prompt.text", "How do they speak: fast?"),
     (["--segment", "10"], "audio.segment", 10.0),
     (["--segment", "pauses"], "audio.segment", "pauses"),
     (["--start", "1:30"], "audio.start_s", 90.0),
     (["--end", "01:00:00.5"], "audio.end_s", 3600.5),
-    (["--set", "decoding.k=3"], "decoding.k", 3),
-    (["--set=decoding.loop_period=0"], "decoding.loop_period", 0),
     (["-k", "3", "--set", "decoding.k=4"], "decoding.k", 4),
     (["--set", "decoding.k=4", "--set", "decoding.k=6"], "decoding.k", 6),
     (["--force-prompt", "--set", "prompt.text=a: b, c=d"], "prompt.text", "a: b, c=d"),
-    (["--set", "decoding.cloud_prefill=early"], "decoding.cloud_prefill", "early"),
     (["--mode", "edge", "--set", "cloud=null"], "cloud", None),
     (["--config", "mini", "-k", "2"], "decoding.k", 2),
     (["-c", "qwen2.5-omni"], "edge.model", "Qwen/Qwen2.5-Omni-3B"),
@@ -117,40 +101,25 @@ def test_variables_reach_their_settings_and_flags_win(
     config_of: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPECDEC_DECODING__K", "7")
-    monkeypatch.setenv("SPECDEC_PROMPT__LANGUAGE", "en")
-    config = config_of()
-    assert (config.decoding.k, config.prompt.language) == (7, "en")
+    assert config_of().decoding.k == 7
     assert config_of("-k", "2").decoding.k == 2
     monkeypatch.setenv("SPECDEC_CONFIG", "qwen2.5-omni")
     assert config_of().edge.model == "Qwen/Qwen2.5-Omni-3B"
-    assert config_of("-c", "mini").edge.model == "package:mini/edge"
-
-
-def test_a_wrong_variable_is_named(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPECDEC_DECODING__K", "many")
-    outcome = specdec("caption", "a.wav")
-    assert outcome.code == 2
-    assert outcome.err.startswith("error: SPECDEC_DECODING__K: decoding.k must be")
 
 
 @pytest.mark.parametrize(
     ("arguments", "names"),
     [
         (["-k", "0"], ["-k", "decoding.k", "0"]),
-        (["-k", "65"], ["-k", "64", "65"]),
         (["--mode", "hybird"], ["--mode", "hybrid"]),
         (["--mode", "lossless", "--accept", "rank"], ["lossless", "--mode", "rank", "--accept"]),
         (["--mode", "edge", "--threshold", "2"], ["--threshold", "edge", "--mode"]),
         (["--mode", "lossless", "--gate", "margin"], ["margin", "--gate", "lossless", "--mode", "specdec compare"]),
         (["--mode", "cloud", "--set", "decoding.edge_failed=cloud"], ["decoding.edge_failed", "cloud", "--mode"]),
         (["--set", "decoding.top_p=0.9"], ["--set", "temperature"]),
-        (["--threshold", "nan"], ["--threshold"]),
-        (["--segment", "0.01"], ["--segment"]),
         (["--style", "concise", "--prompt", "mine"], ["--style", "--prompt"]),
         (["--no-defer", "--set", "gate.wake=0.4"], ["flag --no-defer", "gate.wake"]),
         (["--set", "decoding.kk=3"], ["decoding.kk", "decoding.k"]),
-        (["--set", "k"], ["name=value"]),
-        (["--config", "mini2"], ["mini2", "mini"]),
         (["--prompt", "How old are they?"], ["prompt.text", "package:mini/edge", "--force-prompt"]),
         (["--prompt", "\udcff"], ["--prompt", "Unicode"]),
     ],

@@ -16,30 +16,20 @@ SAMPLE = str(Path(__file__).parents[2] / "samples" / "en_male_pauses.flac")
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("caption", SAMPLE, "--lexicon", "PIPE"),
-        ("caption", SAMPLE, "--gate", "PIPE"),
-        ("caption", SAMPLE, "--labels", "--calibration", "PIPE"),
-        ("caption", SAMPLE, "--config", "PIPE"),
-        ("caption", SAMPLE, "--output", "PIPE"),
-        ("batch", SAMPLE, "--output", "PIPE"),
-        ("batch", "--manifest", "PIPE", "--output", "out.jsonl"),
-        ("compare", SAMPLE, "--references", "PIPE"),
-        ("compare", SAMPLE, "--output", "PIPE"),
-        ("export", "PIPE", "--to", "srt"),
-        ("plot", "PIPE"),
-        ("review", "PIPE", "--output", "page.html"),
+        ("caption", SAMPLE, "--lexicon", "PIPE.yaml"),
+        ("caption", SAMPLE, "--gate", "PIPE.json"),
+        ("caption", SAMPLE, "--calibration", "PIPE.json"),
+        ("caption", SAMPLE, "--config", "PIPE.yaml"),
+        ("caption", SAMPLE, "--output", "PIPE.jsonl"),
+        ("batch", "--manifest", "PIPE.jsonl", "--output", "out.jsonl"),
+        ("compare", SAMPLE, "--references", "PIPE.tsv"),
+        ("export", "PIPE.jsonl", "--to", "srt"),
     ],
     ids=lambda arguments: " ".join(arguments).replace(SAMPLE, "FILE"),
 )
 def test_a_pipe_is_not_waited_for(specdec: Specdec, tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    ending = {"export": "jsonl", "plot": "jsonl", "review": "jsonl", "batch": "jsonl"}.get(arguments[0], "json")
-    ending = (
-        {"--references": "tsv", "--output": "jsonl", "--config": "yaml", "--lexicon": "yaml"}.get(arguments[2], ending)
-        if len(arguments) > 2
-        else ending
-    )
-    pipe = tmp_path / f"pipe.{ending}"
-    os.mkfifo(pipe)
-    outcome = specdec(*(str(pipe) if argument == "PIPE" else argument for argument in arguments))
+    pipe = next(argument for argument in arguments if argument.startswith("PIPE"))
+    os.mkfifo(tmp_path / pipe)
+    outcome = specdec(*(str(tmp_path / pipe) if argument == pipe else argument for argument in arguments))
     assert outcome.code in (2, 3)
     assert "regular file" in outcome.err
