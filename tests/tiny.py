@@ -7,7 +7,7 @@ they loop, and nothing about them is tuned to pass.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -15,10 +15,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
     GenerationConfig,
-    PreTrainedTokenizerFast,
     Qwen2_5OmniThinkerConfig,
     Qwen2_5OmniThinkerForConditionalGeneration,
     WhisperFeatureExtractor,
@@ -41,6 +39,7 @@ from specdec_cli.models.families import AudioProcessor, family_named, prune
 from specdec_cli.models.processor import Processor, Prompt
 from specdec_cli.models.shared import Shared
 from specdec_cli.types import Event, Finished, Round
+from tests.models.files import byte_tokenizer, byte_vocabulary
 from training.tokenizer import SPECIAL_TOKENS
 
 SPECIALS = SPECIAL_TOKENS[:10]
@@ -58,18 +57,10 @@ TEMPLATE = (
 @lru_cache
 def tiny_processor(merges: int = 0, window_s: int = 30) -> AudioProcessor:
     """A byte-level tokenizer (256 bytes, `merges` pairs of letters, specials) and a small log-mel extractor."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocab = {piece: i for i, piece in enumerate(alphabet)}
-    pairs = [("a", letter) for letter in "bcdefghijklm"[:merges]]
-    for pair in pairs:
-        vocab["".join(pair)] = len(vocab)
-    backend = Tokenizer(models.BPE(vocab=vocab, merges=pairs))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend)
-    tokenizer.add_special_tokens(
-        {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "additional_special_tokens": list(SPECIALS)}
-    )
+    vocab, pairs = byte_vocabulary(), [("a", letter) for letter in "bcdefghijklm"[:merges]]
+    vocab |= {"".join(pair): 256 + at for at, pair in enumerate(pairs)}
+    tokenizer = byte_tokenizer(("<|im_end|>", *SPECIALS), vocab, pairs)
+    tokenizer.pad_token = "<|endoftext|>"
     extractor = WhisperFeatureExtractor(feature_size=16, chunk_length=window_s, return_attention_mask=True)
     return AudioProcessor(extractor, tokenizer, chat_template=TEMPLATE)
 
@@ -78,8 +69,14 @@ def tiny_config(
     *, vocab_size: int = 288, layers: int = 2, hidden: int = 32, scale: float = 0.3, merges: int = 0
 ) -> Qwen2_5OmniThinkerConfig:
     """A thinker's configuration; `scale` is the spread of the random weights: larger is more opinionated."""
-    tokenizer = tiny_processor(merges).tokenizer
-    ids = {name: tokenizer.convert_tokens_to_ids(name) for name in SPECIALS}
+    ids = tiny_processor(merges).tokenizer.get_vocab()
+    return thinker_config(ids, vocab_size=vocab_size, layers=layers, hidden=hidden, scale=scale)
+
+
+def thinker_config(
+    ids: Mapping[str, int], *, vocab_size: int, layers: int = 2, hidden: int = 32, scale: float = 0.3
+) -> Qwen2_5OmniThinkerConfig:
+    """The same for the ids of a tokenizer."""
     return Qwen2_5OmniThinkerConfig(
         audio_config={
             "num_mel_bins": 16,
@@ -190,10 +187,11 @@ def tiny_clip(seed: int, seconds: float = 0.6) -> npt.NDArray[np.float32]:
     return (0.3 * glide + 0.05 * rng.standard_normal(len(t))).astype(np.float32)
 
 
-def save_checkpoint(module: Qwen2_5OmniThinkerForConditionalGeneration, folder: Path, merges: int = 0) -> Path:
-    """Writes a thinker-only checkpoint that `load_model` reads."""
-    module.save_pretrained(folder)
-    tiny_processor(merges).save_pretrained(folder)
+def save_checkpoint(module: Qwen2_5OmniThinkerForConditionalGeneration, folder: Path, *, visual: bool = True) -> Path:
+    """Writes a thinker-only checkpoint that `load_model` reads, with or without a vision tower."""
+    weights = {name: weight for name, weight in module.state_dict().items() if visual or "visual" not in name}
+    module.save_pretrained(folder, state_dict=weights)
+    tiny_processor().save_pretrained(folder)
     return folder
 
 

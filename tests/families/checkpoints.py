@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 import transformers as tf
-from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+from tests.models.files import byte_tokenizer, fill, omni_layout, write_json
+from tests.tiny import thinker_config
 
 VOCAB = 320  # rows of the output layer
 TEXT: dict[str, Any] = {
@@ -88,7 +88,7 @@ def write(folder: Path, kind: Kind, seed: int, noise: float = 0.0, tokenizer: An
         generation: fields of generation_config.json.
     """
     if tokenizer is None:
-        tokenizer = tekken_tokenizer() if kind.specials is TEKKEN else byte_tokenizer(kind.specials, kind.extras)
+        tokenizer = tekken_tokenizer() if kind.specials is TEKKEN else byte_tokenizer(kind.specials, **kind.extras)
     ids = tokenizer.get_vocab()
     config = kind.config(ids)
     module = getattr(tf, kind.class_name)(config).eval().requires_grad_(False)
@@ -104,26 +104,11 @@ def write(folder: Path, kind: Kind, seed: int, noise: float = 0.0, tokenizer: An
     return folder
 
 
-def fill(module: Any, seed: int, spread: float, noise: float = 0.0) -> None:
-    """Random matrices, a function of seed and noise alone; global seeds are left alone."""
-    values, jitter = torch.Generator().manual_seed(seed), torch.Generator().manual_seed(1000 + seed)
-    for weight in module.parameters():
-        if weight.ndim > 1:
-            weight.copy_(torch.randn(weight.shape, generator=values) * spread)
-            weight.mul_(1 + noise * torch.randn(weight.shape, generator=jitter))
-
-
-def byte_tokenizer(specials: Sequence[str], extras: dict[str, Any]) -> tf.PreTrainedTokenizerFast:
-    """256 bytes, then the special tokens."""
-    vocab = {piece: at for at, piece in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
-    return _tokenizer(vocab, specials, extras)
-
-
 def tekken_tokenizer() -> tf.PreTrainedTokenizerFast:
     """The ids of the file that `write_tekken` writes: special tokens, then the 256 bytes by their values."""
     letters = byte_letters()
     vocab = {piece: at for at, piece in enumerate([*TEKKEN, *(letters[byte] for byte in range(256))])}
-    return _tokenizer(vocab, ("</s>", *TEKKEN), {})
+    return byte_tokenizer(("</s>", *TEKKEN), vocab)
 
 
 def write_tekken(folder: Path) -> None:
@@ -163,37 +148,6 @@ def byte_letters() -> dict[int, str]:
     return {byte: chr(byte) for byte in printable} | {byte: chr(256 + at) for at, byte in enumerate(others)}
 
 
-def _tokenizer(vocab: dict[str, int], specials: Sequence[str], extras: dict[str, Any]) -> tf.PreTrainedTokenizerFast:
-    backend = Tokenizer(models.BPE(vocab=vocab, merges=[]))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    tokenizer = tf.PreTrainedTokenizerFast(tokenizer_object=backend, **extras)
-    tokenizer.add_special_tokens({"eos_token": specials[0], "additional_special_tokens": list(specials)})
-    return tokenizer
-
-
-def write_json(path: Path, content: object) -> None:
-    """A JSON file."""
-    path.write_text(json.dumps(content), encoding="utf-8")
-
-
-def edit_json(path: Path, edit: Callable[[dict[str, Any]], object]) -> None:
-    """Changes a JSON file in place."""
-    content = json.loads(path.read_text(encoding="utf-8"))
-    edit(content)
-    write_json(path, content)
-
-
-def _qwen_omni_layout(folder: Path) -> None:
-    """The thinker inside a full Omni checkpoint, beside a talker that is never loaded."""
-    thinker = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    whole = thinker["model_type"].removesuffix("_thinker")
-    write_json(folder / "config.json", {"model_type": whole, "thinker_config": thinker, "enable_audio_output": True})
-    path = folder / "model.safetensors"
-    tensors = {f"thinker.{key.removeprefix('thinker.')}": value for key, value in load_file(path).items()}
-    save_file({**tensors, "talker.codec_head.weight": torch.ones(4, 4)}, path, {"format": "pt"})
-
-
 _PAD = {"pad_token": "<|endoftext|>"}
 QWEN = ("<|im_end|>", "<|endoftext|>", "<|im_start|>")
 
@@ -216,26 +170,6 @@ def _named(ids: dict[str, int], **tokens: str) -> dict[str, int]:
 
 _OMNI_25 = ("<|AUDIO|>", "<|audio_bos|>", "<|audio_eos|>", "<|IMAGE|>", "<|VIDEO|>", "<|vision_bos|>", "<|vision_eos|>")
 _VISION = {"depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "out_hidden_size": 32}
-
-
-def _qwen2_5_omni(ids: dict[str, int]) -> Any:
-    tokens = _named(ids, audio="<|AUDIO|>", image="<|IMAGE|>", video="<|VIDEO|>")
-    return tf.Qwen2_5OmniThinkerConfig(
-        audio_config=_tower(n_window=100, output_dim=32),
-        vision_config=_VISION | {"fullatt_block_indexes": [0]},
-        text_config=TEXT
-        | {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 2]}},
-        **{f"{name}_token_{what}": id_ for name, id_ in tokens.items() for what in ("id", "index")},
-        **_named(
-            ids,
-            audio_start_token_id="<|audio_bos|>",
-            audio_end_token_id="<|audio_eos|>",
-            vision_start_token_id="<|vision_bos|>",
-            vision_end_token_id="<|vision_eos|>",
-            pad_token_id="<|endoftext|>",
-        ),
-    )
-
 
 _OMNI_3 = (
     "<|audio_pad|>",
@@ -411,13 +345,13 @@ _WHISPER_FILE = WHISPER | {"feature_extractor_type": "WhisperFeatureExtractor", 
 
 KINDS: dict[str, Kind] = {
     "qwen2.5-omni": Kind(
-        _qwen2_5_omni,
+        lambda ids: thinker_config(ids, vocab_size=VOCAB),
         "Qwen2_5OmniThinkerForConditionalGeneration",
         (*QWEN, *_OMNI_25),
         CHATML.replace("AUDIO", "<|audio_bos|><|AUDIO|><|audio_eos|>"),
         _WHISPER_FILE | {"processor_class": "Qwen2_5OmniProcessor"},
         _PAD | {"audio_token": "<|AUDIO|>"},
-        finish=_qwen_omni_layout,
+        finish=omni_layout,
     ),
     "qwen2-audio": Kind(
         _qwen2_audio,
@@ -434,7 +368,7 @@ KINDS: dict[str, Kind] = {
         CHATML.replace("AUDIO", "<|audio_start|><|audio_pad|><|audio_end|>"),
         _WHISPER_FILE | {"processor_class": "Qwen3OmniMoeProcessor"},
         _PAD | {"audio_token": "<|audio_pad|>"},
-        finish=_qwen_omni_layout,
+        finish=omni_layout,
     ),
     "gemma4": Kind(
         _gemma4,

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import transformers as tf
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from specdec_cli.models.families import family_of
-from tests.families.checkpoints import CHATML, KINDS, fill, write_json
+from tests.families.checkpoints import CHATML, KINDS
+from tests.models.files import byte_tokenizer, byte_vocabulary, fill, write_json
 
 Raw = dict[str, Any]
 
@@ -158,18 +158,13 @@ def _tokenizer(config: Any, family: str) -> Any:
         ids[placeholder] = next(
             id_ for name in ("audio_token_id", "audio_token_index") if (id_ := getattr(config, name, None)) is not None
         )
-    vocab = {piece: at + 256 for at, piece in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    vocab = {piece: at + 256 for piece, at in byte_vocabulary().items()}
     taken = {*vocab.values(), *ids.values()}
     vocab |= {f"<fill {at}>": at for at in range(max(taken)) if at not in taken} | ids
-    backend = Tokenizer(models.BPE(vocab=vocab, merges=[]))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
     extras = {name: token for name, token in kind.extras.items() if token in ids}
     if family == "generic":
         extras |= {"pad_token": "<|pad|>"}
-    tokenizer = tf.PreTrainedTokenizerFast(tokenizer_object=backend, **extras)
-    tokenizer.add_special_tokens({"additional_special_tokens": list(ids)})
-    return tokenizer
+    return byte_tokenizer(list(ids), vocab, **extras)
 
 
 _QWEN = {"<|endoftext|>": 151643, "<|im_start|>": 151644, "<|im_end|>": 151645}

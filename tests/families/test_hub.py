@@ -12,9 +12,9 @@ from specdec_cli.config import ModelConfig
 from specdec_cli.errors import CheckpointError
 from specdec_cli.models.loading import load_model
 from specdec_cli.models.session import Session
-from tests.families.checkpoints import write_json
 from tests.families.hub import Raw, facts, write_shrunken
 from tests.families.running import sound
+from tests.models.files import write_json
 
 FACTS = facts()
 REFUSED = {

@@ -17,9 +17,10 @@ from specdec_cli.models.families import Family
 from specdec_cli.models.loading import load_model
 from specdec_cli.models.processor import test_sound as rising_tone
 from specdec_cli.models.session import Session
-from tests.families.checkpoints import KINDS, TEXT, edit_json, write
+from tests.families.checkpoints import KINDS, TEXT, write
 from tests.families.equality import assert_agree
 from tests.families.running import sound
+from tests.models.files import edit_json
 
 
 def load(folder: Path, **settings: Any) -> Any:
@@ -72,14 +73,8 @@ def _call_first_token_think(folder: Path) -> None:
     """Renames the token that the model's text begins with."""
     model = load_model(ModelConfig(model=str(folder), device="cpu"), offline=True, tested=False)
     first = int(Session(model, model.processor.prompt(rising_tone(1.0, 16000), "How?"), 1).logits(()).argmax())
-    vocab = model.processor.tokenizer.get_vocab()
-    (piece,) = [piece for piece, id_ in vocab.items() if id_ == first]
-
-    def rename(raw: dict[str, Any]) -> None:
-        pieces = raw["model"]["vocab"]
-        pieces["<think>"] = pieces.pop(piece)
-
-    edit_json(folder / "tokenizer.json", rename)
+    piece = model.processor.tokenizer.convert_ids_to_tokens(first)
+    edit_json("tokenizer.json", **{f"model__vocab__{piece}": None, "model__vocab__<think>": first})(folder)
 
 
 def test_an_instruction_that_mentions_reasoning_is_none(tmp_path: Path) -> None:

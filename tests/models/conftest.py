@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.models.checkpoints import Edit, write_hub, write_thinker
-from tests.tiny import tiny_module
+from tests.models.checkpoints import write_hub
+from tests.models.files import Edit
+from tests.tiny import save_checkpoint, tiny_module
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +38,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def thinker_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A float32 thinker-only checkpoint in one file."""
-    return write_thinker(tmp_path_factory.mktemp("thinker") / "tiny", tiny_module(11))
+    return save_checkpoint(tiny_module(11), tmp_path_factory.mktemp("thinker") / "tiny")
 
 
 @pytest.fixture(scope="session")

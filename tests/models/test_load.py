@@ -11,19 +11,16 @@ import torch
 
 from specdec_cli.errors import CheckpointError, ConfigError
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.loading import resolve_dtype
 from tests.models.checkpoints import (
-    edit_json,
     edit_weights,
     greedy,
     load,
     remove,
     write_hub,
-    write_json,
-    write_thinker,
     write_trap,
 )
-from tests.tiny import SPECIALS, tiny_clip, tiny_model, tiny_module
+from tests.models.files import edit_json, split_weights
+from tests.tiny import save_checkpoint, tiny_clip, tiny_model, tiny_module
 
 Damage = Callable[..., Path]
 
@@ -31,6 +28,7 @@ Damage = Callable[..., Path]
 def _assert_same_weights(model: AudioLM, dtype: torch.dtype) -> None:
     wanted = tiny_module(11).state_dict()
     found = model.module.state_dict()
+    assert getattr(model.module.model, "visual", None) is None
     assert {key for key in wanted if "visual" not in key} == set(found)
     for key, weight in found.items():
         assert weight.dtype == dtype
@@ -47,13 +45,6 @@ def test_a_thinker_only_folder_loads_bit_for_bit(thinker_dir: Path) -> None:
     assert (processor.sampling_rate, processor.window_s, processor.context) == (16000, 30.0, 4096)
     assert not any(weight.requires_grad for weight in model.module.parameters())
     assert not model.module.training
-
-
-def test_a_full_hub_folder_loads_bit_for_bit(hub_dir: Path) -> None:
-    model = load(hub_dir)
-    _assert_same_weights(model, torch.bfloat16)
-    described = {"name": str(hub_dir), "dtype": "bfloat16", "device": "cpu", "weights": model.weights}
-    assert model.describe() == described
 
 
 def test_both_layouts_write_the_same_text_as_the_model_that_was_saved(thinker_dir: Path, hub_dir: Path) -> None:
@@ -74,21 +65,24 @@ def test_both_layouts_write_the_same_text_as_the_model_that_was_saved(thinker_di
         assert all(torch.equal(prompts[0].audio[name], prompts[1].audio[name]) for name in prompts[0].audio)
 
 
-@pytest.mark.parametrize("writer", [write_thinker, write_hub])
-@pytest.mark.parametrize("visual", [True, False])
-def test_the_vision_tower_is_dropped_and_may_be_absent(tmp_path: Path, writer: Any, visual: bool) -> None:
-    model = load(writer(tmp_path / "m", tiny_module(11), visual=visual), dtype="float32")
-    assert getattr(model.module.model, "visual", None) is None
-    _assert_same_weights(model, torch.float32)
+@pytest.mark.parametrize("layout", ["thinker", "hub"])
+def test_the_vision_tower_is_dropped_and_may_be_absent(tmp_path: Path, layout: str) -> None:
+    write = {"thinker": lambda: save_checkpoint(tiny_module(11), tmp_path / "m", visual=False)}
+    write["hub"] = lambda: write_hub(tmp_path / "m", tiny_module(11), visual=False)
+    _assert_same_weights(load(write[layout](), dtype="float32"), torch.float32)
 
 
 def test_a_misshapen_vision_tower_does_not_matter(damaged: Damage) -> None:
     _assert_same_weights(load(damaged(edit_json("config.json", vision_config__intermediate_size=24))), torch.float32)
 
 
-@pytest.mark.parametrize("shards", [2, 7])
-def test_shards_are_put_together(tmp_path: Path, shards: int) -> None:
-    _assert_same_weights(load(write_thinker(tmp_path / "m", tiny_module(11), shards=shards)), torch.float32)
+def test_shards_are_put_together(hub_dir: Path, damaged: Damage) -> None:
+    model = load(hub_dir)
+    _assert_same_weights(model, torch.bfloat16)
+    assert model.describe()["dtype"] == "bfloat16"
+    whole = damaged()
+    split_weights(whole, 7)
+    _assert_same_weights(load(whole, offline=False), torch.float32)  # asks no hub, which the fixture `alone` watches
 
 
 def test_pickles_beside_the_weights_are_left_alone(hub_dir: Path, damaged: Damage, tmp_path: Path) -> None:
@@ -96,15 +90,6 @@ def test_pickles_beside_the_weights_are_left_alone(hub_dir: Path, damaged: Damag
     traps = ("spk_dict.pt", "pytorch_model.bin", "training_args.bin")
     load(damaged(*(lambda folder, n=n: write_trap(folder / n, mark) for n in traps), source=hub_dir))
     assert not mark.exists()
-
-
-def test_a_home_folder_may_be_written_with_a_tilde(thinker_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(thinker_dir.parent))
-    assert load(f"~/{thinker_dir.name}").layers == 2
-
-
-def test_a_local_folder_asks_no_hub_even_when_it_may(hub_dir: Path) -> None:
-    assert load(hub_dir, offline=False).layers == 2  # the fixture `alone` watches
 
 
 # --- what ends a text ---
@@ -115,11 +100,6 @@ def test_a_local_folder_asks_no_hub_even_when_it_may(hub_dir: Path) -> None:
 )
 def test_eos_ids_are_those_of_the_generation_config(damaged: Damage, declared: object, ids: tuple[int, ...]) -> None:
     assert load(damaged(edit_json("generation_config.json", eos_token_id=declared))).processor.eos_ids == ids
-
-
-def test_without_a_generation_config_a_text_ends_at_im_end(damaged: Damage) -> None:
-    model = load(damaged(remove("generation_config.json")))
-    assert model.processor.eos_ids == (model.processor.tokenizer.convert_tokens_to_ids("<|im_end|>"),)
 
 
 def test_an_eos_of_the_model_config_counts_too(damaged: Damage) -> None:
@@ -166,22 +146,6 @@ def test_a_dtype_that_is_asked_for_is_taken(hub_dir: Path, dtype: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stored", "device", "used"),
-    [
-        (torch.float32, "cpu", torch.float32),
-        (torch.bfloat16, "cpu", torch.bfloat16),
-        (torch.float16, "cpu", torch.float32),
-        (None, "cpu", torch.float32),
-        (torch.float16, "cuda", torch.float16),
-        (torch.bfloat16, "cuda", torch.bfloat16),
-        (None, "cuda", torch.float32),
-    ],
-)
-def test_dtype_auto_is_the_checkpoints_own(stored: torch.dtype | None, device: str, used: torch.dtype) -> None:
-    assert resolve_dtype("auto", torch.device(device), stored) == used
-
-
-@pytest.mark.parametrize(
     ("edit", "used"),
     [
         (edit_json("config.json", dtype="float16"), torch.float32),
@@ -192,10 +156,6 @@ def test_dtype_auto_is_the_checkpoints_own(stored: torch.dtype | None, device: s
 )
 def test_dtype_auto_reads_the_config(damaged: Damage, edit: Any, used: torch.dtype) -> None:
     assert load(damaged(edit)).dtype == used
-
-
-def test_dtype_auto_reads_the_thinker_inside_a_full_config(hub_dir: Path, damaged: Damage) -> None:
-    assert load(damaged(edit_json("config.json", torch_dtype=None), source=hub_dir)).dtype == torch.bfloat16
 
 
 def test_device_auto_takes_what_there_is(thinker_dir: Path) -> None:
@@ -216,19 +176,6 @@ def test_a_device_that_is_not_there_is_refused(thinker_dir: Path, device: str) -
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_a_gpu_writes_the_same_text(thinker_dir: Path) -> None:
     assert greedy(load(thinker_dir, device="cuda")) == greedy(load(thinker_dir))
-
-
-def test_every_special_token_of_the_template_is_one_id(hub_dir: Path) -> None:
-    tokenizer = load(hub_dir).processor.tokenizer
-    for token in SPECIALS:
-        assert len(tokenizer(token, add_special_tokens=False).input_ids) == 1
-
-
-def test_unknown_settings_and_other_files_are_harmless(damaged: Damage) -> None:
-    folder = damaged(edit_json("config.json", a_setting_of_tomorrow={"x": 1}))
-    write_json(folder / "notes.json", [1])
-    (folder / "README.md").write_text("{", encoding="utf-8")
-    assert load(folder).layers == 2
 
 
 def test_tied_output_weights_need_no_lm_head(damaged: Damage) -> None:

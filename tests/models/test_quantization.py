@@ -14,7 +14,8 @@ from specdec_cli.errors import CheckpointError
 from specdec_cli.models.families import family_named
 from specdec_cli.models.loading import kept_whole, quantization_config
 from specdec_cli.models.needs import outline
-from tests.families.checkpoints import KINDS, byte_tokenizer, tekken_tokenizer
+from tests.families.checkpoints import KINDS, tekken_tokenizer
+from tests.models.files import byte_tokenizer
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 needs_torchao_absent = pytest.mark.skipif(find_spec("torchao") is not None, reason="torchao is installed")
@@ -22,7 +23,7 @@ needs_torchao_absent = pytest.mark.skipif(find_spec("torchao") is not None, reas
 
 def config_of(family: str) -> Any:
     kind = KINDS[family]
-    tokenizer = tekken_tokenizer() if family == "voxtral" else byte_tokenizer(kind.specials, kind.extras)
+    tokenizer = tekken_tokenizer() if family == "voxtral" else byte_tokenizer(kind.specials, **kind.extras)
     return kind.config(tokenizer.get_vocab())
 
 

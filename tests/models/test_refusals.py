@@ -10,27 +10,24 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from transformers.utils import logging as transformers_logging
 
 from specdec_cli.errors import CheckpointError
 from specdec_cli.models.checkpoint import is_local
 from tests.models.checkpoints import (
-    Edit,
     cut,
-    edit_json,
     edit_weights,
     load,
     overwrite,
     remove,
     write_trap,
-    write_weights,
 )
+from tests.models.files import Edit, edit_json
 from tests.tiny import TEMPLATE
 
 Damage = Callable[..., Path]
 
-LAYER_1 = "model.language_model.layers.1."
+LAYER_1 = "model.layers.1."
 INDEX = "model.safetensors.index.json"
 SHARD = "model-00002-of-00003.safetensors"
 
@@ -55,10 +52,11 @@ def _text_config(**settings: object) -> Edit:
 
 
 def _fewer_rows(folder: Path) -> None:
-    tensors = load_file(folder / "model.safetensors")
-    for key in ("lm_head.weight", "model.language_model.embed_tokens.weight"):
-        tensors[key] = tensors[key][:262].clone()
-    write_weights(folder, tensors)
+    def cut_rows(tensors: dict[str, torch.Tensor]) -> None:
+        for key in ("lm_head.weight", "model.embed_tokens.weight"):
+            tensors[key] = tensors[key][:262].clone()
+
+    edit_weights(cut_rows)(folder)
     _text_config(vocab_size=262)(folder)
 
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from transformers.cache_utils import Cache
 
 from specdec_cli.errors import CheckpointError
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.selftest import TOLERANCE, self_test, tie_tolerance
-from tests.laws.planted import noise, rollback
-from tests.models.checkpoints import edit_json, edit_weights, load, write_thinker
-from tests.tiny import as_audio_lm, near_model, tiny_model, tiny_module
+from tests.laws.planted import rollback
+from tests.models.checkpoints import load
+from tests.models.files import edit_json
+from tests.tiny import as_audio_lm, save_checkpoint, tiny_model, tiny_module
 
 PASSED, ONE_BY_ONE = "passed", "passed; clips of a batch step one by one"
 Damage = Callable[..., Path]
@@ -117,11 +116,6 @@ def test_a_cache_that_rolls_back_wrong_is_refused(seed: int, kept: int) -> None:
     assert "standard deviations" in message
 
 
-def test_a_cache_that_does_not_roll_back_at_all_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Cache, "crop", lambda cache, length: None)
-    assert "fails the self-test" in _refused(tiny_model(0)).message
-
-
 def test_positions_that_are_counted_otherwise_are_refused() -> None:
     def shift(inputs: dict[str, Any]) -> None:
         if inputs["past_key_values"].get_seq_length():
@@ -139,21 +133,6 @@ def test_a_mask_that_is_read_otherwise_is_refused() -> None:
             inputs["attention_mask"] = mask[None, None]
 
     assert "its cached scores differ" in _refused(_changed(tiny_model(0), hide_the_prompt)).message
-
-
-def test_a_mask_that_is_not_causal_is_refused() -> None:
-    def see_all(inputs: dict[str, Any]) -> None:
-        cached, fed = inputs["past_key_values"].get_seq_length(), inputs["input_ids"].shape[1]
-        if "attention_mask" not in inputs:
-            inputs["attention_mask"] = torch.ones(1, 1, fed, cached + fed, dtype=torch.bool)
-
-    assert "fails the self-test" in _refused(_changed(tiny_model(0), see_all)).message
-
-
-def test_noise_beyond_what_the_number_format_explains_is_refused() -> None:
-    model = tiny_model(0)
-    with noise(model):
-        assert "differ" in _refused(model).message
 
 
 def test_an_encoder_that_runs_twice_is_refused() -> None:
@@ -208,7 +187,7 @@ def test_joint_forwards_that_fail_only_make_clips_step_alone(wrong: Callable[[di
 
 
 def test_a_result_is_remembered_for_the_weights(tmp_path: Path, memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = write_thinker(tmp_path / "m", tiny_module(3))
+    folder = save_checkpoint(tiny_module(3), tmp_path / "m")
     forwards = _count_forwards(monkeypatch)
     assert load(folder).self_test == PASSED
     tested = len(forwards)
@@ -216,9 +195,9 @@ def test_a_result_is_remembered_for_the_weights(tmp_path: Path, memory: Path, mo
     assert len(list(memory.iterdir())) == 1
     again = load(folder)
     assert (again.self_test, again.joins, len(forwards)) == (PASSED, True, tested)
-    assert load(write_thinker(tmp_path / "same", tiny_module(3))).self_test == PASSED
+    assert load(save_checkpoint(tiny_module(3), tmp_path / "same")).self_test == PASSED
     assert len(forwards) == tested, "the same files under another name"
-    load(write_thinker(tmp_path / "other", tiny_module(4)))
+    load(save_checkpoint(tiny_module(4), tmp_path / "other"))
     assert len(forwards) == 2 * tested
     load(folder, dtype="bfloat16")
     assert len(forwards) == 3 * tested
@@ -233,7 +212,7 @@ def test_another_front_end_is_tested_again(damaged: Damage, thinker_dir: Path) -
 
 
 def test_that_clips_step_alone_is_remembered_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = write_thinker(tmp_path / "m", tiny_module(3))
+    folder = save_checkpoint(tiny_module(3), tmp_path / "m")
     with monkeypatch.context() as patch:
         patch.setattr("specdec_cli.models.selftest.forward_together", lambda wanted: [None] * len(wanted))
         assert load(folder).self_test == ONE_BY_ONE
@@ -241,15 +220,15 @@ def test_that_clips_step_alone_is_remembered_too(tmp_path: Path, monkeypatch: py
 
 
 def test_a_failure_is_not_remembered(tmp_path: Path, memory: Path) -> None:
-    folder = write_thinker(tmp_path / "m", tiny_module(3))
+    folder = save_checkpoint(tiny_module(3), tmp_path / "m")
     with rollback(1), pytest.raises(CheckpointError):
         load(folder)
     assert load(folder).self_test == PASSED
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"joins": false}', b'{"facts": {}, "joins": false}', b"\xff"])
+@pytest.mark.parametrize("content", [b"", b"{}", b"\xff"])
 def test_a_damaged_memory_is_no_result(content: bytes, tmp_path: Path, memory: Path) -> None:
-    folder = write_thinker(tmp_path / "m", tiny_module(3))
+    folder = save_checkpoint(tiny_module(3), tmp_path / "m")
     load(folder)
     (remembered,) = memory.iterdir()
     remembered.write_bytes(content)
@@ -266,34 +245,13 @@ def test_a_cache_folder_that_cannot_be_written_costs_nothing_but_time(what: str,
     else:
         memory.parent.mkdir()
         memory.write_text("")
-    assert load(write_thinker(tmp_path / "m", tiny_module(3))).self_test == PASSED
-
-
-def test_without_a_setting_the_users_own_cache_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    load(write_thinker(tmp_path / "m", tiny_module(3)))
-    assert len(os.listdir(tmp_path / ".cache" / "specdec" / "self-test")) == 1
+    assert load(save_checkpoint(tiny_module(3), tmp_path / "m")).self_test == PASSED
 
 
 def test_it_can_be_switched_off(tmp_path: Path, memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = write_thinker(tmp_path / "m", tiny_module(3))
+    folder = save_checkpoint(tiny_module(3), tmp_path / "m")
     forwards = _count_forwards(monkeypatch)
     with rollback(1):
         model = load(folder, tested=False)
     assert (model.self_test, forwards) == (None, [])
     assert not memory.exists()
-
-
-def test_weights_that_are_not_known_are_tested_every_time(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    forwards = _count_forwards(monkeypatch)
-    for _ in range(2):
-        self_test(near_model(tiny_model(0), 1, 0.1))
-    assert not memory.exists()
-    assert len(forwards) % 2 == 0
-    assert forwards
-
-
-def test_a_damaged_weight_is_not_what_it_is_about(damaged: Damage) -> None:
-    """A model that says nonsense passes: the test is of the ways to its scores, which agree."""
-    assert load(damaged(edit_weights(lambda w: w.update({"lm_head.weight": torch.ones(288, 32)})))).self_test == PASSED

@@ -20,10 +20,8 @@ from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
 from specdec_cli.types import ModelWork
 from tests.laws.tolerance import allowed
-from tests.models.checkpoints import load, write_thinker
-from tests.models.hub_numbers import audio_model
-from tests.table import START, certain, table_prompt
-from tests.tiny import as_audio_lm, tiny_clip, tiny_model, tiny_module
+from tests.models.checkpoints import load
+from tests.tiny import as_audio_lm, save_checkpoint, tiny_clip, tiny_model, tiny_module
 
 VOCAB = 266
 CAPACITY = 40
@@ -116,17 +114,9 @@ def test_a_single_step_deep_in_a_text_has_the_right_position() -> None:
     _assert_close(session.logits(TEXT), _reference(model, prompt, TEXT)[-1:])
 
 
-def test_a_session_at_the_published_audio_numbers() -> None:
-    model = audio_model(128, 300, 100)
-    prompt = model.processor.prompt(tiny_clip(4, 9.7), "how?")
-    assert len(prompt.ids) > 240
-    found = Session(model, prompt, CAPACITY, VOCAB).logits(TEXT[:8], 9)
-    _assert_close(found, _reference(model, prompt, TEXT[:8]))
-
-
 @pytest.mark.parametrize("kernel", ["sdpa", "eager"])
 def test_a_kernel_is_passed_on_to_the_checkpoint(tmp_path: Any, kernel: str) -> None:
-    model = load(write_thinker(tmp_path / "m", tiny_module(0)), attention=kernel)
+    model = load(save_checkpoint(tiny_module(0), tmp_path / "m"), attention=kernel)
     prompt = model.processor.prompt(tiny_clip(0), "say how")
     session = Session(model, prompt, CAPACITY, VOCAB)
     _assert_close(session.logits(TEXT, 31), _reference(model, prompt, TEXT))
@@ -134,18 +124,6 @@ def test_a_kernel_is_passed_on_to_the_checkpoint(tmp_path: Any, kernel: str) -> 
     assert model.module.config.get_text_config()._attn_implementation == kernel
     assert model.module.model.audio_tower.config._attn_implementation == kernel
     assert model.joins == (kernel == "sdpa"), "eager attention takes boolean masks for additive ones"
-
-
-def test_attention_kernels_agree() -> None:
-    scores = []
-    for kernel in ("sdpa", "eager"):
-        module = tiny_module(1)
-        module.set_attn_implementation(kernel)
-        model = as_audio_lm(module, kernel)
-        session = Session(model, model.processor.prompt(tiny_clip(1), "say how"), CAPACITY, VOCAB)
-        rows = [session.logits(TEXT[:9], 10), session.logits(TEXT[:4]), session.logits(TEXT[:12], 8)]
-        scores.append(torch.cat(rows))
-    _assert_close(*scores)
 
 
 def test_sliding_window_layers_are_masked_and_rolled_back_as_transformers_does() -> None:
@@ -185,16 +163,6 @@ def test_reading_ahead_equals_reading_when_needed(seed: int, text: tuple[int, ..
     assert early.work.forwards == 1 + bool(text)
 
 
-def test_scores_after_the_prompt_can_be_wanted_again_and_again() -> None:
-    session, wanted = _session(), _reference(*_case(0), TEXT[:3])
-    for _ in range(3):
-        _assert_close(session.logits(()), wanted[:1])
-        with torch.inference_mode():
-            session.logits(())[:] = 0.0  # whoever changes them in place
-        _assert_close(session.logits(TEXT[:3], 4), wanted)
-    assert session.work.encoder_passes == 1
-
-
 def test_a_prompt_whose_own_scores_were_not_kept_is_read_again() -> None:
     session = _session()
     session.logits(TEXT[:3], 1)
@@ -216,19 +184,6 @@ def test_two_clips_on_one_model_do_not_disturb_each_other() -> None:
         _assert_close(sessions[which].logits(TEXT[: done[which]]), wanted[which][done[which] : done[which] + 1])
         done[which] += 1
     assert not torch.allclose(wanted[0][:, :250], wanted[1][:, :250], atol=1e-2)
-
-
-def test_other_use_of_the_model_does_not_disturb_a_session() -> None:
-    """`generate` and a plain forward leave `rope_deltas` on the model."""
-    model, prompt = _case(2)
-    wanted = _reference(model, prompt, TEXT)
-    session = _session(2)
-    first = session.logits(TEXT[:3])
-    model.module.generate(
-        input_ids=torch.tensor([[5, 6, 7]]), attention_mask=torch.ones(1, 3, dtype=torch.long), max_new_tokens=4
-    )
-    _reference(model, prompt, TEXT[:2])
-    _assert_close(torch.cat([first, session.logits(TEXT, 27)]), wanted[3:])
 
 
 def test_a_single_token_costs_no_mask_and_is_scored_alike(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,13 +236,6 @@ def test_placeholders_are_impossible_and_padding_is_cut(vocab_size: int | None) 
     impossible = {id_ for id_ in processor.banned_ids if id_ < scores.shape[1]}
     assert {int(i) for i in torch.nonzero(scores[0] == -torch.inf)} == impossible
     assert {processor.piece(id_) for id_ in processor.banned_ids} == {"<|AUDIO|>", "<|IMAGE|>", "<|VIDEO|>"}
-
-
-def test_the_audio_reaches_the_scores() -> None:
-    model = tiny_model(0)
-    prompts = [model.processor.prompt(tiny_clip(clip), "say how") for clip in range(2)]
-    scores = [Session(model, prompt, CAPACITY).logits(()) for prompt in prompts]
-    assert not torch.allclose(scores[0][:, :250], scores[1][:, :250], atol=1e-2)
 
 
 @pytest.mark.parametrize("after", [0, 4])
@@ -393,23 +341,6 @@ def test_work_is_counted() -> None:
     assert _counts(session.work) == (1, 4, prompt, 11)
     work = session.work
     assert min(work.encoder_ms, work.prefill_ms, work.step_ms) > 0
-
-
-def test_work_of_a_lazy_session_is_one_forward() -> None:
-    session = _session()
-    session.logits(TEXT[:2], 3)
-    assert _counts(session.work) == (1, 1, len(session.prompt.ids), 2)
-    assert session.work.step_ms == 0
-
-
-def test_a_session_feeds_a_lookup_table_in_order() -> None:
-    model = certain({"^": "a", "a": "b", "b": "c", "c": ""})
-    session = Session(model, table_prompt(model), 10)
-    text: list[int] = []
-    while not text or text[-1] != 1:
-        text.append(int(session.logits(text).argmax()))
-    assert text == [2, 3, 4, 1]
-    assert model.fed == [(0, START), (1, START), (2, 2), (3, 3), (4, 4)]
 
 
 def test_a_prompt_that_does_not_fit_the_context_is_refused_with_both_lengths() -> None:

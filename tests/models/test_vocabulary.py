@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 
 from specdec_cli.decoding.assemble import Pair
-from specdec_cli.errors import CheckpointError, DecodingError, TokenizerMismatchError
+from specdec_cli.errors import CheckpointError, TokenizerMismatchError
 from specdec_cli.models.processor import Processor, shared_vocab_size
 from tests.laws.cases import Case, make_case
 from tests.laws.checks import cloud_law, edge_law
-from tests.models.checkpoints import load
 from tests.tiny import tiny_model
 
 PIECES = 266  # 256 bytes and ten special tokens
@@ -40,13 +38,6 @@ def test_paddings_may_differ(edge: int, cloud: int) -> None:
     pair = tiny_model(1, vocab_size=edge), tiny_model(2, vocab_size=cloud)
     assert shared_vocab_size(pair[0].processor, pair[1].processor) == PIECES
     assert Pair.of(*pair).vocab_size == PIECES
-
-
-def test_a_model_alone_is_cut_like_in_company() -> None:
-    assert Pair.of(tiny_model(1, vocab_size=320), None).vocab_size == PIECES
-    assert Pair.of(None, tiny_model(1, vocab_size=320)).vocab_size == PIECES
-    with pytest.raises(DecodingError):
-        Pair.of(None, None)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +104,3 @@ def test_ids_beyond_the_common_beginning_are_never_generated() -> None:
         prompts = [model.processor.prompt(drawn.edge_prompt.waveform, "say how") for model in (edge, cloud)]
         case = Case(number, pair, *prompts, drawn.given, drawn.weights)
         assert (edge_law if number % 3 == 1 else cloud_law)(case) is None
-
-
-def test_the_two_layouts_of_one_model_may_work_together(thinker_dir: Any, hub_dir: Any) -> None:
-    assert Pair.of(load(thinker_dir), load(hub_dir)).vocab_size == PIECES

@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import save_file
 
 from specdec_cli.models.checkpoint import fingerprint
-from tests.models.checkpoints import load, write_thinker
-from tests.tiny import tiny_module
+from tests.models.checkpoints import load
+from tests.tiny import save_checkpoint, tiny_module
 
 Tensors = dict[str, torch.Tensor]
 
@@ -67,4 +67,4 @@ def test_all_shards_count(tmp_path: Path) -> None:
 def test_it_is_of_the_files_and_not_of_how_they_are_loaded(thinker_dir: Path, tmp_path: Path) -> None:
     whole, half = load(thinker_dir), load(thinker_dir, dtype="bfloat16")
     assert whole.weights == half.weights is not None
-    assert load(write_thinker(tmp_path / "other", tiny_module(12))).weights != whole.weights
+    assert load(save_checkpoint(tiny_module(12), tmp_path / "other")).weights != whole.weights
