@@ -49,9 +49,7 @@ def export(
     """Writes transcripts in other formats: a file per recording, or one file or folder named after the transcripts.
 
     Args:
-        stored: the transcripts.
-        formats: names of them.
-        folder: where to; created with the first file. What specdec did not write there is left alone.
+        folder: created with the first file. What specdec did not write there is left alone.
         option: that names the folder, for messages.
         naming: what names turns in RTTM, see `rttm`.
         inputs: the order of the table's rows; None: that of the transcripts.

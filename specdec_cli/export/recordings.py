@@ -99,11 +99,10 @@ class Stored:
     Iterating it gives the recordings that have a caption, in the order of the file.
 
     Attributes:
-        transcripts: the file.
         base: absolute folder that names are relative to.
         runs: clip -> its lines.
         replaced: how many clips were captioned again later on.
-        lexicon: reads the classes that captions name, for lines without labels; None: they stay without.
+        lexicon: finds the classes that captions name, for lines without labels; None: they stay without.
     """
 
     transcripts: Path
@@ -124,10 +123,8 @@ class Stored:
         """Looks through a file.
 
         Args:
-            transcripts: the file.
-            base: see above; None: the deepest folder that holds all recordings.
+            base: None: the deepest folder that holds all recordings.
             mode: choose lines of that mode; None: all.
-            lexicon: see above.
 
         Raises:
             TranscriptError: it holds something else than transcripts, or cannot be read.

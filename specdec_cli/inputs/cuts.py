@@ -16,7 +16,7 @@ from specdec_cli.audio.samples import Cut
 from specdec_cli.config.problems import show
 from specdec_cli.errors import CutsError, ReferencesError
 from specdec_cli.inputs.parts import span
-from specdec_cli.inputs.table_files import FILES, Row, one_line, parse_json, read_table, read_text
+from specdec_cli.inputs.table_files import FILES, SPEAKERS, TEXTS, Row, one_line, parse_json, read_table, read_text
 from specdec_cli.inputs.textgrid import interval_tiers
 
 _Named = tuple[str | None, Cut]
@@ -25,8 +25,6 @@ _Named = tuple[str | None, Cut]
 _STARTS: Final = ("start", "start_s", "start_time", "begin", "onset", "tmin")
 _ENDS: Final = ("end", "end_s", "end_time", "stop", "tmax")
 _LENGTHS: Final = ("duration", "duration_s", "dur")
-_SPEAKERS: Final = ("speaker", "speaker_id", "spk")
-_TEXTS: Final = ("text", "transcript", "sentence")
 
 _CLOCK: Final = r"(?:\d+:)?\d+:\d+(?:[.,]\d+)?"
 _ARROW: Final = re.compile(rf"\s*({_CLOCK})\s+-->\s+({_CLOCK})(?:\s.*)?")
@@ -187,7 +185,7 @@ def _table(path: Path) -> Iterator[_Named]:
     if start is None or (end is None and length is None):
         message = f"{path} has no columns start and end; there are {show(', '.join(table.columns))}."
         raise ReferencesError(message, hint="Give them in seconds; file, speaker and text may stand beside them.")
-    file, speaker, text = (table.first(names) for names in (FILES, _SPEAKERS, _TEXTS))
+    file, speaker, text = (table.first(names) for names in (FILES, SPEAKERS, TEXTS))
 
     def cell(row: Row, column: str | None) -> str | None:
         return None if column is None else row.single(column)

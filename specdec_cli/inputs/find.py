@@ -100,11 +100,13 @@ class Paths:
         """
         unlisted: list[OSError] = []
         for at, inner, names in os.walk(folder, onerror=unlisted.append):
-            paths = (os.path.join(at, name) for name in sorted(names) if self._wanted(name))
-            yield from (path for path in paths if os.path.abspath(path) not in self.without)
-            own = (os.path.abspath(os.path.join(at, name)) in self.without for name in inner)
-            inner[:] = sorted(name for name, skipped in zip(inner, own, strict=True) if self.recursive and not skipped)
+            inner[:] = self._others(at, inner) if self.recursive else []
+            yield from (os.path.join(at, name) for name in self._others(at, names) if self._wanted(name))
         yield from (error.filename for error in unlisted)
+
+    def _others(self, folder: str, names: Iterable[str]) -> list[str]:
+        """Sorted names in a folder that are not the run's own."""
+        return sorted(name for name in names if os.path.abspath(os.path.join(folder, name)) not in self.without)
 
     def _wanted(self, name: str) -> bool:
         if name.startswith(".specdec-"):  # files that specdec itself keeps beside outputs
@@ -114,9 +116,8 @@ class Paths:
         return not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES
 
     def _match(self, pattern: str) -> Iterator[str]:
-        found = sorted(glob.iglob(pattern, recursive=True))
-        found = [path for path in found if not os.path.isdir(path) and os.path.abspath(path) not in self.without]
-        yield from found or [pattern]
+        found = self._others("", glob.iglob(pattern, recursive=True))
+        yield from [path for path in found if not os.path.isdir(path)] or [pattern]
 
 
 def read_list(text: bytes) -> list[str]:

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from specdec_cli.config.problems import show
 from specdec_cli.errors import ReferencesError
 from specdec_cli.inputs.corpora import Listed, item
 from specdec_cli.inputs.embedded import COLUMNS, open_table
-from specdec_cli.inputs.table_files import FILES, one_line
-
-_SPEAKERS: Final = ("speaker", "speaker_id", "spk_id", "client_id")
-_TEXTS: Final = ("text", "sentence", "transcription", "transcript")
+from specdec_cli.inputs.table_files import FILES, SPEAKERS, TEXTS, one_line
 
 
 def read(path: Path) -> Iterator[Listed]:
@@ -45,7 +42,7 @@ def _rows(path: Path) -> Iterator[Listed]:
         raise ReferencesError(message, hint="Each row holds a recording, or the path of one.")
     columns = {
         name: next((column for column in wanted if column in names), None)
-        for name, wanted in (("id", ("id",)), ("speaker", _SPEAKERS), ("text", _TEXTS))
+        for name, wanted in (("id", ("id",)), ("speaker", SPEAKERS), ("text", TEXTS))
     }
     wanted = [column for column in columns.values() if column is not None]
     for number, (has_bytes, file, row) in enumerate(table.rows(audio, wanted)):

@@ -22,10 +22,11 @@ Cell = tuple[str, ...]
 
 FILES: Final = ("file", "path", "filename", "file_name", "filepath", "file_path", "audio", "audio_path", "audio_file")
 """Names that a column of paths may have, of references as of a manifest."""
+SPEAKERS: Final = ("speaker", "speaker_id", "spk", "spk_id", "client_id")
+TEXTS: Final = ("text", "sentence", "transcript", "transcription")
 
 MOST_BYTES: Final = 256 << 20
 """Of a table, a manifest or a file of cuts, unpacked."""
-_KINDS: Final = {".tsv": "tsv", ".tab": "tsv", ".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _SUFFIXES: Final = "Name it .tsv, .csv, .json or .jsonl after what it holds."
 _OBJECTS: Final = 'Write a list of objects: [{"file": ..., "caption": ...}, ...].'
 
@@ -78,14 +79,14 @@ def read_table(path: Path, *, any_bytes: bool = False) -> Table:
     Raises:
         ReferencesError: it cannot be read or is malformed; names the line and the column.
     """
-    kind = _KINDS.get(path.suffix.lower())
-    if kind is None:
+    kind = path.suffix.lower()
+    if kind not in _READERS:
         message = f"{path} is no table that can be read: its ending is {show(path.suffix)}."
         raise ReferencesError(message, hint=_SUFFIXES)
     text = read_text(path, any_bytes=any_bytes)
     if not text.strip():
         raise ReferencesError(f"{path} is empty.", hint="It needs a row of column names and a row per clip.")
-    rows = tuple({"tsv": _tsv, "csv": _csv, "json": _json, "jsonl": _jsonl}[kind](path, text))
+    rows = tuple(_READERS[kind](path, text))
     if not rows:
         raise ReferencesError(f"{path} has no rows.", hint="It needs a row per clip.")
     return Table(path, tuple(dict.fromkeys(name for row in rows for name in row.cells)), rows)
@@ -133,10 +134,8 @@ def read_bounded(path: Path) -> bytes:
 def _tsv(path: Path, text: str) -> Iterator[Row]:
     plain = _records(path, text, "\t", csv.QUOTE_NONE)
     (_, header), *body = plain
-    as_it_stands = not any(name.startswith('"') for name in header)
-    if as_it_stands and ('"' not in text or all(len(cells) == len(header) for _, cells in body)):
-        return _rows(path, plain)
-    return _rows(path, _records(path, text, "\t", csv.QUOTE_MINIMAL))
+    quoted = any(name.startswith('"') for name in header) or any(len(cells) != len(header) for _, cells in body)
+    return _rows(path, _records(path, text, "\t", csv.QUOTE_MINIMAL) if quoted and '"' in text else plain)
 
 
 def _csv(path: Path, text: str) -> Iterator[Row]:
@@ -148,11 +147,10 @@ def _records(path: Path, text: str, delimiter: str, quoting: int) -> list[tuple[
     """Line number and cells of each record that is not blank."""
     strict = quoting != csv.QUOTE_NONE
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, quoting=quoting, strict=strict)  # type: ignore[arg-type]
-    found = []
-    start = 1
+    found, start = [], 1
     try:
         for record in reader:
-            if record and (len(record) > 1 or record[0].strip()):
+            if "".join(record).strip() or len(record) > 1:
                 found.append((start, record))
             start = reader.line_num + 1
     except csv.Error as error:
@@ -179,19 +177,24 @@ def _rows(path: Path, records: Sequence[tuple[int, list[str]]]) -> Iterator[Row]
 
 def _json(path: Path, text: str) -> Iterator[Row]:
     tree = parse_json(path, text)
-    if isinstance(tree, dict):
-        for key, value in tree.items():
-            place = f"{path}, item {show(key)}"
-            yield _object_row(place, {**_object(place, value), "key": key})
-    elif isinstance(tree, list):
-        for number, value in enumerate(tree, 1):
-            yield _object_row(f"{path}, item {number}", value)
-    else:
+    if not isinstance(tree, dict | list):
         raise ReferencesError(f"{path} holds {_kind(tree)}, not rows.", hint=_OBJECTS)
+    for name, value in tree.items() if isinstance(tree, dict) else enumerate(tree, 1):
+        place = f"{path}, item {show(name)}"
+        key = {"key": name} if isinstance(tree, dict) else {}
+        yield _object_row(place, {**_object(place, value), **key})
 
 
 def _jsonl(path: Path, text: str) -> Iterator[Row]:
     return (_object_row(place, value) for place, value in json_lines(path, text))
+
+
+_READERS: Final = {
+    **dict.fromkeys((".tsv", ".tab"), _tsv),
+    ".csv": _csv,
+    ".json": _json,
+    **dict.fromkeys((".jsonl", ".ndjson"), _jsonl),
+}
 
 
 def json_lines(path: Path, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -228,8 +231,8 @@ def _object(place: str, value: Any) -> dict[str, Any]:
     return value
 
 
-def _object_row(place: str, value: Any) -> Row:
-    return Row(place, {name: _cell(place, name, content) for name, content in _object(place, value).items()})
+def _object_row(place: str, value: dict[str, Any]) -> Row:
+    return Row(place, {name: _cell(place, name, content) for name, content in value.items()})
 
 
 def _cell(place: str, name: str, value: object) -> Cell:
