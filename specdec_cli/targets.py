@@ -29,7 +29,7 @@ _FORMATS: Final = {
     **dict.fromkeys((".tsv", ".xlsx"), "csv"),
 }
 """Ending that promises another format than transcripts -> its name in `specdec export`."""
-_HEAD: Final = 16_384  # bytes of a file that tell what it is
+_HEAD: Final = 16_384  # bytes of a file that identify its kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ def replace(target: Path, content: str | bytes | Iterable[str | bytes], *, durab
                 file.writelines(_encoded(content))
             return
         target = Path(os.path.realpath(target))
-        draft = target.with_name(f".specdec-{secrets.token_hex(8)}")  # which nobody can foretell
+        draft = target.with_name(f".specdec-{secrets.token_hex(8)}")  # a link cannot be planted in its place
         try:
             with draft.open("xb") as file:
                 file.writelines(_encoded(content))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from specdec_cli.audio.paths import refusal
+from specdec_cli.audio.paths import audio_error
 from specdec_cli.audio.samples import Floats
 from specdec_cli.errors import AudioDecodeError
 
@@ -43,7 +43,7 @@ _FORMATS = (
 _DECLARE_LENGTH = ("aiff", "ape", "au", "caf", "flac", "mov", "mp3", "tta", "wv")  # FFmpeg estimates it for the others
 
 
-class _Refused(Exception):
+class _Undecodable(Exception):
     """Not decodable: why, to be said after the path, and a hint."""
 
     def __init__(self, reason: str, hint: str = "Copy or record it again. To keep what is there: {convert}") -> None:
@@ -75,8 +75,8 @@ def open_sound(path: str, file: FileIO, from_s: float = 0.0) -> Iterator[Sound]:
             else:
                 for_sndfile = not head.startswith(b"\xff")
             yield (for_sndfile and _sndfile(file, stack, from_s)) or _ffmpeg(file, stack, from_s)
-    except _Refused as error:
-        raise refusal(AudioDecodeError, path, *error.args) from error
+    except _Undecodable as error:
+        raise audio_error(AudioDecodeError, path, *error.args) from error
 
 
 def _read(file: FileIO, start: int, count: int) -> bytes:
@@ -104,7 +104,7 @@ def _require_bytes(declared: int, present: int) -> None:
     missing = declared - present
     if missing > 0 and declared < _STREAMED:
         more = f"{missing:,} more {'byte' if missing == 1 else 'bytes'}"
-        raise _Refused(f"is cut short: its header promises {more} than the file holds")
+        raise _Undecodable(f"is cut short: its header promises {more} than the file holds")
 
 
 def _sound(
@@ -117,7 +117,7 @@ def _sound(
 ) -> Sound:
     """What a decoder opened, `skipped` frames in, from `from_s` on; an end before the declared length is refused."""
     if not 1_000 <= rate <= 768_000:
-        raise _Refused(f"cannot be decoded: its header claims a sampling rate of {rate:,} Hz")
+        raise _Undecodable(f"cannot be decoded: its header claims a sampling rate of {rate:,} Hz")
 
     def complete() -> Iterator[Floats]:
         frames, first = skipped, round(from_s * rate)
@@ -130,10 +130,10 @@ def _sound(
             if type(error) is MemoryError:  # of Python, not of FFmpeg over an absurd header
                 raise
             reason = f"cannot be decoded: it is damaged or cut short, at {frames / rate:.1f} s or later"
-            raise _Refused(reason) from error
+            raise _Undecodable(reason) from error
         if declared_s is not None and frames / rate < declared_s - tolerance_s:
             promised, ends = f"its header promises {declared_s:.1f} s", f"it ends after {frames / rate:.1f} s"
-            raise _Refused(f"is cut short: {promised}, but {ends}")
+            raise _Undecodable(f"is cut short: {promised}, but {ends}")
 
     return Sound(rate, declared_s, complete())
 
@@ -148,7 +148,7 @@ def _sndfile(file: FileIO, stack: ExitStack, from_s: float) -> Sound | None:
             sound = stack.enter_context(soundfile.SoundFile(file.fileno(), closefd=False))
     except soundfile.LibsndfileError as error:
         if error.code == 3:  # of a format that it knows
-            raise _Refused("cannot be decoded: it is damaged or cut short") from error
+            raise _Undecodable("cannot be decoded: it is damaged or cut short") from error
         return None
     if shortened := _SHORTENED.search(sound.extra_info):
         _require_bytes(int(shortened[1]), int(shortened[2]))
@@ -184,11 +184,11 @@ def _ffmpeg(file: FileIO, stack: ExitStack, from_s: float) -> Sound:
         first = next(frames, None)
     except Exception as error:
         reason = "cannot be decoded: its format or codec is not known, or it is damaged or cut short"
-        raise _Refused(reason, "If it is a recording, copy it again, or convert it with: {convert}") from error
+        raise _Undecodable(reason, "If it is a recording, copy it again, or convert it with: {convert}") from error
     if stream is None:
-        raise _Refused("cannot be decoded: it has no sound track", "Name a recording, or a video that has sound.")
+        raise _Undecodable("cannot be decoded: it has no sound track", "Name a recording, or a video that has sound.")
     if first is None:
-        raise _Refused("cannot be decoded: it holds no sound")
+        raise _Undecodable("cannot be decoded: it holds no sound")
     channels, declared_s = first.layout.nb_channels, _declared_s(container, stream, size)
     blocks = (np.asarray(frame.to_ndarray(), np.float32).reshape(-1, channels) for frame in chain([first], frames))
     # containers round, and may count the padding of the encoder

@@ -1,4 +1,4 @@
-"""From a path to a recording that a model can read, in pieces that fit its window, or a typed refusal."""
+"""From a path to a recording that a model can read, in pieces that fit its window, or a typed audio_error."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from specdec_cli.audio.codecs import Sound, open_sound
-from specdec_cli.audio.paths import Opener, opened, refusal, sha256, stamp
+from specdec_cli.audio.paths import Opener, audio_error, opened, sha256, stamp
 from specdec_cli.audio.pauses import PauseCutter
 from specdec_cli.audio.samples import MAX_DURATION_S, Cut, Floats, SampleStatistics, Segment, mono, piece_of
 from specdec_cli.errors import AudioContentError, AudioDecodeError, CutsError
 
 _HIGHEST_RATE: Final = 1e6  # Hz, of samples in memory
 _ROUNDING = 1e-6  # samples: 0.1 * 16000 must not lose one
-_BEYOND_S: Final = 0.1  # what a cut may end after the recording, seconds: whoever wrote it may have rounded
+_BEYOND_S: Final = 0.1  # seconds that a cut may end after the recording: its writer may have rounded
 
 Pauses = Literal["never", "long", "always"]
 """Which recordings are cut at their pauses: none, so that one longer than the window is refused; those; or all."""
@@ -74,7 +74,7 @@ class Recording:
         with self._opener(self.path) as file:
             if stamp(file) != self._stamp:
                 hint = "Caption it again when it is complete."
-                raise refusal(AudioDecodeError, self.path, "has changed since it was opened", hint)
+                raise audio_error(AudioDecodeError, self.path, "has changed since it was opened", hint)
             with open_sound(self.path, file, self._span[0]) as sound:
                 yield from _Mixdown(self.path, sound, self.sampling_rate, self._span)
 
@@ -153,7 +153,7 @@ def open_recording(
             samples, found = _decoded(mixdown, window_s, finder, divided=divided, search=pauses == "always")
         if start_s > 0 and not mixdown.length:
             says = f"ends before {start_s:g} s, where its part is to begin"
-            raise refusal(CutsError, path, says, "Name an earlier start.")
+            raise audio_error(CutsError, path, says, "Name an earlier start.")
         if (fault := mixdown.statistics.fault(path, mixdown.duration_s)) is not None:
             raise fault
         if cuts is not None:
@@ -162,7 +162,7 @@ def open_recording(
             pieces = tuple(found)
             if not pieces:
                 hint = "Its level hardly changes, as in music or noise. Give the length of pieces: audio.segment."
-                raise refusal(AudioContentError, path, "has no utterances between pauses", hint)
+                raise audio_error(AudioContentError, path, "has no utterances between pauses", hint)
         else:
             pieces = tuple(_equal(mixdown, segment_s))
         return Recording(
@@ -205,7 +205,7 @@ def _decoded(
             length = f"more than {window_s:g} s" if declared_s is None else f"{declared_s:.2f} s"
             says = f"lasts {length}, but the model reads {window_s:g} s at once"
             hint = "Caption it piece by piece: set audio.segment to pauses, or to a length in seconds."
-            raise refusal(AudioContentError, mixdown.path, says, hint)
+            raise audio_error(AudioContentError, mixdown.path, says, hint)
         finding = finding if fits else finder
         if finding is not None and math.isfinite(mixdown.statistics.peak):  # else it is refused
             for part in kept[searched:]:
@@ -237,10 +237,10 @@ def _usable(cuts: Sequence[Cut], mixdown: _Mixdown, window_s: float) -> Iterator
             continue
         if cut.start_s >= end_s or cut.end_s > end_s + _BEYOND_S:
             says = f"lasts {end_s:.2f} s. {where} is outside of it"
-            raise refusal(CutsError, mixdown.path, says, "Mend the cuts, or name the right recording.")
+            raise audio_error(CutsError, mixdown.path, says, "Mend the cuts, or name the right recording.")
         if cut.end_s - cut.start_s > window_s + _ROUNDING:
             says = f"cannot be cut so: {where} is longer than the {window_s:g} s that the model reads at once"
-            raise refusal(CutsError, mixdown.path, says, "Divide that cut.")
+            raise audio_error(CutsError, mixdown.path, says, "Divide that cut.")
         yield replace(cut, end_s=min(cut.end_s, end_s))
 
 
@@ -297,4 +297,4 @@ class _Mixdown:
             length, most = (f"{s:g} s" if s < 3600 else f"{s / 3600:,.1f} h" for s in (seconds, MAX_DURATION_S))
             says = f"is too long: it lasts {length} or more, and {most} is the most"
             hint = "Cut it into shorter recordings. If it is short, mend its header with: {convert}"
-            raise refusal(AudioContentError, self.path, says, hint)
+            raise audio_error(AudioContentError, self.path, says, hint)

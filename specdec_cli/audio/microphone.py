@@ -56,7 +56,7 @@ def devices() -> list[str]:
 
 
 def find_device(device: str | None) -> Mapping[str, Any]:
-    """What PortAudio says of an input device; the argument and errors are those of `Microphone`."""
+    """An input device as PortAudio describes it; the argument and errors are those of `Microphone`."""
     sounds = _portaudio()
     try:
         found: Mapping[str, Any] = sounds.query_devices(_named(device), "input")
@@ -123,7 +123,7 @@ class Microphone:
             yield block
 
     def _open(self, device: str | int | None, found: Any, sampling_rate: int) -> tuple[Any, int]:
-        """A stream, not started, and its rate: the wanted one and one channel if the device can do that."""
+        """A stream, not started, and its rate: `sampling_rate` and one channel where the device supports both."""
         own_rate, own_channels = round(found["default_samplerate"]), found["max_input_channels"]
         refused: Exception | None = None
         for channels, rate in product(dict.fromkeys((1, own_channels)), dict.fromkeys((sampling_rate, own_rate))):

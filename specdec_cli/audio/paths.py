@@ -21,7 +21,7 @@ Opener = Callable[[str], AbstractContextManager[FileIO]]
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _LARGE: Final = 1 << 24  # bytes
 _digests: dict[tuple[int, ...], str] = {}
-_Refusal = TypeVar("_Refusal", bound=AudioError)
+_Error = TypeVar("_Error", bound=AudioError)
 
 
 def shown(path: str) -> str:
@@ -29,7 +29,7 @@ def shown(path: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in path)
 
 
-def refusal(error: type[_Refusal], path: str, says: str, hint: str) -> _Refusal:
+def audio_error(error: type[_Error], path: str, says: str, hint: str) -> _Error:
     """An error about the recording at `path`; "{convert}" in a hint is a command that mends what it can of it."""
     stem = os.path.splitext(os.path.basename(path))[0].lstrip("-") or "stdin"  # no option of ffmpeg's
     target = f"{stem}-16k.wav"
@@ -42,29 +42,29 @@ def opened(path: str) -> Iterator[FileIO]:
     """Open a regular file; raises AudioNotFoundError where there is none to read, AudioDecodeError if it is empty."""
     if is_url(path):
         hint = "Download it first, with curl -O for example, and name the file."
-        raise refusal(AudioNotFoundError, path, "is an address, not a file", hint)
+        raise audio_error(AudioNotFoundError, path, "is an address, not a file", hint)
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             hint = "Name a recording, or all those in a folder with a *; save what a pipe delivers to a file first."
-            raise refusal(AudioNotFoundError, path, "is a folder, pipe or device, not a recording", hint)
+            raise audio_error(AudioNotFoundError, path, "is a folder, pipe or device, not a recording", hint)
         file = FileIO(os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0)), "rb")  # PyAV cannot encode every name
     except FileNotFoundError as error:
         hint = "Check the spelling, the folder that you are in, and where it leads if it is a link."
         reason = "matches no file" if glob.has_magic(path) else "does not exist"
-        raise refusal(AudioNotFoundError, path, reason, hint) from error
+        raise audio_error(AudioNotFoundError, path, reason, hint) from error
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = getattr(error, "strerror", None) or "it is not a valid path"
         hint = "Check the path, its permissions and the disk it is on."
-        raise refusal(AudioNotFoundError, path, f"cannot be opened: {reason}", hint) from error
+        raise audio_error(AudioNotFoundError, path, f"cannot be opened: {reason}", hint) from error
     with file:
         if os.fstat(file.fileno()).st_size == 0:
             hint = "Record it again, or copy it again from its source."
-            raise refusal(AudioDecodeError, path, "is empty: it holds 0 bytes", hint)
+            raise audio_error(AudioDecodeError, path, "is empty: it holds 0 bytes", hint)
         yield file
 
 
 def sha256(file: FileIO) -> str:
-    """Hex digest of the file's bytes; that of a large one, of which many parts may be named, is kept."""
+    """Hex digest of the file's bytes; that of a large file, of which many parts may be named, is cached."""
     size, *others = found = stamp(file)
     if found in _digests:
         return _digests[found]
@@ -76,7 +76,7 @@ def sha256(file: FileIO) -> str:
 
 
 def stamp(file: FileIO) -> tuple[int, ...]:
-    """Size, and what else tells a file from others and from what it was before; of a temporary copy the size alone."""
+    """Size, device, inode and time of change, which identify a file's content; of a temporary copy the size alone."""
     status = os.fstat(file.fileno())
     others = (status.st_dev, status.st_ino, status.st_mtime_ns)
     return (status.st_size, *(others if status.st_nlink else ()))

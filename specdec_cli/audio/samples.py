@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specdec_cli.audio.paths import refusal
+from specdec_cli.audio.paths import audio_error
 from specdec_cli.audio.prosody import active_level_dbfs
 from specdec_cli.errors import AudioContentError
 
@@ -18,7 +18,7 @@ Floats = NDArray[np.float32]
 MIN_DURATION_S: Final = 0.1  # of recordings that are accepted
 MAX_DURATION_S: Final = 6 * 3600.0
 SILENCE_DBFS: Final = -70.0  # of the loudest 20 ms of a silent one; 0: an RMS of 1.0
-_AT_ONCE: Final = 1 << 18  # samples looked at together
+_AT_ONCE: Final = 1 << 18  # samples that are processed together
 _MAX_PEAK: Final = 100.0  # 1.0 is full scale, and float files hold a little more at most
 
 
@@ -101,7 +101,7 @@ class SampleStatistics:
             hint = "Check the microphone and its level, then record again."
         else:
             return None
-        return refusal(AudioContentError, name, says, hint)
+        return audio_error(AudioContentError, name, says, hint)
 
 
 def mono(samples: ArrayLike, name: str) -> Floats:
@@ -115,7 +115,7 @@ def mono(samples: ArrayLike, name: str) -> Floats:
         raise AudioContentError(f"{name} cannot be read as an array: {error}") from error
     if array.ndim != 1:
         raise AudioContentError(
-            f"{name} has the shape {array.shape}; mono samples [n] are wanted",
+            f"{name} has the shape {array.shape}; mono samples [n] are needed",
             hint="Mix its channels: samples.mean(axis=1) of [n, channels], samples.mean(axis=0) of [channels, n].",
         )
     if array.dtype in (np.uint8, np.int16, np.int32):

@@ -2,8 +2,8 @@
 
 Speech alternates between voiced sounds, noises and short pauses several times a second, so that its level, its spectral
 flatness, its harmonicity and the shape of its spectrum vary, each within a known range; its level rises about as often
-as it falls, and its pitch glides. A logistic model of eleven such figures and their squares tells it from tones, hum,
-noise, impulses and music, in the band of a telephone.
+as it falls, and its pitch glides. A logistic model of eleven such figures and their squares separates it from tones,
+hum, noise, impulses and music, in the band of a telephone.
 
 `python -m training.fit_speech_check` fits it, to 2,000 synthetic sounds and 3,000 clips of acted speech, each as it is
 and with noise, echo or the band of a telephone, and counts: of 2,000 other sounds 1,988 are marked as no speech, of all

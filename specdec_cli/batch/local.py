@@ -123,7 +123,7 @@ class _Pieces:
 
 def item_setup(item: InputFile, setup: Setup, config: Config) -> Setup:
     """The setup of a run with an item's own language and instruction."""
-    asked = item.asked(config)
+    asked = item.language_and_prompt(config)
     if asked == (setup.language, setup.prompt):
         return setup
     language, instruction = asked

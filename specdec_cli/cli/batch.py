@@ -223,7 +223,7 @@ class Batching:
         from specdec_cli.inputs.manifest import Manifest
 
         if isinstance(self.inputs, Manifest):
-            return self.inputs.rows[line.key].asked(self.config) if line.key in self.inputs.rows else None
+            return self.inputs.rows[line.key].language_and_prompt(self.config) if line.key in self.inputs.rows else None
         return None if self.inputs is None else (self.config.prompt.language, self.config.instruction())
 
     @contextmanager

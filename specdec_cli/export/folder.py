@@ -107,5 +107,5 @@ def fitted(path: str, ending: str) -> str:
 
 
 def digest(content: bytes) -> str:
-    """16 hexadecimal digits that tell contents apart."""
+    """16 hexadecimal digits that identify a content."""
     return hashlib.sha256(content).hexdigest()[:16]

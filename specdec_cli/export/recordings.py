@@ -88,7 +88,7 @@ class CaptionedRecording:
 
     @property
     def speakers(self) -> list[str | None]:
-        """Every speaker once, in the order in which they begin; None: pieces of nobody known."""
+        """Every speaker once, in the order in which they begin; None: pieces of an unknown speaker."""
         return list(dict.fromkeys(piece.speaker for piece in self.pieces))
 
 
@@ -182,7 +182,7 @@ class Stored:
 
 
 def _joined(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
-    """Pieces by time; one that begins within 1 ms of another's end begins there, for whoever wrote both has rounded."""
+    """Pieces by time; one that begins within 1 ms of another's end begins there, because their writer has rounded."""
     found: list[Piece] = []
     for piece in sorted(pieces, key=lambda piece: (piece.start_ms, piece.end_ms)):
         near = {other.end_ms for other in found} & {piece.start_ms - 1, piece.start_ms, piece.start_ms + 1}

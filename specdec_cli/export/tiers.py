@@ -19,7 +19,7 @@ class Tier:
 
     Attributes:
         kind: what they say: `caption`, or a column of `details`.
-        speaker: of whom; None: nobody known.
+        speaker: None: unknown.
         layer: 0, or a higher number for pieces that overlap others of the same speaker.
         intervals: start and end in ms, and what is said; an empty text where there is nothing to say.
     """
@@ -64,7 +64,7 @@ def tiers_of(recording: CaptionedRecording, kinds: Mapping[str, str]) -> Iterato
 
 
 def layers(items: Sequence[_Item], start: Callable[[_Item], float], end: Callable[[_Item], float]) -> list[list[_Item]]:
-    """Items in order of their start, in as few rows without overlaps as will do."""
+    """Items in order of their start, in as few rows without overlaps as possible."""
     rows: list[list[_Item]] = []
     for item in items:
         row = next((row for row in rows if end(row[-1]) <= start(item)), None)

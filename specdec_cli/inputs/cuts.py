@@ -1,6 +1,6 @@
 """Where to cut recordings, from what other tools wrote: RTTM, TextGrid, SRT, WebVTT, WhisperX JSON, and tables.
 
-Subtitles are read here, because libraries for them leave out what they cannot read, and count no lines.
+Subtitles have an own reader, because libraries skip cues that they cannot read, and name no lines.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def _table(path: Path) -> Iterator[_Named]:
     start, end, length = (table.first(names) for names in (_STARTS, _ENDS, _LENGTHS))
     if start is None or (end is None and length is None):
         message = f"{path} has no columns start and end; there are {show(', '.join(table.columns))}."
-        raise ReferencesError(message, hint="Give them in seconds; file, speaker and text may stand beside them.")
+        raise ReferencesError(message, hint="Give them in seconds; columns file, speaker and text are read too.")
     file, speaker, text = (table.first(names) for names in (FILES, SPEAKERS, TEXTS))
 
     def cell(row: Row, column: str | None) -> str | None:

@@ -109,7 +109,7 @@ class Paths:
         return sorted(name for name in names if os.path.abspath(os.path.join(folder, name)) not in self.without)
 
     def _wanted(self, name: str) -> bool:
-        if name.startswith(".specdec-"):  # files that specdec itself keeps beside outputs
+        if name.startswith(".specdec-"):  # locks and drafts of outputs
             return False
         if self.pattern is not None:
             return fnmatch.fnmatch(name, self.pattern)

@@ -62,7 +62,7 @@ class Manifest:
             elif item.id is not None:
                 problems.append(Problem(f"{place}: the id {show(item.id)} is that of {before} too.", _HINT))
             else:
-                hint = "Give the rows of one recording an id each, to tell them apart."
+                hint = "Give each row of one recording an id of its own."
                 problems.append(Problem(f"{place}: {show(item.path)} is in {before} already.", hint))
         raise_if_any(problems)
         return cls(path, rows)

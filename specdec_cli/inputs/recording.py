@@ -86,7 +86,7 @@ class InputFile:
         message = f"{error.message} Paths in {self.listed_in} are relative to its own folder, {where}."
         return AudioNotFoundError(message, hint=error.hint)
 
-    def asked(self, config: Config) -> tuple[Language, str]:
+    def language_and_prompt(self, config: Config) -> tuple[Language, str]:
         """Language and instruction of its caption: its own, or those of the run."""
         language = self.language or config.prompt.language
         return language, self.prompt or config.instruction(language)

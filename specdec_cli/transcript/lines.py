@@ -34,7 +34,7 @@ class Line:
 
     @property
     def key(self) -> Key:
-        """The clip it belongs to; of recordings on stdin, which have one name, the content tells."""
+        """The clip that it belongs to; recordings on stdin, which share one name, are identified by their content."""
         file, content = self.head.file, self.head.sha256
         return Key.of(f"-{content[:16]}" if file == "-" and content else file, self.head.id)
 

@@ -42,16 +42,16 @@ class Terms:
         mode = config.decoding.mode
         edge = None if mode == "cloud" or config.edge is None else config.edge.model
         cloud = config.cloud.label if config.cloud is not None and mode != "edge" else None
-        asked, settings = (config.prompt.language, config.instruction()), recorded_settings(config)
-        return cls(*asked, settings, edge, cloud, mode, labels, measured)
+        prompt, settings = (config.prompt.language, config.instruction()), recorded_settings(config)
+        return cls(*prompt, settings, edge, cloud, mode, labels, measured)
 
     def error_line(
         self, file: str, error: SpecdecError, models: Models | None = None, sha256: str | None = None
     ) -> Transcript:
         """The transcript of a recording that could not be captioned on these terms; None: models are not loaded."""
-        asked = {name: getattr(self, name) for name in ("language", "prompt", "mode")}
+        known = {name: getattr(self, name) for name in ("language", "prompt", "mode")}
         models = models or Models(edge=None, cloud=None)
-        return error_transcript(file, error, **asked, models=models, settings=dict(self.settings), sha256=sha256)
+        return error_transcript(file, error, **known, models=models, settings=dict(self.settings), sha256=sha256)
 
     def changes(self, head: TranscriptHead, *, models: bool = True) -> Iterator[Change]:
         """Whatever a transcript was made with that differs; names of models may not count."""

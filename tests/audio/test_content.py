@@ -11,7 +11,7 @@ import pytest
 
 from specdec_cli.audio import open_recording
 from specdec_cli.audio.load import from_samples
-from specdec_cli.audio.paths import refusal
+from specdec_cli.audio.paths import audio_error
 from specdec_cli.audio.samples import SampleStatistics
 from specdec_cli.errors import AudioContentError, AudioDecodeError, AudioNotFoundError
 from tests.audio.encode import Samples, healthy, load_audio, sndfile_bytes, tone
@@ -97,5 +97,5 @@ def test_the_hint_is_a_command(tmp_path: Path) -> None:
     with pytest.raises(AudioDecodeError) as raised:
         load_audio(path)
     assert f"ffmpeg -i '{path}' -ac 1 -ar 16000 'my clip-16k.wav'" in (raised.value.hint or "")
-    of_stdin = refusal(AudioDecodeError, "-", "is damaged", "{convert}")
+    of_stdin = audio_error(AudioDecodeError, "-", "is damaged", "{convert}")
     assert of_stdin.hint == "ffmpeg -i - -ac 1 -ar 16000 stdin-16k.wav"
