@@ -1,4 +1,4 @@
-"""Recordings: from any file that holds sound to finite mono samples at the model's rate, or a typed refusal.
+"""Recordings: from any file that holds sound to finite mono samples at the model's rate, or a typed error.
 
 Nothing here imports torch. The decoders are imported when a file needs them. Memory does not grow with the length of a
 recording: at most one window of samples is kept, and a longer recording is decoded again as its pieces are read.

@@ -1,4 +1,4 @@
-"""From a path to a recording that a model can read, in pieces that fit its window, or a typed audio_error."""
+"""From a path to a recording that a model can read, in pieces that fit its window, or a typed error."""
 
 from __future__ import annotations
 
