@@ -15,7 +15,7 @@ from specdec_cli.console.cells import PROSE_WIDTH, Prose, clean, fit_end
 from specdec_cli.console.theme import ASKED, BAD, DIM, DOT, RULE, STRONG
 from specdec_cli.console.token_grid import figures_legend
 from specdec_cli.console.tokens import legend
-from specdec_cli.format import NONE, contradiction, count, measured, milliseconds, percent, seconds, setting
+from specdec_cli.format import contradiction, count, measured, milliseconds, percent, seconds, setting
 from specdec_cli.transcript.terms import SUGGESTED, suggestions_in_words
 from specdec_cli.types import FLAG_WORDS, EventText, Finished, FinishReason, Flag, Mode, Prefill, Round, Started
 
@@ -77,7 +77,7 @@ def _worth_showing(event: Started) -> Iterator[tuple[str, str]]:
         hidden = (*hidden, "k", "defer")
     own = {name: setting(value) for name, value in event.settings.items() if name not in hidden and value is not None}
     if event.settings.get("stop_drafting") and "k" in own:
-        own["k"] += " at most (a block ends at the first token that the gate escalates)"
+        own["k"] += " at most"
     yield from ((name, own[name]) for name in _ALWAYS if name in own)
     yield from suggestions_in_words(event.settings.get(SUGGESTED))
     yield from ((name, own[name]) for name in own if name not in _ALWAYS and own[name] != _DEFAULTS.get(name))
@@ -103,20 +103,20 @@ def verified(rounds: Sequence[Round], mode: Mode) -> str:
     return f"the cloud verified {escalated or 'none'} of {count(len(rounds), 'round')}"
 
 
-def classes(text: EventText, separator: str) -> str:
+def classes(text: EventText) -> str:
     """The classes that a caption says: "voice male 98% · rate slow 71%"; attributes that it leaves out are left out."""
     known = {name: f" {percent(p)}" for name, p in text.probabilities.items()}
     said = (text.labels or {}).items()
-    return separator.join(f"{name} {class_}{known.get(name, '')}" for name, class_ in said if class_) or "none found"
+    return DOT.join(f"{name} {class_}{known.get(name, '')}" for name, class_ in said if class_) or "none found"
 
 
-def measurements(clip: Started, text: EventText) -> list[tuple[str, str, str]]:
-    """What was measured, and which of the caption's classes fit it: name of the line, words, style."""
-    lines = [] if clip.measured is None else [("measured", ", ".join(measured(clip.measured)), "")]
+def measurements(clip: Started, text: EventText) -> list[tuple[str, Text]]:
+    """What was measured, and which of the caption's classes fit it."""
+    lines = [] if clip.measured is None else [("measured", Text(", ".join(measured(clip.measured))))]
     agreeing = [claim.attribute for claim in text.claims or () if claim.agrees]
     differing = [contradiction(claim) for claim in text.claims or () if claim.agrees is False]
-    lines += [("agrees", ", ".join(agreeing), "")] if agreeing else []
-    return lines + ([("differs", "; ".join(differing), BAD)] if differing else [])
+    lines += [("agrees", Text(clean(", ".join(agreeing))))] if agreeing else []
+    return lines + ([("differs", Text(clean("; ".join(differing)), BAD))] if differing else [])
 
 
 def flagged(flags: Iterable[Flag]) -> str:
@@ -129,14 +129,15 @@ def count_flags(flags: Mapping[Flag, int]) -> str:
     return ", ".join(f"{number:,} {FLAG_WORDS[flag]}" for flag, number in sorted(flags.items()))
 
 
-def _speed(event: Finished) -> str:
-    """Tokens a second, from the start of decoding to its end."""
-    tokens = len(event.token_ids)
-    return f"{tokens / event.total_ms * 1000:.1f} tokens/s" if event.total_ms > 0 else f"{NONE} tokens/s"
+def summary(clip: Started, rounds: Sequence[Round], event: Finished, text: EventText) -> list[tuple[str, Text]]:
+    """What a clip came to, each line under a name: its flags, classes and figures, then the totals."""
+    lines = [("flags", Text(flagged(text.flags), BAD))] if text.flags else []
+    lines += [("labels", Text(classes(text)))] if text.labels is not None else []
+    lines += measurements(clip, text)
+    return lines + _totals(rounds, event, clip.mode)
 
 
-def summary(rounds: Sequence[Round], event: Finished, mode: Mode) -> list[tuple[str, Text]]:
-    """The totals of a clip, each line under a name."""
+def _totals(rounds: Sequence[Round], event: Finished, mode: Mode) -> list[tuple[str, Text]]:
     escalated = [round_ for round_ in rounds if round_.escalated]
     drafted, accepted = sum(len(r.draft_ids) for r in escalated), sum(r.accepted for r in escalated)
     sources = Counter(source for round_ in rounds for source in round_.source)
@@ -153,12 +154,13 @@ def summary(rounds: Sequence[Round], event: Finished, mode: Mode) -> list[tuple[
         cloud += [count(sources["corrected"], "correction"), f"{sources['bonus']} bonus"]
         cloud += [f"{sources['cloud']} run on"] if sources["cloud"] else []
         lines.append(("accepted", Text(DOT.join(cloud))))
-    if ties := near_ties(rounds):
+    if ties := sum(round_.near_ties or 0 for round_ in rounds):
         what = "best scores that the cloud's number format cannot tell apart"
         lines.append(("ties", Text(f"{count(ties, 'near tie')}: {what}")))
     if link := _link(rounds):
         lines.append(("link", Text(DOT.join(link))))
-    times = [f"first token {milliseconds(event.ttft_ms)}", f"total {seconds(event.total_ms / 1000)}", _speed(event)]
+    times = [f"first token {milliseconds(event.ttft_ms)}", f"total {seconds(event.total_ms / 1000)}"]
+    times += [f"{len(event.token_ids) / event.total_ms * 1000:.1f} tokens/s"] if event.total_ms > 0 else []
     lines.append(("time", Text(DOT.join(times))))
     if event.degraded is not None:
         lines.append(("degraded", Text(clean(event.degraded), style=BAD)))
@@ -179,26 +181,3 @@ def _link(rounds: Sequence[Round]) -> list[str]:
         facts.append(f"{milliseconds(sum(round_.hidden_ms or 0.0 for round_ in hidden))} of drafting hidden")
         facts.append(f"{count(sum(round_.thrown_away for round_ in hidden), 'token')} drafted ahead in vain")
     return facts
-
-
-def one_line(rounds: Sequence[Round], event: Finished, mode: Mode) -> str:
-    """The totals for a log."""
-    parts = [
-        count(len(event.token_ids), "token"),
-        verified(rounds, mode),
-        f"{milliseconds(event.ttft_ms)} to the first token",
-        f"{seconds(event.total_ms / 1000)} in all",
-        _speed(event),
-    ]
-    if ties := near_ties(rounds):
-        parts.append(count(ties, "near tie"))
-    if event.degraded is not None:
-        parts.append(f"degraded: {event.degraded}")
-    if event.finish_reason in _ENDINGS:
-        parts.append(f"{_ENDINGS[event.finish_reason][0]} ({event.finish_reason})")
-    return ", ".join(parts)
-
-
-def near_ties(rounds: Sequence[Round]) -> int:
-    """Verified positions whose two best scores the cloud's number format cannot tell apart."""
-    return sum(round_.near_ties or 0 for round_ in rounds)

@@ -24,7 +24,7 @@ from specdec_cli.console.cells import PROSE_WIDTH, Prose, clean, wrap
 from specdec_cli.console.clip import INDENT, labelled
 from specdec_cli.console.plain import console_on
 from specdec_cli.console.rounds import flight, render_round
-from specdec_cli.console.theme import ASKED, BAD, DIM, DOT, GOOD, OK, WARN
+from specdec_cli.console.theme import ASKED, DIM, DOT, GOOD, OK, WARN
 from specdec_cli.console.tokens import CaptionTrail
 from specdec_cli.console.view import FINISHING, PlainView, View
 from specdec_cli.errors import SpecdecError
@@ -213,10 +213,7 @@ class LiveView(View):
         assert self._clip is not None
         self._caption.caption = text.caption  # which a stop string may have shortened
         lines = [("caption", self._caption.text()), ("", Text())] if self.shows_caption else []
-        lines += [("flags", Text(parts.flagged(text.flags), BAD))] if text.flags else []
-        lines += [("labels", Text(parts.classes(text, DOT)))] if text.labels is not None else []
-        lines += [(label, Text(clean(words), style)) for label, words, style in parts.measurements(self._clip, text)]
-        lines += parts.summary(self._rounds, event, self._clip.mode)
+        lines += parts.summary(self._clip, self._rounds, event, text)
         self._print(Text(), *(labelled(label, body) for label, body in lines))
         if not self.shows_caption:
             self._print(Text())

@@ -29,6 +29,14 @@ def console_on(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
 
 
+def print_line(console: Console, line: Text, label: Text | None = None) -> None:
+    """Print a line, on a terminal in as many as it takes, beside its label."""
+    if console.is_terminal:
+        console.print(Prose(line, label or Text(), label.cell_len + 1 if label else 0))
+    else:
+        console.print(Text.assemble(label, " ", line) if label else line, soft_wrap=True)
+
+
 def print_caption(caption: str, *, before: Sequence[str] = (), shown: bool = False) -> None:
     """Write a caption to stdout as one line: white space as single spaces, control characters as escapes.
 
@@ -82,9 +90,6 @@ def print_error(
     message = paragraph(error.message)
     if file is not None and clean(file) not in message:
         message = f"{clean(file)}: {message}"
-    parts = [(Text("error:", BAD), message), (Text("hint:", DIM), paragraph(error.advice or ""))]
-    for label, words in parts[: 2 if error.advice else 1]:
-        if console.is_terminal:
-            console.print(Prose(Text(words), label, indent=7))
-        else:
-            console.print(Text.assemble(label, " ", words), soft_wrap=True)
+    print_line(console, Text(message), Text("error:", BAD))
+    if error.advice:
+        print_line(console, Text(paragraph(error.advice)), Text("hint:", DIM))

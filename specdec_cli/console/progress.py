@@ -16,7 +16,7 @@ from rich.text import Text
 from specdec_cli.console.cells import clean, paragraph
 from specdec_cli.console.clip import count_flags
 from specdec_cli.console.live import LiveView, can_redraw, spinner
-from specdec_cli.console.plain import console_on, print_error
+from specdec_cli.console.plain import console_on, print_error, print_line
 from specdec_cli.console.theme import ASKED, BAD, DIM, DOT, FAIL, GOOD, OK, WARN
 from specdec_cli.console.view import PlainView, View
 from specdec_cli.errors import SpecdecError
@@ -194,10 +194,10 @@ class Steps:
             self.say(", ".join(facts))
 
     def _labelled(self, label: str, sentence: str, style: str = BAD) -> None:
-        self._print(Text.assemble((f"{label}:", style), f" {sentence}"))
+        print_line(self._console, Text(sentence), Text(f"{label}:", style))
 
     def _print(self, line: str | Text) -> None:
-        self._console.print(line, soft_wrap=True)
+        print_line(self._console, line if isinstance(line, Text) else Text(line))
 
 
 def choose_steps(*, quiet: bool = False, debug: bool = False) -> Steps:

@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.text import Text
 
 from specdec_cli.console.cells import clean
-from specdec_cli.console.clip import classes, count_flags, flagged, measurements, one_line
-from specdec_cli.console.plain import print_error
+from specdec_cli.console.clip import count_flags, flagged, summary
+from specdec_cli.console.plain import print_error, print_line
 from specdec_cli.console.theme import ASKED, BAD
 from specdec_cli.errors import SpecdecError
 from specdec_cli.format import count, seconds, volume
@@ -71,7 +71,7 @@ class View:
         degraded = [] if event.degraded is None else [f"degraded: {clean(event.degraded)}"]
         for warning in (*degraded, *filter(None, [flagged(text.flags)])):
             file = f"{clean(self._clip.file)}: " if self._clip else ""
-            self._console.print(Text.assemble(("warning:", BAD), f" {file}{warning}"), soft_wrap=True)
+            print_line(self._console, Text(f"{file}{warning}"), Text("warning:", BAD))
 
     def say(self, sentence: str | Text, *, good: bool = True) -> None:
         """Show something that is no error; `good`: nor a warning."""
@@ -150,14 +150,10 @@ class PlainView(View):
             self.say(f"warning: {warning}")
 
     def _finished(self, event: Finished, text: EventText) -> None:
-        """Print the totals, and the labels if there are any."""
+        """Print what it came to, all in one line."""
         if self._clip is not None:
-            lines = [one_line(self._rounds, event, self._clip.mode)]
-            lines += [classes(text, ", ")] if text.labels is not None else []
-            lines += [f"warning: {flagged(text.flags)}"] if text.flags else []
-            lines += [f"{label}: {words}" for label, words, _ in measurements(self._clip, text)]
-            for line in lines:
-                self.say(f"{_name(self._clip)}: {line}")
+            facts = summary(self._clip, self._rounds, event, text)
+            self.say(f"{_name(self._clip)}: {'; '.join(f'{label} {words}' for label, words in facts)}")
 
     def stopping(self) -> None:
         """Print it."""
@@ -165,7 +161,7 @@ class PlainView(View):
 
     def say(self, sentence: str | Text, *, good: bool = True) -> None:  # noqa: ARG002 - a log has no signs
         """Print it."""
-        self._console.print(Text(clean(str(sentence))), soft_wrap=True)
+        print_line(self._console, Text(clean(str(sentence))))
 
 
 def _name(clip: Started) -> str:

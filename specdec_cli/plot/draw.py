@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from specdec_cli.export.tiers import layers
-from specdec_cli.plot.picture import ALERT, COLOURS, GROUND, INK, LINE, MUTED, picture
+from specdec_cli.plot.picture import ALERT, COLOURS, INK, LINE, MUTED, picture
 from specdec_cli.plot.timeline import Timeline, TimelineSpan
 
 if TYPE_CHECKING:
@@ -18,11 +18,12 @@ _KEPT: Final[Mapping[str, Any]] = {
     "linestyle": "", "marker": "o", "color": MUTED, "markersize": 4, "markerfacecolor": "none"
 }  # fmt: skip
 _ESCALATED: Final[Mapping[str, Any]] = {"linestyle": "", "marker": "^", "color": INK, "markersize": 5}
-_MOST_POINTS: Final = 1500
+_MOST_NAMES: Final = 50  # side by side
+_PALE: Final = 0.6  # opacity
+_TOUCHING: Final = 0.002  # of the time of a picture: a gap that is narrower cannot be seen
 _KEYS_IN_A_ROW: Final = 4  # of the legend
 _LONGEST_NAME, _LONGEST_TITLE = 24, 90  # characters
 _ROW_HEIGHT: Final = 0.8
-_NARROW: Final = 200  # pieces side by side between which a white line would not leave enough
 _MINUTES_FROM: Final = 120.0  # s
 _WIDTH: Final = 11.0  # inches
 _NAMES: Final[Mapping[str, tuple[str, str | None]]] = {
@@ -82,40 +83,36 @@ def _classes(
     """A bar per piece in the row of its class, in the colour of its speaker; underlined where it needs review, under
     a dark line where it is no description.
 
-    Pieces that overlap stand above each other in their row.
+    Pieces that overlap stand above each other in their row; of two that touch, one is paler.
     """
-    wide = all((span.end - span.start) * _NARROW > timeline.spans[-1].end for span in timeline.spans)
     for class_, (row, _) in rows.items():
         lanes = layers([span for span in timeline.spans if span.class_ == class_], lambda s: s.start, lambda s: s.end)
         height = _ROW_HEIGHT / len(lanes)
         for lane, spans in enumerate(lanes):
             bottom = row + _ROW_HEIGHT / 2 - (lane + 1) * height
-            shades = [_shade(span, colours) for span in spans]
-            _bars(panel, spans, bottom + 0.2 * height, 0.8 * height, shades, wide=wide)
-            doubtful = [span for span in spans if span.needs_review]
-            _bars(panel, doubtful, bottom, 0.13 * height, [ALERT] * len(doubtful), wide=False)
-            flagged = [span for span in spans if span.flagged]
-            _bars(panel, flagged, bottom + 0.87 * height, 0.13 * height, [INK] * len(flagged), wide=False)
+            shades = zip((_shade(span, colours) for span in spans), _opacities(spans), strict=True)
+            _bars(panel, spans, bottom + 0.2 * height, 0.8 * height, [*shades])
+            _bars(panel, [span for span in spans if span.needs_review], bottom, 0.13 * height, ALERT)
+            _bars(panel, [span for span in spans if span.flagged], bottom + 0.87 * height, 0.13 * height, INK)
     panel.set_yticks([row for row, _ in rows.values()], [heading for _, heading in rows.values()])
     panel.set_ylim(-0.6, len(rows) - 0.4)
     panel.tick_params(axis="y", length=0)
     panel.set_title(timeline.attribute, loc="left", fontsize=10, pad=3)
 
 
-def _bars(
-    panel: Axes, spans: Sequence[TimelineSpan], bottom: float, height: float, colours: Sequence[str], *, wide: bool
-) -> None:
-    """Bars over the time of pieces; if they are `wide`, a white line parts those that touch."""
-    panel.barh(
-        [bottom] * len(spans),
-        [span.end - span.start for span in spans],
-        left=[span.start for span in spans],
-        height=height,
-        align="edge",
-        color=colours,
-        edgecolor=GROUND if wide else colours,
-        linewidth=0.8 if wide else 0.4,
-    )
+def _opacities(spans: Sequence[TimelineSpan]) -> Iterator[float]:
+    """Of pieces by time: a paler one behind each full one that it touches."""
+    opacity, end = 1.0, -1.0
+    for span in spans:
+        opacity = _PALE if opacity == 1.0 and span.start - end < _TOUCHING * spans[-1].end else 1.0
+        yield opacity
+        end = span.end
+
+
+def _bars(panel: Axes, spans: Sequence[TimelineSpan], bottom: float, height: float, colour: Any) -> None:
+    """Bars over the time of pieces."""
+    lengths, starts = [span.end - span.start for span in spans], [span.start for span in spans]
+    panel.barh([bottom] * len(spans), lengths, height, starts, align="edge", color=colour, linewidth=0)
 
 
 def _measured(panel: Axes, spans: Sequence[TimelineSpan], name: str, colours: Mapping[str, str]) -> None:
@@ -141,42 +138,46 @@ def _measured(panel: Axes, spans: Sequence[TimelineSpan], name: str, colours: Ma
 
 
 def _entropy(panel: Axes, spans: Sequence[TimelineSpan]) -> None:
-    """The largest entropy of each drafted block; the blocks of a piece stand in order over its time.
-
-    Where there are too many to tell apart, each piece has the largest of its blocks alone.
-    """
-    crowded = sum(len(span.rounds) for span in spans) > _MOST_POINTS
+    """The largest entropy of each drafted block; the blocks of a piece stand in order over its time."""
     points: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
     for span in spans:
-        rounds = span.rounds
-        if crowded and rounds:
-            rounds = ((max(rounds)[0], any(was for _, was in rounds)),)
-        for number, (entropy, escalated) in enumerate(rounds):
-            at = span.start + (number + 0.5) / len(rounds) * (span.end - span.start)
+        for number, (entropy, escalated) in enumerate(span.rounds):
+            at = span.start + (number + 0.5) / len(span.rounds) * (span.end - span.start)
             points[escalated].append((at, entropy))
     for escalated, style in ((False, _KEPT), (True, _ESCALATED)):
         panel.plot([x for x, _ in points[escalated]], [y for _, y in points[escalated]], **style)
-    panel.set_ylabel("entropy, nats\nlargest of piece" if crowded else "entropy, nats\nof each block", fontsize=9)
+    panel.set_ylabel("entropy, nats\nof each block", fontsize=9)
     panel.set_ylim(bottom=0)
 
 
 def _time_axis(panels: Sequence[Axes], timeline: Timeline) -> None:
+    """Seconds or minutes; of many recordings their names, as many as there is room for."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator
 
     first, last = min(span.start for span in timeline.spans), max(span.end for span in timeline.spans)
-    panels[0].set_xlim(first if timeline.by_clip else 0.0, last)
+    panels[0].set_xlim(0.0 if timeline.clips is None else first, last)
     for panel in panels:
         panel.grid(axis="x", linewidth=0.7)
         panel.tick_params(axis="x", labelbottom=panel is panels[-1])
     axis, heading = panels[-1].xaxis, "time, s"
-    axis.set_major_locator(MaxNLocator(12, integer=timeline.by_clip, steps=[1, 2, 5, 10]))
-    if timeline.by_clip:
-        heading = "recording, in the order of the transcripts"
+    axis.set_major_locator(MaxNLocator(12, steps=[1, 2, 5, 10]))
+    if timeline.clips is not None:
+        heading, names = "recording, in the order of the transcripts", short_names(timeline.clips)
+        every = range(1, len(names) + 1, -(-len(names) // _MOST_NAMES))
+        axis.set_ticks(every, [names[n - 1] for n in every], rotation=60, ha="right", rotation_mode="anchor")
     elif last >= _MINUTES_FROM:
         heading = "time, min:s"
         axis.set_major_locator(MultipleLocator(_step(last)))
         axis.set_major_formatter(FuncFormatter(lambda x, _: f"{int(x) // 60}:{int(x) % 60:02}"))
     panels[-1].set_xlabel(heading)
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """Names of at most `_LONGEST_NAME` characters that tell all apart: without folders, or numbered."""
+    files = [name.rpartition("/")[2] for name in names]
+    names = files if len({*files}) == len(files) else names
+    ends = [name if len(name) <= _LONGEST_NAME else f"…{name[1 - _LONGEST_NAME :]}" for name in names]
+    return ends if len({*ends}) == len(ends) else [f"{n} {end}" for n, end in enumerate(ends, 1)]
 
 
 def _keys(timeline: Timeline, colours: Mapping[str, str]) -> list[Any]:

@@ -6,13 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from specdec_cli.errors import ConfigError
 from specdec_cli.export.recordings import Piece, Stored
 from specdec_cli.transcript.lines import transcript_at
 
 OVERVIEW: Final = "overview"
-MOST_CLIPS: Final = 2000
-"""Recordings in one picture: more bars than the picture has dots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +43,7 @@ class Timeline:
     Attributes:
         name: of its file, without suffix.
         title: for people.
-        by_clip: whether `spans` are whole clips side by side; else pieces over time.
+        clips: names of the recordings whose whole clips stand side by side; None: `spans` are pieces over time.
         attribute: whose classes are shown.
         classes: of the attribute, in the lexicon's order.
         spans: in order.
@@ -54,7 +51,7 @@ class Timeline:
 
     name: str
     title: str
-    by_clip: bool
+    clips: Sequence[str] | None
     attribute: str
     classes: Sequence[str]
     spans: tuple[TimelineSpan, ...]
@@ -80,24 +77,18 @@ def timelines(stored: Stored, attribute: str, classes: Sequence[str]) -> Iterato
 
     Raises:
         TranscriptError: a line holds something else.
-        ConfigError: too many recordings were captioned whole.
     """
     recordings = list(stored)
     whole = [recording for recording in recordings if len(recording.pieces) == 1]
-    if len(whole) > MOST_CLIPS:
-        raise ConfigError(
-            f"{len(whole)} recordings are too many for one picture, which takes {MOST_CLIPS}.",
-            hint="`specdec export --to csv` gives a table for your own statistics.",
-        )
     for recording in recordings:
         if len(recording.pieces) > 1 or len(whole) == 1:
             places = [(piece, piece.start_ms / 1000, piece.end_ms / 1000) for piece in recording.pieces]
             spans = tuple(_span(stored, piece, attribute, start, end) for piece, start, end in places)
-            yield Timeline(recording.name, recording.name, False, attribute, classes, spans)
+            yield Timeline(recording.name, recording.name, None, attribute, classes, spans)
     if len(whole) > 1:
         spans = tuple(_span(stored, one.pieces[0], attribute, n - 0.5, n + 0.5) for n, one in enumerate(whole, 1))
         title = f"{len(spans)} recordings of {stored.transcripts.name}"
-        yield Timeline(OVERVIEW, title, True, attribute, classes, spans)
+        yield Timeline(OVERVIEW, title, [one.name for one in whole], attribute, classes, spans)
 
 
 def _span(stored: Stored, piece: Piece, attribute: str, start: float, end: float) -> TimelineSpan:

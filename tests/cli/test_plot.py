@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ import pytest
 
 from specdec_cli.export.recordings import Stored
 from specdec_cli.labels import Lexicon
-from specdec_cli.plot import timeline
 from specdec_cli.plot.timeline import timelines
 from tests.cli.conftest import Specdec
 from tests.export.lines import piece, write
@@ -109,19 +109,30 @@ def test_transcripts_of_a_run_without_labels(specdec: Specdec, tmp_path: Path, m
     assert "time, s" in found
 
 
-def test_clips_share_a_picture_up_to_a_number(
-    specdec: Specdec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_clips_share_a_picture_in_the_order_of_the_transcripts_under_names_that_tell_them_apart(
+    specdec: Specdec, tmp_path: Path
 ) -> None:
-    clips = [piece(None, None, file=f"/data/{n}.wav", labels={"emotion": "sad"}) for n in range(3)]
+    folder = "a-rather-long-name-of-a-study-that-all-recordings-share"
+    names = [f"speaker-{speaker}/{folder}/take-{take}" for take in (2, 1) for speaker in "ba"]
+    clips = [piece(None, None, file=f"/data/{name}.wav", labels={"emotion": "sad"}) for name in (*names, "short")]
     file = write(tmp_path, *clips, piece(0, 1, file="/data/long.wav"), piece(1, 2, file="/data/long.wav"))
     outcome = specdec("plot", file)
     assert (outcome.code, "2 files in" in outcome.err) == (0, True)
-    folder = tmp_path / "captions-plot"
-    assert {path.name for path in folder.iterdir()} == {"long.svg", "overview.svg", ".specdec-exports"}
-    assert {"3 recordings of captions.jsonl", "sad (3)"} <= {*words(folder / "overview.svg")}
-    monkeypatch.setattr(timeline, "MOST_CLIPS", 2)
-    outcome = specdec("plot", file)
-    assert (outcome.code, "3 recordings are too many for one picture" in outcome.err) == (2, True)
+    pictures = tmp_path / "captions-plot"
+    assert {path.name for path in pictures.iterdir()} == {"long.svg", "overview.svg", ".specdec-exports"}
+    found = words(pictures / "overview.svg")
+    assert {"5 recordings of captions.jsonl", "sad (5)"} <= {*found}
+    shown = [text for text in found if text.endswith(("/take-1", "/take-2", "short"))]
+    assert [text.split()[0] for text in shown] == ["1", "2", "3", "4", "5"]
+    assert all(text.endswith(name[-6:]) for text, name in zip(shown, (*names, "short"), strict=True))
+    assert max(map(len, shown)) <= 26
+
+
+def test_pieces_that_touch_are_drawn_distinctly(specdec: Specdec, tmp_path: Path) -> None:
+    pieces = [piece(start, start + 1, labels={"emotion": "sad"}) for start in (0, 1, 2, 4)]
+    assert specdec("plot", write(tmp_path, *pieces), "-o", tmp_path / "p.svg").code == 0
+    bars = re.findall(r'style="fill: #0b5cad(; fill-opacity: 0\.\d+)?"', (tmp_path / "p.svg").read_text("utf-8"))
+    assert [bool(paler) for paler in bars] == [False, True, False, False]
 
 
 @pytest.mark.parametrize(
