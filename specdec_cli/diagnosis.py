@@ -219,9 +219,9 @@ def _models(resolved: ResolvedConfig) -> Iterator[Check]:
             tested = "" if model is None else f" · self-test {model.self_test or 'switched off'}"
             yield Check(role, "ok", f"{info.name} · {info.placed}{tested}")
     yield Check("loading", "ok", f"{loaded_s:.1f} s")
-    if pair.remote is not None:
+    for link in filter(None, (pair.remote_edge, pair.remote)):
         try:
-            yield Check("link", "ok", pair.remote.probe())
+            yield Check("link", "ok", link.probe())
         except SpecdecError as error:
             yield Check("link", "fail", _sentence(error))
     yield _one_caption(captioner)

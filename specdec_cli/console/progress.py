@@ -212,7 +212,8 @@ def _rates(counts: Counts) -> list[str]:
         facts.append(f"{counts.tokens_per_s:.1f} tokens/s")
     if counts.edge_ms and counts.clips_per_s is not None:
         facts.append(f"{counts.clips_per_s:.1f} clips/s")
-        facts.append(f"edge {percent(counts.edge_ms / (counts.edge_ms + counts.cloud_ms))} of the time")
+        edge = counts.edge_ms / (counts.edge_ms + counts.cloud_ms)
+        facts.append(f"edge {percent(edge)} and cloud {percent(1 - edge)} of the time at servers")
     if counts.escalation_rate is not None:
         facts.append(f"{percent(counts.escalation_rate)} of blocks escalated")
     return facts

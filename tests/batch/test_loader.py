@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from specdec_cli.batch.in_flight import Prepared
 from specdec_cli.batch.loader import Loader, Ready
@@ -118,18 +117,6 @@ def test_outcomes_without_audio_are_bounded_too() -> None:
         assert taken < 3000
 
 
-def test_tasks_are_found_in_the_background_and_no_earlier_than_needed() -> None:
-    names: list[str] = []
-
-    def scan() -> Iterator[Task]:
-        names.append(threading.current_thread().name)
-        yield from tasks(5)
-
-    with loading(scan(), one_second, workers=1) as loader:
-        assert len(drain(loader)) == 5
-    assert names == ["loader-0"]
-
-
 def test_what_goes_wrong_while_scanning_is_raised_where_it_is_read() -> None:
     def broken() -> Iterator[Task]:
         yield from tasks(3)
@@ -170,28 +157,6 @@ def test_closing_early_leaves_no_thread() -> None:
     with loading(tasks(1000), one_second, workers=4, in_flight_s=5) as loader:
         loader.take(wait=True)
     assert not loader_threads()
-
-
-def test_many_threads_prepare_what_one_does(tmp_path: Path) -> None:
-    files = [str(write_voice(tmp_path / f"{n}.wav", n, 0.5 + 0.05 * n)) for n in range(8)] * 6
-    prepare = Preparer(captioner(decoding__mode="hybrid"))
-
-    def inputs(workers: int) -> dict[str, list[Prepared]]:
-        found: dict[str, list[Prepared]] = {}
-        with loading((Task(InputFile(file)) for file in files), prepare, workers=workers) as loader:
-            while ready := loader.take(wait=True):
-                found.setdefault(ready.run.clip.file, []).append(ready)
-        return found
-
-    alone = inputs(1)
-    for file, clips in inputs(6).items():
-        for ready in clips:
-            for ours, theirs in zip(ready.run.prompts or (), alone[file][0].run.prompts or (), strict=True):
-                assert ours is not None
-                assert theirs is not None
-                assert ours.ids == theirs.ids
-                for name, values in ours.audio.items():
-                    assert torch.allclose(values, theirs.audio[name], atol=1e-5)
 
 
 def test_a_recording_that_was_captioned_is_recognised_by_its_content(tmp_path: Path) -> None:

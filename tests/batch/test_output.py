@@ -32,20 +32,6 @@ def part(number: int, caption: str | None = "A calm voice.", pieces: int = 3, sh
     return good_line("/long.wav", caption, **where, sha256=sha256)
 
 
-def test_it_knows_who_is_done_and_who_failed(tmp_path: Path) -> None:
-    path = write(tmp_path / "o.jsonl", good_line("/a.wav"), failed_line("/b.wav"), good_line("/c.wav", id="7"))
-    with Output(path, accept) as output:
-        assert len(output) == 3
-        done, again = output.find(Key("/a.wav", None)), output.find(Key("/b.wav", None))
-        assert done is not None
-        assert (done.sha256, done.retry) == ("0" * 64, None)
-        assert again is not None
-        assert again.retry is not None
-        assert (again.retry.path, again.retry.language, again.retry.prompt) == ("/b.wav", "en", "Describe.")
-        assert output.find(Key("/c.wav", None)) is None
-        assert output.find(Key("/c.wav", "7")) is not None
-
-
 STANDING: dict[str, tuple[list[Transcript], list[str | None], bool]] = {
     "the last of a clip": ([good_line("/a.wav", "x"), good_line("/a.wav", "y")], ["y"], True),
     "a caption replaces a failure": ([failed_line("/a.wav"), good_line("/a.wav", "y")], ["y"], True),
@@ -80,13 +66,6 @@ def test_lines_that_stand_are_kept_and_put_together(tmp_path: Path, case: str) -
     assert [line.caption for line in read_transcripts(path)] == ["other", *captions, "other"]
     assert path.stat().st_mode & 0o777 == 0o640
     assert os.listdir(tmp_path) == ["o.jsonl"]
-
-
-def test_thousands_of_pieces_are_put_in_order_at_once(tmp_path: Path) -> None:
-    path = write(tmp_path / "o.jsonl", *(part(n, str(n), 3000) for n in reversed(range(3000))))
-    with Output(path, accept) as output:
-        assert all(entry.retry is None for _, entry in output.entries())
-    assert [line.caption for line in read_transcripts(path)] == [str(n) for n in range(3000)]
 
 
 def test_new_lines_take_the_place_of_old_ones_when_it_is_closed_and_a_link_stays_one(tmp_path: Path) -> None:

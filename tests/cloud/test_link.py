@@ -27,7 +27,7 @@ from specdec_cli.config import CloudConfig
 from specdec_cli.decoding.block import Draft
 from specdec_cli.errors import CloudError, ConfigError, DecodingError, SpecdecError, TokenizerMismatchError
 from tests.cloud.serving import Served, linked, serving
-from tests.cloud.vllm_double import Answer, answering
+from tests.cloud.stand_in import Answer, answering
 from tests.laws.cases import Case, collect, make_case
 from tests.laws.reference import assert_rounds
 from tests.laws.test_wire_law import as_sent, assert_wire, far_loop

@@ -197,16 +197,6 @@ def test_https_to_a_server_without_tls_is_a_mistake_of_set_up(process: Process) 
     assert "http://" in str(caught.value.hint)
 
 
-def test_a_processor_of_its_own(process: Process) -> None:
-    """`cloud.processor` names what makes the prompts; in cloud mode no edge model is needed."""
-    settings = {"cloud__processor": "package:mini/cloud", "decoding__mode": "cloud"}
-    away = captioner(process.url, **settings)
-    assert away.pair.edge is None
-    assert away.run_samples(voice(3), RATE).finish().degraded is None
-    assert away.pair.remote is not None
-    away.pair.remote.close()
-
-
 def test_tuning_needs_the_scores() -> None:
     from specdec_cli.tune.tuning_plan import require_tunable
 

@@ -34,11 +34,10 @@ from specdec_cli.cloud.protocol import (
     pack,
     pack_rows,
     parse,
-    unpack,
     unpack_rows,
 )
 from specdec_cli.decoding.block import Draft
-from specdec_cli.errors import ConfigError, DecodingError
+from specdec_cli.errors import ConfigError
 from specdec_cli.models.session import Session
 from specdec_cli.serve.clips import Service
 from specdec_cli.serve.limits import ServeLimits
@@ -458,35 +457,6 @@ def test_the_address_that_is_shown_can_be_connected_to() -> None:
     assert Place("0.0.0.0", 0, "cert.pem", "key.pem").url(7) == "https://127.0.0.1:7"
 
 
-def test_what_is_packed_comes_out() -> None:
-    generator = torch.Generator().manual_seed(0)
-    tensors = {
-        "input_features": torch.randn(1, 16, 33, generator=generator),
-        "feature_attention_mask": torch.ones(1, 33, dtype=torch.long),
-        "offsets": torch.tensor([[-70_000, 3]]),
-        "large": torch.tensor([1 << 40]),
-        "flags": torch.tensor([[True, False, True]]),
-    }
-    sent = as_sent(tensors)
-    assert [str(values.dtype) for values in sent.values()] == [
-        f"torch.{dtype}" for dtype in ("float16", "uint8", "int64", "int64", "bool")
-    ]
-    tensors["input_features"] = tensors["input_features"].to(torch.float16).float()
-    rows = torch.randn(3, 50, generator=generator).softmax(-1)
-    rows[1] = 0
-    rows[1, [3, 7]] = torch.tensor((0.25, 0.75))
-    counts, distributions = pack_rows(rows)
-    assert counts == [50, 2, 50]
-    question = BlockRequest(text=[1], draft=[2, 3], more=4, rows=counts)
-    again, packed = unpack(BlockRequest, pack(question, sent | distributions))
-    found = packed.load()
-    assert again == question
-    assert torch.equal(unpack_rows({name: found.pop(name) for name in ROWS}, counts, [0, 7, 1], 50), rows)
-    for name, values in tensors.items():
-        assert found[name].dtype == values.dtype
-        assert torch.equal(found[name], values)
-
-
 def distribution(*probabilities: float) -> dict[str, torch.Tensor]:
     """Of two tokens."""
     return dict(zip(ROWS, (torch.tensor([1, 2]), torch.tensor(probabilities)), strict=True))
@@ -560,30 +530,6 @@ def test_questions_that_wait_share_a_forward_and_are_answered_as_alone(monkeypat
         assert answer.verdict is not None
         assert replace(answer.verdict, ms=0.0, prefilled=False) == replace(alone, ms=0.0, prefilled=False)
     assert (watched.groups[:2], sum(watched.groups)) == ([1, 4], 7)
-
-
-def test_a_culprit_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    case = make_case(91_200, mode="lossless", temperature=0.0)
-    service = Service(case.cloud, ServeLimits())
-    good, bad = uuid.uuid4().hex, uuid.uuid4().hex
-    for name in (good, bad):
-        service.open(name, a_body(service, case, None), 0.0)
-    culprit = service.clips.find(bad)
-    assert culprit is not None
-    scored = Session.scored
-
-    def failing(session: Session, *arguments: Any) -> torch.Tensor:
-        if session is culprit.verifier.session:
-            raise DecodingError("the scores are not finite")
-        return scored(session, *arguments)
-
-    monkeypatch.setattr(Session, "scored", failing)
-    question = pack(BlockRequest(text=[1, 2], draft=[3]))
-    futures = [service.submit(service.verify, name, question, 0.0) for name in (bad, good)]
-    with pytest.raises(DecodingError, match="not finite"):
-        futures[0].result(60)
-    assert futures[1].result(60).verdict is not None
-    service.close()
 
 
 def test_what_is_being_answered_is_answered_before_the_server_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import threading
@@ -36,10 +37,9 @@ from specdec_cli.decoding.evidence import entropies
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.errors import ConfigError, EdgeError
 from specdec_cli.types import Finished, ModelWork, Round
+from tests.cloud.stand_in import ModelServer, answering
 from tests.cloud.tiny_qwen2_audio import audio_module, write_audio_checkpoint
 from tests.cloud.vllm_cases import CLOUD, VllmCase, case, clip, cloud, configured, edge, outcome
-from tests.cloud.vllm_double import answering
-from tests.cloud.vllm_model import ModelServer
 from tests.cloud.vllm_server import serving, write_recordings
 from tests.laws.cases import learned_weights
 from tests.laws.tolerance import most_parting
@@ -280,7 +280,9 @@ def test_a_batch_loads_no_torch_and_is_quick_to_its_first_request(servers: Serve
         "    print('first', seen[0], loaded, file=sys.stderr)\n"
     )
     write_recordings(tmp_path / "in", 3)
-    _, seconds, loaded = batch(servers, tmp_path, program=[str(program)]).strip().splitlines()[-1].split()
+    told = batch(servers, tmp_path, program=[str(program)])
+    assert re.search(r"clips/s · edge \d+% and cloud \d+% of the time", told)
+    _, seconds, loaded = told.strip().splitlines()[-1].split()
     assert (loaded, len(lines(tmp_path / "out.jsonl"))) == ("False", 3)
     assert float(seconds) < 1.0
 

@@ -106,14 +106,6 @@ def test_what_was_generated_behind_a_token_that_may_not_be_said_is_dropped() -> 
     assert found == Verdict(0, 3, (8,), 0)
 
 
-def test_where_no_candidate_may_be_said_nothing_is_judged() -> None:
-    logits = torch.zeros(1, PADDED)
-    logits[0, VOCAB:] = 5.0
-    rules = VllmRules(GREEDY, frozenset(), VOCAB)
-    assert rules.judge((), _reply(logits, (), 2)) is None
-    assert rules.judge((), _reply(logits, (), 11)) is not None
-
-
 def test_a_drafted_token_whose_rank_no_reply_tells_is_not_kept() -> None:
     logits = torch.arange(PADDED, 0, -1.0).repeat(2, 1)  # the likeliest is id 0, and so on
     banned = frozenset(range(5, 15))
@@ -142,10 +134,6 @@ def beyond(**settings: Any) -> list[str]:
 )
 def test_settings_that_need_more_than_a_server_tells_are_named(settings: dict[str, Any], named: str) -> None:
     assert beyond(**settings) == [named]
-
-
-def test_greedy_and_rank_are_served() -> None:
-    assert not beyond()
     assert not beyond(acceptance="rank", rank=16)
 
 

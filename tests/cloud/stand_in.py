@@ -1,4 +1,4 @@
-"""A stand-in for a vLLM server that computes its answers with a tiny model of this process."""
+"""Stand-ins for servers: any answers over HTTP, and a vLLM server's, computed with a tiny model of this process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import base64
 import io
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,47 @@ from specdec_cli.cloud.vllm_protocol import GENERATE, MODELS
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
-from tests.cloud.vllm_double import Answer
+
+Answer = tuple[int, bytes]
+Respond = Callable[[str, str, bytes, dict[str, str]], Answer]
+"""(method, path, body, headers) -> (status, body)."""
+
+
+@contextmanager
+def answering(respond: Respond) -> Iterator[str]:
+    """An HTTP server on loopback that answers by `respond`; yields its address. What raises ends the connection."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _answer(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            try:
+                status, answer = respond(self.command, self.path, body, dict(self.headers))
+            except ConnectionError:
+                self.close_connection = True
+                return
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        do_GET = do_POST = do_PUT = do_DELETE = _answer
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Says nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 class ModelServer:
@@ -25,20 +67,26 @@ class ModelServer:
 
     Attributes:
         asked: paths of requests so far.
+        headers: theirs.
         sent: how often a recording came.
     """
 
     def __init__(self, model: AudioLM, name: str = "tiny") -> None:
         self._model, self._name, self._lock = model, name, threading.Lock()
         self._clips: dict[str, np.ndarray[Any, Any]] = {}
-        self.down, self.sent, self.asked = False, 0, list[str]()
+        self.down, self.sent, self.asked, self.headers = False, 0, list[str](), list[dict[str, str]]()
 
-    def respond(self, _method: str, path: str, body: bytes, _headers: dict[str, str]) -> Answer:
-        """See `vllm_double.answering`."""
+    def forget(self) -> None:
+        """Drops all recordings."""
+        self._clips.clear()
+
+    def respond(self, _method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
+        """See `answering`."""
         if self.down:
             raise ConnectionError
         with self._lock, torch.inference_mode():
             self.asked.append(path)
+            self.headers.append(headers)
             request = json.loads(body) if body else {}
             if path == MODELS:
                 found: Any = {"data": [{"id": self._name}]}

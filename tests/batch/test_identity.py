@@ -1,4 +1,4 @@
-"""What is still to do, and the refusal to mix settings."""
+"""The refusal to mix settings in one output."""
 
 from __future__ import annotations
 
@@ -7,60 +7,11 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.batch.output_file import Identity, Output
-from specdec_cli.batch.plan import Plan
-from specdec_cli.batch.tasks import Task
 from specdec_cli.errors import ConfigError
-from specdec_cli.inputs.find import Paths
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.records import ModelInfo, Models
 from specdec_cli.transcript.terms import Terms
 from tests.batch.lines import MODELS, SETTINGS, failed_line, good_line, write
-
-
-@pytest.fixture
-def clips(tmp_path: Path) -> Path:
-    folder = tmp_path / "clips"
-    folder.mkdir()
-    for name in "abcd":
-        (folder / f"{name}.wav").write_bytes(name.encode())
-    return folder
-
-
-def planned(clips: Path, *lines: Transcript, limit: int | None = None, only_failed: bool = False) -> dict[str, Task]:
-    path = write(clips.parent / "o.jsonl", *lines)
-    with Output(path, lambda _: None) as output:
-        plan = Plan(Paths([str(clips)]), output, limit=limit, only_failed=only_failed)
-        tasks = {Path(task.item.path).name: task for task in plan}
-        assert plan.count() == len(tasks)
-    return tasks
-
-
-def test_only_a_good_line_of_the_same_recording_counts(clips: Path) -> None:
-    tasks = planned(
-        clips, good_line(clips / "a.wav", sha256="f" * 64), failed_line(clips / "b.wav"), good_line(clips / "x.wav")
-    )
-    entries = {name: task.entry for name, task in tasks.items()}
-    assert entries["a.wav"] is not None
-    assert (entries["a.wav"].sha256, tasks["a.wav"].done) == ("f" * 64, False)
-    assert entries["b.wav"] is not None
-    assert entries["b.wav"].retry is not None
-    assert (entries["c.wav"], entries["d.wav"]) == (None, None)
-
-
-def test_a_limit_counts_what_is_begun(clips: Path) -> None:
-    assert len(planned(clips, limit=2)) == 2
-    done = [good_line(clips / f"{name}.wav") for name in "abcd"]
-    assert len(planned(clips, *done, limit=1)) == 4
-    assert sum(task.entry is None for task in planned(clips, done[0], done[2], limit=1).values()) <= 1
-
-
-def test_failed_ones_alone(clips: Path) -> None:
-    lines = [good_line(clips / "a.wav"), failed_line(clips / "b.wav"), failed_line("/elsewhere/x.wav")]
-    assert set(planned(clips, *lines, only_failed=True)) == {"b.wav"}
-    path = write(clips.parent / "o.jsonl", *lines)
-    with Output(path, lambda _: None) as output:
-        files = [task.item.path for task in Plan(None, output, limit=None, only_failed=True)]
-    assert files == [str(clips / "b.wav"), "/elsewhere/x.wav"]
 
 
 def identity(**changes: object) -> Identity:
