@@ -62,7 +62,6 @@ def read(path: Path, content: str | bytes, **options: object) -> References:
 def test_every_layout_gives_the_same_entries(tmp_path: Path, name: str) -> None:
     references = read(tmp_path / name, LAYOUTS[name])
     assert references.entries == ENTRIES
-    assert len(references) == 3
 
 
 @pytest.mark.parametrize("case", MALFORMED, ids=lambda case: case.name)
@@ -168,7 +167,7 @@ def test_the_corpora_table(data: Path) -> None:
     assert references.columns.texts == ("caption",)
     assert references.columns.speaker == "speaker"
     assert set(references.columns.labels) == {"voice", "rate", "pitch", "range", "volume", "pauses", "emotion"}
-    assert len(references) > 10_000
+    assert len(references.entries) > 10_000
     for entry in references.entries[::500]:
         assert references.find(str(data / entry.key)) == entry
 
