@@ -51,9 +51,6 @@ def label_scores(predicted: Predicted, truth: Truth, lexicon: Lexicon, resampler
     """Scores of every attribute that at least one clip has a true class for, in the lexicon's order.
 
     `predicted` are as `Lexicon.labels` gives them [clips]; `truth` of the same clips leaves out what is not known.
-
-    Raises:
-        ValueError: lists of different length, or a class that the lexicon does not have.
     """
     found = {}
     for attribute, hits in label_hits(predicted, truth, lexicon).items():
@@ -63,18 +60,12 @@ def label_scores(predicted: Predicted, truth: Truth, lexicon: Lexicon, resampler
                 for said, known in zip(predicted, truth, strict=True)
                 if attribute in known
             )
-            found[attribute] = _quality(attribute, pairs, lexicon.attributes[attribute], accuracy)
+            found[attribute] = _quality(pairs, lexicon.attributes[attribute], accuracy)
     return found
 
 
 def label_hits(predicted: Predicted, truth: Truth, lexicon: Lexicon) -> dict[str, Values]:
-    """For every attribute of the lexicon, 1 or 0 per clip [clips] for right or wrong, NaN where the truth is unknown.
-
-    Raises:
-        ValueError: lists of different length.
-    """
-    if len(predicted) != len(truth):
-        raise ValueError(f"{len(predicted)} captions and the labels of {len(truth)} clips do not pair up")
+    """For every attribute of the lexicon, 1 or 0 [clips] for right or wrong, NaN where the truth is unknown."""
     return {
         attribute: np.array(
             [
@@ -91,12 +82,8 @@ def attribute_table(hits: Mapping[str, Values]) -> Values:
     return np.stack(list(hits.values()), axis=1)
 
 
-def _quality(
-    attribute: str, pairs: Counter[tuple[str, str]], classes: Sequence[str], accuracy: Interval
-) -> LabelQuality:
+def _quality(pairs: Counter[tuple[str, str]], classes: Sequence[str], accuracy: Interval) -> LabelQuality:
     """From (true class, said class or "none") -> clips."""
-    if strange := {name for pair in pairs for name in pair} - {*classes, UNSAID}:
-        raise ValueError(f"{attribute} has no class {', '.join(sorted(strange))}; it has {', '.join(classes)}")
     true, said = Counter[str](), Counter[str]()
     for (known, spoken), number in pairs.items():
         true[known] += number
@@ -113,11 +100,7 @@ def _quality(
 
 
 def word_scores(said: Sequence[Set[str]], known: Sequence[Set[str]], resampler: Resampler) -> EmotionWords | None:
-    """Scores of the groups that captions name [clips] by those of their references; None: no reference names any.
-
-    Raises:
-        ValueError: lists of different length.
-    """
+    """Scores of the groups that captions name [clips] by those of their references; None: no reference names any."""
     rows = [
         (len(own & its) / len(own) if own else 0.0, len(own & its) / len(its)) if its else (np.nan, np.nan)
         for own, its in zip(said, known, strict=True)

@@ -43,13 +43,8 @@ def measure_gap(
 
     Returns:
         The figures; None where no clip is known.
-
-    Raises:
-        ValueError: the three differ in shape, or are not of the resampler's clips.
     """
     tables = known_alike(edge, hybrid, cloud)
-    if len(tables[0]) != resampler.clips:
-        raise ValueError(f"figures of {resampler.clips} clips are wanted, not of {len(tables[0])}")
     known = np.isfinite(tables[0])
     if not known.any():
         return None
@@ -69,15 +64,8 @@ def measure_gap(
 
 
 def known_alike(*tables: npt.ArrayLike) -> list[Values]:
-    """The tables with NaN wherever one of them has it.
-
-    Raises:
-        ValueError: they differ in shape.
-    """
+    """The tables, of one shape, with NaN wherever one of them has it."""
     found = [np.asarray(values, dtype=np.float64) for values in tables]
-    if len({table.shape for table in found}) > 1:
-        shapes = [table.shape for table in found]
-        raise ValueError(f"one figure per clip and attribute is wanted of each, not {shapes}")
     known = np.asarray(np.isfinite(found).all(axis=0))
     return [np.where(known, table, np.nan) for table in found]
 

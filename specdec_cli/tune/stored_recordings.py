@@ -81,14 +81,8 @@ class StoredRecordings(store.Journal):
 
 
 def _parsed(raw: bytes, place: str) -> Trace | Transcript:
-    if not raw.startswith(_RECORDING):
-        return Transcript.from_json(raw, place)
     try:
-        return Trace.model_validate_json(raw)
+        return Trace.model_validate_json(raw) if raw.startswith(_RECORDING) else Transcript.from_json(raw, place)
     except ValidationError as error:
-        detail = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, detail["loc"])) or "line"
-        raise TranscriptError(
-            f"{place} is neither a recording nor a transcript: {where}: {detail['msg']}.",
-            hint="Name another file in --recordings.",
-        ) from error
+        hint = "Name another file in --recordings."
+        raise TranscriptError(f"{place} is no recording of this version of specdec.", hint=hint) from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-import pytest
 
 from specdec_cli.evaluate.bootstrap import Interval, Resampler
 from specdec_cli.evaluate.gap import measure_gap
@@ -56,9 +55,3 @@ def test_no_share_of_a_gap_that_is_not_there() -> None:
     assert gap_closed(np.ones(50), np.ones(50), np.zeros(50)) is None
     assert gap_closed(np.ones(50), np.ones(50), np.ones(50)) is None
     assert gap_closed([0], [1], [1]) is None  # of a single clip nothing is sure
-
-
-def test_figures_of_different_clips_are_refused() -> None:
-    for tables in (([1, 2], [1], [1, 2]), ([[1], [2]], [1, 2], [1, 2])):
-        with pytest.raises(ValueError, match="one figure per clip and attribute"):
-            gap_closed(*tables)

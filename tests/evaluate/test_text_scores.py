@@ -92,12 +92,6 @@ def test_chrf_of_each_clip() -> None:
     assert clip_chrf([text for text, _ in EN], [known for _, known in EN]).tolist() == wanted
 
 
-@pytest.mark.parametrize(("texts", "references"), [([], []), (["a"], []), (["a"], [[]]), (["a", "b"], [["a"]])])
-def test_lists_that_do_not_pair_up_are_refused(texts: list[str], references: list[list[str]]) -> None:
-    with pytest.raises(ValueError, match=r"pair up|no reference"):
-        text_scores(texts, references, "en")
-
-
 def test_bertscore_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "bert_score", None)
     with pytest.raises(ConfigError, match="bert-score is not installed") as caught:
