@@ -10,8 +10,7 @@ from specdec_cli.decoding.accept import Verdict
 from specdec_cli.decoding.assemble import block_length
 from specdec_cli.decoding.block import Draft
 from specdec_cli.decoding.evidence import TokenEvidence
-from specdec_cli.decoding.gate import Gate
-from specdec_cli.decoding.length import MOST_DRAFTED, SOLO_BLOCK, AdaptiveLength, Costs, GuessCosts
+from specdec_cli.decoding.length import SOLO_BLOCK, AdaptiveLength, Costs, GuessCosts
 from specdec_cli.types import Round
 from tests.laws.cases import collect, make_case
 from tests.tiny import settings
@@ -32,35 +31,6 @@ def _verified(length: AdaptiveLength, block: Draft, accepted: int) -> None:
     length.learn(block, Verdict(accepted, 7))
 
 
-def _ended(length: AdaptiveLength, *probabilities: float) -> bool:
-    judge = Gate("always").open(0)
-    judge.evidence.extend(_block(*probabilities).evidence)
-    return length.enough(judge)
-
-
-def _rate(a: float, cost: float, k: int) -> float:
-    return (1 - a ** (k + 1)) / (1 - a) / (cost * (k + 0.1) + 1) if k else 1.0
-
-
-@pytest.mark.parametrize("cost", [0.01, 0.05, 0.1, 0.3, 0.6, 0.69])
-def test_the_first_block_has_the_length_of_the_best_rate(cost: float) -> None:
-    length = _length("lossless", cost)
-    assert length.most() == max(range(MOST_DRAFTED + 1), key=lambda k: _rate(0.7, cost, k))
-
-
-def test_blocks_grow_while_they_pass_and_shrink_when_they_do_not() -> None:
-    length = _length("lossless", 0.12)
-    seen = [length.most()]
-    for _ in range(3):
-        _verified(length, _block(*[0.9] * seen[-1]), seen[-1])
-        seen.append(length.most())
-    assert seen == sorted(seen)
-    assert seen[-1] > seen[0]
-    for _ in range(12):
-        _verified(length, _block(0.9, 0.9), 0)
-    assert length.most() < seen[0]
-
-
 def test_a_hopeless_edge_is_tried_again_only_now_and_then() -> None:
     """Never slower than the cloud alone by more than a few percent."""
     cost = 0.15
@@ -77,26 +47,6 @@ def test_a_hopeless_edge_is_tried_again_only_now_and_then() -> None:
 def test_an_edge_that_costs_more_than_it_can_gain_is_not_asked() -> None:
     assert _length("lossless", 0.9).most() == 0
     assert _length("hybrid", 0.9).most() >= 1, "somebody has to write"
-
-
-def test_drafting_ends_at_an_unlikely_token_that_will_be_verified() -> None:
-    length = _length("lossless", 0.12)
-    for _ in range(8):
-        _verified(length, _block(0.9, 0.9, 0.9), 3)
-    assert length.most() > 4
-    assert not _ended(length, 0.9, 0.9)
-    assert _ended(length, 0.9, 0.2)
-    assert _ended(length, *[0.9] * 3, 0.05)
-
-
-def test_in_hybrid_mode_only_a_block_that_will_be_verified_ends_early() -> None:
-    length = _length("hybrid", 0.12)
-    assert length.most() == MOST_DRAFTED
-    sure, unsure = (Gate("entropy", threshold).open(0) for threshold in (9.0, 0.05))
-    for state in (sure, unsure):
-        for token in _block(0.9, 0.1).evidence:
-            state.add(token)
-    assert (length.enough(sure), length.enough(unsure)) == (False, True)
 
 
 def test_costs_are_running_means_of_tokens_and_medians_of_verifications() -> None:

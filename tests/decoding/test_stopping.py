@@ -8,7 +8,7 @@ from transformers import StoppingCriteriaList, StopStringCriteria
 
 from specdec_cli.decoding.stop import StopRules, count_sentences
 from tests.laws.cases import collect, make_case
-from tests.table import certain, spelled, table_loop
+from tests.table import certain, table_loop
 from tests.tiny import settings
 
 
@@ -69,39 +69,6 @@ def test_stop_strings_end_where_transformers_would_end() -> None:
         )
         assert finished.token_ids == whole[:expected]
         assert finished.finish_reason == "stop_string"
-
-
-def test_eos_wins_over_the_budget_and_ends_a_draft() -> None:
-    edge = certain({"^": "a", "a": "b", "b": ""})
-    rounds, finished = collect(table_loop(edge, None, k=8, max_new_tokens=3).run())
-    assert finished.finish_reason == "eos"
-    assert len(rounds[0].draft_ids) == 3
-
-
-def test_the_budget_is_never_exceeded() -> None:
-    edge = certain({"^": "a", "a": "b", "b": "c", "c": "d", "d": "a"})
-    for budget in range(1, 12):
-        for k in range(1, 9):
-            loop = table_loop(edge, edge, mode="lossless", k=k, max_new_tokens=budget, loop_period=0)
-            _, finished = collect(loop.run())
-            assert len(finished.token_ids) == budget
-            assert finished.finish_reason == "max_tokens"
-
-
-def test_min_new_tokens_makes_eos_impossible_before() -> None:
-    edge = certain({"^": "a", "a": ""}, margin=2.0)
-    for minimum in (1, 3, 6):
-        _, finished = collect(table_loop(edge, None, min_new_tokens=minimum, k=3, loop_period=0).run())
-        assert len(finished.token_ids) > minimum
-        assert finished.token_ids[-1] == 1
-
-
-def test_a_bonus_behind_eos_is_not_committed() -> None:
-    both = {"^": "a", "a": ""}
-    edge, sure = certain(both), certain({**both})
-    _, finished = collect(table_loop(edge, sure, mode="lossless", k=5).run())
-    assert spelled(edge, finished.token_ids) == "a"
-    assert finished.token_ids == (2, 1)
 
 
 @pytest.mark.parametrize("gate", ["never", "always"])

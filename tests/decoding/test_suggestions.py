@@ -79,10 +79,3 @@ def test_each_model_follows_its_own_checkpoint() -> None:
         assert reference_law(suggested_case(number, edge, cloud, mode="hybrid", gate=gate, **OPEN)) is None
     assert edge_law(suggested_case(96_300, edge, cloud, mode="edge", **OPEN)) is None
     assert cloud_law(suggested_case(96_300, edge, cloud, mode="lossless", **OPEN)) is None
-
-
-def test_suppressed_ids_are_never_generated() -> None:
-    model = suggesting(34, suppress_tokens=list(range(200)))
-    for mode in ("edge", "lossless"):
-        text = suggested_case(96_400, model, model, mode=mode, temperature=1.5).run()[1].token_ids
-        assert min(text) >= 200

@@ -15,7 +15,6 @@ from specdec_cli.decoding.block import Draft
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.types import Finished, Round, Sent
 from tests.laws.cases import Case, collect, make_case
-from tests.laws.checks import cloud_law, reference_law
 from tests.laws.conftest import Run
 from tests.laws.reference import assert_rounds
 from tests.laws.tolerance import ENOUGH, cases, numbers
@@ -83,16 +82,6 @@ def test_drafting_ahead_changes_no_round(law: Run) -> None:
         rounds = [round_ for case in ran for round_ in case.ran[0][0]]
         assert sum((round_.hidden_ms or 0) > 0 for round_ in rounds) > 4  # what was guessed before takes no time
         assert sum(round_.thrown_away > 0 for round_ in rounds) > 10
-
-
-def test_a_thread_changes_no_round(law: Run) -> None:
-    """As it runs, without a word about when the cloud answers."""
-    law("ahead, unslowed", map(mode_case, numbers(101_000, 0.2)), reference_law)
-
-
-def test_lossless_over_a_thread_equals_generate(law: Run) -> None:
-    cases = (ahead_case(n, mode="lossless", temperature=0.0, run_on=n % 5) for n in numbers(110_000, 0.2))
-    law("ahead, lossless", cases, cloud_law)
 
 
 def test_what_was_drafted_ahead_and_fits_is_not_drafted_again() -> None:

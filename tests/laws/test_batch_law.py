@@ -93,14 +93,6 @@ def test_clips_of_a_batch_go_through_their_own_rounds(record_property: Any) -> N
     assert len(parted) <= most_parting(clips), parted
 
 
-def test_the_order_of_the_clips_does_not_matter() -> None:
-    parted = list[str]()
-    for number in range(500, 503):
-        batch = batch_of(number)
-        parted += batch_law(batch, 3) + batch_law(batch[::-1], 3)
-    assert len(parted) <= 2, parted
-
-
 class Watched:
     """Clips per forward of a `Shared`."""
 
