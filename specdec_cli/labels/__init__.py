@@ -1,4 +1,4 @@
-"""What a caption says, as classes: a file of words, and how sentences are read with it."""
+"""The classes that a caption names: a file of words, and how sentences are read with it."""
 
 from specdec_cli.labels.lexicon import Lexicon
 

@@ -1,6 +1,6 @@
 """Which noun a word belongs to: "slow" to "pace" in "a slow pace and a high pitch", 较慢 to 语速 in 语速较慢.
 
-Every noun of the sentence has a distance from the word, and the nearest one that the word can be said of is taken.
+Every noun of the sentence has a distance from the word, and the nearest one that the word goes with is taken.
 The distances are ours: they rank the few ways in which captions put a quality beside its noun.
 """
 
@@ -23,7 +23,7 @@ _JOINING: Final[Mapping[Language, frozenset[str]]] = {
     "en": frozenset(["and", "the", COMMA]),
 }
 _TOPIC_ENDS: Final = frozenset("呢嘛面话")
-"""What a comma may follow between a noun and what is said of it: 音量嘛, 音量方面, 音量的话."""
+"""What a comma may follow between a noun and its quality: 音量嘛, 音量方面, 音量的话."""
 _AROUND: Final = 12
 """Known phrases before and after a word among which its noun is looked for."""
 _PER_NOUN: Final = 0.5
@@ -31,19 +31,19 @@ _PER_NOUN: Final = 0.5
 
 
 def bind(row: Sequence[str], mentions: Sequence[Mention], language: Language) -> list[tuple[int, int, dict[str, str]]]:
-    """What words say beside their nouns: index of a word among `mentions`, of its noun, and attribute -> class.
+    """What words mean beside their nouns: index of a word among `mentions`, of its noun, and attribute -> class.
 
     `mentions` are the known phrases in `row`, the caption's units.
     """
     bound = []
     for index, word in enumerate(mentions):
         if word.meaning.near and (noun := _nearest(row, mentions, index, language)) is not None:
-            bound.append((index, noun, said(word, mentions[noun])))
+            bound.append((index, noun, named(word, mentions[noun])))
     return bound + _shared(row, mentions, bound, _JOINING[language])
 
 
-def said(word: Mention, noun: Mention) -> dict[str, str]:
-    """Attribute -> class that `word` says beside `noun`; empty where the two do not go together."""
+def named(word: Mention, noun: Mention) -> dict[str, str]:
+    """Attribute -> class that `word` names beside `noun`; empty where the two do not go together."""
     found: dict[str, str] = {}
     for topic in noun.meaning.topics:
         if topic in word.meaning.near:
@@ -56,7 +56,7 @@ def _nearest(row: Sequence[str], mentions: Sequence[Mention], index: int, langua
     distances = []
     for other in range(max(index - _AROUND, 0), min(index + _AROUND + 1, len(mentions))):
         noun = mentions[other]
-        if other == index or noun.sentence != word.sentence or not said(word, noun):
+        if other == index or noun.sentence != word.sentence or not named(word, noun):
             continue
         first, second = sorted((other, index))
         gap = row[mentions[first].end : mentions[second].start]
@@ -84,7 +84,7 @@ def _shared(
             gap = row[mentions[first].end : mentions[second].start]
             if not gap or not joining.issuperset(gap):
                 break
-            more.append((index, other, said(mentions[index], mentions[other])))
+            more.append((index, other, named(mentions[index], mentions[other])))
             last, other = other, other + step
     return more
 

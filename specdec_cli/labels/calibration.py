@@ -33,7 +33,7 @@ class OfModel(FilePart):
 
 
 class CalibrationFile(FilePart):
-    """What a calibration file says."""
+    """A calibration file."""
 
     format: Literal["specdec calibration"] = "specdec calibration"
     version: Literal[1] = 1

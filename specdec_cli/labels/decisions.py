@@ -1,4 +1,4 @@
-"""What the models decided in transcripts, beside what is right by references."""
+"""What the models decided in transcripts, and what is right by references."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Decision:
     Attributes:
         by, attribute: the model, and what it decided.
         classes: class -> probability, before any calibration.
-        said, truth: the class in the caption, and the one in the references.
+        named, truth: the class in the caption, and the one in the references.
         group: the speaker, or the clip; groups are kept together when data is split.
         weights: fingerprint of the model's files.
         mode: that the caption was made in.
@@ -29,7 +29,7 @@ class Decision:
     by: Decider
     attribute: str
     classes: Mapping[str, float]
-    said: str
+    named: str
     truth: str
     group: str
     weights: str | None
@@ -37,7 +37,7 @@ class Decision:
 
     def probability(self, temperature: float) -> float:
         """Of the class in the caption, at a temperature."""
-        return sharpened(self.classes, 1 / temperature)[self.said]
+        return sharpened(self.classes, 1 / temperature)[self.named]
 
 
 def read_decisions(paths: Sequence[Path], references: References) -> Iterator[Decision]:
@@ -52,10 +52,10 @@ def read_decisions(paths: Sequence[Path], references: References) -> Iterator[De
             if (reference := references.find(run.file, run.start_s, run.end_s)) is None:
                 continue
             for attribute, scores in (run.scores or {}).items():
-                said, truth = (run.labels or {}).get(attribute), reference.labels.get(attribute)
-                if said in scores.classes and truth in scores.classes:
+                named, truth = (run.labels or {}).get(attribute), reference.labels.get(attribute)
+                if named in scores.classes and truth in scores.classes:
                     model = run.models.edge if scores.by == "edge" else run.models.cloud
                     raw = sharpened(scores.classes, scores.temperature or 1.0)
                     group = reference.speaker or reference.key
                     weights = None if model is None else model.weights
-                    yield Decision(scores.by, attribute, raw, said, truth, group, weights, run.mode)
+                    yield Decision(scores.by, attribute, raw, named, truth, group, weights, run.mode)

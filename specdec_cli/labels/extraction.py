@@ -1,4 +1,4 @@
-"""What a caption says, word by word: the classes that are not negated, and how strongly each is said."""
+"""What a caption means, word by word: the classes that are not negated, and how strongly each is named."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from specdec_cli.labels.vocabulary import Feeling, Mention, Vocabulary
 from specdec_cli.prompts import Language
 
 Strength = Literal["likeliest", "plain", "slight", "weak"]
-"""From the strongest: called likeliest or said last as the conclusion; said; a hint of it; named beside the point."""
+"""From the strongest: called likeliest or concluded last; named; a hint of it; named beside the point."""
 
 UNCLASSED: Final = ""
 """In place of a class, for a feeling that is none of the attribute's classes ("determined")."""
@@ -29,10 +29,10 @@ _LISTING: Final = _ALTERNATIVE.union(["and", "a", "an", "any", "the", COMMA, *"ã
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a lexicon says about the classes of each attribute besides their words."""
+    """What a lexicon holds about the classes of each attribute besides their words."""
 
-    negated: Mapping[str, Mapping[str, str]]  # class -> class that its negation says; others say nothing negated
-    absent: Mapping[str, str]  # class that "no ..." says with the attribute's own noun ("no pauses")
+    negated: Mapping[str, Mapping[str, str]]  # class -> class that its negation names; others name nothing when negated
+    absent: Mapping[str, str]  # class that "no ..." names with the attribute's own noun ("no pauses")
     yields: Mapping[str, frozenset[str]]  # classes that give way to any other
 
     @classmethod
@@ -52,7 +52,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A word that says a class of an attribute; its place in units, and the number of its clause.
+    """A word that names a class of an attribute; its place in units, and the number of its clause.
 
     `since` is the first unit after what stands before it: a word with another meaning, or a mark.
     """
@@ -69,12 +69,12 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class _Caption:
-    """A caption's units, the known phrases in it, and everything that they say, denied or not."""
+    """A caption's units, the known phrases in it, and everything that they name, denied or not."""
 
     row: Sequence[str]
     mentions: Sequence[Mention]
     places: Sequence[tuple[int, int, int, int]]  # of the mentions, see `_places`
-    said: Sequence[Reading]
+    readings: Sequence[Reading]
 
 
 class Reader:
@@ -86,18 +86,18 @@ class Reader:
         self._language: Language = language
 
     def read(self, text: str) -> list[Reading]:
-        """All that the caption says, negated words left out or turned round."""
+        """All classes that the caption names, negated words left out or turned round."""
         row = units(text)[:LONGEST]
         spoken = quotations(text)
         every = self.vocabulary.mentions(row)
         outside = [mention for mention in every if not _within(mention, spoken)]
         mentions = outside if any(mention.meaning.speaks for mention in outside) else every
         places = _places(row, mentions)
-        said = _said(mentions, places, bind(row, mentions, self._language))
-        caption = _Caption(row, mentions, places, said)
+        readings = _readings(mentions, places, bind(row, mentions, self._language))
+        caption = _Caption(row, mentions, places, readings)
         denied = self._denied(caption)
         kept = []
-        for reading in caption.said:
+        for reading in caption.readings:
             strength = reading.strength if reading.strength == "weak" else _strength(reading, caption)
             if reading not in denied:
                 kept.append(replace(reading, strength=strength))
@@ -109,36 +109,36 @@ class Reader:
         """Readings that a negation reaches, with the rest of the list that they begin ("no anger, fear or joy")."""
         denied = {
             reading
-            for reading in caption.said
+            for reading in caption.readings
             if reading.class_ not in self._rules.yields[reading.attribute]
             and any(mention.marks("denial") for mention in _before(reading, caption))
         }
-        for reading in caption.said:
+        for reading in caption.readings:
             negated = self._negated(reading.attribute, reading.start, reading.clause, caption, REACH[self._language])
             if reading.strength == "plain" and negated:
                 denied.update(_listed_with(reading, caption))
         return denied
 
     def _missing(self, caption: _Caption) -> list[Reading]:
-        """What "no pauses" says: a negated noun with no word about it in its clause."""
+        """What "no pauses" names: a negated noun with no word about it in its clause."""
         found = []
         for mention, place in zip(caption.mentions, caption.places, strict=True):
             for name in mention.meaning.deniable:
-                spoken = any(one.attribute == name and one.clause == mention.clause for one in caption.said)
+                spoken = any(one.attribute == name and one.clause == mention.clause for one in caption.readings)
                 reach = NOUN_REACH[self._language]
                 if not spoken and self._negated(name, mention.start, mention.clause, caption, reach):
                     found.append(Reading(name, self._rules.absent[name], "plain", *place))
         return found
 
     def _negated(self, attribute: str, start: int, clause: int, caption: _Caption, reach: int) -> bool:
-        """Whether a negation of the same clause reaches what is said of `attribute` at `start`.
+        """Whether a negation of the same clause reaches the word about `attribute` at `start`.
 
         It must be near enough, and nothing that it denies already may stand between: no other reading, and no noun
         of another attribute that "no" makes sense with ("no pauses in her fast speech"), unless the two are listed
         ("no pauses or emotion").
         """
-        plain = [one for one in caption.said if one.strength == "plain"]
-        # "little" in "little inflection" has said its class, and denies nothing more
+        plain = [one for one in caption.readings if one.strength == "plain"]
+        # "little" in "little inflection" has named its class, and denies nothing more
         spent = {one.start for one in plain}
         taken = [(one.start, one.end) for one in plain]
         taken += [
@@ -167,12 +167,12 @@ def _places(row: Sequence[str], mentions: Sequence[Mention]) -> list[tuple[int, 
     return places
 
 
-def _said(
+def _readings(
     mentions: Sequence[Mention],
     places: Sequence[tuple[int, int, int, int]],
     bound: Sequence[tuple[int, int, dict[str, str]]],
 ) -> list[Reading]:
-    """Everything that words say, beside their noun or, where that gives nothing, by themselves; in order."""
+    """Everything that words name, beside their noun or, where that gives nothing, by themselves; in order."""
     beside: dict[int, dict[str, str]] = {}
     for word, _, classes in bound:
         beside[word] = {**beside.get(word, {}), **classes}
@@ -198,7 +198,7 @@ def _strength(reading: Reading, caption: _Caption) -> Strength:
 
     "Likeliest" and "slight" hold for the next word about the attribute, "aside" for the rest of the sentence.
     """
-    earlier = [one.end for one in caption.said if one.attribute == reading.attribute and one.end <= reading.start]
+    earlier = [one.end for one in caption.readings if one.attribute == reading.attribute and one.end <= reading.start]
     before = _before(reading, caption)
     if any(mention.marks("aside") for mention in before):
         return "weak"
@@ -222,7 +222,7 @@ def _within(mention: Mention, spans: Sequence[tuple[int, int]]) -> bool:
 def _listed_with(reading: Reading, caption: _Caption) -> list[Reading]:
     """The reading and those listed after it; commas alone make a list only where an "or" follows."""
     listed, gaps = [reading], []
-    for other in caption.said:
+    for other in caption.readings:
         if other.start < listed[-1].end:
             continue
         gap = caption.row[listed[-1].end : other.start]

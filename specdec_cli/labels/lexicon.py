@@ -1,4 +1,4 @@
-"""The lexicon: from what a caption says, or from a table's own word, to a class."""
+"""The lexicon: from the words of a caption, or from a table's own word, to a class."""
 
 from __future__ import annotations
 
@@ -62,25 +62,25 @@ class Lexicon:
         return cls(attributes, rules, readers, names, fits, wheels)
 
     def labels(self, text: str, language: Language) -> dict[str, str | None]:
-        """The class that a caption says for every attribute; None where it says nothing.
+        """The class that a caption names for every attribute; None where it names none.
 
         Some 2000 words are read, more than any caption has, in the language that they are written in; `language`
-        decides where that cannot be told. Quoted speech is left out. A word counts where nothing negates it. Where
+        decides where that is not clear. Quoted speech is left out. A word counts where nothing negates it. Where
         words of several classes are left for one attribute, the first of these rules that leaves one class decides:
 
-        1. what is called likeliest or concluded ("最可能", "mainly", "so") stands above what is said plainly, that
-           above what is said weakly ("一丝", "a hint of"), and that above what is beside the point (the reasons after
+        1. what is called likeliest or concluded ("最可能", "mainly", "so") stands above what is named plainly, that
+           above what is named weakly ("一丝", "a hint of"), and that above what is beside the point (the reasons after
            "because", or only "he" for a man's voice);
         2. a class that yields gives way to another: calm delivery, which is read as neutral, to a hint of sadness; a
            steady pace, which is read as medium, to a plainly slow one;
-        3. what is said most often;
-        4. what is said first, of an attribute with a wheel, whose classes may be named side by side; of others, none.
+        3. what is named most often;
+        4. what is named first, of an attribute with a wheel, whose classes may be named side by side; of others, none.
         """
         said = self.namings(text, language)
         return {name: said[name].class_ if name in said else None for name in self.attributes}
 
     def namings(self, text: str, language: Language) -> dict[str, Reading]:
-        """For every attribute of which a caption says a class, the first word that decides it; see `labels`."""
+        """For every attribute of which a caption names a class, the first word that decides it; see `labels`."""
         readings = self._readers[self._written_in(text, language)].read(text)
         found = {
             name: self._decide(name, [reading for reading in readings if reading.attribute == name])
@@ -89,9 +89,9 @@ class Lexicon:
         return {name: reading for name, reading in found.items() if reading is not None}
 
     def emotions(self, text: str, language: Language) -> tuple[str, ...]:
-        """The emotion words that a caption says of the speaker, in order, each once and in its normal form.
+        """The emotion words that a caption uses of the speaker, in order, each once and in its normal form.
 
-        They are words of a wheel ("angry" for "angrily"). Where another word says a class (低沉 beside 情绪), the first
+        They are words of a wheel ("angry" for "angrily"). Where another word names one (低沉 beside 情绪), the first
         word of that class stands for it. Words beside the point count where there are no others.
         """
         written = self._written_in(text, language)

@@ -1,7 +1,7 @@
 """The probability of every class of an attribute, from the distributions at the tokens that name one.
 
 A caption names a class by a word. At each token of that word, and of up to `REACH` words before it, the likeliest other
-tokens are put in the place of what was written, and the lexicon reads what the clause would say then:
+tokens are put in the place of what was written, and the lexicon reads the clause as it would then be:
 
 - a token that names another class ("sad" for "angry") gives its probability to that class;
 - a token that only begins a word gives it to the classes whose phrases begin so, in proportion to their number;
@@ -155,7 +155,7 @@ class _Text:
 
 
 class _Word:
-    """The word that names a class, at its place in the tokens, and what other tokens there would say."""
+    """The word that names a class, at its place in the tokens, and what other tokens there would name."""
 
     def __init__(self, classes: Classes, reading: Reading, text: _Text, first: int, start: int, end: int) -> None:
         self.attribute, self.class_ = reading.attribute, reading.class_
@@ -166,7 +166,7 @@ class _Word:
         mark = _MARK.search(rest)
         self._until = len(text.whole) - (0 if mark is None else len(rest) - mark.start())
         if classes.said(self.attribute, text.whole[self._from : self._until]) != self.class_:
-            self._from, self._until = 0, len(text.whole)  # the clause alone does not tell
+            self._from, self._until = 0, len(text.whole)  # the clause alone is not enough
 
     def shares(self, at: int, id_: int) -> Mapping[str, float]:
         """Class -> share of another token at this place; empty: it names none."""

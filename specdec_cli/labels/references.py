@@ -30,7 +30,7 @@ class Reference:
         key: the clip's name in the table.
         texts: reference captions; empty where the table has none for this clip.
         labels: attribute -> class, only those that are known.
-        speaker: who speaks, if the table says so.
+        speaker: who speaks, if the table has it.
         span: start and end of the piece of the recording that this is about, s; None: all of it.
     """
 

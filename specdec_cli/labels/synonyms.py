@@ -1,4 +1,4 @@
-"""Tokens that say the same: token ids in groups, of which the decoding loop knows nothing but the numbers."""
+"""Tokens that mean the same: token ids in groups, by number, for the decoding loop."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ _SHORTEST: Final = 3
 _DEGREE: Final = re.compile(
     "^(?:比较|非常|十分|相当|特别|有点|有些|略微|较|偏|很|略|稍|更|太|挺|颇|极|最)|[的地得着了]$"
 )
-"""Words of degree and particles that a Chinese token may hold beside the word that says the class: 较快, 高兴地."""
+"""Words of degree and particles that a Chinese token may hold beside the word that names the class: 较快, 高兴地."""
 
 
 def synonyms(lexicon: Lexicon, pieces: Iterable[tuple[int, str]], language: Language) -> dict[int, int]:
-    """Which tokens may stand for one another without another class of any attribute being said.
+    """Which tokens may stand for one another without another class of any attribute being named.
 
-    A token says what the phrase of its text says: " cheerful" and " joy" are synonyms. It must begin a word, so "ing"
-    and "he" say nothing; the first part of a word says what every phrase and every token that begins so says. A token
-    has no group where those differ, where one of them is something else that the lexicon knows (a noun that classes are
-    said of, a negation), or where it is too short to tell.
+    A token names what the phrase of its text names: " cheerful" and " joy" are synonyms. It must begin a word, so "ing"
+    and "he" name nothing; the first part of a word names what all phrases and tokens that begin so name. A token
+    has no group where those differ, where one of them is something else in the lexicon (a noun that qualities go with,
+    a negation), or where it is too short.
 
     Args:
-        lexicon: says which phrases mean which classes.
+        lexicon: which phrases mean which classes.
         pieces: (token id, its text with the space before it) of a vocabulary.
         language: of the captions.
 
     Returns:
-        Token id -> number of its group; tokens that say no class are left out.
+        Token id -> number of its group; tokens that name no class are left out.
     """
     whole, begun = lexicon.beginnings(language)
     words = [(id_, "".join(units(text))) for id_, text in pieces if _begins_a_word(text)]

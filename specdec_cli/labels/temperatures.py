@@ -211,4 +211,4 @@ def _fit(
 
 def _measured(pairs: Sequence[_HeldOut]) -> Reliability:
     probabilities = np.array([decision.probability(temperature) for decision, temperature in pairs])
-    return reliability(probabilities, np.array([decision.said == decision.truth for decision, _ in pairs]))
+    return reliability(probabilities, np.array([decision.named == decision.truth for decision, _ in pairs]))

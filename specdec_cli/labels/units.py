@@ -39,7 +39,7 @@ _SHORTEST_QUOTATION: Final = 6
 
 
 def quotations(text: str) -> list[tuple[int, int]]:
-    """Start and end, in units, of what the speaker is quoted as saying, which tells nothing about how it is said."""
+    """Start and end, in units, of quoted speech, which does not describe the voice."""
     found = []
     for match in _QUOTED.finditer(text):
         start, length = len(units(text[: match.start()])), len(units(match[0]))

@@ -15,7 +15,7 @@ GAP_UNITS: Final = 4
 """Units that `...` may stand for, at most; it never reaches over a punctuation mark."""
 
 _LEAST_BEGINNING: Final = 3
-"""Letters of Latin script that tell which phrases may follow; fewer may well begin any other word."""
+"""Letters of Latin script that determine which phrases may follow; fewer may begin any other word."""
 
 Said = frozenset[tuple[str, str]]
 """(attribute, class) pairs."""
@@ -37,20 +37,22 @@ class Meaning:
 
     markers: set[str] = field(default_factory=set)  # the marker lists that it stands in
     topics: list[Topic] = field(default_factory=list)  # the groups whose `about` it stands in
-    deniable: set[str] = field(default_factory=set)  # attributes whose own noun it is, so that "no pauses" says a class
-    near: dict[Topic, str] = field(default_factory=dict)  # group -> class that it says beside a noun of that group
-    alone: dict[str, str] = field(default_factory=dict)  # attribute -> class that it says by itself
+    deniable: set[str] = field(
+        default_factory=set
+    )  # attributes whose own noun it is, so that "no pauses" names a class
+    near: dict[Topic, str] = field(default_factory=dict)  # group -> class that it names beside a noun of that group
+    alone: dict[str, str] = field(default_factory=dict)  # attribute -> class that it names by itself
     weak: dict[str, str] = field(default_factory=dict)
     feeling: Feeling | None = None  # of the wheel
 
     @property
     def speaks(self) -> bool:
-        """Whether it says a class or is something that classes are said of."""
+        """Whether it names a class or is a noun that qualities go with."""
         return bool(self.topics or self.near or self.alone or self.weak)
 
     @property
     def said(self) -> Said:
-        """All that it can say."""
+        """All (attribute, class) pairs that it can name."""
         beside = {(name, class_) for (name, _), class_ in self.near.items()}
         return frozenset(beside.union(self.alone.items(), self.weak.items()))
 
@@ -115,7 +117,7 @@ class Vocabulary:
     def beginnings(self) -> tuple[dict[str, Said], dict[str, Said]]:
         """Every phrase, and every beginning of one, without spaces -> the (attribute, class) pairs that it comes to.
 
-        A whole phrase says its own. A beginning says none where phrases that begin so differ, or one says no class.
+        A whole phrase names its own. A beginning names none where phrases that begin so differ, or one names no class.
         """
         whole: dict[str, Said] = {}
         begun: dict[str, Said] = {}
@@ -148,7 +150,7 @@ class Vocabulary:
             self._groups += 1
             for phrase in group.about:
                 meaning = self._meaning(phrase)
-                meaning.topics.insert(0, topic)  # a later file's group is asked first
+                meaning.topics.insert(0, topic)  # a later file's group counts first
                 if index == 0 and attribute.absent is not None:
                     meaning.deniable.add(name)
             for meaning, class_ in self._said(group.words):
