@@ -179,7 +179,7 @@ def main(
         steps += measure_steps(models, clip, run.ids, block_of(captioner.config.decoding, len(run.ids)))
     ms = {name: median([step.ms for step in steps if step.name == name]) for name in get_args(StepName)}
     print_table("Forwards, ms", ("forward", "median"), [(name, spread_text(found)) for name, found in ms.items()])
-    a = sum(run.accepted for run in runs) / sum(run.judged for run in runs)
+    a = sum(run.accepted for run in runs) / sum(run.verified for run in runs)
     c, v = (ms[name].value / ms["cloud-step"].value for name in ("edge-step", "verification"))
     gain = expected_speedup(a, k, c, v)
     print(f"acceptance {a:.3f}, edge step {c:.3f} and verification {v:.2f} of a cloud step: {gain:.2f}x expected")

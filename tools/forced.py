@@ -170,7 +170,7 @@ def _forced(
     name: str, acceptance: float, mode: ForcedMode, guesses: int, runs: Sequence[tuple[CaptionTiming, int | None]]
 ) -> Forced:
     timings, steps = zip(*runs, strict=True)
-    tokens, judged = sum(len(run.ids) for run in timings), sum(run.judged for run in timings)
+    tokens, verified = sum(len(run.ids) for run in timings), sum(run.verified for run in timings)
     decoding_s = sum(run.wall_ms - run.prefill_ms for run in timings) / 1e3
     return Forced(
         name=name,
@@ -181,7 +181,9 @@ def _forced(
         tokens_per_s=median([run.decoding_tokens_per_s for run in timings]),
         all_tokens_per_s=tokens / decoding_s,
         tokens_per_step=None if None in steps else tokens / max(sum(steps), 1),
-        measured_acceptance=sum(run.accepted for run in timings) / judged if mode == "lossless" and judged else None,
+        measured_acceptance=sum(run.accepted for run in timings) / verified
+        if mode == "lossless" and verified
+        else None,
     )
 
 

@@ -177,7 +177,7 @@ def describe_machine() -> Machine:
 
 
 def _processor() -> str:
-    """The processor's name; Linux keeps it in a file, `platform` knows it elsewhere."""
+    """The processor's name; Linux keeps it in a file, `platform` has it elsewhere."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -32,7 +32,7 @@ class CaptionTiming:
     rounds: int = 0
     escalated: int = 0  # rounds that the cloud verified
     cloud_ms: float = 0.0  # in the cloud's forwards
-    judged: int = 0  # drafted tokens verified one after the other: those accepted, and the first that was not
+    verified: int = 0  # drafted tokens verified one after the other: those accepted, and the first that was not
     accepted: int = 0
     forwards: int = 0  # of both models
     saved: int = 0  # forwards, by guesses
@@ -64,21 +64,21 @@ def caption(captioner: Captioner, clip: BenchClip) -> CaptionTiming:
 
 def drive(loop: Loop, built_ms: float = 0.0) -> CaptionTiming:
     """Runs a loop, which took `built_ms` to put together, to its end."""
-    rounds = escalated = judged = accepted = 0
+    rounds = escalated = verified = accepted = 0
     for event in loop.run():
         if isinstance(event, Round):
             rounds += 1
             escalated += event.escalated
-            if event.escalated:  # after the first rejected token nothing was judged (Leviathan et al. 2023, def. 3.1)
+            if event.escalated:  # after the first rejected token nothing was verified (Leviathan et al. 2023, def. 3.1)
                 accepted += event.accepted
-                judged += min(event.accepted + 1, len(event.draft_ids))
+                verified += min(event.accepted + 1, len(event.draft_ids))
         elif isinstance(event, Finished):
             works = [work for work in (event.edge, event.cloud) if work is not None]
             prefill = sum(work.encoder_ms + work.prefill_ms for work in works)
             steps = sum(work.step_ms for work in works)
             cloud_ms = event.cloud.total_ms if event.cloud is not None else 0.0
             wall_ms = built_ms + event.total_ms
-            counts = rounds, escalated, cloud_ms, judged, accepted
+            counts = rounds, escalated, cloud_ms, verified, accepted
             made, saved = sum(work.forwards for work in works), event.guesses_kept or 0
             return CaptionTiming(event.token_ids, wall_ms, prefill, steps, *counts, made, saved)
     raise RuntimeError("a loop ended without a Finished")

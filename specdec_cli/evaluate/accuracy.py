@@ -19,7 +19,7 @@ from pydantic import Field
 from specdec_cli.evaluate.bootstrap import Figures, Interval, Resampler, Values, mean
 from specdec_cli.labels import Lexicon
 
-UNSAID: Final = "none"
+UNNAMED: Final = "none"
 """Column of the confusion for captions that name no class of the attribute."""
 
 Predicted = Sequence[Mapping[str, str | None]]
@@ -56,8 +56,8 @@ def label_scores(predicted: Predicted, truth: Truth, lexicon: Lexicon, resampler
     for attribute, hits in label_hits(predicted, truth, lexicon).items():
         if accuracy := resampler.interval(mean(hits)):
             pairs = Counter(
-                (known[attribute], said.get(attribute) or UNSAID)
-                for said, known in zip(predicted, truth, strict=True)
+                (known[attribute], named.get(attribute) or UNNAMED)
+                for named, known in zip(predicted, truth, strict=True)
                 if attribute in known
             )
             found[attribute] = _quality(pairs, lexicon.attributes[attribute], accuracy)
@@ -69,8 +69,8 @@ def label_hits(predicted: Predicted, truth: Truth, lexicon: Lexicon) -> dict[str
     return {
         attribute: np.array(
             [
-                float(said.get(attribute) == known[attribute]) if attribute in known else np.nan
-                for said, known in zip(predicted, truth, strict=True)
+                float(named.get(attribute) == known[attribute]) if attribute in known else np.nan
+                for named, known in zip(predicted, truth, strict=True)
             ]
         )
         for attribute in lexicon.attributes
@@ -83,27 +83,27 @@ def attribute_table(hits: Mapping[str, Values]) -> Values:
 
 
 def _quality(pairs: Counter[tuple[str, str]], classes: Sequence[str], accuracy: Interval) -> LabelQuality:
-    """From (true class, said class or "none") -> clips."""
-    true, said = Counter[str](), Counter[str]()
-    for (known, spoken), number in pairs.items():
+    """From (true class, named class or "none") -> clips."""
+    true, named = Counter[str](), Counter[str]()
+    for (known, other), number in pairs.items():
         true[known] += number
-        said[spoken] += number
+        named[other] += number
     # F1 = 2 TP / (2 TP + FP + FN), and the two counts of a class add up to that denominator
-    f1 = [2 * pairs[name, name] / (true[name] + said[name]) for name in true]
+    f1 = [2 * pairs[name, name] / (true[name] + named[name]) for name in true]
     return LabelQuality(
         clips=pairs.total(),
         accuracy=accuracy,
         macro_f1=sum(f1) / len(f1),
         majority=max(true.values()) / pairs.total(),
-        confusion={name: {other: pairs[name, other] for other in (*classes, UNSAID)} for name in classes},
+        confusion={name: {other: pairs[name, other] for other in (*classes, UNNAMED)} for name in classes},
     )
 
 
-def word_scores(said: Sequence[Set[str]], known: Sequence[Set[str]], resampler: Resampler) -> EmotionWords | None:
+def word_scores(named: Sequence[Set[str]], known: Sequence[Set[str]], resampler: Resampler) -> EmotionWords | None:
     """Scores of the groups that captions name [clips] by those of their references; None: no reference names any."""
     rows = [
         (len(own & its) / len(own) if own else 0.0, len(own & its) / len(its)) if its else (np.nan, np.nan)
-        for own, its in zip(said, known, strict=True)
+        for own, its in zip(named, known, strict=True)
     ]
     precision, recall = np.array(rows, dtype=np.float64).reshape(-1, 2).T
     found = [resampler.interval(mean(values)) for values in (precision, recall, (precision + recall) / 2)]

@@ -25,7 +25,7 @@ Statistic = Callable[[Values], Values]
 
 
 class Figures(BaseModel):
-    """A record of figures that does not change; its fields say what they are."""
+    """A record of figures that does not change; its fields have descriptions."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 

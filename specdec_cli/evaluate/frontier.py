@@ -4,7 +4,7 @@ Each cost is a share of what the cloud alone would take of it, so that all three
 clips that are drawn at random by the cloud alone and the others by the edge closes, on average, the share of the gap
 that it spends of any of the costs: that is the random gate, and the diagonal of every picture.
 
-The oracle knows where the cloud's class is right and the edge's is wrong, escalates one block for each such class, and
+The oracle sees where the cloud's class is right and the edge's is wrong, escalates one block for each such class, and
 takes no other token from the cloud. It is an upper bound for gates, and reaches it within any budget by taking the
 clips with the largest gain per cost first.
 """
@@ -95,7 +95,7 @@ class Oracle:
 
     Attributes:
         edge, cloud: 1 or 0 for right or wrong [n, attributes], NaN where the reference names no class.
-        costs: what correcting all classes of a clip that the cloud knows better takes of each cost.
+        costs: what correcting all classes of a clip that only the cloud has right takes of each cost.
     """
 
     edge: Values

@@ -16,7 +16,7 @@ _ROUNDING: Final = 1e-9  # differences of shares below this are none
 class GapClosed(Figures):
     """Quality of edge-only, of a mode between the two, and of cloud-only, paired by clip."""
 
-    clips: int = Field(description="clips that could be judged")
+    clips: int = Field(description="clips that could be measured")
     edge: float = Field(description="of edge-only, 0 to 1")
     value: float = Field(description="of this mode, 0 to 1")
     cloud: float = Field(description="of cloud-only, 0 to 1; with basis cloud it is 1")

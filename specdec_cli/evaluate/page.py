@@ -130,7 +130,7 @@ def _clips(
 
 
 def _against_sound(labels: Mapping[str, str | None], sound: ClipSound | None, lexicon: Lexicon | None) -> str:
-    """Which of the classes fit what was measured of the sound, in words; empty where none can be told."""
+    """Which of the classes fit what was measured of the sound, in words; empty where none can be compared."""
     claims = lexicon.claims(labels, sound.figures) if lexicon and sound else ()
     fitting = [claim.attribute for claim in claims if claim.agrees]
     facts = [f"fits the measurement: {', '.join(fitting)}"] if fitting else []

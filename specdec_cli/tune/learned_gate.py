@@ -1,7 +1,7 @@
 """Fitting the learned gate: a logistic regression from recorded evidence to "the cloud's token changes a class".
 
 A call is worth its cost where the caption then names another class (voice, rate, emotion ...), not where another word
-says the same. Where captions name hardly any class that the lexicon reads, any other token counts.
+means the same. Where captions name hardly any class that the lexicon reads, any other token counts.
 """
 
 from __future__ import annotations

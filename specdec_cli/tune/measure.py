@@ -53,7 +53,7 @@ class CaptionQuality:
             self.measure = "texts"
 
     def table(self, traces: Sequence[Trace], texts: Iterable[tuple[int, ...]]) -> Values:
-        """Figures of one text of each clip [clips, attributes], one column for texts; NaN where no reference tells."""
+        """Figures of one text of each clip [clips, attributes], one column for texts; NaN without a reference."""
         return np.stack([self._figures(trace, ids) for trace, ids in zip(traces, texts, strict=True)])
 
     def differing(self, traces: Sequence[Trace], texts: Iterable[tuple[int, ...]]) -> Values:

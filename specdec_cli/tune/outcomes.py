@@ -82,7 +82,7 @@ class Baselines:
     resampler: Resampler
 
     def gap(self, quality: Values) -> GapClosed | None:
-        """What captions of this quality gain over the edge's; None: no reference tells anything about the clips."""
+        """What captions of this quality gain over the edge's; None: no reference covers the clips."""
         return measure_gap(self.edge, quality, self.cloud, self.resampler)
 
 
@@ -92,7 +92,7 @@ class SettingOutcome:
 
     candidate: Candidate
     confirmed: bool  # by real runs
-    quality: Values  # figures per clip [n, attributes], NaN where the reference does not tell
+    quality: Values  # figures per clip [n, attributes], NaN where no reference has any
     differing: Values  # 1 for clips that name another class than the cloud [n]
     rounds: Values  # blocks per clip [n]
     escalations: Values  # of them, those that were escalated [n]
@@ -120,7 +120,7 @@ class SettingOutcome:
 
     @property
     def mean(self) -> float:
-        """Mean quality: over attributes, of the mean over the clips whose reference tells."""
+        """Mean quality: over attributes, of the mean over the clips that a reference covers."""
         return float(mean(self.quality)(np.ones(len(self.quality))))
 
     def point(self, alone: Baselines, best: Oracle | None) -> TunedPoint:

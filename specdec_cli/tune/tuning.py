@@ -88,7 +88,7 @@ def tune(
     ends = alone.gap(alone.cloud)
     if ends is None:
         raise ConfigError(
-            "no reference tells anything about the clips that settings are confirmed on",
+            "no reference covers the clips that settings are confirmed on",
             hint="Look at the column that names the files (--file-column), or leave the references out.",
         )
     if plan.risk is not None:

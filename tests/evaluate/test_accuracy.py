@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from specdec_cli.evaluate.accuracy import UNSAID, LabelQuality, label_scores, word_scores
+from specdec_cli.evaluate.accuracy import UNNAMED, LabelQuality, label_scores, word_scores
 from specdec_cli.evaluate.bootstrap import Resampler
 from specdec_cli.labels import Lexicon
 
@@ -38,11 +38,11 @@ def test_they_are_scikit_learns(seed: int, present: int) -> None:
 
     said, truth = drawn(seed, 200, present)
     ours = scored(said, truth)["emotion"]
-    y_true, y_said = [known["emotion"] for known in truth], [one["emotion"] or UNSAID for one in said]
+    y_true, y_said = [known["emotion"] for known in truth], [one["emotion"] or UNNAMED for one in said]
     classes = [name for name in EMOTIONS if name in y_true]
     assert ours.accuracy.value == pytest.approx(accuracy_score(y_true, y_said))
     assert ours.macro_f1 == pytest.approx(f1_score(y_true, y_said, labels=classes, average="macro", zero_division=0))
-    every = [*EMOTIONS, UNSAID]
+    every = [*EMOTIONS, UNNAMED]
     assert [list(row.values()) for row in ours.confusion.values()] == confusion_matrix(
         y_true, y_said, labels=every
     ).tolist()[:-1]

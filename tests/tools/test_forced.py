@@ -37,9 +37,9 @@ def test_forced_drafts_never_change_the_text(loop: ForcedLoop, mode: ForcedMode,
 def test_forced_drafts_pass_as_often_as_asked(loop: ForcedLoop) -> None:
     target = loop.target()
     all_of_them, none = take(loop, "lossless", target, 1.0), take(loop, "lossless", target, 0.0)
-    assert all_of_them.accepted == all_of_them.judged == TOKENS - TOKENS // (K + 1)
+    assert all_of_them.accepted == all_of_them.verified == TOKENS - TOKENS // (K + 1)
     assert none.accepted == 0
-    assert none.judged == TOKENS
+    assert none.verified == TOKENS
     runs = [take(loop, "lossless", target, 0.7, seed) for seed in range(20)]
-    share = sum(run.accepted for run in runs) / sum(run.judged for run in runs)
+    share = sum(run.accepted for run in runs) / sum(run.verified for run in runs)
     assert share == pytest.approx(0.7, abs=0.09)
