@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, get_args
+from typing import ClassVar, Final, Literal, get_args
 
 Mode = Literal["hybrid", "lossless", "edge", "cloud"]
 """hybrid: the gate decides; lossless: every block is verified; edge, cloud: one model alone, in the same loop."""
@@ -198,14 +198,25 @@ Event = Prefill | Sent | Round | Finished
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Figures of a clip's sound; None where there is nothing to measure. docs/acoustics.md defines them."""
+    """Figures of the clip's sound; null where there is nothing to measure. docs/acoustics.md defines them."""
 
-    f0_median_hz: float | None = None  # over the voiced frames, of which there are ten (0.1 s) or more
-    f0_range_st: float | None = None  # from their 10th to their 90th percentile, semitones
-    level_dbfs: float | None = None  # mean power of the active frames; 0: an RMS of full scale
-    level_relative_db: float | None = None  # to the active frames of the whole recording; None for a whole one
-    rate_per_s: float | None = None  # syllable nuclei per second of active frames
-    pause_share: float | None = None  # gaps of 0.2 s and more / time from the first active frame to the last
+    __pydantic_config__: ClassVar[Mapping[str, object]] = {  # as a field of transcripts
+        "use_attribute_docstrings": True,
+        "extra": "forbid",
+        "allow_inf_nan": False,
+    }
+    f0_median_hz: float | None = None
+    """median F0 of the voiced frames, Hz; null: fewer than ten of them"""
+    f0_range_st: float | None = None
+    """10th to 90th percentile of F0, semitones; null: unvoiced"""
+    level_dbfs: float | None = None
+    """mean power of the active frames, dB relative to an RMS of 1.0"""
+    level_relative_db: float | None = None
+    """the same relative to the whole recording's; null for a whole one"""
+    rate_per_s: float | None = None
+    """syllable nuclei per second of active frames; null: unvoiced"""
+    pause_share: float | None = None
+    """gaps of 0.2 s and more / time from the first active frame to the last, 0 to 1"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -220,7 +220,8 @@ def details(head: TranscriptHead) -> dict[str, Any]:
     found |= {f"agrees_{name}": value for name, value in (head.agrees or {}).items()}
     for name, score in (head.scores or {}).items():
         found |= {f"score_{name}_{class_}": value for class_, value in {**score.classes, "other": score.other}.items()}
-    return found | {f"measured_{name}": value for name, value in (head.measured or ())}
+    measured = asdict(head.measured) if head.measured else {}
+    return found | {f"measured_{name}": value for name, value in measured.items()}
 
 
 def all_columns() -> list[str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from specdec_cli.export.recordings import Piece, Stored
 from specdec_cli.transcript.lines import transcript_at
+from specdec_cli.types import Measured
 
 OVERVIEW: Final = "overview"
 
@@ -98,7 +99,7 @@ def _span(stored: Stored, piece: Piece, attribute: str, start: float, end: float
         end,
         piece.speaker,
         piece.details.get(f"label_{attribute}"),
-        run.measured.model_dump(exclude_none=True) if run.measured else {},
+        {name: value for name, value in asdict(run.measured or Measured()).items() if value is not None},
         frozenset(name for name, fits in (run.agrees or {}).items() if fits is False),
         run.needs_review is True,
         bool(run.flags),

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from specdec_cli.errors import TranscriptError
 from specdec_cli.times import MOST_S
-from specdec_cli.types import Decider, FinishReason, Flag, Mode, Reason, Source
+from specdec_cli.types import Decider, FinishReason, Flag, Measured, Mode, Reason, Source
 
 
 def readable(text: str) -> str:
@@ -186,17 +186,6 @@ class Uplink(_Part):
     bytes: int = Field(ge=0, description="bodies of all requests for this clip, ids and settings included")
 
 
-class MeasuredFigures(_Part):
-    """Figures of the clip's sound; null where there is nothing to measure."""
-
-    f0_median_hz: Figure | None = maybe("median F0 of the voiced frames, Hz; null: unvoiced")
-    f0_range_st: Figure | None = maybe("10th to 90th percentile of F0, semitones; null: unvoiced")
-    level_dbfs: Figure | None = maybe("mean power of the active frames, dB relative to an RMS of 1.0")
-    level_relative_db: Figure | None = maybe("the same relative to the whole recording's; null for a whole one")
-    rate_per_s: Figure | None = maybe("syllable nuclei per second of active frames; null: unvoiced")
-    pause_share: Figure | None = maybe("gaps of 0.2 s and more / time from the first active frame to the last, 0 to 1")
-
-
 class ErrorInfo(_Part):
     """Why there is no caption."""
 
@@ -244,7 +233,7 @@ class TranscriptHead(_Part):
     emotions: tuple[Text, ...] | None = maybe("emotion words that are said, in their normal form; left out alike")
     scores: dict[str, ClassScores] | None = maybe("attribute -> probabilities of its classes, where they are known")
     needs_review: bool | None = maybe("whether the models disagree, or a class is unlikely; left out if not asked")
-    measured: MeasuredFigures | None = maybe("figures of the sound; left out if not asked")
+    measured: Measured | None = maybe("figures of the sound; left out if not asked")
     agrees: dict[str, bool | None] | None = maybe("attribute -> whether class and figure fit; null: one is missing")
     finish_reason: FinishReason | None
     degraded: Text | None = maybe("why the edge wrote on without the cloud; left out where it did not have to")
