@@ -73,58 +73,6 @@ def test_of_five_thousand_files_the_first_is_captioned_before_the_batch_is_full(
     assert 1 <= len(outcomes) <= 5  # no more than few begin before the first is done
 
 
-def test_a_clip_is_decoded_while_others_are_still_being_read(tmp_path: Path) -> None:
-    edge = captioner(**QUICK)
-    clips = prepared(edge, tmp_path, 2)
-
-    class Slow(Given):
-        """The second clip is ready only when the first is done."""
-
-        def take(self, *, wait: bool) -> Prepared | None:
-            super_ready = len(self.left) == 2 or wait
-            self.waits.append(wait)
-            return self.left.pop(0) if self.left and super_ready else None
-
-    source = Slow(clips)
-    seen = [(clip.run.clip.file, len(source.left)) for clip, _ in BatchCaptioner(edge, 8).run(source)]
-    assert seen == [(clips[0].run.clip.file, 1), (clips[1].run.clip.file, 0)]
-    assert source.waits[0]  # there was nothing else to do
-    assert not source.waits[1]  # the first clip is being decoded
-
-
-@pytest.mark.parametrize(
-    "mode", ["hybrid", "lossless", *(pytest.param(mode, marks=pytest.mark.full) for mode in ("edge", "cloud"))]
-)
-@pytest.mark.usefixtures("two_threads")
-def test_clips_of_a_batch_get_the_text_that_each_gets_alone(
-    tmp_path: Path, mode: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gate = {"gate__threshold": 0.3} if mode == "hybrid" else {}
-    ours = captioner(decoding__mode=mode, decoding__max_new_tokens=12, **gate)
-    clips = prepared(ours, tmp_path, 5, 0.2)
-    setting, set_threads = list[threading.Thread](), torch.set_num_threads
-
-    def watched(count: int) -> None:
-        setting.append(threading.current_thread())
-        set_threads(count)
-
-    monkeypatch.setattr(torch, "set_num_threads", watched)
-    together = {clip.run.clip.file: result for clip, result in BatchCaptioner(ours, 3).run(Given(clips))}
-    assert threading.current_thread() not in setting, "the caller's threads are left as they were"
-    assert len(together) == 5
-    for file, result in together.items():
-        assert isinstance(result, Transcript)
-        alone = ours.caption(file)
-        assert alone.caption == result.caption
-        committed = [[id_ for round_ in each.rounds for id_ in round_.committed_ids] for each in (alone, result)]
-        assert committed[0] == committed[1]
-        if mode == "lossless":
-            continue  # which model drafts is a matter of cost there
-        for ours_, theirs in zip(alone.rounds, result.rounds, strict=True):
-            assert ours_.draft_ids == theirs.draft_ids
-            assert ours_.entropy == pytest.approx(theirs.entropy, abs=2e-3)
-
-
 class Encoding:
     """Holds one clip's audio encoder up, or lets it fail."""
 
@@ -236,14 +184,3 @@ def test_a_finished_clip_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyP
         gc.enable()
     assert max(alive) <= 4
     assert len(kept) == 6
-
-
-def test_no_result_is_lost_where_clips_are_done_at_the_same_time(tmp_path: Path) -> None:
-    """A slow reader finds the results of threads that have ended meanwhile."""
-    ours = captioner(**QUICK)
-    clips = prepared(ours, tmp_path, 6)
-    found = []
-    for clip, _ in BatchCaptioner(ours, 6).run(Given(clips)):
-        time.sleep(0.3)
-        found.append(clip.run.clip.file)
-    assert sorted(found) == [clip.run.clip.file for clip in clips]

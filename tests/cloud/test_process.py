@@ -21,10 +21,9 @@ import pytest
 from specdec_cli.captioner import Captioner
 from specdec_cli.cloud.http import certificate_recipe
 from specdec_cli.config import load_config
-from specdec_cli.decoding.assemble import Pair, build_loop
+from specdec_cli.decoding.assemble import build_loop
 from specdec_cli.errors import CheckpointError, ConfigError
 from tests.cli.status import exit_code
-from tests.cloud.serving import serving
 from tests.laws.test_wire_law import rounded
 from tests.mini_pair import RATE, mini_pair, voice, write_voice
 from tests.tiny import collect
@@ -136,19 +135,6 @@ def test_a_server_that_is_killed_and_comes_back() -> None:
     again.close()
 
 
-def test_a_server_that_is_not_there_at_the_start() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    away = captioner(url, decoding__mode="lossless", decoding__degrade=True, cloud__timeout_s=2.0)
-    transcript = away.run_samples(voice(8), RATE).finish()
-    assert transcript.caption
-    assert transcript.degraded is not None
-    assert (transcript.uplink.payload, transcript.uplink.bytes) == ("none", 0)
-    assert away.pair.remote is not None
-    away.pair.remote.close()
-
-
 def certificate(folder: Path) -> tuple[Path, Path]:
     """A certificate for this machine that no authority vouches for, and its key, made as messages say."""
     if shutil.which("openssl") is None:
@@ -195,18 +181,6 @@ def test_https_to_a_server_without_tls_is_a_mistake_of_set_up(process: Process) 
     with pytest.raises(ConfigError, match="does not use TLS") as caught:
         captioner(process.url.replace("http:", "https:"), decoding__mode="lossless")
     assert "http://" in str(caught.value.hint)
-
-
-def test_tuning_needs_the_scores() -> None:
-    from specdec_cli.tune.tuning_plan import require_tunable
-
-    edge = mini_pair().edge
-    assert edge is not None
-    with serving(edge) as served:
-        away = captioner(served.url)
-        with pytest.raises(ConfigError, match="returns verdicts only"):
-            require_tunable(away.config, ("entropy",), 100)
-        assert isinstance(away.pair, Pair)
 
 
 @pytest.fixture

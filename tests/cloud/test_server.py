@@ -14,9 +14,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import wait
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from typing import Any
 
 import psutil
@@ -27,20 +25,16 @@ from safetensors.torch import save
 from specdec_cli.cloud.http import MalformedError
 from specdec_cli.cloud.protocol import (
     ROWS,
-    Answer,
     BlockRequest,
     ErrorReply,
     as_sent,
     pack,
-    pack_rows,
     parse,
     unpack_rows,
 )
 from specdec_cli.decoding.block import Draft
 from specdec_cli.errors import ConfigError
 from specdec_cli.models.session import Session
-from specdec_cli.serve.clips import Service
-from specdec_cli.serve.limits import ServeLimits
 from specdec_cli.serve.server import Place
 from tests.cloud.serving import Served, ServerThread, clip_message, linked, serving
 from tests.laws.cases import Case, collect, make_case
@@ -419,24 +413,6 @@ def test_bodies_in_flight_are_a_budget(case: Case) -> None:
         assert status == 200  # the others have gone, and their bytes with them
 
 
-def test_proposals_that_cannot_have_given_their_token_are_refused(case: Case) -> None:
-    with serving(case.cloud) as served:
-        question = BlockRequest(text=[1], draft=[3])
-        scoring = {"temperature": 1.0, "repetition_penalty": 1.0, "no_repeat_ngram": 0, "min_new_tokens": 0}
-        caller, statuses = Caller(served, None), []
-        for likely in (3, 4):
-            rows = case.cloud_prompt.audio["input_features"].new_zeros(1, case.pair.vocab_size)
-            rows[0, [likely, 9]] = 0.5
-            counts, distributions = pack_rows(rows)
-            asked = question.model_copy(update={"rows": counts})
-            put = asked.model_dump(exclude_none=True)
-            clip, tensors = a_clip(served, case, distributions, scoring=scoring, block=put)
-            statuses.append(caller("PUT", new_session(), framed(clip, tensors)))
-        caller.close()
-    assert [status for status, _ in statuses] == [200, 422]
-    assert "no chance" in parse(ErrorReply, statuses[1][1]).message
-
-
 def test_more_requests_than_may_wait_are_turned_away(case: Case) -> None:
     with serving(case.cloud, waiting=1) as served:
         good, numbers = a_clip(served, case)
@@ -473,63 +449,6 @@ def test_what_is_no_distribution_is_refused(change: list[float]) -> None:
     for counts in ([1], [3], [2, 0]):
         with pytest.raises(MalformedError):
             unpack_rows(good, counts, [1] * len(counts), 10)
-
-
-def a_body(service: Service, case: Case, question: BlockRequest | None, **changed: Any) -> bytes:
-    """A clip with a question, as a client sends it."""
-    clip, numbers = clip_message(service.info.identity, case, question)
-    return pack(clip.model_copy(update=changed), numbers)
-
-
-class Counted:
-    """Counts forwards, and holds the model's thread up until told to go on."""
-
-    def __init__(self) -> None:
-        self.groups: list[int] = []
-        self.gate = threading.Event()
-
-    def fed(self, clips: int, seconds: float) -> None:
-        assert seconds >= 0
-        self.groups.append(clips)
-        self.gate.wait(20)
-
-    def reached(self, forwards: int) -> bool:
-        """Whether so many are made within 20 seconds."""
-        until = time.monotonic() + 20
-        while len(self.groups) < forwards and time.monotonic() < until:
-            time.sleep(0.01)
-        return len(self.groups) >= forwards
-
-
-def test_questions_that_wait_share_a_forward_and_are_answered_as_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("specdec_cli.models.shared.MOST", 4)
-    case = make_case(91_100, mode="lossless", temperature=0.0)
-    service = Service(case.cloud, ServeLimits())
-    question = BlockRequest(text=[5], draft=[6, 7])
-    alone = service.open(uuid.uuid4().hex, a_body(service, case, question), 0.0).verdict
-    assert alone is not None
-    names = [uuid.uuid4().hex for _ in range(6)]
-    for name in names:
-        service.open(name, a_body(service, case, None), 0.0)
-    watched = Counted()
-    service.metrics.fed = watched.fed  # type: ignore[method-assign]
-    first = service.submit(service.verify, names[0], pack(BlockRequest(text=[], draft=[9])), 0.0)
-    assert watched.reached(1)  # the model's thread is held up behind it
-    found = [service.submit(service.verify, name, pack(question), 0.0) for name in names]
-    until = time.monotonic() + 20
-    while b"specdec_waiting 7.0" not in service.metrics.text() and time.monotonic() < until:
-        time.sleep(0.01)
-    time.sleep(0.5)  # until the last of them waits for the model
-    watched.gate.set()
-    done, late = wait([first, *found], timeout=60)
-    assert not late
-    service.close()
-    assert len(done) == 7
-    for future in found:
-        answer: Answer = future.result()
-        assert answer.verdict is not None
-        assert replace(answer.verdict, ms=0.0, prefilled=False) == replace(alone, ms=0.0, prefilled=False)
-    assert (watched.groups[:2], sum(watched.groups)) == ([1, 4], 7)
 
 
 def test_what_is_being_answered_is_answered_before_the_server_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
     python -m tests.cloud.vllm_server FOLDER --clips 1000
 
 makes a tiny random edge and cloud, recordings of noise and `pair.yaml` in a folder, serves both models until it is
-interrupted, and starts a server again that has ended, e.g. by `kill -9 -$(cat FOLDER/edge.pid)`. `tools.served`
+ended, and starts a server again that has ended, e.g. by `kill -9 -$(cat FOLDER/edge.pid)`. `tools.served`
 measures such a pair.
 """
 
@@ -126,6 +126,7 @@ def main() -> None:
     (given.folder / "pair.yaml").write_text(json.dumps(config, indent=1))
     for server in servers.values():
         server.start()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         for server in servers.values():
             server.wait()
