@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from specdec_cli.transcript.records import Models
 
 CHUNK: Final = 32
-"""Recordings handed to an actor at a time, unless the batch size asks for more."""
+"""Recordings handed to an actor at a time, or two batches if that is more."""
 
 _Chunk = tuple[Task, ...]  # tasks that travel together
 
 _STARTS: Final = 5  # actors in a row that may die without finishing anything before the run is given up
-_KNOCK_S: Final = 10.0
+_CONNECT_S: Final = 10.0
 _SIGNAL_S: Final = 0.2  # how long a wait may keep the main thread from noticing a signal or a stop
 
 
@@ -74,7 +74,7 @@ class Worker:
         return outcomes
 
     def stop(self) -> None:
-        """Begins nothing more. Runs beside `caption`."""
+        """Begins nothing more. Runs while `caption` does."""
         self._stopped = True
 
 
@@ -209,7 +209,7 @@ class RayBackend:
 
 
 def _import_ray() -> Any:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a captioning tool reports to nobody
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry
     try:
         import ray
     except ImportError as error:
@@ -220,7 +220,7 @@ def _import_ray() -> Any:
 def _connect(ray: Any, address: str | None) -> None:
     place = address or os.environ.get("RAY_ADDRESS")
     try:
-        _knock(place)
+        _require_listening(place)
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
     except (OSError, RuntimeError, ValueError) as error:
         detail = " ".join(str(error).split())
@@ -230,11 +230,11 @@ def _connect(ray: Any, address: str | None) -> None:
         ) from error
 
 
-def _knock(address: str | None) -> None:
-    """Raises OSError where nobody listens: Ray itself would go on trying for minutes."""
+def _require_listening(address: str | None) -> None:
+    """Raises OSError where nothing listens: Ray itself would go on trying for minutes."""
     host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
     if colon and port.isdecimal():
-        socket.create_connection((host, int(port)), timeout=_KNOCK_S).close()
+        socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
 
 
 def _shape(ray: Any, config: Config) -> tuple[int, dict[str, float]]:

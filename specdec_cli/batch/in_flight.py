@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 AUTO_BATCH_SIZE: Final = 16
-"""Clips decoded together by a loaded pair where nothing else is asked for."""
+"""Clips decoded together by a loaded pair by default."""
 
 MOST_IN_FLIGHT: Final = 256
-"""Clips under way at servers where nothing else is asked for, at most."""
+"""Clips under way at servers by default, at most."""
 
-_FIRST: Final = 4  # under way until one is done: a full batch would keep whoever watches waiting for its first caption
+_FIRST: Final = 4  # under way until one is done, so that a first caption is soon there
 _WORTH: Final = 1.1  # times as many clips a second, for twice as many under way
 _MEASURED: Final = 3  # times as many clips as are under way make a measurement
 _LOOK_S: Final = 0.01  # between two looks for another clip that is ready

@@ -59,28 +59,28 @@ class Preparer:
 
     @property
     def most_s(self) -> float:
-        """Audio that one call holds at most beside what it has given, seconds."""
+        """Audio that one call holds at most, what it has given left out, seconds."""
         return min(self._captioner.config.audio.length_s or math.inf, self._captioner.window_s)
 
     def __call__(self, task: Task) -> Iterator[Ready]:
         """What a task gives. Raises nothing: whatever is wrong with a recording is its outcome."""
-        ours, config = self._captioner.setup, self._captioner.config
+        setup, config = self._captioner.setup, self._captioner.config
         try:
             if task.done:
                 yield Outcome.before(task)
                 return
-            setup, recording = item_setup(task.item, ours, config), self._captioner.recording(task.item)
+            own, recording = item_setup(task.item, setup, config), self._captioner.recording(task.item)
         except Exception as error:
-            yield error_outcome(task.item, typed(error, _log), ours, config)
+            yield error_outcome(task.item, typed(error, _log), setup, config)
             return
         skip = task.entry.found_in(recording) if task.entry else frozenset[int]()
         if len(skip) == len(recording.cuts):
             yield Outcome.before(task)
             return
         captioned = task.entry.captioned if task.entry and skip else 0
-        pieces = _Pieces(task.item, setup, len(recording.cuts), len(skip), captioned)
+        pieces = _Pieces(task.item, own, len(recording.cuts), len(skip), captioned)
         try:
-            for run in self._captioner.runs_of(recording, task.item, skip, setup):
+            for run in self._captioner.runs_of(recording, task.item, skip, own):
                 pieces.begin()
                 yield Prepared(pieces.end, run) if run.error is None else pieces.end(run.clip, run.error)
         except Exception as error:  # the file changed between the two passes over it
@@ -123,10 +123,9 @@ class _Pieces:
 
 def item_setup(item: InputFile, setup: Setup, config: Config) -> Setup:
     """The setup of a run with an item's own language and instruction."""
-    asked = item.language_and_prompt(config)
-    if asked == (setup.language, setup.prompt):
+    language, instruction = item.language_and_prompt(config)
+    if (language, instruction) == (setup.language, setup.prompt):
         return setup
-    language, instruction = asked
     shipped = config.prompt.text is None and instruction == config.instruction(language)
     style = config.prompt.style if shipped else None
     return replace(setup, language=language, prompt=instruction, settings={**setup.settings, "style": style})
@@ -134,8 +133,8 @@ def item_setup(item: InputFile, setup: Setup, config: Config) -> Setup:
 
 def error_outcome(item: InputFile, error: SpecdecError, setup: Setup, config: Config) -> Outcome:
     """The outcome of an item that could not be captioned at all."""
-    told = item.explained(error) if isinstance(error, AudioError) else error
-    line = item_setup(item, setup, config).error_line(item.path, told, sha256=item.content_of(error))
+    explained = item.explained(error) if isinstance(error, AudioError) else error
+    line = item_setup(item, setup, config).error_line(item.path, explained, sha256=item.content_of(error))
     if item.start_s is not None:
         line = line.model_copy(update={"start_s": item.start_s, "end_s": item.end_s})
     return Outcome(item, (_named(line, item),))

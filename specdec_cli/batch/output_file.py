@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from specdec_cli.audio import Recording
     from specdec_cli.transcript.records import Models
 
-Asked = Callable[[Line], tuple[Language, str] | None]
+Prompting = Callable[[Line], tuple[Language, str] | None]
 """Language and instruction that this run would use for the clip of a line; None where it would leave the line alone."""
 
 
@@ -37,12 +37,12 @@ class Identity:
     Attributes:
         output: name of the file, for messages.
         terms: of this run.
-        asked: see `Asked`.
+        prompting: see `Prompting`.
     """
 
     output: Path
     terms: Terms
-    asked: Asked
+    prompting: Prompting
     _made_by: dict[str, Line] = field(default_factory=dict, init=False)  # models and suggestions -> its first line
 
     def check(self, line: Line) -> None:
@@ -51,7 +51,7 @@ class Identity:
         Raises:
             ConfigError: names the settings with both values.
         """
-        language, prompt = self.asked(line) or (None, None)
+        language, prompt = self.prompting(line) or (None, None)
         if changed := list(replace(self.terms, language=language, prompt=prompt).changes(line.head)):
             raise made_otherwise(self.output, line.number, changed)
         made_by = line.head.models.model_dump_json() + json.dumps(line.head.settings.get(SUGGESTED))

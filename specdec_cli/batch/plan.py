@@ -30,7 +30,7 @@ class Plan:
     def __init__(self, inputs: Inputs | None, output: Output, *, limit: int | None, only_failed: bool) -> None:
         self._inputs, self._output, self._limit = inputs, output, limit
         self._only_failed = only_failed or inputs is None
-        self._tasks: Iterator[Task] | None = None  # once somebody has looked ahead
+        self._tasks: Iterator[Task] | None = None  # after `look_ahead`
         self.finished = False  # whether there is nothing to caption; known then
 
     def __iter__(self) -> Iterator[Task]:
@@ -85,7 +85,7 @@ class Plan:
         self,
         backend: Backend,
         progress: Progress,
-        told: Callable[[Progress], None],
+        report: Callable[[Progress], None],
         interrupted: Sequence[int],
         *,
         fail_fast: bool,
@@ -95,8 +95,8 @@ class Plan:
         Args:
             backend: where to do it.
             progress: counts of what was passed over; those of the run are added to them.
-            told: called with the counts at the start and after every recording.
-            interrupted: holds something once somebody wants it to end early.
+            report: called with the counts at the start and after every recording.
+            interrupted: not empty once the user has interrupted it.
             fail_fast: whether the first failure ends the run.
 
         Raises:
@@ -113,14 +113,14 @@ class Plan:
             progress.add(outcome)
             if fail_fast and outcome.failed:
                 failed.append(outcome)
-            told(progress)
+            report(progress)
 
         def stopped() -> bool:
             return bool(interrupted or failed)
 
         failed: list[Outcome] = []
         threading.Thread(target=count, daemon=True).start()
-        told(progress)
+        report(progress)
         backend.run(takewhile(lambda _: not stopped(), self), deliver, stopped)
 
     def _found(self) -> Iterator[Task]:

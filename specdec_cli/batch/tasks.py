@@ -204,7 +204,7 @@ class Progress:
 
     @property
     def left_s(self) -> float | None:
-        """Time that the rest will take at the pace so far, seconds; None while nobody can tell."""
+        """Time that the rest will take at the pace so far, seconds; None while it is unknown."""
         worked = self.captioned + self.in_part + self.failed
         if self.total is None or not worked:
             return None

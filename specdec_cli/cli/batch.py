@@ -192,7 +192,7 @@ class Batching:
         from specdec_cli.transcript.terms import Terms
 
         terms = Terms.of(self.config, labels=self.labelling is not None, measured=self.measures)
-        identity = Identity(self.output, terms, self._asked)
+        identity = Identity(self.output, terms, self._prompting)
         with Output(self.output, identity.check if self.resume else None) as output:
             plan = Plan(self.inputs, output, limit=limit, only_failed=self.retry_failed)
             counts = plan.look_ahead()
@@ -218,8 +218,8 @@ class Batching:
         self.view.say(f"{count(written.count, 'file')} in {exports.folder}")
         return written.problems
 
-    def _asked(self, line: Line) -> tuple[Language, str] | None:
-        """See `Identity`; None where the line itself says what it was asked, as those of what failed before do."""
+    def _prompting(self, line: Line) -> tuple[Language, str] | None:
+        """See `Identity`; None where the line itself says how it was prompted, as those of what failed before do."""
         from specdec_cli.inputs.manifest import Manifest
 
         if isinstance(self.inputs, Manifest):

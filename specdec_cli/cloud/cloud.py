@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -87,10 +86,10 @@ class RemoteCloud(ABC):
 
 @dataclass(eq=False)
 class RemoteVerifier(ABC):
-    """Judges the blocks of one clip at a server. See `LocalVerifier`; one thread at a time calls it.
+    """Verifies the blocks of one clip at a server. See `LocalVerifier`; one thread at a time calls it.
 
-    The clip goes out with the first question, or with `prefill`; a server that has forgotten it is sent it again.
-    Raises DecodingError if the prompt holds no recording, or the server cannot judge by these settings.
+    The clip is sent with the first block, or with `prefill`; a server that has dropped it is sent it again. Raises
+    DecodingError if the prompt holds no recording, or the server cannot apply these settings.
     """
 
     cloud: RemoteCloud
@@ -98,7 +97,7 @@ class RemoteVerifier(ABC):
     config: Config
     vocab_size: int
     stop_ids: Collection[int]
-    kept: int = 0
+    top_n: int = 0  # likeliest tokens to list of each decided position
     synonyms: Synonyms = field(default_factory=dict)
     rows: Rows | None = field(default=None, init=False)
     elsewhere = True
@@ -107,28 +106,26 @@ class RemoteVerifier(ABC):
         if self.prompt.waveform is None:
             raise DecodingError(f"the cloud at {self.cloud.name} needs the recording, and the prompt does not hold it")
         self.waveform, processor = self.prompt.waveform, self.cloud.processor
-        self.done = ModelWork()
         self.caller = Caller(self.cloud.http)
-        self.id = uuid.uuid4().hex  # names the clip to the server; nobody can guess it
         self._never = frozenset(processor.placeholders)
 
     @property
-    def work(self) -> ModelWork:
-        return replace(self.done, bytes_up=self.caller.bytes_up)
+    @abstractmethod
+    def work(self) -> ModelWork: ...
 
     @abstractmethod
-    def judged(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
+    def request_verdict(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
         """The server's verdict, within a call; its `ms` is the server's time for all of it."""
 
     @abstractmethod
-    def send(self) -> None:
+    def upload(self) -> None:
         """Sends the clip within a call, unless the server has it."""
 
     def verify(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict:
         started, before, down = time.perf_counter(), self.work, self.caller.bytes_down
         with self.caller.call():
             self.cloud.connect(self.caller)
-            found = self.judged(text, draft, run_on)
+            found = self.request_verdict(text, draft, run_on)
             self._require_possible(found, draft, run_on)
         done, elapsed_ms = self.work - before, (time.perf_counter() - started) * 1e3
         return replace(
@@ -143,22 +140,23 @@ class RemoteVerifier(ABC):
     def prefill(self) -> None:
         with self.caller.call():
             self.cloud.connect(self.caller)
-            self.send()
+            self.upload()
 
     def close(self) -> None:
         self.caller.close()
 
     def _require_possible(self, found: Verdict, draft: Draft, run_on: int) -> None:
-        """Raises CloudError for a verdict that cannot be one of that question."""
-        tokens, judged = (found.token, *found.more), found.accepted + 1
+        """Raises CloudError for a verdict that cannot be one on that block."""
+        tokens = (found.token, *found.more)
+        decided = found.accepted + len(tokens)
         if not (
             found.accepted <= len(draft.ids)
             and len(found.more) <= run_on
             and max(tokens) < self.vocab_size
             and self._never.isdisjoint(tokens)
             and set(self.stop_ids).isdisjoint(tokens[:-1])
-            and (found.near_ties or 0) <= judged + len(found.more)
-            and (found.likeliest is None or len(found.likeliest) == judged + len(found.more))
+            and (found.near_ties or 0) <= decided
+            and (found.likeliest is None or len(found.likeliest) == decided)
             and all(_is_distribution(row, self.vocab_size) for row in found.likeliest or ())
         ):
             raise CloudError(

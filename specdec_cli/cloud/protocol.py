@@ -61,8 +61,8 @@ TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
 Count = Annotated[int, Field(ge=0, lt=1 << 53)]
 Positive = Annotated[int, Field(gt=0, lt=1 << 31)]
 Milliseconds = Annotated[float, Field(ge=0, le=1e9)]
-MOST_KEPT: Final = 20
-"""Likeliest tokens of a position that an answer may name."""
+MOST_LISTED: Final = 20
+"""Likeliest tokens of a position that an answer may list."""
 
 Name = Annotated[str, Field(max_length=500, pattern=r"^[^\p{C}\p{Zl}\p{Zp}]*$")]
 
@@ -110,7 +110,7 @@ class ClipRequest(Message):
     stop_ids: list[TokenId] = Field(max_length=1000)  # nothing is generated after any of these
     scoring: ScoringConfig  # of the run; null: as the server's checkpoint suggests
     acceptance: AcceptanceConfig
-    kept: int | None = Field(default=None, ge=1, le=MOST_KEPT)  # likeliest tokens to name; null: none
+    top_n: int | None = Field(default=None, ge=1, le=MOST_LISTED)  # likeliest tokens to list; null: none
     synonyms: dict[Annotated[int, Field(strict=False, ge=0, lt=1 << 31)], Count] | None = Field(
         default=None, max_length=20_000
     )  # rule class: token id -> group; null: none

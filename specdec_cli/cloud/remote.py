@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -39,13 +40,21 @@ _HINTS: Final[dict[wire.Code, str]] = {
 
 
 class SessionVerifier(RemoteVerifier):
-    """Judges the blocks of one clip with a session of a verify server. See `RemoteVerifier`."""
+    """Verifies the blocks of one clip with a session of a verify server. See `RemoteVerifier`."""
 
     cloud: HttpCloud
     _open = False
-    _before = ModelWork()  # of sessions that the server has forgotten
+    _before = _done = ModelWork()  # of sessions that the server has dropped; and of this one
 
-    def judged(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._path = f"/v1/sessions/{uuid.uuid4().hex}"  # nobody can guess it
+
+    @property
+    def work(self) -> ModelWork:
+        return replace(self._done, bytes_up=self.caller.bytes_up)
+
+    def request_verdict(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
         counts, rows = None, dict[str, torch.Tensor]()
         sampling = self.config.decoding.sampling
         if draft.ids and self.config.acceptance.compares(sampling=sampling):
@@ -55,7 +64,7 @@ class SessionVerifier(RemoteVerifier):
             raise CloudError(f"the cloud at {self.cloud.name} answers nonsense: no verdict")
         return replace(answer.verdict, ms=answer.cloud_ms)
 
-    def send(self) -> None:
+    def upload(self) -> None:
         if not self._open:
             self._put(None, {})
 
@@ -65,10 +74,6 @@ class SessionVerifier(RemoteVerifier):
         if self.caller.bytes_up:
             self.cloud.http.send(Request("DELETE", self._path))
 
-    @property
-    def _path(self) -> str:
-        return f"/v1/sessions/{self.id}"
-
     def _answer(self, block: wire.BlockRequest, rows: dict[str, torch.Tensor]) -> wire.Answer:
         if self._open:
             try:
@@ -76,7 +81,7 @@ class SessionVerifier(RemoteVerifier):
             except RefusedError as error:
                 if error.code != "unknown_session":
                     raise
-                self._open, self._before = False, replace(self.done, prompt_tokens=0)
+                self._open, self._before = False, replace(self._done, prompt_tokens=0)
         return self._put(block, rows)
 
     def _put(self, block: wire.BlockRequest | None, rows: dict[str, torch.Tensor]) -> wire.Answer:
@@ -92,7 +97,7 @@ class SessionVerifier(RemoteVerifier):
             stop_ids=sorted(self.stop_ids),
             scoring=self.config.decoding.scoring(),
             acceptance=self.config.acceptance,
-            kept=min(self.kept, wire.MOST_KEPT) or None,
+            top_n=min(self.top_n, wire.MOST_LISTED) or None,
             synonyms=dict(self.synonyms) or None,
             block=block,
         )
@@ -102,7 +107,7 @@ class SessionVerifier(RemoteVerifier):
 
     def _exchange(self, request: Request) -> wire.Answer:
         answer = self.caller.fetch(request, partial(parse, wire.Answer))
-        self.done = self._before + answer.work
+        self._done = self._before + answer.work
         return answer
 
 
@@ -156,10 +161,10 @@ def _checked(url: str, _request: Request, reply: Reply) -> bytes:
         problem = parse(wire.ErrorReply, reply.body)
     except MalformedError:
         raise MalformedError(f"it is no verify server's (status {reply.status})") from None
-    said, code = plain(problem.message), problem.code
+    reason, code = plain(problem.message), problem.code
     if code == "busy":
-        raise BusyError(said)
+        raise BusyError(reason)
     if code == "model_failed":
-        raise MalformedError(f"its model failed: {said}")
+        raise MalformedError(f"its model failed: {reason}")
     about_clip = code in ("malformed", "too_large")
-    raise RefusedError(f"the cloud at {url} refuses: {said}", hint=_HINTS.get(code), code=code, about_clip=about_clip)
+    raise RefusedError(f"the cloud at {url} refuses: {reason}", hint=_HINTS.get(code), code=code, about_clip=about_clip)

@@ -62,18 +62,18 @@ class VllmCloud(RemoteCloud):
     def prompt_ids(self, prompt: Prompt, caller: Caller) -> tuple[int, ...]:
         """A prompt as the server takes it: one placeholder in place of each run of them.
 
-        Where it has none yet, the server is asked for one, about a moment of silence: prompts differ in the number of
+        Where it has none yet, the server makes one, of a second of silence: prompts differ in the number of
         placeholders alone.
         """
         ids, placeholder = prompt.ids, self.processor.placeholder_id
-        if prompt.asked is None:
+        if prompt.unformatted is None:
             return tuple(id_ for at, id_ in enumerate(ids) if id_ != placeholder or at == 0 or ids[at - 1] != id_)
-        if (known := self._prompts.get(prompt.asked)) is None:
-            instruction, system = prompt.asked
+        if (known := self._prompts.get(prompt.unformatted)) is None:
+            instruction, system = prompt.unformatted
             url = data_url(np.zeros(self.processor.sampling_rate, np.float32), self.processor.sampling_rate)
-            said: list[dict[str, Any]] = [{"type": "text", "text": instruction}] if instruction else []
+            text: list[dict[str, Any]] = [{"type": "text", "text": instruction}] if instruction else []
             turns: list[dict[str, Any]] = [{"role": "system", "content": system}] if system is not None else []
-            turns.append({"role": "user", "content": [{"type": "audio_url", "audio_url": {"url": url}}, *said]})
+            turns.append({"role": "user", "content": [{"type": "audio_url", "audio_url": {"url": url}}, *text]})
             body = json.dumps({"model": self.model, "messages": turns}).encode()
             ids = tuple(caller.fetch(Request("POST", TOKENIZE, body), partial(parse, Tokens)).tokens)
             known = self.prompt_ids(Prompt(ids, {}), caller)
@@ -82,7 +82,7 @@ class VllmCloud(RemoteCloud):
                     f"the vLLM server at {self.name} puts {known.count(placeholder)} recordings into a prompt, not 1",
                     hint="Serve the checkpoint with its own chat template.",
                 )
-            self._prompts[prompt.asked] = known
+            self._prompts[prompt.unformatted] = known
         return known
 
     def fit(self, caller: Caller) -> None:
@@ -98,11 +98,11 @@ class VllmCloud(RemoteCloud):
         text = _PROBE + "".join(map(processor.piece, sorted({*processor.eos_ids, processor.placeholder_id})))
         body = json.dumps({"model": self.model, "prompt": text, "add_special_tokens": False}).encode()
         theirs = caller.fetch(Request("POST", TOKENIZE, body), partial(parse, Tokens)).tokens
-        ours = processor.encode(text)
-        if theirs != ours:
+        own = processor.encode(text)
+        if theirs != own:
             raise RefusedError(
                 f"{self.role} {processor.name} and {self.side} {self.model} at {self.name} have different tokenizers "
-                f"(the same text is {len(ours)} tokens for one and {len(theirs)} for the other, or others)",
+                f"(the same text is {len(own)} tokens for one and {len(theirs)} for the other, or others)",
                 hint=f"Drafted ids would mean other words to it. Name its checkpoint in {self.side}.processor.",
                 kind=TokenizerMismatchError,
             )

@@ -150,8 +150,8 @@ class VllmClip:
 
     def scored(self, ids: tuple[int, ...], drafted: int, tokens: int, stop_ids: Collection[int], **how: Any) -> Scored:
         """The answer, within a call, about a text whose last ids are `drafted`; `how`: see `GenerateRequest`."""
-        asked, known = (*self._server.prompt_ids(self._prompt, self._caller), *ids), self._done.prompt_tokens
-        request = GenerateRequest(asked, known + len(ids) if known else None, drafted, tokens, **how)
+        whole, known = (*self._server.prompt_ids(self._prompt, self._caller), *ids), self._done.prompt_tokens
+        request = GenerateRequest(whole, known + len(ids) if known else None, drafted, tokens, **how)
         if self._done.encoder_passes:
             try:
                 return self._exchanged(request, len(ids), stop_ids, None)

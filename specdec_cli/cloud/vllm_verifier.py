@@ -1,4 +1,4 @@
-"""Verifying with a vLLM server: one request a block, judged by the likeliest few tokens of each position."""
+"""Verifying with a vLLM server: one request per block; the rule reads the likeliest few tokens of each position."""
 
 from __future__ import annotations
 
@@ -40,27 +40,27 @@ class VllmVerifier(RemoteVerifier):
     def work(self) -> ModelWork:
         return self._clip.work
 
-    def judged(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
+    def request_verdict(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
         before_ms = self.work.step_ms
         room = self.config.decoding.max_new_tokens - len(text)
-        found = self._judged(text, draft.ids, max(1, min(1 + run_on, room - len(draft.ids))))
+        found = self._generated(text, draft.ids, max(1, min(1 + run_on, room - len(draft.ids))))
         tokens, most = [found.token, *found.more], min(1 + run_on, room - found.accepted)
         while len(tokens) < most and tokens[-1] not in self.stop_ids:
-            further = self._judged((*text, *draft.ids[: found.accepted], *tokens), (), most - len(tokens))
+            further = self._generated((*text, *draft.ids[: found.accepted], *tokens), (), most - len(tokens))
             tokens += (further.token, *further.more)
         return replace(found, more=tuple(tokens[1:]), ms=self.work.step_ms - before_ms)
 
-    def send(self) -> None:
+    def upload(self) -> None:
         if not self.work.encoder_passes:
             self._clip.scored((), 0, 1, self.stop_ids, candidates=1)
 
-    def _judged(self, text: Sequence[int], draft: tuple[int, ...], tokens: int) -> Verdict:
-        """The rule's judgement, and up to `tokens` tokens of the cloud's own."""
+    def _generated(self, text: Sequence[int], draft: tuple[int, ...], tokens: int) -> Verdict:
+        """The rule's verdict, with up to `tokens` tokens of the cloud's own."""
         for candidates in (self._rules.needed + 1, MOST_CANDIDATES):  # one of them may be banned
             scored = self._clip.scored((*text, *draft), len(draft), tokens, self.stop_ids, candidates=candidates)
-            judged = self._rules.judge(draft, scored, at_most=candidates == MOST_CANDIDATES)
-            if judged is not None:
-                return judged
+            verdict = self._rules.verdict(draft, scored, at_most=candidates == MOST_CANDIDATES)
+            if verdict is not None:
+                return verdict
         raise CloudError(f"the likeliest {MOST_CANDIDATES} tokens of the cloud at {self.cloud.name} are all banned")
 
 
@@ -77,7 +77,7 @@ class VllmRules(NamedTuple):
         """Likeliest tokens of a drafted position by which a rule decides."""
         return self.acceptance.rank if self.acceptance.rule == "rank" else 1
 
-    def judge(self, draft: tuple[int, ...], scored: Scored, *, at_most: bool = False) -> Verdict | None:
+    def verdict(self, draft: tuple[int, ...], scored: Scored, *, at_most: bool = False) -> Verdict | None:
         """The rule applied to a block of m tokens; None if the answer does not hold enough.
 
         With `at_most` no answer holds more: a drafted token whose rank it does not give is not kept.

@@ -32,9 +32,8 @@ from specdec_cli.serve.limits import Refusal, ServeLimits
 from specdec_cli.serve.observe import Metrics, event
 from specdec_cli.serve.prompt_bounds import Layout
 
-Why = Literal[
-    "done", "replaced", "room", "idle", "unfit", "shutdown"
-]  # a clip was forgotten; done: its client deleted it
+Why = Literal["done", "replaced", "room", "idle", "unfit", "shutdown"]
+"""Why a clip was dropped; done: its client deleted it."""
 Tensors = dict[str, torch.Tensor]
 T = TypeVar("T")
 
@@ -174,8 +173,8 @@ class Service:
             session = Session(self._model, prompt, clip.capacity, clip.vocab_size, self._shared.logits)
         except DecodingError as error:
             raise Refusal(413, "too_large", error.message) from None
-        kept, synonyms = clip.kept or 0, clip.synonyms or NO_SYNONYMS
-        verifier = LocalVerifier(session, clip.scoring, clip.acceptance, clip.stop_ids, clip.longest, kept, synonyms)
+        top_n, synonyms = clip.top_n or 0, clip.synonyms or NO_SYNONYMS
+        verifier = LocalVerifier(session, clip.scoring, clip.acceptance, clip.stop_ids, clip.longest, top_n, synonyms)
         taken = self._position_bytes * (len(prompt.ids) + clip.capacity) + 4 * clip.vocab_size
         held = Held(id_, clip, verifier, taken + sum(tensor.nbytes for tensor in tensors.values()))
         self.clips.add(held)

@@ -36,7 +36,7 @@ class Place:
         """Raises ConfigError if others can reach the address without a token, or the certificate cannot be used."""
         if token is None and not is_loopback(self.host):
             raise ConfigError(
-                f"--host {self.host} can be reached from other machines, and no token is asked for.",
+                f"--host {self.host} can be reached from other machines, and no token is required.",
                 hint="Put a token into an environment variable and name it with --token-env, or use --host 127.0.0.1.",
             )
         if self.certificate is not None:

@@ -219,7 +219,7 @@ def test_what_cannot_be_served_is_refused(
     monkeypatch.setenv("SHORT_TOKEN", "fifteen-letters")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         for arguments, match in (
-            (("--host", "0.0.0.0"), "no token is asked for"),
+            (("--host", "0.0.0.0"), "no token is required"),
             (("--token-env", "NOT_SET_ANYWHERE"), "is not set"),
             (("--token-env", "SHORT_TOKEN"), "holds no token of at least 16 ASCII characters"),
             (("--token-env", "SHORT_TOKEN"), "openssl rand -hex 32"),

@@ -126,7 +126,7 @@ def test_without_the_token_nothing_is_said(served: Served, token: str | None) ->
 
 def test_a_server_that_others_can_reach_wants_a_token() -> None:
     for host in ("0.0.0.0", "::", "192.168.1.5", "cloud.example.org"):
-        with pytest.raises(ConfigError, match="no token is asked for"):
+        with pytest.raises(ConfigError, match="no token is required"):
             Place(host, 8765).require(None)
         Place(host, 8765).require(TOKEN)
     for host in ("127.0.0.1", "localhost", "::1"):

@@ -51,7 +51,7 @@ def _reply(logits: torch.Tensor, draft: tuple[int, ...], candidates: int) -> Sco
 def _mine(rules: VllmRules, logits: torch.Tensor, draft: tuple[int, ...]) -> Verdict | None:
     for candidates in (rules.needed + 1, MOST_CANDIDATES):
         at_most = candidates == MOST_CANDIDATES
-        if (judged := rules.judge(draft, _reply(logits, draft, candidates), at_most=at_most)) is not None:
+        if (judged := rules.verdict(draft, _reply(logits, draft, candidates), at_most=at_most)) is not None:
             return judged
     return None
 
@@ -102,7 +102,7 @@ def test_what_was_generated_behind_a_token_that_may_not_be_said_is_dropped() -> 
         "choices": [{"token_ids": [3, VOCAB + 2, 5], "logprobs": {"content": content}}],
     }
     reply = read_answer(json.dumps(answer).encode(), GenerateRequest((0, 0), 2, 0, 3, 2))
-    found = VllmRules(GREEDY, frozenset(), VOCAB).judge((), reply)
+    found = VllmRules(GREEDY, frozenset(), VOCAB).verdict((), reply)
     assert found == Verdict(0, 3, (8,), 0)
 
 
@@ -110,7 +110,7 @@ def test_a_drafted_token_whose_rank_no_reply_tells_is_not_kept() -> None:
     logits = torch.arange(PADDED, 0, -1.0).repeat(2, 1)  # the likeliest is id 0, and so on
     banned = frozenset(range(5, 15))
     rules = VllmRules(AcceptanceConfig(rule="rank", rank=12), banned, VOCAB)
-    assert rules.judge((21,), _reply(logits, (21,), MOST_CANDIDATES)) is None  # 12th among those that may be said
+    assert rules.verdict((21,), _reply(logits, (21,), MOST_CANDIDATES)) is None  # 12th among those that may be said
     assert _mine(rules, logits, (21,)) == Verdict(0, 0, (), 0)
     assert _mine(rules, logits, (19,)) == Verdict(1, 0, (), 0)
 
@@ -147,7 +147,7 @@ def test_a_near_tie_needs_two_tokens_to_be_known() -> None:
     logits = torch.zeros(1, PADDED)
     logits[0, [3, 4]] = torch.tensor([5.0, 5.0 - TIE / 2])
     rules = VllmRules(GREEDY, frozenset(), VOCAB)
-    assert rules.judge((), _reply(logits, (), 2)) == Verdict(0, 3, (), 1)
-    assert rules.judge((), _reply(logits, (), 1)) == Verdict(0, 3, (), None)
+    assert rules.verdict((), _reply(logits, (), 2)) == Verdict(0, 3, (), 1)
+    assert rules.verdict((), _reply(logits, (), 1)) == Verdict(0, 3, (), None)
     logits[0, 4] = 5.0 - 2 * TIE
-    assert rules.judge((), _reply(logits, (), 2)) == Verdict(0, 3, (), 0)
+    assert rules.verdict((), _reply(logits, (), 2)) == Verdict(0, 3, (), 0)
