@@ -16,7 +16,6 @@ def test_generate_and_our_modes_write_the_same(lossless: Captioner, clip: BenchC
     models, settings = BenchModels.of(lossless.pair), lossless.config.decoding
     ours, alone = caption(lossless, clip), generate(models.cloud, clip.cloud, settings, TOKENS)
     assert ours.ids == alone.ids
-    assert ours.steps_ms is not None
     assert ours.prefill_ms + ours.steps_ms < ours.wall_ms, "more time in the forwards than there was"
     assert 0 < alone.prefill_ms < alone.wall_ms
     assert not models.cloud.module._forward_hooks
@@ -29,7 +28,6 @@ def test_putting_the_loop_together_takes_time_of_the_clip(
     monkeypatch.setattr(lossless, "loop", lambda _: time.sleep(1.0) or made)
     found = caption(lossless, clip)
     assert found.wall_ms > 1000
-    assert found.overhead is not None
     assert found.overhead > 1000 / (found.wall_ms - 1000) / 2
 
 

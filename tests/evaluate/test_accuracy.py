@@ -72,7 +72,6 @@ def test_precision_recall_and_their_mean_over_groups_of_emotion_words() -> None:
     said = [{"anger", "guilt"}, {"joy"}, set(), {"fear"}]
     known = [{"anger"}, {"joy", "hope", "pride", "calm"}, {"doubt"}, set()]  # the last clip's reference names nothing
     found = word_scores(said, known, Resampler(4))
-    assert found is not None
     assert found.clips == 3
     figures = (found.precision.value, found.recall.value, found.mean.value)
     assert figures == pytest.approx(((0.5 + 1 + 0) / 3, (1 + 0.25 + 0) / 3, (0.75 + 0.625 + 0) / 3))

@@ -28,7 +28,7 @@ def page(language: str = "en", clips: int = 12) -> Comparison:
             text = WORDS[language][0 if mode in ("lossless", "cloud") or index % 3 else 1]
             asked = {"escalations": 1, "drafted": 5, "accepted": 4} if mode in ("hybrid", "lossless") else {}
             name = f"/a/rather/long/path/录音 {index:02d}.wav"
-            runs.append(made(name, mode, text, ms=ms + index, language=language, **asked))  # type: ignore[arg-type]
+            runs.append(made(name, mode, text, ms=ms + index, language=language, **asked))
     return comparison([*runs, failed("broken [red].wav\x1b[31m", "edge")] if language == "en" else runs, Lexicon.load())
 
 
@@ -38,7 +38,7 @@ def pages() -> dict[str, Comparison]:
 
 
 def printed(comparison: Comparison, width: int, captions: int = 2, **options: bool | str) -> Screen:
-    screen = Screen(width, **options)  # type: ignore[arg-type]
+    screen = Screen(width, **options)
     print_comparison(comparison, captions=captions, console=screen)
     return screen
 
@@ -85,7 +85,7 @@ def test_columns_of_chinese_captions_line_up(pages: dict[str, Comparison]) -> No
     lines = printed(pages["zh"], 60, terminal=True, no_color=True).lines
     caption = [line for line in lines if re.match(r" (edge|hybrid|lossless|cloud|)  +[说听语]", line)]
     assert len(caption) >= 4
-    assert all(cell_len(line[: re.search(r"[说听语]", line).start()]) == 11 for line in caption)  # type: ignore[union-attr]
+    assert all(cell_len(line[: re.search(r"[说听语]", line).start()]) == 11 for line in caption)
 
 
 def test_modes_that_agree_share_a_caption(pages: dict[str, Comparison]) -> None:

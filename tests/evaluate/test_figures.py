@@ -41,11 +41,9 @@ def test_costs_are_sums_over_clips_and_ratios_are_of_sums(lexicon: Lexicon) -> N
     assert found.modes == ["edge", "hybrid", "cloud"]
     edge, hybrid, cloud = found.costs
     assert [mode.total_s.value for mode in found.costs] == pytest.approx([0.4, 0.8, 1.6])
-    assert hybrid.total_s.to_edge is not None
     assert hybrid.total_s.to_edge.value == pytest.approx(2.0)
     # of two clips only three draws differ: a a, a b, b b
     assert (hybrid.total_s.to_edge.low, hybrid.total_s.to_edge.high) == pytest.approx((500 / 300, 3.0))
-    assert hybrid.total_s.to_cloud is not None
     assert hybrid.total_s.to_cloud.value == pytest.approx(0.5)
     assert edge.total_s.to_edge is None
     assert cloud.total_s.to_cloud is None
@@ -63,11 +61,8 @@ def test_costs_are_sums_over_clips_and_ratios_are_of_sums(lexicon: Lexicon) -> N
 def test_rates_are_of_all_rounds_and_tokens(lexicon: Lexicon) -> None:
     edge, hybrid, cloud = comparison(three_modes(), lexicon).costs
     assert (hybrid.cloud_calls, hybrid.clips_asked, hybrid.rounds) == (3, 2, 10)
-    assert hybrid.escalation_rate is not None
     assert hybrid.escalation_rate.value == pytest.approx(0.3)  # not the mean of 1/4 and 2/6
-    assert hybrid.acceptance_rate is not None
     assert hybrid.acceptance_rate.value == pytest.approx(11 / 13)
-    assert hybrid.edge_token_share is not None
     assert hybrid.edge_token_share.value == pytest.approx((9 + 18) / 30)
     assert edge.escalation_rate is None
     assert edge.acceptance_rate is None
@@ -115,8 +110,6 @@ def test_a_clip_whose_prefill_was_early_wakes_the_cloud(lexicon: Lexicon) -> Non
         made("a", "cloud", forwards=(None, 9), cloud_ms=80.0),
     ]
     hybrid = comparison(runs, lexicon).costs_of("hybrid")
-    assert hybrid.clips_woken is not None
-    assert hybrid.cloud_time is not None
     assert (hybrid.cloud_calls, hybrid.clips_woken.value, hybrid.cloud_time.value) == (0, 1.0, 0.5)
 
 
@@ -132,7 +125,6 @@ def test_of_repeats_the_median_counts(lexicon: Lexicon) -> None:
 def test_one_clip_has_ratios_and_no_spread(lexicon: Lexicon) -> None:
     found = comparison(three_modes()[:3], lexicon)
     ratio = found.costs_of("hybrid").total_s.to_edge
-    assert ratio is not None
     assert ratio.value == pytest.approx(3.0)
     assert (ratio.low, ratio.high) == (None, None)
     assert found.headline == ["1 clip only: at least 10 are needed to say which mode is better."]
@@ -182,8 +174,6 @@ def test_agreement_with_the_cloud_needs_no_references(lexicon: Lexicon) -> None:
     ]
     found = comparison(runs, lexicon)
     edge, hybrid = found.quality_of("edge").agreement, found.quality_of("hybrid").agreement
-    assert edge is not None
-    assert hybrid is not None
     assert (edge.exact, hybrid.exact) == (0.5, 1.0)
     assert (edge.labels["emotion"], hybrid.labels["emotion"]) == (0.5, 1.0)
     assert edge.labels["pitch"] is None  # nobody names one
@@ -197,9 +187,8 @@ def test_agreement_with_the_cloud_needs_no_references(lexicon: Lexicon) -> None:
 
 def test_edit_distances_are_in_tokens_and_of_the_longer_caption(lexicon: Lexicon) -> None:
     words = {"edge": ("a male voice", "a fast pace here", ""), "cloud": ("a male voice", "a slow pace", "")}
-    runs = [made(name, mode, text) for mode, texts in words.items() for name, text in zip("abc", texts, strict=True)]  # type: ignore[arg-type]
+    runs = [made(name, mode, text) for mode, texts in words.items() for name, text in zip("abc", texts, strict=True)]
     edge = comparison(runs, lexicon).quality_of("edge").agreement
-    assert edge is not None
     assert edge.exact == pytest.approx(2 / 3)
     assert edge.edit_tokens == pytest.approx(2 / 3)  # one replaced and one deleted, of three clips
     assert edge.edit_share == pytest.approx(2 / 4 / 3)
@@ -213,9 +202,7 @@ def test_what_the_cloud_does_not_name_is_not_judged(lexicon: Lexicon) -> None:
         made("b", "cloud", "The emotion sounds sad."),
     ]
     edge = comparison(runs, lexicon).quality_of("edge").agreement
-    assert edge is not None
     assert (edge.labels["emotion"], edge.labels["rate"]) == (0.5, None)
-    assert edge.label_mean is not None
     assert edge.label_mean.value == 0.5
 
 
@@ -253,7 +240,6 @@ def test_a_comparison_survives_json(lexicon: Lexicon) -> None:
 def verified(file: str, network_ms: float | None, **totals: object) -> Transcript:
     """A clip whose blocks took that long on a link, and 50 ms in the cloud."""
     made_ = made(file, "hybrid", ms=900)
-    assert made_.totals is not None
     rounds = [round_.model_copy(update={"network_ms": network_ms}) for round_ in made_.rounds]
     timing = made_.timing.model_copy(update={"forwards_cloud_ms": 50.0})
     counted = made_.totals.model_copy(update=totals)
@@ -266,13 +252,10 @@ def test_time_on_a_link_its_hidden_share_and_near_ties(lexicon: Lexicon) -> None
     edge, hybrid = found.costs
     assert (edge.network_s, edge.hidden_share, edge.near_ties) == (None, None, None)
     assert hybrid.network_s == pytest.approx(0.3)
-    assert hybrid.hidden_share is not None
     assert hybrid.hidden_share.value == pytest.approx(150 / 400)
     assert hybrid.near_ties == 3
     shown, without = (
         tables.summary(each) for each in (found, comparison([made("a", mode) for mode in ("edge", "hybrid")], lexicon))
     )
-    assert shown is not None
-    assert without is not None
     assert [cell.value for row in shown.rows if row.label == "on the link" for cell in row.cells] == ["—", "0.30 s"]
     assert "on the link" not in [row.label for row in without.rows]

@@ -47,10 +47,9 @@ def test_clips_at_random_close_what_they_spend_and_the_oracle_is_above_every_cho
     for _ in range(300):
         woken = rng.permutation(CLIPS) < 0.3 * CLIPS
         found = measure_gap(edge, np.where(woken[:, None], cloud, edge), cloud, Resampler(CLIPS, resamples=2))
-        assert found is not None
         closed.append(found.gain.value / found.gap.value)
     assert np.mean(closed) == pytest.approx(0.3, abs=0.02)
-    reached = share_of_gap(best.gain("clips", constant(0.3)), gap)  # type: ignore[attr-defined]
+    reached = share_of_gap(best.gain("clips", constant(0.3)), gap)
     assert float(reached(ONCE)) > max(closed)
 
 
@@ -59,15 +58,10 @@ def test_a_hybrid_is_measured_against_chance_in_pairs() -> None:
     woken = np.arange(CLIPS) < 80
     hybrid = np.where(woken[:, None] & (cloud > edge), cloud, edge)  # an oracle, on the first 80 clips
     spent = {"clips": Spending(woken.astype(float), ONCE), "time": Spending(ONCE * np.nan, ONCE)}
-    (at,) = measure_costs((edge, hybrid, cloud), spent, best_of(edge, cloud), Resampler(CLIPS), measurable=True)  # type: ignore[arg-type]
+    (at,) = measure_costs((edge, hybrid, cloud), spent, best_of(edge, cloud), Resampler(CLIPS), measurable=True)
     assert (at.cost, at.spent.value) == ("clips", 0.4)
-    assert at.above_random is not None
-    assert at.above_random.low is not None
     assert at.above_random.low > 0
-    assert at.oracle is not None
     closed = measure_gap(edge, hybrid, cloud, Resampler(CLIPS))
-    assert closed is not None
-    assert closed.closed is not None
     assert at.above_random.value == pytest.approx(closed.closed.value - 0.4)
     assert at.oracle.value > closed.closed.value
 
@@ -83,7 +77,7 @@ def test_a_cost_that_was_not_measured_has_no_oracle() -> None:
 def test_curves_rise_to_all_that_the_oracle_can_do() -> None:
     edge, cloud = drawn(3)
     best = best_of(edge, cloud)
-    for curve in oracle_curves(best):  # type: ignore[arg-type]
+    for curve in oracle_curves(best):
         shares, closed = np.array(curve.points).T
         assert (np.diff(closed) > -1e-12).all()
         assert (np.diff(np.diff(closed)) < 1e-9).all()  # the best first

@@ -20,13 +20,11 @@ def test_by_hand() -> None:
     edge, cloud = np.zeros(40), np.ones(40)
     hybrid = np.array([1.0, 0.0, 1.0, 1.0] * 10)
     found = measure_gap(edge, hybrid, cloud, Resampler(40))
-    assert found is not None
     assert (found.clips, found.edge, found.value, found.cloud) == (40, 0, 0.75, 1)
     assert (found.gap, found.gain) == (Interval(1.0, 1.0, 1.0), found.closed)
     share = gap_closed(edge, hybrid, cloud)
     assert share == found.closed
-    assert share is not None
-    assert share.low < share.value == 0.75 < share.high  # type: ignore[operator]
+    assert share.low < share.value == 0.75 < share.high
     assert gap_closed(edge, cloud, cloud) == Interval(1.0, 1.0, 1.0)
     assert gap_closed(edge, edge, cloud) == Interval(0.0, 0.0, 0.0)
     assert gap_closed(edge, 1.5 * cloud, cloud) == Interval(1.5, 1.5, 1.5)
@@ -36,9 +34,7 @@ def test_every_attribute_weighs_the_same_however_many_clips_know_it() -> None:
     # the rate of all 40 clips is known, the emotion of 4: the edge names neither, the hybrid the emotion only
     known = np.array([[1.0, 1.0 if clip < 4 else NAN] for clip in range(40)])
     found = measure_gap(0 * known, known * [0, 1], known, Resampler(40))
-    assert found is not None
     assert (found.clips, found.value) == (40, 0.5)  # over clips it would be 4 of 44 classes
-    assert found.closed is not None
     assert found.closed.value == 0.5
 
 

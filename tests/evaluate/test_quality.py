@@ -42,7 +42,7 @@ def corpus(right: dict[Mode, list[bool]], ms: dict[Mode, float] | None = None) -
 
 
 def judged(tmp_path: Path, lexicon: Lexicon, right: dict[Mode, list[bool]], **ms: float) -> Comparison:
-    runs, table = corpus(right, ms)  # type: ignore[arg-type]
+    runs, table = corpus(right, ms)
     path = tmp_path / "truth.tsv"
     path.write_text(table, encoding="utf-8")
     return comparison(runs, lexicon, references=References.read(path, lexicon=lexicon))
@@ -111,8 +111,6 @@ def test_shuffled_references_leave_no_claim(tmp_path: Path, lexicon: Lexicon) ->
     found = comparison(runs, lexicon, references=References.read(path, lexicon=lexicon))
     for mode in found.quality:
         accuracy = mode.labels["emotion"].accuracy
-        assert accuracy.low is not None
-        assert accuracy.high is not None
         assert accuracy.low <= 0.25 <= accuracy.high
     assert not any("closes" in line for line in found.headline)
 
@@ -129,8 +127,6 @@ def test_reference_texts_are_scored(tmp_path: Path, lexicon: Lexicon) -> None:
     )
     found = comparison(runs, lexicon, references=References.read(path, lexicon=lexicon))
     cloud, edge = found.quality_of("cloud").text, found.quality_of("edge").text
-    assert cloud is not None
-    assert edge is not None
     assert (cloud.clips, cloud.bleu_4, cloud.chrf, cloud.rouge_l) == (2, pytest.approx(100), pytest.approx(100), 100)
     assert cloud.bertscore is None
     assert edge.rouge_l == pytest.approx((100 * 2 * 4 / 12 + 100 * 2 * 1 / 14) / 2)
@@ -157,8 +153,6 @@ def test_greedy_repeats_that_differ_are_a_fault_and_said_first(lexicon: Lexicon)
 def test_emotion_words_are_scored_by_the_cloud_s(tmp_path: Path, lexicon: Lexicon) -> None:
     found = judged(tmp_path, lexicon, {"edge": [True, False, True, False], "cloud": [True] * 4})
     agreement = found.quality_of("edge").agreement
-    assert agreement is not None
-    assert agreement.emotions is not None
     assert (agreement.emotions.clips, agreement.emotions.mean.value) == (4, 0.5)
     assert found.quality_of("edge").emotions is None  # no reference texts
     assert [clip.emotions["cloud"] for clip in found.clips] == [["sad"], ["happy"], ["angry"], ["fearful"]]

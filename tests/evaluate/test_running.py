@@ -33,7 +33,7 @@ def terms(**settings: object) -> dict[str, Terms]:
 
 
 def kept_of(path: Path, **settings: object) -> list[Transcript]:
-    with StoredRuns(path, terms(**settings)) as journal:  # type: ignore[arg-type]
+    with StoredRuns(path, terms(**settings)) as journal:
         return journal.transcripts
 
 
@@ -41,7 +41,7 @@ def reopened(path: Path, *added: Transcript) -> StoredRuns:
     """A journal that has read these from its file, which is closed."""
     for transcript in added:
         append_transcript(path, transcript)
-    with StoredRuns(path, terms()) as journal:  # type: ignore[arg-type]
+    with StoredRuns(path, terms()) as journal:
         return journal
 
 

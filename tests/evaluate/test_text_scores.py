@@ -107,7 +107,7 @@ def test_bertscore_is_the_librarys_mean_f1(monkeypatch: pytest.MonkeyPatch) -> N
         return None, None, np.array([0.5, 0.7])
 
     module = types.ModuleType("bert_score")
-    module.score = score  # type: ignore[attr-defined]
+    module.score = score
     monkeypatch.setitem(sys.modules, "bert_score", module)
     assert text_scores(["a", "b"], [["a"], ["c", "d"]], "zh", bertscore=True).bertscore == pytest.approx(60)
     assert asked == [(["a", "b"], [["a"], ["c", "d"]], "zh")]
@@ -118,7 +118,7 @@ def test_a_bertscore_model_that_cannot_be_loaded_is_a_typed_error(monkeypatch: p
         raise OSError("cannot reach\nthe hub")
 
     module = types.ModuleType("bert_score")
-    module.score = score  # type: ignore[attr-defined]
+    module.score = score
     monkeypatch.setitem(sys.modules, "bert_score", module)
     with pytest.raises(ConfigError, match="cannot reach the hub"):
         text_scores(["a"], [["a"]], "en", bertscore=True)

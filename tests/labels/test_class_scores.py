@@ -36,8 +36,6 @@ def test_the_classes_of_a_caption_have_probabilities(mode: str, language: str) -
     made, plain = scored(use), use.run_samples(voice(0), RATE).finish()
     assert made.caption == plain.caption
     assert plain.scores is None
-    assert made.scores is not None
-    assert made.labels is not None
     assert set(made.scores) == {name for name, class_ in made.labels.items() if class_ is not None}
     for name, scores in made.scores.items():
         assert set(scores.classes) == set(LEXICON.attributes[name])
@@ -84,14 +82,11 @@ def test_without_labels_nothing_is_kept() -> None:
 
 def test_a_cloud_elsewhere_tells_the_same() -> None:
     cloud = mini_pair().loaded_cloud
-    assert cloud is not None
     here = scored(captioner(decoding__mode="lossless"))
     with serving(cloud) as served:
         flags = {"cloud.url": served.url, "decoding.mode": "lossless", "prompt.language": "zh"}
         away = scored(Captioner.load(load_config("mini", flags=flags, environ={}).config))
     assert away.caption == here.caption
-    assert here.scores is not None
-    assert away.scores is not None
     for name, scores in away.scores.items():
         assert scores.by == "cloud"
         assert scores.classes == pytest.approx(here.scores[name].classes, abs=0.02)  # features cross in float16
@@ -105,8 +100,6 @@ def test_a_calibration_holds_for_its_weights_alone() -> None:
         for name in (weights, "sha256:0")
     )
     made, raw = scored(use, calibration=ours), scored(use, calibration=None)
-    assert made.scores is not None
-    assert raw.scores is not None
     assert made.scores["voice"].temperature == 2.0
     assert made.scores["rate"].temperature is None
     assert made.scores["rate"].classes == raw.scores["rate"].classes or raw.scores["rate"].temperature is not None

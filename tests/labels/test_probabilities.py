@@ -122,7 +122,7 @@ def test_the_model_of_the_deciding_token_is_named() -> None:
     tokens = []
     for text, by, others in pieces:
         row = ((spelling.id(text), 1 - sum(others.values())), *((spelling.id(o), p) for o, p in others.items()))
-        tokens.append(Token(spelling.id(text), (by, row), None))  # type: ignore[arg-type]
+        tokens.append(Token(spelling.id(text), (by, row), None))
     assert scores("zh", tokens, spelling)["emotion"].by == "cloud"
 
 

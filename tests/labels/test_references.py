@@ -55,7 +55,7 @@ LAYOUTS = {
 
 def read(path: Path, content: str | bytes, **options: object) -> References:
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return References.read(path, lexicon=LEXICON, **options)  # type: ignore[arg-type]
+    return References.read(path, lexicon=LEXICON, **options)
 
 
 @pytest.mark.parametrize("name", list(LAYOUTS))

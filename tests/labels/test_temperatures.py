@@ -51,7 +51,6 @@ def test_a_calibration_lowers_the_error_where_it_was_not_fitted() -> None:
     model, mode = found.fits
     assert (model.by, model.mode, mode.by, mode.mode) == ("cloud", None, None, "hybrid")
     assert model.raw.ece > 0.1
-    assert model.calibrated is not None
     assert model.calibrated.ece < 0.05
     assert mode.calibrated == model.calibrated
     assert found.folds == found.groups == 8
@@ -110,7 +109,6 @@ def test_the_diagram_says_what_it_shows() -> None:
 
 def test_the_shipped_file_is_of_the_shipped_weights() -> None:
     scores = captioner().labelled(Lexicon.load()).run_samples(voice(0), RATE).finish().scores
-    assert scores is not None
     assert scores["emotion"].temperature is not None
 
 
