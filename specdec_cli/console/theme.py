@@ -39,11 +39,11 @@ JOINT = "|"
 """Between two tokens that no space separates."""
 EOS, NEWLINE, SPACE, PARTIAL = "∎", "⏎", "␣", "·"
 """In place of a token that ends a text, or is nothing but white space, and of bytes that are not yet a character."""
-RULE, BAR = "─", "█"
+RULE = "─"
 
 ASCII_SIGNS: Final = "specdec-ascii"
 """Name of the error handler that writes signs in ASCII, and other characters as escapes, where there is no Unicode."""
-_ASCII: Final = str.maketrans("✓✗→»·∎⏎␣─█…—×–\xa0", "=~>}-$/_-#.-x- ")
+_ASCII: Final = str.maketrans("✓✗→»·∎⏎␣─…—×–\xa0", "=~>}-$/_-.-x- ")
 
 
 def _in_ascii(error: UnicodeError) -> tuple[str, int]:

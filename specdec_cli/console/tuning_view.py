@@ -1,4 +1,4 @@
-"""A tuning for a person to read, on stdout: what it comes to, and the frontier as a table with bars."""
+"""A tuning for a person to read, on stdout: what it comes to, and the frontier as a table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.text import Text
 
 from specdec_cli.console.cells import Prose, clean
 from specdec_cli.console.tables import columns, page_on, print_page
-from specdec_cli.console.theme import ASKED, BAR, DIM, DOT, GOOD, OK, RULE, STRONG
+from specdec_cli.console.theme import ASKED, DIM, DOT, GOOD, OK, STRONG
 from specdec_cli.format import NONE, count, percent, points, share, whole_points, with_ends
 from specdec_cli.types import COSTS, Cost
 
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from specdec_cli.tune.risk import Certified
 
 _LEAST: Final[dict[Cost, str]] = {"blocks": "of the blocks", "clips": "of the clips", "time": "of the cloud's time"}
-_BAR: Final = 24  # cells of a gap that is closed
 _WITH_QUALITY: Final = 90  # cells from which there is room for quality itself
-_WITH_BAR: Final = 108  # cells from which there is room for it
 _MEASURES: Final = {
     "labels": "the classes of the references",
     "texts": "the texts of the references (chrF)",
@@ -98,19 +96,13 @@ def _otherwise(best: TunedPoint, cost: Cost) -> Iterator[Text]:
 def _frontier(found: Tuning, width: int) -> RenderableType:
     """The settings that were run, gate by gate."""
     figures = ("blocks", "clips", "time", *(["quality"] if width >= _WITH_QUALITY else []), "gap closed")
-    table = columns(" setting", *figures, "", right=figures)
+    table = columns(" setting", *figures, right=figures)
     gates = list(dict.fromkeys(point.gate for point in found.confirmed))
     for point in sorted(found.confirmed, key=lambda point: gates.index(point.gate)):
         chosen = found.recommended is not None and point.label == found.recommended.label
         label = Text.assemble((OK if chosen else " ", GOOD), (clean(point.label), STRONG if chosen else ""))
         closed = point.gap_closed
-        bar = _bar(closed.value) if closed is not None and width >= _WITH_BAR else Text()
         spent = (share(point.spent[cost]) for cost in COSTS)
         quality = [share(point.quality)] if width >= _WITH_QUALITY else []
-        table.add_row(label, *spent, *quality, with_ends(closed, percent) if closed else NONE, bar)
+        table.add_row(label, *spent, *quality, with_ends(closed, percent) if closed else NONE)
     return table
-
-
-def _bar(closed: float) -> Text:
-    filled = round(_BAR * min(max(closed, 0.0), 1.0))
-    return Text.assemble((BAR * filled, GOOD), (RULE * (_BAR - filled), DIM))

@@ -68,11 +68,6 @@ class ReviewItem:
             **{name: value for name, value in run.model_dump(mode="json", include=_SHOWN).items() if value is not None},
         }
 
-    @property
-    def path(self) -> str:
-        """Of the recording, to be opened."""
-        return self.run.file
-
 
 def read_pieces(
     paths: Sequence[Path], lexicon: Lexicon, references: References | None, mode: str | None = None

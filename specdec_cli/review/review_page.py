@@ -118,6 +118,6 @@ def _by_recording(pieces: Sequence[ReviewItem], numbers: Iterable[int]) -> Itera
     found: defaultdict[tuple[str, str, bool], list[int]] = defaultdict(list)
     for number in sorted(numbers, key=lambda number: pieces[number].span or (0.0, 0.0)):
         piece = pieces[number]
-        found[piece.path, piece.run.sha256 or "", piece.span is None].append(number)
+        found[piece.run.file, piece.run.sha256 or "", piece.span is None].append(number)
     for (path, sha256, _), own in sorted(found.items()):
         yield (path, sha256), own

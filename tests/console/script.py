@@ -158,17 +158,13 @@ LOSSLESS = build(
     [Step(item.draft, item.entropy, "always", item.accepted, item.cloud) for item in EN_STEPS],
 )
 ALONE_STEPS = [Step(item.draft, item.entropy) for item in ZH_STEPS]
-ALONE = {
-    "edge": started("samples/edge.wav", "zh", "edge", gate="never", threshold=None),
-    "cloud": started("samples/cloud.wav", "zh", "cloud", gate="never", threshold=None),
-}
 EDGE = build(
     started("samples/edge.wav", "zh", "edge", gate="never", threshold=None),
-    [Step(item.draft, item.entropy) for item in ZH_STEPS],
+    ALONE_STEPS,
 )
 CLOUD = build(
     started("samples/cloud.wav", "zh", "cloud", gate="never", threshold=None),
-    [Step(item.draft, item.entropy) for item in ZH_STEPS],
+    ALONE_STEPS,
 )
 CUT = build(started("samples/cut.wav", "en"), [step(" one/./ Two/ three", "0 0 0 0", accepted=2)], "sentences")
 PARTIAL = build(

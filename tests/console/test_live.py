@@ -1,16 +1,27 @@
+"""The region of the live view that is redrawn, and that it leaves the terminal as it was."""
+
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
 from rich.text import Text
 
 from specdec_cli.console.live import LiveView, Region
+from specdec_cli.console.view import PlainView
 from specdec_cli.errors import AudioContentError
+from specdec_cli.models.download import Download
 from specdec_cli.types import EventText, Round, Sent
-from tests.console.screens import Screen, play
+from tests.console.screens import ESCAPE, Screen, play
 from tests.console.script import EN, LONG, ZH
+
+
+def drawn(screen: Screen, view: LiveView) -> str:
+    """The lines of the region."""
+    assert view._region is not None
+    return "\n".join("".join(part.text for part in line) for line in screen.render_lines(view._region, pad=False))
 
 
 @pytest.mark.parametrize("height", [3, 6, 10, 24, 50])
@@ -54,18 +65,14 @@ def test_a_block_in_flight_is_shown_until_its_verdict_is_there(width: int) -> No
     round_, pieces = EN.events[4]
     assert isinstance(round_, Round)
     view.event(Sent(round_.index, round_.draft_ids), EventText(pieces.draft_pieces, caption=pieces.caption))
-    assert view._region is not None
-    region = screen.render_lines(view._region, pad=False)
-    texts = ["".join(segment.text for segment in line) for line in region]
-    assert max(map(cell_len, texts)) < width
-    assert f"block {round_.index + 1}:" in texts[0]
-    flown = "\n".join(texts)
+    flown = drawn(screen, view)
+    assert max(map(cell_len, flown.split("\n"))) < width
+    assert flown.startswith(f"block {round_.index + 1}:")
     assert "in flight" in flown
     assert pieces.draft_pieces[0].strip() in flown
     assert "drafting ahead" in flown
     view.event(round_, pieces)
-    left = "".join(segment.text for line in screen.render_lines(view._region, pad=False) for segment in line)
-    assert "in flight" not in left
+    assert "in flight" not in drawn(screen, view)
     view.close()
 
 
@@ -110,3 +117,35 @@ def test_loading_that_fails_is_not_called_done() -> None:
         load()
     assert "✓" not in screen.output
     assert screen.output.rindex("\x1b[?25h") > screen.output.rindex("\x1b[?25l")
+
+
+OMNI = Download("acme/omni", 3, 8_000_000_000, 9_000_000_000, 2, Path("/cache"), 50_000_000_000)
+SIZE = "acme/omni: 3 files of weights, 8.0 GB to download (2 of its files are not needed); 50.0 GB free in /cache"
+
+
+def test_a_download_is_shown_as_a_bar_with_its_rate_and_kept_as_a_line() -> None:
+    screen = Screen(120, 24, terminal=True)
+    view = LiveView(screen, clock=iter(range(100_000)).__next__)
+    with view.loading("edge: acme/omni") as watch:
+        watch(OMNI, 0)
+        watch(OMNI, 2_000_000_000)
+        region = drawn(screen, view)
+        assert "\u2501\u2501\u2501" in region
+        assert "2.0 GB of 8.0 GB" in region
+        assert "/s" in region
+    found = " ".join(ESCAPE.sub(" ", screen.output).split())
+    assert SIZE in found
+    assert "\u2713 loaded edge: acme/omni" in found
+
+
+def test_a_log_gets_a_line_for_every_tenth_of_a_download() -> None:
+    screen = Screen(200, 24)
+    with PlainView(screen).loading("edge: acme/omni") as watch:
+        for done in range(0, OMNI.bytes, OMNI.bytes // 40):
+            watch(OMNI, done)
+    assert screen.lines[:3] == [
+        "loading edge: acme/omni ...",
+        f"downloading {SIZE}",
+        "acme/omni: 10% of 8.0 GB downloaded",
+    ]
+    assert len([line for line in screen.lines if line]) == 2 + 9

@@ -48,13 +48,6 @@ def test_the_pace_is_that_of_this_run() -> None:
     assert progress.left_s is None
 
 
-def test_nothing_is_said_that_nobody_knows() -> None:
-    progress = Progress(clock=Clock())
-    assert progress.tokens_per_s is None
-    assert progress.escalation_rate is None
-    assert progress.left_s is None
-
-
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 def test_the_bar_of_a_batch_fits_and_is_erased(width: int, encoding: str) -> None:
@@ -165,14 +158,6 @@ def test_failures_are_listed_as_far_as_they_were_kept() -> None:
     assert lines[LISTED] == "... and 5 more; every one has a line with `error` in out.jsonl"
 
 
-def test_quiet_has_no_totals() -> None:
-    screen = Screen(60)
-    steps = Steps(screen, "errors")
-    steps.update(busy(Clock()))
-    steps.finished(busy(Clock()), "o.jsonl")
-    assert screen.output == ""
-
-
 @pytest.mark.parametrize("show", ["errors", "log", "bar"])
 def test_the_end_of_a_batch_counts_captions_that_are_no_description(show: Show) -> None:
     screen = Screen(80)
@@ -182,7 +167,11 @@ def test_the_end_of_a_batch_counts_captions_that_are_no_description(show: Show) 
 
 def test_quiet_does_not_hide_that_the_cloud_failed() -> None:
     screen = Screen(60)
-    Steps(screen, "errors").finished(counts(Clock(), captioned=9, degraded=2), "o.jsonl")
+    steps = Steps(screen, "errors")
+    steps.update(busy(Clock()))
+    steps.finished(busy(Clock()), "o.jsonl")
+    assert screen.output == ""  # nor does it have totals
+    steps.finished(counts(Clock(), captioned=9, degraded=2), "o.jsonl")
     assert screen.output == "warning: 2 captions degraded: the cloud failed\n"
 
 

@@ -1,105 +1,15 @@
-"""What goes where, with real pipes and a real pseudo-terminal."""
+"""Which display is chosen where, and what stdout gets beside it."""
 
 from __future__ import annotations
 
-import json
-import os
+import io
 import sys
 
 import pytest
 
 from specdec_cli.console.live import LiveView, choose_view
+from specdec_cli.console.plain import print_caption
 from specdec_cli.console.view import PlainView, View
-from tests.cli.harness import Fork, on_terminal
-from tests.console import play
-from tests.console.screens import COLOUR, ESCAPE
-from tests.console.script import EN, ZH
-
-pytestmark = [
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX"),
-    pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
-]
-
-
-def piped(*arguments: str) -> tuple[str, str]:
-    outcome = Fork(arguments, command=play.main).wait()
-    assert outcome.code == 0, outcome.err
-    return outcome.out, outcome.err
-
-
-def shown(*arguments: str, stdout: bool = True, **environment: str) -> tuple[str, str]:
-    """Run on a pseudo-terminal; returns what a piped stdout got, if it was piped, and what the terminal showed."""
-    outcome, screen = on_terminal(arguments, width=100, piped=not stdout, command=play.main, **environment)
-    assert outcome.code == 0, screen
-    return outcome.out, screen
-
-
-def test_into_pipes_stdout_is_the_caption_alone() -> None:
-    out, err = piped("zh", "en", "--fail")
-    assert out == f"{ZH.caption}\n{EN.caption}\n"
-    assert "\x1b" not in err
-    assert "the cloud verified 3 of 7 rounds" in err
-    assert "error: no such file: nowhere.wav\nhint: Check the path.\n" in err
-    assert err.endswith("2 captioned, 1 failed\n")
-
-
-def test_quiet_says_only_captions_and_errors() -> None:
-    out, err = piped("zh", "--quiet", "--fail")
-    assert out == f"{ZH.caption}\n"
-    assert err == "error: no such file: nowhere.wav\nhint: Check the path.\n"
-
-
-def test_no_live_writes_rows_into_a_pipe() -> None:
-    out, err = piped("zh", "--no-live")
-    assert out == f"{ZH.caption}\n"
-    assert "✓，" in err
-    assert "\x1b" not in err
-
-
-def test_json_is_one_readable_object_a_line() -> None:
-    out, _ = piped("zh", "en", "--json")
-    assert [json.loads(line)["caption"] for line in out.splitlines()] == [ZH.caption, EN.caption]
-    assert "说话人" in out
-
-
-def test_on_a_terminal_the_finished_caption_is_shown_once() -> None:
-    _, screen = shown("zh")
-    after = ESCAPE.sub("", screen[screen.rindex("\x1b[?25h") :])
-    assert after.count(ZH.caption) == 1
-    assert COLOUR.search(screen)
-
-
-def test_a_piped_stdout_gets_the_caption_while_the_terminal_shows_the_run() -> None:
-    out, screen = shown("zh", stdout=False)
-    assert out == f"{ZH.caption}\n"
-    assert "✗" in screen
-
-
-def test_no_color_has_no_colours_on_a_terminal() -> None:
-    _, screen = shown("zh", NO_COLOR="1")
-    assert not COLOUR.search(screen)
-    assert "✗慢" in ESCAPE.sub("", screen)
-
-
-def test_a_dumb_terminal_gets_plain_lines() -> None:
-    _, screen = shown("zh", TERM="dumb")
-    assert "\x1b" not in screen
-    assert screen.count(ZH.caption) == 1
-    assert screen.rstrip().endswith(ZH.caption)
-
-
-def test_json_on_the_same_terminal_stands_alone() -> None:
-    _, screen = shown("zh", "--json")
-    assert json.loads(screen)["caption"] == ZH.caption
-
-
-def test_a_reader_that_leaves_ends_the_run_quietly() -> None:
-    reading, writing = os.pipe()
-    os.close(reading)
-    fork = Fork(["zh", "--quiet"], stdout=writing, command=play.main)
-    os.close(writing)
-    outcome = fork.wait()
-    assert (outcome.code, outcome.err) == (141, "")
 
 
 class Stream:
@@ -150,3 +60,17 @@ def test_the_display_fits_the_place(
         assert kind in ("live", "rows")
     else:
         assert type(view) is {"errors": View, "plain": PlainView}[kind]
+
+
+@pytest.mark.parametrize(
+    ("terminal", "shown", "printed"), [(True, True, False), (True, False, True), (False, True, True)]
+)
+def test_a_caption_is_not_printed_on_the_screen_that_shows_it(
+    monkeypatch: pytest.MonkeyPatch, terminal: bool, shown: bool, printed: bool
+) -> None:
+    written = io.BytesIO()
+    stdout = io.TextIOWrapper(written, encoding="utf-8")
+    monkeypatch.setattr(stdout, "isatty", lambda: terminal)
+    monkeypatch.setattr(sys, "stdout", stdout)
+    print_caption("一 calm\x1b[2J\nvoice", before=["a b.wav"], shown=shown)
+    assert written.getvalue().decode() == ("a b.wav\t一 calm\\x1b[2J voice\n" if printed else "")

@@ -41,8 +41,7 @@ function pitchPath(pitch, y) {
   return path;
 }
 
-function pitchLines(pitch, y) {
-  const voiced = pitch.filter((hz) => hz !== null);
+function pitchLines(y) {
   const inside = (hz) => y(hz) > PLOT.wave + PLOT.gap && y(hz) < PLOT.wave + PLOT.gap + PLOT.pitch;
   const steps = [75, 100, 150, 200, 300, 400, 600].filter(inside);
   const lines = steps.map((hz) => svg("path", { class: "grid", d: `M0 ${y(hz).toFixed(1)}H${PLOT.width}` }));
@@ -52,13 +51,13 @@ function pitchLines(pitch, y) {
     name.style.top = `${(100 * share).toFixed(2)}%`;
     return name;
   });
-  return { lines, names, voiced };
+  return { lines, names };
 }
 
 // Waveform above pitch; a click moves the player there, and the player's place is drawn.
 function soundPlot(sound, player) {
   const y = pitchScale(sound.pitch);
-  const marks = y ? pitchLines(sound.pitch, y) : { lines: [], names: [] };
+  const marks = y ? pitchLines(y) : { lines: [], names: [] };
   const height = PLOT.wave + PLOT.gap + PLOT.pitch;
   const place = svg("path", { class: "place", d: `M0 0V${height}` });
   const hertz = sound.median === null ? "no voiced sound" : `median pitch ${Math.round(sound.median)} Hz`;
