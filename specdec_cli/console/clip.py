@@ -61,7 +61,7 @@ def heading(event: Started) -> Iterator[Prose]:
             yield labelled(label, Text(clean(name)))
     settings = [Text.assemble((f"{clean(name)}\xa0", DIM), clean(value)) for name, value in _worth_showing(event)]
     if settings:
-        yield labelled("settings", Text(DOT, DIM).join(settings))
+        yield labelled("settings", Text.assemble((DOT, DIM)).join(settings))
     yield labelled("prompt", Text(clean(event.prompt)))
     for warning in event.warnings:
         yield labelled("warning", Text(clean(warning)), BAD)

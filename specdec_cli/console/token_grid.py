@@ -73,8 +73,9 @@ class TokenGrid:
             table.add_column(style=DIM, justify="right", width=LABEL, no_wrap=True, overflow="crop")
             for _ in row:
                 table.add_column(no_wrap=True)
-            gaps = [Text(JOINT, DIM) if place and cell.joined else Text(" ") for place, cell in enumerate(row)]
-            table.add_row("" if number else self.label, *(gap + cell.word for gap, cell in zip(gaps, row, strict=True)))
+            joints = [(JOINT, DIM) if place and cell.joined else " " for place, cell in enumerate(row)]
+            words = [Text.assemble(joint, cell.word) for joint, cell in zip(joints, row, strict=True)]
+            table.add_row("" if number else self.label, *words)
             for place, name in enumerate(self.names):
                 figures = [cell.figures[place] if cell.figures else Text() for cell in row]
                 if any(figures):

@@ -92,6 +92,8 @@ def test_every_fate_has_its_colour() -> None:
     assert styles["语速"] == STYLES["accepted"]
     assert styles["✗慢"] == STYLES["rejected"]
     assert styles["→快"] == STYLES["corrected"]
+    segments = Screen(80).render(TokenGrid("", cells_of(*rounds(EN)[1], {})))
+    assert [str(part.style) for part in segments if part.text == ","] == ["none"]  # behind a joint, which is dim
     assert len({*STYLES.values()}) == len(STYLES) - 1  # `cloud` and `run_on` never stand beside each other
 
 
