@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from contextlib import suppress
 from pathlib import Path
 
 
@@ -21,12 +19,3 @@ def cache_folder(kind: str) -> Path | None:
         except RuntimeError:
             return None
     return home / "specdec" / kind if home.is_absolute() else None
-
-
-def remember(path: Path, content: bytes) -> None:
-    """Writes a file of the cache at once, if the cache can be written."""
-    with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            file.write(content)
-        os.replace(file.name, path)

@@ -198,7 +198,7 @@ def _needs(resolved: ResolvedConfig) -> Iterator[Check]:
     found = [needs for needs, _ in here.values()]
     if len(found) == 2 and found[0].device == found[1].device and all(needs.fits for needs in found):
         left = found[0].free - found[0].bytes
-        if found[1].device_map is None and found[1].bytes > left:
+        if found[1].config.device_map is None and found[1].bytes > left:
             says = f"edge and cloud take {size(found[0].bytes + found[1].bytes)} together, more than is free"
             yield Check("both", "warn", f"{says}. Instead: {found[1].advice(left, 'cloud.')}")
 

@@ -121,10 +121,10 @@ def _lacking(folder: Path, family: Family) -> bool:
 
 def _require_memory(found: Needs) -> None:
     """Raises CheckpointError if a model can never run on its device, so that nothing is downloaded in vain."""
-    if found.bytes > found.total and found.device_map is None:
+    if found.bytes > found.total and found.config.device_map is None:
         raise CheckpointError(
-            f"{found.name} was not downloaded: it would take {size(found.bytes)} of memory, and {found.device} has "
-            f"{size(found.total)} in all",
+            f"{found.config.label} was not downloaded: it would take {size(found.bytes)} of memory, and {found.device} "
+            f"has {size(found.total)} in all",
             hint=f"Instead: {found.advice(found.total)}.",
         )
 

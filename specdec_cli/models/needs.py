@@ -24,18 +24,15 @@ class Needs:
 
     Attributes:
         dtype: of the weights that are not quantised.
-        quantization: as configured; None: none.
         weights: in memory by `quantization` (None, "int8", "int4"), as far as the device has it.
         free: available on the device now; total: of the device.
     """
 
-    name: str
+    config: ModelConfig
     family: str
     parameters: int
     dtype: str
-    quantization: str | None
     device: str
-    device_map: str | None
     weights: Mapping[str | None, int]
     free: int
     total: int
@@ -43,12 +40,12 @@ class Needs:
     @property
     def bytes(self) -> int:
         """With what a model takes beside its weights."""
-        return round(_ROOM * self.weights[self.quantization])
+        return round(_ROOM * self.weights[self.config.quantization])
 
     @property
     def fits(self) -> bool:
         """Whether the device has room for it now; a `device_map` spreads it over all devices."""
-        return self.bytes <= self.free or self.device_map is not None
+        return self.bytes <= self.free or self.config.device_map is not None
 
     def advice(self, room: int, role: str = "") -> str:
         """What would fit instead into so many bytes; `role`: begins the names of settings."""
@@ -61,9 +58,11 @@ class Needs:
         return "use a smaller model, or a cloud at an address (cloud.url)"
 
     def __str__(self) -> str:
-        kind = self.dtype if self.quantization is None else f"{self.quantization}/{self.dtype}"
+        kind = "/".join(filter(None, (self.config.quantization, self.dtype)))
         takes = f"{size(self.bytes)} of the {size(self.free)} free on {self.device}"
-        return f"{self.name} · {self.family} · {self.parameters / 1e6:,.0f} million parameters in {kind} · {takes}"
+        return (
+            f"{self.config.label} · {self.family} · {self.parameters / 1e6:,.0f} million parameters in {kind} · {takes}"
+        )
 
 
 def outline(family: Family, config: Any) -> Any:
@@ -86,13 +85,11 @@ def needs(config: ModelConfig, family: Family, model_config: Any, device: torch.
         dropped = sum(part.weight.numel() for part in layers if part.weight is not embedding) * dtype.itemsize
         sizes[name] = whole - dropped + sum(packed_bytes(part, bits, dtype) for part in layers)
     return Needs(
-        name=config.label,
+        config=config,
         family=family.name,
         parameters=sum(part.numel() for part in used.values()),
         dtype=str(dtype).removeprefix("torch."),
-        quantization=config.quantization,
         device=str(device),
-        device_map=config.device_map,
         weights=sizes,
         free=free,
         total=total,

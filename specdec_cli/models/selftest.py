@@ -18,7 +18,7 @@ import transformers
 from torch import nn
 from torch.utils._pytree import tree_map_only
 
-from specdec_cli.cache import cache_folder, remember
+from specdec_cli.cache import cache_folder
 from specdec_cli.errors import CheckpointError, DecodingError, SpecdecError, first_line
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.packed import exact_prefills
@@ -74,7 +74,9 @@ def self_test(model: AudioLM, folder: Path | None = None) -> None:
                 hint="Use a model of one of the tested families, or another attention.",
             ) from error
         if memory is not None:
-            remember(memory, phrase.encode())
+            with suppress(OSError):
+                memory.parent.mkdir(parents=True, exist_ok=True)
+                memory.write_text(phrase, encoding="ascii")
     if phrase.endswith(_WITHOUT_GRAPHS):
         model.graphs = None
     model.joins, model.self_test = phrase.removesuffix(_WITHOUT_GRAPHS) == _JOINT, phrase
