@@ -186,145 +186,23 @@ SPECIALS: dict[str, dict[str, int]] = {
         "<|video|>": 258884,
     },
     "granite-speech": {"<|end_of_text|>": 0, "<|start_of_role|>": 1, "<|end_of_role|>": 2},
-    "audio-flamingo-3": _QWEN | {"<sound>": 151669},
-    "music-flamingo": _QWEN | {"<sound>": 151669, "<|sound_bos|>": 151670, "<|sound_eos|>": 151671},
 }
 
 
-def facts() -> dict[str, Raw]:
-    """The config.json of published checkpoints, as far as it matters to loading."""
-    omni_25 = {
-        "model_type": "qwen2_5_omni",
-        "torch_dtype": "bfloat16",
-        "thinker_config": {
-            "model_type": "qwen2_5_omni_thinker",
-            "torch_dtype": "bfloat16",
-            "audio_config": {"model_type": "qwen2_5_omni_audio_encoder", "output_dim": 3584, "num_mel_bins": 128},
-            "text_config": {
-                "model_type": "qwen2_5_omni_text",
-                "vocab_size": 152064,
-                "rope_theta": 1e6,
-                "rope_scaling": {"mrope_section": [16, 24, 24], "rope_type": "default", "type": "default"},
-            },
-            "vision_config": _VISION | {"model_type": "qwen2_5_omni_vision_encoder", "fullatt_block_indexes": [7, 15]},
-            "audio_token_index": 151646,
-            "image_token_index": 151655,
-            "video_token_index": 151656,
-            "eos_token_id": 151645,
-        },
-    }
-    qwen_2_audio = {
-        "model_type": "qwen2_audio",
-        "audio_config": {"model_type": "qwen2_audio_encoder", "num_mel_bins": 128},
-        "audio_token_index": 151646,
-        "text_config": {"model_type": "qwen2", "vocab_size": 156032, "eos_token_id": 151645, "torch_dtype": "bfloat16"},
-    }
-    omni_3 = {
-        "model_type": "qwen3_omni_moe",
-        "dtype": "bfloat16",
-        "thinker_config": {
-            "model_type": "qwen3_omni_moe_thinker",
-            "dtype": "bfloat16",
-            "audio_config": {
-                "model_type": "qwen3_omni_moe_audio_encoder",
-                "n_window": 50,
-                "n_window_infer": 800,
-                "output_dim": 2048,
-                "downsample_hidden_size": 480,
-            },
-            "text_config": {
-                "model_type": "qwen3_omni_moe_text",
-                "vocab_size": 152064,
-                "num_experts": 128,
-                "num_experts_per_tok": 8,
-                "moe_intermediate_size": 768,
-                "rope_scaling": {"mrope_interleaved": True, "mrope_section": [24, 20, 20], "rope_type": "default"},
-            },
-            "vision_config": _VISION | {"model_type": "qwen3_omni_moe_vision_encoder", "deepstack_visual_indexes": [8]},
-            "audio_token_id": 151675,
-            "image_token_id": 151655,
-            "video_token_id": 151656,
-            "position_id_per_seconds": 13,
-        },
-    }
-    gemma_4 = {
-        "model_type": "gemma4",
-        "dtype": "bfloat16",
-        "audio_config": {"model_type": "gemma4_audio", "hidden_size": 1024, "output_proj_dims": 1536},
-        "vision_config": None,
-        "audio_token_id": 258881,
-        "image_token_id": 258880,
-        "video_token_id": 258884,
-        "eos_token_id": [1, 106],
-        "text_config": {
-            "model_type": "gemma4_text",
-            "vocab_size": 262144,
-            "vocab_size_per_layer_input": 262144,
-            "hidden_size_per_layer_input": 256,
-            "global_head_dim": 512,
-            "num_kv_shared_layers": 20,
-            "layer_types": [*["sliding_attention"] * 5, "full_attention"] * 2,
-            "sliding_window": 512,
-            "final_logit_softcapping": 30.0,
-            "tie_word_embeddings": True,
-            "rope_parameters": {
-                "full_attention": {"partial_rotary_factor": 0.25, "rope_theta": 1e6, "rope_type": "proportional"},
-                "sliding_attention": {"rope_theta": 1e4, "rope_type": "default"},
-            },
-        },
-    }
-    granite = {
-        "model_type": "granite_speech",
-        "audio_token_index": 100352,
-        "has_lora_adapter": False,
-        "encoder_config": {"model_type": "granite_speech_encoder", "context_size": 200, "input_dim": 160},
-        "projector_config": {"model_type": "blip_2_qformer"},
-        "text_config": {
-            "model_type": "granite",
-            "vocab_size": 100353,
-            "eos_token_id": 100257,
-            "pad_token_id": 100256,
-            "dtype": "float32",
-        },
-    }
-    glm = {
-        "model_type": "glmasr",
-        "dtype": "bfloat16",
-        "audio_config": {
-            "model_type": "glmasr_encoder",
-            "hidden_size": 1280,
-            "intermediate_size": 5120,
-            "head_dim": 64,
-        },
-        "audio_token_id": 59260,
-        "text_config": {"model_type": "llama", "vocab_size": 59264, "eos_token_id": [59246, 59253, 59255]},
-    }
-    flamingo = {
-        "model_type": "audioflamingo3",
-        "dtype": "float32",
-        "audio_config": {"model_type": "audioflamingo3_encoder", "hidden_size": 1280, "intermediate_size": 5120},
-        "audio_token_id": 151669,
-        "text_config": {"model_type": "qwen2", "vocab_size": 151672, "eos_token_id": 151645},
-    }
+def refused() -> dict[str, Raw]:
+    """What matters in the config.json of published checkpoints that cannot be loaded."""
+    quantized = {"model_type": "qwen2_5_omni", "thinker_config": {}}
+    granite = {"model_type": "granite_speech", "has_lora_adapter": True}
     return {
-        "Qwen2.5-Omni-7B": omni_25,
-        "Qwen2.5-Omni-7B-AWQ": omni_25 | {"quantization_config": {"quant_method": "awq", "bits": 4}},
-        "Qwen2.5-Omni-7B-GPTQ-Int4": omni_25 | {"quantization_config": {"quant_method": "gptq", "bits": 4}},
-        "Qwen2-Audio-7B-Instruct": qwen_2_audio,
-        "Qwen3-Omni-30B-A3B-Instruct": omni_3,
-        "gemma-4-E2B-it": gemma_4,
-        "gemma-4-31B-it": gemma_4 | {"audio_config": None},
+        "Qwen2.5-Omni-7B-AWQ": quantized | {"quantization_config": {"quant_method": "awq", "bits": 4}},
+        "Qwen2.5-Omni-7B-GPTQ-Int4": quantized | {"quantization_config": {"quant_method": "gptq", "bits": 4}},
+        "gemma-4-31B-it": {"model_type": "gemma4", "audio_config": None},
         "gemma-4-E2B-it-assistant": {"model_type": "gemma4_assistant", "text_config": {"model_type": "gemma4_text"}},
         "gemma-3n-E2B-it": {"model_type": "gemma3n", "audio_config": {}, "text_config": {}},
-        "granite-speech-4.x": granite,
-        "granite-speech-3.3-2b": granite | {"has_lora_adapter": True},
-        "glm-asr-nano": glm,
-        "audio-flamingo-3-hf": flamingo,
-        "music-flamingo-2601-hf": flamingo | {"model_type": "musicflamingo", "dtype": "bfloat16"},
+        "granite-speech-3.2-8b": granite,
+        "granite-speech-3.3-2b": granite,
+        "granite-speech-3.3-8b": granite,
         "Nemotron-3-Nano-Omni": {"model_type": "nemotron_h_omni", "llm_config": {"hybrid_override_pattern": "MEM*E"}},
         "Phi-4-multimodal-instruct": {"model_type": "phi4_multimodal"},
         "MOSS-Audio-4B": {"model_type": "moss_audio", "auto_map": {"AutoConfig": "configuration.Config"}},
     }
-
-
-_VISION = {"depth": 32, "num_heads": 16, "out_hidden_size": 2048}

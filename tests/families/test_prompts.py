@@ -23,6 +23,7 @@ from tests.families.standins import HAS_MISTRAL
 families = pytest.mark.parametrize("family", KINDS)
 SECONDS = (0.1, 0.33, 1.0, 2.99, 7.7, 15.01, 29.99, 30.0)
 LONG = (30.01, 60.0)
+ODD = ("a\n b\t<b>&amp; {{ x }} {% y %}", " ", "é🙂")
 
 
 @families
@@ -31,12 +32,14 @@ def test_prompts_equal_those_of_the_published_processor(family: str) -> None:
         pytest.skip("mistral-common is not installed")
     of = model(family, 0)
     theirs = published(of.processor)
-    for seconds in (*SECONDS, *(LONG if of.processor.window_s > 60 else ())):
-        for system in (None, "Be brief.") if of.processor.family.takes_system else (None,):
+    lengths = (*SECONDS, *(LONG if of.processor.window_s > 60 else ()))
+    cases = [(seconds, "描述 this") for seconds in lengths] + [(0.5, text) for text in ODD]
+    for seconds, text in cases:
+        for system in (None, "Be brief. 简短") if of.processor.family.takes_system else (None,):
             samples = sound(1, seconds)
-            ours = of.processor.prompt(samples, "描述 this", system)
-            expected = _theirs(theirs, samples, "描述 this", system)
-            assert list(ours.ids) == expected["input_ids"][0].tolist(), seconds
+            ours = of.processor.prompt(samples, text, system)
+            expected = _theirs(theirs, samples, text, system)
+            assert list(ours.ids) == expected["input_ids"][0].tolist(), (seconds, text)
             assert set(ours.audio) == {name for name in expected if "features" in name or "feature_" in name}
             for name, values in ours.audio.items():
                 wanted = expected[name][..., : values.shape[-1]]  # ours may lack padding that is masked out

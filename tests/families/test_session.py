@@ -87,10 +87,14 @@ def test_the_attention_that_is_asked_for_is_that_of_the_decoder(tmp_path: Path, 
 
 @contextmanager
 def output_rows(of: AudioLM) -> Iterator[list[int]]:
-    """Rows that enter the output layer, per forward."""
+    """Rows that enter the output layer, per forward; their strides are as if the other rows had never been."""
     rows: list[int] = []
-    layer = of.module.get_output_embeddings()
-    hook = layer.register_forward_pre_hook(lambda _module, inputs: rows.append(inputs[0].shape[-2]))
+
+    def enter(_module: object, inputs: tuple[torch.Tensor, ...]) -> None:
+        assert inputs[0].stride() == torch.empty(inputs[0].shape).stride()
+        rows.append(inputs[0].shape[-2])
+
+    hook = of.module.get_output_embeddings().register_forward_pre_hook(enter)
     yield rows
     hook.remove()
 

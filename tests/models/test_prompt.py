@@ -2,50 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 import pytest
 
 from specdec_cli.errors import CheckpointError
-from specdec_cli.models.audio_lm import AudioLM
 from tests.models.hub_numbers import audio_model
 from tests.tiny import tiny_clip, tiny_model
 
 AUDIO = "<|AUDIO|>"
-
-
-def _audio_tokens(model: AudioLM, clip: npt.NDArray[np.float32]) -> int:
-    """What the audio tower gives."""
-    audio = model.processor.prompt(clip, "x").audio
-    return int(model.module.get_audio_features(**audio).last_hidden_state.shape[0])
-
-
-def _by_hand(model: AudioLM, instruction: str, clip: npt.NDArray[np.float32], system: str | None) -> tuple[int, ...]:
-    """The ids of the text in which the placeholder is written once per audio token, as transformers' processor does."""
-    turns: list[dict[str, Any]] = []
-    if system is not None:
-        turns.append({"role": "system", "content": [{"type": "text", "text": system}]})
-    parts = [{"type": "audio", "audio": "x.wav"}, {"type": "text", "text": instruction}]
-    turns.append({"role": "user", "content": parts})
-    text: str = model.processor.parts.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
-    count = _audio_tokens(model, clip)
-    ids: list[int] = model.processor.tokenizer(text.replace(AUDIO, AUDIO * count), add_special_tokens=False).input_ids
-    return tuple(ids)
-
-
-@pytest.mark.parametrize(
-    "instruction", ["say how", "描述这个人的声音。", "a\n b\t<b>&amp; {{ x }} {% y %}", " ", "é🙂"]
-)
-@pytest.mark.parametrize("system", [None, "", "You listen.", "你是声音专家。"])
-@pytest.mark.parametrize("seconds", [0.1, 1.03])
-def test_a_prompt_is_the_templates(instruction: str, system: str | None, seconds: float) -> None:
-    model, clip = tiny_model(3), tiny_clip(0, seconds)
-    prompt = model.processor.prompt(clip, instruction, system)
-    assert prompt.ids == _by_hand(model, instruction, clip, system)
-    assert prompt.waveform is clip
-    assert prompt.ids.count(model.processor.placeholder_id) == _audio_tokens(model, clip)
 
 
 def test_a_prompt_reads_as_the_template_says() -> None:

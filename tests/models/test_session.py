@@ -9,19 +9,16 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import DynamicCache
-from transformers.cache_utils import DynamicLayer
 from transformers.masking_utils import create_causal_mask
 from transformers.models.qwen2_5_omni import modeling_qwen2_5_omni
 
-from specdec_cli.errors import CheckpointError, DecodingError
+from specdec_cli.errors import DecodingError
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
 from specdec_cli.types import ModelWork
 from tests.laws.tolerance import allowed
-from tests.models.checkpoints import load
-from tests.tiny import as_audio_lm, save_checkpoint, tiny_clip, tiny_model, tiny_module
+from tests.tiny import tiny_clip, tiny_model
 
 VOCAB = 266
 CAPACITY = 40
@@ -114,53 +111,7 @@ def test_a_single_step_deep_in_a_text_has_the_right_position() -> None:
     _assert_close(session.logits(TEXT), _reference(model, prompt, TEXT)[-1:])
 
 
-@pytest.mark.parametrize("kernel", ["sdpa", "eager"])
-def test_a_kernel_is_passed_on_to_the_checkpoint(tmp_path: Any, kernel: str) -> None:
-    model = load(save_checkpoint(tiny_module(0), tmp_path / "m"), attention=kernel)
-    prompt = model.processor.prompt(tiny_clip(0), "say how")
-    session = Session(model, prompt, CAPACITY, VOCAB)
-    _assert_close(session.logits(TEXT, 31), _reference(model, prompt, TEXT))
-    _assert_close(session.logits(TEXT[:4]), _reference(model, prompt, TEXT[:4])[-1:])
-    assert model.module.config.get_text_config()._attn_implementation == kernel
-    assert model.module.model.audio_tower.config._attn_implementation == kernel
-    assert model.joins == (kernel == "sdpa"), "eager attention takes boolean masks for additive ones"
-
-
-def test_sliding_window_layers_are_masked_and_rolled_back_as_transformers_does() -> None:
-    module = tiny_module(2)
-    text = module.config.get_text_config()
-    text.layer_types, text.sliding_window, text.use_sliding_window = ["full_attention", "sliding_attention"], 8, True
-    for layer, kind in zip(module.model.language_model.layers, text.layer_types, strict=True):
-        layer.self_attn.sliding_window = 8 if kind == "sliding_attention" else None
-        layer.attention_type = kind
-    module.model.language_model.has_sliding_layers = True
-    model = as_audio_lm(module, "sliding")
-    assert not model.joins
-    prompt = _case(2)[1]
-    wanted = _reference(model, prompt, TEXT)
-    assert not torch.allclose(wanted[:, :250], _reference(tiny_model(2), prompt, TEXT)[:, :250], atol=0.1)
-    session = Session(model, prompt, CAPACITY, VOCAB)
-    _assert_close(session.logits(TEXT[:20], 21), wanted[:21])
-    _assert_close(session.logits(TEXT[:9]), wanted[9:10])
-    _assert_close(session.logits(TEXT, 22), wanted[9:])
-
-
 # --- the prompt ---
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("text", [(), TEXT[:1], TEXT[:5]])
-def test_reading_ahead_equals_reading_when_needed(seed: int, text: tuple[int, ...]) -> None:
-    """A verification after an early prefill needs the scores after the prompt, and does not read the prompt again."""
-    early, late = _session(seed), _session(seed)
-    early.prefill()
-    early.prefill()
-    assert (early.length, early.work.forwards) == (len(early.prompt.ids), 1)
-    _assert_close(early.logits(text, len(text) + 1), late.logits(text, len(text) + 1))
-    assert (early.work.encoder_passes, late.work.encoder_passes) == (1, 1)
-    assert (early.work.forwards, late.work.forwards) == (1 + bool(text), 1)
-    early.prefill()
-    assert early.work.forwards == 1 + bool(text)
 
 
 def test_a_prompt_whose_own_scores_were_not_kept_is_read_again() -> None:
@@ -200,28 +151,6 @@ def test_a_single_token_costs_no_mask_and_is_scored_alike(monkeypatch: pytest.Mo
     _assert_close(torch.cat([session.logits(TEXT[:length]) for length in range(4)]), wanted[:4])
     _assert_close(session.logits(TEXT[:6], 2), wanted[5:])
     assert made == [len(prompt.ids), 3]
-
-
-def test_only_the_wanted_rows_go_through_the_output_layer() -> None:
-    """300 s of prompt would be 4 GB of logits."""
-    model, prompt = _case(1)
-    rows: list[int] = []
-    strides: list[bool] = []  # whether they are as if the other rows had never been
-
-    def seen(_module: object, inputs: tuple[torch.Tensor, ...], scores: torch.Tensor) -> None:
-        rows.append(scores.shape[1])
-        strides.append(inputs[0].stride() == torch.empty(inputs[0].shape).stride())
-
-    handle = model.module.get_output_embeddings().register_forward_hook(seen)
-    try:
-        session = Session(model, prompt, CAPACITY)
-        session.logits(TEXT[:4], 5)
-        session.logits(TEXT[:6], 1)
-        session.logits(TEXT[:9], 3)
-    finally:
-        handle.remove()
-    assert rows == [5, 1, 3]
-    assert all(strides)
 
 
 # --- what may be generated ---
@@ -279,43 +208,6 @@ def test_the_cache_keeps_the_common_part_and_something_to_feed() -> None:
         session.logits(text, positions)
         assert session.work.fed_tokens - fed == lacking
         assert session.fed == list(text)
-
-
-@pytest.mark.parametrize("interrupted", range(1, 4))
-@pytest.mark.parametrize("before", [(), TEXT[:3]])
-def test_a_pass_that_was_interrupted_can_be_repeated(
-    interrupted: int, before: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Some layers had taken the new keys, others not: the cache is dropped."""
-    wanted = _reference(*_case(2), TEXT[:8])
-    session = _session(2)
-    if before:
-        session.logits(before)
-    calls, update = 0, DynamicLayer.update
-
-    def failing(layer: Any, *args: Any, **kwargs: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls == interrupted:
-            raise KeyboardInterrupt
-        return update(layer, *args, **kwargs)
-
-    monkeypatch.setattr(DynamicLayer, "update", failing)
-    with pytest.raises(KeyboardInterrupt):
-        session.logits(TEXT[:8])
-    monkeypatch.setattr(DynamicLayer, "update", update)
-    assert session.cache is None
-    _assert_close(session.logits(TEXT[:8]), wanted[-1:])
-    _assert_close(session.logits(TEXT[:8], 9), wanted)
-    assert session.cache is not None
-    assert {layer.get_seq_length() for layer in session.cache.layers} == {session.length}
-
-
-def test_a_recurrent_state_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It cannot be rolled back, and would go wrong in silence."""
-    monkeypatch.setattr(DynamicCache, "is_croppable", property(lambda cache: False))
-    with pytest.raises(CheckpointError, match="tiny-0 keeps a recurrent state"):
-        _session().logits(())
 
 
 # --- the account of the work ---
