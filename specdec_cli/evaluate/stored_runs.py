@@ -1,4 +1,4 @@
-"""What has been captioned already: kept in memory, and in a store from which a later run goes on."""
+"""What has been captioned already: kept in memory, and in a store from which a later run resumes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class StoredRuns(store.Journal):
     ) -> None:
         self.transcripts: list[Transcript] = []
         self._terms = terms or {}
-        self._numbers: dict[int, int] = {}  # identity of a stored transcript -> its line
+        self._read_lines: list[tuple[int, Transcript]] = []  # numbers of lines, and what they hold
         self._done: Counter[tuple[ClipKey, Mode]] = Counter()
         self._refused: set[tuple[ClipKey, Mode]] = set()
         super().__init__(path, TRANSCRIPTS, read=not overwrite)
@@ -74,9 +74,9 @@ class StoredRuns(store.Journal):
         Raises:
             ConfigError: a caption was made by other models than those that are loaded now.
         """
-        for transcript in self.transcripts:
-            number, now = self._numbers.get(id(transcript)), recorded.get(transcript.mode)
-            if self._store is None or number is None or transcript.error is not None or now is None:
+        for number, transcript in self._read_lines:
+            now = recorded.get(transcript.mode)
+            if self._store is None or transcript.error is not None or now is None:
                 continue
             if changed := list(loaded_changes(transcript, now.models, now.settings)):
                 raise store.made_otherwise(self._store.path, number, changed)
@@ -117,7 +117,7 @@ class StoredRuns(store.Journal):
                     raise store.made_otherwise(stored.path, line.number, changed)
                 continue
             self._take(transcript)
-            self._numbers[id(transcript)] = line.number
+            self._read_lines.append((line.number, transcript))
 
     def _take(self, transcript: Transcript) -> None:
         self.transcripts.append(transcript)

@@ -11,7 +11,7 @@ from typing import Final, get_args
 from specdec_cli.labels.extraction import UNCLASSED, Reader, Reading, Rules, Strength
 from specdec_cli.labels.lexicon_file import Attribute, Fit, Span, read_lexicon
 from specdec_cli.labels.units import normalise
-from specdec_cli.labels.vocabulary import Said, Vocabulary
+from specdec_cli.labels.vocabulary import Vocabulary
 from specdec_cli.prompts import Language
 from specdec_cli.reading.faults import language_of
 from specdec_cli.types import Claim, Measured
@@ -136,13 +136,9 @@ class Lexicon:
                 return next(one for one in left if one.class_ in most)
         return None
 
-    def begun(self, attribute: str, text: str, language: Language) -> Mapping[str, int]:
-        """Classes of an attribute whose phrases begin with `text`, the first part of a word: how many of each do."""
-        return self._readers[language].vocabulary.begun(attribute, text)
-
-    def beginnings(self, language: Language) -> tuple[Mapping[str, Said], Mapping[str, Said]]:
-        """Every phrase, and every beginning of one, without spaces -> the (attribute, class) pairs that it comes to."""
-        return self._readers[language].vocabulary.beginnings()
+    def vocabulary(self, language: Language) -> Vocabulary:
+        """The phrases of a language."""
+        return self._readers[language].vocabulary
 
     def claims(self, labels: Mapping[str, str | None], measured: Measured) -> tuple[Claim, ...]:
         """The labels of every attribute that can be measured, each beside its figure and what of it fits the class.

@@ -83,7 +83,7 @@ class Classes:
 
     def begun(self, attribute: str, word: str) -> Mapping[str, float]:
         """Class -> share of the attribute's phrases that begin with a part of a word."""
-        counts = self._lexicon.begun(attribute, word, self._language)
+        counts = self._lexicon.vocabulary(self._language).begun(attribute, word)
         total = sum(counts.values())
         return {class_: count / total for class_, count in counts.items()}
 
