@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -23,6 +24,12 @@ def test_the_package_imports_nothing_that_is_not_installed() -> None:
     modules = sorted((ROOT / "specdec_cli").rglob("*.py"))
     assert len(modules) > 100
     assert not [str(module) for module in modules if imported(module) & APART]
+
+
+def test_no_two_classes_have_one_name() -> None:
+    trees = (ast.parse(module.read_text()) for module in (ROOT / "specdec_cli").rglob("*.py"))
+    names = Counter(node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 class ImportedParts(ast.NodeVisitor):

