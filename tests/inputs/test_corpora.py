@@ -133,29 +133,34 @@ def test_a_long_recording_inside_a_data_set_is_read_twice(dataset: Path) -> None
 @pytest.mark.parametrize("name", ["x.parquet", "x.arrow"])
 def test_a_data_set_that_cannot_be_read_is_refused(tmp_path: Path, content: bytes, name: str) -> None:
     pytest.importorskip("pyarrow")
+    with pytest.raises(ConfigError, match="has no list of recordings"):
+        items(tmp_path)
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ConfigError, match=rf"{name} cannot be read"):
         items(tmp_path / name)
 
 
-def test_a_data_set_without_recordings_is_refused(tmp_path: Path) -> None:
-    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    parquet.write_table(pa.table({"text": ["a"]}), tmp_path / "x.parquet")
-    with pytest.raises(ConfigError, match="has no column audio"):
-        items(tmp_path / "x.parquet")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(ConfigError, match="has no list of recordings"):
-        items(tmp_path / "empty")
+NO_RECORDING = "no recording, and no path of one"
 
 
-def test_a_column_that_unpacks_to_far_more_than_recordings_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("column", "cells", "said"),
+    [
+        ("text", ["a"], "has no column audio"),
+        ("audio", [1.5, float("inf")], NO_RECORDING),
+        ("audio", [[1], [2]], NO_RECORDING),
+        ("audio", [b"x", b"y"], NO_RECORDING),
+        ("audio", [None, None], NO_RECORDING),
+        ("audio", [{"bytes": bytes(1 << 18), "path": None}] * 8, "bytes would take"),
+    ],
+)
+def test_a_data_set_without_recordings_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str, cells: list[object], said: str
 ) -> None:
     pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     monkeypatch.setattr("specdec_cli.inputs.embedded.MOST_BYTES", 1 << 20)
-    bomb = pa.table({"audio": [{"bytes": bytes(1 << 18), "path": None}] * 8})
-    parquet.write_table(bomb, tmp_path / "x.parquet", use_dictionary=False, compression="zstd")
-    with pytest.raises(ConfigError, match="bytes would take"):
+    parquet.write_table(pa.table({column: cells}), tmp_path / "x.parquet", use_dictionary=False, compression="zstd")
+    with pytest.raises(ConfigError, match=said):
         items(tmp_path / "x.parquet")
 
 
@@ -169,11 +174,3 @@ def test_rows_of_all_batches_of_an_arrow_file_are_read(tmp_path: Path, begin: st
     found = items(tmp_path / "x.arrow")
     assert [item.id for item in found] == [str(n) for n in range(21)]
     assert [unreadable(found[at]) for at in (20, 3, 9, 10)] == [None] * 4
-
-
-@pytest.mark.parametrize("cells", [[1.5, float("inf")], [[1], [2]], [b"x", b"y"], [None, None]])
-def test_cells_of_other_types_are_no_recordings(tmp_path: Path, cells: list[object]) -> None:
-    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    parquet.write_table(pa.table({"audio": cells}), tmp_path / "x.parquet")
-    with pytest.raises(ConfigError, match="no recording, and no path of one"):
-        items(tmp_path / "x.parquet")
