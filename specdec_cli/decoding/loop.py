@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from specdec_cli.config.schema import DecodingConfig
 from specdec_cli.decoding.accept import Verdict
 from specdec_cli.decoding.block import Draft, Enough
+from specdec_cli.decoding.commit import outcome, round_of
 from specdec_cli.decoding.gate import Gate, GateState
 from specdec_cli.decoding.length import MOST_DEFERRED, SOLO_BLOCK, AdaptiveLength, Costs, most_drafted
 from specdec_cli.decoding.lookup import OWN
 from specdec_cli.decoding.stop import LoopRule, StopRules
 from specdec_cli.errors import CloudError, EdgeError
 from specdec_cli.types import (
-    Alternatives,
     Decider,
     Event,
     Finished,
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from specdec_cli.decoding.verify import Verifier
 
 CLOUD_CHUNK: Final = 16  # tokens that a cloud elsewhere writes at a time in cloud mode: more would delay the view
-_BOUNDS_DIFFER: Final = 0.01  # nats, from which on both bounds of an entropy are reported
 _STEP_AHEAD: Final = 0.5  # a step, in units of a verification, up to which the edge drafts ahead by itself
 T = TypeVar("T")
 
@@ -77,13 +76,10 @@ class Loop:
         reading, ahead = settings.cloud_prefill, settings.draft_ahead
         often = settings.mode == "lossless" or self.costs.calls_often
         served = self.drafter is not None and self.drafter.elsewhere  # then reading ahead is one more request
-        self.reads_ahead = reading == "overlap" or (
-            reading == "auto" and self.cloud_is_parallel and often and not served
-        )
-        here = self.drafter is not None and not self.drafter.elsewhere
-        drafts_ahead = (
-            here and settings.mode != "cloud" and (ahead == "on" or (ahead == "auto" and self.cloud_is_parallel))
-        )
+        pays = self.cloud_is_parallel and often and not served
+        self.reads_ahead = reading == "overlap" or (reading == "auto" and pays)
+        drafts = self.drafter is not None and not served and settings.mode != "cloud"
+        drafts_ahead = drafts and (ahead == "on" or (ahead == "auto" and self.cloud_is_parallel))
         self.verify_async = self.reads_ahead or drafts_ahead
 
     def run(self) -> Generator[Event, None, None]:
@@ -106,14 +102,7 @@ class Loop:
                 yield from clock.paused(*self._new_prefills(prefilled), round_)
                 index += 1
             total_ms = clock.ms
-            self.costs.finished(called=self._cloud_called)
-            if self.settings.may_skip_drafts and self.verifier is not None and self.verifier.rows is not None:
-                ms = total_ms - self.verifier.work.reading_ms  # which is the same either way, and most of it
-                self.costs.wrote(
-                    len(self.text), ms, None if self.cloud_alone else self.verifier.rows.forwards(self.text)
-                )
-            for rows, own in self._guessing:
-                rows.learn(self.text, [source in own for source in sources])
+            self._learn(total_ms, sources)
         finally:
             self._close()
         # After the end of what was under way: a cloud that still read the clip has worked as well.
@@ -121,10 +110,19 @@ class Loop:
         sums = map(sum, zip(*guesses, strict=True)) if guesses else (None, None)
         yield Finished(self.text, finish, *self._work, ttft_ms, total_ms, self._degraded or self._why_cloud, *sums)
 
+    def _learn(self, total_ms: float, sources: Sequence[Source]) -> None:
+        """Takes in what the clip took, and lets later captions be guessed from its text."""
+        self.costs.finished(called=self._cloud_called)
+        if self.settings.may_skip_drafts and self.verifier is not None and (rows := self.verifier.rows) is not None:
+            ms = total_ms - self.verifier.work.reading_ms  # which is the same either way, and most of it
+            self.costs.wrote(len(self.text), ms, None if self.cloud_alone else rows.forwards(self.text))
+        for rows, own in self._guessing:
+            rows.learn(self.text, [source in own for source in sources])
+
     def _draft(self) -> Draft:
         """A block, and why it should be verified: what the gate finds, a loop that the edge runs into, or its text."""
         if self.drafter is None or self._edge_failed is not None or (self.cloud_alone and self._available):
-            return Draft()
+            return Draft(reason="always" if self.settings.mode == "lossless" else None)
         start, settings = len(self.text), self.settings
         whole = settings.defers and self._available
         enough: Enough | None = None
@@ -135,7 +133,7 @@ class Loop:
         else:
             size, enough = self.length.most(), self.length.enough
         if not self._available:
-            size = max(size, 1)  # somebody has to write
+            size = max(size, 1)  # no cloud is left that could write
         size = min(size, settings.max_new_tokens - start)
         waking = whole and not self._cloud_called and settings.mode == "hybrid"
         state = self.gate.open(start, waking=waking, whole=whole)
@@ -201,7 +199,8 @@ class Loop:
         if not isinstance(self.length, int):
             self.length.learn(draft, verdict)
         start = len(self.text)
-        ids, sources, alternatives = self._outcome(draft, verdict)
+        by: Decider = "cloud" if self.settings.mode == "cloud" else "edge"
+        ids, sources, alternatives = outcome(draft, verdict, by, self.top_n)
         text = (*self.text, *ids)
         end, finish = self.stop.first_stop(text, start) or (len(text), None)
         looped = self._loop_rule.end(text[:end], start)
@@ -215,58 +214,17 @@ class Loop:
             end, finish = looped, "loop"
         self.text = text[:end]
         drafts_ahead = self.drafter is not None and self._executor is not None and self.settings.draft_ahead != "off"
-        outcome = verdict or Verdict(len(draft.ids), token=-1)
-        _, entropy, margin, logprob, candidates, _, least = (
-            zip(*draft.evidence, strict=True) if draft.evidence else ((),) * 7
-        )
-        bounded = any(low is not None and high - low > _BOUNDS_DIFFER for low, high in zip(least, entropy, strict=True))
-        round_ = Round(
-            index=index,
-            draft_ids=draft.ids,
-            entropy=entropy,
-            least_entropy=least if bounded else None,
-            gate_values=draft.gate_values,
-            gate_value=draft.gate_value,
-            margin=margin,
-            logprob=logprob,
-            candidates=candidates,
-            escalated=verdict is not None and draft.reason is not None,
-            reason=draft.reason if verdict is not None else None,
-            accepted=outcome.accepted,
+        round_ = round_of(
+            index,
+            draft,
+            verdict,
             committed_ids=self.text[start:],
             source=tuple(sources[: end - start]),
-            draft_ms=draft.ms,
-            verify_ms=outcome.ms if verdict is not None else None,
-            network_ms=outcome.network_ms,
+            alternatives=tuple(alternatives[: end - start]) if self.top_n else (),
             hidden_ms=draft.hidden_ms if drafts_ahead else None,
             thrown_away=0 if self.drafter is None else self.drafter.keep(None if finish else self.text),
-            near_ties=outcome.near_ties,
-            bytes_up=outcome.bytes_up,
-            bytes_down=outcome.bytes_down,
-            alternatives=tuple(alternatives[: end - start]) if self.top_n else (),
-            waking=draft.waking,
         )
         return round_, finish
-
-    def _outcome(
-        self, draft: Draft, verdict: Verdict | None
-    ) -> tuple[Sequence[int], list[Source], Sequence[Alternatives]]:
-        """The tokens that a round adds before stop rules, where each comes from, and the likeliest at its place."""
-        # where the cloud does not tell its likeliest, those of the edge stand in at drafted positions
-        cloud_top: list[Alternatives] = [] if verdict is None else [("cloud", row) for row in verdict.likeliest or ()]
-        edge = () if cloud_top else draft.top(self.top_n)
-        if verdict is None:
-            by: Decider = "cloud" if self.settings.mode == "cloud" else "edge"
-            return draft.ids, [by] * len(draft.ids), [(by, row) for row in edge]
-        accepted = verdict.accepted
-        own: Source = "cloud" if not draft.ids else "bonus" if accepted == len(draft.ids) else "corrected"
-        sources: list[Source] = ["accepted"] * accepted
-        sources.append(own)
-        sources.extend("cloud" for _ in verdict.more)
-        known = cloud_top or [("edge", row) for row in edge[: accepted + 1]]
-        unknown: Alternatives = ("cloud", ())
-        ids = (*draft.ids[:accepted], verdict.token, *verdict.more)
-        return ids, sources, [*known, *[unknown] * (len(ids) - len(known))]
 
     @property
     def _available(self) -> bool:
