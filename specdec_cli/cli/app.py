@@ -24,7 +24,7 @@ from specdec_cli.errors import AudioError, ConfigError, SpecdecError, typed
 
 _STDOUT, _STDERR = 1, 2
 TERMINATED: Final = 143
-"""What a shell reports for a program that was asked to end (128 + SIGTERM)."""
+"""A shell's status for a program that SIGTERM ended (128 + 15)."""
 
 COMMANDS: Final = {
     "caption": ("Caption recordings, one after the other.", "recording.wav --language en"),
@@ -72,7 +72,7 @@ EXIT_CODES: Final = {
     2: "the command line, the configuration or an input file is wrong",
     3: "a model, the cloud, a device or a file cannot be used",
     130: "interrupted",
-    141: "nobody reads stdout any more",
+    141: "the reader of stdout has gone",
     143: "terminated",
 }
 """How every command ends."""

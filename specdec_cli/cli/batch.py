@@ -150,19 +150,9 @@ def _clips(option: str, given: str) -> int | None:
 
 @dataclass(frozen=True)
 class Batching:
-    """A batch from its inputs to its output.
+    """A batch from its inputs to its output; fields are the options of the command, with None for auto.
 
-    Attributes:
-        labelling: what transcripts are labelled with; None: not asked for.
-        inputs: the recordings; None: what failed before.
-        resume: keep what the output holds.
-        retry_failed: take only what failed before.
-        measures: measure figures of each clip.
-        batch_size: clips decoded together by one model pair; None: as many as pays.
-        in_flight: clips under way where both models are elsewhere; None: as many as pays.
-        workers: threads that read ahead, for each pair.
-        ray_address: of the cluster, with `ray`; None: Ray's own choice.
-        lookup: transcripts to guess from, beside those of the output.
+    Without `inputs`, the recordings are those that failed before.
     """
 
     config: Config
@@ -181,7 +171,7 @@ class Batching:
     lookup: Path | None = None
 
     def run(self, limit: int | None, *, fail_fast: bool) -> tuple[Progress, bool]:
-        """Captions what is to do; returns the counts, and whether somebody interrupted it.
+        """Captions what is to do; returns the counts, and whether Ctrl-C ended it early.
 
         Raises:
             AudioError: nothing of what is to do can be opened as audio.
@@ -207,7 +197,7 @@ class Batching:
                 return counts, bool(interrupted)
 
     def export(self, exports: Exports | None) -> list[SpecdecError]:
-        """Writes all captions of the output in the other forms that were asked for; returns what could not be."""
+        """Writes all captions of the output in the formats of --export; returns what could not be written."""
         if exports is None or not self.output.is_file():  # interrupted before anything was captioned
             return []
         from specdec_cli.export.recordings import Stored

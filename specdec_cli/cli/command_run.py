@@ -27,10 +27,10 @@ def exit_code(*, interrupted: bool, failed: bool) -> int:
 
 
 @contextmanager
-def interruptible(*told: Callable[[], None]) -> Iterator[list[int]]:
-    """Within the block the first Ctrl-C calls `told`, and the second ends the process at once.
+def interruptible(*callbacks: Callable[[], None]) -> Iterator[list[int]]:
+    """Within the block the first Ctrl-C calls `callbacks`, and the second ends the process at once.
 
-    Gives a list that is not empty once somebody has interrupted.
+    Gives a list that is not empty after the first.
     """
     interrupts: list[int] = []
 
@@ -38,7 +38,7 @@ def interruptible(*told: Callable[[], None]) -> Iterator[list[int]]:
         interrupts.append(number)
         if len(interrupts) > 1:
             raise KeyboardInterrupt
-        for call in told:
+        for call in callbacks:
             call()
 
     before = signal.signal(signal.SIGINT, interrupt)
@@ -57,7 +57,7 @@ class CommandRun:
     Args:
         quiet: show no progress.
         debug: show tracebacks.
-        interruption: what to say on Ctrl-C.
+        interruption: message on Ctrl-C.
     """
 
     def __init__(self, *, quiet: bool, debug: bool, interruption: str = "interrupted") -> None:

@@ -87,7 +87,7 @@ class Exports:
         """What --export and --export-dir ask for when a run has ended; None if they are not given.
 
         Raises:
-            ConfigError: a format is unknown, nothing says where transcripts or exports go, or that is not a folder.
+            ConfigError: a format is unknown, the transcripts or the exports have no place, or that is not a folder.
         """
         if exports is None:
             if folder is not None:
@@ -110,7 +110,7 @@ def folder_for(given: Path | None, transcripts: Path, what: str, option: str) ->
 
     Raises:
         ConfigError: it is not a folder.
-        TranscriptError: nobody can tell what specdec wrote into it.
+        TranscriptError: its list of what specdec wrote cannot be read.
     """
     from specdec_cli.export.folder import Folder
 
@@ -131,7 +131,7 @@ def report(written: Written, transcripts: Path, folder: Path | None, view: Steps
     from specdec_cli.format import count
 
     if not written.count and not written.problems:
-        hint = "Each line without a caption says why; --mode takes lines of that mode alone."
+        hint = "Each line without a caption has the reason; --mode takes lines of that mode alone."
         raise ConfigError(f"{transcripts} has no captions to write.", hint=hint)
     if written.count and folder is not None:
         view.say(f"{count(written.count, 'file')} in {folder}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from specdec_cli.cli import options
-from specdec_cli.cli.caption import Job
+from specdec_cli.cli.job import Job
 from specdec_cli.cli.startup import labelling, load_captioner, require_shown
 from specdec_cli.errors import ConfigError, DeviceError
 from specdec_cli.store import append_line
@@ -64,7 +64,7 @@ def listen(
     """Caption what a microphone records, an utterance at a time.
 
     An utterance ends with a pause of a third of a second. Its caption follows in the live view, with the time that it
-    took, and is appended to --output at once. Ctrl-C ends the recording and captions what was said until then.
+    took, and is appended to --output at once. Ctrl-C ends the recording and captions what was recorded until then.
     """
     from specdec_cli.audio.microphone import Microphone, devices, find_device
     from specdec_cli.cli.command_run import interruptible
@@ -132,7 +132,7 @@ def _caption_all(captioner: Captioner, job: Job, blocks: Iterable[Block], save: 
 
 
 def _shown(blocks: Iterable[Block], view: View) -> Iterator[Block]:
-    """The blocks, with the level of each shown; they are asked for while nothing is captioned."""
+    """The blocks, with the level of each shown."""
     for block in blocks:
         view.listening(10 * math.log10(float(block.samples.var()) + 1e-12) if len(block.samples) else -math.inf)
         yield block
@@ -145,7 +145,7 @@ def _run(captioner: Captioner, utterance: Utterance, name: str) -> Iterator[Run]
 
 
 def _saved(utterance: Utterance, sampling_rate: int, folder: Path, name: str) -> str:
-    """Writes an utterance as 16-bit FLAC; the file's name tells when it began, in seconds."""
+    """Writes an utterance as 16-bit FLAC; the file's name holds its start in seconds."""
     import soundfile
 
     path = folder / f"{name}-{utterance.segment.start_s:08.2f}.flac"

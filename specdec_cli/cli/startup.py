@@ -27,7 +27,7 @@ def load_captioner(
     Args:
         config: what to load.
         view: the display.
-        labelled: finds the classes that captions name; None: not asked for.
+        labelled: finds the classes that captions name; None: no labels.
         measures: measure figures of each clip.
 
     Raises:
@@ -52,7 +52,7 @@ def require_cloud(setup: Setup, *, degrades: bool) -> None:
 
 
 def require_shown(labels: object, measure: bool, *, shown: bool) -> None:
-    """Refuses options that nobody would see the effect of: `shown` tells whether more than captions is."""
+    """Refuses options without a visible effect; `shown`: whether more than captions is printed or kept."""
     if (labels or measure) and not shown:
         option = "--measure" if measure else "--labels"
         hint = "Add --json or --output, or leave --quiet out."

@@ -35,7 +35,7 @@ Weight = Annotated[float, Field(ge=-1e6, le=1e6)]
 
 
 class LearnedWeights(FilePart):
-    """A logistic regression on what the edge knows of a drafted token; see `decoding.learned` for the features."""
+    """A logistic regression on the edge's evidence for a drafted token; `decoding.learned` has the features."""
 
     features: tuple[str, ...] = Field(min_length=1, description="names of the features, in the order of the weights")
     weights: tuple[Weight, ...] = Field(description="one a feature, for its raw value")
@@ -51,7 +51,7 @@ class LearnedWeights(FilePart):
 
     @property
     def fingerprint(self) -> str:
-        """By which transcripts tell two gates apart."""
+        """Identifies the weights in transcripts."""
         return hashlib.sha256(self.model_dump_json(exclude_none=True).encode()).hexdigest()[:16]
 
     @model_validator(mode="after")
@@ -64,7 +64,7 @@ class LearnedWeights(FilePart):
 
 
 class GateFile(FilePart):
-    """What a gate file says."""
+    """The content of a gate file."""
 
     format: Literal["specdec gate"] = "specdec gate"
     version: Literal[1] = 1
@@ -154,15 +154,11 @@ def names_gate_file(value: object) -> bool:
 
 
 def expand_gate_file(layer: Layer, base: Path, problems: list[Problem]) -> Layer:
-    """The layer with a gate file, named where a gate is, replaced by what it says.
+    """The layer, not checked yet, with a gate file in `gate.name` replaced by the file's settings.
 
-    What the layer itself gives for one of the settings wins over the file, except null. With k, or drafts that stop,
-    it chooses blocks, and the file's deferred drafts do not count.
-
-    Args:
-        layer: one layer, not checked yet.
-        base: folder that a relative path starts from.
-        problems: gets what is wrong with the file.
+    Settings that the layer gives itself take precedence, except null. A layer with k, or with drafts that stop early,
+    drafts in blocks: then the file's deferral does not count. `base` is the folder that a relative path starts from;
+    a file that cannot be used goes to `problems`.
     """
     given = layer.get("gate.name")
     if given is None or not names_gate_file(given.value):
@@ -179,7 +175,7 @@ def expand_gate_file(layer: Layer, base: Path, problems: list[Problem]) -> Layer
     )
     own = layer.get("decoding.defer")
     defers = file.defer and not chooses_blocks and (own is None or own.value is not False)
-    said: Layer = {
+    brought: Layer = {
         key: Given(value, f"{given.origin}, {Path(name).name}")
         for key, value in {
             "gate.name": file.gate,
@@ -192,4 +188,4 @@ def expand_gate_file(layer: Layer, base: Path, problems: list[Problem]) -> Layer
         }.items()
         if value is not None
     }
-    return said | {key: own for key, own in layer.items() if key != "gate.name" and own.value is not None}
+    return brought | {key: own for key, own in layer.items() if key != "gate.name" and own.value is not None}

@@ -31,7 +31,7 @@ class Given:
 
     @property
     def by_default(self) -> bool:
-        """Whether nobody gave it."""
+        """Whether no layer gave it."""
         return self.origin.startswith("default")
 
     @property

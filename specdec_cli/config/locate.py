@@ -92,7 +92,7 @@ def follows_shipped_prompts(source: str) -> bool:
     try:
         declared = json.loads((Path(source) / "config.json").read_bytes())
     except (OSError, ValueError):
-        return False  # on the hub; or damaged, which loading tells
+        return False  # on the hub; a damaged file is refused when it is loaded
     return isinstance(declared, dict) and declared.get("specdec_prompts") == "shipped"
 
 
@@ -113,7 +113,7 @@ def gate_path(name: str) -> Path:
 
 
 def read_json(path: Path, model: type[File], what: str, most: int, hint: str, *, label: str | None = None) -> File:
-    """What a JSON file of at most `most` bytes says; `what` it is, and `label`, its name, are for messages.
+    """The content of a JSON file of at most `most` bytes; `what` it is, and `label`, its name, are for messages.
 
     Raises:
         ConfigError: it cannot be read, is larger, or is malformed.
@@ -128,7 +128,7 @@ def read_json(path: Path, model: type[File], what: str, most: int, hint: str, *,
 
 
 def read_bytes(path: Path, label: str, most: int, hint: str) -> bytes:
-    """What a file of at most `most` bytes holds.
+    """The bytes of a file, at most `most` of them.
 
     Raises:
         ConfigError: it cannot be read, or is larger.

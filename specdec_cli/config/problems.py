@@ -66,7 +66,7 @@ def _folded(name: str) -> str:
 
 
 def show_name(name: str) -> str:
-    """A name that somebody wrote: as it is if it is an ordinary word, else quoted."""
+    """A name as it is if it is an ordinary word, else quoted."""
     return name if name.isprintable() and name and " " not in name and len(name) <= _LONGEST else show(name)
 
 

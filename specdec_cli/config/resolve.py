@@ -108,7 +108,7 @@ class ResolvedConfig:
 
     @property
     def notes(self) -> Iterator[str]:
-        """What a run says of its settings before it starts, a sentence each: the language, and what k means here."""
+        """Sentences to print before a run: the language of the captions, and the meaning of k."""
         config = self.config
         name = {"zh": "Chinese", "en": "English"}[config.prompt.language]
         yield f"Captions are in {name} ({self.origin[_LANGUAGE].removeprefix('flag ')})."
@@ -224,7 +224,7 @@ def _lay(layer: Layer, merged: Layer) -> None:
 
 
 def _derive(merged: Layer, environ: Mapping[str, str]) -> None:
-    """Fills in what follows from other settings or from the locale, where no layer says it."""
+    """Fills in what follows from other settings or from the locale, where no layer gives it."""
     if merged["decoding.mode"].by_default:
         alone = next((name for name, other in (MODELS, MODELS[::-1]) if other in merged and name not in merged), None)
         if alone:

@@ -202,7 +202,7 @@ class GateConfig(Section):
         return DEFAULT_THRESHOLDS.get(self.name) if self.threshold is None else self.threshold
 
     def effective_wake(self, threshold: float | None, of_file: float | None = None) -> float | None:
-        """The wake threshold in force, where `threshold` is; `of_file`: what the learned gate's file says.
+        """The wake threshold in force, where `threshold` is; `of_file`: that of the learned gate's file.
 
         A file's wake threshold belongs to its own threshold: beside another one it does not count.
         """
@@ -222,7 +222,7 @@ class AcceptanceConfig(Section):
     rule: AcceptanceName | None = Field(
         default=None,
         description="which drafted tokens pass: greedy, sampling (lossless), rank, prob, typical, cascade, class "
-        "(lossy); null: as the temperature says",
+        "(lossy); null: greedy at temperature 0, else sampling",
     )
     rank: int = Field(default=3, ge=1, description="rule rank: within the cloud's so many most likely tokens")
     prob: float = Field(default=0.1, ge=0, le=1, description="rule prob: the cloud's probability is at least this")
@@ -248,11 +248,11 @@ class AcceptanceConfig(Section):
 
 
 class PromptConfig(Section):
-    """What the models are asked."""
+    """The instruction to the models."""
 
     language: Language = Field(default="en", description="language of the caption; left out: the locale's, or else en")
     style: Style = Field(default="default", description="shipped instruction")
-    text: Instruction | None = Field(default=None, description="an instruction of your own; wins over style")
+    text: Instruction | None = Field(default=None, description="an instruction of your own, in place of a style")
     force: bool = Field(
         default=False, description="true: give `text` also to the mini pair, which was not trained on it"
     )
@@ -270,7 +270,8 @@ class AudioConfig(Section):
     start_s: Moment | None = Field(default=None, description="caption from here on, seconds or HH:MM:SS; null: 0")
     end_s: Moment | None = Field(default=None, description="caption up to here, seconds or HH:MM:SS; null: to the end")
     refuse_no_speech: bool = Field(
-        default=False, description="true: a clip in which no speech is found is an error; false: its transcript says so"
+        default=False,
+        description="true: a clip without speech is an error; false: its transcript is marked",
     )
 
     @property
@@ -285,7 +286,7 @@ class AudioConfig(Section):
 
     @property
     def cuts_path(self) -> Path | None:
-        """The file or folder that says where to cut."""
+        """The file or folder of cuts."""
         return Path(self.segment) if isinstance(self.segment, str) and not self.at_pauses else None
 
     def recorded(self) -> dict[str, object]:

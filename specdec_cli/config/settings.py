@@ -26,7 +26,7 @@ class Setting:
         choices: the words it takes, if it takes only certain ones.
         description: meaning and unit.
         required: whether it has no default.
-        default: value when nobody gives one; None if required.
+        default: value where no layer gives one; None if required.
         takes_text: whether any text will do, so that an environment variable needs no quoting.
     """
 
@@ -47,8 +47,8 @@ class Setting:
 
 def _phrase(schema: Mapping[str, Any]) -> str:
     """What a field of this JSON schema takes, in words."""
-    if said := schema.get("expected"):
-        return str(said)
+    if phrase := schema.get("expected"):
+        return str(phrase)
     if "anyOf" in schema:
         return f"{_phrase(schema['anyOf'][0])}, or null"
     if words := _choices(schema):
