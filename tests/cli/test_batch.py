@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import os
 import shutil
-import sys
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -25,6 +23,7 @@ from tests.cli.harness import Outcome
 from tests.mini_pair import RATE, captioner, voice, write_voice
 from tests.transcript.lines import read_transcripts
 
+Batch = Callable[..., Outcome]
 QUICK = ("--mode", "edge", "--max-new-tokens", "4")
 """Settings that make a caption cheap, for tests of what is around it."""
 
@@ -41,7 +40,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def done(shared: Path, batch: Callable[..., Outcome], output: Path) -> bytes:
+def done(shared: Path, batch: Batch, output: Path) -> bytes:
     """What a run over them has written to the output; made once."""
     kept = shared.parent / "done.jsonl"
     if not kept.exists():
@@ -71,7 +70,7 @@ def output(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def batch(specdec: Specdec, output: Path) -> Callable[..., Outcome]:
+def batch(specdec: Specdec, output: Path) -> Batch:
     """Run `specdec batch ARGUMENTS --output out.jsonl`."""
     return lambda *arguments: specdec("batch", *arguments, "--output", output)
 
@@ -121,7 +120,7 @@ UNTIMED = {"timing": True, "resources": True, "totals": WORK, "rounds": {"__all_
     ids=" ".join,
 )
 def test_transcripts_are_those_of_the_single_command(
-    batch: Callable[..., Outcome],
+    batch: Batch,
     specdec: Specdec,
     clips: Path,
     output: Path,
@@ -143,7 +142,7 @@ def test_transcripts_are_those_of_the_single_command(
 
 
 def test_labels_are_all_there_or_not_at_all(
-    batch: Callable[..., Outcome], clips: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+    batch: Batch, clips: Path, output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     break_file(clips / "ann" / "1.wav")
     assert batch(clips / "ann", *QUICK, "--labels").code == 1
@@ -156,7 +155,7 @@ def test_labels_are_all_there_or_not_at_all(
 
 
 def test_another_working_directory_changes_nothing(
-    batch: Callable[..., Outcome], clips: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+    batch: Batch, clips: Path, output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(clips)
     assert "2 captioned" in batch("ann", *QUICK).err
@@ -164,9 +163,7 @@ def test_another_working_directory_changes_nothing(
     assert "3 captioned  2 done before" in batch(clips, "-r", *QUICK).err
 
 
-def test_a_new_file_and_a_changed_one_are_captioned_and_no_other(
-    batch: Callable[..., Outcome], clips: Path, output: Path
-) -> None:
+def test_a_new_file_and_a_changed_one_are_captioned_and_no_other(batch: Batch, clips: Path, output: Path) -> None:
     batch(clips, "-r", *QUICK)
     before = by_name(output, clips)
     write_voice(clips / "ann" / "2.wav", 70)
@@ -180,7 +177,7 @@ def test_a_new_file_and_a_changed_one_are_captioned_and_no_other(
 
 
 def test_changed_settings_are_named_and_refused_before_models_are_loaded(
-    batch: Callable[..., Outcome], shared: Path, output: Path, done: bytes, monkeypatch: pytest.MonkeyPatch
+    batch: Batch, shared: Path, output: Path, done: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Captioner, "load", lambda *_, **__: pytest.fail("loaded"))
     for flags, said in (
@@ -195,14 +192,14 @@ def test_changed_settings_are_named_and_refused_before_models_are_loaded(
         assert output.read_bytes() == done
 
 
-def test_overwriting_starts_anew(batch: Callable[..., Outcome], shared: Path, output: Path, done: bytes) -> None:
+def test_overwriting_starts_anew(batch: Batch, shared: Path, output: Path, done: bytes) -> None:
     outcome = batch(shared / "ann", *QUICK, "-l", "en", "--overwrite")
     assert outcome.code == 0
     assert {line.language for line in read_transcripts(output)} == {"en"}
     assert len(list(read_transcripts(output))) == 2
 
 
-def test_a_bad_file_is_a_line_and_costs_nothing_else(batch: Callable[..., Outcome], clips: Path, output: Path) -> None:
+def test_a_bad_file_is_a_line_and_costs_nothing_else(batch: Batch, clips: Path, output: Path) -> None:
     whole = break_file(clips / "ann" / "1.wav")
     (clips / "none.wav").symlink_to(clips / "gone.wav")
     outcome = batch(clips, "-r", *QUICK)
@@ -232,9 +229,7 @@ def test_a_bad_file_is_a_line_and_costs_nothing_else(batch: Callable[..., Outcom
     assert lines["ann/1.wav"].caption == fresh.caption
 
 
-def test_retrying_needs_no_path_and_can_be_narrowed_by_one(
-    batch: Callable[..., Outcome], clips: Path, output: Path
-) -> None:
+def test_retrying_needs_no_path_and_can_be_narrowed_by_one(batch: Batch, clips: Path, output: Path) -> None:
     for name in ("ann/1.wav", "bob/1.wav"):
         break_file(clips / name)
     batch(clips, "-r", *QUICK)
@@ -249,7 +244,7 @@ def test_retrying_needs_no_path_and_can_be_narrowed_by_one(
     assert not any(line.error for line in lines.values())
 
 
-def test_exports_mirror_the_folders(batch: Callable[..., Outcome], clips: Path, output: Path, tmp_path: Path) -> None:
+def test_exports_mirror_the_folders(batch: Batch, clips: Path, output: Path, tmp_path: Path) -> None:
     break_file(clips / "bob" / "3.wav")
     texts = tmp_path / "texts"
     for _ in range(2):  # the second run has nothing to caption and exports all the same
@@ -274,9 +269,7 @@ def test_own_files_in_the_searched_folder_are_no_recordings(specdec: Specdec, cl
         assert expected in outcome.err
 
 
-def test_a_manifest_brings_ids_languages_and_prompts(
-    batch: Callable[..., Outcome], clips: Path, output: Path, tmp_path: Path
-) -> None:
+def test_a_manifest_brings_ids_languages_and_prompts(batch: Batch, clips: Path, output: Path, tmp_path: Path) -> None:
     manifest = tmp_path / "list.tsv"
     english = "Summarise the speaker's voice and emotion in one English sentence."
     rows = [
@@ -313,22 +306,13 @@ def test_a_manifest_brings_ids_languages_and_prompts(
     assert "language was 'zh' and is 'en'" in outcome.err
 
 
-def test_a_list_on_stdin(
-    batch: Callable[..., Outcome], clips: Path, output: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names = f"{clips}/ann/1.wav\n{clips}/bob/3.wav\n".encode()
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(names)))
-    assert batch("-", *QUICK).code == 0
-    assert set(by_name(output, clips)) == {"ann/1.wav", "bob/3.wav"}
-
-
-def test_a_limit_is_for_one_run(batch: Callable[..., Outcome], clips: Path, output: Path) -> None:
+def test_a_limit_is_for_one_run(batch: Batch, clips: Path, output: Path) -> None:
     for expected in (2, 4, 5):
         assert batch(clips, "-r", "--limit", "2", *QUICK).code == 0
         assert len(by_name(output, clips)) == expected
 
 
-def test_the_first_failure_may_end_it(batch: Callable[..., Outcome], tmp_path: Path, output: Path) -> None:
+def test_the_first_failure_may_end_it(batch: Batch, tmp_path: Path, output: Path) -> None:
     folder = tmp_path / "many"
     folder.mkdir()
     for index in range(40):
@@ -341,7 +325,7 @@ def test_the_first_failure_may_end_it(batch: Callable[..., Outcome], tmp_path: P
     assert len(lines) < 20
 
 
-def test_segments_come_together_or_not_at_all(batch: Callable[..., Outcome], tmp_path: Path, output: Path) -> None:
+def test_segments_come_together_or_not_at_all(batch: Batch, tmp_path: Path, output: Path) -> None:
     long = tmp_path / "long.wav"
     pieces = [voice(1, 2.0), np.zeros(2 * RATE, np.float32), voice(2, 2.0)]
     soundfile.write(long, np.concatenate(pieces), RATE)
@@ -385,7 +369,7 @@ def test_what_has_nothing_to_describe_is_not_tried_again(
     [("1", "1"), ("3", "auto"), pytest.param("1", "7", marks=pytest.mark.full)],
 )
 def test_batch_size_and_threads_change_no_text(
-    batch: Callable[..., Outcome], shared: Path, output: Path, batch_size: str, workers: str
+    batch: Batch, shared: Path, output: Path, batch_size: str, workers: str
 ) -> None:
     assert batch(shared, "-r", "--batch-size", batch_size, "--workers", workers, "--threshold", "0.1").code == 0
     for line in by_name(output, shared).values():
@@ -422,7 +406,7 @@ def test_a_command_line_that_makes_no_sense_is_refused(
 
 
 def test_folders_without_recordings_are_refused_before_loading(
-    batch: Callable[..., Outcome], clips: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+    batch: Batch, clips: Path, output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Captioner, "load", lambda *_, **__: pytest.fail("loaded"))
     outcome = batch(clips)
@@ -432,7 +416,7 @@ def test_folders_without_recordings_are_refused_before_loading(
 
 
 def test_an_output_in_use_or_of_another_kind_is_left_alone(
-    batch: Callable[..., Outcome], clips: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+    batch: Batch, clips: Path, output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Captioner, "load", lambda *_, **__: pytest.fail("loaded"))
     with Output(output, None):
@@ -446,7 +430,7 @@ def test_an_output_in_use_or_of_another_kind_is_left_alone(
 
 
 def test_a_batch_that_cannot_load_its_models_drops_nothing(
-    batch: Callable[..., Outcome],
+    batch: Batch,
     shared: Path,
     output: Path,
     done: bytes,
@@ -459,7 +443,7 @@ def test_a_batch_that_cannot_load_its_models_drops_nothing(
     assert output.read_bytes() == done
 
 
-def test_quiet_is_failures_alone(batch: Callable[..., Outcome], clips: Path) -> None:
+def test_quiet_is_failures_alone(batch: Batch, clips: Path) -> None:
     assert batch(clips / "ann", "-q", *QUICK).err == ""
     break_file(clips / "bob" / "1.wav")
     errors = batch(clips / "bob", "-q", *QUICK).err.splitlines()
@@ -468,7 +452,7 @@ def test_quiet_is_failures_alone(batch: Callable[..., Outcome], clips: Path) -> 
 
 @pytest.mark.parametrize("named", [False, True])
 def test_a_resumed_run_guesses_from_its_output_and_from_transcripts_that_it_is_given(
-    batch: Callable[..., Outcome], specdec: Specdec, clips: Path, output: Path, monkeypatch: Any, named: bool
+    batch: Batch, specdec: Specdec, clips: Path, output: Path, monkeypatch: Any, named: bool
 ) -> None:
     monkeypatch.setattr("specdec_cli.captioner._shipped_captions", lambda _: ())
     earlier = output.with_name("earlier.jsonl")

@@ -51,23 +51,6 @@ def test_bash_completes_commands_options_and_values(
     assert set(completed(line, "bash", monkeypatch, capfd)) == expected
 
 
-@pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_other_shells_complete_too(
-    shell: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
-    assert "lossless" in " ".join(completed("specdec caption --mode l", shell, monkeypatch, capfd))
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh"])
-def test_a_shell_gets_a_script(shell: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(sys, "argv", ["specdec"])
-    monkeypatch.setenv("_SPECDEC_COMPLETE", f"source_{shell}")
-    with pytest.raises(SystemExit):
-        main()
-    assert "_SPECDEC_COMPLETE=complete_" + shell in capfd.readouterr().out
-
-
 def test_completion_installs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

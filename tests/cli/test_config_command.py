@@ -72,12 +72,6 @@ def test_show_without_a_cloud_says_so(specdec: Specdec) -> None:
     assert row[0] == "cloud"
 
 
-def test_the_default_is_what_the_variable_names(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert specdec("config", "validate").out.endswith("mini.yaml: valid\n")
-    monkeypatch.setenv("SPECDEC_CONFIG", "qwen2.5-omni")
-    assert specdec("config", "validate").out.endswith("qwen2.5-omni.yaml: valid\n")
-
-
 @pytest.mark.parametrize(
     ("content", "named"),
     [("decoding: {k: 0}\n", "decoding.k"), ("decodin: {k: 1}\n", "decoding"), ("decoding: {k: [\n", "wrong.yaml")],
@@ -90,11 +84,3 @@ def test_a_wrong_file_ends_with_2(specdec: Specdec, tmp_path: Path, content: str
         assert (outcome.code, outcome.out) == (2, "")
         assert named in outcome.err
         assert str(path) in outcome.err
-
-
-def test_more_than_one_problem_is_told_at_once(specdec: Specdec, tmp_path: Path) -> None:
-    path = tmp_path / "wrong.yaml"
-    path.write_text("edge: {model: a/b}\ncloud: {model: a/c}\ndecoding: {k: 0, temperature: hot}\n")
-    error = specdec("config", "validate", path).err
-    assert "decoding.k" in error
-    assert "decoding.temperature" in error

@@ -182,11 +182,6 @@ def test_a_damaged_checkpoint_fails(really_loading: Specdec, tmp_path: Path, dam
     assert len("".join(failed.values())) < 600
 
 
-def test_a_wrong_configuration_ends_with_2(specdec: Specdec) -> None:
-    outcome = specdec("doctor", "--set", "decoding.k=0")
-    assert (outcome.code, outcome.out) == (2, "")
-
-
 def test_an_absent_package_fails(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
     known, package = importlib.metadata.version, "safetensors"
 

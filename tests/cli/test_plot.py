@@ -11,9 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from specdec_cli.export.recordings import Stored
 from specdec_cli.labels import Lexicon
-from specdec_cli.plot.timeline import timelines
 from tests.cli.conftest import Specdec
 from tests.export.lines import piece, write
 from tests.mini_pair import captioner, write_voice
@@ -83,18 +81,6 @@ def test_a_png_is_as_large_as_a_page_and_tells_missing_fonts(
     width, height = struct.unpack(">II", picture[16:24])
     assert picture.startswith(b"\x89PNG")
     assert (width, height > 600) == (1650, True)
-
-
-def test_pieces_and_rounds_over_time(tmp_path: Path) -> None:
-    (found,) = timelines(Stored.read(talk(tmp_path)), "emotion", ("happy", "sad"))
-    first, second, third = found.spans
-    assert (first.start, first.end, first.class_, first.speaker) == (0.0, 2.0, "happy", "安娜 $1$")
-    assert (first.measured, first.disputed, first.needs_review) == (
-        {"f0_median_hz": 210.0, "level_dbfs": -20.5},
-        {"pitch"},
-        True,
-    )
-    assert (first.rounds, second.rounds, third.rounds) == (((0.2, False), (1.5, True)), ((0.4, False),), ())
 
 
 def test_transcripts_of_a_run_without_labels(specdec: Specdec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
