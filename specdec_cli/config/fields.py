@@ -16,6 +16,11 @@ SPECIAL_TOKEN: Final = re.compile(r"<\|.*?\|>", re.DOTALL)
 """What the chat templates use for their own marks; a user's text must not hold one."""
 
 
+def setting(default: Any, description: str, **bounds: Any) -> Any:
+    """A setting with its default, its meaning and the bounds of its value, as pydantic's Field takes them."""
+    return Field(default=default, description=description, **bounds)
+
+
 def expected(phrase: str, choices: Sequence[str] = ()) -> Any:
     """Annotation: what a field takes, after "must be", and words that a slip of the pen may have meant."""
     return Field(json_schema_extra={"expected": phrase, "choices": list(choices)})

@@ -24,6 +24,7 @@ from specdec_cli.config.fields import (
     Segmenting,
     as_tuple,
     expected,
+    setting,
 )
 from specdec_cli.config.locate import gate_path
 from specdec_cli.config.model_schema import CloudConfig, EdgeConfig
@@ -33,45 +34,35 @@ from specdec_cli.types import DEFAULT_THRESHOLDS, AcceptanceName, GateName, Mode
 GATES: Final[tuple[GateName, ...]] = get_args(GateName)
 
 
+BlockLength = Annotated[
+    Literal["auto"] | Annotated[int, Field(ge=1, le=64)], expected("auto, or a whole number from 1 to 64", ("auto",))
+]
+Texts = Annotated[tuple[PlainText, ...], BeforeValidator(as_tuple), expected("a list of non-empty texts")]
+
+
 class RuntimeConfig(Section):
     """The process as a whole."""
 
-    threads: int | None = Field(
-        default=None,
-        ge=1,
-        description="CPU threads of a model's forward; null: one per core, which wait without spinning",
-    )
-    offline: bool = Field(default=False, description="true: never download; models must be local or already cached")
-    self_test: bool = Field(
-        default=True, description="test a model when it is loaded for the first time; false: trust it"
-    )
+    threads: int | None = setting(None, "CPU threads of a forward; null: one per core", ge=1)
+    offline: bool = setting(False, "true: never download; models must be local or already cached")
+    self_test: bool = setting(True, "test a model when it is loaded for the first time; false: trust it")
 
 
 class ScoringConfig(Section):
     """How a model's logits become the scores that tokens are chosen by."""
 
-    temperature: float = Field(default=0.0, ge=0, le=1000, description="0: greedy; above 0: sample at that temperature")
-    top_p: float | None = Field(
-        default=None, gt=0, le=1, description="sample from the nucleus of this probability; null or 1: off"
+    temperature: float = setting(0.0, "0: greedy; above 0: sample at that temperature", ge=0, le=1000)
+    top_p: float | None = setting(None, "sample from the nucleus of this probability; null or 1: off", gt=0, le=1)
+    top_k: int | None = setting(None, "sample among so many tokens; null: off", ge=1)
+    seed: int = setting(0, "seed of the one random generator", ge=0, le=2**63 - 1)
+    repetition_penalty: float | None = setting(
+        None, "above 1: repeats are less likely; 1: off; null: as the checkpoint suggests", ge=0.01, le=100
     )
-    top_k: int | None = Field(default=None, ge=1, description="sample among so many tokens; null: off")
-    seed: int = Field(default=0, ge=0, le=2**63 - 1, description="seed of the one random generator")
-    repetition_penalty: float | None = Field(
-        default=None,
-        ge=0.01,
-        le=100,
-        description="above 1: repeated tokens less likely; 1: off; null: what each checkpoint suggests",
+    no_repeat_ngram: int | None = setting(
+        None, "no run of so many tokens occurs twice; 0: off; null: as the checkpoint suggests", ge=0, le=1000
     )
-    no_repeat_ngram: int | None = Field(
-        default=None,
-        ge=0,
-        le=1000,
-        description="no run of so many tokens occurs twice; 0: off; null: what each checkpoint suggests",
-    )
-    min_new_tokens: int | None = Field(
-        default=None,
-        ge=0,
-        description="tokens before which a caption may not end; 0: off; null: what each checkpoint suggests",
+    min_new_tokens: int | None = setting(
+        None, "no caption is shorter, tokens; 0: off; null: as the checkpoint suggests", ge=0
     )
 
     @property
@@ -87,69 +78,48 @@ class ScoringConfig(Section):
 class BlockConfig(Section):
     """Who decides, and how much is drafted at a time."""
 
-    mode: Mode = Field(
-        default="hybrid",
-        description="hybrid: the gate decides; lossless: verify every block; edge, cloud: that model alone",
+    mode: Mode = setting("hybrid", "hybrid: the gate decides; lossless: verify all; edge, cloud: that model alone")
+    k: BlockLength = setting(5, "tokens drafted per block; auto: as many as pay, at most 16")
+    defer: bool = setting(
+        False, "true: draft the whole caption, 64 tokens at a time, and verify it in one call; k does not count"
     )
-    k: Annotated[
-        Literal["auto"] | Annotated[int, Field(ge=1, le=64)],
-        expected("auto, or a whole number from 1 to 64", ("auto",)),
-    ] = Field(default=5, description="tokens drafted per block; auto: as many as pay, at most 16")
-    defer: bool = Field(
-        default=False,
-        description="true: hybrid and greedy lossless draft all of the caption, up to 64 tokens at a time, so that one "
-        "call can verify it; k does not count, and text appears later",
+    cost_ratio: float | None = setting(
+        None, "with k auto: time of an edge step over that of a verification; null: measured", gt=0
     )
-    cost_ratio: float | None = Field(
-        default=None,
-        gt=0,
-        description="with k auto: time of an edge step over that of a verification; null: measured as it goes",
-    )
-    max_new_tokens: int = Field(default=256, ge=1, description="length limit of a caption, tokens")
+    max_new_tokens: int = setting(256, "length limit of a caption, tokens", ge=1)
 
 
 class DecodingConfig(ScoringConfig, BlockConfig):
     """The decoding loop: what is drafted, how tokens are scored, when a caption ends."""
 
-    sentences: int | None = Field(default=None, ge=1, description="stop after so many sentences; null: off")
-    stop_strings: Annotated[tuple[PlainText, ...], BeforeValidator(as_tuple), expected("a list of non-empty texts")] = (
-        Field(default=(), description="stop where one of these texts appears; []: off")
-    )
-    closing: Literal["auto", "on", "off"] = Field(
-        default="auto",
-        description="on: end a caption before it addresses the listener, and escalate refusals and other languages; "
+    sentences: int | None = setting(None, "stop after so many sentences; null: off", ge=1)
+    stop_strings: Texts = setting((), "stop where one of these texts appears; []: off")
+    closing: Literal["auto", "on", "off"] = setting(
+        "auto",
+        "on: end a caption before it addresses the listener, and escalate refusals and other languages; "
         "auto: except with the mini pair",
     )
-    loop_period: int = Field(default=8, ge=0, le=64, description="longest repeating run looked for, tokens; 0: off")
-    loop_repeats: int = Field(default=3, ge=2, description="times a run repeats at the tail to count as a loop")
-    loop_top_k: int = Field(default=10, ge=2, description="tokens to sample among when the edge breaks a loop")
-    cloud_prefill: Literal["lazy", "early", "overlap", "auto"] = Field(
-        default="lazy",
-        description="lazy: the cloud encodes the clip at the first escalation; early: before the edge; overlap: beside "
-        "it; auto: beside it, if it is elsewhere and at least half of the latest clips have called it",
+    loop_period: int = setting(8, "longest repeating run looked for, tokens; 0: off", ge=0, le=64)
+    loop_repeats: int = setting(3, "times a run repeats at the tail to count as a loop", ge=2)
+    loop_top_k: int = setting(10, "tokens to sample among when the edge breaks a loop", ge=2)
+    cloud_prefill: Literal["lazy", "early", "overlap", "auto"] = setting(
+        "lazy",
+        "when the cloud encodes a clip; lazy: at the first escalation; early: before the edge; overlap: beside it; "
+        "auto: beside it, if the cloud is elsewhere and at least half of the latest clips have called it",
     )
-    draft_ahead: Literal["auto", "on", "off"] = Field(
-        default="auto",
-        description="draft on during verifications; auto: of a cloud elsewhere, where two steps of the edge take no "
-        "longer; on: also of one loaded here",
+    draft_ahead: Literal["auto", "on", "off"] = setting(
+        "auto", "draft on during verifications; auto: of a cloud elsewhere, where it pays; on: also of one loaded here"
     )
-    run_on: int = Field(
-        default=0, ge=0, le=64, description="tokens that the cloud generates after its own token; 0: none"
+    run_on: int = setting(0, "tokens that the cloud generates after its own token; 0: none", ge=0, le=64)
+    lookup_tokens: int = setting(
+        8, "most tokens to guess from earlier captions: fewer forwards, the same text; 0: none", ge=0, le=64
     )
-    lookup_tokens: int = Field(
-        default=8,
-        ge=0,
-        le=64,
-        description="tokens that are guessed from earlier captions and scored with the next one, at most: fewer "
-        "forwards, the same text; 0: none",
+    edge_failed: Literal["fail", "cloud"] = setting(
+        "fail", "an edge at `edge.url` that fails: fail the clip, or let the cloud write the rest"
     )
-    edge_failed: Literal["fail", "cloud"] = Field(
-        default="fail", description="an edge at `edge.url` that fails: fail the clip, or let the cloud write the rest"
-    )
-    degrade: bool | None = Field(
-        default=None,
-        description="true: where the cloud fails, the edge writes the rest of the caption; false: the clip fails; "
-        "null: true in hybrid mode, false in lossless mode, which promises the cloud's text",
+    degrade: bool | None = setting(
+        None,
+        "true: where the cloud fails, the edge writes the rest; false: the clip fails; null: true in hybrid mode alone",
     )
 
     @property
@@ -172,27 +142,24 @@ class DecodingConfig(ScoringConfig, BlockConfig):
 class GateConfig(Section):
     """What decides whether a drafted block goes to the cloud."""
 
-    name: Annotated[GateName, expected(f"a gate file (.json), or one of {', '.join(GATES)}", GATES)] = Field(
-        default="class-entropy",
-        description=f"what escalates a block: {', '.join(GATES)}; or a gate file (.json), which brings threshold and k",
+    name: Annotated[GateName, expected(f"a gate file (.json), or one of {', '.join(GATES)}", GATES)] = setting(
+        "class-entropy",
+        f"what escalates a block: {', '.join(GATES)}; or a gate file (.json), which brings threshold and k",
     )
-    threshold: float | None = Field(
-        default=None,
-        description="entropy, class-entropy: escalate above, nats; margin: below this p(top1)-p(top2); logprob: below, "
-        "nats; learned: above this probability that the cloud would change the block; random: this share of the "
-        "blocks; null: 2.5 (mini pair: 1.0), 0.7, 0.3, -1.0, the gate file's, 0.1",
+    threshold: float | None = setting(
+        None,
+        "entropy, class-entropy: escalate from here up, nats; margin p(top1)-p(top2), logprob, nats: from here down; "
+        "learned: from this probability up that the cloud would change the block; random: this share of the blocks; "
+        "null: 2.5 (mini pair: 1.0), 0.7, 0.3, -1.0, the gate file's, 0.1",
     )
-    wake: float | None = Field(
-        default=None,
-        description="with decoding.defer: threshold until the cloud has been called for the clip, in the same unit; "
-        "null: the gate file's, or the threshold",
+    wake: float | None = setting(
+        None,
+        "with decoding.defer: threshold until the clip has called the cloud; null: the gate file's, or the threshold",
     )
-    file: GateFileName | None = Field(
-        default=None, description="weights of the gate learned: a file of `specdec tune`, or package:mini/gate.json"
+    file: GateFileName | None = setting(
+        None, "weights of the gate learned: a file of `specdec tune`, or package:mini/gate.json"
     )
-    stop_drafting: bool = Field(
-        default=False, description="true: a block ends with its first unsure token and goes to the cloud at once"
-    )
+    stop_drafting: bool = setting(False, "true: a block ends with its first unsure token and goes to the cloud")
 
     @property
     def effective_threshold(self) -> float | None:
@@ -219,23 +186,19 @@ class GateConfig(Section):
 class AcceptanceConfig(Section):
     """Which drafted tokens the cloud lets pass."""
 
-    rule: AcceptanceName | None = Field(
-        default=None,
-        description="which drafted tokens pass: greedy, sampling (lossless), rank, prob, typical, cascade, class "
-        "(lossy); null: greedy at temperature 0, else sampling",
+    rule: AcceptanceName | None = setting(
+        None,
+        "which drafted tokens pass: greedy, sampling (lossless), rank, prob, typical, cascade, class (lossy); "
+        "null: greedy at temperature 0, else sampling",
     )
-    rank: int = Field(default=3, ge=1, description="rule rank: within the cloud's so many most likely tokens")
-    prob: float = Field(default=0.1, ge=0, le=1, description="rule prob: the cloud's probability is at least this")
+    rank: int = setting(3, "rule rank: within the cloud's so many most likely tokens", ge=1)
+    prob: float = setting(0.1, "rule prob: the cloud's probability is at least this", ge=0, le=1)
     # Medusa (Cai et al. 2024), "typical acceptance": p >= min(epsilon, delta * exp(-entropy)).
-    typical_epsilon: float = Field(default=0.09, gt=0, le=1, description="rule typical: hard threshold, a probability")
-    typical_delta: float = Field(default=0.3, gt=0, le=1, description="rule typical: factor of exp(-entropy)")
+    typical_epsilon: float = setting(0.09, "rule typical: hard threshold, a probability", gt=0, le=1)
+    typical_delta: float = setting(0.3, "rule typical: factor of exp(-entropy)", gt=0, le=1)
     # Speculative cascades (Narasimhan et al. 2025), rule OPT: max q >= max p - alpha * TV(p, q).
-    cascade_alpha: float = Field(
-        default=0.1,
-        ge=0,
-        le=10,
-        description="rule cascade: how much surer than the edge the cloud must be to replace a token, as a share of "
-        "the distance between their distributions",
+    cascade_alpha: float = setting(
+        0.1, "rule cascade: how much surer than the edge the cloud must be, in units of their distance", ge=0, le=10
     )
 
     def in_force(self, *, sampling: bool) -> AcceptanceName:
@@ -250,29 +213,24 @@ class AcceptanceConfig(Section):
 class PromptConfig(Section):
     """The instruction to the models."""
 
-    language: Language = Field(default="en", description="language of the caption; left out: the locale's, or else en")
-    style: Style = Field(default="default", description="shipped instruction")
-    text: Instruction | None = Field(default=None, description="an instruction of your own, in place of a style")
-    force: bool = Field(
-        default=False, description="true: give `text` also to the mini pair, which was not trained on it"
-    )
-    system: Instruction | None = Field(default=None, description="system prompt; null: the chat template's own")
+    language: Language = setting("en", "language of the caption; left out: the locale's, or else en")
+    style: Style = setting("default", "shipped instruction")
+    text: Instruction | None = setting(None, "an instruction of your own, in place of a style")
+    force: bool = setting(False, "true: give `text` also to the mini pair, which was not trained on it")
+    system: Instruction | None = setting(None, "system prompt; null: the chat template's own")
 
 
 class AudioConfig(Section):
     """How a recording is cut."""
 
-    segment: Segmenting | None = Field(
-        default=None,
-        description="pauses: caption utterances between pauses; seconds: pieces of this length; or a file or folder "
-        "of cuts; null: what fits the models as a whole, what is longer at pauses",
+    segment: Segmenting | None = setting(
+        None,
+        "pauses: utterances between pauses; seconds: pieces of this length; or a file or folder of cuts; "
+        "null: what fits the models as a whole, what is longer at pauses",
     )
-    start_s: Moment | None = Field(default=None, description="caption from here on, seconds or HH:MM:SS; null: 0")
-    end_s: Moment | None = Field(default=None, description="caption up to here, seconds or HH:MM:SS; null: to the end")
-    refuse_no_speech: bool = Field(
-        default=False,
-        description="true: a clip without speech is an error; false: its transcript is marked",
-    )
+    start_s: Moment | None = setting(None, "caption from here on, seconds or HH:MM:SS; null: 0")
+    end_s: Moment | None = setting(None, "caption up to here, seconds or HH:MM:SS; null: to the end")
+    refuse_no_speech: bool = setting(False, "true: a clip without speech is an error; false: its transcript is marked")
 
     @property
     def length_s(self) -> float | None:
@@ -303,8 +261,8 @@ class AudioConfig(Section):
 class Config(Section):
     """All settings. `load_config` builds one from its layers and checks the values against each other."""
 
-    edge: EdgeConfig | None = Field(default=None, description="null: no edge model, so only mode cloud works")
-    cloud: CloudConfig | None = Field(default=None, description="null: no cloud model, so only mode edge works")
+    edge: EdgeConfig | None = setting(None, "null: no edge model, so only mode cloud works")
+    cloud: CloudConfig | None = setting(None, "null: no cloud model, so only mode edge works")
     decoding: DecodingConfig = DecodingConfig()
     gate: GateConfig = GateConfig()
     acceptance: AcceptanceConfig = AcceptanceConfig()
