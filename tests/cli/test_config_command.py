@@ -62,7 +62,7 @@ def test_show_prints_the_value_that_null_stands_for(
     specdec: Specdec, given: tuple[str, ...], expected: dict[str, list[str]]
 ) -> None:
     outcome = specdec("config", "show", *(f"--set={setting}" for setting in given))
-    rows = {line.split()[0]: line.split(maxsplit=2)[1:] for line in outcome.lines}
+    rows = {line.split()[0]: line.strip().split(maxsplit=2)[1:] for line in outcome.lines}
     assert {name: rows[name] for name in expected} == expected
 
 
