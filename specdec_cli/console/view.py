@@ -100,6 +100,7 @@ class View:
         elif self._done:
             kept = f"{count(self._done, 'caption')} finished, no transcript kept (--output keeps them)"
         self.close()
+        self._space()
         self.say(f"interrupted: {kept}", good=False)
 
     def finished_all(self, done: int, failed: int, facts: Sequence[str] = ()) -> None:
@@ -110,6 +111,7 @@ class View:
                 total.append(f", {count_flags(self._flags)}", ASKED)
             if self._degraded:
                 total.append(f", {self._degraded} by the edge alone: the cloud failed", ASKED)
+            self._space()
             self.say(total.append("".join(f"; {clean(fact)}" for fact in facts)), good=done > 0)
         if self._delays:
             typical, longest = seconds(median(self._delays)), seconds(max(self._delays))
@@ -117,6 +119,9 @@ class View:
 
     def close(self) -> None:
         """Give the terminal back as it was. Safe to call at any time, also twice."""
+
+    def _space(self) -> None:
+        """Set what follows apart from what was printed."""
 
 
 class PlainView(View):

@@ -6,14 +6,12 @@ import base64
 import hashlib
 import io
 import re
-import stat
 from pathlib import Path
 
 import pytest
 import soundfile
 
-from specdec_cli.errors import TranscriptError
-from specdec_cli.evaluate.page import disagreement, render, write_report
+from specdec_cli.evaluate.page import disagreement, render
 from specdec_cli.evaluate.result import ClipError
 from specdec_cli.labels import Lexicon
 from tests.pages.read_page import Page
@@ -180,18 +178,6 @@ def test_nothing_compared_is_still_a_page(runs: Runs) -> None:
     found = Page(render(nothing, {mode: [] for mode in MODES}))
     assert "No clip was finished." in found.text
     assert "2 clips were not finished" in found.text
-
-
-def test_a_page_is_written_whole_or_not_at_all(runs: Runs, tmp_path: Path, page: Path) -> None:
-    assert stat.S_IMODE(page.stat().st_mode) & stat.S_IRUSR
-    assert [file.name for file in page.parent.iterdir()] == ["report.html"]
-    with pytest.raises(TranscriptError, match=r"missing/report\.html cannot be written"):
-        write_report(tmp_path / "missing" / "report.html", comparison(runs), runs)
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    with pytest.raises(TranscriptError):
-        write_report(folder, comparison(runs), runs)
-    assert list(tmp_path.iterdir()) == [folder]
 
 
 @pytest.mark.parametrize(

@@ -37,26 +37,19 @@ def record(draft: str, committed: str, source: str, accepted: int, **more: Any) 
     return RoundRecord.model_validate(values | more)
 
 
-def fates(each: RoundRecord) -> list[tuple[str, str, float | None]]:
-    return [(piece, fate, entropy) for piece, fate, entropy, _ in tokens(each)]
-
-
-def test_a_correction_comes_after_what_it_replaced() -> None:
-    found = fates(record("a b c", "a X", "accepted corrected", 1))
-    assert found == [("a", "accepted", 0.1), ("b", "rejected", 0.2), ("c", "cut", 0.3), ("X", "corrected", None)]
-
-
-def test_a_bonus_was_not_drafted() -> None:
-    found = fates(record("a b", "a b X", "accepted accepted bonus", 2))
-    assert found == [("a", "accepted", 0.1), ("b", "accepted", 0.2), ("X", "bonus", None)]
-
-
-def test_what_a_stop_rule_left_out_is_cut() -> None:
-    assert fates(record("a b c", "a", "edge", 3)) == [("a", "edge", 0.1), ("b", "cut", 0.2), ("c", "cut", 0.3)]
-
-
-def test_the_cloud_alone_has_its_own_entropies() -> None:
-    assert fates(record("a b", "a b", "cloud cloud", 2)) == [("a", "cloud", 0.1), ("b", "cloud", 0.2)]
+@pytest.mark.parametrize(
+    ("round_", "expected"),
+    [
+        (("a b c", "a X", "accepted corrected", 1), "a accepted 0.1, b rejected 0.2, c cut 0.3, X corrected None"),
+        (("a b", "a b X", "accepted accepted bonus", 2), "a accepted 0.1, b accepted 0.2, X bonus None"),
+        (("a b c", "a", "edge", 3), "a edge 0.1, b cut 0.2, c cut 0.3"),  # by a stop rule
+        (("a b", "a b", "cloud cloud", 2), "a cloud 0.1, b cloud 0.2"),  # alone: its own entropies
+    ],
+)
+def test_every_token_has_its_fate_and_the_entropy_of_who_drafted_it(
+    round_: tuple[str, str, str, int], expected: str
+) -> None:
+    assert ", ".join(f"{piece} {fate} {nats}" for piece, fate, nats, _ in tokens(record(*round_))) == expected
 
 
 def test_without_single_pieces_the_text_stands_whole(runs: Runs) -> None:
