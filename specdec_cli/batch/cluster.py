@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -33,6 +33,7 @@ CHUNK: Final = 32
 
 _Chunk = tuple[Task, ...]  # tasks that travel together
 
+_ATTEMPTS: Final = 2  # actors that one recording may cost before it is given up
 _STARTS: Final = 5  # actors in a row that may die without finishing anything before the run is given up
 _CONNECT_S: Final = 10.0
 _SIGNAL_S: Final = 0.2  # how long a wait may keep the main thread from noticing a signal or a stop
@@ -139,8 +140,10 @@ class RayBackend:
         errors = self._ray.exceptions
         left = iter(tasks)
         waiting = iter(lambda: tuple(islice(left, self._chunk)), ())
-        lost: set[Key] = set()  # recordings over which an actor died
-        again: deque[_Chunk] = deque()  # each of these by itself, so that one that kills its process is found
+        lost: Counter[Key] = Counter()  # actors that died over one recording alone
+        again: deque[_Chunk] = (
+            deque()
+        )  # recordings of dead actors, one by one: so the one that kills its process is found
         idle, running = deque(self._actors), dict[Any, tuple[Any, _Chunk]]()
         stopping, deaths = False, 0
         while True:
@@ -165,9 +168,10 @@ class RayBackend:
                     if deaths >= _STARTS * len(self._actors):
                         raise _load_error(error) from error
                     idle.append(self._replaced(actor))
-                    outcomes = [self._given_up(task) for task in chunk if task.item.key in lost]
-                    again.extend((task,) for task in chunk if task.item.key not in lost)
-                    lost.update(task.item.key for task in chunk)
+                    if len(chunk) == 1:
+                        lost[chunk[0].item.key] += 1
+                    outcomes = [self._given_up(task) for task in chunk if lost[task.item.key] == _ATTEMPTS]
+                    again.extend((task,) for task in chunk if lost[task.item.key] < _ATTEMPTS)
                 for outcome in outcomes:
                     for line in outcome.lines:
                         self._require_same(line.models, line.settings)
@@ -203,8 +207,8 @@ class RayBackend:
         return self._actors[-1]
 
     def _given_up(self, task: Task) -> Outcome:
-        """The outcome of a recording over which a second actor died."""
-        error = UnexpectedError("Two processes died while captioning it.")
+        """The outcome of a recording that has cost too many actors."""
+        error = UnexpectedError(f"{_ATTEMPTS} processes died while captioning it.")
         return error_outcome(task.item, error, self.setup, self._config)
 
 
