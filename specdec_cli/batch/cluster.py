@@ -141,9 +141,7 @@ class RayBackend:
         left = iter(tasks)
         waiting = iter(lambda: tuple(islice(left, self._chunk)), ())
         lost: Counter[Key] = Counter()  # actors that died over one recording alone
-        again: deque[_Chunk] = (
-            deque()
-        )  # recordings of dead actors, one by one: so the one that kills its process is found
+        again: deque[_Chunk] = deque()  # those of dead actors one by one, to find the one that kills its process
         idle, running = deque(self._actors), dict[Any, tuple[Any, _Chunk]]()
         stopping, deaths = False, 0
         while True:
