@@ -31,8 +31,7 @@ from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.calibration import CalibrationFile, calibration_for
-from specdec_cli.labels.class_scores import Scorer
-from specdec_cli.labels.probabilities import KEPT
+from specdec_cli.labels.probabilities import KEPT, Scorer
 from specdec_cli.models.processor import Processor, Prompt, same_prompts
 from specdec_cli.pair_loading import Loading, learned_gate, load_pair
 from specdec_cli.prompts import Language

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdec_cli.errors import DecodingError, SpecdecError
-from specdec_cli.labels.class_scores import Scorer, needs_review
+from specdec_cli.labels.probabilities import Scorer, needs_review
 from specdec_cli.models.processor import Processor, Prompt, suggestions
 from specdec_cli.prompts import PROMPTS, Language
 from specdec_cli.reading import caption_of, description_end, flags_of

@@ -39,9 +39,8 @@ def calibrate(
     targets = {"--output": (output, CALIBRATION), "--plot": (plot, PICTURE)}
     refuse(targets, [*transcripts, references, lexicon])
     from specdec_cli import __version__
-    from specdec_cli.labels.decisions import read_decisions
     from specdec_cli.labels.temperatures import calibrate as calibrated
-    from specdec_cli.labels.temperatures import calibration_file
+    from specdec_cli.labels.temperatures import calibration_file, read_decisions
 
     assert table is not None
     decisions = list(read_decisions(transcripts, table))

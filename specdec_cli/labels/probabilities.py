@@ -1,4 +1,4 @@
-"""The probability of every class of an attribute, from the distributions at the tokens that name one.
+"""The `scores` of a transcript: the probability of every class of an attribute, from the tokens that name one.
 
 A caption names a class by a word. At each token of that word, and of up to `REACH` words before it, the likeliest other
 tokens are put in the place of what was written, and the lexicon reads the clause as it would then be:
@@ -34,6 +34,9 @@ REACH: Final = 3
 _REMEMBERED: Final = 1 << 14
 _MARK: Final = re.compile(r"[,，.。;；:：!！?？()（）\n]")
 
+DOUBTFUL: Final = 0.5
+"""A caption needs a review where a class that it names is less likely than this."""
+
 Decode = Callable[[Sequence[int]], str]
 """Token ids to text, special tokens left out."""
 
@@ -52,6 +55,43 @@ def tokens_of(rounds: Sequence[Round]) -> Iterator[Token]:
         for place, (id_, alternatives) in enumerate(zip(each.committed_ids, each.alternatives, strict=True)):
             verified = each.source[place] in ("accepted", "corrected")
             yield Token(id_, alternatives, each.draft_ids[place] if verified else None)
+
+
+class Scorer:
+    """Scores the classes that captions name.
+
+    Args:
+        lexicon: finds the classes.
+        calibration: of the models that decide; None: probabilities stay as they are.
+    """
+
+    def __init__(self, lexicon: Lexicon, calibration: Calibration | None = None) -> None:
+        self.lexicon, self.calibration = lexicon, calibration
+        self._classes: dict[Language, Classes] = {}
+
+    def scores(
+        self, rounds: Sequence[Round], decode: Decode, language: Language, labels: Mapping[str, str | None]
+    ) -> dict[str, ClassScores]:
+        """Attribute -> scores, for the classes that a caption names.
+
+        Args:
+            rounds: of the clip, by a loop that kept alternatives.
+            decode: token ids to text.
+            language: of the caption.
+            labels: classes that the caption names, which may end before the rounds do.
+        """
+        classes = self._classes.setdefault(language, Classes(self.lexicon, language, self.calibration))
+        found = classes.scores(list(tokens_of(rounds)), decode)
+        return {name: scores for name, (named, scores) in found.items() if labels.get(name) == named}
+
+
+def needs_review(labels: Mapping[str, str | None], scores: Mapping[str, ClassScores]) -> bool:
+    """Whether the two models disagree about a class that the caption names, or one is less likely than `DOUBTFUL`."""
+    return any(
+        each.edge is not None or (class_ is not None and each.classes[class_] < DOUBTFUL)
+        for name, each in scores.items()
+        for class_ in (labels.get(name),)
+    )
 
 
 class Classes:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -12,8 +14,9 @@ from pydantic import Field
 
 from specdec_cli.errors import ConfigError
 from specdec_cli.evaluate.bootstrap import Figures, Values
-from specdec_cli.labels.calibration import CalibrationFile, OfModel
-from specdec_cli.labels.decisions import Decision
+from specdec_cli.labels.calibration import CalibrationFile, OfModel, sharpened
+from specdec_cli.labels.references import References
+from specdec_cli.transcript.lines import stored_lines, transcript_at
 from specdec_cli.types import LEAST_PROBABILITY, Decider, Mode
 
 BINS: Final = 10
@@ -26,6 +29,35 @@ _LOG_T: Final = (-2.0, 2.0)
 _ROLES: Final[tuple[Decider, ...]] = ("edge", "cloud")
 
 Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What one model gave the classes of one attribute in one clip, and which is right.
+
+    Attributes:
+        by, attribute: the model, and what it decided.
+        classes: class -> probability, before any calibration.
+        named, truth: the class in the caption, and the one in the references.
+        group: the speaker, or the clip; groups are kept together when data is split.
+        weights: fingerprint of the model's files.
+        mode: that the caption was made in.
+    """
+
+    by: Decider
+    attribute: str
+    classes: Mapping[str, float]
+    named: str
+    truth: str
+    group: str
+    weights: str | None
+    mode: Mode
+
+    def probability(self, temperature: float) -> float:
+        """Of the class in the caption, at a temperature."""
+        return sharpened(self.classes, 1 / temperature)[self.named]
+
+
 _HeldOut = tuple[Decision, float]
 """A decision, and the temperature at which it is measured."""
 
@@ -70,6 +102,27 @@ class CalibrationFound(Figures):
     by_speaker: bool
     folds: int
     fits: list[TemperatureFit]
+
+
+def read_decisions(paths: Sequence[Path], references: References) -> Iterator[Decision]:
+    """The decisions in files of transcripts whose right class is known.
+
+    Raises:
+        TranscriptError: a file holds something else, or cannot be read.
+    """
+    for path in paths:
+        for line in (line for line in stored_lines(path) if line.head.good):
+            run = transcript_at(path, line)
+            if (reference := references.find(run.file, run.start_s, run.end_s)) is None:
+                continue
+            for attribute, scores in (run.scores or {}).items():
+                named, truth = (run.labels or {}).get(attribute), reference.labels.get(attribute)
+                if named in scores.classes and truth in scores.classes:
+                    model = run.models.edge if scores.by == "edge" else run.models.cloud
+                    raw = sharpened(scores.classes, scores.temperature or 1.0)
+                    group = reference.speaker or reference.key
+                    weights = None if model is None else model.weights
+                    yield Decision(scores.by, attribute, raw, named, truth, group, weights, run.mode)
 
 
 def calibrate(decisions: Sequence[Decision], *, by_speaker: bool, seed: int = 0) -> CalibrationFound:

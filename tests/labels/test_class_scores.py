@@ -11,8 +11,7 @@ from specdec_cli.captioner import Captioner
 from specdec_cli.config import load_config
 from specdec_cli.errors import ConfigError
 from specdec_cli.labels.calibration import CalibrationFile, Labelling, OfModel, sharpened
-from specdec_cli.labels.class_scores import needs_review
-from specdec_cli.labels.probabilities import KEPT
+from specdec_cli.labels.probabilities import KEPT, needs_review
 from specdec_cli.transcript.records import ClassScores, Transcript
 from specdec_cli.types import Round
 from tests.cloud.serving import serving

@@ -11,9 +11,9 @@ import pytest
 from specdec_cli.errors import ConfigError
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.calibration import read_calibration, sharpened
-from specdec_cli.labels.decisions import Decision
 from specdec_cli.labels.temperatures import (
     CalibrationFound,
+    Decision,
     calibrate,
     calibration_file,
     fit_temperature,
