@@ -34,8 +34,8 @@ def test_stdout_stays_the_caption_alone_and_the_log_has_the_classes(specdec: Spe
     plain = specdec("caption", recordings[0])
     labelled = specdec("caption", recordings[0], "--labels")
     assert labelled.out == plain.out
-    assert re.search(r": voice (fe)?male \d+%, ", labelled.err)
-    assert ": voice " not in plain.err
+    assert re.search(r": labels voice (fe)?male \d+% · ", labelled.err)
+    assert ": labels " not in plain.err
 
 
 def test_a_lexicon_of_ones_own_turns_labels_on(specdec: Specdec, recordings: list[str], tmp_path: Path) -> None:

@@ -275,7 +275,7 @@ def test_a_budget_may_be_of_clips_or_of_the_clouds_time(specdec: Specdec, voices
         found = Tuning.model_validate_json(outcome.out)
         assert (found.cost, found.budget) == (cost, share)
         if found.recommended is None:
-            assert f"No setting keeps to a budget of {cost}={share}" in (found.reason or "")
+            assert f"a budget of {cost}={share}" in (found.reason or "")  # as fast as the machine was
         else:
             spent = found.recommended.spent[cost]  # type: ignore[index]
             assert spent is not None
