@@ -17,9 +17,9 @@ class Utterance:
     """What was said between two pauses.
 
     Attributes:
-        segment: its samples, and its place in what was recorded.
+        segment: its samples and its place in the recording.
         ended: when it ended, `time.monotonic` seconds.
-        lost: whether sound is missing in it, because the system did not take it in time.
+        lost: whether sound is missing in it, because a buffer overflowed.
     """
 
     segment: Segment

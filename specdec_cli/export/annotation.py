@@ -27,9 +27,6 @@ _ASSOCIATION: Final = "Symbolic_Association"
 def textgrid(recording: CaptionedRecording, kinds: Mapping[str, str]) -> str:
     """A Praat TextGrid in the long text format, of interval tiers (`kinds`: see `tiers_of`), as long as the recording.
 
-    Every tier is divided from 0 to the end, with empty intervals between pieces; a piece that ends with the recording,
-    but for rounding, ends where it does.
-
     Format: https://www.fon.hum.uva.nl/praat/manual/TextGrid_file_formats.html
     """
     tiers = [tier for group in tiers_of(recording, kinds) for tier in group]

@@ -43,12 +43,7 @@ class Folder:
         self.result = Written()
 
     def put(self, name: str, content: str | bytes) -> None:
-        """Writes a file; one that specdec did not write, or that was edited since, is left alone, and a problem.
-
-        Args:
-            name: relative to the folder; the folders in it are created.
-            content: all of the file.
-        """
+        """Writes a file, whose name may begin with folders; one of others, or edited since, stays and is a problem."""
         try:
             self._put(self.path / name, content.encode("utf-8") if isinstance(content, str) else content)
             self.result.count += 1

@@ -75,11 +75,7 @@ class Paths:
         return count
 
     def require_one(self) -> None:
-        """Refuses folders and patterns that hold no recording; looks no further than the first.
-
-        Raises:
-            ConfigError: there is none.
-        """
+        """Raises ConfigError for folders that hold no recording; looks no further than the first."""
         if next(iter(self), None) is None:
             hint = "Choose by name with a pattern, e.g. 'clips/*.dat'; a folder gives what ends like a recording."
             deeper = "" if self.recursive else " Search deeper with --recursive."
@@ -130,9 +126,7 @@ def read_list(text: bytes) -> list[str]:
 def with_list(paths: Sequence[str], stdin: Stdin | None = None) -> list[str]:
     """The paths, with the list on stdin in the place of the first "-", which stays if a recording is on stdin.
 
-    Args:
-        paths: as given.
-        stdin: keeps a recording on stdin; None: lists alone are taken.
+    `stdin` keeps such a recording; None: only lists are accepted.
 
     Raises:
         ConfigError: one of them is an address, there is none, or a recording on stdin cannot be taken or kept.
@@ -161,16 +155,9 @@ def with_list(paths: Sequence[str], stdin: Stdin | None = None) -> list[str]:
 def find_recordings(
     paths: Sequence[str], stdin: Stdin | None = None, *, recursive: bool = False, limit: int | None = None
 ) -> list[str]:
-    """Paths of the recordings that a command line names; see `Paths`.
+    """Paths of the recordings that a command line names; arguments and errors as in `Paths` and `with_list`.
 
-    Args:
-        paths: files, folders, patterns; "-" for stdin.
-        stdin: see `with_list`.
-        recursive: folders inside folders too.
-        limit: the first so many; None for all.
-
-    Raises:
-        ConfigError: a folder holds no recording.
+    `limit`: most of them; None: all.
     """
     given = with_list(paths, stdin)
     for path in given:

@@ -72,9 +72,7 @@ def read_table(path: Path, *, any_bytes: bool = False) -> Table:
     column names, it is read with quotes. CSV may have semicolons or tabs for commas. JSON is a list of objects, or one
     object of objects by key, which becomes the column "key". JSONL is an object a line.
 
-    Args:
-        path: the table.
-        any_bytes: whether bytes that are no UTF-8 may stand in it, as in names of files; see `os.fsdecode`.
+    `any_bytes`: bytes that are not UTF-8 may stand in it, as in names of files; see `os.fsdecode`.
 
     Raises:
         ReferencesError: it cannot be read or is malformed; names the line and the column.

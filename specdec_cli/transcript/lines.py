@@ -120,11 +120,7 @@ def stored_lines(path: Path) -> Iterator[Line]:
 
 
 def heads(path: Path, lines: Iterable[StoredLine]) -> Iterator[Line]:
-    """The heads of lines; the rest is not read.
-
-    Raises:
-        TranscriptError: one of them is no transcript.
-    """
+    """The heads of lines, whose rest is not read; raises TranscriptError for what is no transcript."""
     for line in lines:
         cut = line.raw.find(_ROUNDS)
         kind, text = (Transcript, line.raw) if cut < 0 else (TranscriptHead, line.raw[:cut] + b"}")
@@ -132,11 +128,7 @@ def heads(path: Path, lines: Iterable[StoredLine]) -> Iterator[Line]:
 
 
 def transcript_at(path: Path, mark: Mark | Line) -> Transcript:
-    """The whole transcript in a line.
-
-    Raises:
-        TranscriptError: it is malformed.
-    """
+    """The whole transcript in a line; raises TranscriptError if it is malformed."""
     return Transcript.from_json(next(read_lines(path, mark.offset)).raw, f"{path}:{mark.number}")
 
 
