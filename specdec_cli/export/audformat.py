@@ -8,6 +8,7 @@ from typing import Any, Final
 import yaml
 
 from specdec_cli.export.recordings import CaptionedRecording, columns, one_line, short_names
+from specdec_cli.export.subtitles import clock
 from specdec_cli.export.table import as_csv
 
 _TABLE: Final = "pieces"
@@ -83,6 +84,4 @@ def _scheme(column: str, classes: Sequence[str]) -> Mapping[str, Any]:
 def _time(time_ms: int) -> str:
     """As pandas writes a Timedelta."""
     days, rest = divmod(time_ms, 86_400_000)
-    hours, rest = divmod(rest, 3_600_000)
-    minutes, rest = divmod(rest, 60_000)
-    return f"{days} days {hours:02}:{minutes:02}:{rest // 1000:02}.{rest % 1000:03}000"
+    return f"{days} days {clock(rest, '.')}000"

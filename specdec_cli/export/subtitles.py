@@ -14,7 +14,7 @@ def srt(recording: CaptionedRecording) -> str:
     cues = []
     for number, piece in enumerate(recording.pieces, 1):
         text = _marked(piece) if piece.speaker is None else f"{piece.speaker}: {_marked(piece)}"
-        times = f"{_time(piece.start_ms, ',')} --> {_time(piece.end_ms, ',')}"
+        times = f"{clock(piece.start_ms, ',')} --> {clock(piece.end_ms, ',')}"
         cues.append(f"{number}\n{times}\n{text.replace('-->', '→')}\n")
     return "\n".join(cues)
 
@@ -24,7 +24,7 @@ def vtt(recording: CaptionedRecording) -> str:
     cues = ["WEBVTT\n"]
     for piece in recording.pieces:
         voice = "" if piece.speaker is None else f"<v {_escaped(piece.speaker)}>"
-        cues.append(f"{_time(piece.start_ms, '.')} --> {_time(piece.end_ms, '.')}\n{voice}{_escaped(_marked(piece))}\n")
+        cues.append(f"{clock(piece.start_ms, '.')} --> {clock(piece.end_ms, '.')}\n{voice}{_escaped(_marked(piece))}\n")
     return "\n".join(cues)
 
 
@@ -37,11 +37,10 @@ def _marked(piece: Piece) -> str:
     return marked(piece.caption, piece.details.get("flags", ""))
 
 
-def _time(time_ms: int, point: str) -> str:
+def clock(time_ms: int, point: str) -> str:
+    """HH:MM:SS and milliseconds, which stand behind `point`."""
     seconds, rest = divmod(time_ms, 1000)
-    minutes, seconds = divmod(seconds, 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours:02}:{minutes:02}:{seconds:02}{point}{rest:03}"
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}{point}{rest:03}"
 
 
 def _escaped(text: str) -> str:

@@ -67,11 +67,10 @@ def layers(items: Sequence[_Item], start: Callable[[_Item], float], end: Callabl
     """Items in order of their start, in as few rows without overlaps as possible."""
     rows: list[list[_Item]] = []
     for item in items:
-        row = next((row for row in rows if end(row[-1]) <= start(item)), None)
-        if row is None:
-            rows.append([item])
-        else:
-            row.append(item)
+        free = (row for row in rows if end(row[-1]) <= start(item))
+        if (row := next(free, None)) is None:
+            rows.append(row := [])
+        row.append(item)
     return rows
 
 
