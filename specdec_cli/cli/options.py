@@ -102,13 +102,10 @@ _FORMATS: Final = ", ".join(get_args(ExportFormat))
 _CONFIG_HELP: Final = "Name of a shipped configuration, or a YAML file; left out: SPECDEC_CONFIG, or else mini."
 
 # Models and settings
-EdgeModel = Annotated[
-    str | None,
-    _setting(MODELS, "edge.model", "--edge NAME", "Edge model: a folder or a hub id; alone: --mode edge."),
-]
+EdgeModel = Annotated[str | None, _setting(MODELS, "edge.model", "--edge NAME", "Edge model: a folder or a hub id.")]
 CloudModel = Annotated[
     str | None,
-    _setting(MODELS, "cloud.model", "--cloud NAME", "Cloud model, likewise; alone: --mode cloud."),
+    _setting(MODELS, "cloud.model", "--cloud NAME", "Cloud model, likewise; one model alone makes the mode."),
 ]
 ConfigFile = Annotated[
     str | None, _option(MODELS, "--config -c NAME|FILE", _CONFIG_HELP, autocompletion=_configurations)
@@ -134,23 +131,17 @@ ForcePrompt = Annotated[bool | None, _setting(CAPTION, "prompt.force", "--force-
 Segment = Annotated[str | None, _setting(CAPTION, "audio.segment", "--segment pauses|SECONDS|FILE")]
 Start = Annotated[str | None, _setting(CAPTION, "audio.start_s", "--start TIME")]
 End = Annotated[str | None, _setting(CAPTION, "audio.end_s", "--end TIME")]
-Labels = Annotated[
-    bool, _option(CAPTION, "--labels", "Show which classes each caption names, in transcripts, totals, exports.")
-]
+Labels = Annotated[bool, _option(CAPTION, "--labels", "Show which classes each caption names.")]
 LexiconFile = Annotated[
     Path | None,
     _option(
-        CAPTION,
-        "--lexicon FILE",
-        "Words for classes, in place of the shipped ones; turns --labels on where there is one.",
+        CAPTION, "--lexicon FILE", "Words for classes, in place of the shipped ones; implies --labels where it exists."
     ),
 ]
 CalibrationFile = Annotated[
     Path | None,
     _option(
-        CAPTION,
-        "--calibration FILE",
-        "Calibration of class probabilities, by `specdec calibrate`; turns --labels on; the mini pair has one.",
+        CAPTION, "--calibration FILE", "Calibration of class probabilities, by `specdec calibrate`; implies --labels."
     ),
 ]
 Measure = Annotated[
@@ -172,21 +163,14 @@ Degrade = Annotated[bool | None, _setting(DECODING, "decoding.degrade", "--degra
 EdgeFailed = Annotated[str | None, _setting(DECODING, "decoding.edge_failed", "--edge-failed")]
 
 # Input
-Paths = Annotated[
-    list[str],
-    typer.Argument(
-        help="Audio or video files, folders, patterns; - for stdin: a recording, or a list.", metavar="PATH"
-    ),
-]
+_PATHS: Final[Any] = typer.Argument(
+    help="Audio or video files, folders, patterns; - for stdin: a recording, or a list.", metavar="PATH"
+)
+Paths = Annotated[list[str], _PATHS]
+MorePaths = Annotated[list[str] | None, _PATHS]
 ListedPaths = Annotated[
     list[str],
     typer.Argument(help="Audio or video files, folders, patterns; - for a list of them on stdin.", metavar="PATH"),
-]
-MorePaths = Annotated[
-    list[str] | None,
-    typer.Argument(
-        help="Audio or video files, folders, patterns; - for stdin: a recording, or a list.", metavar="PATH"
-    ),
 ]
 OnePath = Annotated[
     str | None, typer.Argument(help="A recording, or a folder; left out: the shipped samples.", metavar="PATH")
@@ -203,15 +187,14 @@ OfMode = Annotated[
 Recursive = Annotated[bool, _option(INPUT, "--recursive -r", "Search folders at every depth.")]
 Pattern = Annotated[
     str | None,
-    _option(INPUT, "--glob PATTERN", "Take what matches from folders, e.g. '*.wav'; left out: known audio suffixes."),
+    _option(INPUT, "--glob PATTERN", "Files to take from folders, e.g. '*.wav'; left out: known audio suffixes."),
 ]
 ManifestFile = Annotated[
     Path | None,
     _option(
         INPUT,
         "--manifest FILE|FOLDER",
-        "List of recordings: a table with a column file (.tsv, .csv, .json, .jsonl), or one of Kaldi, NeMo, "
-        "Lhotse, Hugging Face datasets.",
+        "Table with a column file (.tsv, .csv, .json, .jsonl), or data of Kaldi, NeMo, Lhotse, Hugging Face.",
     ),
 ]
 Limit = Annotated[int | None, _option(INPUT, "--limit N", "Take N at most.", min=1)]
@@ -242,8 +225,8 @@ Budget = Annotated[
     _option(
         STUDY,
         "--budget SHARE|COST=SHARE",
-        "Largest share of clips that call the cloud (0.5 or clips=0.5; the default without --risk), of cloud-only's"
-        " time in the cloud (time=0.4), or of blocks to escalate (blocks=0.2), 0 to 1.",
+        "Largest share, 0 to 1, of clips that call the cloud (0.5 or clips=0.5; the default without --risk), of "
+        "cloud-only's time (time=0.4), or of escalated blocks (blocks=0.2).",
         autocompletion=one_of(*(f"{cost}=" for cost in COSTS)),
     ),
 ]
@@ -260,18 +243,12 @@ Risk = Annotated[
 
 # How captions are judged
 EvalSeed = Annotated[
-    int,
-    _option(
-        JUDGING,
-        "--eval-seed N",
-        "Seed of the evaluation: the bootstrap, and in tune the split and the random gate.",
-        min=0,
-    ),
+    int, _option(JUDGING, "--eval-seed N", "Seed of the bootstrap, and of tune's split and random gate.", min=0)
 ]
 ReferenceTable = Annotated[
     Path | None,
     _option(
-        JUDGING, "--references TABLE", "Captions or classes by people, one row a recording (.tsv, .csv, .json, .jsonl)."
+        JUDGING, "--references TABLE", "Captions or classes by people, a row per recording (.tsv, .csv, .json, .jsonl)."
     ),
 ]
 FileColumn = Annotated[str | None, _option(JUDGING, "--file-column COLUMN", "Column that names the recording.")]
@@ -280,11 +257,7 @@ TextColumns = Annotated[
 ]
 LabelColumns = Annotated[
     list[str] | None,
-    _option(
-        JUDGING,
-        "--label-column NAME=COLUMN",
-        "Column that holds the class of an attribute, e.g. emotion=mood. Repeatable.",
-    ),
+    _option(JUDGING, "--label-column NAME=COLUMN", "Column of an attribute's class, e.g. emotion=mood. Repeatable."),
 ]
 Attribute = Annotated[
     str, _option(JUDGING, "--attribute NAME", "Attribute whose classes are drawn.", autocompletion=one_of("emotion"))
@@ -300,30 +273,30 @@ InFlight = Annotated[
     _option(
         WORK,
         "--in-flight auto|N",
-        "Clips under way where both models are servers; auto: twice as many while that makes them a tenth faster.",
+        "Clips under way where both models are servers; auto: as many as pay.",
         autocompletion=one_of("auto"),
     ),
 ]
 Workers = Annotated[
-    int | None,
-    _option(WORK, "--workers N", "Threads that read recordings ahead; left out: one per core, at most 4.", min=1),
+    int | None, _option(WORK, "--workers N", "Threads that read ahead; left out: one per core, at most 4.", min=1)
 ]
 Ray = Annotated[
-    bool, _option(WORK, "--ray", "Run on the Ray cluster at --ray-address or RAY_ADDRESS, or else locally.")
+    bool, _option(WORK, "--ray", "Run on the Ray cluster at --ray-address or RAY_ADDRESS, or on this machine.")
 ]
 RayAddress = Annotated[str | None, _option(WORK, "--ray-address ADDRESS", "Address of the cluster; implies --ray.")]
 FailFast = Annotated[bool, _option(WORK, "--fail-fast", "Stop at the first failure.")]
 Quick = Annotated[bool, _option(WORK, "--quick", "Do not load the models.")]
 
 # Output: --output is what the command is for
-TranscriptsOut = Annotated[Path | None, _option(OUTPUT, "--output -o JSONL", "Append transcripts to this file.")]
-BatchOut = Annotated[Path, _option(OUTPUT, "--output -o JSONL", "Append transcripts to this file.")]
+_TRANSCRIPTS_OUT: Final[Any] = _option(OUTPUT, "--output -o JSONL", "Append transcripts to this file.")
+TranscriptsOut = Annotated[Path | None, _TRANSCRIPTS_OUT]
+BatchOut = Annotated[Path, _TRANSCRIPTS_OUT]
 ExportOut = Annotated[
     Path | None,
     _option(
         OUTPUT,
         "--output -o FOLDER|FILE",
-        "Folder to write to, or one file by its ending; - for stdout; left out: a folder named after the transcripts.",
+        "Folder, or one file by its ending; - for stdout; left out: named after JSONL.",
     ),
 ]
 PictureOut = Annotated[
@@ -331,8 +304,7 @@ PictureOut = Annotated[
     _option(
         OUTPUT,
         "--output -o FILE|FOLDER",
-        "Picture to write (.svg, .png, .pdf), or a folder for a picture per recording; left out: a folder named after "
-        "the transcripts.",
+        "Picture (.svg, .png, .pdf), or a folder for several; left out: named after JSONL.",
     ),
 ]
 PageOut = Annotated[Path, _option(OUTPUT, "--output -o FILE", "Write the page to this file (.html).")]
@@ -343,18 +315,18 @@ GateOut = Annotated[
     Path | None, _option(OUTPUT, "--output -o FILE", "Write the recommended gate to this file (.json).")
 ]
 Overwrite = Annotated[
-    bool, _option(OUTPUT, "--overwrite/--resume", "Drop the transcripts that --output holds, or do only what it lacks.")
+    bool, _option(OUTPUT, "--overwrite/--resume", "Drop what --output holds, or do only what it lacks.")
 ]
 Recordings = Annotated[
     Path | None,
-    _option(OUTPUT, "--recordings JSONL", "Append what is recorded to this file; what it holds is not done again."),
+    _option(OUTPUT, "--recordings JSONL", "Append what is recorded; what the file holds is not done again."),
 ]
 ExportsAfter = Annotated[
     str | None,
     _option(
         OUTPUT,
         "--export FORMAT,FORMAT",
-        f"Write all that --output holds in these formats too: {_FORMATS}.",
+        f"Write what --output holds in these formats too: {_FORMATS}.",
         autocompletion=list_of(*get_args(ExportFormat)),
     ),
 ]
@@ -375,7 +347,7 @@ RttmName = Annotated[
     _option(
         OUTPUT,
         "--rttm-name speaker|ATTRIBUTE",
-        "What turns in RTTM are named by; `unknown` where it is not known.",
+        "What names the turns in RTTM; `unknown` where it is not known.",
         autocompletion=one_of("speaker", "emotion"),
     ),
 ]
@@ -390,8 +362,7 @@ PictureFormat = Annotated[
 ]
 HtmlOut = Annotated[Path | None, _option(OUTPUT, "--html FILE", "Write a page with every clip into this file.")]
 PlotOut = Annotated[
-    Path | None,
-    _option(OUTPUT, "--plot FILE", "Draw the frontier or the reliability diagram: .svg, .png or .pdf."),
+    Path | None, _option(OUTPUT, "--plot FILE", "Draw the frontier or the reliability diagram: .svg, .png or .pdf.")
 ]
 AudioMb = Annotated[
     float, _option(OUTPUT, "--audio-mb N", "Most audio in the page, MB; 64 MB are about two hours.", min=0)
@@ -412,7 +383,7 @@ TokenVariable = Annotated[
     _option(
         NETWORK,
         "--token-env NAME",
-        "Variable with the clients' token, 16 characters or more; required unless the host is loopback.",
+        "Variable that holds the clients' token, 16 characters or more; required beyond loopback.",
     ),
 ]
 TlsCert = Annotated[Path | None, _option(NETWORK, "--tls-cert PEM", "Certificate, for HTTPS.")]
