@@ -229,7 +229,7 @@ def _models(resolved: ResolvedConfig) -> Iterator[Check]:
 
 
 def _one_caption(captioner: Captioner) -> Check:
-    """Captions a second of test sound: that there is a text counts, not what it says."""
+    """Captions a second of test sound: whether there is a text matters, not which."""
     from specdec_cli.models.processor import test_sound
 
     started, rate = time.perf_counter(), captioner.sampling_rate

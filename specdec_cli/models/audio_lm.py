@@ -72,10 +72,10 @@ class AudioLM:
         self._mask_of_one = {"full_attention": None} if spared else None
         self._on_cuda = self.device.type == "cuda"
         self.graphs = self._graphs(graphs)  # None: every cache grows
-        self.self_test: str | None = None  # what it found, in a phrase; None: it was not run
-        self._calls = threading.local()  # of this thread: rows wanted, and what the encoder did
+        self.self_test: str | None = None  # its result, in a phrase; None: it was not run
+        self._calls = threading.local()  # per thread: rows to score, and time and passes of the encoder
         self._watch_encoder()
-        module.get_output_embeddings().register_forward_pre_hook(self._wanted_rows)
+        module.get_output_embeddings().register_forward_pre_hook(self._scored_rows)
 
     def new_cache(self, length: int) -> Cache:
         """An empty cache that can be cropped, sliding layers included, for at most `length` positions."""
@@ -105,8 +105,10 @@ class AudioLM:
         Returns float32 [m, rows of the output layer] logits, milliseconds in the audio encoder, encoder passes. On a
         GPU the logits may not have been computed yet.
         """
-        if isinstance(rows, int) and (fixed := self._repeated(ids, cache, audio)) is not None:
-            return fixed[-rows:], 0.0, 0
+        if isinstance(rows, int) and audio is None and self.graphs is not None:
+            repeated = self.graphs.logits(ids, cache)
+            if repeated is not None:
+                return repeated[-rows:], 0.0, 0
         calls = self._calls
         calls.rows, calls.encoder_ms, calls.passes = rows, 0.0, 0
         inputs: dict[str, Any] = {name: self._placed(values) for name, values in (audio or {}).items()}
@@ -141,14 +143,9 @@ class AudioLM:
         known = {"weights": self.weights, "graphs": graphs}
         return found | {name: value for name, value in known.items() if value is not None}
 
-    def _repeated(
-        self, ids: Sequence[int], cache: Cache, audio: Mapping[str, torch.Tensor] | None
-    ) -> torch.Tensor | None:
-        return None if self.graphs is None or audio is not None else self.graphs.logits(ids, cache)
-
-    def _graphs(self, wanted: str) -> Graphs | None:
-        """The slots of `models.graphs`, if they are wanted and the model can have them."""
-        if wanted == "off" or (wanted == "auto" and not self._on_cuda):
+    def _graphs(self, setting: str) -> Graphs | None:
+        """The slots of `models.graphs`, if they are switched on and the model can have them."""
+        if setting == "off" or (setting == "auto" and not self._on_cuda):
             return None
         spread = len(set(getattr(self.module, "hf_device_map", {}).values())) > 1
         if self.joins and not spread and all(type(layer) is DynamicLayer for layer in self._empty.layers):
@@ -158,8 +155,8 @@ class AudioLM:
     def _placed(self, values: torch.Tensor) -> torch.Tensor:
         return values.to(self.device, self.dtype) if values.is_floating_point() else values.to(self.device)
 
-    def _wanted_rows(self, _module: Any, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...] | None:
-        """Lets the output layer compute only the rows that are wanted: 300 s of prompt would be 4 GB of logits."""
+    def _scored_rows(self, _module: Any, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...] | None:
+        """Restricts the output layer to the rows that are scored: 300 s of prompt would be 4 GB of logits."""
         rows = getattr(self._calls, "rows", None)
         if rows is None:
             return None
@@ -178,7 +175,7 @@ class AudioLM:
         """Counts and times runs of the audio encoder, whatever the family calls it."""
         owners = [owner for owner in (getattr(self.module, "model", None), self.module) if owner is not None]
         places = [(owner, "get_audio_features") for owner in owners]
-        places += [(getattr(owner, "audio_tower", None), "forward") for owner in owners]  # Qwen2-Audio has it alone
+        places += [(getattr(owner, "audio_tower", None), "forward") for owner in owners]  # all that Qwen2-Audio has
         for owner, name in places:
             if hasattr(owner, name):
                 setattr(owner, name, self._watched(getattr(owner, name)))

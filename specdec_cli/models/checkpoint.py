@@ -158,7 +158,7 @@ def stored_dtype(files: Sequence[Path]) -> torch.dtype | None:
 def fingerprint(files: Sequence[Path]) -> str:
     """A hash of the weights in safetensors files: another one where a tensor was added, renamed or trained.
 
-    Of each tensor a kilobyte from its middle is read: gigabytes are told apart by reading a few megabytes, and training
+    Of each tensor a kilobyte from its middle is read: gigabytes are distinguished by a few megabytes, and training
     moves all of a tensor's numbers. The order of the files counts, and their names do not.
     """
     digest = hashlib.sha256()

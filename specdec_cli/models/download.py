@@ -18,8 +18,8 @@ from specdec_cli.errors import CheckpointError
 
 INDEX: Final = "model.safetensors.index.json"
 WEIGHTS: Final = "model.safetensors"
-_SMALL: Final = ("*.json", "*.jinja", "*.txt", "*.model")  # beside weights; never pickles, code, or other formats
-_KEPT_FREE: Final = 1 << 30  # bytes of the disk that a download leaves
+_SMALL: Final = ("*.json", "*.jinja", "*.txt", "*.model")  # never pickles, code, or other formats
+_KEPT_FREE: Final = 1 << 30  # bytes of the disk that stay free
 _POLL_S: Final = 0.5
 
 

@@ -1,6 +1,6 @@
 """The families of audio language models that specdec is tested with, and the generic way for the others.
 
-A family says how to load its processor and its class, which ids stand for audio, and how a clip becomes a prompt;
+A family defines how its processor and its class are loaded, which ids stand for audio, and how a clip becomes a prompt;
 everything else in specdec works on ids and tensors.
 """
 
@@ -145,7 +145,7 @@ class GraniteSpeech(Family):
 
 
 FAMILIES: Final[tuple[Family, ...]] = (
-    # of the Omnis the thinker alone: talker, token-to-wave model and vision tower are never built, or dropped
+    # of the Omnis only the thinker: talker, token-to-wave model and vision tower are never built, or dropped
     QwenOmni(
         "qwen2.5-omni",
         ("qwen2_5_omni", "qwen2_5_omni_thinker"),
@@ -184,7 +184,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
         ("voxtral",),
         "VoxtralForConditionalGeneration",
         needs=("mistral-common",),
-        takes_system=False,  # mistral-common refuses one beside audio
+        takes_system=False,  # mistral-common refuses one together with audio
         longest_s=2400.0,  # by the model card; windows of 30 s follow each other
     ),
     Family("audio-flamingo-3", ("audioflamingo3",), "AudioFlamingo3ForConditionalGeneration"),
@@ -221,17 +221,17 @@ def _ids(config: Any, *names: str) -> list[int]:
 def conversation(instruction: str, system: str | None, **audio: Any) -> list[dict[str, Any]]:
     """The turns of a chat template, with the audio, whose fields are given, before the instruction.
 
-    Without an instruction the turn is the audio alone, as some captioning models want it.
+    Without an instruction the turn holds only the audio, as some captioning models were trained.
     """
-    said = [{"type": "text", "text": instruction}] if instruction else []
-    turns = [{"role": "user", "content": [{"type": "audio", **audio}, *said]}]
+    text = [{"type": "text", "text": instruction}] if instruction else []
+    turns = [{"role": "user", "content": [{"type": "audio", **audio}, *text]}]
     if system is not None:
         turns.insert(0, {"role": "system", "content": [{"type": "text", "text": system}]})
     return turns
 
 
 class AudioProcessor(ProcessorMixin):  # type: ignore[misc]
-    """Feature extractor, tokenizer and chat template alone: the whole processors also want torchvision."""
+    """Feature extractor, tokenizer and chat template: the published processors also need torchvision."""
 
     image_token = video_token = None
 

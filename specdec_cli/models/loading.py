@@ -50,7 +50,7 @@ _GREEDY_ONLY: Final = {
     **dict.fromkeys(("begin_suppress_tokens", "exponential_decay_length_penalty", "guidance_scale")),
     **dict.fromkeys(("penalty_alpha", "dola_layers", "watermarking_config")),
 }
-"""What a generation_config.json may not ask for, as specdec's loop has no such step, and its value where it is off."""
+"""Settings of generation_config.json that specdec's loop does not apply, and the value at which each is off."""
 
 
 def load_model(config: ModelConfig, *, offline: bool, tested: bool = True, watch: Watch | None = None) -> AudioLM:
@@ -65,7 +65,7 @@ def load_model(config: ModelConfig, *, offline: bool, tested: bool = True, watch
         if not is_local(config.source) and _lacking(folder, family):
             _require_memory(_needs(config, family, folder, device))
         files = checkpoint_weights(config, folder, family.unused, offline=offline, watch=watch)
-        processor = _front_end(config, family, str(folder))
+        processor = _processor(config, family, str(folder))
         dtype = resolve_dtype(config.dtype, device, processor.config.dtype, stored_dtype(files))
         weights = fingerprint(files)
         kept = None
@@ -139,7 +139,7 @@ def _build(
     *,
     packed: bool = False,
 ) -> Any:
-    """The module of a folder in evaluation mode; `packed`: its config.json says how its weights are packed."""
+    """The module of a folder in evaluation mode; `packed`: the weights are already packed, by its config.json."""
     attention: Any = config.attention
     if family.eager:  # of every part by its name
         parts = dict.fromkeys(("", *model_config.sub_configs), config.attention)
@@ -162,10 +162,10 @@ def _build(
 
 
 def load_processor(config: ModelConfig, *, offline: bool) -> Processor:
-    """Loads tokenizer, feature extractor and chat template alone, for a cloud that runs elsewhere."""
+    """Loads only tokenizer, feature extractor and chat template, for a cloud that runs elsewhere."""
     with loading_errors(config, offline=offline):
         folder = checkpoint_folder(config, offline=offline)
-        return _front_end(config, family_in(config, folder), str(folder))
+        return _processor(config, family_in(config, folder), str(folder))
 
 
 def family_in(config: ModelConfig, folder: Path) -> Family:
@@ -192,7 +192,7 @@ def model_config_in(folder: str) -> Any:
     return getattr(whole, "thinker_config", whole)
 
 
-def _front_end(config: ModelConfig, family: Family, source: str) -> Processor:
+def _processor(config: ModelConfig, family: Family, source: str) -> Processor:
     model_config = model_config_in(source)
     parts = family.processor(source, **_HERE)
     if (Path(source) / GENERATION_CONFIG_NAME).is_file():
@@ -202,7 +202,7 @@ def _front_end(config: ModelConfig, family: Family, source: str) -> Processor:
     for name, off in _GREEDY_ONLY.items():
         if getattr(generation, name, None) not in (None, off, [], False):
             raise CheckpointError(
-                f"the generation_config.json of {config.label} asks for {name} {getattr(generation, name)!r}, "
+                f"the generation_config.json of {config.label} sets {name} to {getattr(generation, name)!r}, "
                 "which specdec does not apply",
                 hint=f"Take {name} out of a copy of that file; the text then differs from the publisher's generate().",
             )
@@ -238,7 +238,7 @@ def resolve_dtype(
 
 
 def quantization_config(name: str | None, device: torch.device, family: Family, model_config: Any) -> Any | None:
-    """The `quantization_config` of `from_pretrained` for "int8" or "int4": of the decoder and the output layer alone.
+    """The `quantization_config` of `from_pretrained` for "int8" or "int4": of the decoder and the output layer.
 
     On a CPU both are specdec's own (`models.packing`); elsewhere torchao's and, on CUDA, bitsandbytes' nf4, which leave
     an output layer whole that shares its weight with the embedding.

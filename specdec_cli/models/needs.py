@@ -15,7 +15,7 @@ from specdec_cli.models.families import Family
 from specdec_cli.models.packed import BITS, packable, packed_bytes
 
 _ROOM: Final = 1.1
-"""Memory that a model takes beside its weights, for a cache, activations and the library: a tenth, by experience."""
+"""Memory of a model over that of its weights: cache, activations and the library take about a tenth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Needs:
 
     @property
     def bytes(self) -> int:
-        """With what a model takes beside its weights."""
+        """With cache, activations and the library."""
         return round(_ROOM * self.weights[self.config.quantization])
 
     @property

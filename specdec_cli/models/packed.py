@@ -4,7 +4,7 @@ A step of a large model at batch 1 waits for its weights to arrive from memory, 
 a quarter of the time. The kernels take a few rows at a time; beyond `_kernel_rows`, the weights are turned back into
 the number format of the activations a few columns at a time, which stay in the processor's cache, and multiplied as
 usual. A prefill in bfloat16 multiplies in int8 instead where the CPU has the instructions: that takes half of the time,
-and what it rounds is little beside what four bits do.
+and rounds far less than four bits do.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ def _half_block() -> tuple[int, bool]:
             if torch.equal(found.T, order[:, None].expand(-1, GROUP, -1, -1).reshape(-1, 2)):
                 return length, adjacent
     raise CheckpointError(
-        "the four-bit kernel of this CPU keeps its weights in an order that specdec does not know",
+        "the four-bit kernel of this CPU keeps its weights in an order that specdec does not support",
         hint="Use quantization: int8, or none.",
     )
 

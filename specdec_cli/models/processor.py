@@ -1,4 +1,4 @@
-"""What stands in front of a model, and is loaded alone for a cloud elsewhere: tokenizer, extractor, chat template."""
+"""Tokenizer, feature extractor and chat template of a checkpoint, which are all that a cloud elsewhere needs here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _THEIR_NAMES: Final = {"no_repeat_ngram": "no_repeat_ngram_size"}  # in a genera
 SUGGESTED: Final = tuple(_THEIR_NAMES.get(name, name) for name in NOTHING_DONE)
 _CHAT_END = "<|im_end|>"  # ends a turn in the chat templates of many families
 _OPENING = 9  # ids at the end of a prompt that may spell the beginning of an answer
-_TEST_SOUND_S = (0.37, 3.0)  # two lengths tell the number of audio tokens per second
+_TEST_SOUND_S = (0.37, 3.0)  # two lengths determine the number of audio tokens per second
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,7 +18,7 @@ _GEMMA: Final = "Use google/gemma-4-E2B-it, google/gemma-4-E4B-it or google/gemm
 
 
 def refuse_unusable(name: str, raw: Mapping[str, Any]) -> None:
-    """Raises CheckpointError if a checkpoint called `name` with this config.json cannot be loaded, and says why."""
+    """Raises CheckpointError if a checkpoint called `name` with this config.json cannot be loaded."""
     if found := _reason(name, raw):
         why, hint = found
         raise CheckpointError(f"{name} {why}", hint=hint)
@@ -49,7 +49,7 @@ def _reason(name: str, raw: Mapping[str, Any]) -> tuple[str, str] | None:
         return "has recurrent layers, whose state cannot be rolled back after a rejected draft", _FAMILIES
     if kind not in CONFIG_MAPPING:
         hint = f"{_FAMILIES} As a cloud it may run behind a vLLM server."
-        return f"is of type {kind!r}, which transformers {transformers.__version__} does not know", hint
+        return f"is of type {kind!r}, which transformers {transformers.__version__} lacks", hint
     return None
 
 

@@ -86,13 +86,13 @@ def _test(model: AudioLM) -> str:
     """Compares; returns what it found, in a phrase.
 
     In a deep model the number format alone may explain more than is allowed for it. Then the products are compared once
-    more in float32, which tells rounding from an error.
+    more in float32, where an error stays and rounding does not.
     """
     graphs, model.graphs = model.graphs, None
     prompt = model.processor.prompt(test_sound(_SOUND_S, model.processor.sampling_rate), "How?")
     text = _text(model, len(prompt.ids))
     first = Session(model, prompt, len(text)).logits(())
-    if int(first.argmax()) == model.processor.tokenizer.get_vocab().get("<think>"):  # its template need not say so
+    if int(first.argmax()) == model.processor.tokenizer.get_vocab().get("<think>"):  # its template may lack it
         raise CheckpointError(
             f"{model.name} begins its text with <think>: the model reasons before it answers",
             hint="Use an Instruct or Captioner variant: reasoning would be taken for the caption.",

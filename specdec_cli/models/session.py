@@ -73,7 +73,7 @@ class Session:
         return self.forward(text, positions) if self._through is None else self._through(self, text, positions)
 
     def forward(self, text: Sequence[int], positions: int) -> torch.Tensor:
-        """What `logits` returns, by a forward of this clip alone, prompt and audio included if they are not cached."""
+        """What `logits` returns, by a forward of this clip only, prompt and audio included if they are not cached."""
         if not torch.is_inference_mode_enabled():  # the loop enters it for a block: a token's work is too short for it
             with torch.inference_mode():
                 return self.forward(text, positions)
@@ -125,7 +125,7 @@ class Session:
         if self.fed[:keep] != list(text[:keep]):
             keep = next(at for at in range(keep) if self.fed[at] != text[at])
         if positions > len(text) and self._after_prompt is None:
-            self.cache, self.fed = None, []  # the prompt's own last scores are wanted, and were not kept
+            self.cache, self.fed = None, []  # the scores after the prompt are requested, and were not kept
             return list(text)
         if keep < len(self.fed):
             self.cache.crop(keep - len(self.fed))

@@ -1,7 +1,7 @@
 """Forwards of several clips on one model, made together.
 
 Each clip is decoded in a thread of its own. All clips that wait for a model are served in one forward of its own: their
-tokens end to end, a mask that keeps the clips apart, and each clip's cache layers behind a joined one. A clip's first
+tokens end to end, a block-diagonal mask, and each clip's cache layers behind a joined one. A clip's first
 pass, which runs the audio encoder, is made in the clip's thread, several at a time.
 """
 
@@ -61,7 +61,7 @@ class Shared(AbstractContextManager["Shared"]):
 
     def __init__(self, encoders: int = 1, threads: int | None = None, watch: Watch | None = None) -> None:
         self._watch, self._encoding = watch, threading.BoundedSemaphore(encoders)
-        # the number of threads counts for the thread that sets it alone
+        # the number of threads is a setting of the calling thread
         count = (threads or torch.get_num_threads(),)
         self._servers = ThreadPoolExecutor(None, "specdec model", torch.set_num_threads, count)
         self._lock = threading.RLock()
@@ -136,7 +136,7 @@ class Shared(AbstractContextManager["Shared"]):
             self._watch(len(jobs), time.perf_counter() - started)
         with self._lock:
             self._served.remove(model)
-            # All are at work again before the first one wakes up: otherwise another model would serve it alone.
+            # All count as at work before the first one resumes: otherwise another model would serve it on its own.
             self._work(sum(job.counted for job in jobs))
         for job, scores in zip(jobs, found, strict=True):
             if isinstance(scores, torch.Tensor):
@@ -145,7 +145,7 @@ class Shared(AbstractContextManager["Shared"]):
                 job.future.set_exception(typed(scores, _log) if isinstance(scores, Exception) else scores)
 
     def _forward(self, jobs: Sequence[_Job]) -> list[torch.Tensor | BaseException]:
-        """One forward for all; clip by clip if that fails, so that a culprit fails alone."""
+        """One forward for all; clip by clip if that fails, so that only the culprit fails."""
         if len(jobs) > 1:
             try:
                 return forward_together([(job.session, job.text, job.positions) for job in jobs])
@@ -170,7 +170,7 @@ def forward_together(wanted: Sequence[tuple[Session, Sequence[int], int]]) -> li
     model = wanted[0][0].model
     feeds = [session.align(text, positions) for session, text, positions in wanted]
     if any(session.cache is None or not feed for (session, *_), feed in zip(wanted, feeds, strict=True)):
-        raise DecodingError("a clip's prompt is to be fed again, which is done alone")
+        raise DecodingError("a clip's prompt has to be fed again, which no joint forward does")
     caches = [session.cache for session, *_ in wanted if session.cache is not None]
     starts, sizes = [session.length for session, *_ in wanted], [len(feed) for feed in feeds]
     lengths = [start + size for start, size in zip(starts, sizes, strict=True)]
@@ -187,7 +187,7 @@ def forward_together(wanted: Sequence[tuple[Session, Sequence[int], int]]) -> li
             positions,
             joined,
             torch.cat(rows),
-            mask=_apart(sizes, lengths).to(model.device),
+            mask=_block_mask(sizes, lengths).to(model.device),
         )
     except BaseException:
         for cache, start in zip(caches, starts, strict=True):
@@ -209,8 +209,8 @@ def forward_together(wanted: Sequence[tuple[Session, Sequence[int], int]]) -> li
     return found
 
 
-def _apart(sizes: Sequence[int], lengths: Sequence[int]) -> torch.Tensor:
-    """Which tokens attend to which: bool [1, 1, sum of sizes, sum of lengths], each clip causally to itself alone."""
+def _block_mask(sizes: Sequence[int], lengths: Sequence[int]) -> torch.Tensor:
+    """Which tokens attend to which: bool [1, 1, sum of sizes, sum of lengths], each clip causally to itself."""
     pairs = zip(sizes, lengths, strict=True)
     causal = [torch.ones(size, length, dtype=torch.bool).tril(length - size) for size, length in pairs]
     mask: torch.Tensor = torch.block_diag(*causal)  # type: ignore[no-untyped-call]

@@ -192,7 +192,7 @@ def test_another_architecture(damaged: Damage, declared: object) -> None:
     ],
 )
 def test_a_way_of_generating_that_there_is_not(damaged: Damage, setting: str, value: object) -> None:
-    assert f"asks for {setting} " in refusal(damaged(edit_json("generation_config.json", **{setting: value})))
+    assert f"sets {setting} " in refusal(damaged(edit_json("generation_config.json", **{setting: value})))
 
 
 def test_settings_of_generating_that_change_nothing(damaged: Damage) -> None:
