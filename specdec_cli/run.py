@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from specdec_cli.labels.probabilities import Scorer, needs_review
 from specdec_cli.models.processor import Processor, Prompt, suggestions
 from specdec_cli.prompts import PROMPTS, Language
 from specdec_cli.reading import caption_of, description_end, flags_of
-from specdec_cli.transcript.recorder import error_transcript, round_record, timing, totals
+from specdec_cli.transcript.recorder import error_transcript, timing, totals
 from specdec_cli.transcript.records import ModelInfo, Models, Resources, RoundRecord, Transcript, Uplink
 from specdec_cli.transcript.terms import SUGGESTED, recorded_settings
 from specdec_cli.types import Clip, EventText, Finished, Mode, Round, Sent, Started, Update
@@ -147,7 +147,6 @@ class Run:
         self.clip, self.prompts, self.error = clip, prompts, error
         self._setup, self._audio_s, self._loop, self._writer = setup, audio_s, loop, writer
         self._rounds: list[Round] = []
-        self._records: list[RoundRecord] = []
         self._transcript: Transcript | None = None
 
     def __iter__(self) -> Iterator[Update]:
@@ -185,11 +184,15 @@ class Run:
                 elif isinstance(event, Round):
                     ids.extend(event.committed_ids)
                     before, text = text, writer.text(ids).rstrip("\ufffd")  # half a character waits for its rest
-                    drafted, committed = (tuple(map(writer.piece, i)) for i in (event.draft_ids, event.committed_ids))
-                    pieces = EventText(drafted, committed, self._described(text))
+                    event = replace(
+                        event,
+                        draft_text=writer.text(event.draft_ids),
+                        committed_text=text.removeprefix(before),
+                        draft_pieces=tuple(map(writer.piece, event.draft_ids)),
+                        committed_pieces=tuple(map(writer.piece, event.committed_ids)),
+                    )
+                    pieces = EventText(event.draft_pieces, event.committed_pieces, self._described(text))
                     self._rounds.append(event)
-                    draft_text = writer.text(event.draft_ids)
-                    self._records.append(round_record(event, draft_text, text.removeprefix(before), pieces))
                 elif isinstance(event, Finished):
                     pieces = self._finished(event, text, began, alone=alone)
                 yield Update(event, pieces)
@@ -221,7 +224,7 @@ class Run:
             agrees=None if claims is None else {claim.attribute: claim.agrees for claim in claims},
             finish_reason=finished.finish_reason,
             degraded=finished.degraded,
-            rounds=self._records,
+            rounds=[RoundRecord.model_validate(each, from_attributes=True) for each in self._rounds],
             totals=totals(self._rounds, finished, cloud_takes_part=setup.mode in ("hybrid", "lossless")),
             timing=timing(finished, load_s=setup.load_s, audio_s=self._audio_s),
             resources=Resources(

@@ -137,6 +137,10 @@ class Round:
     bytes_down: int | None = None  # and of answers
     alternatives: tuple[Alternatives, ...] = ()  # of each committed token; empty where the loop does not keep them
     waking: bool = False  # whether the gate decided on the clip's first call of the cloud, by the wake threshold
+    draft_text: str = ""  # this and the following are written by a `Run`: the loop knows ids only
+    committed_text: str = ""
+    draft_pieces: tuple[str, ...] = ()  # of each token; bytes that are not yet a character are U+FFFD
+    committed_pieces: tuple[str, ...] = ()
 
     @property
     def max_entropy(self) -> float | None:

@@ -7,22 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from specdec_cli.errors import SpecdecError
-from specdec_cli.transcript.records import EncoderPasses, RoundRecord, Timing, Totals, Transcript, file_name
-from specdec_cli.types import EventText, Finished, Round
-
-
-def round_record(event: Round, draft_text: str, committed_text: str, pieces: EventText) -> RoundRecord:
-    """One round as the transcript keeps it; `pieces` has the text of its tokens one by one."""
-    known = {name: getattr(event, name) for name in RoundRecord.model_fields if hasattr(event, name)}
-    if not event.margin:  # nothing was drafted, or its evidence is not known
-        known.update(margin=None, logprob=None, candidates=None)
-    return RoundRecord(
-        **known,
-        draft_text=draft_text,
-        committed_text=committed_text,
-        draft_pieces=list(pieces.draft_pieces),
-        committed_pieces=list(pieces.committed_pieces),
-    )
+from specdec_cli.transcript.records import EncoderPasses, Timing, Totals, Transcript, file_name
+from specdec_cli.types import Finished, Round
 
 
 def totals(rounds: Sequence[Round], finished: Finished, *, cloud_takes_part: bool) -> Totals:

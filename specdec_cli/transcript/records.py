@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -46,6 +46,11 @@ Figure = Annotated[float, AfterValidator(lambda value: round(value, 4))]
 
 Seconds = Annotated[float, Field(ge=0, le=MOST_S)]
 """A time in a recording, or its length."""
+
+
+_T = TypeVar("_T")
+Known: TypeAlias = Annotated[_T | None, BeforeValidator(lambda figures: figures or None)]
+"""Null where there are none: nothing was drafted, or its evidence is not known."""
 
 
 def maybe(description: str, **bounds: Any) -> Any:
@@ -101,9 +106,9 @@ class RoundRecord(_Record):
     )
     gate_values: list[Figure] = Field(description="the gate's own figure per drafted token, in its unit")
     gate_value: Figure | None = maybe("the block's, which is compared with the threshold; null: nothing was drafted")
-    margin: list[Figure] | None = maybe("p(likeliest) - p(second) at each drafted token")
-    logprob: list[Figure] | None = maybe("of each drafted token, nats")
-    candidates: list[list[tuple[int, Figure]]] | None = maybe("likeliest tokens at each drafted one: [id, probability]")
+    margin: Known[list[Figure]] = maybe("p(likeliest) - p(second) at each drafted token")
+    logprob: Known[list[Figure]] = maybe("of each drafted token, nats")
+    candidates: Known[list[list[tuple[int, Figure]]]] = maybe("likeliest tokens at each drafted one: [id, probability]")
     escalated: bool = Field(description="whether the cloud verified it")
     reason: Reason | None = Field(description="why it did")
     accepted: int = Field(ge=0, description="leading drafted tokens that were kept, before stop rules")
