@@ -39,9 +39,12 @@ def page_on(console: Console | None, *, piped_width: int = PIPED_WIDTH) -> Conso
 
 
 def print_page(parts: Iterable[RenderableType], console: Console) -> None:
-    """Print them below each other."""
+    """Print them below each other, without the blanks that tables have at the end of their lines."""
     for part in parts:
-        console.print(part)
+        for segments in console.render_lines(part, pad=False):
+            line = Text.assemble(*((segment.text, segment.style or "") for segment in segments))
+            line.rstrip()
+            console.print(line, soft_wrap=True)
 
 
 def columns(*names: str, right: Sequence[str] = ()) -> Table:
@@ -97,7 +100,7 @@ def print_config(rows: Sequence[tuple[str, object, str]], *, console: Console | 
     for name, value, origin in rows:
         written = value if isinstance(value, str) else show(value)
         table.add_row(Text(clean(name)), Text(clean(written)), Text(clean(origin), DIM))
-    page_on(console, piped_width=_UNLIMITED).print(table)
+    print_page([table], page_on(console, piped_width=_UNLIMITED))
 
 
 def print_doctor(checks: Sequence[tuple[str, Status, str]], *, console: Console | None = None) -> None:

@@ -109,10 +109,9 @@ def _opacities(spans: Sequence[TimelineSpan]) -> Iterator[float]:
         end = span.end
 
 
-def _bars(panel: Axes, spans: Sequence[TimelineSpan], bottom: float, height: float, colour: Any) -> None:
+def _bars(panel: Axes, spans: Sequence[TimelineSpan], bottom: float, height: float, colours: Any) -> None:
     """Bars over the time of pieces."""
-    lengths, starts = [span.end - span.start for span in spans], [span.start for span in spans]
-    panel.barh([bottom] * len(spans), lengths, height, starts, align="edge", color=colour, linewidth=0)
+    panel.broken_barh([(s.start, s.end - s.start) for s in spans], (bottom, height), facecolors=colours, linewidth=0)
 
 
 def _measured(panel: Axes, spans: Sequence[TimelineSpan], name: str, colours: Mapping[str, str]) -> None:
