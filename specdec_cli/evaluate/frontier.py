@@ -102,11 +102,6 @@ class Oracle:
     cloud: Values
     costs: Mapping[Cost, Spending]
 
-    @property
-    def corrected(self) -> npt.NDArray[np.bool_]:
-        """[n, attributes] whether the cloud's class is right and the edge's is wrong."""
-        return np.asarray(self.cloud > self.edge)
-
     def gain(self, cost: Cost, budget: Statistic) -> Statistic:
         """Quality gained over the edge within a share of `cost`; the last clip counts by the part that it fits in.
 
@@ -116,7 +111,7 @@ class Oracle:
         if not np.isfinite(spending.share(np.ones(len(self.edge)))):
             return constant(np.nan)
         known = np.isfinite(self.edge) & np.isfinite(self.cloud)
-        gains = np.where(known & self.corrected, self.cloud - self.edge, 0.0)
+        gains = np.where(known & (self.cloud > self.edge), self.cloud - self.edge, 0.0)
         worth = (gains / np.maximum(known.sum(axis=0), 1)).sum(axis=1)
         clips = np.flatnonzero(worth > 0)
         order = clips[np.argsort(-worth[clips] / np.maximum(spending.spent[clips], 1e-12), kind="stable")]
