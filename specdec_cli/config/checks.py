@@ -44,12 +44,7 @@ class Clash(NamedTuple):
 
 
 def contradictions(config: Config, given: Mapping[str, Given]) -> list[Problem]:
-    """Everything in `config` that contradicts something else in it.
-
-    Args:
-        config: the merged settings.
-        given: dotted name -> value and origin; `cloud` when there is none.
-    """
+    """Everything in `config` that contradicts something else in it; `given` has the origins by dotted name."""
 
     def described(name: str) -> str:
         value = given[name].value

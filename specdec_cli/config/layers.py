@@ -135,12 +135,9 @@ def read_environment(environ: Mapping[str, str], problems: list[Problem]) -> Lay
 
 
 def read_flags(flags: Mapping[str, object], spelled: Mapping[str, str], problems: list[Problem]) -> Layer:
-    """The settings that a command line gives, or a caller; other names go to `problems`.
+    """The settings that a command line or a caller gives, by dotted name; other names go to `problems`.
 
-    Args:
-        flags: dotted name -> value.
-        spelled: dotted name -> how the user spells it.
-        problems: what is wrong.
+    `spelled` has the user's spelling of each name, for messages.
     """
     layer: Layer = {}
     for name, value in flags.items():

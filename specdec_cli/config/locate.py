@@ -36,11 +36,9 @@ def shipped_configs() -> dict[str, Path]:
 
 
 def find_config(source: str | Path | None, *, asked_by: str | None = None) -> tuple[Path, str]:
-    """The file that `source` names, and how to call it in messages.
+    """The file that `source` names (a shipped config or a path; None: the default), and its name in messages.
 
-    Args:
-        source: None for the default, the bare name of a shipped config, or a path.
-        asked_by: the environment variable that named it, if one did.
+    `asked_by` is the environment variable that named it, if one did.
 
     Raises:
         ConfigError: there is no such file, or it is a folder.

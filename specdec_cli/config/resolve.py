@@ -187,11 +187,7 @@ def _is_mini(given: Given) -> bool:
 
 
 def merge(layers: Iterable[Layer]) -> Layer:
-    """Lay `layers`, the weakest first, over the defaults.
-
-    Returns:
-        Every setting that has a value. For a model that there is not, its section's name alone.
-    """
+    """`layers`, the weakest first, over the defaults; for a model that there is not, its section's name alone."""
     merged: Layer = {name: Given(None) for name in MODELS}
     for section in SECTIONS:
         if section not in MODELS:

@@ -94,13 +94,7 @@ def settings_of(section: str) -> Iterator[Setting]:
 
 
 def check_value(name: str, value: object, label: str) -> tuple[Any, Problem | None]:
-    """The checked value of the setting `name`, or the problem with it.
-
-    Args:
-        name: dotted name of a setting that exists.
-        value: what was given for it.
-        label: where it was given, e.g. "mini.yaml:12".
-    """
+    """The checked value of a setting that exists, or the problem with it; `label` is its origin ("mini.yaml:12")."""
     setting = SETTINGS[name]
     model: type[Section] = SECTIONS[setting.section]
     filling = {s.field: "-" for s in settings_of(setting.section) if s.required}
