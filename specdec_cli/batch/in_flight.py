@@ -137,7 +137,7 @@ class BatchCaptioner:
             finally:
                 for link in (self._pair.remote_edge, self._pair.remote) if under_way else ():
                     if link is not None:
-                        link.http.hang_up()
+                        link.http.end_calls()
 
     def _enter(self, stack: ExitStack) -> tuple[ThreadPoolExecutor, Shared | None]:
         """Threads for the clips, and what makes the forwards of loaded models."""

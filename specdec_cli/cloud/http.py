@@ -36,7 +36,7 @@ _TRIES: Final = 4  # of one request over a link that fails; a server that is bus
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 1.0
 _CLOSED: Final = "the clip is closed"
-_FAREWELL_S: Final = 1.0  # for what is under way when the connections are closed
+_ENDING_S: Final = 1.0  # for what is under way when the connections are closed
 _PIECE: Final = 1 << 16  # bytes of a body that are sent, and counted, at a time
 
 T = TypeVar("T")
@@ -89,8 +89,8 @@ class Http:
     """Connections to one server, kept open. Any number of threads may call at once, through a `Caller` each.
 
     It takes no proxies from the environment and follows no redirects: what is sent goes to the configured address and
-    nowhere else. An answer may have `most_bytes`. Nobody can stand in for an edge, so its link is tried until the
-    deadline, and after a failure at once again. Raises ConfigError where token or certificates cannot be read.
+    nowhere else. An answer may have `most_bytes`. Without an edge a clip fails, so its link is tried until the deadline,
+    and after a failure at once again. Raises ConfigError where token or certificates cannot be read.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class Http:
         if self.close.alive and self.failure is None:
             self.start(self.exchange(request, Caller(self), self.config.timeout_s))
 
-    def hang_up(self) -> None:
+    def end_calls(self) -> None:
         """Ends the calls of all clips, as `Caller.close` does."""
         for caller in list(self.callers):
             caller.close()
@@ -301,7 +301,7 @@ def _end(loop: asyncio.AbstractEventLoop, client: httpx.AsyncClient) -> None:
 
     async def end() -> None:
         if under_way := asyncio.all_tasks() - {asyncio.current_task()}:
-            for task in (await asyncio.wait(under_way, timeout=_FAREWELL_S))[1]:
+            for task in (await asyncio.wait(under_way, timeout=_ENDING_S))[1]:
                 task.cancel()
             await asyncio.gather(*under_way, return_exceptions=True)
         await client.aclose()

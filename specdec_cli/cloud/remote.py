@@ -61,7 +61,7 @@ class SessionVerifier(RemoteVerifier):
             counts, rows = wire.pack_rows(draft.probabilities())
         answer = self._answer(wire.BlockRequest(text=list(text), draft=list(draft.ids), more=run_on, rows=counts), rows)
         if answer.verdict is None:
-            raise CloudError(f"the cloud at {self.cloud.name} answers nonsense: no verdict")
+            raise CloudError(f"the cloud at {self.cloud.name} answers without a verdict")
         return replace(answer.verdict, ms=answer.cloud_ms)
 
     def upload(self) -> None:

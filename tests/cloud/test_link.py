@@ -131,7 +131,7 @@ FAULTS = (
     lie("verdict.accepted", 4, "4 of 3 drafted tokens accepted"),
     lie("verdict.near_ties", 100, "100 near ties"),
     Fault("likeliest tokens of 180%", _too_likely, "((5, 0.9), (6, 0.9))", always=True),
-    lie("verdict", None, "no verdict"),
+    lie("verdict", None, "without a verdict"),
     lie("eos_ids", [], "eos_ids", "/v1/info"),
     lie("vocab_size", 0, "vocab_size", "/v1/info"),
     lie("surprise", 1, "surprise", "/v1/info"),
