@@ -89,8 +89,8 @@ class Http:
     """Connections to one server, kept open. Any number of threads may call at once, through a `Caller` each.
 
     It takes no proxies from the environment and follows no redirects: what is sent goes to the configured address and
-    nowhere else. An answer may have `most_bytes`. Without an edge a clip fails, so its link is tried until the deadline,
-    and after a failure at once again. Raises ConfigError where token or certificates cannot be read.
+    nowhere else. An answer may have `most_bytes`. Without an edge a clip fails, so its link is tried until the
+    deadline, and after a failure at once again. Raises ConfigError where token or certificates cannot be read.
     """
 
     def __init__(
