@@ -70,10 +70,10 @@ def grid(names: Sequence[str], rows: Sequence[FigureRow], width: int) -> Iterato
     for start in range(0, len(names), room):
         block = slice(start, start + room)
         column = min((width - _LABEL) // len(names[block]), _WIDEST_COLUMN)
-        table = Table(box=None, padding=0, header_style=STRONG)
+        table = Table(box=None, pad_edge=False, padding=(0, 0, 0, 1), header_style=STRONG)
         table.add_column(width=_LABEL)
         for name in names[block]:
-            table.add_column(Text(name), justify="right", width=column)
+            table.add_column(Text(name), justify="right", width=column - 1)
         for row in rows:
             table.add_row(Text(f" {row.label}"), *_fitted(row.cells[block], column))
         if start:
