@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
+
+from tests.mini_pair import captioner
 
 ROOT = Path(__file__).parents[1]
 BOTH = ("README.md", "README.zh-CN.md")
@@ -42,3 +45,12 @@ def test_what_is_linked_is_there(page: Path) -> None:
         target = page.parent / name if name else page
         assert target.exists(), link
         assert not heading or heading in anchors(target), link
+
+
+def test_the_picture_is_of_the_defaults() -> None:
+    texts = ElementTree.parse(ROOT / "samples/live-view.svg").iter("{http://www.w3.org/2000/svg}text")
+    shown = " ".join(" ".join(text.text or "" for text in texts).split())
+    now = captioner(prompt__language="en").caption(ROOT / "samples/en_male_pauses.flac")
+    assert now.caption is not None
+    assert now.caption in shown
+    assert f"gate {now.settings['gate']} · threshold {now.settings['threshold']} ·" in shown

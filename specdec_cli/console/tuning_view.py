@@ -35,6 +35,8 @@ def print_tuning(tuning: Tuning, *, console: Console | None = None) -> None:
 
 def _parts(found: Tuning, width: int) -> Iterator[RenderableType]:
     facts = [count(found.clips, "clip"), f"{found.confirmed_on} of them for confirmation, split by {found.split_by}"]
+    if found.references_found is not None:
+        facts.append(f"references of {found.references_found}")
     yield Prose(Text(DOT.join(facts), DIM))
     for sentence in (*_sentences(found), *map(Text, found.notes)):
         yield Prose(sentence, Text(DOT), indent=3)

@@ -50,6 +50,9 @@ class Tuning(Figures):
         description="classes of references, chrF with their texts, or (agreement) with the cloud's caption"
     )
     clips: int = Field(description="clips that were recorded")
+    references_found: int | None = Field(
+        default=None, description="of them, those with a reference; null: no references were given"
+    )
     fitted_on: int = Field(description="clips that thresholds and weights were chosen on")
     confirmed_on: int = Field(description="other clips, on which settings were run")
     split_by: str = Field(description="what keeps the two apart: speaker or clip")

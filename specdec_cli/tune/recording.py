@@ -75,21 +75,23 @@ def record(captioner: Captioner, path: str) -> Trace:
     """Records one clip with a captioner that has both models, in hybrid mode, greedy.
 
     Raises:
-        AudioError: the clip cannot be captioned as a whole.
+        SpecdecError: the clip cannot be captioned as a whole.
     """
     recording = captioner.recording(InputFile(path))
-    if not recording.whole:
+    if len(recording.cuts) != 1:
         raise AudioContentError(
             f"{path} is longer than the {captioner.window_s:g} s that the models take at once.",
             hint="Cut it into clips first, or give --set audio.end_s.",
         )
-    (cut,) = recording.pieces()
-    prompts = captioner.prompts(cut.samples, captioner.setup.prompt)
-    edge, cloud = record_tracks(captioner.pair, captioner.config, *prompts, captioner.class_groups)
+    (run,) = captioner.runs_of(recording)
+    if run.error is not None:
+        raise run.error
+    assert run.prompts is not None  # what has no error has prompts
+    edge, cloud = record_tracks(captioner.pair, captioner.config, *run.prompts, captioner.class_groups)
     return Trace(
         file=path,
         sha256=recording.sha256,
-        duration_s=round(recording.duration_s, 4),
+        duration_s=run.clip.duration_s,
         setup=setup_of(captioner),
         edge=edge,
         cloud=cloud,

@@ -103,6 +103,7 @@ def tune(
     tuning = Tuning(
         measure=quality.measure,
         clips=len(traces),
+        references_found=len(references) or None,
         fitted_on=len(halves.fitting),
         confirmed_on=len(held_out),
         split_by=halves.by,

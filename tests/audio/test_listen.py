@@ -141,4 +141,4 @@ def test_what_is_not_installed_or_taken_is_told(specdec: Specdec, monkeypatch: p
     monkeypatch.setitem(sys.modules, "sounddevice", None)
     outcome = specdec("listen", *QUICK)
     assert outcome.code == 2
-    assert "pip install 'specdec-cli[listen]'" in outcome.err
+    assert "pip install 'specdec-cli[listen]' (in a clone: pip install -e '.[listen]')" in outcome.err

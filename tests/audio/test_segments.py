@@ -36,7 +36,7 @@ def test_what_fits_is_one_segment(seconds: float, tmp_path: Path) -> None:
 def test_what_does_not_fit_is_refused_with_both_lengths(tmp_path: Path) -> None:
     with pytest.raises(AudioContentError, match=r"clip\.wav lasts 31\.00 s, but the model reads 30 s") as raised:
         recorded(tmp_path, tone(31.0), window_s=30)
-    assert "audio.segment" in (raised.value.hint or "")
+    assert "set audio.segment to" in (raised.value.hint or "")
 
 
 def test_a_length_that_no_header_declares_is_not_decoded_to_the_end(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from specdec_cli import __version__
-from specdec_cli.cli.app import COMMANDS
+from specdec_cli.cli.app import COMMANDS, EXIT_CODES
 from tests.cli.conftest import Specdec
 from tests.cli.harness import environment, process
 
@@ -78,7 +78,9 @@ def test_help_is_there_for_every_command(specdec: Specdec) -> None:
         assert outcome.out.startswith(f"Usage: specdec {command}")
         assert outcome.err == ""
         assert max(map(len, outcome.lines)) <= 80
-    assert specdec("-h").out == specdec("--help").out
+    shown = " ".join(specdec("-h").out.split())
+    assert shown == " ".join(specdec("--help").out.split())
+    assert all(f"{code} {meaning}" in shown for code, meaning in EXIT_CODES.items())
 
 
 def test_no_command_prints_help_and_is_an_error(specdec: Specdec) -> None:

@@ -136,3 +136,13 @@ def test_a_setting_that_makes_no_sense_is_refused_with_all_its_names(
     for name in names:
         assert name in outcome.err
     assert "Traceback" not in outcome.err
+
+
+@pytest.mark.parametrize("command", [["batch", "-o", "o.jsonl"], ["compare"], ["tune"], ["bench"]], ids=str)
+def test_every_command_names_the_language_and_where_it_comes_from(
+    specdec: Specdec, command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LC_ALL", "zh_CN.UTF-8")
+    for flags, said in (([], "Chinese (LC_ALL is zh_CN.UTF-8)"), (["-l", "en"], "English (--language)")):
+        assert f"Captions are in {said}." in specdec(*command, *flags, "none.wav").err

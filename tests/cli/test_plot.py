@@ -46,7 +46,7 @@ def talk(folder: Path) -> Path:
             piece(0, 2, labels={"emotion": "happy"}, speaker="安娜 $1$", agrees={"pitch": False}, **more), 0.2, 1.5
         ),
         with_rounds(piece(2.5, 4, labels={"emotion": "sad"}, speaker="Bob <b>"), 0.4),
-        with_rounds(piece(130, 140, labels={"emotion": None}, speaker="Bob <b>")),
+        with_rounds(piece(130, 140, labels={"emotion": None}, speaker="Bob <b>", flags=["no_speech"])),
     )
 
 
@@ -62,7 +62,14 @@ def test_a_picture_says_all_that_is_known(specdec: Specdec, tmp_path: Path) -> N
     assert {"会议 1", "emotion", "happy (1)", "sad (1)", "not named (1)", "安娜 $1$", "Bob <b>", "time, min:s"} <= {
         *found
     }
-    assert {"needs review", "caption says otherwise", "kept", "escalated to the cloud", "entropy, nats"} <= {*found}
+    assert {
+        "needs review",
+        "no description",
+        "caption says otherwise",
+        "kept",
+        "escalated to the cloud",
+        "entropy, nats",
+    } <= {*found}
     assert {"median F0, Hz", "dBFS"} <= {*found}
     assert "syllables/s" not in found  # which nobody measured
     before = (tmp_path / "p.svg").read_bytes()

@@ -243,6 +243,7 @@ def test_a_broken_recording_costs_no_other(specdec: Specdec, voices: Path, recor
         (["--ks", "0"], "'0' is no whole number from 1 to 64"),
         (["--ks", "2,x"], "'x' is no whole number"),
         (["--set", "decoding.temperature=0.7"], "at temperature 0.7 there is no one text"),
+        (["--set", "audio.segment=pauses"], "tuning takes whole recordings"),
         (["--output", "gate.yaml"], "does not end in .json"),
         (["--plot", "frontier.jpg"], "does not end in .svg"),
         (["--limit", "3"], "tuning needs at least 8 clips, and 3 can be recorded"),
@@ -330,3 +331,13 @@ def test_a_risk_is_certified_and_written_into_the_gate_file(
     refused = specdec("tune", voices, *quick, "--risk", "0.15", "--json")  # one that differs is one too many
     found = Tuning.model_validate_json(refused.out)
     assert found.risk is not None or "is certified to keep to a risk of 15%" in (found.reason or "")
+
+
+def test_of_references_it_is_told_how_many_were_found(
+    specdec: Specdec, voices: Path, recorded: Path, tmp_path: Path
+) -> None:
+    rows = "".join(f"voice {seed:02}.wav\t男声，语速较慢。\n" for seed in range(9))
+    (tmp_path / "truth.tsv").write_text(f"file\tcaption\n{rows}", encoding="utf-8")
+    command = ("tune", voices, *QUICK, "--recordings", recorded, "--references", tmp_path / "truth.tsv")
+    assert "references of 9" in specdec(*command).out
+    assert Tuning.model_validate_json(specdec(*command, "--json").out).references_found == 9

@@ -43,6 +43,10 @@ def printed(comparison: Comparison, width: int, captions: int = 2, **options: bo
     return screen
 
 
+def test_twenty_clips_take_thirty_lines() -> None:
+    assert len(printed(page("zh", clips=20), 100, terminal=True).lines) <= 30
+
+
 @pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.parametrize("width", [30, 40, 60, 80, 100, 120, 160, 220])
 def test_it_fits_every_terminal_and_loses_nothing(pages: dict[str, Comparison], width: int, language: str) -> None:

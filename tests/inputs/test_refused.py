@@ -62,6 +62,7 @@ MANIFESTS: list[tuple[dict[str, str], str]] = [
     ({"m.jsonl": rows({"audio_filepath": "a.wav"}, "[]")}, "line 2: an object was expected"),
     ({"m.jsonl": rows(LHOTSE, {**LHOTSE, "id": "x", "type": "MixedCut"})}, "line 2: this is no cut of a recording"),
     ({"m.jsonl": rows(LHOTSE, {**LHOTSE, "id": "x", "start": None})}, "line 2: null is no time"),
+    ({"m.jsonl": rows({**LHOTSE, "start": 1e308})}, "line 1: 1e+308 is no time"),
     ({"m.jsonl": rows(OF_COMMAND)}, "line 1: the recording 'r' is no file"),
     ({"m.jsonl": rows(LHOTSE, LHOTSE)}, "line 2: the id 'cut-1' is that of"),
     ({"m.jsonl": rows({"type": 3, "recording": 3})}, "line 1: this is no cut of a recording"),

@@ -81,6 +81,7 @@ def test_the_summary_stands_without_a_script(read: Page) -> None:
         "F1 70",
         "ROUGE-L",
         "612 MiB",
+        "references found for",
     ):
         assert words in read.text
     assert sum(tag == "img" for tag, _ in read.elements) == 3  # a picture for each cost

@@ -114,3 +114,11 @@ def test_only_its_own_pages_are_replaced(specdec: Specdec, transcripts: Path, tm
     assert page.read_text().endswith("mine</title>")
     assert specdec("review", transcripts, "-o", transcripts).code == 2
     assert specdec("review", tmp_path / "none.jsonl", "-o", page).code != 0
+
+
+def test_what_is_no_description_is_marked_and_to_be_reviewed(
+    specdec: Specdec, transcripts: Path, tmp_path: Path
+) -> None:
+    flagged = changed(transcripts, tmp_path, flags=["no_speech"], needs_review=False)
+    pieces = made(specdec, flagged, tmp_path / "review.html").data()["pieces"]
+    assert [(piece["flags"], piece["review"]) for piece in pieces] == [(["no_speech"], True)] * 4

@@ -35,3 +35,4 @@ def test_every_prompt_has_a_template_and_every_class_a_word() -> None:
     assert set(TEMPLATES) == set(PROMPTS)
     for attributes in WORDS.values():
         assert {name: tuple(attributes[name]) for name in ATTRIBUTES} == CLASSES
+    assert all(class_ == word for words in WORDS["en"].values() for class_, word in words.items())

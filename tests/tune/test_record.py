@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import pytest
+import soundfile
 
 from specdec_cli.decoding.assemble import Pair, build_loop
-from specdec_cli.tune.recording import record_tracks
+from specdec_cli.errors import AudioContentError
+from specdec_cli.tune.recording import record, record_tracks
+from tests.mini_pair import RATE, captioner, write_voice
 from tests.table import table_prompt
 from tests.tiny import collect, settings
 from tests.tune.recorded import GROUPS, table_pair
@@ -22,3 +28,15 @@ def test_texts_of_models_that_end_with_other_ids_are_those_of_the_loop(seed: int
         given = settings(mode="hybrid", max_new_tokens=24, min_new_tokens=6, loop_period=0, gate=gate)
         _, finished = collect(build_loop(pair, given, *prompts).run())
         assert finished.token_ids == track.ids
+
+
+def test_the_part_that_is_recorded_is_the_part_that_is_captioned(tmp_path: Path) -> None:
+    path = str(write_voice(tmp_path / "a.wav", 3, 3.0))
+    part = {"audio__start_s": 1.5, "audio__end_s": 2.5}
+    trace = record(captioner(**part), path)
+    for mode, caption in (("edge", trace.edge_caption), ("cloud", trace.cloud_caption)):
+        assert caption == captioner(decoding__mode=mode, **part).caption(path).caption
+    assert trace.duration_s == 1.0
+    soundfile.write(tmp_path / "tone.wav", 0.2 * np.sin(2 * np.pi * 440 / RATE * np.arange(2 * RATE)), RATE)
+    with pytest.raises(AudioContentError, match="holds no speech"):
+        record(captioner(audio__refuse_no_speech=True), str(tmp_path / "tone.wav"))
