@@ -179,7 +179,7 @@ def test_a_damaged_checkpoint_fails(really_loading: Specdec, tmp_path: Path, dam
     outcome = really_loading("doctor", "--set", f"edge.model={folder}", "--set", "decoding.mode=edge")
     failed = failing(outcome)
     assert set(failed) in ({"models"}, {"caption"})
-    assert len("".join(failed.values())) < 600
+    assert len("".join(failed.values()).replace(str(folder), "FOLDER")) < 600
 
 
 def test_an_absent_package_fails(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ def test_figures_and_what_agrees_stand_in_the_transcript(specdec: Specdec, recor
 def test_the_log_has_the_figures_and_stdout_the_caption_alone(specdec: Specdec, recordings: list[str]) -> None:
     plain, measured = specdec("caption", recordings[0]), specdec("caption", recordings[0], "--measure")
     assert measured.out == plain.out
-    assert ": measured: F0 " in measured.err
+    assert ": measured F0 " in measured.err
     assert "measured" not in plain.err
 
 

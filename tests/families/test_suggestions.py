@@ -52,7 +52,7 @@ def test_a_setting_of_null_follows_the_checkpoint_and_a_value_overrides_it(of: A
 
 def test_a_checkpoint_that_asks_for_what_no_loop_here_does_is_refused(tmp_path: Path) -> None:
     folder = write(tmp_path / "model", KINDS["qwen2-audio"], 3, num_beams=4)
-    with pytest.raises(CheckpointError, match="num_beams 4"):
+    with pytest.raises(CheckpointError, match="num_beams to 4"):
         load_model(ModelConfig(model=str(folder), device="cpu"), offline=True)
 
 
