@@ -54,3 +54,5 @@ def test_the_picture_is_of_the_defaults() -> None:
     assert now.caption is not None
     assert now.caption in shown
     assert f"gate {now.settings['gate']} · threshold {now.settings['threshold']} ·" in shown
+    for name in BOTH:
+        assert f"`{now.settings['gate']}`" in (ROOT / name).read_text(encoding="utf-8")

@@ -157,6 +157,7 @@ def test_a_part_is_cut_at_its_pauses_with_the_times_of_the_recording(run: Run) -
         (("--start", "3", "--end", "2"), "audio.end_s is 2"),
         (("--start", "-1"), "audio.start_s"),
         (("--start", "soon"), "seconds, or HH:MM:SS"),
+        (("--start", "1e308"), "seconds, or HH:MM:SS"),
         (("--segment", "0.01"), "too short to describe"),
         (("--segment", "31"), "31 s, but the models take 30 s"),
         (("--segment", "pause.txt"), "no file of cuts"),

@@ -12,7 +12,7 @@ from tests.pages.sample import MODES, Runs
 
 
 def record(draft: str, committed: str, source: str, accepted: int, **more: Any) -> RoundRecord:
-    """A round from `a b c`; entropies are 0.1, 0.2, ..."""
+    """A round from `a b c`; entropies are 0.1, 0.2, ..., and the gate's figures 0.9, 0.8, ..."""
     drafted, kept = draft.split(), committed.split()
     figures = [round(0.1 * (index + 1), 1) for index in range(len(drafted))]
     values: dict[str, Any] = {
@@ -21,7 +21,7 @@ def record(draft: str, committed: str, source: str, accepted: int, **more: Any) 
         "draft_text": draft,
         "entropy": figures,
         "max_entropy": max(figures),
-        "gate_values": figures,
+        "gate_values": [round(1 - figure, 1) for figure in figures],
         "escalated": source != "edge",
         "reason": None,
         "accepted": accepted,
@@ -40,16 +40,19 @@ def record(draft: str, committed: str, source: str, accepted: int, **more: Any) 
 @pytest.mark.parametrize(
     ("round_", "expected"),
     [
-        (("a b c", "a X", "accepted corrected", 1), "a accepted 0.1, b rejected 0.2, c cut 0.3, X corrected None"),
-        (("a b", "a b X", "accepted accepted bonus", 2), "a accepted 0.1, b accepted 0.2, X bonus None"),
-        (("a b c", "a", "edge", 3), "a edge 0.1, b cut 0.2, c cut 0.3"),  # by a stop rule
-        (("a b", "a b", "cloud cloud", 2), "a cloud 0.1, b cloud 0.2"),  # alone: its own entropies
+        (
+            ("a b c", "a X", "accepted corrected", 1),
+            "a accepted 0.1 0.9, b rejected 0.2 0.8, c cut 0.3 0.7, X corrected None None",
+        ),
+        (("a b", "a b X", "accepted accepted bonus", 2), "a accepted 0.1 0.9, b accepted 0.2 0.8, X bonus None None"),
+        (("a b c", "a", "edge", 3), "a edge 0.1 0.9, b cut 0.2 0.8, c cut 0.3 0.7"),  # by a stop rule
+        (("a b", "a b", "cloud cloud", 2), "a cloud 0.1 0.9, b cloud 0.2 0.8"),  # alone: its own entropies
     ],
 )
-def test_every_token_has_its_fate_and_the_entropy_of_who_drafted_it(
+def test_every_token_has_its_fate_and_the_figures_of_who_drafted_it(
     round_: tuple[str, str, str, int], expected: str
 ) -> None:
-    assert ", ".join(f"{piece} {fate} {nats}" for piece, fate, nats, _ in tokens(record(*round_))) == expected
+    assert ", ".join(" ".join(map(str, token)) for token in tokens(record(*round_))) == expected
 
 
 def test_without_single_pieces_the_text_stands_whole(runs: Runs) -> None:
