@@ -37,10 +37,13 @@ def review(
         from specdec_cli.review.review_page import write_review
 
         pieces = read_pieces(transcripts, words, table, of_mode)
+        if table is not None:
+            table.require_some([piece.run.file for piece in pieces])
         chosen = pieces[:limit]
         sounds = write_review(output, chosen, words, audio_mb=audio_mb, watch=work)
         doubtful = sum(piece.doubtful for piece in chosen)
-        work.view.say(f"{count(len(chosen), 'piece')}, {doubtful} of them to be reviewed: {output}")
+        known = "" if table is None else f", references of {sum(bool(piece.truth) for piece in chosen)}"
+        work.view.say(f"{count(len(chosen), 'piece')}, {doubtful} of them to be reviewed{known}: {output}")
         if limit is not None and len(pieces) > limit:
             work.view.say(f"{count(len(pieces) - limit, 'piece')} with less doubt left out (--limit)")
         if sounds.left_out:

@@ -84,6 +84,18 @@ def test_references_are_filled_in(specdec: Specdec, transcripts: Path, tmp_path:
     assert not any(truths.values())
 
 
+def test_of_references_it_is_told_how_many_were_found(specdec: Specdec, transcripts: Path, tmp_path: Path) -> None:
+    table, output = tmp_path / "truth.tsv", tmp_path / "review.html"
+    for name, code, said in (
+        ("x.wav", 2, "0 of 4 recordings were found in"),
+        ("short.wav", 0, "of them to be reviewed, references of 1"),
+    ):
+        table.write_text(f"file\temotion\n{name}\tsad\n")
+        outcome = specdec("review", transcripts, "-o", output, "--references", table)
+        assert (outcome.code, output.exists()) == (code, code == 0)
+        assert said in outcome.err
+
+
 def test_transcripts_without_scores_can_be_reviewed(specdec: Specdec, transcripts: Path, tmp_path: Path) -> None:
     plain = changed(transcripts, tmp_path, labels=None, scores=None, needs_review=None)
     page = made(specdec, plain, tmp_path / "review.html")
