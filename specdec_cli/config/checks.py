@@ -52,7 +52,7 @@ def contradictions(config: Config, given: Mapping[str, Given]) -> list[Problem]:
         return f"{name} is {value if plain else show(value)} ({given[name].origin})"
 
     # A file may serve for every mode, but an option that has no effect is refused.
-    clashes = [clash for clash in _ignored(config) if clash.first in given and given[clash.first].by_flag]
+    clashes = [clash for clash in _ignored(config) if clash.first in given and given[clash.first].source == "flag"]
     clashes += [*_models(config), *_servers(config), *_decoding(config)]
     return [Problem(f"{described(c.first)}{c.needs}, but {described(c.second)}.", c.hint) for c in clashes]
 
@@ -148,6 +148,8 @@ def _decoding(config: Config) -> Iterator[Clash]:
         if gate.name == "learned" and gate.file is None:
             hint = "Set gate.name to a file of specdec tune, or gate.file to package:mini/gate.json (mini pair)."
             yield Clash("gate.name", "gate.file", hint, ", which needs weights")
+    if (decoding.min_new_tokens or 0) > decoding.max_new_tokens:
+        yield Clash("decoding.min_new_tokens", "decoding.max_new_tokens", "The minimum may not exceed the maximum.")
     if audio.end_s is not None and audio.end_s <= (audio.start_s or 0.0):
         yield Clash("audio.end_s", "audio.start_s", "The end comes after the start.")
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from specdec_cli.config.layers import Given, Layer
+from specdec_cli.config.layers import Layer
 from specdec_cli.config.locate import absolute_path, gate_path, read_json
 from specdec_cli.config.problems import Problem
 from specdec_cli.config.schema import GateConfig
@@ -176,7 +177,7 @@ def expand_gate_file(layer: Layer, base: Path, problems: list[Problem]) -> Layer
     own = layer.get("decoding.defer")
     defers = file.defer and not chooses_blocks and (own is None or own.value is not False)
     brought: Layer = {
-        key: Given(value, f"{given.origin}, {Path(name).name}")
+        key: replace(given, value=value, origin=f"{given.origin}, {Path(name).name}")
         for key, value in {
             "gate.name": file.gate,
             "gate.threshold": file.threshold,

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from specdec_cli.config.problems import Problem, nearest, raise_if_any, show, show_name
 from specdec_cli.config.schema import SECTIONS
@@ -24,20 +24,14 @@ MODELS: Final = ("edge", "cloud")
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value and its origin: "default", "mini.yaml:12", "SPECDEC_DECODING__K" or "flag -k"."""
+    """A value, its origin for messages ("default", "mini.yaml:12", "SPECDEC_DECODING__K" or "flag -k") and its source.
+
+    The source "flag" stands for the command line and for a caller.
+    """
 
     value: object
     origin: str = "default"
-
-    @property
-    def by_default(self) -> bool:
-        """Whether no layer gave it."""
-        return self.origin.startswith("default")
-
-    @property
-    def by_flag(self) -> bool:
-        """Whether the command line or a caller gave it."""
-        return self.origin.startswith("flag ")
+    source: Literal["default", "file", "environment", "flag"] = "default"
 
 
 Layer = dict[str, Given]
@@ -104,11 +98,11 @@ def read_file(path: Path, label: str, problems: list[Problem]) -> Layer:
         where = f"{label}:{lines[section,]}"
         if isinstance(values, dict) and section in SECTIONS:
             for field, value in values.items():
-                _put(layer, f"{section}.{field}", Given(value, f"{label}:{lines[section, field]}"), problems)
+                _put(layer, f"{section}.{field}", Given(value, f"{label}:{lines[section, field]}", "file"), problems)
         elif values is None and section in SECTIONS and section not in MODELS:
             continue
         elif section in MODELS and (values is None or isinstance(values, str)):
-            _put(layer, section, Given(values, where), problems)
+            _put(layer, section, Given(values, where, "file"), problems)
         elif section in SECTIONS:
             names = ", ".join(setting.field for setting in settings_of(section))
             message = f"{where}: {section} must hold settings, not {show(values)}."
@@ -125,7 +119,7 @@ def read_environment(environ: Mapping[str, str], problems: list[Problem]) -> Lay
     for variable in sorted(name for name in environ if name.startswith(PREFIX)):
         if variable in VARIABLES:
             name = VARIABLES[variable]
-            _put(layer, name, Given(parse_value(name, environ[variable]), variable), problems)
+            _put(layer, name, Given(parse_value(name, environ[variable]), variable, "environment"), problems)
         elif "__" in variable.removeprefix(PREFIX) or variable.startswith(sections):
             close = nearest(variable.removeprefix(PREFIX), [known.removeprefix(PREFIX) for known in VARIABLES])
             hint = f"Did you mean {PREFIX}{close}? " if close else ""
@@ -142,5 +136,5 @@ def read_flags(flags: Mapping[str, object], spelled: Mapping[str, str], problems
     layer: Layer = {}
     for name, value in flags.items():
         value = os.fspath(value) if isinstance(value, os.PathLike) else value
-        _put(layer, name, Given(value, f"flag {spelled.get(name, name)}"), problems)
+        _put(layer, name, Given(value, f"flag {spelled.get(name, name)}", "flag"), problems)
     return layer

@@ -45,10 +45,15 @@ _RESETS: Final[Mapping[str, tuple[str, ...]]] = {
     "decoding.k": ("decoding.defer",),
     "prompt.style": ("prompt.text",),
     "edge.model": ("edge.revision",),
-    "cloud.model": ("cloud.revision", "cloud.url", "cloud.token_env", "cloud.ca_file"),
-    "cloud.url": ("cloud.model", "cloud.revision"),
+    "cloud.model": ("cloud.revision",),
 }
 """Choice -> settings that a weaker layer wrote for another choice: they return to their defaults."""
+
+_PLACES: Final[Mapping[str, tuple[str, ...]]] = {
+    "cloud.model": ("cloud.url", "cloud.token_env", "cloud.ca_file"),
+    "cloud.url": ("cloud.model", "cloud.revision"),
+}
+"""As `_RESETS`, for a cloud that is either loaded here or reached at an address; a vllm has a model at an address."""
 
 _FILES: Final = ("audio.segment", "edge.ca_file", "cloud.ca_file", "gate.file")
 """Settings that name a file, relative to the config file or to the working folder."""
@@ -210,10 +215,11 @@ def _lay(layer: Layer, merged: Layer) -> None:
             del merged[section]
             merged |= _defaults(section)
     engine = layer.get("cloud.engine") or merged.get("cloud.engine") or Given(None)
-    for chosen, resets in _RESETS.items():
+    places = [] if engine.value == "vllm" else [name for name in _PLACES if name in layer and layer[name].value]
+    for chosen, resets in (*_RESETS.items(), *((name, _PLACES[name]) for name in places)):
         new, old = layer.get(chosen), merged.get(chosen)
-        if new is None or (chosen.startswith("cloud.") and (engine.value == "vllm" or new.value is None)):
-            continue  # a cloud is loaded here or reached at an address; only a vllm has a model at an address
+        if new is None:
+            continue
         if chosen in ("decoding.k", "prompt.style") or old is None or new.value != old.value:
             merged |= {name: Given(SETTINGS[name].default) for name in resets}
     merged |= layer
@@ -221,14 +227,14 @@ def _lay(layer: Layer, merged: Layer) -> None:
 
 def _derive(merged: Layer, environ: Mapping[str, str]) -> None:
     """Fills in what follows from other settings or from the locale, where no layer gives it."""
-    if merged["decoding.mode"].by_default:
+    if merged["decoding.mode"].source == "default":
         alone = next((name for name, other in (MODELS, MODELS[::-1]) if other in merged and name not in merged), None)
         if alone:
             merged["decoding.mode"] = Given(alone, f"default, as {alone} stands alone")
     entropy = merged["gate.name"].value == "entropy" and merged["gate.threshold"].value is None
     if entropy and (edge := merged.get("edge.model")) and _is_mini(edge):
         merged["gate.threshold"] = Given(_MINI_ENTROPY, "default of the mini pair")
-    if merged[_LANGUAGE].by_default:
+    if merged[_LANGUAGE].source == "default":
         variable = next((name for name in _LOCALES if environ.get(name)), None)
         locale = environ[variable] if variable else ""
         place = f"{variable} is {show_name(locale)}" if variable else "default, without a locale"
@@ -260,7 +266,7 @@ def _unnamed(merged: Layer) -> Iterator[Problem]:
         if section in merged or any(key in merged and merged[key].value is not None for key in keys):
             continue
         own = (given for name, given in merged.items() if name.startswith(f"{section}."))
-        first = next(given.origin for given in own if not given.by_default)
+        first = next((given.origin for given in own if given.source != "default"), "default")
         hint = f"Add {section}: NAME, a folder or a hub id; or give --{section}, or {variable_of(section)}."
         yield Problem(f"{section}.model is not given, though {section} has settings ({first}).", hint)
 

@@ -79,6 +79,7 @@ def test_what_a_file_says_beyond_its_mode_is_fine(load: Load, text: str) -> None
     [
         "decoding: {mode: lossless}\nacceptance: {rule: prob}\n",
         "decoding: {top_k: 5}\n",
+        "decoding: {min_new_tokens: 9, max_new_tokens: 8}\n",
         "decoding: {temperature: 1.0}\nacceptance: {rule: greedy}\n",
         "edge: {model: x, device: cpu, device_map: auto}\n",
     ],

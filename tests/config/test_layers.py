@@ -8,7 +8,7 @@ import pytest
 
 from specdec_cli.config import SETTINGS, load_config
 from specdec_cli.errors import ConfigError
-from tests.config.conftest import Load, Refusal
+from tests.config.conftest import BASE, Load, Refusal, assert_refused
 
 
 def test_each_layer_wins_over_the_one_before(load: Load) -> None:
@@ -30,6 +30,16 @@ def test_flag_is_named_as_the_user_spells_it() -> None:
     assert resolved.origin["decoding.k"] == "flag -k"
     with pytest.raises(ConfigError, match=r"flag -k: decoding\.k must be auto, or a whole number from 1 to 64, not 0"):
         load_config("mini", flags={"decoding.k": 0}, environ={}, flag_names={"decoding.k": "-k"})
+
+
+@pytest.mark.parametrize("name", ["default.yaml", "flag x.yaml"])
+def test_a_file_is_a_file_whatever_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_text(f"{BASE}prompt:\n  language: zh\ndecoding:\n  mode: edge\ngate:\n  threshold: 0.2\n", "utf-8")
+    config = load_config(name, environ={"LANG": "en_US.UTF-8"}).config  # mode edge ignores the threshold of a file
+    assert (config.prompt.language, config.decoding.mode) == ("zh", "edge")
+    Path(name).write_text("edge:\n  dtype: float32\n", "utf-8")
+    assert_refused(lambda: load_config(name, environ={}), "edge.model is not given", f"{name}:2")
 
 
 def test_file_origins_are_line_numbers(load: Load) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,16 @@ def test_a_later_address_keeps_the_model_of_a_vllm_and_a_later_model_its_address
         assert shipped is not None
         wanted = {"cloud.url": "http://127.0.0.1:8000", "cloud.model": "Qwen/Qwen2.5-Omni-7B", name: value}
         assert (shipped.url, shipped.model) == (wanted["cloud.url"], wanted["cloud.model"])
+
+
+def test_a_revision_belongs_to_the_model_of_its_layer(tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    settings = {**SERVER, "cloud.revision": "abc"}
+    cloud = "".join(f"  {name.removeprefix('cloud.')}: {json.dumps(value)}\n" for name, value in settings.items())
+    path.write_text(f"edge: owner/edge\ncloud:\n{cloud}", encoding="utf-8")
+    flags = ({"cloud.model": "served"}, {"cloud.model": "other"}, {"cloud.url": "http://127.0.0.1:9"})
+    clouds = [load_config(path, flags=given, environ={}).config.cloud for given in flags]
+    assert [cloud and cloud.revision for cloud in clouds] == ["abc", None, "abc"]
 
 
 def test_the_shipped_file_waits_for_leave() -> None:
