@@ -22,7 +22,7 @@ def span(place: str, start: object, end: object = None, *, length: object = None
         ReferencesError: one of them is no time, or the part is empty.
     """
     start_s = _time(place, start)
-    end_s = _time(place, end) if length is None else start_s + _time(place, length)
+    end_s = _time(place, end if length is None else start_s + _time(place, length))
     if end_s <= start_s:
         raise ReferencesError(f"{place}: it begins at {start_s:g} s and ends at {end_s:g} s.", hint=_HINT)
     return start_s, end_s

@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -180,7 +181,10 @@ def _json(path: Path, text: str) -> Iterator[Row]:
     for name, value in tree.items() if isinstance(tree, dict) else enumerate(tree, 1):
         place = f"{path}, item {show(name)}"
         key = {"key": name} if isinstance(tree, dict) else {}
-        yield _object_row(place, {**_object(place, value), **key})
+        if key and "key" in _object(place, value):
+            message = f"{place}: it has a member called key, and its own key besides."
+            raise ReferencesError(message, hint="Write a list of objects instead.")
+        yield _object_row(place, key | _object(place, value))
 
 
 def _jsonl(path: Path, text: str) -> Iterator[Row]:
@@ -214,8 +218,16 @@ def parse_json(path: Path, text: str, line: int = 1) -> Any:
     Raises:
         ReferencesError: it is malformed; names line and column.
     """
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        names = Counter(name for name, _ in pairs)
+        if len(names) < len(pairs):
+            message = f"{path}, from line {line}: {show_name(names.most_common(1)[0][0])} is given twice in one object."
+            raise ReferencesError(message, hint="Keep one of them.")
+        return dict(pairs)
+
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=unique)
     except json.JSONDecodeError as error:
         place = f"{path}, line {line + error.lineno - 1}, column {error.colno}"
         raise ReferencesError(f"{place}: not valid JSON: {error.msg}.", hint="Check it around there.") from error
