@@ -222,7 +222,9 @@ def _problem(details: ErrorDetails, label: str, lines: Mapping[Place, int]) -> P
     where = f"{label}:{_line(lines, place)}: {show_name('.'.join(map(str, place)))}"
     if details["type"] == "extra_forbidden":
         return Problem(f"{where} is not a part of a lexicon.", _suggestion(str(place[-1]), _PARTS) + _HELP)
-    reason = details["msg"].removeprefix("Value error, ").replace("Input should", "the value should")
+    reason = details["msg"].removeprefix("Value error, ")
+    if reason.startswith("Input should"):  # of another type, or none of the values that there are
+        reason = f"{reason.replace('Input', 'the value', 1)}, not {show(details['input'])}"
     return Problem(f"{where}: {reason}.", _HELP)
 
 
