@@ -43,9 +43,11 @@ def export(
     from specdec_cli.export.formats import SUFFIXES, export_file, format_of
     from specdec_cli.export.recordings import Stored
     from specdec_cli.format import count
+    from specdec_cli.transcript.lines import stored_lines
 
     ending = None if output is None or output.is_dir() else format_of(output)
     if to is None and ending is None:
+        next(stored_lines(transcripts), None)  # raises for a recording, which is to be captioned first
         hint = "E.g. --to textgrid,srt, or --output captions.TextGrid."
         raise ConfigError("Neither --to nor the ending of --output names a format.", hint=hint)
     formats = [ending] if to is None and ending is not None else parse_formats(to or "", "--to")

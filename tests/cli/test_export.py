@@ -55,6 +55,7 @@ def test_one_file_by_its_ending_and_stdout(specdec: Specdec, transcripts: Path) 
     ("arguments", "said", "code"),
     [
         (["captions.jsonl"], "Neither --to nor the ending of --output names a format", 2),
+        (["a.wav"], "a.wav looks like a recording, not like transcripts: caption it first", 3),
         (["captions.jsonl", "--to", "praat"], "--to: there is no format 'praat'", 2),
         (["captions.jsonl", "--to", ","], "--to: no format is named", 2),
         (["captions.jsonl", "--to", "srt,vtt", "-o", "x.srt"], "is one file, and --to srt,vtt is more", 2),
@@ -74,6 +75,7 @@ def test_what_cannot_be_exported(
 ) -> None:
     for name in ("mine.csv", "mine.srt"):
         Path(name).write_text("mine\n")
+    write_voice(Path("a.wav"), 1, 0.4)
     Path("two.jsonl").write_text(f"{piece(0, 1)}\n{piece(0, 1, file='/data/b.wav')}\n", "utf-8")
     before = {path: path.read_bytes() for path in Path().iterdir()}
     outcome = specdec("export", *arguments)
