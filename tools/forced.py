@@ -178,7 +178,7 @@ def _forced(
         mode=mode,
         guesses=guesses,
         caption_tokens_per_s=median([run.tokens_per_s for run in timings]),
-        tokens_per_s=median([run.decoding_tokens_per_s for run in timings]),
+        tokens_per_s=median([1e3 * len(run.ids) / (run.wall_ms - run.prefill_ms) for run in timings]),
         all_tokens_per_s=tokens / decoding_s,
         tokens_per_step=None if None in steps else tokens / max(sum(steps), 1),
         measured_acceptance=sum(run.accepted for run in timings) / verified

@@ -59,7 +59,8 @@ def _label(settings: dict[str, Any], mode: Mode) -> str:
 
 
 def _figures(comparison: Comparison, mode: Mode) -> Figures:
-    costs, quality = comparison.costs_of(mode), comparison.quality_of(mode)
+    at = comparison.modes.index(mode)
+    costs, quality = comparison.costs[at], comparison.quality[at]
     total_s = costs.total_s.value
     figures = {
         "attributes": _percent(quality.label_mean),

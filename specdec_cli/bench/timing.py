@@ -43,11 +43,6 @@ class CaptionTiming:
         return 1e3 * len(self.ids) / self.wall_ms
 
     @property
-    def decoding_tokens_per_s(self) -> float:
-        """Tokens per second after audio encoding and prefill."""
-        return 1e3 * len(self.ids) / (self.wall_ms - self.prefill_ms)
-
-    @property
     def overhead(self) -> float | None:
         """Wall over the sum of all forwards, less 1."""
         return None if self.steps_ms is None else self.wall_ms / (self.prefill_ms + self.steps_ms) - 1

@@ -208,14 +208,6 @@ class Comparison(Figures):
     level: float = Field(description="share of the bootstrap draws within each interval; clips are drawn one by one")
     seed: int = Field(description="of the bootstrap")
 
-    def costs_of(self, mode: Mode) -> ModeFigures:
-        """The costs of one of `modes`."""
-        return self.costs[self.modes.index(mode)]
-
     def stated_gaps(self) -> list[Gap]:
         """The gaps that sentences and pictures go by: against references if there are any."""
         return [gap for gap in self.gaps if gap.basis == "references"] or self.gaps
-
-    def quality_of(self, mode: Mode) -> ModeQuality:
-        """The quality of one of `modes`."""
-        return self.quality[self.modes.index(mode)]

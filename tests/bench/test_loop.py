@@ -46,5 +46,5 @@ def test_scores_are_never_those_of_a_whole_prompt(lossless: Captioner, clip: Ben
 def test_overhead_is_what_the_forwards_do_not_explain() -> None:
     timing = CaptionTiming(ids=(5,) * 10, wall_ms=120.0, prefill_ms=60.0, steps_ms=50.0)
     assert timing.overhead == pytest.approx(120 / 110 - 1)
-    assert (timing.tokens_per_s, timing.decoding_tokens_per_s) == (pytest.approx(1e4 / 120), pytest.approx(1e4 / 60))
+    assert timing.tokens_per_s == pytest.approx(1e4 / 120)
     assert CaptionTiming(ids=(5,), wall_ms=2.0, prefill_ms=1.0, steps_ms=None).overhead is None

@@ -14,6 +14,7 @@ import soundfile
 from specdec_cli.evaluate.result import Comparison
 from tests.cli.conftest import Specdec
 from tests.cli.harness import Outcome
+from tests.evaluate.fabricate import costs_of, quality_of
 from tests.mini_pair import RATE, captioner, voice, write_voice
 from tests.transcript.lines import read_transcripts
 
@@ -92,9 +93,9 @@ def test_every_mode_says_what_it_says_alone(run: Runs, recordings: list[str], la
         settings = {"gate__threshold": 0.05} if mode == "hybrid" else {}
         alone = captioner(decoding__mode=mode, decoding__max_new_tokens=16, prompt__language=language, **settings)
         assert [clip.captions[mode] for clip in found.clips] == [alone.caption(path).caption for path in recordings]
-    assert found.quality_of("lossless").agreement is not None
-    assert found.quality_of("lossless").agreement.exact == 1  # type: ignore[union-attr]
-    edge, cloud = found.costs_of("edge"), found.costs_of("cloud")
+    assert quality_of(found, "lossless").agreement is not None
+    assert quality_of(found, "lossless").agreement.exact == 1  # type: ignore[union-attr]
+    edge, cloud = costs_of(found, "edge"), costs_of(found, "cloud")
     assert (edge.forwards_cloud.value, cloud.forwards_edge.value) == (None, None)
     assert cloud.total_s.to_edge is not None
 

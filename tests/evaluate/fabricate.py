@@ -6,6 +6,7 @@ import hashlib
 import zlib
 
 from specdec_cli.errors import AudioDecodeError, SpecdecError
+from specdec_cli.evaluate.result import Comparison, ModeFigures, ModeQuality
 from specdec_cli.transcript.recorder import error_transcript
 from specdec_cli.transcript.records import Models, Transcript
 from specdec_cli.types import Mode
@@ -122,3 +123,13 @@ def failed(file: str, mode: Mode, error: SpecdecError | None = None, *, known: b
         settings=dict(SETTINGS),
         sha256=digest(file) if known else None,
     )
+
+
+def costs_of(found: Comparison, mode: Mode) -> ModeFigures:
+    """The costs of one of its modes."""
+    return found.costs[found.modes.index(mode)]
+
+
+def quality_of(found: Comparison, mode: Mode) -> ModeQuality:
+    """The quality of one of its modes."""
+    return found.quality[found.modes.index(mode)]

@@ -13,7 +13,7 @@ from specdec_cli.evaluate.comparison import comparison
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import References
 from specdec_cli.transcript.records import Transcript
-from tests.evaluate.fabricate import failed, made
+from tests.evaluate.fabricate import costs_of, failed, made, quality_of
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_a_clip_whose_prefill_was_early_wakes_the_cloud(lexicon: Lexicon) -> Non
         made("a", "hybrid", forwards=(9, 1), prefill_ms=(10, 40), cloud_ms=40.0),
         made("a", "cloud", forwards=(None, 9), cloud_ms=80.0),
     ]
-    hybrid = comparison(runs, lexicon).costs_of("hybrid")
+    hybrid = costs_of(comparison(runs, lexicon), "hybrid")
     assert (hybrid.cloud_calls, hybrid.clips_woken.value, hybrid.cloud_time.value) == (0, 1.0, 0.5)
 
 
@@ -124,7 +124,7 @@ def test_of_repeats_the_median_counts(lexicon: Lexicon) -> None:
 
 def test_one_clip_has_ratios_and_no_spread(lexicon: Lexicon) -> None:
     found = comparison(three_modes()[:3], lexicon)
-    ratio = found.costs_of("hybrid").total_s.to_edge
+    ratio = costs_of(found, "hybrid").total_s.to_edge
     assert ratio.value == pytest.approx(3.0)
     assert (ratio.low, ratio.high) == (None, None)
     assert found.headline == ["1 clip only: at least 10 are needed to say which mode is better."]
@@ -147,7 +147,7 @@ def test_only_clips_that_every_mode_captioned_are_compared(lexicon: Lexicon) -> 
         ("e", ["cloud"]),
     ]
     assert found.errors[0].type == "AudioDecodeError"
-    assert found.costs_of("edge").total_s.value == pytest.approx(0.4)
+    assert costs_of(found, "edge").total_s.value == pytest.approx(0.4)
 
 
 def test_a_failure_that_was_mended_is_none(lexicon: Lexicon) -> None:
@@ -173,13 +173,13 @@ def test_agreement_with_the_cloud_needs_no_references(lexicon: Lexicon) -> None:
         made("b", "cloud", "The emotion sounds angry."),
     ]
     found = comparison(runs, lexicon)
-    edge, hybrid = found.quality_of("edge").agreement, found.quality_of("hybrid").agreement
+    edge, hybrid = quality_of(found, "edge").agreement, quality_of(found, "hybrid").agreement
     assert (edge.exact, hybrid.exact) == (0.5, 1.0)
     assert (edge.labels["emotion"], hybrid.labels["emotion"]) == (0.5, 1.0)
     assert edge.labels["pitch"] is None  # nobody names one
     assert edge.edit_tokens == 0.5
     assert hybrid.chrf == pytest.approx(100)
-    assert found.quality_of("cloud").agreement is None
+    assert quality_of(found, "cloud").agreement is None
     assert found.references_found is None
     gap = next(gap for gap in found.gaps if gap.measure == "captions")
     assert (gap.edge, gap.value, gap.cloud, gap.gain.value) == (0.5, 1.0, 1.0, 0.5)
@@ -188,7 +188,7 @@ def test_agreement_with_the_cloud_needs_no_references(lexicon: Lexicon) -> None:
 def test_edit_distances_are_in_tokens_and_of_the_longer_caption(lexicon: Lexicon) -> None:
     words = {"edge": ("a male voice", "a fast pace here", ""), "cloud": ("a male voice", "a slow pace", "")}
     runs = [made(name, mode, text) for mode, texts in words.items() for name, text in zip("abc", texts, strict=True)]
-    edge = comparison(runs, lexicon).quality_of("edge").agreement
+    edge = quality_of(comparison(runs, lexicon), "edge").agreement
     assert edge.exact == pytest.approx(2 / 3)
     assert edge.edit_tokens == pytest.approx(2 / 3)  # one replaced and one deleted, of three clips
     assert edge.edit_share == pytest.approx(2 / 4 / 3)
@@ -201,7 +201,7 @@ def test_what_the_cloud_does_not_name_is_not_judged(lexicon: Lexicon) -> None:
         made("b", "edge", "She speaks fast."),
         made("b", "cloud", "The emotion sounds sad."),
     ]
-    edge = comparison(runs, lexicon).quality_of("edge").agreement
+    edge = quality_of(comparison(runs, lexicon), "edge").agreement
     assert (edge.labels["emotion"], edge.labels["rate"]) == (0.5, None)
     assert edge.label_mean.value == 0.5
 
@@ -210,13 +210,13 @@ def test_without_the_cloud_there_is_neither_agreement_nor_a_gap(lexicon: Lexicon
     found = comparison([run for run in three_modes() if run.mode != "cloud"], lexicon)
     assert all(mode.agreement is None for mode in found.quality)
     assert found.gaps == []
-    assert found.costs_of("hybrid").total_s.to_cloud is None
+    assert costs_of(found, "hybrid").total_s.to_cloud is None
 
 
 def test_without_the_edge_ratios_are_to_the_cloud(lexicon: Lexicon) -> None:
     found = comparison([run for run in three_modes() if run.mode != "edge"], lexicon)
-    assert found.costs_of("hybrid").total_s.to_edge is None
-    assert found.costs_of("hybrid").total_s.to_cloud is not None
+    assert costs_of(found, "hybrid").total_s.to_edge is None
+    assert costs_of(found, "hybrid").total_s.to_cloud is not None
 
 
 def test_transcripts_of_different_tasks_are_refused(lexicon: Lexicon) -> None:

@@ -13,7 +13,7 @@ from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import References
 from specdec_cli.transcript.records import Transcript
 from specdec_cli.types import Mode
-from tests.evaluate.fabricate import made
+from tests.evaluate.fabricate import made, quality_of
 
 EMOTIONS = ("sad", "happy", "angry", "fearful")
 
@@ -58,13 +58,13 @@ def hits(count: int, of: int, start: int = 0) -> list[bool]:
 def test_accuracy_f1_and_confusion_by_hand(tmp_path: Path, lexicon: Lexicon) -> None:
     right: dict[Mode, list[bool]] = {"edge": [True, False, True, False], "cloud": [True] * 4}
     found = judged(tmp_path, lexicon, right)
-    edge = found.quality_of("edge").labels["emotion"]
+    edge = quality_of(found, "edge").labels["emotion"]
     assert (edge.clips, edge.accuracy.value, edge.majority) == (4, 0.5, 0.25)
     # sad right, happy taken for angry, angry right, fearful taken for sad: F1 2/3, 0, 2/3, 0
     assert edge.macro_f1 == pytest.approx((2 / 3 + 2 / 3) / 4)
     assert {name: count for name, count in edge.confusion["happy"].items() if count} == {"angry": 1}
-    assert found.quality_of("cloud").labels["emotion"].accuracy.value == 1
-    assert list(found.quality_of("edge").labels) == ["emotion"]
+    assert quality_of(found, "cloud").labels["emotion"].accuracy.value == 1
+    assert list(quality_of(found, "edge").labels) == ["emotion"]
     assert found.references_found == 4
     assert found.clips[1].reference_labels == {"emotion": "happy"}
     assert found.clips[1].labels["edge"]["emotion"] == "angry"
@@ -126,11 +126,11 @@ def test_reference_texts_are_scored(tmp_path: Path, lexicon: Lexicon) -> None:
         "file,caption\na.wav,a man speaks slowly in a low voice\nb.wav,a man speaks slowly in a low voice\n"
     )
     found = comparison(runs, lexicon, references=References.read(path, lexicon=lexicon))
-    cloud, edge = found.quality_of("cloud").text, found.quality_of("edge").text
+    cloud, edge = quality_of(found, "cloud").text, quality_of(found, "edge").text
     assert (cloud.clips, cloud.bleu_4, cloud.chrf, cloud.rouge_l) == (2, pytest.approx(100), pytest.approx(100), 100)
     assert cloud.bertscore is None
     assert edge.rouge_l == pytest.approx((100 * 2 * 4 / 12 + 100 * 2 * 1 / 14) / 2)
-    assert found.quality_of("edge").labels == {}
+    assert quality_of(found, "edge").labels == {}
 
 
 def test_a_lossless_text_that_is_not_the_clouds_is_a_fault_and_said_first(lexicon: Lexicon) -> None:
@@ -152,7 +152,7 @@ def test_greedy_repeats_that_differ_are_a_fault_and_said_first(lexicon: Lexicon)
 
 def test_emotion_words_are_scored_by_the_cloud_s(tmp_path: Path, lexicon: Lexicon) -> None:
     found = judged(tmp_path, lexicon, {"edge": [True, False, True, False], "cloud": [True] * 4})
-    agreement = found.quality_of("edge").agreement
+    agreement = quality_of(found, "edge").agreement
     assert (agreement.emotions.clips, agreement.emotions.mean.value) == (4, 0.5)
-    assert found.quality_of("edge").emotions is None  # no reference texts
+    assert quality_of(found, "edge").emotions is None  # no reference texts
     assert [clip.emotions["cloud"] for clip in found.clips] == [["sad"], ["happy"], ["angry"], ["fearful"]]
