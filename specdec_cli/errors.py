@@ -96,7 +96,7 @@ class UnexpectedError(SpecdecError):
     """What nobody foresaw: memory that ran out, or a bug. The original exception is its cause."""
 
 
-def typed(error: Exception, log: logging.Logger | None = None) -> SpecdecError:
+def typed(error: BaseException, log: logging.Logger | None = None) -> SpecdecError:
     """The error itself, or an `UnexpectedError` around one of another kind, so that it ends one clip and not all."""
     if isinstance(error, SpecdecError):
         return error
@@ -120,7 +120,7 @@ def first_line(error: BaseException) -> str:
     return text[0].strip() if text else type(error).__name__
 
 
-def _advice(error: Exception, detail: str) -> str:
+def _advice(error: BaseException, detail: str) -> str:
     if isinstance(error, MemoryError) or "out of memory" in detail.lower():
         return "Use shorter pieces with audio.segment, a 16-bit dtype or a smaller model, or close other programs."
     if isinstance(error, OSError):

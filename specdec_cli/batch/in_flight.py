@@ -70,6 +70,7 @@ class Pace:
 
     def __init__(self, fixed: int | None, clock: Callable[[], float] = time.monotonic) -> None:
         self.room = min(fixed or _FIRST, _FIRST)
+        self.most = fixed or MOST_IN_FLIGHT
         self._settled_at = fixed
         self._clock, self._best, self._done, self._since = clock, 0.0, 0, 0.0
 
@@ -141,17 +142,16 @@ class BatchCaptioner:
 
     def _enter(self, stack: ExitStack) -> tuple[ThreadPoolExecutor, Shared | None]:
         """Threads for the clips, and what makes the forwards of loaded models."""
-        most = max(self.pace.room, MOST_IN_FLIGHT, AUTO_BATCH_SIZE)
         if not self._pair.loaded:
-            return stack.enter_context(ThreadPoolExecutor(most, "specdec clip")), None
+            return stack.enter_context(ThreadPoolExecutor(self.pace.most, "specdec clip")), None
         import torch
 
         from specdec_cli.models.shared import Shared
 
         encoders, threads = _cores(self._pair)
         # the number of PyTorch's threads counts for the thread that sets it alone
-        pool = stack.enter_context(ThreadPoolExecutor(most, "specdec clip", torch.set_num_threads, (threads,)))
-        return pool, stack.enter_context(Shared(encoders, threads=threads))
+        pool = ThreadPoolExecutor(self.pace.most, "specdec clip", torch.set_num_threads, (threads,))
+        return stack.enter_context(pool), stack.enter_context(Shared(encoders, threads=threads))
 
 
 def _caption(prepared: Prepared, shared: Shared | None, results: queue.SimpleQueue[Result]) -> None:
@@ -163,7 +163,7 @@ def _caption(prepared: Prepared, shared: Shared | None, results: queue.SimpleQue
             with shared.clip():
                 found = prepared.run.finish(shared)
             results.put((prepared, found))
-    except Exception as error:
+    except BaseException as error:  # a panic of an extension is no Exception, and `run` waits for every clip
         results.put((prepared, typed(error, _log)))
 
 

@@ -8,6 +8,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from specdec_cli.errors import SpecdecError
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.session import Session
+from specdec_cli.run import Run
 from specdec_cli.transcript.records import Transcript
 from tests.cloud.serving import linked, serving
 from tests.mini_pair import captioner, write_voice
@@ -76,17 +78,17 @@ def test_of_five_thousand_files_the_first_is_captioned_before_the_batch_is_full(
 class Encoding:
     """Holds one clip's audio encoder up, or lets it fail."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, clip: Prepared, *, fails: bool = False) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, clip: Prepared, error: BaseException | None = None) -> None:
         self.gate = threading.Event()
-        self._fails = fails
+        self._error = error
         self._prompt, self._forward = (clip.run.prompts or (None,))[0], AudioLM.forward
         monkeypatch.setattr(AudioLM, "forward", lambda model, *args, **named: self._encode(model, *args, **named))
 
     def _encode(self, model: AudioLM, *args: Any, **named: Any) -> Any:
         audio = args[4] if len(args) > 4 else named.get("audio")
         if self._prompt is not None and audio is self._prompt.audio:
-            if self._fails:
-                raise RuntimeError("no memory for it")
+            if self._error is not None:
+                raise self._error
             assert self.gate.wait(60)
         return self._forward(model, *args, **named)
 
@@ -105,16 +107,38 @@ def test_no_clip_waits_for_the_encoder_of_another(tmp_path: Path, monkeypatch: p
     assert isinstance(result, Transcript)
 
 
-def test_a_clip_whose_encoder_fails_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [RuntimeError, BaseException])  # a panic of an extension is no Exception
+def test_a_clip_whose_encoder_fails_fails_alone(
+    tmp_path: Path, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
     edge = captioner(**QUICK)
     clips = prepared(edge, tmp_path, 3)
-    Encoding(monkeypatch, clips[1], fails=True)
+    Encoding(monkeypatch, clips[1], error("no memory for it"))
     ended = {clip.run.clip.file: result for clip, result in BatchCaptioner(edge, 4).run(Given(clips))}
     assert isinstance(ended[clips[0].run.clip.file], Transcript)
     assert isinstance(ended[clips[2].run.clip.file], Transcript)
     failed = ended[clips[1].run.clip.file]
     assert isinstance(failed, SpecdecError)
     assert "no memory for it" in failed.message
+
+
+def test_a_given_number_of_clips_is_decoded_together_however_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edge = captioner(**QUICK)
+    (clip,) = prepared(edge, tmp_path, 1)
+    number, calls = 300, count()
+    together = threading.Barrier(number)
+
+    def finish(*_: object, **__: object) -> object:
+        if next(calls) >= number:
+            together.wait(10)
+        return done
+
+    (_, done), *_ = BatchCaptioner(edge, 1).run(Given([clip]))
+    monkeypatch.setattr(Run, "finish", finish)
+    results = list(BatchCaptioner(edge, number).run(Given([clip] * 2 * number)))
+    assert all(result is done for _, result in results)
 
 
 @pytest.mark.usefixtures("two_threads")
