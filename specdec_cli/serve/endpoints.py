@@ -20,7 +20,7 @@ from specdec_cli.cloud.protocol import Message
 from specdec_cli.errors import typed
 from specdec_cli.serve.clips import Service
 from specdec_cli.serve.limits import Bodies, Refusal, require_token
-from specdec_cli.serve.observe import LOGGER, event, observed
+from specdec_cli.serve.observe import GONE, LOGGER, event, observed
 
 _SWEEP_S: Final = 1.0
 _OPEN: Final = "/healthz"  # the only path that needs no token
@@ -59,6 +59,8 @@ def create_app(service: Service, token: str | None) -> ASGIApp:
             except TimeoutError:
                 late = f"the model did not answer within {service.limits.answer_s:g} s"
                 raise Refusal(503, "busy", late) from None
+            if await request.is_disconnected():
+                raise ClientDisconnect
             return _good(answer)
 
     async def forget(request: Request) -> Response:
@@ -90,7 +92,7 @@ async def _failed(_request: Request, error: Exception) -> Response:
     """What is answered where a route raises, or there is none."""
     match error:
         case ClientDisconnect():  # nobody is there to read it
-            return Response(status_code=400)
+            return Response(status_code=GONE)
         case HTTPException():
             refusal = Refusal(error.status_code, "not_found", "there is no such thing here")
         case MalformedError():
@@ -104,11 +106,14 @@ async def _failed(_request: Request, error: Exception) -> Response:
 
 
 def _admitted(app: ASGIApp, token: str | None) -> ASGIApp:
-    """Refuses requests without the token before anything of them is read."""
+    """Refuses requests without the token, and those of two lengths, which a proxy in front may have read otherwise."""
 
     async def checked(scope: Scope, receive: Receive, send: Send) -> None:
         answer: ASGIApp = app
-        if scope["type"] == "http" and scope["path"] != _OPEN:
+        if {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope.get("headers", ())}:
+            answer = _refused(Refusal(400, "malformed", "a body is chunked or has a length, not both"))
+            answer.headers["Connection"] = "close"
+        elif scope["type"] == "http" and scope["path"] != _OPEN:
             try:
                 require_token(token, Request(scope))
             except Refusal as refusal:

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 LOGGER: Final = logging.getLogger("specdec_cli.serve")
 _SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _METHODS: Final = frozenset({"GET", "PUT", "POST", "DELETE"})
-_GONE: Final = 499  # the client left before an answer began
+GONE: Final = 499  # the client left before an answer began
 
 
 def event(name: str, level: int = logging.INFO, **fields: object) -> None:
@@ -88,7 +88,7 @@ def observed(app: ASGIApp, metrics: Metrics) -> ASGIApp:
         if scope["type"] != "http":  # the server's lifetime
             await app(scope, receive, send)
             return
-        started, status = time.perf_counter(), _GONE
+        started, status = time.perf_counter(), GONE
 
         async def sending(message: Message) -> None:
             nonlocal status

@@ -35,6 +35,7 @@ from specdec_cli.cloud.protocol import (
 from specdec_cli.decoding.block import Draft
 from specdec_cli.errors import ConfigError
 from specdec_cli.models.session import Session
+from specdec_cli.serve.clips import Service
 from specdec_cli.serve.server import Place
 from tests.cloud.serving import Served, ServerThread, clip_message, linked, serving
 from tests.laws.cases import Case, collect, make_case
@@ -78,6 +79,16 @@ def a_clip(
 def framed(message: object, numbers: bytes = b"") -> bytes:
     text = json.dumps(message).encode()
     return len(text).to_bytes(4, "little") + text + numbers
+
+
+def reaches(served: Served, text: str) -> bool:
+    """Whether the counters show a text within ten seconds."""
+    until = time.monotonic() + 10
+    while text.encode() not in call(served, "GET", "/metrics")[1]:
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.02)
+    return True
 
 
 def new_session() -> str:
@@ -390,6 +401,39 @@ def test_more_requests_than_may_wait_are_turned_away(case: Case) -> None:
         held_up.set()
         assert waiting.result(60)
         assert (status, parse(ErrorReply, answer).code) == (503, "busy")
+
+
+def test_a_client_that_leaves_while_the_model_is_awaited_is_counted(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held_up, open_ = threading.Event(), Service.open
+
+    def slow(*arguments: Any) -> Any:
+        assert held_up.wait(60)
+        return open_(*arguments)
+
+    monkeypatch.setattr(Service, "open", slow)
+    with serving(case.cloud) as served:
+        body = framed(*a_clip(served, case))
+        with socket.create_connection(("127.0.0.1", served.port), timeout=10) as raw:
+            head = f"PUT {new_session()} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+            raw.sendall(head.encode() + body)
+            assert reaches(served, "specdec_waiting 1.0")
+        assert call(served, "GET", "/healthz")[0] == 200  # by then the server has seen that it left
+        held_up.set()
+        assert reaches(served, 'status="499"')
+
+
+def test_a_body_of_two_lengths_is_refused(case: Case) -> None:
+    with serving(case.cloud) as served:
+        for path in ("/healthz", "/v1/info", "/nowhere"):
+            both = f"GET {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+            with socket.create_connection(("127.0.0.1", served.port), timeout=10) as raw:
+                raw.sendall(both.encode())
+                answer = b""
+                while part := raw.recv(4096):  # to its end: it is closed
+                    answer += part
+                assert b" 400 " in answer.split(b"\r\n")[0]
 
 
 def test_the_address_that_is_shown_can_be_connected_to() -> None:
