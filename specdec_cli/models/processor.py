@@ -66,6 +66,11 @@ class Processor:
         # never generated
         self.banned_ids = tuple(sorted({*family.placeholders(config), *(generation.suppress_tokens or ())}))
         self.extractor = extractor = getattr(parts, "feature_extractor", None) or parts.audio_processor
+        if getattr(extractor, "padding_side", "right") != "right":
+            raise CheckpointError(
+                f"the feature extractor of {name} pads on the {extractor.padding_side}, which moves the audio",
+                hint='Set "padding_side": "right" in its preprocessor_config.json.',
+            )
         self.sampling_rate = int(getattr(extractor, "sampling_rate", 16_000))
         # longest recording; some processors cut longer ones without a warning
         limits = (family.longest_s, getattr(parts, "max_audio_len", None), getattr(extractor, "chunk_length", None))

@@ -110,6 +110,7 @@ def test_a_checkpoint_that_does_not_fit_is_refused(damaged: Damage, edit: Edit, 
         (remove("preprocessor_config.json"), "preprocessor_config.json"),
         (remove("chat_template.json"), "does not have a chat template"),
         (edit_json("preprocessor_config.json", feature_size=128), "fails the self-test"),
+        (edit_json("preprocessor_config.json", padding_side="left"), "edge pads on the left, which moves the audio"),
     ],
 )
 def test_a_published_layout_that_does_not_fit_is_refused(
