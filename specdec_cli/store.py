@@ -7,7 +7,7 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol, Self
@@ -62,6 +62,9 @@ class Store:
     def __init__(self, path: Path, kind: Kind, *, wait_s: float = 0.0) -> None:
         self.path, self._kind = path, kind
         self._lock = _locked(path, wait_s)
+        self._draft = Path(self._lock.lock_file).with_suffix(".draft")
+        with suppress(OSError):  # there is one where a run was killed while it rewrote the file
+            self._draft.unlink()
 
     def __enter__(self) -> Self:
         return self
@@ -111,7 +114,7 @@ class Store:
     def keep(self, offsets: Iterable[int]) -> None:
         """Rewrites the file with the lines at `offsets` alone; the new file takes the old one's place at once."""
         with self.path.open("rb") as old:
-            replace(self.path, (_line_at(old, offset) for offset in offsets), durable=True)
+            replace(self.path, (_line_at(old, offset) for offset in offsets), draft=self._draft, durable=True)
 
 
 class Watch(Protocol):

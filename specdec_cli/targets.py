@@ -156,9 +156,12 @@ def write(target: Path, content: str | bytes | Iterable[str], kind: Kind) -> Non
     replace(target, content)
 
 
-def replace(target: Path, content: str | bytes | Iterable[str | bytes], *, durable: bool = False) -> None:
+def replace(
+    target: Path, content: str | bytes | Iterable[str | bytes], *, draft: Path | None = None, durable: bool = False
+) -> None:
     """Writes a file whole or not at all, in the place of whatever has that name; a link stays a link.
 
+    `draft`: a file in the same folder that is written first, and must not exist; None: one with a random name.
     `durable`: it is on the disk before it takes that place, for content that cannot be made again.
 
     Raises:
@@ -170,9 +173,9 @@ def replace(target: Path, content: str | bytes | Iterable[str | bytes], *, durab
                 file.writelines(_encoded(content))
             return
         target = Path(os.path.realpath(target))
-        draft = target.with_name(f".specdec-{secrets.token_hex(8)}")  # a link cannot be planted in its place
+        draft = draft or target.with_name(f".specdec-{secrets.token_hex(8)}")
         try:
-            with draft.open("xb") as file:
+            with draft.open("xb") as file:  # follows no link that was planted in its place
                 file.writelines(_encoded(content))
                 if durable:
                     file.flush()

@@ -120,6 +120,24 @@ except TranscriptError as error:
     assert path.read_bytes() == before
 
 
+def test_what_a_killed_rewrite_left_is_removed(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    path.write_bytes(HEAD)
+    code = """
+import os
+from specdec_cli import store
+from specdec_cli.targets import TRANSCRIPTS
+store._line_at = lambda *_: os._exit(9)
+with store.Store(path, TRANSCRIPTS) as held:
+    held.keep([0])
+"""
+    killed = python(code, path)
+    assert (killed.communicate(timeout=60)[0], killed.returncode) == (b"", 9)
+    assert len(os.listdir(tmp_path)) == 3  # the lock and the draft as well
+    assert lines(path) == [HEAD]
+    assert os.listdir(tmp_path) == ["out.jsonl"]
+
+
 @pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="needs POSIX")
 def test_a_planted_link_leads_nowhere(tmp_path: Path) -> None:
     path, mine = tmp_path / "out.jsonl", tmp_path / "mine"
