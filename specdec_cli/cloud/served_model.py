@@ -48,8 +48,9 @@ class ServedProcessor(Processor):
         self._placeholders = {audio[0], *others}
         self.banned_ids = tuple(sorted({*self._placeholders, *(self.generation.suppress_tokens or ())}))
         end = _read(folder, "tokenizer_config.json").get("eos_token")
-        end = pieces.get(str(end.get("content") if isinstance(end, dict) else end))
-        self.eos_ids = eos_ids_of(self.name, generation.get("eos_token_id"), end, pieces, self.vocab_size)
+        end = end.get("content") if isinstance(end, dict) else end
+        end_id = pieces.get(end) if isinstance(end, str) else None
+        self.eos_ids = eos_ids_of(self.name, generation.get("eos_token_id"), end_id, pieces, self.vocab_size)
         extractor = _read(folder, "preprocessor_config.json")
         extractor = _read(folder, "processor_config.json").get("feature_extractor", extractor)
         self.sampling_rate = int(extractor.get("sampling_rate", 16_000))
@@ -90,9 +91,11 @@ def _folder(config: ModelConfig, *, offline: bool) -> Path:
 def _read(folder: Path, name: str) -> dict[str, Any]:
     """The object in a JSON file; empty where there is no such file."""
     try:
-        found: dict[str, Any] = json.loads((folder / name).read_bytes())
+        found = json.loads((folder / name).read_bytes())
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{folder / name} cannot be read: {error}") from error
+    if not isinstance(found, dict):
+        raise CheckpointError(f"{folder / name} holds no JSON object")
     return found

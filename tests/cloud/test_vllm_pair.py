@@ -23,6 +23,8 @@ from typing import Any
 
 import pytest
 import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 from specdec_cli.batch.in_flight import Pace
 from specdec_cli.captioner import Captioner
@@ -35,7 +37,7 @@ from specdec_cli.decoding.assemble import Pair, build_loop, stop_ids_of
 from specdec_cli.decoding.draft import Drafter
 from specdec_cli.decoding.evidence import entropies
 from specdec_cli.decoding.learned import Classifier
-from specdec_cli.errors import ConfigError, EdgeError
+from specdec_cli.errors import CheckpointError, ConfigError, EdgeError
 from specdec_cli.types import Finished, ModelWork, Round
 from tests.cloud.stand_in import ModelServer, answering
 from tests.cloud.tiny_qwen2_audio import audio_module, write_audio_checkpoint
@@ -231,6 +233,16 @@ def test_a_processor_without_transformers_is_the_same(servers: Servers) -> None:
     assert (ours.encode(text), ours.text(ids)) == (ids, theirs.text(ids))
     for id_ in range(266):
         assert (ours.piece(id_), ours.word(id_)) == (theirs.piece(id_), theirs.word(id_))
+
+
+@pytest.mark.parametrize(
+    ("config", "message"), [("[]", "holds no JSON object"), ('{"audio_token_id": 1}', "has the eos_token_id None")]
+)
+def test_files_of_a_served_model_that_do_not_fit_are_refused(tmp_path: Path, config: str, message: str) -> None:
+    Tokenizer(WordLevel({"None": 0, "<|AUDIO|>": 1}, unk_token="None")).save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "config.json").write_text(config)
+    with pytest.raises(CheckpointError, match=message):
+        ServedProcessor(ModelConfig(model=str(tmp_path)), offline=True)
 
 
 def test_bounds_of_an_entropy_hold_whatever_the_rest_is() -> None:
