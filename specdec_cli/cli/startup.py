@@ -33,8 +33,11 @@ def load_captioner(
     Raises:
         CloudError: the cloud does not answer, and the mode needs it.
     """
-    with view.loading("PyTorch"):
-        from specdec_cli.captioner import Captioner
+    from specdec_cli.captioner import Captioner
+
+    if config.loads_models:
+        with view.loading("PyTorch"):
+            import specdec_cli.models.loading  # noqa: F401 - takes seconds
     captioner = Captioner.load(config, loading=view.loading)
     require_cloud(captioner.setup, degrades=config.decoding.degrades)
     if labelled is not None:

@@ -83,9 +83,12 @@ def _folder(config: ModelConfig, *, offline: bool) -> Path:
     folder = Path(config.source).expanduser()
     if folder.is_dir():
         return folder
-    from specdec_cli.models.download import describe
+    from specdec_cli.models.download import describe, not_downloaded
 
-    return describe(config.source, config.revision, offline=offline)
+    try:
+        return describe(config.source, config.revision, offline=offline)
+    except (OSError, ValueError) as error:  # ValueError: no name that the hub could have
+        raise not_downloaded(config.label, error, "processor", offline=offline) from error
 
 
 def _read(folder: Path, name: str) -> dict[str, Any]:

@@ -290,6 +290,12 @@ class Config(Section):
         return self.decoding.closing == "on" or (self.decoding.closing == "auto" and not self._by_mini)
 
     @property
+    def loads_models(self) -> bool:
+        """Whether a model, or a processor that needs PyTorch, is loaded in this process: not if vLLM runs them all."""
+        taking_part = (self.edge, None if self.decoding.mode == "edge" else self.cloud)
+        return any(model is not None and model.engine != "vllm" for model in taking_part)
+
+    @property
     def gate_in_force(self) -> GateName:
         """The configured gate in hybrid mode, else the one that makes the mode what it is."""
         if self.decoding.mode == "hybrid":

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import torch
-from huggingface_hub import is_offline_mode
 from safetensors import SafetensorError, safe_open
 from transformers.utils import logging
 
 from specdec_cli.config import ModelConfig
 from specdec_cli.errors import CheckpointError, SpecdecError, first_line
-from specdec_cli.models.download import INDEX, WEIGHTS, Watch, describe, fetch, shards
+from specdec_cli.models.download import INDEX, WEIGHTS, Watch, describe, fetch, not_downloaded, shards
 
 _TOKENIZERS: Final = ("tokenizer.json", "vocab.json", "tekken.json")
 _NAMED: Final = 5  # weights named in an error, before "and n more"
@@ -134,13 +133,7 @@ def _refusal(config: ModelConfig, error: Exception, *, offline: bool) -> Checkpo
     if isinstance(error, ImportError):
         hint = "Install the package, or choose another attention or quantization; `specdec doctor` checks packages."
     elif not is_local(config.source) and isinstance(error, OSError):
-        hint = "Check the name, the network and your access, or download it and set `model` to its folder."
-        if offline or is_offline_mode():
-            switch = "runtime.offline" if offline else "HF_HUB_OFFLINE"
-            says = f"is not in the local hub cache, or not all of it, and {switch} forbids downloads"
-            hint = (
-                "Allow downloads (runtime.offline: false, HF_HUB_OFFLINE=0), or set `model` to a folder that holds it."
-            )
+        return not_downloaded(config.label, error, "model", offline=offline)
     return CheckpointError(f"{config.label} {says}", hint=hint)
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from huggingface_hub import constants, is_offline_mode, snapshot_download
 from huggingface_hub.errors import DryRunError
 
-from specdec_cli.errors import CheckpointError
+from specdec_cli.errors import CheckpointError, first_line
 
 INDEX: Final = "model.safetensors.index.json"
 WEIGHTS: Final = "model.safetensors"
@@ -62,6 +62,21 @@ def describe(source: str, revision: str | None, *, offline: bool, names: Sequenc
     """The folder of a hub checkpoint, with its small files by default: configuration, index, tokenizer, templates."""
     return Path(
         snapshot_download(source, revision=revision or "main", local_files_only=offline, allow_patterns=list(names))
+    )
+
+
+def not_downloaded(label: str, error: Exception, setting: str, *, offline: bool) -> CheckpointError:
+    """What to report of a hub checkpoint that `describe` or `fetch` cannot get; `setting` may name a folder instead."""
+    if offline or is_offline_mode():
+        switch = "runtime.offline" if offline else "HF_HUB_OFFLINE"
+        return CheckpointError(
+            f"{label} is not in the local hub cache, or not all of it, and {switch} forbids downloads",
+            hint=f"Allow downloads (runtime.offline: false, HF_HUB_OFFLINE=0), or set `{setting}` to a folder that "
+            "holds it.",
+        )
+    return CheckpointError(
+        f"{label} cannot be loaded: {type(error).__name__}: {first_line(error)}",
+        hint=f"Check the name, the network and your access, or download it and set `{setting}` to its folder.",
     )
 
 

@@ -293,6 +293,7 @@ def test_a_batch_loads_no_torch_and_is_quick_to_its_first_request(servers: Serve
     )
     write_recordings(tmp_path / "in", 3)
     told = batch(servers, tmp_path, program=[str(program)])
+    assert "PyTorch" not in told
     assert re.search(r"clips/s · edge \d+% and cloud \d+% of the time", told)
     _, seconds, loaded = told.strip().splitlines()[-1].split()
     assert (loaded, len(lines(tmp_path / "out.jsonl"))) == ("False", 3)
@@ -324,6 +325,26 @@ def test_a_batch_goes_on_when_a_server_comes_back(servers: Servers, tmp_path: Pa
         assert (len(found), len({line["file"] for line in found})) == (40, 40)
         assert side == "cloud" or not any(line.get("degraded") for line in found)
         output.unlink()
+
+
+@pytest.mark.parametrize("switch", ["runtime.offline", "HF_HUB_OFFLINE"])
+def test_a_tokenizer_that_may_not_be_downloaded_is_named(tmp_path: Path, switch: str) -> None:
+    write_recordings(tmp_path / "in", 1)
+    served = {"engine": "vllm", "url": "http://127.0.0.1:1", "model": "acme/tiny", "allow_audio_upload": True}
+    path = tmp_path / "pair.yaml"
+    path.write_text(json.dumps({"edge": served, "cloud": served, "runtime": {"offline": switch == "runtime.offline"}}))
+    command = [sys.executable, "-m", "specdec_cli", "batch", str(tmp_path / "in"), "-c", str(path)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "HF_HUB_CACHE": str(tmp_path)}
+    ran = subprocess.run(
+        [*command, "-o", str(tmp_path / "out.jsonl")],
+        env=environment | {"HF_HUB_OFFLINE": str(int(switch == "HF_HUB_OFFLINE"))},
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    told = " ".join(ran.stderr.split())
+    assert ran.returncode == 3
+    assert f"acme/tiny is not in the local hub cache, or not all of it, and {switch} forbids downloads" in told
+    assert "set `processor` to a folder that holds it" in told
+    assert "The machine refused it" not in told
 
 
 @pytest.mark.parametrize("edge_failed", ["fail", "cloud"])
