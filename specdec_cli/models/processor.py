@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -19,12 +21,13 @@ if TYPE_CHECKING:
     import torch
     from transformers import GenerationConfig
 
-    from specdec_cli.models.families import Family
+    from specdec_cli.models.families import Family, Made
 
 _THEIR_NAMES: Final = {"no_repeat_ngram": "no_repeat_ngram_size"}  # in a generation_config.json, where it is another
 SUGGESTED: Final = tuple(_THEIR_NAMES.get(name, name) for name in NOTHING_DONE)
 _CHAT_END = "<|im_end|>"  # ends a turn in the chat templates of many families
 _OPENING = 9  # ids at the end of a prompt that may spell the beginning of an answer
+_PATIENCE_S = 60.0  # for the first prompt, which takes milliseconds
 _TEST_SOUND_S = (0.37, 3.0)  # two lengths determine the number of audio tokens per second
 
 
@@ -49,6 +52,7 @@ class Processor:
     def __init__(self, name: str, family: Family, parts: Any, config: Any, generation: GenerationConfig) -> None:
         self.name, self.family, self.parts, self.config, self.generation = name, family, parts, config, generation
         self.placeholder_id = family.placeholder(name, config)
+        self._ended = False  # whether the chat template has made a prompt
         self.tokenizer = parts.tokenizer
         text_config = config.get_text_config(decoder=True)
         self.rows = int(text_config.vocab_size)
@@ -88,7 +92,7 @@ class Processor:
                 f"{self.name} takes no system prompt", hint="Leave out prompt.system, or put it into the instruction."
             )
         try:
-            ids, audio = self.family.prompt(self.parts, samples, instruction, system, self.placeholder_id)
+            ids, audio = self._made(samples, instruction, system)
         except SpecdecError:
             raise
         except Exception as error:  # a template is a program, and may raise anything
@@ -102,6 +106,30 @@ class Processor:
                 hint="Use an Instruct or Captioner variant: reasoning would be taken for the caption.",
             )
         return Prompt(tuple(ids), audio, samples)
+
+    def _made(self, samples: npt.NDArray[np.float32], instruction: str, system: str | None) -> Made:
+        """What the family makes of it. A template is a program: only the first prompt shows that it ends at all."""
+        made: Future[Made] = Future()
+
+        def make() -> None:
+            try:
+                made.set_result(self.family.prompt(self.parts, samples, instruction, system, self.placeholder_id))
+            except BaseException as error:
+                made.set_exception(error)
+
+        if self._ended:
+            make()
+        else:
+            Thread(target=make, daemon=True).start()  # a thread that never ends must not keep the process
+        try:
+            result = made.result(_PATIENCE_S)
+        except TimeoutError:
+            raise CheckpointError(
+                f"the chat template of {self.name} has not ended after {_PATIENCE_S:g} s",
+                hint="Use the checkpoint's own chat template.",
+            ) from None
+        self._ended = True
+        return result
 
     def require_fits(self, samples: npt.NDArray[np.float32]) -> None:
         """Raises AudioContentError for samples that are not mono, or longer than the window."""

@@ -14,6 +14,7 @@ from transformers.utils import logging as transformers_logging
 
 from specdec_cli.errors import CheckpointError
 from specdec_cli.models.checkpoint import is_local
+from specdec_cli.models.processor import Processor
 from tests.models.checkpoints import (
     cut,
     edit_weights,
@@ -98,6 +99,12 @@ def _template(text: str) -> Edit:
 )
 def test_a_checkpoint_that_does_not_fit_is_refused(damaged: Damage, edit: Edit, message: str) -> None:
     assert message in refusal(damaged(edit))
+
+
+def test_a_template_that_takes_too_long_is_refused(damaged: Damage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{Processor.__module__}._PATIENCE_S", 0.05)
+    slow = "{% for i in range(99) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"  # it does end, after seconds
+    assert "the chat template of edge has not ended after 0.05 s" in refusal(damaged(_template(slow + TEMPLATE)))
 
 
 @pytest.mark.parametrize(
