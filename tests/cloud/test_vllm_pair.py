@@ -297,7 +297,10 @@ def test_a_batch_loads_no_torch_and_is_quick_to_its_first_request(servers: Serve
     assert re.search(r"clips/s · edge \d+% and cloud \d+% of the time", told)
     _, seconds, loaded = told.strip().splitlines()[-1].split()
     assert (loaded, len(lines(tmp_path / "out.jsonl"))) == ("False", 3)
-    assert float(seconds) < 1.0
+    # on a machine that is slow or busy, what the libraries take by themselves is the measure
+    libraries = "import time, typer, rich, httpx, pydantic, numpy, yaml, soundfile; print(time.process_time())"
+    alone = float(subprocess.run([sys.executable, "-c", libraries], capture_output=True, check=True).stdout)
+    assert float(seconds) < max(1.0, 3 * alone)
 
 
 def test_a_batch_goes_on_when_a_server_comes_back(servers: Servers, tmp_path: Path) -> None:
