@@ -11,17 +11,17 @@ ids agree; for its runs the assistant states the size of the cloud's.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Annotated, Any
 
 import typer
 
-from specdec_cli.bench.measuring import comparable
-from specdec_cli.bench.prepared import BenchClip, BenchModels, files_of, read_clips
-from specdec_cli.bench.timing import CaptionTiming, caption, generate
+from specdec_cli.bench.measuring import comparable, files_of, read_clips
+from specdec_cli.bench.timing import BenchClip, CaptionTiming, caption, generate
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import load_config
-from specdec_cli.config.schema import ScoringConfig
+from specdec_cli.config.schema import DecodingConfig
+from specdec_cli.decoding.assemble import Pair
 from specdec_cli.evaluate.bootstrap import median
 from specdec_cli.evaluate.modes import turns
 from specdec_cli.models.audio_lm import AudioLM
@@ -29,19 +29,17 @@ from specdec_cli.models.processor import Prompt
 from tools.table import print_table, spread_text
 
 
-def generate_assisted(
-    cloud: AudioLM, edge: AudioLM, prompt: Prompt, settings: ScoringConfig, most: int
-) -> CaptionTiming:
+def generate_assisted(cloud: AudioLM, edge: AudioLM, prompt: Prompt, settings: DecodingConfig) -> CaptionTiming:
     """The cloud's caption by `generate` with the edge as its assistant, at the library's own settings."""
     with _same_vocabulary(edge.module, cloud.module):
-        return generate(cloud, prompt, settings, most, assistant_model=edge.module)
+        return generate(cloud, prompt, settings, assistant_model=edge.module)
 
 
-def _as_published(
-    models: BenchModels, contend: Callable[[BenchClip], CaptionTiming]
-) -> Callable[[BenchClip], CaptionTiming]:
+def _as_published(pair: Pair, contend: Callable[[BenchClip], CaptionTiming]) -> Callable[[BenchClip], CaptionTiming]:
     def published(clip: BenchClip) -> CaptionTiming:
-        with models.edge.kernels.as_published(), models.cloud.kernels.as_published():
+        with ExitStack() as kernels:
+            for model in pair.loaded:
+                kernels.enter_context(model.kernels.as_published())
             return contend(clip)
 
     return published
@@ -72,13 +70,12 @@ def main(
     encoders = {f"{role}.encoder_dtype": encoder_dtype for role in ("edge", "cloud")}
     resolved = load_config(config, flags={**flags, **encoders}).config
     captioner = Captioner.load(comparable(resolved))
-    models, settings = BenchModels.of(captioner.pair), captioner.config.decoding
-    most = settings.max_new_tokens
+    (edge, cloud), settings = captioner.pair.loaded, captioner.config.decoding
     same: dict[str, Callable[[BenchClip], CaptionTiming]] = {
-        "generate": lambda clip: generate(models.cloud, clip.cloud, settings, most),
-        "assisted": lambda clip: generate_assisted(models.cloud, models.edge, clip.cloud, settings, most),
+        "generate": lambda clip: generate(cloud, clip.cloud, settings),
+        "assisted": lambda clip: generate_assisted(cloud, edge, clip.cloud, settings),
     }
-    published = {f"{name}, as published": _as_published(models, contend) for name, contend in same.items()}
+    published = {f"{name}, as published": _as_published(captioner.pair, contend) for name, contend in same.items()}
     contenders = {"lossless": lambda clip: caption(captioner, clip), **same, **published}
     recordings = read_clips(captioner, files_of(clips))
     for contend in contenders.values():

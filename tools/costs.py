@@ -16,12 +16,12 @@ from typing import Annotated, Final, Literal, TypeVar, get_args
 import torch
 import typer
 
-from specdec_cli.bench.measuring import comparable
-from specdec_cli.bench.prepared import BenchClip, BenchModels, files_of, read_clips
-from specdec_cli.bench.timing import caption, wait_for
+from specdec_cli.bench.measuring import comparable, files_of, read_clips
+from specdec_cli.bench.timing import BenchClip, caption, wait_for
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import load_config
 from specdec_cli.config.schema import DecodingConfig
+from specdec_cli.decoding.assemble import Pair
 from specdec_cli.decoding.length import MOST_DEFERRED
 from specdec_cli.evaluate.bootstrap import Interval, median
 from specdec_cli.models.session import Session
@@ -56,14 +56,16 @@ def block_of(settings: DecodingConfig, tokens: int) -> int:
     return settings.k if isinstance(settings.k, int) else AUTO_BLOCK
 
 
-def measure_steps(models: BenchModels, clip: BenchClip, text: Sequence[int], k: int) -> Iterator[Measured]:
+def measure_steps(pair: Pair, clip: BenchClip, text: Sequence[int], k: int) -> Iterator[Measured]:
     """Feeds `text`, the token ids of a caption, to both models as their loops would.
 
     A verification scores k + 1 positions.
     """
-    edge = Session(models.edge, clip.edge, len(text), models.vocab_size)
+    edge, cloud = (
+        Session(model, prompt, len(text), pair.vocab_size)
+        for model, prompt in zip(pair.loaded, (clip.edge, clip.cloud), strict=True)
+    )
     yield from _steps(edge, text, ("edge-tower", "edge-prefill", "edge-step"))
-    cloud = Session(models.cloud, clip.cloud, len(text), models.vocab_size)
     yield from _steps(cloud, text, ("cloud-tower", "cloud-prefill", "cloud-step"))
     for start in range(0, len(text) - k + 1, k + 1):
         yield Measured("verification", _forward_ms(cloud, text[: start + k], k + 1), k + 1)
@@ -106,18 +108,18 @@ def expected_speedup(acceptance: float, k: int, cost_ratio: float, verification_
     return tokens_per_round(acceptance, k) / (k * cost_ratio + verification_ratio)
 
 
-def try_threads(models: BenchModels, clip: BenchClip, text: Sequence[int], k: int) -> dict[int, Interval]:
+def try_threads(pair: Pair, clip: BenchClip, text: Sequence[int], k: int) -> dict[int, Interval]:
     """The forwards of the first two blocks of a caption with 1, 2, 4, ... threads; nothing where a model is on a GPU.
 
     The number of threads is left as it was.
     """
-    if "cuda" in (models.edge.device.type, models.cloud.device.type):
+    if any(model.device.type == "cuda" for model in pair.loaded):
         return {}
     now, cores = torch.get_num_threads(), os.cpu_count() or 1
 
     def forwards_ms(threads: int) -> float:
         torch.set_num_threads(threads)
-        return sum(step.ms for step in measure_steps(models, clip, text[: 2 * (k + 1)], k))
+        return sum(step.ms for step in measure_steps(pair, clip, text[: 2 * (k + 1)], k))
 
     try:
         counts = dict.fromkeys((now, *(2**power for power in range(cores.bit_length())), cores))
@@ -127,10 +129,10 @@ def try_threads(models: BenchModels, clip: BenchClip, text: Sequence[int], k: in
     return {count: median(taken) for count, taken in times.items()}
 
 
-def try_dtypes(models: BenchModels, k: int) -> dict[str, Interval]:
+def try_dtypes(pair: Pair, k: int) -> dict[str, Interval]:
     """A product as large as the largest linear layer of each model, in its number format and in others."""
     found: dict[str, Interval] = {}
-    for role, model in (("edge", models.edge), ("cloud", models.cloud)):
+    for role, model in zip(("edge", "cloud"), pair.loaded, strict=True):
         weights = [layer.weight for layer in model.module.modules() if isinstance(layer, torch.nn.Linear)]
         # quantised weights have tensors of their own, and no other number format
         plain = [weight for weight in weights if type(weight.data) is torch.Tensor and weight.dtype in _FORMATS]
@@ -172,22 +174,22 @@ def main(
     """Times single forwards, and lossless decoding beside what they promise."""
     flags = {"decoding.mode": "lossless", "decoding.k": k, "decoding.defer": False}
     captioner = Captioner.load(comparable(load_config(config, flags=flags).config))
-    models, read = BenchModels.of(captioner.pair), read_clips(captioner, files_of(clips))
+    pair, read = captioner.pair, read_clips(captioner, files_of(clips))
     steps: list[Measured] = []
     runs = [caption(captioner, clip) for clip in read]
     for clip, run in zip(read, runs, strict=True):
-        steps += measure_steps(models, clip, run.ids, block_of(captioner.config.decoding, len(run.ids)))
+        steps += measure_steps(pair, clip, run.ids, block_of(captioner.config.decoding, len(run.ids)))
     ms = {name: median([step.ms for step in steps if step.name == name]) for name in get_args(StepName)}
     print_table("Forwards, ms", ("forward", "median"), [(name, spread_text(found)) for name, found in ms.items()])
     a = sum(run.accepted for run in runs) / sum(run.verified for run in runs)
     c, v = (ms[name].value / ms["cloud-step"].value for name in ("edge-step", "verification"))
     gain = expected_speedup(a, k, c, v)
     print(f"acceptance {a:.3f}, edge step {c:.3f} and verification {v:.2f} of a cloud step: {gain:.2f}x expected")
-    threads = try_threads(models, read[0], runs[0].ids, k)
+    threads = try_threads(pair, read[0], runs[0].ids, k)
     print_table(
         "Two blocks, ms", ("threads", "median"), [(str(n), spread_text(spread)) for n, spread in threads.items()]
     )
-    dtypes = try_dtypes(models, k)
+    dtypes = try_dtypes(pair, k)
     print_table(
         "The largest linear layer, ms", ("format", "median"), [(n, spread_text(spread)) for n, spread in dtypes.items()]
     )

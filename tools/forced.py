@@ -19,8 +19,8 @@ import typer
 from pydantic import Field
 from transformers.cache_utils import Cache
 
-from specdec_cli.bench.prepared import BenchClip, files_of, read_clips
-from specdec_cli.bench.timing import CaptionTiming, drive
+from specdec_cli.bench.measuring import files_of, read_clips
+from specdec_cli.bench.timing import BenchClip, CaptionTiming, drive
 from specdec_cli.captioner import Captioner
 from specdec_cli.cloud.remote import HttpCloud
 from specdec_cli.config.schema import Config, GateConfig

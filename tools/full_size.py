@@ -27,7 +27,7 @@ import typer
 from pydantic import Field
 
 from specdec_cli.bench.contenders import Machine, describe_machine
-from specdec_cli.bench.prepared import BenchClip
+from specdec_cli.bench.timing import BenchClip
 from specdec_cli.config import Config, DecodingConfig, EdgeConfig
 from specdec_cli.errors import ConfigError
 from specdec_cli.evaluate.bootstrap import Figures, Interval, median

@@ -19,8 +19,7 @@ import torch
 from pydantic import Field
 
 import specdec_cli
-from specdec_cli.bench.prepared import BenchClip
-from specdec_cli.bench.timing import CaptionTiming
+from specdec_cli.bench.timing import BenchClip, CaptionTiming
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import ResolvedConfig
 from specdec_cli.evaluate.bootstrap import Figures, Interval, median

@@ -1,20 +1,26 @@
-"""The benchmark: every contender on every clip, in turns."""
+"""The benchmark: recordings, made prompts of before anything is timed, and every contender on each of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
+from typing import Final
 
+import specdec_cli
 from specdec_cli.bench.contenders import Contender
-from specdec_cli.bench.prepared import BenchClip, BenchModels
-from specdec_cli.bench.timing import CaptionTiming, caption, generate
+from specdec_cli.bench.timing import BenchClip, CaptionTiming, caption, generate
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import Config
-from specdec_cli.errors import ConfigError
-from specdec_cli.evaluate.modes import in_mode, turns
-from specdec_cli.types import Mode
+from specdec_cli.errors import ConfigError, first_line
+from specdec_cli.evaluate.modes import MODES, in_mode, turns
+from specdec_cli.inputs.find import find_recordings
+from specdec_cli.models.processor import test_sound
+from specdec_cli.run import Run
 
-_MODES: tuple[Mode, ...] = ("edge", "cloud", "lossless", "hybrid")
+_TEST_S: Final = 3
+
+_Contend = Callable[[BenchClip], CaptionTiming]
 
 
 def comparable(config: Config) -> Config:
@@ -32,6 +38,51 @@ def comparable(config: Config) -> Config:
     return config.model_copy(update={"decoding": plain})
 
 
+def files_of(clips: str | None) -> list[str]:
+    """The recordings that `clips` names: a file, or a folder of them.
+
+    Without a name: the samples of the source tree, and none where specdec is installed without them.
+
+    Raises:
+        ConfigError: there are none.
+    """
+    samples = Path(specdec_cli.__file__).parents[1] / "samples"
+    if clips is None and not samples.is_dir():
+        return []
+    return find_recordings([clips or str(samples)])
+
+
+def read_clips(captioner: Captioner, files: Sequence[str]) -> list[BenchClip]:
+    """Reads recordings for a captioner with both models; test sound where there are none.
+
+    Raises:
+        AudioError: a recording cannot be captioned.
+        ConfigError: the settings cut it into pieces.
+    """
+    if not files:
+        rate = captioner.sampling_rate
+        return [_clip(captioner.run_samples(test_sound(_TEST_S, rate), rate, name="test sound"))]
+    found = []
+    for file in files:
+        runs = list(captioner.runs(file))
+        if len(runs) > 1:
+            raise ConfigError(
+                f"{file} is cut into {len(runs)} pieces, and the benchmark takes whole recordings.",
+                hint="Leave audio.segment out, or give shorter recordings.",
+            )
+        found.append(_clip(runs[0]))
+    return found
+
+
+def _clip(run: Run) -> BenchClip:
+    if run.error is not None:
+        raise run.error
+    edge, cloud = run.prompts or (None, None)
+    assert edge is not None
+    assert cloud is not None
+    return BenchClip(run.clip.file, run.clip.duration_s, edge, cloud)
+
+
 def benchmark(
     both: Captioner, clips: Sequence[BenchClip], rounds: int, done: Callable[[], None]
 ) -> tuple[dict[Contender, list[CaptionTiming]], list[str]]:
@@ -46,41 +97,52 @@ def benchmark(
         clips: what to caption.
         rounds: how many times.
         done: called after each clip that all contenders have captioned.
+
+    Raises:
+        ConfigError: the cloud is elsewhere.
     """
+    if len(both.pair.loaded) != 2:
+        raise ConfigError(
+            "The benchmark needs edge and cloud in this process.",
+            hint="Configure a cloud that is loaded here, not one behind an address.",
+        )
     notes: list[str] = []
-    contenders = _contenders(both, BenchModels.of(both.pair))
+    contenders: dict[Contender, _Contend] = {**_modes(both), **_peers(both)}
     for name, contend in list(contenders.items()):
         try:
             contend(clips[0])
         except Exception as error:
-            if name in _MODES:
+            if name in MODES:
                 raise
             del contenders[name]
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            notes.append(f"{name} does not run here: {reason}")
+            notes.append(f"{name} does not run here: {first_line(error)}")
     timings: dict[Contender, list[CaptionTiming]] = {name: [] for name in contenders}
-    repeat, modes = -1, dict[Contender, Callable[[BenchClip], CaptionTiming]]()
+    repeat = -1
     for number, turn in enumerate(turns(clips, list(contenders), rounds), 1):
         if turn.repeat != repeat:
-            repeat, modes = turn.repeat, _modes(both)
-        timings[turn.mode].append((modes.get(turn.mode) or contenders[turn.mode])(turn.recording))
+            repeat = turn.repeat
+            contenders |= _modes(both)
+        timings[turn.mode].append(contenders[turn.mode](turn.recording))
         if number % len(contenders) == 0:
             done()
     return timings, notes
 
 
-def _modes(both: Captioner) -> dict[Contender, Callable[[BenchClip], CaptionTiming]]:
+def _modes(both: Captioner) -> dict[Contender, _Contend]:
     """Each mode, with nothing learnt from the clips."""
-    return {mode: partial(caption, both.variant(in_mode(both.config, mode))) for mode in _MODES}
+    return {mode: partial(caption, both.variant(in_mode(both.config, mode))) for mode in MODES}
 
 
-def _contenders(both: Captioner, models: BenchModels) -> dict[Contender, Callable[[BenchClip], CaptionTiming]]:
+def _peers(both: Captioner) -> dict[Contender, _Contend]:
+    """transformers' `generate` on both models, and on the cloud as it is published where it runs otherwise here."""
+
     def published(clip: BenchClip) -> CaptionTiming:
-        with models.cloud.kernels.as_published():
-            return generate(models.cloud, clip.cloud, settings, settings.max_new_tokens)
+        with cloud.kernels.as_published():
+            return generate(cloud, clip.cloud, settings)
 
-    settings = both.config.decoding
-    own = _modes(both)
-    own["generate-edge"] = lambda clip: generate(models.edge, clip.edge, settings, settings.max_new_tokens)
-    own["generate-cloud"] = lambda clip: generate(models.cloud, clip.cloud, settings, settings.max_new_tokens)
-    return own | ({"published-cloud": published} if models.cloud.kernels.chosen else {})
+    (edge, cloud), settings = both.pair.loaded, both.config.decoding
+    peers: dict[Contender, _Contend] = {
+        "generate-edge": lambda clip: generate(edge, clip.edge, settings),
+        "generate-cloud": lambda clip: generate(cloud, clip.cloud, settings),
+    }
+    return peers | ({"published-cloud": published} if cloud.kernels.chosen else {})

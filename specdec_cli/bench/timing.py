@@ -12,13 +12,22 @@ from typing import Any
 import torch
 import transformers
 
-from specdec_cli.bench.prepared import BenchClip
 from specdec_cli.captioner import Captioner
-from specdec_cli.config.schema import ScoringConfig
+from specdec_cli.config.schema import DecodingConfig
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt, effective
 from specdec_cli.types import Finished, Round
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BenchClip:
+    """A recording, ready for both models: the prompt of each, audio tensors included."""
+
+    file: str
+    duration_s: float
+    edge: Prompt
+    cloud: Prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +94,8 @@ def wait_for(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def generate(model: AudioLM, prompt: Prompt, settings: ScoringConfig, most: int, **more: Any) -> CaptionTiming:
-    """The caption by `generate`, greedily and with the logits processors of `settings`; at most `most` tokens.
+def generate(model: AudioLM, prompt: Prompt, settings: DecodingConfig, **more: Any) -> CaptionTiming:
+    """The caption by `generate`, greedily and with the logits processors and the length limit of `settings`.
 
     Prompt and audio tensors are passed ready made, so that only the decoding is compared; the end of the first forward,
     seen by a hook, is taken for the end of audio encoding and prefill. What `settings` leave open is as the checkpoint
@@ -114,7 +123,7 @@ def generate(model: AudioLM, prompt: Prompt, settings: ScoringConfig, most: int,
             attention_mask=torch.ones_like(ids),
             **audio,
             do_sample=False,
-            max_new_tokens=most,
+            max_new_tokens=settings.max_new_tokens,
             min_new_tokens=scoring.min_new_tokens,
             repetition_penalty=scoring.repetition_penalty,
             no_repeat_ngram_size=scoring.no_repeat_ngram,

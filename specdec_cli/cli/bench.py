@@ -41,8 +41,7 @@ def bench(
             work.view.say(note)
         with work.libraries():
             from specdec_cli.bench.contenders import build_result
-            from specdec_cli.bench.measuring import benchmark, comparable
-            from specdec_cli.bench.prepared import files_of, read_clips
+            from specdec_cli.bench.measuring import benchmark, comparable, files_of, read_clips
         config, files = comparable(resolved.config), files_of(path)
         captioner = load_captioner(config, work.view)
         require_cloud(captioner.setup, degrades=False)

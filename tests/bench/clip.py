@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from specdec_cli.bench.prepared import BenchClip
+from specdec_cli.bench.timing import BenchClip
 from specdec_cli.captioner import Captioner
 from tests.mini_pair import captioner, voice
 

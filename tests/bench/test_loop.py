@@ -6,19 +6,18 @@ import time
 
 import pytest
 
-from specdec_cli.bench.prepared import BenchClip, BenchModels
-from specdec_cli.bench.timing import CaptionTiming, caption, generate
+from specdec_cli.bench.timing import BenchClip, CaptionTiming, caption, generate
 from specdec_cli.captioner import Captioner
-from tests.bench.clip import TOKENS, K
+from tests.bench.clip import K
 
 
 def test_generate_and_our_modes_write_the_same(lossless: Captioner, clip: BenchClip) -> None:
-    models, settings = BenchModels.of(lossless.pair), lossless.config.decoding
-    ours, alone = caption(lossless, clip), generate(models.cloud, clip.cloud, settings, TOKENS)
+    _, cloud = lossless.pair.loaded
+    ours, alone = caption(lossless, clip), generate(cloud, clip.cloud, lossless.config.decoding)
     assert ours.ids == alone.ids
     assert ours.prefill_ms + ours.steps_ms < ours.wall_ms, "more time in the forwards than there was"
     assert 0 < alone.prefill_ms < alone.wall_ms
-    assert not models.cloud.module._forward_hooks
+    assert not cloud.module._forward_hooks
 
 
 def test_putting_the_loop_together_takes_time_of_the_clip(
@@ -33,8 +32,9 @@ def test_putting_the_loop_together_takes_time_of_the_clip(
 
 def test_scores_are_never_those_of_a_whole_prompt(lossless: Captioner, clip: BenchClip) -> None:
     rows: list[int] = []
-    cloud = BenchModels.of(lossless.pair).cloud.module.get_output_embeddings()
-    counting = cloud.register_forward_hook(lambda _module, _inputs, scores: rows.append(scores.shape[1]))
+    _, cloud = lossless.pair.loaded
+    head = cloud.module.get_output_embeddings()
+    counting = head.register_forward_hook(lambda _module, _inputs, scores: rows.append(scores.shape[1]))
     try:
         caption(lossless, clip)
     finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from specdec_cli.bench.prepared import BenchModels
 from specdec_cli.bench.timing import caption
 from tests.bench.clip import clip_of
 from tests.mini_pair import captioner
@@ -13,10 +12,10 @@ TOKENS = 12
 
 def test_the_assistant_changes_no_token_and_is_left_as_it_was() -> None:
     lossless = captioner(decoding__mode="lossless", decoding__max_new_tokens=TOKENS, decoding__loop_period=0)
-    models = BenchModels.of(lossless.pair)
+    edge, cloud = lossless.pair.loaded
     clip = clip_of(lossless)
-    stated = models.edge.module.config.get_text_config().vocab_size
-    assisted = generate_assisted(models.cloud, models.edge, clip.cloud, lossless.config.decoding, TOKENS)
+    stated = edge.module.config.get_text_config().vocab_size
+    assisted = generate_assisted(cloud, edge, clip.cloud, lossless.config.decoding)
     assert assisted.ids == caption(lossless, clip).ids
-    assert models.edge.module.config.get_text_config().vocab_size == stated
-    assert not models.cloud.module._forward_hooks
+    assert edge.module.config.get_text_config().vocab_size == stated
+    assert not cloud.module._forward_hooks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from specdec_cli.bench.prepared import BenchClip, BenchModels
+from specdec_cli.bench.timing import BenchClip
 from specdec_cli.captioner import Captioner
 from tests.bench.clip import K, clip, lossless
 from tools.costs import expected_speedup, measure_steps
@@ -21,7 +21,7 @@ def test_the_speed_up_pays_for_drafts_and_verification() -> None:
 
 def test_single_forwards_are_those_of_a_loop(lossless: Captioner, clip: BenchClip) -> None:
     text = tuple(range(20, 20 + 11))
-    found = list(measure_steps(BenchModels.of(lossless.pair), clip, text, K))
+    found = list(measure_steps(lossless.pair, clip, text, K))
     names = [step.name for step in found]
     assert names[:2] == ["edge-tower", "edge-prefill"]
     assert [names.count(name) for name in ("edge-step", "cloud-step")] == [len(text)] * 2

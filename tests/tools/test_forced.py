@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from specdec_cli.bench.prepared import BenchClip
-from specdec_cli.bench.timing import CaptionTiming
+from specdec_cli.bench.timing import BenchClip, CaptionTiming
 from specdec_cli.captioner import Captioner
 from tests.bench.clip import TOKENS, K
 from tools.forced import ForcedLM, ForcedLoop, ForcedMode
