@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from specdec_cli.evaluate.bootstrap import Interval
+from specdec_cli.evaluate.bootstrap import Values
 from specdec_cli.tune.outcomes import Baselines, SettingOutcome
 from specdec_cli.tune.replay import Candidate
-from specdec_cli.tune.risk import Certified, certify, with_everything
+from specdec_cli.tune.risk import Certified, certify
 from specdec_cli.types import LOW_IS_UNSURE, Cost
 
 
@@ -44,7 +43,7 @@ def worth_certifying(outcomes: Sequence[SettingOutcome], alpha: float, cost: Cos
     found: list[tuple[float, list[Candidate]]] = []
     for family, members in families.items():
         members.sort(key=_threshold, reverse=family.gate in LOW_IS_UNSURE)
-        last, _ = _certified(members, alpha) or (0, None)
+        last, _ = certify(_losses(members), alpha) or (0, None)
         spent = members[last - 1].share(cost) if last else 1.0
         found.append((spent, [outcome.candidate for outcome in members[max(last - 3, 0) : last + 2]]))
     return min(found, key=lambda each: each[0])[1] if found else []
@@ -54,7 +53,7 @@ def certified(
     runs: Sequence[SettingOutcome], alpha: float, budget: float, cost: Cost
 ) -> tuple[SettingOutcome | None, Certified | None]:
     """The last setting that keeps to the risk, and its guarantee, if it keeps to the budget as well."""
-    last, guarantee = _certified(runs, alpha) or (0, None)
+    last, guarantee = (certify(_losses(runs), alpha) if runs else None) or (0, None)
     if last == 0 or runs[last - 1].share(cost) > budget:
         return None, None
     return runs[last - 1], guarantee
@@ -84,28 +83,15 @@ def recommended(outcomes: Sequence[SettingOutcome], budget: float, cost: Cost) -
     return min(as_good, key=lambda o: (o.share(cost), -o.mean))
 
 
-def clips_needed(gain: Interval, clips: int) -> int | None:
-    """Clips at which a gain as large as this one would be certain four times in five; None: there is none.
-
-    By the normal approximation: 1.96 + 0.84 standard errors, which fall with the root of the number of clips.
-    """
-    if gain.value <= 0 or gain.low is None or gain.high is None:
-        return None
-    error = (gain.high - gain.low) / (2 * 1.96)
-    return math.ceil(clips * (2.8 * error / gain.value) ** 2)
-
-
 def _threshold(outcome: SettingOutcome) -> float:
     """The threshold that was searched for."""
     candidate = outcome.candidate
     return candidate.threshold if candidate.wake is None else candidate.wake
 
 
-def _certified(outcomes: Sequence[SettingOutcome], alpha: float) -> tuple[int, Certified] | None:
-    """How many of the settings, that which escalates most first, keep to the risk, and the guarantee of the last."""
-    if not outcomes:
-        return None
-    return certify(with_everything(np.stack([outcome.differing for outcome in outcomes], axis=1)), alpha)
+def _losses(outcomes: Sequence[SettingOutcome]) -> Values:
+    """[clips, settings]"""
+    return np.stack([outcome.differing for outcome in outcomes], axis=1)
 
 
 def _standard_error(best: SettingOutcome, other: SettingOutcome) -> float:

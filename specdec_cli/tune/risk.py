@@ -35,23 +35,21 @@ class Certified(Figures):
     method: str = Field(default="conformal risk control (Angelopoulos et al. 2022)", description="how it is certified")
 
 
-def with_everything(losses: Values) -> Values:
-    """The losses after those of escalating everything, which are 0: the text is the cloud's own."""
-    return np.concatenate([np.zeros((len(losses), 1)), losses], axis=1)
-
-
 def fewest(alpha: float) -> int:
     """Clips below which not even a setting without any loss is certified."""
     return math.ceil(round(1 / alpha, 9)) - 1
 
 
 def certify(losses: Values, alpha: float) -> tuple[int, Certified] | None:
-    """The last setting that is certified, and its guarantee; None if not even the first one is.
+    """How many of the settings, from the first, are certified, and the guarantee of the last of them.
+
+    0 is escalating everything, which has no loss: the text is the cloud's own. None if not even that is certified.
 
     Args:
         losses: 0 to 1 [clips, settings], the settings in order, that which escalates most first.
         alpha: the risk.
     """
+    losses = np.concatenate([np.zeros((len(losses), 1)), losses], axis=1)
     worst = np.maximum.accumulate(losses, axis=1).sum(axis=0)
     bounds = (worst + 1) / (len(losses) + 1)  # rising
     last = int((bounds <= alpha + 1e-12).sum()) - 1

@@ -20,21 +20,14 @@ from specdec_cli.format import points, with_ends
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import Reference
 from specdec_cli.store import Watch
-from specdec_cli.tune.choosing import (
-    certified,
-    clips_needed,
-    measurably_better,
-    recommended,
-    worth_certifying,
-    worth_confirming,
-)
+from specdec_cli.tune.choosing import certified, measurably_better, recommended, worth_certifying, worth_confirming
 from specdec_cli.tune.measure import CaptionQuality, Parts
 from specdec_cli.tune.outcomes import Baselines, SettingOutcome, TunedPoint, Tuning
 from specdec_cli.tune.recording import Trace
 from specdec_cli.tune.replay import RATES
 from specdec_cli.tune.stored_recordings import StoredRecordings
 from specdec_cli.tune.tuner import Tuner, split
-from specdec_cli.tune.tuning_plan import INSTALL, TuningPlan, require_certifiable, require_clips
+from specdec_cli.tune.tuning_plan import INSTALL, TuningPlan, require_clips
 
 _RISK_RATES: Final = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.33, 0.36, 0.4, 0.45, 0.5, 0.6, 0.8)
 """Shares of the blocks that thresholds are chosen for where a risk is certified, which takes many escalations."""
@@ -71,8 +64,6 @@ def tune(
     quality = CaptionQuality(lexicon, references, captioner.config.prompt.language, captioner.decode)
     halves = split(traces, references, plan.seed)
     tuner.fit(halves, quality)
-    if plan.risk is not None:
-        require_certifiable(plan.risk, len(halves.held_out), len(traces))
     parts = tuner.time(halves.held_out)
     if plan.cost == "time" and parts is None:
         raise ConfigError("--budget time=... needs the cloud's times, and this cloud does not report them")
@@ -118,7 +109,7 @@ def tune(
         estimated=_points(swept, _baselines(halves.fitting, quality, plan.seed), {}),
         confirmed=_points(runs, alone, oracles),
         recommended=best.point(alone, oracles.get(k)) if best else None,
-        reason=None if best else _reason(ends, plan, _best_gain(runs, plan, alone)),
+        reason=None if best else _reason(ends, plan, runs, alone),
         oracles=oracle_curves(oracles[k]) if oracles else [],
         notes=[*_left_out(plan), *tuner.notes],
         learned=tuner.fitted.figures if tuner.fitted else None,
@@ -155,14 +146,8 @@ def _left_out(plan: TuningPlan) -> list[str]:
     return [f"The learned gate was not tried: it needs scikit-learn. Install it with: {INSTALL}"]
 
 
-def _best_gain(runs: Sequence[SettingOutcome], plan: TuningPlan, alone: Baselines) -> GapClosed | None:
-    """The gain over the edge of the best confirmed setting within the budget; None if none is within it."""
-    best = max((run for run in runs if run.share(plan.cost) <= plan.budget), key=lambda run: run.mean, default=None)
-    return None if best is None else alone.gap(best.quality)
-
-
-def _reason(ends: GapClosed, plan: TuningPlan, best: GapClosed | None) -> str:
-    """Why nothing is recommended, and how many clips it would take at this variance."""
+def _reason(ends: GapClosed, plan: TuningPlan, runs: Sequence[SettingOutcome], alone: Baselines) -> str:
+    """Why nothing is recommended."""
     budget = f"a budget of {plan.cost}={plan.budget:g}"
     if plan.risk is not None:
         within = f" within {budget}" if plan.budget < 1 else ""
@@ -170,21 +155,17 @@ def _reason(ends: GapClosed, plan: TuningPlan, best: GapClosed | None) -> str:
             f"No setting below escalating everything is certified to keep to a risk of {100 * plan.risk:g}%{within}. "
             "Try more clips or a larger --risk."
         )
+    otherwise = "Tune on more recordings, or use --mode edge."
     if ends.closed is None:
-        more = _more_clips(clips_needed(ends.gap, ends.clips))
-        return f"The cloud is not measurably better than the edge on these clips, so there is nothing to gain. {more}"
+        return (
+            f"The cloud is not measurably better than the edge on these clips, so there is nothing to gain. {otherwise}"
+        )
+    within_budget = [run for run in runs if run.share(plan.cost) <= plan.budget]
+    best = alone.gap(max(within_budget, key=lambda run: run.mean).quality) if within_budget else None
     if best is None:
         return f"No setting keeps to {budget}. Try more clips or a larger --budget."
     gain = with_ends(best.gain, points, " points")
-    more = _more_clips(clips_needed(best.gain, best.clips))
-    return f"No setting within {budget} is measurably better than the edge alone: the best gains {gain}. {more}"
-
-
-def _more_clips(confirming: int | None) -> str:
-    """Half of the clips confirm settings, so that twice as many are needed."""
-    if confirming is None:
-        return "Use --mode edge, or tune on more recordings."
-    return f"At this variance it would take about {2 * confirming:,} clips to tell; otherwise use --mode edge."
+    return f"No setting within {budget} is measurably better than the edge alone: the best gains {gain}. {otherwise}"
 
 
 def _origin(captioner: Captioner, tuning: Tuning) -> dict[str, Any]:

@@ -72,24 +72,19 @@ def require_tunable(config: Config, gates: Sequence[GateName], clips: int, risk:
         )
     require_clips(clips)
     if risk is not None:
-        require_certifiable(risk, clips // 2, clips)
+        least, confirming = fewest(risk), clips // 2
+        if confirming < least:
+            raise ConfigError(
+                f"certifying a risk of {100 * risk:g}% takes {least} clips in the half that confirms settings, and of "
+                f"{clips} clips it holds {confirming}",
+                hint=f"Tune on {2 * least} clips or more, or certify a larger risk.",
+            )
         if config.acceptance.rule not in (None, "greedy"):
             raise ConfigError(
                 f"--risk needs a rule under which escalating every block gives the cloud's caption, and "
                 f"{config.acceptance.rule} does not",
                 hint="Use --accept greedy, or leave --risk out.",
             )
-
-
-def require_certifiable(risk: float, confirming: int, clips: int) -> None:
-    """Raises ConfigError where so few `confirming` clips, of `clips` in all, cannot certify a risk."""
-    least = fewest(risk)
-    if confirming < least:
-        raise ConfigError(
-            f"certifying a risk of {100 * risk:g}% takes {least} clips in the half that confirms settings, and of "
-            f"{clips} clips it holds {confirming}",
-            hint=f"Tune on {2 * least} clips or more, or certify a larger risk.",
-        )
 
 
 def require_clips(clips: int) -> None:

@@ -7,7 +7,6 @@ import random
 
 import pytest
 
-from specdec_cli.config.gate_file import GateFile, LearnedWeights
 from specdec_cli.decoding.evidence import TokenEvidence
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.errors import ConfigError
@@ -39,19 +38,6 @@ def test_it_learns_which_attributes_are_changed_and_how_likely() -> None:
     assert sum(chances) / sum(example.changed for example in fresh) == pytest.approx(1, abs=0.15)
     of_five = [p for p, example in zip(chances, fresh, strict=True) if example.block[0].id == 5]
     assert max(of_five) < 0.1
-
-
-def test_weights_survive_the_file() -> None:
-    rng = random.Random(1)
-    found = [_example(rng, number // 10) for number in range(600)]
-    weights = fit(found).weights
-    file = GateFile(
-        gate="learned", threshold=0.3, k=3, stop_drafting=True, tokenizer="t", fitted_on={}, learned=weights
-    )
-    again = GateFile.model_validate_json(file.to_json()).learned
-    assert again == weights
-    assert isinstance(again, LearnedWeights)
-    assert again.fingerprint == weights.fingerprint
 
 
 def test_every_position_of_both_texts_is_one_example() -> None:

@@ -24,14 +24,6 @@ def read(setup: dict[str, object], path: Path) -> dict[str, Trace]:
         return journal.recordings
 
 
-def test_what_was_recorded_is_read_back(tmp_path: Path) -> None:
-    path = tmp_path / "r.jsonl"
-    with StoredRecordings(SETUP, path) as journal:
-        for number in range(3):
-            journal.add(trace_of(number))
-    assert read(SETUP, path) == journal.recordings
-
-
 def test_recordings_made_otherwise_are_refused_unless_there_are_others(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     add(SETUP, path, trace_of(0))
