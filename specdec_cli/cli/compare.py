@@ -69,7 +69,7 @@ def compare(
     from specdec_cli.evaluate.running import Runner
     from specdec_cli.evaluate.stored_runs import StoredRuns
     from specdec_cli.inputs.find import find_recordings
-    from specdec_cli.targets import PAGE, TRANSCRIPTS, refuse
+    from specdec_cli.targets import PAGE, TRANSCRIPTS, refuse, write
     from specdec_cli.transcript.terms import Terms
 
     wanted = parse_modes(modes)
@@ -121,11 +121,11 @@ def compare(
         seed=eval_seed,
     )
     if html is not None:
-        from specdec_cli.evaluate.page import write_report
+        from specdec_cli.evaluate.page import render
 
         with work.view.loading("the page"):
             by_mode = {mode: [run for run in transcripts if run.mode == mode] for mode in wanted}
-            write_report(html, found, by_mode, lexicon=words)
+            write(html, render(found, by_mode, lexicon=words), PAGE)
     emit(found, print_comparison, json=json, **{} if json else {"captions": captions})
     return exit_code(interrupted=work.interrupted, failed=bool(found.errors))
 

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Final
 from specdec_cli.errors import ConfigError
 from specdec_cli.evaluate.bootstrap import Resampler
 from specdec_cli.evaluate.costs import costs, measurements, process
-from specdec_cli.evaluate.pairing import MODES, Pairing, pair
-from specdec_cli.evaluate.quality import Captions, gaps, quality
+from specdec_cli.evaluate.modes import MODES
+from specdec_cli.evaluate.pairing import PairedClip, pair
+from specdec_cli.evaluate.quality import gaps, quality
 from specdec_cli.evaluate.result import ClipComparison, Comparison, Gap
 from specdec_cli.format import count, percent, share, with_ends
+from specdec_cli.prompts import Language
 from specdec_cli.transcript.records import Models, Transcript
 from specdec_cli.types import Mode
 
@@ -49,42 +51,41 @@ def comparison(
     """
     _require_one_task(transcripts)
     wanted = set(modes) if modes else {transcript.mode for transcript in transcripts}
-    pairing = pair(transcripts, [mode for mode in MODES if mode in wanted])
-    found_references = tuple(
-        references.find(clip.about.file, clip.about.start_s, clip.about.end_s) if references else None
-        for clip in pairing.clips
-    )
-    captions = Captions(pairing, transcripts[0].language, lexicon, found_references)
-    resampler = Resampler(len(pairing.clips), seed=seed)
-    any_clips = bool(pairing.clips)
-    table = measurements(pairing)
-    found, oracles = gaps(captions, table, resampler) if any_clips else ([], [])
-    runs = [run for clip in pairing.clips for runs in clip.runs.values() for run in runs]
+    modes = [mode for mode in MODES if mode in wanted]
+    language = transcripts[0].language
+    pairing = pair(transcripts, modes)
+    paired = pairing.clips
+    clips = [_clip(clip, references, lexicon, language) for clip in paired]
+    resampler = Resampler(len(clips), seed=seed)
+    table = measurements(paired, modes)
+    found, oracles = gaps(clips, lexicon, table, resampler) if clips else ([], [])
+    runs = [run for clip in paired for runs in clip.runs.values() for run in runs]
+    unstable = [clip.about.file for clip in paired if clip.unstable]
     return Comparison(
-        headline=_headline(pairing, found),
-        modes=list(pairing.modes),
-        language=transcripts[0].language,
+        headline=_headline(paired, unstable, clips, found),
+        modes=modes,
+        language=language,
         prompt=transcripts[0].prompt,
         models=Models(
             edge=next((run.models.edge for run in transcripts if run.models.edge), None),
             cloud=next((run.models.cloud for run in transcripts if run.models.cloud), None),
         ),
         settings=min(transcripts, key=lambda run: _RICHEST.index(run.mode)).settings,
-        clips=[_clip(captions, index) for index in range(len(pairing.clips))],
+        clips=clips,
         planned=planned,
         unfinished=pairing.unfinished,
-        audio_s=round(sum(clip.about.duration_s or 0.0 for clip in pairing.clips), 4),
-        repeats=max((len(runs) for clip in pairing.clips for runs in clip.runs.values()), default=0),
-        unstable=pairing.unstable,
-        errors=list(pairing.failures),
-        costs=costs(table, resampler) if any_clips else [],
+        audio_s=round(sum(clip.duration_s or 0.0 for clip in clips), 4),
+        repeats=max((len(runs) for clip in paired for runs in clip.runs.values()), default=0),
+        unstable=unstable,
+        errors=pairing.failures,
+        costs=costs(table, resampler) if clips else [],
         process=process(runs),
-        quality=quality(captions, resampler, bertscore=bertscore) if any_clips else [],
+        quality=quality(clips, language, lexicon, resampler, bertscore=bertscore) if clips else [],
         gaps=found,
         oracles=oracles,
         attributes=list(lexicon.attributes),
         reference_columns=None if references is None else references.columns.named,
-        references_found=None if references is None else sum(reference is not None for reference in found_references),
+        references_found=None if references is None else sum(clip.reference is not None for clip in clips),
         resamples=resampler.resamples,
         level=resampler.level,
         seed=seed,
@@ -103,57 +104,61 @@ def _require_one_task(transcripts: Sequence[Transcript]) -> None:
             )
 
 
-def _clip(captions: Captions, index: int) -> ClipComparison:
-    clip, reference = captions.pairing.clips[index], captions.references[index]
-    about, modes = clip.about, captions.pairing.modes
+def _clip(clip: PairedClip, references: References | None, lexicon: Lexicon, language: Language) -> ClipComparison:
+    about = clip.about
+    reference = references.find(about.file, about.start_s, about.end_s) if references else None
+    captions = {mode: clip.first(mode).caption or "" for mode in clip.runs}
     return ClipComparison(
         file=about.file,
         sha256=about.sha256 or "",
         duration_s=about.duration_s,
         start_s=about.start_s,
         end_s=about.end_s,
-        captions={mode: clip.caption(mode) for mode in modes},
-        flags={mode: flags for mode in modes if (flags := clip.first(mode).flags)},
-        labels={mode: captions.labels[mode][index] for mode in modes},
-        emotions={mode: list(captions.emotions[mode][index]) for mode in modes},
-        total_ms={mode: round(clip.middle(mode, lambda run: run.timing.total_ms), 4) for mode in modes},
-        escalation_rate={mode: getattr(clip.first(mode).totals, "escalation_rate", None) for mode in modes},
+        captions=captions,
+        flags={mode: flags for mode in clip.runs if (flags := clip.first(mode).flags)},
+        labels={mode: lexicon.labels(caption, language) for mode, caption in captions.items()},
+        emotions={mode: list(lexicon.emotions(caption, language)) for mode, caption in captions.items()},
+        total_ms={mode: round(clip.middle(mode, lambda run: run.timing.total_ms), 4) for mode in clip.runs},
+        escalation_rate={mode: getattr(clip.first(mode).totals, "escalation_rate", None) for mode in clip.runs},
         reference=reference.key if reference else None,
         reference_texts=list(reference.texts) if reference else [],
         reference_labels=dict(reference.labels) if reference else {},
     )
 
 
-def _headline(pairing: Pairing, gaps: Sequence[Gap]) -> list[str]:
+def _headline(
+    paired: Sequence[PairedClip], unstable: Sequence[str], clips: Sequence[ClipComparison], gaps: Sequence[Gap]
+) -> list[str]:
     """The sentences: faults first, then how much of the gap each mode closes by the measure that leads.
 
     A mode whose captions all equal the cloud's is left out.
     """
-    clips = len(pairing.clips)
     if not clips:
         return ["No clip was captioned by every mode, so there is nothing to compare."]
-    if clips < FEWEST_CLIPS:
-        few = f"{count(clips, 'clip')} only: at least {FEWEST_CLIPS} are needed to say which mode is better."
-        return [*_faults(pairing), few]
+    faults = list(_faults(paired, unstable))
+    if len(clips) < FEWEST_CLIPS:
+        few = f"{count(len(clips), 'clip')} only: at least {FEWEST_CLIPS} are needed to say which mode is better."
+        return [*faults, few]
     leading: dict[Mode, Gap] = {}
     for gap in gaps:  # of the measures, the first that has a gap to close
         known = leading.setdefault(gap.mode, gap)
         if known.closed is None and gap.closed is not None and gap.basis == known.basis:
             leading[gap.mode] = gap
-    return [*_faults(pairing), *(_closed(gap) for mode, gap in leading.items() if not pairing.alike(mode, "cloud"))]
+    differing = [m for m in leading if any(clip.captions[m] != clip.captions["cloud"] for clip in clips)]
+    return [*faults, *(_closed(leading[mode]) for mode in differing)]
 
 
-def _faults(pairing: Pairing) -> Iterator[str]:
+def _faults(clips: Sequence[PairedClip], unstable: Sequence[str]) -> Iterator[str]:
     """What must not happen."""
-    if unstable := pairing.unstable:
+    if unstable:
         more = f" ({len(unstable)} such clips)" if len(unstable) > 1 else ""
         yield (
             f"Fault: the greedy caption of {unstable[0]} differs between repeats{more}. "
             "Figures of quality are those of the first."
         )
-    if {"lossless", "cloud"} <= set(pairing.modes):
-        greedy = [clip for clip in pairing.clips if clip.first("lossless").settings.get("acceptance") == "greedy"]
-        other = [clip for clip in greedy if clip.caption("lossless") != clip.caption("cloud")]
+    if {"lossless", "cloud"} <= clips[0].runs.keys():
+        greedy = [clip for clip in clips if clip.first("lossless").settings.get("acceptance") == "greedy"]
+        other = [clip for clip in greedy if clip.first("lossless").caption != clip.first("cloud").caption]
         if other:
             yield (
                 f"Lossless differs from cloud-only in {len(other)} of {len(greedy)} captions; "

@@ -8,7 +8,7 @@ from typing import Final
 
 from specdec_cli.evaluate.bootstrap import Interval
 from specdec_cli.evaluate.frontier import FrontierPoint
-from specdec_cli.evaluate.result import Basis, Comparison, EmotionWords, Figure, Gap, GapMeasure, ModeFigures
+from specdec_cli.evaluate.result import Basis, Comparison, EmotionWords, Figure, GapMeasure, LabelQuality, ModeFigures
 from specdec_cli.format import (
     COST_NAMES,
     NONE,
@@ -60,7 +60,6 @@ _COSTS: Final[dict[str, _Row]] = {
     "time of all clips": (lambda costs: costs.total_s, seconds),
     "first token": (lambda costs: costs.ttft_ms, milliseconds),
     "tokens/s": (lambda costs: costs.tokens_per_s, short),
-    "prompt tokens/s": (lambda costs: costs.input_tokens_per_s, short),
     "tokens": (lambda costs: costs.tokens, whole),
     "edge forwards": (lambda costs: costs.forwards_edge, whole),
     "cloud forwards": (lambda costs: costs.forwards_cloud, whole),
@@ -73,10 +72,8 @@ _COSTS: Final[dict[str, _Row]] = {
     "near ties": (lambda costs: costs.near_ties, whole),
     "uplink": (lambda costs: costs.uplink_bytes, volume),
     "on the link": (lambda costs: costs.network_s, seconds),
-    "flights hidden": (lambda costs: costs.hidden_share, share),
     "clips degraded": (lambda costs: costs.degraded or None, whole),
     "CPU time": (lambda costs: costs.cpu_s, seconds),
-    "CPU load": (lambda costs: None if costs.cpu_percent is None else costs.cpu_percent / 100, percent),
 }
 _SUMMARY: Final = (
     *("time of all clips", "first token", "blocks escalated", "clips calling it", "cloud's time"),
@@ -154,48 +151,37 @@ def _cost(found: _Found, show: Callable[[float | None], str]) -> Cell:
 def classes(comparison: Comparison) -> FigureTable | None:
     """Accuracy of each attribute's class against the references, and of always naming the commonest class."""
     quality = comparison.quality
-
-    def row(attribute: str) -> Iterable[Cell]:
-        found = [each.labels.get(attribute) for each in quality]
-        for label in found:
-            cell = measured(label.accuracy if label else None)
-            notes = (*cell.notes, (f"F1 {100 * label.macro_f1:.0f}", "")) if label else ()
-            yield Cell(cell.value, notes)
-        known = next(label for label in found if label)
-        yield from (Cell(share(known.majority)), Cell(whole(known.clips)))
-
-    names = _in_order(comparison, (name for each in quality for name in each.labels))
-    rows = [(name, row(name)) for name in names]
+    rows = []
+    for name, first in quality[0].labels.items():  # the references decide which attributes there are
+        cells = [_accuracy(each.labels[name]) for each in quality]
+        rows.append((name, [*cells, Cell(share(first.majority)), Cell(whole(first.clips))]))
     rows.append(("mean", [*(measured(each.label_mean) for each in quality), Cell(""), Cell("")]))
     return _table(f"{_references(comparison)}: classes", (*comparison.modes, "commonest", "clips"), rows)
 
 
+def _accuracy(found: LabelQuality) -> Cell:
+    cell = measured(found.accuracy)
+    return Cell(cell.value, (*cell.notes, (f"F1 {100 * found.macro_f1:.0f}", "")))
+
+
 def confusions(comparison: Comparison) -> Iterable[FigureTable]:
     """Each attribute's confusion in each mode: counts by class of the reference and class of the caption."""
-    for attribute in _in_order(comparison, (name for each in comparison.quality for name in each.labels)):
+    for name in comparison.quality[0].labels:
         for quality in comparison.quality:
-            if attribute in quality.labels:
-                counts = quality.labels[attribute].confusion
-                names = list(dict.fromkeys([*counts, *(name for row in counts.values() for name in row)]))
-                names.sort(key=lambda name: name == "none")
-                rows = [
-                    FigureRow(of, tuple(Cell(whole(row.get(name, 0))) for name in names)) for of, row in counts.items()
-                ]
-                yield FigureTable(f"{attribute}, {quality.mode}", names, rows, "reference ↓ caption →")
+            counts = quality.labels[name].confusion
+            rows = [FigureRow(of, tuple(Cell(whole(clips)) for clips in row.values())) for of, row in counts.items()]
+            columns = list(next(iter(counts.values())))
+            yield FigureTable(f"{name}, {quality.mode}", columns, rows, "reference ↓ caption →")
 
 
 def texts(comparison: Comparison) -> FigureTable | None:
     """Captions against reference texts."""
-
-    def row(field: str) -> Iterable[Cell]:
-        for quality in comparison.quality:
-            value = getattr(quality.text, field, None)
-            yield Cell(NONE if value is None else f"{value:.1f}")
-
-    title = f"{_references(comparison)}: texts, 0 to 100"
-    rows = [(name, row(field)) for field, name in _TEXTS.items()]
+    rows = []
+    for field, name in _TEXTS.items():
+        values = [getattr(quality.text, field, None) for quality in comparison.quality]
+        rows.append((name, [Cell(NONE if value is None else f"{value:.1f}") for value in values]))
     rows.append(("emotion words", [_words(quality.emotions) for quality in comparison.quality]))
-    return _table(title, comparison.modes, rows)
+    return _table(f"{_references(comparison)}: texts, 0 to 100", comparison.modes, rows)
 
 
 def _words(found: EmotionWords | None) -> Cell:
@@ -213,26 +199,23 @@ def agreement(comparison: Comparison) -> FigureTable | None:
     rows = [
         ("same caption", [Cell(share(each.exact)) for each in rated]),
         ("chrF", [Cell(f"{each.chrf:.1f}") for each in rated]),
-        ("edited tokens", [Cell(f"{each.edit_tokens:.2f}") for each in rated]),
-        ("  share of tokens", [Cell(share(each.edit_share)) for each in rated]),
         ("same classes", [measured(each.label_mean) for each in rated]),
         ("emotion words", [_words(each.emotions) for each in rated]),
     ]
-    for name in _in_order(comparison, (name for each in rated for name in each.labels)):
+    for name in comparison.attributes:
         rows.append((f"  {name}", [Cell(share(each.labels.get(name))) for each in rated]))
-    return _table("Against the cloud's captions", list(found), rows) if found else None
+    return _table("Against the cloud's captions", list(found), rows)
 
 
 def gaps(comparison: Comparison) -> FigureTable | None:
     """How much of the gap between edge and cloud each mode closes, by everything that it can be measured on."""
 
-    def row(gap: Gap) -> Iterable[Cell]:
-        yield from (Cell(share(gap.edge)), Cell(share(gap.value)), Cell(share(gap.cloud)))
-        yield from (measured(gap.gap, points), measured(gap.gain, points))
-        yield from (measured(gap.closed, percent), Cell(whole(gap.clips)))
-
     columns = ("edge", "this mode", "cloud", "gap, points", "gain, points", "gap closed", "clips")
-    rows = ((f"{gap.mode}: {gap.subject}", row(gap)) for gap in comparison.gaps)
+    rows = []
+    for gap in comparison.gaps:
+        ends = [Cell(share(value)) for value in (gap.edge, gap.value, gap.cloud)]
+        differences = [measured(gap.gap, points), measured(gap.gain, points), measured(gap.closed, percent)]
+        rows.append((f"{gap.mode}: {gap.subject}", [*ends, *differences, Cell(whole(gap.clips))]))
     return _table("Share of the gap between edge and cloud that is closed", columns, rows)
 
 
@@ -284,9 +267,3 @@ def frontier_points(
 
 def _references(comparison: Comparison) -> str:
     return f"Against the references of {count(comparison.references_found or 0, 'clip')}"
-
-
-def _in_order(comparison: Comparison, attributes: Iterable[str]) -> list[str]:
-    """Each of them once, in the lexicon's order."""
-    known = comparison.attributes
-    return sorted(dict.fromkeys(attributes), key=lambda name: known.index(name) if name in known else len(known))

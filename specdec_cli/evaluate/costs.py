@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from specdec_cli.evaluate.bootstrap import Interval, Resampler, Statistic, Values, mean, middle, quotient, ratio, total
 from specdec_cli.evaluate.frontier import Oracle, Spending, oracle
-from specdec_cli.evaluate.pairing import Pairing
+from specdec_cli.evaluate.pairing import PairedClip
 from specdec_cli.evaluate.result import Figure, ModeFigures, Process
 from specdec_cli.transcript.records import Transcript
 from specdec_cli.types import Cost, Mode
@@ -19,14 +18,14 @@ Columns = dict[str, Values]
 """One mode's measurements by name, [clips] each; of repeats the median, NaN where not measured."""
 
 
-def measurements(pairing: Pairing) -> dict[Mode, Columns]:
+def measurements(clips: Sequence[PairedClip], modes: Sequence[Mode]) -> dict[Mode, Columns]:
     """What was measured of each mode."""
     return {
         mode: {
-            name: np.array([clip.middle(mode, figure) for clip in pairing.clips], dtype=np.float64)
+            name: np.array([clip.middle(mode, figure) for clip in clips], dtype=np.float64)
             for name, figure in _MEASURED.items()
         }
-        for mode in pairing.modes
+        for mode in modes
     }
 
 
@@ -77,12 +76,10 @@ def _figures(mode: Mode, table: Mapping[Mode, Columns], resampler: Resampler) ->
         total_s=figure(lambda of: total(of["total_ms"] / 1e3)),
         ttft_ms=figure(lambda of: middle(of["ttft_ms"])),
         tokens_per_s=figure(lambda of: ratio(of["tokens"], of["total_ms"] / 1e3)),
-        input_tokens_per_s=figure(lambda of: ratio(of["prompt_tokens"], of["prefill_ms"] / 1e3)),
         tokens=figure(lambda of: total(of["tokens"])),
         forwards_edge=figure(lambda of: total(of["forwards_edge"])),
         forwards_cloud=figure(lambda of: total(of["forwards_cloud"])),
         cloud_calls=None if mode == "cloud" else count("escalations"),
-        clips_asked=None if mode == "cloud" else int((own["escalations"] > 0).sum()),
         rounds=count("rounds"),
         escalation_rate=share("escalations", "rounds") if between else None,
         clips_woken=resampler.interval(mean(own["woken"])) if between else None,
@@ -93,13 +90,9 @@ def _figures(mode: Mode, table: Mapping[Mode, Columns], resampler: Resampler) ->
         acceptance_rate=share("accepted", "drafted"),
         uplink_bytes=count("uplink"),
         network_s=round(float(np.nansum(own["network_ms"])) / 1e3, 4) if known("network_ms") else None,
-        hidden_share=resampler.interval(ratio(*(np.nan_to_num(own[name]) for name in ("hidden_ms", "flight_ms"))))
-        if known("hidden_ms")
-        else None,
         degraded=int((own["degraded"] > 0).sum()),
         near_ties=count("near_ties") if known("near_ties") else None,
-        cpu_s=figure(lambda of: total(of["cpu_ms"] / 1e3)),
-        cpu_percent=resampler.value(ratio(100 * own["cpu_ms"], own["total_ms"])),
+        cpu_s=figure(lambda of: total(of["cpu_percent_ms"] / 1e5)),
     )
 
 
@@ -108,29 +101,8 @@ def cloud_ms(run: Transcript) -> float | None:
     return run.timing.forwards_cloud_ms if run.woken else 0.0
 
 
-def _product(*factors: float | None) -> float | None:
-    known = [factor for factor in factors if factor is not None]
-    return math.prod(known) if len(known) == len(factors) else None
-
-
-def _prefill_ms(run: Transcript) -> float | None:
-    return _known_sum([run.timing.prefill_edge_ms, run.timing.prefill_cloud_ms])
-
-
-def _network_ms(run: Transcript) -> float | None:
-    """Time on the link, None where no round used one."""
-    return _known_sum([round_.network_ms for round_ in run.rounds])
-
-
-def _flight_ms(run: Transcript) -> float | None:
-    """Time that blocks were on their way or at the cloud, its prefill included, milliseconds."""
-    network_ms = _network_ms(run)
-    return None if network_ms is None else network_ms + (run.timing.forwards_cloud_ms or 0.0)
-
-
-def _known_sum(parts: Sequence[float | None]) -> float | None:
-    known = [part for part in parts if part is not None]
-    return sum(known) if known else None
+def _product(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one * other
 
 
 def _total(name: str) -> Callable[[Transcript], float | None]:
@@ -139,22 +111,18 @@ def _total(name: str) -> Callable[[Transcript], float | None]:
 
 _TOTALS: Final = (
     *("tokens", "rounds", "escalations", "drafted", "accepted"),
-    *("forwards_edge", "forwards_cloud", "hidden_ms", "near_ties"),
+    *("forwards_edge", "forwards_cloud", "network_ms", "near_ties"),
 )
 _MEASURED: Final[dict[str, Callable[[Transcript], float | None]]] = {
     **{name: _total(name) for name in _TOTALS},
     "edge_tokens": lambda run: _product(_total("edge_token_share")(run), _total("tokens")(run)),
     "total_ms": lambda run: run.timing.total_ms,
     "ttft_ms": lambda run: run.timing.ttft_ms,
-    "prompt_tokens": lambda run: _product(run.timing.input_tokens_per_s, _prefill_ms(run), 1e-3),
-    "prefill_ms": _prefill_ms,
     "woken": lambda run: float(run.woken),
     "cloud_ms": cloud_ms,
     "prefill_cloud_ms": lambda run: run.timing.prefill_cloud_ms,
-    "cpu_ms": lambda run: _product(run.resources.cpu_percent, run.timing.total_ms, 1e-2),
+    "cpu_percent_ms": lambda run: _product(run.resources.cpu_percent, run.timing.total_ms),
     "uplink": lambda run: run.uplink.bytes,
-    "network_ms": _network_ms,
-    "flight_ms": _flight_ms,
     "degraded": lambda run: float(run.degraded is not None),
 }
 """What is measured of a transcript; a new figure begins with a line here."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from specdec_cli.config import Config
 from specdec_cli.config.problems import chosen
 from specdec_cli.errors import ConfigError
-from specdec_cli.evaluate.pairing import MODES
 from specdec_cli.types import LOSSY_RULES, Mode
+
+MODES: Final[tuple[Mode, ...]] = ("edge", "hybrid", "lossless", "cloud")
+"""All modes, in the order of tables."""
 
 R = TypeVar("R")
 M = TypeVar("M")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any, Final
 
 from markupsafe import Markup
@@ -19,7 +19,6 @@ from specdec_cli.labels import Lexicon
 from specdec_cli.pages.offline import asset, environment, policy
 from specdec_cli.pages.sound import ClipSound, SoundUnavailable, read_sound, whole_recording
 from specdec_cli.plot.frontier_plot import Oracles, describe, frontier, measured_costs
-from specdec_cli.targets import PAGE, write
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.terms import SUGGESTED, suggestions_in_words
 from specdec_cli.transcript.token_fates import run_view
@@ -32,36 +31,21 @@ _SCRIPTS: Final = (
 """Joined in this order into one module."""
 
 
-def write_report(
-    path: Path,
-    comparison: Comparison,
-    transcripts: Mapping[Mode, Sequence[Transcript]],
-    *,
-    lexicon: Lexicon | None = None,
-) -> None:
-    """Writes `comparison` as a page that works offline, whole or not at all.
-
-    Recordings are read again for their waveform and pitch; one that is gone or has changed since is shown without.
-
-    Args:
-        path: the file.
-        comparison: what was found.
-        transcripts: of each mode; those of one clip are found by file, digest and start.
-        lexicon: by which classes are set against what is measured of the sound; None: they are not.
-
-    Raises:
-        TranscriptError: the file cannot be written.
-    """
-    write(path, render(comparison, transcripts, lexicon=lexicon), PAGE)
-
-
 def render(
     comparison: Comparison,
     transcripts: Mapping[Mode, Sequence[Transcript]],
     *,
     lexicon: Lexicon | None = None,
 ) -> str:
-    """The page itself; see `write_report`."""
+    """`comparison` as a page that works offline.
+
+    Recordings are read again for their waveform and pitch; one that is gone or has changed since is shown without.
+
+    Args:
+        comparison: what was found.
+        transcripts: of each mode; those of one clip are found by file, digest and start.
+        lexicon: by which classes are set against what is measured of the sound; None: they are not.
+    """
     template = environment().get_template("page.html.j2")
     style, script = asset("report.css"), asset(*_SCRIPTS)
     clips = list(_clips(comparison, transcripts, lexicon))

@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Final
 
 from specdec_cli.evaluate.result import ClipError
 from specdec_cli.transcript.records import Transcript
 from specdec_cli.types import Mode
-
-MODES: Final[tuple[Mode, ...]] = ("edge", "hybrid", "lossless", "cloud")
-"""All modes, in the order of tables."""
 
 ClipKey = tuple[str, float | None]
 """What one clip is: the SHA-256 of its recording, and where in it the clip begins, s; None for the whole of it."""
@@ -33,37 +29,25 @@ class PairedClip:
         """The transcript of a mode that counts for everything but times."""
         return self.runs[mode][0]
 
-    def caption(self, mode: Mode) -> str:
-        """The caption by a mode."""
-        return self.first(mode).caption or ""
-
     def middle(self, mode: Mode, figure: Callable[[Transcript], float | None]) -> float:
         """The median of a figure over repeats; NaN where none was measured."""
         measured = [value for run in self.runs[mode] if (value := figure(run)) is not None]
         return median(measured) if measured else float("nan")
+
+    @property
+    def unstable(self) -> bool:
+        """Whether the caption is not the same in every repeat though nothing was drawn at random."""
+        greedy = [runs for runs in self.runs.values() if not runs[0].settings.get("temperature")]
+        return any(len({run.caption for run in runs}) > 1 for runs in greedy)
 
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
     """Clips that every mode captioned, those that some mode could not, and how many some mode has yet to caption."""
 
-    modes: tuple[Mode, ...]
-    clips: tuple[PairedClip, ...]
-    failures: tuple[ClipError, ...]
+    clips: list[PairedClip]
+    failures: list[ClipError]
     unfinished: int
-
-    @property
-    def unstable(self) -> list[str]:
-        """Files whose caption is not the same in every repeat though nothing was drawn at random."""
-        return [
-            clip.about.file
-            for clip in self.clips
-            if any(len({run.caption for run in runs}) > 1 and _greedy(runs[0]) for runs in clip.runs.values())
-        ]
-
-    def alike(self, mode: Mode, other: Mode) -> bool:
-        """Whether two modes give the same caption of every clip."""
-        return all(clip.caption(mode) == clip.caption(other) for clip in self.clips)
 
 
 def clip_key(transcript: Transcript) -> ClipKey:
@@ -87,7 +71,9 @@ def pair(transcripts: Iterable[Transcript], modes: Sequence[Mode]) -> Pairing:
             runs.setdefault(transcript.mode, []).append(transcript)
         else:
             failed.setdefault(clip_key(transcript), {})[transcript.mode] = transcript
-    clips, failures, unfinished = [], [], 0
+    clips: list[PairedClip] = []
+    failures: list[ClipError] = []
+    unfinished = 0
     for key, runs in done.items():
         errors = {mode: error for mode, error in failed.get(key, {}).items() if mode not in runs}
         if all(mode in runs for mode in modes):
@@ -96,7 +82,7 @@ def pair(transcripts: Iterable[Transcript], modes: Sequence[Mode]) -> Pairing:
             failures.append(_failure(errors, [mode for mode in modes if mode in errors]))
         else:
             unfinished += 1
-    return Pairing(tuple(modes), tuple(clips), tuple(failures), unfinished)
+    return Pairing(clips, failures, unfinished)
 
 
 def _failure(errors: dict[Mode, Transcript], modes: list[Mode]) -> ClipError:
@@ -105,7 +91,3 @@ def _failure(errors: dict[Mode, Transcript], modes: list[Mode]) -> ClipError:
     return ClipError(
         file=first.file, start_s=first.start_s, modes=modes, type=first.error.type, message=first.error.message
     )
-
-
-def _greedy(transcript: Transcript) -> bool:
-    return not transcript.settings.get("temperature")

@@ -59,12 +59,10 @@ class ModeFigures(Figures):
     total_s: Figure = Field(description="time decoding, s: prefill and audio towers included, reading files left out")
     ttft_ms: Figure = Field(description="median over clips of the time to the first committed token, ms")
     tokens_per_s: Figure = Field(description="committed tokens / time decoding")
-    input_tokens_per_s: Figure = Field(description="prompt tokens read / prefill time, both models together")
     tokens: Figure = Field(description="committed tokens, eos included")
     forwards_edge: Figure = Field(description="runs of the edge's language model, prefill included")
     forwards_cloud: Figure = Field(description="runs of the cloud's language model, prefill included")
     cloud_calls: int | None = Field(description="verifications: rounds that the cloud verified; null: cloud-only")
-    clips_asked: int | None = Field(description="clips with at least one verification; null: cloud-only")
     rounds: int = Field(description="blocks drafted")
     escalation_rate: Interval | None = Field(description="cloud_calls / rounds; null where one model works alone")
     clips_woken: Interval | None = Field(
@@ -79,9 +77,6 @@ class ModeFigures(Figures):
     acceptance_rate: Interval | None = Field(description="accepted / drafted tokens of escalated blocks")
     uplink_bytes: int = Field(description="bytes that left the device; 0: both models share the machine")
     network_s: float | None = Field(default=None, description="time on the link, s; null: no link was used")
-    hidden_share: Interval | None = Field(
-        default=None, description="drafting of kept blocks during flights / time in flight: link and cloud"
-    )
     degraded: int = Field(default=0, description="clips that the edge finished without the cloud, which had failed")
     near_ties: int | None = Field(
         default=None,
@@ -89,7 +84,6 @@ class ModeFigures(Figures):
         "null: nothing was verified",
     )
     cpu_s: Figure = Field(description="CPU time while decoding, s")
-    cpu_percent: float | None = Field(description="CPU time / wall time while decoding, 100 is one core busy")
 
 
 class Process(Figures):
@@ -105,8 +99,6 @@ class CloudAgreement(Figures):
 
     exact: float = Field(description="share of captions equal character by character")
     chrf: float = Field(description="corpus chrF with the cloud's captions as references, 0 to 100")
-    edit_tokens: float = Field(description="mean token edit distance, tokens a caption")
-    edit_share: float = Field(description="the same, each divided by the longer of the two captions, 0 to 1")
     labels: dict[str, float | None] = Field(
         description="attribute -> share of the clips whose cloud caption names a class where this one names the same"
     )

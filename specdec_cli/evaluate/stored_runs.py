@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -12,7 +12,7 @@ from specdec_cli.errors import AudioContentError, AudioDecodeError
 from specdec_cli.evaluate.pairing import ClipKey, clip_key
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.targets import TRANSCRIPTS
-from specdec_cli.transcript.records import Transcript, readable
+from specdec_cli.transcript.records import ErrorInfo, Transcript
 from specdec_cli.transcript.terms import Terms, loaded_changes
 from specdec_cli.types import Mode
 
@@ -46,7 +46,7 @@ class StoredRuns(store.Journal):
         self._terms = terms or {}
         self._read_lines: list[tuple[int, Transcript]] = []  # numbers of lines, and what they hold
         self._done: Counter[tuple[ClipKey, Mode]] = Counter()
-        self._refused: set[tuple[ClipKey, Mode]] = set()
+        self._failures: defaultdict[tuple[ClipKey, Mode], set[ErrorInfo]] = defaultdict(set)
         super().__init__(path, TRANSCRIPTS, read=not overwrite)
 
     def clear(self) -> None:
@@ -60,8 +60,7 @@ class StoredRuns(store.Journal):
         Raises:
             TranscriptError: the file cannot be written.
         """
-        known = transcript.error is not None and any(_same_failure(transcript, other) for other in self.transcripts)
-        if not known:
+        if transcript.error is None or transcript.error not in self._failures[clip_key(transcript), transcript.mode]:
             self._append(transcript.to_json())
         self._take(transcript)
 
@@ -87,24 +86,17 @@ class StoredRuns(store.Journal):
 
     def refused(self, clip: ClipKey, mode: Mode) -> bool:
         """Whether a recording is known to be broken: its bytes are the same, so it would be again."""
-        return (clip, mode) in self._refused
+        return any(error.type in _FINAL for error in self._failures[clip, mode])
 
     def of(self, recordings: Sequence[InputFile]) -> list[Transcript]:
         """The transcripts of `recordings`, in their order, each recording's by their place in it.
 
         A recording that was moved since it was captioned is named as it is now.
         """
-        order: dict[str, int] = {}
-        for index, recording in enumerate(recordings):  # what could not be read is known by its name
-            for name in (recording.sha256 or recording.path, readable(recording.path)):
-                order.setdefault(name, index)
-        found = [transcript for transcript in self.transcripts if clip_key(transcript)[0] in order]
-        found.sort(key=lambda transcript: (order[clip_key(transcript)[0]], transcript.start_s or 0.0))
-        paths = [recordings[order[clip_key(transcript)[0]]].path for transcript in found]
-        return [
-            transcript if transcript.file == path else Transcript.model_validate({**dict(transcript), "file": path})
-            for transcript, path in zip(found, paths, strict=True)
-        ]
+        order = {recording.sha256 or recording.path: index for index, recording in enumerate(recordings)}
+        found = [(order[key], run) for run in self.transcripts if (key := clip_key(run)[0]) in order]
+        found.sort(key=lambda each: (each[0], each[1].start_s or 0.0))
+        return [run.model_copy(update={"file": recordings[index].path}) for index, run in found]
 
     def _read(self, stored: store.Store) -> None:
         for line in stored.lines():
@@ -123,9 +115,5 @@ class StoredRuns(store.Journal):
         self.transcripts.append(transcript)
         if transcript.error is None:
             self._done[clip_key(transcript), transcript.mode] += 1
-        elif transcript.error.type in _FINAL and transcript.sha256 is not None:
-            self._refused.add((clip_key(transcript), transcript.mode))
-
-
-def _same_failure(one: Transcript, other: Transcript) -> bool:
-    return (clip_key(one), one.mode, one.error) == (clip_key(other), other.mode, other.error)
+        else:
+            self._failures[clip_key(transcript), transcript.mode].add(transcript.error)

@@ -85,10 +85,6 @@ def test_resamples_without_a_denominator_are_left_out() -> None:
     assert Resampler(4, resamples=200).interval(ratio(part, whole)) == Interval(0.5, 0.5, 0.5)
 
 
-def test_a_single_clip_has_no_interval() -> None:
-    assert Resampler(1).interval(total(np.array([3.0]))) == Interval(3.0, None, None)
-
-
 def test_the_median_has_an_interval_unless_it_is_of_one() -> None:
     found = median([1.0, 2.0, 3.0, 4.0, 100.0])
     assert found.value == 3

@@ -50,9 +50,7 @@ def test_costs_are_sums_over_clips_and_ratios_are_of_sums(lexicon: Lexicon) -> N
     assert [mode.ttft_ms.value for mode in found.costs] == [20, 22, 50]
     assert edge.tokens_per_s.value == pytest.approx(30 / 0.4)
     assert hybrid.tokens_per_s.value == pytest.approx(30 / 0.8)
-    assert edge.input_tokens_per_s.value == pytest.approx(5000)
     assert edge.cpu_s.value == pytest.approx(0.05 + 0.3)
-    assert edge.cpu_percent == pytest.approx(100 * 0.35 / 0.4)
     assert (edge.forwards_edge.value, edge.forwards_cloud.value) == (30, None)
     assert (hybrid.forwards_edge.value, hybrid.forwards_cloud.value) == (27, 3)
     assert (cloud.forwards_edge.value, cloud.forwards_cloud.value) == (None, 32)
@@ -60,7 +58,7 @@ def test_costs_are_sums_over_clips_and_ratios_are_of_sums(lexicon: Lexicon) -> N
 
 def test_rates_are_of_all_rounds_and_tokens(lexicon: Lexicon) -> None:
     edge, hybrid, cloud = comparison(three_modes(), lexicon).costs
-    assert (hybrid.cloud_calls, hybrid.clips_asked, hybrid.rounds) == (3, 2, 10)
+    assert (hybrid.cloud_calls, hybrid.clips_woken.value, hybrid.rounds) == (3, 1.0, 10)
     assert hybrid.escalation_rate.value == pytest.approx(0.3)  # not the mean of 1/4 and 2/6
     assert hybrid.acceptance_rate.value == pytest.approx(11 / 13)
     assert hybrid.edge_token_share.value == pytest.approx((9 + 18) / 30)
@@ -160,7 +158,6 @@ def test_memory_is_of_the_process(lexicon: Lexicon) -> None:
     runs = [made("a", "edge", peak_rss_mb=400), made("a", "cloud", peak_rss_mb=900)]
     found = comparison(runs, lexicon)
     assert (found.process.peak_rss_mb, found.process.gpu_mb, found.process.load_s) == (900, None, 1.5)
-    assert not any("rss" in name or "gpu" in name for name in type(found.costs[0]).model_fields)
 
 
 def test_agreement_with_the_cloud_needs_no_references(lexicon: Lexicon) -> None:
@@ -177,21 +174,11 @@ def test_agreement_with_the_cloud_needs_no_references(lexicon: Lexicon) -> None:
     assert (edge.exact, hybrid.exact) == (0.5, 1.0)
     assert (edge.labels["emotion"], hybrid.labels["emotion"]) == (0.5, 1.0)
     assert edge.labels["pitch"] is None  # nobody names one
-    assert edge.edit_tokens == 0.5
     assert hybrid.chrf == pytest.approx(100)
     assert quality_of(found, "cloud").agreement is None
     assert found.references_found is None
     gap = next(gap for gap in found.gaps if gap.measure == "captions")
     assert (gap.edge, gap.value, gap.cloud, gap.gain.value) == (0.5, 1.0, 1.0, 0.5)
-
-
-def test_edit_distances_are_in_tokens_and_of_the_longer_caption(lexicon: Lexicon) -> None:
-    words = {"edge": ("a male voice", "a fast pace here", ""), "cloud": ("a male voice", "a slow pace", "")}
-    runs = [made(name, mode, text) for mode, texts in words.items() for name, text in zip("abc", texts, strict=True)]
-    edge = quality_of(comparison(runs, lexicon), "edge").agreement
-    assert edge.exact == pytest.approx(2 / 3)
-    assert edge.edit_tokens == pytest.approx(2 / 3)  # one replaced and one deleted, of three clips
-    assert edge.edit_share == pytest.approx(2 / 4 / 3)
 
 
 def test_what_the_cloud_does_not_name_is_not_judged(lexicon: Lexicon) -> None:
@@ -214,9 +201,9 @@ def test_without_the_cloud_there_is_neither_agreement_nor_a_gap(lexicon: Lexicon
 
 
 def test_without_the_edge_ratios_are_to_the_cloud(lexicon: Lexicon) -> None:
-    found = comparison([run for run in three_modes() if run.mode != "edge"], lexicon)
-    assert costs_of(found, "hybrid").total_s.to_edge is None
-    assert costs_of(found, "hybrid").total_s.to_cloud is not None
+    hybrid = costs_of(comparison([run for run in three_modes() if run.mode != "edge"], lexicon), "hybrid")
+    assert hybrid.total_s.to_edge is None
+    assert hybrid.total_s.to_cloud is not None
 
 
 def test_transcripts_of_different_tasks_are_refused(lexicon: Lexicon) -> None:
@@ -232,28 +219,18 @@ def test_nothing_complete_is_said_and_not_computed(lexicon: Lexicon) -> None:
     assert (found.clips, found.costs, found.quality, found.unfinished) == ([], [], [], 1)
 
 
-def test_a_comparison_survives_json(lexicon: Lexicon) -> None:
-    found = comparison([*three_modes(), failed("d", "edge")], lexicon)
-    assert type(found).model_validate_json(found.model_dump_json()) == found
-
-
-def verified(file: str, network_ms: float | None, **totals: object) -> Transcript:
-    """A clip whose blocks took that long on a link, and 50 ms in the cloud."""
+def verified(file: str, **totals: object) -> Transcript:
+    """A clip that a cloud elsewhere took part in."""
     made_ = made(file, "hybrid", ms=900)
-    rounds = [round_.model_copy(update={"network_ms": network_ms}) for round_ in made_.rounds]
-    timing = made_.timing.model_copy(update={"forwards_cloud_ms": 50.0})
-    counted = made_.totals.model_copy(update=totals)
-    return made_.model_copy(update={"totals": counted, "timing": timing, "rounds": rounds})
+    return made_.model_copy(update={"totals": made_.totals.model_copy(update=totals)})
 
 
-def test_time_on_a_link_its_hidden_share_and_near_ties(lexicon: Lexicon) -> None:
-    runs = [verified("a", 200.0, hidden_ms=50.0, near_ties=2), verified("b", 100.0, hidden_ms=100.0, near_ties=1)]
+def test_time_on_a_link_and_near_ties(lexicon: Lexicon) -> None:
+    runs = [verified("a", network_ms=200.0, near_ties=2), verified("b", network_ms=100.0, near_ties=1)]
     found = comparison([made("a", "edge"), made("b", "edge"), *runs], lexicon)
     edge, hybrid = found.costs
-    assert (edge.network_s, edge.hidden_share, edge.near_ties) == (None, None, None)
-    assert hybrid.network_s == pytest.approx(0.3)
-    assert hybrid.hidden_share.value == pytest.approx(150 / 400)
-    assert hybrid.near_ties == 3
+    assert (edge.network_s, edge.near_ties) == (None, None)
+    assert (hybrid.network_s, hybrid.near_ties) == (pytest.approx(0.3), 3)
     shown, without = (
         tables.summary(each) for each in (found, comparison([made("a", mode) for mode in ("edge", "hybrid")], lexicon))
     )

@@ -9,22 +9,14 @@ import pytest
 
 from specdec_cli.config import load_config
 from specdec_cli.errors import ConfigError
-from specdec_cli.evaluate.modes import in_mode, parse_modes, richest, turns
-from specdec_cli.evaluate.pairing import MODES
+from specdec_cli.evaluate.modes import MODES, in_mode, parse_modes, richest, turns
 from specdec_cli.evaluate.stored_runs import StoredRuns
-from specdec_cli.inputs.find import find_recordings, identify
+from specdec_cli.inputs.find import identify
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.terms import Terms
 from tests.evaluate.fabricate import CLOUD, EDGE, SETTINGS, digest, failed, made
 from tests.transcript.lines import append_transcript
-
-
-def touch(folder: Path, *names: str) -> None:
-    for name in names:
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(name.encode())
 
 
 def terms(**settings: object) -> dict[str, Terms]:
@@ -43,19 +35,6 @@ def reopened(path: Path, *added: Transcript) -> StoredRuns:
         append_transcript(path, transcript)
     with StoredRuns(path, terms()) as journal:
         return journal
-
-
-def test_folders_give_their_recordings_sorted_and_files_are_taken_as_named(tmp_path: Path) -> None:
-    touch(tmp_path, "b.WAV", "a.flac", "notes.txt", "deep/c.mp3", "strange.name")
-    found = find_recordings([str(tmp_path / "strange.name"), str(tmp_path), str(tmp_path / "a.flac")])
-    assert [Path(path).name for path in found] == ["strange.name", "a.flac", "b.WAV"]
-    deep = find_recordings([str(tmp_path)], recursive=True)
-    assert [Path(path).name for path in deep] == ["a.flac", "b.WAV", "c.mp3"]
-    assert find_recordings([str(tmp_path)], recursive=True, limit=2) == deep[:2]
-    touch(tmp_path, "empty/readme.txt")
-    with pytest.raises(ConfigError, match="no recordings in") as refused:
-        find_recordings([str(tmp_path / "empty")])
-    assert "--recursive" in str(refused.value.hint)
 
 
 def test_the_same_bytes_are_compared_once_and_an_unreadable_file_is_kept_as_an_error(tmp_path: Path) -> None:
@@ -91,12 +70,6 @@ def test_modes_rotate_so_that_each_comes_first_equally_often() -> None:
 def test_modes_are_parsed_into_the_order_of_tables(text: str, modes: tuple[str, ...], used: str) -> None:
     assert parse_modes(text) == modes
     assert richest(parse_modes(text)) == used
-
-
-@pytest.mark.parametrize("text", ["", "edge", "edge,edge", "edge,clout", "hybrid,,"])
-def test_fewer_than_two_modes_and_unknown_ones_are_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="--modes"):
-        parse_modes(text)
 
 
 def test_a_lossy_rule_is_for_hybrid_and_lossless_keeps_its_promise() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from specdec_cli.evaluate.page import write_report
+from specdec_cli.evaluate.page import render
 from tests.pages.sample import Runs, comparison, runs_over, voices
 
 
@@ -20,5 +20,5 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
 def page(runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report as a file."""
     path = tmp_path_factory.mktemp("report") / "report.html"
-    write_report(path, comparison(runs), runs)
+    path.write_text(render(comparison(runs), runs), encoding="utf-8")
     return path

@@ -119,12 +119,10 @@ def _costs(mode: Mode, index: int) -> ModeFigures:
         total_s=figure,
         ttft_ms=figure,
         tokens_per_s=figure,
-        input_tokens_per_s=figure,
         tokens=Figure(value=1234.0),
         forwards_edge=Figure(value=None if mode == "cloud" else 1000.0),
         forwards_cloud=Figure(value=None if mode == "edge" else 100.0),
         cloud_calls=None if alone else 17,
-        clips_asked=None if alone else 9,
         rounds=120,
         escalation_rate=None if alone else _spread(0.142 if mode == "hybrid" else 1.0),
         clips_woken=None if alone else _spread(0.61 if mode == "hybrid" else 1.0),
@@ -133,7 +131,6 @@ def _costs(mode: Mode, index: int) -> ModeFigures:
         acceptance_rate=None if alone else _spread(0.654),
         uplink_bytes=0,
         cpu_s=figure,
-        cpu_percent=99.5,
     )
 
 
@@ -145,8 +142,6 @@ def _quality(mode: Mode) -> ModeQuality:
     agreement = CloudAgreement(
         exact=0.5,
         chrf=81.2,
-        edit_tokens=3.25,
-        edit_share=0.11,
         labels={"voice": 0.95, "emotion": None},
         emotions=words,
         label_mean=_spread(0.8),

@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 
 import pytest
 
-from specdec_cli.evaluate.page import write_report
+from specdec_cli.evaluate.page import render
 from tests.pages.sample import MODES, Runs
 from tests.pages.test_page import EVIL, hostile
 
@@ -313,7 +313,7 @@ def test_every_control_can_be_reached_and_seen_by_keyboard(browser: object, page
 def test_markup_in_texts_does_nothing(browser: object, runs: Runs, tmp_path: Path, view: str) -> None:
     evil_runs, made = hostile(runs)
     path = tmp_path / "evil.html"
-    write_report(path, made, evil_runs)
+    path.write_text(render(made, evil_runs), encoding="utf-8")
     opened = visit(browser, path, tmp_path, "phone")
     opened.go(view)
     opened.require_no_overflow()
