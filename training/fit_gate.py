@@ -25,7 +25,7 @@ from specdec_cli import __version__
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import load_config
 from specdec_cli.config.gate_file import Combination, GateFile, LearnedWeights, tokenizer_fingerprint
-from specdec_cli.console.progress import choose_steps
+from specdec_cli.console.live import choose_view
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.decoding.length import MOST_DEFERRED
@@ -292,7 +292,7 @@ def main(
     """Fit the gate on dev speakers and write it."""
     torch.set_num_threads(threads)
     work.mkdir(parents=True, exist_ok=True)
-    watch = choose_steps()
+    watch = choose_view(steps=True)
     models = {"edge.model": edge, "cloud.model": cloud}
     flags = {"gate.name": "entropy", **{name: model for name, model in models.items() if model is not None}}
     captioner = Captioner.load(load_config(config, flags=flags, environ={}).config)

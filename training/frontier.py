@@ -22,7 +22,7 @@ import typer
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import load_config
 from specdec_cli.config.gate_file import read_gate_file
-from specdec_cli.console.progress import choose_steps
+from specdec_cli.console.live import choose_view
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.evaluate.bootstrap import Interval, Resampler, Statistic, Values, difference, mean
 from specdec_cli.evaluate.frontier import Oracle, constant, oracle
@@ -97,7 +97,7 @@ def replays(table: Path, language: str, gates: Sequence[GateName], k: int, work:
     """Replays of every gate over the clips of the table, which are recorded where they are not yet."""
     config = load_config("mini", flags={"prompt.language": language}, environ={}).config
     captioner, lexicon = Captioner.load(config), Lexicon.load()
-    references, watch = References.read(table, lexicon=lexicon), choose_steps()
+    references, watch = References.read(table, lexicon=lexicon), choose_view(steps=True)
     files = [line.split("\t")[0] for line in table.read_text(encoding="utf-8").splitlines()[1:]]
     clips = {str(item.sha256): item.path for item in identify(files)[0] if item.sha256 is not None}
     plan = TuningPlan(tuple(gates), (k,), 1.0, 0)

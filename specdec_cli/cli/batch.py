@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from specdec_cli.batch.tasks import Backend, Progress
     from specdec_cli.cli.export import Exports
     from specdec_cli.config import Config
-    from specdec_cli.console.progress import Steps
+    from specdec_cli.console.view import View
     from specdec_cli.errors import SpecdecError
     from specdec_cli.inputs.manifest import Inputs
     from specdec_cli.inputs.opening import Stdin
@@ -89,7 +90,8 @@ def batch(
     """
     from specdec_cli.cli.command_run import exit_code
     from specdec_cli.cli.export import Exports
-    from specdec_cli.console.progress import choose_steps
+    from specdec_cli.console.live import choose_view
+    from specdec_cli.console.progress import show_failures, show_totals
     from specdec_cli.inputs.find import Paths
     from specdec_cli.inputs.opening import Stdin
 
@@ -103,7 +105,7 @@ def batch(
     reads = [*(paths or []), manifest, lexicon, calibration, lookup, *resolved.reads]
     refuse(reads, output, resume=resume, retry_failed=retry_failed)
     labelled = labelling(labels, lexicon, calibration)
-    with closing(choose_steps(quiet=quiet, debug=debug)) as view:
+    with closing(choose_view(quiet=quiet, debug=debug, steps=True)) as view:
         for note in resolved.notes:
             view.say(note)
         job = Batching(
@@ -124,7 +126,7 @@ def batch(
         )
         counts, interrupted = job.run(limit, fail_fast=fail_fast)
         unwritten = job.export(more)
-    view.finished(counts, str(output))
+    show_totals(view, counts, str(output))
     for error in unwritten[:_LISTED]:
         view.hint(error.message)
     if unwritten[_LISTED:]:
@@ -132,7 +134,7 @@ def batch(
     if not quiet and isinstance(inputs, Paths) and (folders := inputs.unsearched):
         view.hint(f"Folders inside those given were not searched ({folders}); --recursive searches them.")
     if failed := counts.failed or counts.in_part:
-        view.failures(counts, str(output))
+        show_failures(view, counts, str(output))
     if counts.may_pass:
         view.hint(f"To caption just those again: {command_line('--retry-failed')}")
     if interrupted:
@@ -159,7 +161,7 @@ class Batching:
     labelling: Labelling | None
     inputs: Inputs | None
     output: Path
-    view: Steps
+    view: View
     resume: bool
     retry_failed: bool
     measures: bool = False
@@ -179,6 +181,7 @@ class Batching:
         from specdec_cli.batch.output_file import Identity, Output
         from specdec_cli.batch.plan import Plan
         from specdec_cli.cli.command_run import interruptible
+        from specdec_cli.console.progress import show_counts
         from specdec_cli.transcript.terms import Terms
 
         terms = Terms.of(self.config, labels=self.labelling is not None, measured=self.measures)
@@ -192,8 +195,8 @@ class Batching:
             with self._backend(identity) as backend:
                 if not self.resume:
                     output.clear()
-                with interruptible(self.view.stopping) as interrupted:
-                    plan.run(backend, counts, self.view.update, interrupted, fail_fast=fail_fast)
+                with interruptible(partial(self.view.stopping, "finishing what has begun")) as interrupted:
+                    plan.run(backend, counts, partial(show_counts, self.view), interrupted, fail_fast=fail_fast)
                 return counts, bool(interrupted)
 
     def export(self, exports: Exports | None) -> list[SpecdecError]:

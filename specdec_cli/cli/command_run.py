@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
+from specdec_cli.console.live import choose_view
 from specdec_cli.console.plain import write_line
-from specdec_cli.console.progress import choose_steps
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -61,7 +61,7 @@ class CommandRun:
     """
 
     def __init__(self, *, quiet: bool, debug: bool, interruption: str = "interrupted") -> None:
-        self.view = choose_steps(quiet=quiet, debug=debug)
+        self.view = choose_view(quiet=quiet, debug=debug, steps=True)
         self.begin, self.step, self.advance = self.view.begin, self.view.step, self.view.advance
         self.interrupted = False
         self._interruption = interruption
@@ -75,7 +75,7 @@ class CommandRun:
         if kind is None or not issubclass(kind, KeyboardInterrupt):
             return False
         self.interrupted = True
-        self.view.say(self._interruption)
+        self.view.say(self._interruption, good=False)
         return True
 
     @contextmanager
@@ -99,7 +99,7 @@ class CommandRun:
 
         recordings, copies = identify(files)
         for copy, original in copies.items():
-            self.view.say(f"{copy} holds the same bytes as {original} and is left out")
+            self.view.say(f"{copy} holds the same bytes as {original} and is left out", good=False)
         return recordings
 
 

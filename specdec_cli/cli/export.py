@@ -15,7 +15,7 @@ from specdec_cli.targets import STDOUT
 from specdec_cli.types import ExportFormat
 
 if TYPE_CHECKING:
-    from specdec_cli.console.progress import Steps
+    from specdec_cli.console.view import View
     from specdec_cli.export.folder import Written
     from specdec_cli.export.recordings import Stored
     from specdec_cli.inputs.manifest import Inputs
@@ -39,7 +39,7 @@ def export(
     textgrid, eaf, srt, vtt and txt are a file per recording, rttm and csv one file, audformat is a folder. Nothing is
     overwritten that specdec did not write.
     """
-    from specdec_cli.console.progress import choose_steps
+    from specdec_cli.console.live import choose_view
     from specdec_cli.export.formats import SUFFIXES, export_file, format_of
     from specdec_cli.export.recordings import Stored
     from specdec_cli.format import count
@@ -56,7 +56,7 @@ def export(
         raise ConfigError(f"--output {one} is one file, and --to {to} is more.", hint="Name a folder.")
     labelled = labelling(labels, lexicon, None)
     stored = Stored.read(transcripts, mode=of_mode, lexicon=labelled.lexicon if labelled else None)
-    view = choose_steps(quiet=quiet, debug=debug)
+    view = choose_view(quiet=quiet, debug=debug, steps=True)
     if stored.replaced:
         view.say(f"{count(stored.replaced, 'recording')} captioned more than once: only the last captions count")
     if one is not None:
@@ -123,7 +123,7 @@ def folder_for(given: Path | None, transcripts: Path, what: str, option: str) ->
     return folder
 
 
-def report(written: Written, transcripts: Path, folder: Path | None, view: Steps) -> int:
+def report(written: Written, transcripts: Path, folder: Path | None, view: View) -> int:
     """Tells what was written and what was not; returns the exit code.
 
     Raises:

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -95,7 +96,7 @@ def listen(
         append = None if output is None else lambda line: append_line(output, TRANSCRIPTS, line.to_json())
         job = Job(view, append, json=json, labelled=False)
         with (
-            interruptible(lambda: ending.append(True), view.stopping),
+            interruptible(lambda: ending.append(True), partial(view.stopping, "captioning what was said")),
             Microphone(device, captioner.sampling_rate) as microphone,
         ):
             view.say(f"listening to {microphone.name}; Ctrl-C ends")

@@ -22,7 +22,7 @@ def plot(
     A recording in pieces gets a picture: the class of each piece, measured figures where there are any, the entropy of
     each block and which were escalated. Recordings that were captioned whole share one.
     """
-    from specdec_cli.console.progress import choose_steps
+    from specdec_cli.console.live import choose_view
     from specdec_cli.export.folder import Folder, fitted
     from specdec_cli.export.recordings import Stored
     from specdec_cli.labels import Lexicon
@@ -45,7 +45,7 @@ def plot(
     )
     if one is not None and len(pictures) > 1:
         raise ConfigError(f"{transcripts} gives {len(pictures)} pictures, and {one} is one.", hint="Name a folder.")
-    view = choose_steps(quiet=quiet, debug=debug)
+    view = choose_view(quiet=quiet, debug=debug, steps=True)
     legible = True
     target = Folder(folder, "--output")
     for drawing in pictures:

@@ -11,7 +11,6 @@ from specdec_cli.errors import CloudError, ConfigError
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
     from specdec_cli.config import Config
-    from specdec_cli.console.progress import Steps
     from specdec_cli.console.view import View
     from specdec_cli.labels import Lexicon
     from specdec_cli.labels.calibration import Labelling
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def load_captioner(
-    config: Config, view: View | Steps, labelled: Labelling | None = None, *, measures: bool = False
+    config: Config, view: View, labelled: Labelling | None = None, *, measures: bool = False
 ) -> Captioner:
     """The captioner of a command, whose display shows what is being loaded.
 

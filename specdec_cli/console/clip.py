@@ -13,8 +13,7 @@ from rich.text import Text
 from specdec_cli.config.schema import AcceptanceConfig, DecodingConfig, GateConfig, PromptConfig
 from specdec_cli.console.cells import PROSE_WIDTH, Prose, clean, fit_end
 from specdec_cli.console.theme import ASKED, BAD, DIM, DOT, RULE, STRONG
-from specdec_cli.console.token_grid import figures_legend
-from specdec_cli.console.tokens import legend
+from specdec_cli.console.tokens import figures_legend, signs_legend
 from specdec_cli.format import contradiction, count, measured, milliseconds, percent, seconds, setting
 from specdec_cli.transcript.terms import SUGGESTED, suggestions_in_words
 from specdec_cli.types import FLAG_WORDS, EventText, Finished, FinishReason, Flag, Mode, Prefill, Round, Started
@@ -65,7 +64,7 @@ def heading(event: Started) -> Iterator[Prose]:
     yield labelled("prompt", Text(clean(event.prompt)))
     for warning in event.warnings:
         yield labelled("warning", Text(clean(warning)), BAD)
-    yield labelled("signs", legend(event.mode, run_on=event.settings.get("run_on", 0) != 0))
+    yield labelled("signs", signs_legend(event.mode, run_on=event.settings.get("run_on", 0) != 0))
     yield labelled("figures", Text(figures_legend(event.settings)))
 
 

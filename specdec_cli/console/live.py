@@ -9,14 +9,16 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.constrain import Constrain
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.spinner import Spinner
+from rich.table import Table
 from rich.text import Text
 
 from specdec_cli.console import clip as parts
@@ -26,7 +28,7 @@ from specdec_cli.console.plain import console_on
 from specdec_cli.console.rounds import flight, render_round
 from specdec_cli.console.theme import ASKED, DIM, DOT, GOOD, OK, WARN
 from specdec_cli.console.tokens import CaptionTrail
-from specdec_cli.console.view import FINISHING, PlainView, View
+from specdec_cli.console.view import PlainView, View
 from specdec_cli.errors import SpecdecError
 from specdec_cli.format import count, seconds, volume
 from specdec_cli.types import Event, EventText, Finished, Prefill, Round, Sent, Started
@@ -36,51 +38,51 @@ if TYPE_CHECKING:
 
 REFRESHES_PER_SECOND = 8
 MAX_CAPTION_LINES = 6
+_BAR = 20  # cells, where there is room
 LOG_WIDTH = 100
 """Cells of a row where there is no terminal to ask."""
 SILENT_DBFS = -75.0
 """A microphone that delivers less is muted."""
 
 
-def spinner(console: Console) -> str:
-    """The name in rich's list of a spinner that `console` can show."""
-    return "line" if console.options.ascii_only else "dots"
-
-
 class Region:
-    """What is redrawn: a block on its way to the cloud, the tail of the caption, and what is going on for how long."""
+    """What is redrawn: a block on its way to the cloud, the tail of the caption, and what is going on for how long.
+
+    Attributes:
+        state: what is going on, with the time that it takes beside it; empty: facts alone.
+        facts: beside it.
+        bar: how much of how much is done; of an unknown total None.
+        flight, caption: texts above it.
+    """
 
     def __init__(self, console: Console, clock: Callable[[], float], state: str) -> None:
         self._clock = clock
         self._start = clock()
-        self._spinner = Spinner(spinner(console), style=ASKED)
+        self._spinner = Spinner("line" if console.options.ascii_only else "dots", style=ASKED)
         self.state = state
         self.facts: list[str] = []
+        self.bar: tuple[int, int | None] | None = None
         self.flight = Text()
         self.caption = Text()
-        self.download: tuple[int, int] | None = None  # bytes so far, of all
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Lines for the terminal's present size, fewer than half of its height."""
-        width = min(options.max_width - 1, PROSE_WIDTH)
+        width = options.max_width - 1
         if self.flight:
-            yield from wrap(self.flight, width)[: max(console.height // 6, 1)]
+            yield from wrap(self.flight, min(width, PROSE_WIDTH))[: max(console.height // 6, 1)]
         if self.caption:
-            lines, most = wrap(self.caption, width - INDENT), max(min(MAX_CAPTION_LINES, console.height // 3), 1)
+            lines = wrap(self.caption, min(width, PROSE_WIDTH) - INDENT)
+            most = max(min(MAX_CAPTION_LINES, console.height // 3), 1)
             label = "caption" if len(lines) <= most else "caption…"
             yield Text()
             yield from (labelled("" if place else label, line) for place, line in enumerate(lines[-most:]))
             yield Text()
-        if self.download is not None:
-            done, total = self.download
-            yield ProgressBar(total=total, completed=done, width=width)
-            yield Text()
-        frame = self._spinner.render(console.get_time())
-        assert isinstance(frame, Text)
-        facts = DOT.join([clean(self.state), f"{self._clock() - self._start:.1f} s", *self.facts])
-        status = Text.assemble(" ", frame, " ", facts)
-        status.truncate(options.max_width - 1, overflow="ellipsis")
-        yield status
+        timed = [clean(self.state), f"{self._clock() - self._start:.1f} s"] if self.state else []
+        facts = Text(DOT.join([*timed, *self.facts]), no_wrap=True, overflow="ellipsis")
+        status = Table.grid(padding=(0, 1, 0, 0))
+        bar = [ProgressBar(self.bar[1], self.bar[0], width=min(_BAR, width // 4))] if self.bar else []
+        status.add_row("", self._spinner, *bar, facts)
+        yield Constrain(status, width)
 
 
 class LiveView(View):
@@ -88,10 +90,9 @@ class LiveView(View):
 
     Args:
         console: its width is read again before every row.
-        redraw: whether there is a region, which needs a terminal that can move its cursor.
-        with_caption: whether the finished caption belongs to the display.
-        debug: whether errors come with their traceback.
-        clock: seconds from any start.
+        redraw: whether there is a region, which needs a terminal that can move its cursor, and the finished caption
+            below the rows.
+        debug, clock: see `View`.
     """
 
     def __init__(
@@ -99,26 +100,23 @@ class LiveView(View):
         console: Console,
         *,
         redraw: bool = True,
-        with_caption: bool = True,
         debug: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(console, debug=debug)
-        self.redraws = redraw
-        self.shows_caption = with_caption
-        self._clock = clock
+        super().__init__(console, debug=debug, clock=clock)
+        self.shows_caption = redraw
         self._described: tuple[object, ...] | None = None
         self._printed = False
         self._live: Live | None = None
         self._region: Region | None = None
+        self._ending = ""
         self._caption = CaptionTrail()
         self._cloud_prefilled = False
 
     def _open(self, state: str) -> Region:
         self.close()
-        region = Region(self._console, self._clock, state)
-        if self.redraws:
-            self._region = region
+        region = self._region = Region(self._console, self._clock, state)
+        if self.shows_caption:
             self._live = Live(
                 region,
                 console=self._console,
@@ -134,10 +132,10 @@ class LiveView(View):
     def loading(self, what: str) -> Iterator[Watch]:
         """Show `what` and how far a download is, then print it with the time it took."""
         start, state, outer = self._clock(), f"loading {what}", self._region
-        if not self.redraws:
+        if not self.shows_caption:
             self._print(Prose(Text(f" … {clean(state)}")))
         region = outer or self._open(state)
-        before, region.state = region.state, state
+        before, region.state, region.bar = region.state, state, None
         begun = 0.0
 
         def watch(download: Download, done: int) -> None:
@@ -145,14 +143,14 @@ class LiveView(View):
             if done == 0:
                 begun = self._clock()
                 self._print(Prose(Text(f" {clean(str(download))}", DIM)))
-            region.download = (done, download.bytes)
+            region.bar = (done, download.bytes)
             rate = done / max(self._clock() - begun, 1e-3)
             region.facts = [f"{volume(done)} of {volume(download.bytes)}", f"{volume(rate)}/s"]
 
         try:
             yield watch
         finally:
-            region.state, region.download, region.facts = before, None, []
+            region.state, region.bar, region.facts = before, None, []
             if outer is None:
                 self.close()
         self.say(Text.assemble(f"loaded {clean(what)} ", (seconds(self._clock() - start), DIM)))
@@ -175,8 +173,7 @@ class LiveView(View):
     def event(self, event: Event, text: EventText) -> None:
         """Print what happened and redraw the region; close it when the clip is done."""
         clip = self._clip
-        if clip is None:
-            raise RuntimeError("an event came before any clip was started")
+        assert clip is not None
         super().event(event, text)
         match event:
             case Prefill():
@@ -186,7 +183,7 @@ class LiveView(View):
             case Round():
                 self._caption.add(event, text)
                 in_prefill = self._cloud_prefilled and event.verify_ms is not None
-                self._print(*render_round(event, text, clip, in_prefill=in_prefill))
+                self._print(*render_round(event, text, clip, self._console.width, in_prefill=in_prefill))
                 self._cloud_prefilled = False
         if self._region is not None:
             self._redraw(self._region, clip, event, text)
@@ -225,19 +222,27 @@ class LiveView(View):
 
     def listening(self, level_dbfs: float) -> None:
         """Show the level while nothing is captioned."""
-        if self.redraws:
-            region = self._region or self._open("listening")
-            region.facts = [f"{level_dbfs:.0f} dBFS" if level_dbfs > SILENT_DBFS else "no sound"]
+        region = self._region or self._open("listening")
+        region.facts = [f"{level_dbfs:.0f} dBFS" if level_dbfs > SILENT_DBFS else "no sound"]
 
-    def stopping(self) -> None:
+    def progress(self, done: int, total: int | None, facts: Sequence[str], doing: str = "") -> None:
+        """Show a bar with the facts beside it."""
+        region = self._region or self._open(self._ending)
+        region.bar, region.facts = (done, total), [*facts, *filter(None, [clean(doing)])]
+
+    def stopping(self, what: str) -> None:
         """Show it in the region."""
+        self._ending = f"{what} (Ctrl-C again stops at once)"
         if self._region is not None:
-            self._region.state = FINISHING
+            self._region.state = self._ending
+        if not self.shows_caption:
+            super().stopping(what)
 
     def failed(self, file: str, error: SpecdecError) -> None:
-        """Close the region and print the error."""
-        self.close()
-        self._space()
+        """Print the error; close the region of the clip, if it is about one."""
+        if self._clip is not None:
+            self.close()
+            self._space()
         super().failed(file, error)
 
     def close(self) -> None:
@@ -257,25 +262,23 @@ class LiveView(View):
             self._console.print(Group(*lines))
 
 
-def choose_view(*, quiet: bool = False, no_live: bool = False, json: bool = False, debug: bool = False) -> View:
-    """The display for stderr.
+def choose_view(
+    *, quiet: bool = False, no_live: bool = False, json: bool = False, debug: bool = False, steps: bool = False
+) -> View:
+    """The display for stderr, of clips or of `steps`.
 
     On a terminal the live one; its rows as ordinary lines with `no_live`, with `debug` (where log lines and warnings
     stay where they are), under CI and where the cursor cannot be moved (TERM=dumb). Elsewhere two lines a clip, or rows
-    with `no_live`. Errors only if `quiet`, or if `json` goes to the terminal that would show the display.
+    with `no_live`. Errors only if `quiet`, or if `json` goes to the terminal that would show the display. Of steps,
+    which have no rows, a line every few seconds wherever there is no bar.
     """
     console, terminal = console_on(stderr=True), sys.stderr.isatty()
+    named = os.environ.get("TERM", "").lower() not in ("", "dumb", "unknown") or sys.platform == "win32"
+    redraw = terminal and named and not (no_live or debug or os.environ.get("CI"))
     if quiet or (json and terminal and sys.stdout.isatty()):
         return View(console, debug=debug)
-    if not terminal and not no_live:
+    if not redraw and (steps or not (terminal or no_live)):
         return PlainView(console, debug=debug)
     if not terminal:
         console.width = LOG_WIDTH
-    redraw = not no_live and can_redraw(debug=debug)
-    return LiveView(console, redraw=redraw, with_caption=redraw, debug=debug)
-
-
-def can_redraw(*, debug: bool = False) -> bool:
-    """Whether stderr is a terminal whose cursor can be moved, as far as its name tells, and may be moved."""
-    named = os.environ.get("TERM", "").lower() not in ("", "dumb", "unknown") or sys.platform == "win32"
-    return sys.stderr.isatty() and named and not debug and not os.environ.get("CI")
+    return LiveView(console, redraw=redraw, debug=debug)

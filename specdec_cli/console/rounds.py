@@ -7,24 +7,14 @@ Other blocks have their decision and times beside them, below them on a narrow t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from specdec_cli.console.cells import Prose
 from specdec_cli.console.theme import ASKED, BAD, DIM, DOT, GOOD
-from specdec_cli.console.token_grid import (
-    LABEL,
-    WIDEST,
-    TokenGrid,
-    cells_of,
-    drafted_cells,
-    figure_names,
-    threshold_of,
-)
-from specdec_cli.console.tokens import shown
+from specdec_cli.console.tokens import LABEL, WIDEST, cells_of, figure_names, shown, threshold_of, token_rows
 from specdec_cli.decoding.gate import crosses
 from specdec_cli.format import milliseconds
 from specdec_cli.types import LOW_IS_UNSURE, EventText, Round, Sent, Started
@@ -44,47 +34,39 @@ def flight(sent: Sent, text: EventText) -> Text:
 
 
 def render_round(
-    round_: Round, text: EventText, clip: Started, *, in_prefill: bool = False
+    round_: Round, text: EventText, clip: Started, width: int, *, in_prefill: bool = False
 ) -> Iterator[RenderableType]:
-    """What is printed of one round of `clip`.
+    """What is printed of one round of `clip` on a terminal of `width` cells.
 
     `in_prefill`: whether the cloud verified in the forward of its prefill, which has a line of its own.
     """
+    names = figure_names(clip.settings)
+    cells = list(cells_of(round_, text, clip.settings))
     if not clip.settings.get("defer") or clip.mode not in ("hybrid", "lossless"):
-        tokens = TokenGrid(str(round_.index + 1), cells_of(round_, text, clip.settings), figure_names(clip.settings))
-        yield _Block(tokens, _decision(round_, clip), _times(round_, clip, in_prefill=in_prefill))
+        label = str(round_.index + 1)
+        facts = [fact for fact in (_decision(round_, clip), _times(round_, clip, in_prefill=in_prefill)) if fact]
+        if width < _BESIDE_FROM:
+            yield from token_rows(label, cells, width, names)
+            yield _named("", Text(DOT).join(facts))
+            return
+        beside = min(width, WIDEST) - _FACTS - 2
+        table = Table.grid(padding=(0, 2, 0, 0))
+        table.add_column(width=beside)
+        table.add_column()
+        table.add_row(Group(*token_rows(label, cells, beside, names)), Text("\n").join(facts))
+        yield table
         return
     if round_.draft_ids:
-        drafted = drafted_cells(round_, text, clip.settings)
-        yield TokenGrid("", drafted, figure_names(clip.settings), by_clause=True)
+        drafted = list(cells_of(round_, text, clip.settings, unjudged=True))
+        yield from token_rows("", drafted, width, names, by_clause=True)
         verdict = (verdict_of(round_, clip.settings), ASKED if round_.escalated else "")
         yield _named("gate", Text.assemble(verdict, (f"{DOT}drafted in {milliseconds(round_.draft_ms)}", DIM)))
     if round_.escalated or not round_.draft_ids:
-        yield TokenGrid("cloud", cells_of(round_, text, clip.settings))
-        facts = [f"{_accepted(round_)} accepted"] if round_.escalated else []
-        facts.append("verified in the prefill" if in_prefill else f"verified in {milliseconds(round_.verify_ms)}")
-        facts += [f"{milliseconds(round_.network_ms)} on the link"] if round_.network_ms is not None else []
-        yield _named("", Text(DOT.join(facts), DIM))
-
-
-@dataclass(frozen=True, slots=True)
-class _Block:
-    """A block, and beside it or below it the decision on it and its times."""
-
-    tokens: TokenGrid
-    decision: Text
-    times: Text
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        if options.max_width < _BESIDE_FROM:
-            yield self.tokens
-            yield _named("", Text(DOT).join(part for part in (self.decision, self.times) if part))
-            return
-        table = Table.grid(padding=(0, 2, 0, 0))
-        table.add_column(width=min(options.max_width, WIDEST) - _FACTS - 2)
-        table.add_column()
-        table.add_row(self.tokens, Text("\n").join(part for part in (self.decision, self.times) if part))
-        yield table
+        yield from token_rows("cloud", cells, width)
+        outcome = [f"{_accepted(round_)} accepted"] if round_.escalated else []
+        outcome.append("verified in the prefill" if in_prefill else f"verified in {milliseconds(round_.verify_ms)}")
+        outcome += [f"{milliseconds(round_.network_ms)} on the link"] if round_.network_ms is not None else []
+        yield _named("", Text(DOT.join(outcome), DIM))
 
 
 def _named(name: str, body: Text) -> Prose:

@@ -1,11 +1,12 @@
-"""What a display of a run has to offer, and the displays for what is not a terminal: nothing at all, or a few lines."""
+"""What a display has to offer, and the displays for what is not a terminal: errors alone, or a few lines."""
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -17,7 +18,7 @@ from rich.text import Text
 from specdec_cli.console.cells import clean
 from specdec_cli.console.clip import count_flags, flagged, summary
 from specdec_cli.console.plain import print_error, print_line
-from specdec_cli.console.theme import ASKED, BAD
+from specdec_cli.console.theme import ASKED, BAD, DIM
 from specdec_cli.errors import SpecdecError
 from specdec_cli.format import count, seconds, volume
 from specdec_cli.types import Event, EventText, Finished, Flag, Round, Started, Update
@@ -25,27 +26,35 @@ from specdec_cli.types import Event, EventText, Finished, Flag, Round, Started, 
 if TYPE_CHECKING:
     from specdec_cli.models.download import Download, Watch
 
-FINISHING: Final = "captioning what was said; Ctrl-C again stops at once"
+LINE_EVERY_S: Final = 10.0
+"""Time between two lines of a log on how far a command is."""
+_FEWEST: Final = 4  # steps before an estimate is more than a guess
 
 
 class View:
-    """A display of clips, one after the other, that shows errors, and captions that lack the cloud, and nothing else.
+    """A display of clips, one after the other, or of steps, that shows errors and warnings and nothing else.
 
-    `debug`: errors come with their traceback.
+    Args:
+        console: where.
+        debug: errors come with their traceback.
+        clock: seconds from any start.
     """
 
     shows_caption = False
     """Whether the finished caption is part of the display."""
 
-    def __init__(self, console: Console, *, debug: bool = False) -> None:
+    def __init__(self, console: Console, *, debug: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = console
         self._debug = debug
+        self._clock = clock
         self._clip: Started | None = None
         self._rounds: list[Round] = []
         self._done = 0
         self._delays: list[float] = []
         self._flags = Counter[Flag]()
         self._degraded = 0  # captions that the edge finished without the cloud
+        self._steps, self._taken, self._begun = 0, 0, clock()
+        self._printed_s = clock()  # a line on steps
 
     @contextmanager
     def loading(self, what: str) -> Iterator[Watch | None]:  # noqa: ARG002 - for displays that show it
@@ -70,11 +79,44 @@ class View:
         """Show why the cloud did not take part in a clip, where it should have, and what makes it no description."""
         degraded = [] if event.degraded is None else [f"degraded: {clean(event.degraded)}"]
         for warning in (*degraded, *filter(None, [flagged(text.flags)])):
-            file = f"{clean(self._clip.file)}: " if self._clip else ""
-            print_line(self._console, Text(f"{file}{warning}"), Text("warning:", BAD))
+            self.warn(f"{self._clip.file}: {warning}" if self._clip else warning)
+
+    def begin(self, steps: int) -> None:
+        """There are so many steps to take."""
+        self.close()
+        self._steps, self._taken, self._begun = steps, 0, self._clock()
+        self._step_taken("")
+
+    def step(self, what: str) -> None:
+        """A step is about to be taken."""
+        self._step_taken(what)
+
+    def advance(self) -> None:
+        """A step was taken."""
+        self._taken += 1
+        self._step_taken("")
+
+    def _step_taken(self, doing: str) -> None:
+        """Show `12 of 400`, `3%`, `about 2 min 11 s left`, `4.10 s`."""
+        elapsed, done, total = self._clock() - self._begun, self._taken, self._steps
+        facts = [f"{done:,} of {total:,}", f"{100 * done // max(total, 1)}%", seconds(elapsed)]
+        if _FEWEST <= done < total:
+            facts.insert(2, f"about {seconds(elapsed / done * (total - done))} left")
+        self.progress(done, total, facts, doing)
+
+    def progress(self, done: int, total: int | None, facts: Sequence[str], doing: str = "") -> None:
+        """Show how far a command is; `total` is None as long as it is not known, `doing` is the step that follows."""
 
     def say(self, sentence: str | Text, *, good: bool = True) -> None:
         """Show something that is no error; `good`: nor a warning."""
+
+    def warn(self, sentence: str) -> None:
+        """Show what is wrong with results that are kept."""
+        print_line(self._console, Text(clean(sentence)), Text("warning:", BAD))
+
+    def hint(self, sentence: str) -> None:
+        """Show what to do next."""
+        print_line(self._console, Text(clean(sentence)), Text("hint:", DIM))
 
     def listening(self, level_dbfs: float) -> None:
         """Sound of this level came from the microphone."""
@@ -84,12 +126,12 @@ class View:
         self._delays.append(delay_s)
         self.say(f"caption {seconds(delay_s)} after the end of the utterance")
 
-    def stopping(self) -> None:
-        """The user wants it to end: show what that means. Called in a signal handler: nothing buffered is used."""
+    def stopping(self, what: str) -> None:
+        """The user wants it to end: show `what` is done first. Called in a signal handler: nothing buffered is used."""
+        os.write(sys.stderr.fileno(), f"{what} (Ctrl-C again stops at once)\n".encode())
 
     def failed(self, file: str, error: SpecdecError) -> None:
-        """A clip could not be captioned; the next one may follow."""
-        self.close()
+        """A recording could not be used; the next one may follow."""
         print_error(error, file=file, debug=self._debug, console=self._console)
 
     def interrupted(self, output: Path | None) -> None:
@@ -125,7 +167,7 @@ class View:
 
 
 class PlainView(View):
-    """One line when a clip starts and one when it is done, for logs and pipes."""
+    """One line when a clip starts, one when it is done, and one every few seconds on steps, for logs and pipes."""
 
     @contextmanager
     def loading(self, what: str) -> Iterator[Watch]:
@@ -160,9 +202,12 @@ class PlainView(View):
             facts = summary(self._clip, self._rounds, event, text)
             self.say(f"{_name(self._clip)}: {'; '.join(f'{label} {words}' for label, words in facts)}")
 
-    def stopping(self) -> None:
-        """Print it."""
-        os.write(sys.stderr.fileno(), f"{FINISHING}\n".encode())
+    def progress(self, done: int, total: int | None, facts: Sequence[str], doing: str = "") -> None:
+        """Print the facts now and then, and at the end."""
+        now = self._clock()
+        if done and not doing and (done == total or now - self._printed_s >= LINE_EVERY_S):
+            self._printed_s = now
+            self.say(", ".join(facts))
 
     def say(self, sentence: str | Text, *, good: bool = True) -> None:  # noqa: ARG002 - a log has no signs
         """Print it."""

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import os
 import random
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import get_args
 
 import pytest
+from rich.console import Console
 
 from specdec_cli.batch.tasks import Deliver, Outcome, Stopped, Task
 from specdec_cli.cli.batch import Batching, find_inputs, refuse
 from specdec_cli.cli.export import Exports
 from specdec_cli.config import load_config
+from specdec_cli.console.view import View
 from specdec_cli.errors import SpecdecError
 from specdec_cli.export.folder import INDEX
 from specdec_cli.targets import TABLE, TRANSCRIPTS
@@ -35,21 +38,6 @@ MADE = {
     "models": Models(edge=ModelInfo(name=CONFIG.edge.model, dtype="float32", device="cpu"), cloud=None),
 }
 HEADER = "name,id,file,start_s,end_s,duration_s,language,caption,finish_reason,error\n"
-
-
-class View:
-    """Shows nothing."""
-
-    def loading(self, _: str) -> nullcontext[None]:
-        return nullcontext()
-
-    def update(self, _: object) -> None:
-        pass
-
-    say = update
-
-    def stopping(self) -> None:
-        pass
 
 
 class Stub:
@@ -121,7 +109,7 @@ def run(rng: random.Random) -> None:
     exports = Exports.after(",".join(rng.sample(get_args(ExportFormat), 3)), folder, output) if folder else None
     inputs = find_inputs(given, manifest, recursive, pattern, [output], None, retry_failed=retry)
     refuse([*given, manifest, "lexicon.yaml"], output, resume=resume, retry_failed=retry)
-    view: object = View()
+    view: View = View(Console(file=io.StringIO()))
     job = Batching(CONFIG, None, inputs, output, view, resume=resume, retry_failed=retry)  # type: ignore[arg-type]
     job.run(rng.choice([None, 1]), fail_fast=False)
     job.export(exports)

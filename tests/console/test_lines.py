@@ -72,7 +72,7 @@ def test_a_long_draft_keeps_all_its_tokens_and_figures(width: int, defer: bool) 
     draft = "/".join(f" word{index}" for index in range(40))
     clip = build(started("a.wav", "en", k=40, defer=defer), [step(draft, " ".join(["2.0"] * 40), "entropy", " end")])
     found = words(shown(clip, width))
-    table = found[found.index("prefilled") : found.rindex(" caption ")]
+    table = found[found.index("prefilled") : found.rindex(" rounds the cloud ")]
     assert table.count("2.00!") == 40
     assert all(f"word{index}" in table for index in range(40))
     assert "40/40 accepted" in table
@@ -112,7 +112,7 @@ def test_a_margin_gate_reports_its_smallest_margin() -> None:
         0, (1, 2), (0.1, 2.0), (0.9, 0.07), True, "margin", 2, (1, 2), ("accepted", "accepted"), 1.0, 9.0, 0.07
     )
     screen = Screen(100)
-    view = LiveView(screen, redraw=False, with_caption=False)
+    view = LiveView(screen, redraw=False)
     view.started(started("a.wav", "en", gate="margin", threshold=0.1))
     view.event(round_, EventText(("a", "b"), ("a", "b"), "ab"))
     assert "cloud: margin 0.07" in screen.output
@@ -165,7 +165,7 @@ def test_what_a_checkpoint_suggests_is_shown_and_nothing_that_is_null() -> None:
 
 def test_models_and_settings_are_told_once() -> None:
     screen = Screen(100)
-    view = LiveView(screen, redraw=False, with_caption=False)
+    view = LiveView(screen, redraw=False)
     for file in ("a.wav", "b.wav"):
         play(view, starting(EN, file=file))
     play(view, ZH)

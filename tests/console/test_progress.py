@@ -9,7 +9,9 @@ import pytest
 from rich.cells import cell_len
 
 from specdec_cli.batch.tasks import LISTED, Progress
-from specdec_cli.console.progress import STOPPING, Show, Steps
+from specdec_cli.console.live import LiveView
+from specdec_cli.console.progress import show_counts, show_failures, show_totals
+from specdec_cli.console.view import PlainView, View
 from specdec_cli.errors import AudioDecodeError
 from tests.console.screens import ESCAPE, Screen
 
@@ -53,12 +55,11 @@ def test_the_pace_is_that_of_this_run() -> None:
 def test_the_bar_of_a_batch_fits_and_is_erased(width: int, encoding: str) -> None:
     clock = Clock()
     screen = Screen(width, terminal=True, encoding=encoding)
-    steps = Steps(screen, "bar")
+    view = LiveView(screen)
     progress = busy(clock)
     clock.now += 50
-    steps.update(progress)
-    steps.update(progress)
-    steps.finished(progress, "o.jsonl")
+    show_counts(view, progress)
+    show_totals(view, progress, "o.jsonl")
     drawn = ESCAPE.sub("", screen.output)
     bar, ended = drawn[: drawn.index("captioned")], " ".join(drawn.split())
     assert "100 of 5,000" in bar
@@ -73,24 +74,22 @@ def test_the_bar_of_a_batch_fits_and_is_erased(width: int, encoding: str) -> Non
 
 def test_the_bar_says_that_it_is_ending() -> None:
     screen = Screen(100, terminal=True)
-    steps = Steps(screen, "bar")
-    steps.stopping()  # before anything is drawn
-    steps.update(busy(Clock()))
-    steps.stopping()
-    steps.update(busy(Clock()))
-    steps.close()
-    steps.close()
-    assert STOPPING in ESCAPE.sub("", screen.output)
+    view = LiveView(screen)
+    view.stopping("finishing what has begun")  # before anything is drawn
+    show_counts(view, busy(Clock()))
+    view.close()
+    view.close()
+    assert "finishing what has begun (Ctrl-C again stops at once)" in ESCAPE.sub("", screen.output)
 
 
 def test_the_log_of_a_batch_has_a_line_every_ten_seconds_with_audio_in_minutes() -> None:
     clock = Clock()
     screen = Screen(60)
-    steps = Steps(screen, "log", clock=clock)
+    view = PlainView(screen, clock=clock)
     progress = busy(clock)
     for _ in range(300):
         clock.now += 0.1
-        steps.update(progress)
+        show_counts(view, progress)
     lines = [line for line in screen.lines if line]
     assert len(lines) == 2
     assert lines[0].startswith("100 of 5,000, ")
@@ -101,12 +100,12 @@ def test_the_log_of_a_batch_has_a_line_every_ten_seconds_with_audio_in_minutes()
 def test_a_log_tells_how_far_it_is_and_how_long_it_takes() -> None:
     clock = Clock()
     screen = Screen(60)
-    steps = Steps(screen, "log", clock=clock)
-    steps.begin(100)
+    view = PlainView(screen, clock=clock)
+    view.begin(100)
     for _ in range(50):
         clock.now += 1
-        steps.step("edge a.wav")
-        steps.advance()
+        view.step("edge a.wav")
+        view.advance()
     assert screen.lines[:2] == [
         "10 of 100, 10%, about 90.0 s left, 10.0 s",
         "20 of 100, 20%, about 80.0 s left, 20.0 s",
@@ -114,31 +113,30 @@ def test_a_log_tells_how_far_it_is_and_how_long_it_takes() -> None:
     assert len(screen.lines) == 6
 
 
-@pytest.mark.parametrize("show", ["errors", "log", "bar"])
-def test_errors_appear_in_every_display_and_progress_in_two(show: Show) -> None:
-    screen = Screen(60, terminal=show == "bar")
-    steps = Steps(screen, show)
-    with steps.loading("models"):
+@pytest.mark.parametrize("kind", [View, PlainView, LiveView])
+def test_errors_appear_in_every_display_and_progress_in_two(kind: type[View]) -> None:
+    screen = Screen(60, terminal=kind is LiveView)
+    view = kind(screen)
+    with view.loading("models"):
         pass
-    steps.begin(2)
-    steps.step("edge a.wav")
-    steps.failed("a.wav", AudioDecodeError("a.wav is no recording."))
-    steps.advance()
-    steps.close()
-    steps.close()
+    view.begin(2)
+    view.step("edge a.wav")
+    view.failed("a.wav", AudioDecodeError("a.wav is no recording."))
+    view.advance()
+    view.close()
     assert "a.wav is no recording." in " ".join(screen.lines)
-    assert ("models" in screen.output) == (show != "errors")
+    assert ("models" in screen.output) == (kind is not View)
 
 
 @pytest.mark.parametrize("width", [30, 60, 200])
 def test_the_bar_fits_its_terminal_and_leaves_nothing_behind(width: int) -> None:
     screen = Screen(width, terminal=True)
-    steps = Steps(screen, "bar")
-    steps.begin(8)
+    view = LiveView(screen)
+    view.begin(8)
     for index in range(8):
-        steps.step(f"lossless /a/rather/long/path/录音 {index}.wav")
-        steps.advance()
-    steps.close()
+        view.step(f"lossless /a/rather/long/path/录音 {index}.wav")
+        view.advance()
+    view.close()
     assert "8 of 8" in screen.output
     assert screen.output.count("\x1b[?25l") == screen.output.count("\x1b[?25h") == 1
     assert screen.lines[-1] == ""
@@ -147,37 +145,30 @@ def test_the_bar_fits_its_terminal_and_leaves_nothing_behind(width: int) -> None
 
 def test_failures_are_listed_as_far_as_they_were_kept() -> None:
     screen = Screen(60)
-    steps = Steps(screen, "errors")
     progress = counts(Clock(), failed=LISTED + 5)
     progress.failures = [(f"a{n}.wav", f"a{n}.wav is broken.") for n in range(LISTED - 1)]
     progress.failures.append(("\x1b[2J.wav", "odd"))
-    steps.failures(progress, "out.jsonl")
+    show_failures(View(screen), progress, "out.jsonl")
     lines = [line for line in screen.lines if line]
     assert lines[0] == "error: a0.wav is broken."
     assert lines[LISTED - 1] == "error: \\x1b[2J.wav: odd"
-    assert lines[LISTED] == "... and 5 more; every one has a line with `error` in out.jsonl"
+    assert lines[LISTED] == "hint: 5 more failed; every one has a line with `error` in out.jsonl"
 
 
-@pytest.mark.parametrize("show", ["errors", "log", "bar"])
-def test_the_end_of_a_batch_counts_captions_that_are_no_description(show: Show) -> None:
+@pytest.mark.parametrize("kind", [View, PlainView, LiveView])
+def test_every_display_warns_of_captions_without_the_cloud_and_of_no_description(kind: type[View]) -> None:
     screen = Screen(80)
-    Steps(screen, show).finished(counts(Clock(), captioned=9, flags=Counter(no_speech=2, language=1)), "out.jsonl")
-    assert "1 not in the language asked for, 2 without speech (may be invented)" in " ".join(screen.lines)
-
-
-def test_quiet_does_not_hide_that_the_cloud_failed() -> None:
-    screen = Screen(60)
-    steps = Steps(screen, "errors")
-    steps.update(busy(Clock()))
-    steps.finished(busy(Clock()), "o.jsonl")
-    assert screen.output == ""  # nor does it have totals
-    steps.finished(counts(Clock(), captioned=9, degraded=2), "o.jsonl")
-    assert screen.output == "warning: 2 captions degraded: the cloud failed\n"
+    flags = Counter(no_speech=2, language=1)
+    show_totals(kind(screen), counts(Clock(), captioned=9, degraded=2, flags=flags), "out.jsonl")
+    found = " ".join(screen.lines)
+    assert "1 not in the language asked for, 2 without speech (may be invented)" in found
+    assert "warning: 2 captions degraded: the cloud failed" in found
+    assert ("9 captioned" in found) == (kind is not View)
 
 
 def test_a_batch_without_a_caption_gets_no_tick_and_names_no_output() -> None:
-    for captioned, told in ((0, "0 captioned\n"), (2, "✓ 2 captioned")):
+    for captioned, told in ((0, " ! 0 captioned"), (2, " ✓ 2 captioned")):
         screen = Screen(60)
-        Steps(screen, "log").finished(counts(Clock(), captioned=captioned), "o.jsonl")
-        assert screen.output.startswith(told)
-        assert screen.output.endswith("captions are in o.jsonl\n") == bool(captioned)
+        show_totals(LiveView(screen), counts(Clock(), captioned=captioned), "o.jsonl")
+        assert screen.lines[0].startswith(told)
+        assert ("captions are in o.jsonl" in screen.output) == bool(captioned)

@@ -95,6 +95,6 @@ def test_a_traceback_appears_only_in_debug() -> None:
 
 
 def test_importing_the_console_loads_no_torch() -> None:
-    code = "import json, sys, specdec_cli.console.progress; print(json.dumps([*{'torch', 'numpy'} & {*sys.modules}]))"
+    code = "import json, sys, specdec_cli.console.live; print(json.dumps([*{'torch', 'numpy'} & {*sys.modules}]))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert json.loads(done.stdout) == []

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
 
 from specdec_cli.console.rounds import verdict_of
 from specdec_cli.console.theme import STYLES
-from specdec_cli.console.token_grid import TokenGrid, cells_of, drafted_cells, figure_names
-from specdec_cli.console.tokens import CaptionTrail
+from specdec_cli.console.tokens import CaptionTrail, TokenCell, cells_of, figure_names, token_rows
 from specdec_cli.types import EventText, Round
 from tests.console.screens import Screen
 from tests.console.script import CLOUD, CUT, EN, PARTIAL, ZH, Clip
@@ -22,14 +22,18 @@ VALUES = (0.0, 0.0, 0.0, 0.41, 0.0, 0.0, 0.25, 0.0, 0.0)
 DRAFT = Round(0, tuple(range(9)), ENTROPY, VALUES, True, "learned", 9, (), (), 9.0, 12.0, 0.41, waking=True)
 
 
-def printed(grid: TokenGrid, width: int = 80) -> list[str]:
+def printed(
+    cells: Iterable[TokenCell], width: int = 80, *, figures: bool = False, by_clause: bool = False
+) -> list[str]:
     screen = Screen(width)
-    screen.print(grid)
+    for row in token_rows("", list(cells), width, figure_names(SETTINGS) if figures else (), by_clause=by_clause):
+        screen.print(row)
     return [line.rstrip() for line in screen.lines[:-1]]
 
 
-def drafted(round_: Round, pieces: tuple[str, ...] = PIECES, *, by_clause: bool = True) -> TokenGrid:
-    return TokenGrid("", drafted_cells(round_, EventText(pieces), SETTINGS), figure_names(SETTINGS), by_clause)
+def drafted(round_: Round, pieces: tuple[str, ...] = PIECES, width: int = 80, *, by_clause: bool = True) -> list[str]:
+    cells = cells_of(round_, EventText(pieces), SETTINGS, unjudged=True)
+    return printed(cells, width, figures=True, by_clause=by_clause)
 
 
 def rounds(clip: Clip) -> list[tuple[Round, EventText]]:
@@ -37,12 +41,12 @@ def rounds(clip: Clip) -> list[tuple[Round, EventText]]:
 
 
 def words(clip: Clip, index: int) -> str:
-    (line,) = printed(TokenGrid("", cells_of(*rounds(clip)[index], {})))
+    (line,) = printed(cells_of(*rounds(clip)[index], {}))
     return line.strip()
 
 
 def test_a_draft_is_shown_clause_by_clause_with_figures_under_their_words() -> None:
-    assert printed(drafted(DRAFT)) == [
+    assert drafted(DRAFT) == [
         "         The  voice is   low  |,",
         " entropy 0.00 0.10  0.20 0.90  0.00",
         " learned 0.00 0.00  0.00 0.41! 0.00",
@@ -50,12 +54,12 @@ def test_a_draft_is_shown_clause_by_clause_with_figures_under_their_words() -> N
         " entropy 0.30 1.50 ?    0.00",
         " learned 0.00 0.25 0.00 0.00",
     ]
-    assert "0.25!" in printed(drafted(replace(DRAFT, waking=False)))[-1]
+    assert "0.25!" in drafted(replace(DRAFT, waking=False))[-1]
 
 
 @pytest.mark.parametrize("width", [14, 20, 60])
 def test_no_token_is_lost_where_rows_are_narrow(width: int) -> None:
-    lines = printed(drafted(DRAFT, by_clause=False), width)
+    lines = drafted(DRAFT, width=width, by_clause=False)
     assert all(len(line) <= width for line in lines)
     shown = " ".join(lines).replace("|", " ").split()
     assert {"The", "voice", "is", "low", ",", "and", "sad", ".", "∎"} <= {*shown}
@@ -63,7 +67,7 @@ def test_no_token_is_lost_where_rows_are_narrow(width: int) -> None:
 
 def test_rows_with_figures_have_at_most_eight_tokens() -> None:
     round_ = replace(DRAFT, draft_ids=tuple(range(20)), entropy=(0.1,) * 20, gate_values=(0.1,) * 20)
-    lines = printed(drafted(round_, tuple(f" w{index}" for index in range(20))), 500)
+    lines = drafted(round_, tuple(f" w{index}" for index in range(20)), 500)
     assert [line.count(" w") for line in lines if "w" in line] == [8, 8, 4]
 
 
@@ -92,7 +96,8 @@ def test_every_fate_has_its_colour() -> None:
     assert styles["语速"] == STYLES["accepted"]
     assert styles["✗慢"] == STYLES["rejected"]
     assert styles["→快"] == STYLES["corrected"]
-    segments = Screen(80).render(TokenGrid("", cells_of(*rounds(EN)[1], {})))
+    (row,) = token_rows("", list(cells_of(*rounds(EN)[1], {})), 80)
+    segments = Screen(80).render(row)
     assert [str(part.style) for part in segments if part.text == ","] == ["none"]  # behind a joint, which is dim
     assert len({*STYLES.values()}) == len(STYLES) - 1  # `cloud` and `run_on` never stand beside each other
 
@@ -100,7 +105,7 @@ def test_every_fate_has_its_colour() -> None:
 def test_pieces_with_escapes_and_markup_are_only_text() -> None:
     round_ = Round(0, (1, 2), (0.1, 0.1), (0.1, 0.1), False, None, 2, (1, 2), ("edge", "edge"), 1.0, None)
     text = EventText(("[red]", "\x1b[2J"), ("[red]", "\x1b[2J<|audio_eos|>"), "")
-    assert printed(TokenGrid("", cells_of(round_, text, {})))[0].strip() == "[red]|\\x1b[2J<audio_eos>"
+    assert printed(cells_of(round_, text, {}))[0].strip() == "[red]|\\x1b[2J<audio_eos>"
 
 
 @pytest.mark.parametrize(
