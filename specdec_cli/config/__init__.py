@@ -8,13 +8,12 @@ Defaults < config file < environment (`SPECDEC_DECODING__K=3`) < flags. Nothing 
 """
 
 from specdec_cli.config.fields import FamilyName
-from specdec_cli.config.layers import CONFIG_VARIABLE, parse_setting, variable_of
+from specdec_cli.config.layers import parse_setting
 from specdec_cli.config.locate import configs_folder, model_source, shipped_configs
 from specdec_cli.config.model_schema import CloudConfig, EdgeConfig, LinkedConfig, ModelConfig
 from specdec_cli.config.resolve import ResolvedConfig, load_config
 from specdec_cli.config.schema import (
     AcceptanceConfig,
-    AudioConfig,
     Config,
     DecodingConfig,
     GateConfig,
@@ -24,10 +23,8 @@ from specdec_cli.config.schema import (
 from specdec_cli.config.settings import SETTINGS, Setting
 
 __all__ = [
-    "CONFIG_VARIABLE",
     "SETTINGS",
     "AcceptanceConfig",
-    "AudioConfig",
     "CloudConfig",
     "Config",
     "DecodingConfig",
@@ -45,5 +42,4 @@ __all__ = [
     "model_source",
     "parse_setting",
     "shipped_configs",
-    "variable_of",
 ]

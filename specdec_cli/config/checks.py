@@ -1,4 +1,4 @@
-"""Values that contradict each other. Each problem names both and where they came from."""
+"""Values that contradict each other. Each error names both and where they came from."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Final, NamedTuple
 from specdec_cli.config.layers import Given
 from specdec_cli.config.locate import is_loopback
 from specdec_cli.config.model_schema import CloudConfig, EdgeConfig
-from specdec_cli.config.problems import Problem, show
+from specdec_cli.config.problems import show, show_name
 from specdec_cli.config.schema import AcceptanceConfig, Config, ScoringConfig
 from specdec_cli.config.settings import settings_of
+from specdec_cli.errors import ConfigError
 from specdec_cli.types import (
     DEFAULT_THRESHOLDS,
     LOSSY_RULES,
@@ -25,13 +26,14 @@ from specdec_cli.types import (
 _OF_A_LINK: Final = ("token_env", "timeout_s", "retry_s", "ca_file", "allow_plain_http")
 _OF_LOADING: Final = ("device", "dtype", "device_map", "attention", "quantization", "encoder_dtype", "graphs")
 _BOUNDS: Final = {
-    "entropy": (0.0, math.inf, "at least 0 nats"),
-    "class-entropy": (0.0, math.inf, "at least 0 nats"),
-    "margin": (0.0, 1.0, "from 0 to 1"),
-    "logprob": (-math.inf, 0.0, "at most 0 nats"),
-    "learned": (0.0, 1.0, "a probability, from 0 to 1"),
-    "random": (0.0, 1.0, "a share of the blocks, from 0 to 1"),
+    "entropy": (0.0, math.inf),
+    "class-entropy": (0.0, math.inf),
+    "margin": (0.0, 1.0),
+    "logprob": (-math.inf, 0.0),
+    "learned": (0.0, 1.0),
+    "random": (0.0, 1.0),
 }
+"""Gate -> range of its thresholds."""
 
 
 class Clash(NamedTuple):
@@ -43,18 +45,17 @@ class Clash(NamedTuple):
     needs: str = ""
 
 
-def contradictions(config: Config, given: Mapping[str, Given]) -> list[Problem]:
+def contradictions(config: Config, given: Mapping[str, Given]) -> list[ConfigError]:
     """Everything in `config` that contradicts something else in it; `given` has the origins by dotted name."""
 
     def described(name: str) -> str:
         value = given[name].value
-        plain = isinstance(value, str) and value.isprintable() and 0 < len(value) <= 40
-        return f"{name} is {value if plain else show(value)} ({given[name].origin})"
+        return f"{name} is {show_name(value) if isinstance(value, str) else show(value)} ({given[name].origin})"
 
     # A file may serve for every mode, but an option that has no effect is refused.
-    clashes = [clash for clash in _ignored(config) if clash.first in given and given[clash.first].source == "flag"]
-    clashes += [*_models(config), *_servers(config), *_decoding(config)]
-    return [Problem(f"{described(c.first)}{c.needs}, but {described(c.second)}.", c.hint) for c in clashes]
+    clashes = [clash for clash in _ignored(config) if given[clash.first].chosen]
+    clashes += [*_models(config), *_decoding(config)]
+    return [ConfigError(f"{described(c.first)}{c.needs}, but {described(c.second)}.", hint=c.hint) for c in clashes]
 
 
 def _models(config: Config) -> Iterator[Clash]:
@@ -63,32 +64,8 @@ def _models(config: Config) -> Iterator[Clash]:
         yield Clash("decoding.mode", "edge", "Name one in edge.model, or use mode cloud.", ", which needs that model")
     if cloud is None and mode != "edge":
         yield Clash("decoding.mode", "cloud", "Name one in cloud.model, or use mode edge.", ", which needs that model")
-    if cloud is not None and cloud.url is not None:
-        if cloud.model is not None and cloud.engine != "vllm":
-            hint = "A cloud is loaded here or reached at an address: leave one of them out."
-            yield Clash("cloud.url", "cloud.model", hint)
-        if edge is None and cloud.processor is None:
-            hint = "Name the checkpoint that is served in cloud.processor, or an edge."
-            yield Clash("cloud.url", "cloud.processor", hint, ", which needs a tokenizer here")
-    for section, model in (("edge", edge), ("cloud", cloud)):
-        if model is not None and model.device_map is not None and model.device != "auto":
-            yield Clash(
-                f"{section}.device_map", f"{section}.device", "A device map chooses the devices: leave one out."
-            )
-        if config.prompt.text is not None and not config.prompt.force and model and model.url is None and model.is_mini:
-            hint = (
-                "These models were trained on the instructions of prompt.style alone, and write broken text for "
-                "another. Use other models, or set prompt.force to true."
-            )
-            yield Clash("prompt.text", f"{section}.model", hint)
-            return
-
-
-def _servers(config: Config) -> Iterator[Clash]:
-    """What is wrong with the addresses of servers, and with what a vLLM is to do."""
-    mode, edge, cloud = config.decoding.mode, config.edge, config.cloud
     if edge is not None:
-        yield from _server("edge", edge, config, takes_part=mode != "cloud")
+        yield from _model("edge", edge, config, takes_part=mode != "cloud")
         if edge.url is not None and edge.engine != "vllm":
             yield Clash("edge.url", "edge.engine", "An edge at an address is a vllm: set edge.engine to vllm.")
         if edge.url is not None and mode in ("hybrid", "lossless") and cloud is not None and cloud.engine != "vllm":
@@ -96,10 +73,26 @@ def _servers(config: Config) -> Iterator[Clash]:
         if edge.url is not None and mode == "hybrid" and config.gate.name == "random":
             yield Clash("gate.name", "edge.url", "The gate random needs an edge that is loaded here.")
     if cloud is not None:
-        yield from _server("cloud", cloud, config, takes_part=mode != "edge")
+        yield from _model("cloud", cloud, config, takes_part=mode != "edge")
+        if cloud.url is not None and cloud.model is not None and cloud.engine != "vllm":
+            hint = "A cloud is loaded here or reached at an address: leave one of them out."
+            yield Clash("cloud.url", "cloud.model", hint)
+        if cloud.url is not None and edge is None and cloud.processor is None:
+            hint = "Name the checkpoint that is served in cloud.processor, or an edge."
+            yield Clash("cloud.url", "cloud.processor", hint, ", which needs a tokenizer here")
+    if config.prompt.text is not None and not config.prompt.force:
+        loaded = [(role, model) for role, model in (("edge", edge), ("cloud", cloud)) if model and model.url is None]
+        if mini := next((role for role, model in loaded if model.is_mini), None):
+            hint = (
+                "These models were trained on the instructions of prompt.style alone, and write broken text for "
+                "another. Use other models, or set prompt.force to true."
+            )
+            yield Clash("prompt.text", f"{mini}.model", hint)
 
 
-def _server(role: Decider, model: EdgeConfig | CloudConfig, config: Config, *, takes_part: bool) -> Iterator[Clash]:
+def _model(role: Decider, model: EdgeConfig | CloudConfig, config: Config, *, takes_part: bool) -> Iterator[Clash]:
+    if model.device_map is not None and model.device != "auto":
+        yield Clash(f"{role}.device_map", f"{role}.device", "A device map chooses the devices: leave one out.")
     plain = model.url is not None and model.url.startswith("http://") and not is_loopback(model.url)
     if plain and not model.allow_plain_http:
         hint = f"Use https://, or set {role}.allow_plain_http: true for a link that is protected in another way."
@@ -140,11 +133,12 @@ def _decoding(config: Config) -> Iterator[Clash]:
             hint = f"Greedy decoding ignores {name}: set a temperature above 0, or leave {name} out."
             yield Clash(f"decoding.{name}", "decoding.temperature", hint)
     if decoding.mode == "hybrid":
-        low, high, bounds = _BOUNDS.get(gate.name, (-math.inf, math.inf, ""))
+        low, high = _BOUNDS.get(gate.name, (-math.inf, math.inf))
         for name, value in (("threshold", gate.threshold), ("wake", gate.wake)):
             if value is not None and not low <= value <= high:
                 default = DEFAULT_THRESHOLDS.get(gate.name, "the gate file's")
-                yield Clash(f"gate.{name}", "gate.name", f"It must be {bounds}; the default is {default}.")
+                hint = f"It must be from {low:g} to {high:g}; the default is {default}."
+                yield Clash(f"gate.{name}", "gate.name", hint)
         if gate.name == "learned" and gate.file is None:
             hint = "Set gate.name to a file of specdec tune, or gate.file to package:mini/gate.json (mini pair)."
             yield Clash("gate.name", "gate.file", hint, ", which needs weights")
@@ -169,7 +163,15 @@ def _ignored(config: Config) -> Iterator[Clash]:
             hint = "Lossless defers greedy drafts only: leave one of the two out."
             yield Clash("decoding.defer", "decoding.temperature", hint)
     else:
-        yield from _ignored_by_gate(config)
+        if gate.name in ("always", "never"):
+            yield Clash("gate.threshold", "gate.name", "That gate has no threshold.")
+        if gate.name != "learned":
+            yield Clash("gate.file", "gate.name", "Only the gate learned has weights.")
+        if gate.stop_drafting and gate.name not in TOKEN_GATES:
+            hint = f"Drafting stops only for a gate that judges tokens: {', '.join(sorted(TOKEN_GATES))}."
+            yield Clash("gate.stop_drafting", "gate.name", hint)
+        if not decoding.defer:
+            yield Clash("gate.wake", "decoding.defer", "It counts only for a draft of the whole caption: add --defer.")
     hint = f"Mode {mode} ignores it: leave it out, or use mode hybrid. To compare modes, use specdec compare."
     yield from (Clash(name, "decoding.mode", hint) for name in unused)
     if decoding.defers:
@@ -180,18 +182,4 @@ def _ignored(config: Config) -> Iterator[Clash]:
     if cloud is not None:
         served = cloud.url is not None
         hint = "The server decides how its model is loaded." if served else "It counts only for a cloud at an address."
-        names = _OF_LOADING if served else _OF_A_LINK
-        yield from (Clash(f"cloud.{name}", "cloud.url", hint) for name in names)
-
-
-def _ignored_by_gate(config: Config) -> Iterator[Clash]:
-    gate = config.gate
-    if gate.name in ("always", "never"):
-        yield Clash("gate.threshold", "gate.name", "That gate has no threshold.")
-    if gate.name != "learned":
-        yield Clash("gate.file", "gate.name", "Only the gate learned has weights.")
-    if gate.stop_drafting and gate.name not in TOKEN_GATES:
-        hint = f"Drafting stops only for a gate that judges tokens: {', '.join(sorted(TOKEN_GATES))}."
-        yield Clash("gate.stop_drafting", "gate.name", hint)
-    if not config.decoding.defer:
-        yield Clash("gate.wake", "decoding.defer", "It counts only for a draft of the whole caption: add --defer.")
+        yield from (Clash(f"cloud.{name}", "cloud.url", hint) for name in (_OF_LOADING if served else _OF_A_LINK))

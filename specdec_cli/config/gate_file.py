@@ -8,20 +8,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from specdec_cli.config.layers import Layer
-from specdec_cli.config.locate import absolute_path, gate_path, read_json
-from specdec_cli.config.problems import Problem
+from specdec_cli.config.layers import Given, Layer
+from specdec_cli.config.locate import model_source, read_json
 from specdec_cli.config.schema import GateConfig
 from specdec_cli.errors import ConfigError
-
-SUFFIX: Final = ".json"
-_MAX_BYTES: Final = 5_000_000
 
 
 class FilePart(BaseModel):
@@ -118,7 +113,7 @@ def read_gate_file(path: Path, label: str | None = None) -> GateFile:
         ConfigError: it is not there, or not a gate file of this version.
     """
     hint = "specdec tune --output FILE writes one."
-    return read_json(path, GateFile, "gate file", _MAX_BYTES, hint, label=label)
+    return read_json(path, GateFile, "gate file", hint, label=label)
 
 
 def read_learned(path: Path, label: str | None) -> tuple[GateFile, LearnedWeights]:
@@ -151,42 +146,29 @@ def thresholds(gate: GateConfig) -> tuple[float | None, float | None]:
 
 def names_gate_file(value: object) -> bool:
     """Whether a `gate.name` is the path of a gate file, rather than the name of a gate."""
-    return isinstance(value, str) and value.lower().endswith(SUFFIX)
+    return isinstance(value, str) and value.lower().endswith(".json")
 
 
-def expand_gate_file(layer: Layer, base: Path, problems: list[Problem]) -> Layer:
-    """The layer, not checked yet, with a gate file in `gate.name` replaced by the file's settings.
+def gate_file_layer(path: str, given: Given) -> Layer:
+    """The settings in the gate file at `path`, which `given`, a `gate.name`, names.
 
-    Settings that the layer gives itself take precedence, except null. A layer with k, or with drafts that stop early,
-    drafts in blocks: then the file's deferral does not count. `base` is the folder that a relative path starts from;
-    a file that cannot be used goes to `problems`.
+    They count less than the settings of the layer that names the file. Only the gate itself is chosen for the run.
+
+    Raises:
+        ConfigError: the file cannot be used.
     """
-    given = layer.get("gate.name")
-    if given is None or not names_gate_file(given.value):
-        return layer
-    name = absolute_path(str(given.value), base)
     try:
-        file = read_gate_file(gate_path(name), str(given.value))
+        file = read_gate_file(Path(model_source(path)), str(given.value))
     except ConfigError as error:
-        problems.append(Problem(f"{given.origin}: {error.message}", error.hint))
-        return {key: value for key, value in layer.items() if key != "gate.name"}
-    chooses_blocks = any(
-        (own := layer.get(key)) is not None and own.value not in (None, False)
-        for key in ("decoding.k", "gate.stop_drafting")
-    )
-    own = layer.get("decoding.defer")
-    defers = file.defer and not chooses_blocks and (own is None or own.value is not False)
-    brought: Layer = {
-        key: replace(given, value=value, origin=f"{given.origin}, {Path(name).name}")
-        for key, value in {
-            "gate.name": file.gate,
-            "gate.threshold": file.threshold,
-            "gate.wake": file.wake if defers else None,
-            "gate.stop_drafting": None if defers else file.stop_drafting,
-            "decoding.defer": defers,
-            "decoding.k": None if defers else file.k,
-            "gate.file": name if file.learned else None,
-        }.items()
-        if value is not None
+        raise ConfigError(f"{given.origin}: {error.message}", hint=error.hint) from error
+    origin = f"{given.origin}, {Path(path).name}"
+    settings = {
+        "gate.threshold": file.threshold,
+        "gate.wake": file.wake,
+        "gate.stop_drafting": file.stop_drafting,
+        "gate.file": path if file.learned else None,
+        "decoding.defer": file.defer,
+        "decoding.k": file.k,
     }
-    return brought | {key: own for key, own in layer.items() if key != "gate.name" and own.value is not None}
+    brought = {name: Given(value, origin) for name, value in settings.items() if value is not None}
+    return {"gate.name": Given(file.gate, origin, given.chosen), **brought}

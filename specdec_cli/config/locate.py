@@ -35,29 +35,25 @@ def shipped_configs() -> dict[str, Path]:
     return {path.stem: path for path in sorted(configs_folder().glob("*.yaml"))}
 
 
-def find_config(source: str | Path | None, *, asked_by: str | None = None) -> tuple[Path, str]:
+def find_config(source: str | Path | None, named_by: str | None = None) -> tuple[Path, str]:
     """The file that `source` names (a shipped config or a path; None: the default), and its name in messages.
 
-    `asked_by` is the environment variable that named it, if one did.
+    `named_by` is the environment variable that names it, if one does.
 
     Raises:
-        ConfigError: there is no such file, or it is a folder.
+        ConfigError: there is no such file.
     """
     shipped = shipped_configs()
     name = DEFAULT_CONFIG if source is None else os.fspath(source)
     if name in shipped:
         return shipped[name], shipped[name].name
-    hint = f"Shipped configs, by bare name: {', '.join(shipped)}. Anything else is taken as a path."
-    named_by = f" (named by {asked_by})" if asked_by else ""
-    if not name.strip():
-        raise ConfigError(f"The name of the config file is empty{named_by}.", hint=hint)
     path = Path(os.path.abspath(os.path.expanduser(name)))
-    if os.path.isdir(path):
-        raise ConfigError(f"{name} is a folder, not a config file{named_by}.", hint=hint)
     if not os.path.exists(path):
         close = nearest(path.name.removesuffix(".yaml"), shipped)
-        meant = f"Did you mean {close}? " if close else ""
-        raise ConfigError(f"There is no config file {name}{named_by}.", hint=meant + hint)
+        hint = f"Shipped configs, by bare name: {', '.join(shipped)}. Anything else is taken as a path."
+        where = f" (named by {named_by})" if named_by else ""
+        hint = f"Did you mean {close}? {hint}" if close else hint
+        raise ConfigError(f"There is no config file {name}{where}.", hint=hint)
     return path, name
 
 
@@ -85,10 +81,10 @@ def model_source(name: str) -> str:
     return name
 
 
-def follows_shipped_prompts(source: str) -> bool:
-    """Whether the checkpoint in a folder declares that it was trained on the mini pair's instructions alone."""
+def follows_shipped_prompts(model: str) -> bool:
+    """Whether a packaged model, or the checkpoint in a folder, declares that it knows the mini pair's prompts alone."""
     try:
-        declared = json.loads((Path(source) / "config.json").read_bytes())
+        declared = json.loads((Path(model_source(model)) / "config.json").read_bytes())
     except (OSError, ValueError):
         return False  # on the hub; a damaged file is refused when it is loaded
     return isinstance(declared, dict) and declared.get("specdec_prompts") == "shipped"
@@ -105,38 +101,26 @@ def is_loopback(address: str) -> bool:
         return False
 
 
-def gate_path(name: str) -> Path:
-    """The file that a gate's name refers to: one in the package, or a path."""
-    return Path(model_source(name))
-
-
-def read_json(path: Path, model: type[File], what: str, most: int, hint: str, *, label: str | None = None) -> File:
-    """The content of a JSON file of at most `most` bytes; `what` it is, and `label`, its name, are for messages.
+def read_json(path: Path, model: type[File], what: str, hint: str, *, label: str | None = None) -> File:
+    """The content of a JSON file; `what` it is, and `label`, its name, are for messages.
 
     Raises:
-        ConfigError: it cannot be read, is larger, or is malformed.
+        ConfigError: it cannot be read, or is malformed.
     """
     label = label or str(path)
     try:
-        return model.model_validate_json(read_bytes(path, f"The {what} {label}", most, hint))
+        return model.model_validate_json(read_bytes(path, f"The {what} {label}", hint))
     except ValidationError as error:
         detail = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, detail["loc"])) or "the whole"
         raise ConfigError(f"{label} is not a {what}: {place}: {detail['msg']}.", hint=hint) from error
 
 
-def read_bytes(path: Path, label: str, most: int, hint: str) -> bytes:
-    """The bytes of a file, at most `most` of them.
-
-    Raises:
-        ConfigError: it cannot be read, or is larger.
-    """
+def read_bytes(path: Path, label: str, hint: str) -> bytes:
+    """The bytes of a regular file; ConfigError if it cannot be read."""
     try:
         with open_regular(path) as file:
-            data = file.read(most + 1)
+            return file.read()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError(f"{label} cannot be read: {reason}.", hint=hint) from error
-    if len(data) > most:
-        raise ConfigError(f"{label} is larger than {most // 1_000_000} MB.", hint=hint)
-    return data

@@ -66,7 +66,7 @@ class ModelConfig(Section):
     @property
     def is_mini(self) -> bool:
         """Whether it is of the mini pair or trained like it, on the shipped instructions alone, as it declares."""
-        return follows_shipped_prompts(self.source)
+        return follows_shipped_prompts(self.model)
 
     @property
     def own_instruction(self) -> str | None:

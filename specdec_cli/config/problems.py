@@ -1,11 +1,10 @@
-"""What is wrong with a configuration, collected so that one run reports all of it."""
+"""How messages name values, and several problems in one error."""
 
 from __future__ import annotations
 
 import difflib
-import math
+import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from specdec_cli.errors import ConfigError
@@ -16,25 +15,16 @@ _LISTED: Final = 8
 _LONGEST: Final = 60
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One thing that is wrong: a sentence that names place and value, and what to do about it."""
-
-    message: str
-    hint: str | None = None
-
-
-def raise_if_any(problems: Sequence[Problem]) -> None:
-    """Raise one ConfigError for all of `problems`: the first is the message, the rest follow in the hint."""
-    if not problems:
+def raise_if_any(problems: Iterable[ConfigError]) -> None:
+    """Raise one error for all of `problems`: the first, with the messages of the others in its hint."""
+    found = list({problem.message: problem for problem in problems}.values())
+    if not found:
         return
-    first, *others = dict.fromkeys(problems)
+    first, *others = found
     if not others:
-        raise ConfigError(first.message, hint=first.hint)
+        raise first
     noun = "problem" if len(others) == 1 else "problems"
-    lines = [first.hint] if first.hint else []
-    lines.append("Also:")
-    lines += [f"- {problem.message}" for problem in others[:_LISTED]]
+    lines = [*([first.hint] if first.hint else []), "Also:", *(f"- {other.message}" for other in others[:_LISTED])]
     if len(others) > _LISTED:
         lines.append(f"- and {len(others) - _LISTED} more")
     raise ConfigError(f"{first.message} ({len(others)} more {noun}, listed below)", hint="\n".join(lines))
@@ -71,17 +61,6 @@ def show_name(name: str) -> str:
 
 
 def show(value: object) -> str:
-    """`value` as YAML spells it, on one line and cut to a readable length."""
-    if isinstance(value, dict):
-        return "a mapping"
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value).replace("inf", ".inf").replace("nan", ".nan")
-    if isinstance(value, int) and abs(value) >= 10**20:
-        return "a number of more than 20 digits"
-    if isinstance(value, list | tuple):
-        text = f"[{', '.join(map(show, value[:_LONGEST]))}]"
-    else:
-        text = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
+    """`value` on one line, cut to a readable length."""
+    text = json.dumps(value) if value is None or isinstance(value, bool) else repr(value)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

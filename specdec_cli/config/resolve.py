@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from specdec_cli.config.checks import contradictions
 from specdec_cli.config.fields import AT_PAUSES
-from specdec_cli.config.gate_file import expand_gate_file, names_gate_file, thresholds
+from specdec_cli.config.gate_file import gate_file_layer, names_gate_file, thresholds
 from specdec_cli.config.layers import (
     CONFIG_VARIABLE,
     MODELS,
@@ -19,25 +19,22 @@ from specdec_cli.config.layers import (
     read_environment,
     read_file,
     read_flags,
-    variable_of,
 )
-from specdec_cli.config.locate import (
-    absolute_model,
-    absolute_path,
-    find_config,
-    follows_shipped_prompts,
-    gate_path,
-    model_source,
-)
-from specdec_cli.config.problems import Problem, raise_if_any, show_name
-from specdec_cli.config.schema import SECTIONS, Config
-from specdec_cli.config.settings import SETTINGS, check_value, settings_of
+from specdec_cli.config.locate import absolute_model, absolute_path, find_config, follows_shipped_prompts, model_source
+from specdec_cli.config.problems import raise_if_any, show_name
+from specdec_cli.config.schema import Config
+from specdec_cli.config.settings import SETTINGS, check_value
 from specdec_cli.config.yaml_file import write_yaml
+from specdec_cli.errors import ConfigError
 
 _NOTHING: Final[Mapping[str, Any]] = {}
-_LANGUAGE: Final = "prompt.language"
 _LOCALES: Final = ("LC_ALL", "LC_MESSAGES", "LANG")
 _MINI_ENTROPY: Final = 1.0  # nats; the mini pair's captions are of a closed vocabulary, so its entropies are low
+
+_DEFAULTS: Final[Layer] = {
+    **{name: Given(None) for name in MODELS},
+    **{setting.name: Given(setting.default) for setting in SETTINGS.values()},
+}
 
 _RESETS: Final[Mapping[str, tuple[str, ...]]] = {
     "gate.name": ("gate.threshold", "gate.wake"),
@@ -48,6 +45,9 @@ _RESETS: Final[Mapping[str, tuple[str, ...]]] = {
     "cloud.model": ("cloud.revision",),
 }
 """Choice -> settings that a weaker layer wrote for another choice: they return to their defaults."""
+
+_RESET_BY_THE_SAME: Final = ("decoding.k", "prompt.style")
+"""Choices that reset the others even where they are what they were."""
 
 _PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     "cloud.model": ("cloud.url", "cloud.token_env", "cloud.ca_file"),
@@ -66,7 +66,7 @@ class ResolvedConfig:
     Attributes:
         config: the settings.
         origin: dotted name -> where its value came from: "default", "mini.yaml:12", "SPECDEC_DECODING__K", "flag -k".
-            For a model that there is not, there is its section's name in place of its settings.
+            `edge` and `cloud` say it of a model that there is not.
         path: the config file; None: the defaults, which are for published models.
         reads: the files that it came from: that one, gate files that any layer names, and a file of cuts.
     """
@@ -83,15 +83,13 @@ class ResolvedConfig:
             ConfigError: the gate file cannot be used.
         """
         meant = dict(self._meant())
-        for section in SECTIONS:
-            values = getattr(self.config, section)
-            if values is None:
+        for section, settings in self.config:
+            if settings is None:
                 yield section, None, self.origin[section]
                 continue
-            for field_name in type(values).model_fields:
-                name, value = f"{section}.{field_name}", getattr(values, field_name)
-                value, origin = meant.get(name, (value, "")) if value is None else (value, "")
-                yield name, value, origin or self.origin[name]
+            for setting, value in settings:
+                name = f"{section}.{setting}"
+                yield name, *(meant[name] if value is None and name in meant else (value, self.origin[name]))
 
     def _meant(self) -> Iterator[tuple[str, tuple[object, str]]]:
         """What null stands for in the settings of the gate and the loop: value and origin."""
@@ -116,7 +114,7 @@ class ResolvedConfig:
         """Sentences to print before a run: the language of the captions, and the meaning of k."""
         config = self.config
         name = {"zh": "Chinese", "en": "English"}[config.prompt.language]
-        yield f"Captions are in {name} ({self.origin[_LANGUAGE].removeprefix('flag ')})."
+        yield f"Captions are in {name} ({self.origin['prompt.language'].removeprefix('flag ')})."
         k, origin = config.decoding.k, self.origin["decoding.k"].removeprefix("flag ")
         in_blocks = config.decoding.mode == "hybrid" and not config.decoding.defers and k != "auto"
         if in_blocks and config.gate.stop_drafting:
@@ -154,129 +152,151 @@ def load_config(
     """
     environ = os.environ if environ is None else environ
     named = environ.get(CONFIG_VARIABLE) if source is None else None
-    problems: list[Problem] = []
-    given = [read_environment(environ, problems), read_flags(flags, flag_names, problems)]
-    path, label = find_config(named or source, asked_by=CONFIG_VARIABLE if named else None)
-    layers = [(read_file(path, label, problems), path.parent), *((layer, Path()) for layer in given)]
-    if other := _other_model(*(layer for layer, _ in layers)):
-        if source or named:
-            message = f"{other.value} ({other.origin}) is another model than those {label} is written for."
-            problems.append(Problem(message, "Leave --config out: the defaults are those of published models."))
-        del layers[0]
-    checked = [_checked(expand_gate_file(layer, base, problems), base, problems) for layer, base in layers]
-    raise_if_any(problems)
-    merged = merge(checked)
+    path, label = find_config(named or source, CONFIG_VARIABLE if named else None)
+    check = _Check()
+    in_file = check.layers(read_file(path, label), path.parent)
+    stronger = [
+        *check.layers(read_environment(environ), Path()),
+        *check.layers(read_flags(flags, flag_names), Path()),
+    ]
+    other = _other_model(in_file, stronger)
+    if other and (source or named):
+        message = f"{other.value} ({other.origin}) is another model than those {label} is written for."
+        hint = "Leave --config out: the defaults are those of published models."
+        check.problems.append(ConfigError(message, hint=hint))
+    raise_if_any(check.problems)
+    merged = _merged([*([] if other else in_file), *stronger])
     _derive(merged, environ)
-    raise_if_any(list(_unnamed(merged)))
     config = _build(merged)
-    raise_if_any(contradictions(config, merged))
-    gates = [(layer[key].value, base) for layer, base in layers for key in ("gate.name", "gate.file") if key in layer]
-    reads = [gate_path(absolute_path(str(name), base)) for name, base in gates if names_gate_file(name)]
-    reads += [file for file in (None if other else path, config.audio.cuts_path) if file is not None]
-    origin = {name: given.origin for name, given in merged.items()}
-    return ResolvedConfig(config, origin, None if other else path, tuple(reads))
+    given = _DEFAULTS | merged
+    raise_if_any(contradictions(config, given))
+    reads = [None if other else path, *check.gate_files, config.gate.weights_path, config.audio.cuts_path]
+    origin = {name: each.origin for name, each in given.items()}
+    return ResolvedConfig(config, origin, None if other else path, tuple(file for file in reads if file is not None))
 
 
-def _other_model(file: Layer, *stronger: Layer) -> Given | None:
+class _Check:
+    """Checks what is given, value by value, and collects what is wrong, so that one run reports all of it.
+
+    Attributes:
+        problems: one for each value that is wrong.
+        gate_files: those that `gate.name` names.
+    """
+
+    def __init__(self) -> None:
+        self.problems: list[ConfigError] = []
+        self.gate_files: list[Path] = []
+
+    def layers(self, values: Iterable[tuple[str, Given]], base: Path) -> tuple[Layer, Layer]:
+        """A layer with checked values and absolute paths, after one with the settings of a gate file that it names.
+
+        Beside a gate file null means the file's value. `base` is the folder that relative paths start from.
+        """
+        of_gate_file: Layer = {}
+        layer: Layer = {}
+        for name, given in values:
+            try:
+                if name == "gate.name" and names_gate_file(given.value):
+                    path = absolute_path(str(given.value), base)
+                    self.gate_files.append(Path(model_source(path)))
+                    of_gate_file = gate_file_layer(path, given)
+                elif name in MODELS and given.value is None:
+                    layer[name] = given
+                else:
+                    name = f"{name}.model" if name in MODELS else name
+                    value = check_value(name, given.value, given.origin)
+                    layer[name] = replace(given, value=_absolute(name, value, base))
+            except ConfigError as error:
+                self.problems.append(error)
+        for model in MODELS:
+            if model in layer and (own := _own(model, layer)):
+                message = f"{layer[model].origin}: {model} is null, but {own[0]} is given ({layer[own[0]].origin})."
+                self.problems.append(ConfigError(message, hint="Leave one of them out."))
+        kept = {name: given for name, given in layer.items() if given.value is not None or name not in of_gate_file}
+        return of_gate_file, kept
+
+
+def _absolute(name: str, value: object, base: Path) -> object:
+    if isinstance(value, str) and name.endswith(".model"):
+        return absolute_model(value, base)
+    names_file = isinstance(value, str) and name in _FILES and value != AT_PAUSES
+    return absolute_path(str(value), base) if names_file else value
+
+
+def _own(section: str, layer: Layer) -> list[str]:
+    """The settings of a section that a layer gives."""
+    return [name for name in layer if name.startswith(f"{section}.")]
+
+
+def _other_model(in_file: Iterable[Layer], stronger: Iterable[Layer]) -> Given | None:
     """What names another model than the mini pair's where the file is the mini pair's own; None: nothing does."""
-    own = [given for name in MODELS if (given := file.get(f"{name}.model"))]
-    named = [given for layer in stronger for name in MODELS if (given := layer.get(f"{name}.model")) and given.value]
-    if not any(map(_is_mini, own)):
+
+    def named(layers: Iterable[Layer]) -> Iterator[Given]:
+        yield from (given for layer in layers for name in MODELS if (given := layer.get(f"{name}.model")))
+
+    if not any(_is_mini(given) for given in named(in_file)):
         return None
-    return next((given for given in named if not _is_mini(given)), None)
+    return next((given for given in named(stronger) if given.value and not _is_mini(given)), None)
 
 
-def _is_mini(given: Given) -> bool:
+def _is_mini(model: Given) -> bool:
     """Whether it names a model of the mini pair, or one that was trained like them."""
-    return follows_shipped_prompts(model_source(absolute_model(str(given.value), Path())))
+    return follows_shipped_prompts(str(model.value))
 
 
-def merge(layers: Iterable[Layer]) -> Layer:
-    """`layers`, the weakest first, over the defaults; for a model that there is not, its section's name alone."""
-    merged: Layer = {name: Given(None) for name in MODELS}
-    for section in SECTIONS:
-        if section not in MODELS:
-            merged |= _defaults(section)
+def _merged(layers: Iterable[Layer]) -> Layer:
+    """`layers`, the weakest first, over each other."""
+    merged: Layer = {}
     for layer in layers:
-        _lay(layer, merged)
+        dropped = set(_reset_by(layer, merged))
+        for model in MODELS:
+            if model in layer:
+                dropped |= {*_own(model, merged)}
+            elif _own(model, layer):
+                dropped.add(model)
+        merged = {name: given for name, given in merged.items() if name not in dropped} | layer
     return merged
 
 
-def _defaults(section: str) -> Layer:
-    return {setting.name: Given(setting.default) for setting in settings_of(section) if not setting.required}
-
-
-def _lay(layer: Layer, merged: Layer) -> None:
-    for section in MODELS:
-        if section in layer:
-            for setting in settings_of(section):
-                merged.pop(setting.name, None)
-        elif section in merged and any(name.startswith(f"{section}.") for name in layer):
-            del merged[section]
-            merged |= _defaults(section)
-    engine = layer.get("cloud.engine") or merged.get("cloud.engine") or Given(None)
-    places = [] if engine.value == "vllm" else [name for name in _PLACES if name in layer and layer[name].value]
-    for chosen, resets in (*_RESETS.items(), *((name, _PLACES[name]) for name in places)):
-        new, old = layer.get(chosen), merged.get(chosen)
-        if new is None:
-            continue
-        if chosen in ("decoding.k", "prompt.style") or old is None or new.value != old.value:
-            merged |= {name: Given(SETTINGS[name].default) for name in resets}
-    merged |= layer
+def _reset_by(layer: Layer, weaker: Layer) -> Iterator[str]:
+    """Settings that weaker layers wrote for another choice than the layer's."""
+    for chosen, resets in _RESETS.items():
+        before = weaker.get(chosen, _DEFAULTS[chosen]).value
+        if chosen in layer and (chosen in _RESET_BY_THE_SAME or layer[chosen].value != before):
+            yield from resets
+    engine = layer.get("cloud.engine") or weaker.get("cloud.engine")
+    if engine is None or engine.value != "vllm":
+        for chosen, resets in _PLACES.items():
+            if chosen in layer and layer[chosen].value:
+                yield from resets
 
 
 def _derive(merged: Layer, environ: Mapping[str, str]) -> None:
     """Fills in what follows from other settings or from the locale, where no layer gives it."""
-    if merged["decoding.mode"].source == "default":
-        alone = next((name for name, other in (MODELS, MODELS[::-1]) if other in merged and name not in merged), None)
-        if alone:
-            merged["decoding.mode"] = Given(alone, f"default, as {alone} stands alone")
-    entropy = merged["gate.name"].value == "entropy" and merged["gate.threshold"].value is None
-    if entropy and (edge := merged.get("edge.model")) and _is_mini(edge):
+    models = [model for model in MODELS if _own(model, merged)]
+    if "decoding.mode" not in merged and len(models) == 1:
+        merged["decoding.mode"] = Given(models[0], f"default, as {models[0]} stands alone")
+    name, threshold, edge = (merged.get(key, Given(None)) for key in ("gate.name", "gate.threshold", "edge.model"))
+    if name.value == "entropy" and threshold.value is None and edge.value and _is_mini(edge):
         merged["gate.threshold"] = Given(_MINI_ENTROPY, "default of the mini pair")
-    if merged[_LANGUAGE].source == "default":
+    if "prompt.language" not in merged:
         variable = next((name for name in _LOCALES if environ.get(name)), None)
         locale = environ[variable] if variable else ""
         place = f"{variable} is {show_name(locale)}" if variable else "default, without a locale"
-        merged[_LANGUAGE] = Given("zh" if locale.lower().startswith("zh") else "en", place)
-
-
-def _checked(layer: Layer, base: Path, problems: list[Problem]) -> Layer:
-    """The layer with checked values and absolute paths; what is wrong goes to `problems`."""
-    checked: Layer = {}
-    for name, given in layer.items():
-        value, problem = (None, None) if name in MODELS else check_value(name, given.value, given.origin)
-        if clash := next((other for other in layer if name in MODELS and other.startswith(f"{name}.")), None):
-            message = f"{given.origin}: {name} is null, but {clash} is given ({layer[clash].origin})."
-            problem = Problem(message, "Leave one of them out.")
-        if problem is not None:
-            problems.append(problem)
-        if isinstance(value, str) and value != AT_PAUSES and name in _FILES:
-            value = absolute_path(value, base)
-        elif isinstance(value, str) and name.endswith(".model"):
-            value = absolute_model(value, base)
-        checked[name] = replace(given, value=value)
-    return checked
-
-
-def _unnamed(merged: Layer) -> Iterator[Problem]:
-    """Models that have settings, but no name."""
-    for section in MODELS:
-        keys = [f"{section}.model"] + [f"{section}.url"] * (section == "cloud")
-        if section in merged or any(key in merged and merged[key].value is not None for key in keys):
-            continue
-        own = (given for name, given in merged.items() if name.startswith(f"{section}."))
-        first = next((given.origin for given in own if given.source != "default"), "default")
-        hint = f"Add {section}: NAME, a folder or a hub id; or give --{section}, or {variable_of(section)}."
-        yield Problem(f"{section}.model is not given, though {section} has settings ({first}).", hint)
+        merged["prompt.language"] = Given("zh" if locale.lower().startswith("zh") else "en", place)
 
 
 def _build(merged: Layer) -> Config:
-    values: dict[str, Any] = {section: {} for section in SECTIONS}
+    """The configuration of checked values; ConfigError where a model has settings, but no name."""
+    values: dict[str, Any] = {}
     for name, given in merged.items():
         section, _, setting = name.partition(".")
         if setting:
-            values[section][setting] = given.value
-        else:
-            values[section] = None
+            values.setdefault(section, {})[setting] = given.value
+    for model in MODELS:
+        own = values.get(model)
+        if own is not None and not own.get("model") and not (model == "cloud" and own.get("url")):
+            first = merged[_own(model, merged)[0]].origin
+            hint = f"Add {model}: NAME, a folder or a hub id; or give --{model}."
+            raise ConfigError(f"{model}.model is not given, though {model} has settings ({first}).", hint=hint)
     return Config.model_validate(values)

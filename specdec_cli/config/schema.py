@@ -26,7 +26,7 @@ from specdec_cli.config.fields import (
     expected,
     setting,
 )
-from specdec_cli.config.locate import gate_path
+from specdec_cli.config.locate import model_source
 from specdec_cli.config.model_schema import CloudConfig, EdgeConfig
 from specdec_cli.prompts import Language, Style, prompt_for
 from specdec_cli.types import DEFAULT_THRESHOLDS, AcceptanceName, GateName, Mode
@@ -180,7 +180,7 @@ class GateConfig(Section):
     @property
     def weights_path(self) -> Path | None:
         """The file that `file` names."""
-        return None if self.file is None else gate_path(self.file)
+        return None if self.file is None else Path(model_source(self.file))
 
 
 class AcceptanceConfig(Section):

@@ -9,11 +9,9 @@ from typing import Any, Final
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from specdec_cli.config.fields import Section
-from specdec_cli.config.problems import Problem, nearest, show, show_name
+from specdec_cli.config.problems import nearest, show, show_name
 from specdec_cli.config.schema import SECTIONS
-
-_QUOTABLE: Final = (bool, int, float)
+from specdec_cli.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,39 +91,38 @@ def settings_of(section: str) -> Iterator[Setting]:
     return (setting for setting in SETTINGS.values() if setting.section == section)
 
 
-def check_value(name: str, value: object, label: str) -> tuple[Any, Problem | None]:
-    """The checked value of a setting that exists, or the problem with it; `label` is its origin ("mini.yaml:12")."""
+def check_value(name: str, value: object, origin: str) -> Any:
+    """The checked value of a setting; `origin`, for messages, is where it comes from ("mini.yaml:12").
+
+    Raises:
+        ConfigError: there is no such setting, or it does not take the value.
+    """
+    if name not in SETTINGS:
+        raise _unknown(name, origin)
     setting = SETTINGS[name]
-    model: type[Section] = SECTIONS[setting.section]
-    filling = {s.field: "-" for s in settings_of(setting.section) if s.required}
+    required = {other.field: "-" for other in settings_of(setting.section) if other.required}
     try:
-        return getattr(model.model_validate(filling | {setting.field: value}), setting.field), None
+        checked = SECTIONS[setting.section].model_validate(required | {setting.field: value})
     except ValidationError as error:
         detail = error.errors(include_url=False)[0]
-    if detail["type"] == "value_error":
-        reason = str(detail["ctx"]["error"])
-        return None, Problem(f"{label}: {name} {reason}.", f"{name}: {setting.description}.")
-    message = f"{label}: {name} must be {setting.expected}, not {show(value)}."
-    return None, Problem(message, _value_hint(setting, value))
+        reason = f"must be {setting.expected}, not {show(value)}"
+        if detail["type"] == "value_error":
+            reason = str(detail["ctx"]["error"])
+        close = nearest(value, setting.choices) if isinstance(value, str) else None
+        hint = f"Did you mean {close}?" if close else f"{name}: {setting.description}."
+        raise ConfigError(f"{origin}: {name} {reason}.", hint=hint) from error
+    return getattr(checked, setting.field)
 
 
-def _value_hint(setting: Setting, value: object) -> str:
-    if isinstance(value, str) and (close := nearest(value, setting.choices)):
-        return f"Did you mean {close}?"
-    if setting.takes_text and not setting.choices and isinstance(value, _QUOTABLE):
-        return f"Put quotes around it to make it text: {show(show(value))}."
-    return f"{setting.name}: {setting.description}."
-
-
-def unknown_setting(name: str, label: str) -> Problem:
-    """The problem of a dotted name, or of a section, that does not exist."""
+def _unknown(name: str, origin: str) -> ConfigError:
+    """The error about a dotted name that does not exist, or that is a section."""
     section, _, field = name.partition(".")
     known = [setting.field for setting in settings_of(section)]
     listed = f"Settings in {section}: {', '.join(known)}." if known else f"Sections: {', '.join(SECTIONS)}."
     if known and not field:
-        return Problem(f"{label}: {section} is a section, not a setting.", listed)
-    close = nearest(field, known) if known else None
+        return ConfigError(f"{origin}: {section} is a section, not a setting.", hint=listed)
+    close = nearest(field, known)
     elsewhere = [setting.name for setting in SETTINGS.values() if setting.field == (field or section)]
     meant = f"{section}.{close}" if close else next(iter(elsewhere), None) or nearest(name, [*SETTINGS, *SECTIONS])
     hint = f"Did you mean {meant}? {listed}" if meant else listed
-    return Problem(f"{label}: there is no setting {show_name(name)}.", hint)
+    return ConfigError(f"{origin}: there is no setting {show_name(name)}.", hint=hint)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import yaml
 
 from specdec_cli.config.locate import read_bytes
-from specdec_cli.config.problems import show, show_name
-from specdec_cli.errors import ConfigError
+from specdec_cli.config.problems import show_name
+from specdec_cli.errors import ConfigError, first_line
 
-MAX_BYTES: Final = 1_000_000
 Place = tuple[str | int, ...]
 """Keys and indices that lead to a value."""
 
@@ -65,7 +64,7 @@ def read_yaml(path: Path, label: str) -> tuple[object, dict[Place, int]]:
     Raises:
         ConfigError: it cannot be read, is no YAML, or has a key twice.
     """
-    data = read_bytes(path, label, MAX_BYTES, "Is it really a config file? Check the path and its permissions.")
+    data = read_bytes(path, label, "Is it really a config file? Check the path and its permissions.")
     lines: dict[Place, int] = {}
     try:
         loader = _Loader(data.decode("utf-8-sig"))
@@ -73,15 +72,12 @@ def read_yaml(path: Path, label: str) -> tuple[object, dict[Place, int]]:
         return None if root is None else _value(loader, root, (), lines), lines
     except UnicodeDecodeError as error:
         raise ConfigError(f"{label} is not UTF-8 text (byte {error.start}).", hint="Save it as UTF-8.") from error
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = f"{label}:{mark.line + 1}:{mark.column + 1}" if mark else label
-        reason = ", ".join(part for part in (error.context, error.problem) if part)
-        shown = "".join(c if c.isprintable() else " " for c in reason)[:200]
-        hint = "Indent with spaces, not tabs; check quotes, colons and indentation around that place."
-        raise ConfigError(f"{place}: not valid YAML: {shown}.", hint=hint) from error
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise ConfigError(f"{label}: not valid YAML.", hint="Is it really a config file?") from error
+        mark = getattr(error, "problem_mark", None)
+        place = f"{label}:{mark.line + 1}:{mark.column + 1}" if mark else label
+        reason = (getattr(error, "problem", None) or first_line(error))[:200]
+        hint = "Is it a config file? Check quotes, colons and indentation around that place: spaces, not tabs."
+        raise ConfigError(f"{place}: not valid YAML: {reason}.", hint=hint) from error
 
 
 def _value(loader: _Loader, node: yaml.Node, place: Place, lines: dict[Place, int]) -> object:
@@ -93,13 +89,10 @@ def _value(loader: _Loader, node: yaml.Node, place: Place, lines: dict[Place, in
         return loader.construct_object(node, deep=True)
     found: dict[str, object] = {}
     for key, value in node.value:
-        problem = None
         if not isinstance(key, yaml.ScalarNode):
-            problem = f"a name was expected, not {show(_value(loader, key, (), {}))}"
-        elif key.value in found:
-            dotted = show_name(".".join(map(str, (*place, key.value))))
-            problem = f"{dotted} is given twice, first in line {lines[*place, key.value]}"
-        if problem is not None:
+            raise yaml.MarkedYAMLError(problem="a name was expected", problem_mark=key.start_mark)
+        if key.value in found:
+            problem = f"{show_name(key.value)} is given twice, first in line {lines[*place, key.value]}"
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
         lines[*place, key.value] = key.start_mark.line + 1
         found[key.value] = _value(loader, value, (*place, key.value), lines)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from specdec_cli.config.problems import Problem, raise_if_any, show
+from specdec_cli.config.problems import raise_if_any, show
 from specdec_cli.config.settings import check_value
 from specdec_cli.errors import ConfigError
 from specdec_cli.inputs import corpora, parquet
@@ -54,16 +54,16 @@ class Manifest:
         """
         rows: dict[Key, InputFile] = {}
         places: dict[object, str] = {}  # of ids, and of recordings without one
-        problems: list[Problem] = []
+        problems: list[ConfigError] = []
         for place, item in _listed(path, problems):
             before = places.setdefault(item.key if item.id is None else item.id, place)
             if before == place:
                 rows[item.key] = item
             elif item.id is not None:
-                problems.append(Problem(f"{place}: the id {show(item.id)} is that of {before} too.", _HINT))
+                problems.append(ConfigError(f"{place}: the id {show(item.id)} is that of {before} too.", hint=_HINT))
             else:
                 hint = "Give each row of one recording an id of its own."
-                problems.append(Problem(f"{place}: {show(item.path)} is in {before} already.", hint))
+                problems.append(ConfigError(f"{place}: {show(item.path)} is in {before} already.", hint=hint))
         raise_if_any(problems)
         return cls(path, rows)
 
@@ -72,7 +72,7 @@ Inputs = Paths | Manifest
 """Recordings, each once; found while it is iterated. `base`: absolute folder that names in exports are relative to."""
 
 
-def _listed(path: Path, problems: list[Problem]) -> Iterator[Listed]:
+def _listed(path: Path, problems: list[ConfigError]) -> Iterator[Listed]:
     """What a manifest lists, by what it holds; what is wrong with single rows goes to `problems`."""
     if path.is_dir() and not (path / "wav.scp").exists():
         yield from parquet.read(path)
@@ -86,7 +86,7 @@ def _listed(path: Path, problems: list[Problem]) -> Iterator[Listed]:
         yield from _table(path, problems)
 
 
-def _table(path: Path, problems: list[Problem]) -> Iterator[Listed]:
+def _table(path: Path, problems: list[ConfigError]) -> Iterator[Listed]:
     table = read_table(path, any_bytes=True)
     column = table.first(FILES)
     if column is None:
@@ -98,7 +98,7 @@ def _table(path: Path, problems: list[Problem]) -> Iterator[Listed]:
             yield row.place, item
 
 
-def _input(row: Row, column: str, manifest: Path, problems: list[Problem]) -> InputFile | None:
+def _input(row: Row, column: str, manifest: Path, problems: list[ConfigError]) -> InputFile | None:
     """The recording of a row; None where something is wrong with it, which `problems` gets."""
     before = len(problems)
     given = {name: row.single(name) for name in (column, "id", "language", "prompt", "speaker", "text")}
@@ -106,13 +106,15 @@ def _input(row: Row, column: str, manifest: Path, problems: list[Problem]) -> In
         # A name may hold bytes that are no UTF-8, for which these surrogates stand.
         rest = "".join(c for c in text or "" if name != column or not "\udc80" <= c <= "\udcff")
         if any("\ud800" <= c <= "\udfff" for c in rest):
-            problems.append(Problem(f"{row.place}: {name} is not valid Unicode text.", "Save it as UTF-8."))
+            problems.append(ConfigError(f"{row.place}: {name} is not valid Unicode text.", hint="Save it as UTF-8."))
         elif text is not None and name in ("language", "prompt"):
-            _, problem = check_value("prompt.language" if name == "language" else "prompt.text", text, row.place)
-            problems += [problem] if problem else []
+            try:
+                check_value("prompt.language" if name == "language" else "prompt.text", text, row.place)
+            except ConfigError as error:
+                problems.append(error)
     file = given.pop(column)
     if file is None:
-        problems.append(Problem(f"{row.place}: no recording is named.", _HINT))
+        problems.append(ConfigError(f"{row.place}: no recording is named.", hint=_HINT))
     if file is None or len(problems) > before:
         return None
     return corpora.item(manifest, file, **given)

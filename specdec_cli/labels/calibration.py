@@ -20,7 +20,6 @@ from specdec_cli.labels import Lexicon
 from specdec_cli.types import Decider
 
 SHIPPED: Final = Path(__file__).parent.parent / "mini" / "weights" / "calibration.json"
-_MAX_BYTES: Final = 1_000_000
 
 Temperature = Annotated[float, Field(ge=0.05, le=20.0)]
 
@@ -97,4 +96,4 @@ def read_calibration(path: Path) -> CalibrationFile:
         ConfigError: it is not there, or not a calibration file of this version.
     """
     hint = "specdec calibrate --output FILE writes one."
-    return read_json(path, CalibrationFile, "calibration file", _MAX_BYTES, hint)
+    return read_json(path, CalibrationFile, "calibration file", hint)

@@ -21,7 +21,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
-from specdec_cli.config.problems import Problem, nearest, raise_if_any, show, show_name
+from specdec_cli.config.problems import nearest, raise_if_any, show, show_name
 from specdec_cli.config.yaml_file import Place, read_yaml
 from specdec_cli.errors import ConfigError, LexiconError
 from specdec_cli.labels.units import GAP, units
@@ -204,7 +204,9 @@ def _read(path: Path) -> LexiconFile:
         raise  # never reached: there was at least one problem
     below = [_shipped()] if file.extends else []
     clashes = _contradictions(file, [*below, file])
-    raise_if_any([Problem(f"{label}:{_line(lines, place)}: {message}", hint) for place, message, hint in clashes])
+    raise_if_any(
+        ConfigError(f"{label}:{_line(lines, place)}: {message}", hint=hint) for place, message, hint in clashes
+    )
     if not file.attributes and not file.extends:
         raise ConfigError(f"{label} has no attributes.", hint=_HELP)
     return file
@@ -217,15 +219,16 @@ def _line(lines: Mapping[Place, int], place: Place) -> int:
     return lines.get(place, 1)
 
 
-def _problem(details: ErrorDetails, label: str, lines: Mapping[Place, int]) -> Problem:
+def _problem(details: ErrorDetails, label: str, lines: Mapping[Place, int]) -> ConfigError:
     place = tuple(part for part in details["loc"] if part != "[key]")
     where = f"{label}:{_line(lines, place)}: {show_name('.'.join(map(str, place)))}"
     if details["type"] == "extra_forbidden":
-        return Problem(f"{where} is not a part of a lexicon.", _suggestion(str(place[-1]), _PARTS) + _HELP)
+        hint = _suggestion(str(place[-1]), _PARTS) + _HELP
+        return ConfigError(f"{where} is not a part of a lexicon.", hint=hint)
     reason = details["msg"].removeprefix("Value error, ")
     if reason.startswith("Input should"):  # of another type, or none of the values that there are
         reason = f"{reason.replace('Input', 'the value', 1)}, not {show(details['input'])}"
-    return Problem(f"{where}: {reason}.", _HELP)
+    return ConfigError(f"{where}: {reason}.", hint=_HELP)
 
 
 def _suggestion(name: str, known: Sequence[str]) -> str:

@@ -5,41 +5,44 @@ from __future__ import annotations
 import pytest
 
 from specdec_cli.config import SETTINGS, parse_setting
-from specdec_cli.config.layers import VARIABLES
+from specdec_cli.config.layers import read_environment
 from tests.config.conftest import Load, Refusal, assert_refused
 
 
 @pytest.mark.parametrize(
-    ("variable", "text", "value"),
+    ("name", "text", "value"),
     [
-        ("SPECDEC_DECODING__TEMPERATURE", "5e-1", 0.5),
-        ("SPECDEC_DECODING__STOP_STRINGS", "['。', b]", ("。", "b")),
-        ("SPECDEC_DECODING__SENTENCES", "null", None),
-        ("SPECDEC_RUNTIME__OFFLINE", "true", True),
-        ("SPECDEC_AUDIO__SEGMENT", "", None),
-        ("SPECDEC_PROMPT__TEXT", "Voice: [calm] # or not", "Voice: [calm] # or not"),
-        ("SPECDEC_PROMPT__TEXT", "null", None),
-        ("SPECDEC_EDGE__REVISION", "0123456", "0123456"),
-        ("SPECDEC_EDGE__DEVICE", "cuda:1", "cuda:1"),
+        ("decoding.temperature", "5e-1", 0.5),
+        ("decoding.stop_strings", "['。', b]", ("。", "b")),
+        ("decoding.sentences", "null", None),
+        ("runtime.offline", "true", True),
+        ("audio.segment", "", None),
+        ("prompt.text", "Voice: [calm] # or not", "Voice: [calm] # or not"),
+        ("prompt.text", "null", None),
+        ("edge.revision", "0123456", "0123456"),
+        ("edge.device", "cuda:1", "cuda:1"),
     ],
 )
-def test_values(load: Load, variable: str, text: str, value: object) -> None:
+def test_values(load: Load, name: str, text: str, value: object) -> None:
+    variable = f"SPECDEC_{name.upper().replace('.', '__')}"
     resolved = load(env={variable: text})
-    section, _, field = VARIABLES[variable].partition(".")
+    section, _, field = name.partition(".")
     assert getattr(getattr(resolved.config, section), field) == value
-    assert resolved.origin[VARIABLES[variable]] == variable
+    assert resolved.origin[name] == variable
+    assert parse_setting(f" {name} ={text}") == (name, list(value) if isinstance(value, tuple) else value)
 
 
 def test_every_setting_has_its_own_variable() -> None:
-    assert len(VARIABLES) == len(SETTINGS) + len(("edge", "cloud"))
+    variables = {f"SPECDEC_{name.upper().replace('.', '__')}": "" for name in SETTINGS}
+    assert {name for name, _ in read_environment(variables)} == set(SETTINGS)
 
 
 @pytest.mark.parametrize(
     ("variable", "meant"),
     [
-        ("SPECDEC_DECODING__KK", "SPECDEC_DECODING__K"),
-        ("SPECDEC_DECODING_K", "SPECDEC_DECODING__K"),
-        ("SPECDEC_DECODNG__K", "SPECDEC_DECODING__K"),
+        ("SPECDEC_DECODING__KK", "decoding.k"),
+        ("SPECDEC_DECODING_K", "decoding.k"),
+        ("SPECDEC_DECODNG__K", "decoding.k"),
         ("SPECDEC_AUDIO__ZZZZZZZZZZZZZZZZZZZZZZ", None),
         ("SPECDEC___", None),
     ],
@@ -47,8 +50,7 @@ def test_every_setting_has_its_own_variable() -> None:
 def test_unknown_variables_are_refused(refusal: Refusal, variable: str, meant: str | None) -> None:
     error = refusal(env={variable: "1"})
     assert variable in error.message
-    assert ("Did you mean" in str(error.hint)) == (meant is not None)
-    assert meant is None or f"Did you mean {meant}?" in str(error.hint)
+    assert str(error.hint).startswith(f"Did you mean {meant}?" if meant else "Se")
 
 
 def test_unrelated_variables_are_left_alone(load: Load) -> None:
@@ -57,7 +59,7 @@ def test_unrelated_variables_are_left_alone(load: Load) -> None:
 
 
 def test_bytes_that_are_no_text(refusal: Refusal) -> None:
-    error = refusal(env={"SPECDEC_PROMPT__TEXT": "a\udc80", "SPECDEC_DECODING__K": "\udc80"})
+    error = refusal(env={"SPECDEC_PROMPT__TEXT": "a\udc80", "SPECDEC_DECODING__K": "\udc80", "SPECDEC__\udc80": ""})
     (error.message + str(error.hint)).encode()
 
 
@@ -65,21 +67,9 @@ def test_a_model_can_be_taken_away_or_named(load: Load) -> None:
     alone = load(env={"SPECDEC_CLOUD": "null"}).config
     assert (alone.cloud, alone.decoding.mode) == (None, "edge")
     assert load(env={"SPECDEC_CLOUD": "a/b"}).origin["cloud.model"] == "SPECDEC_CLOUD"
+    assert (parse_setting("cloud=null"), parse_setting("cloud=x")) == (("cloud", None), ("cloud", "x"))
 
 
-@pytest.mark.parametrize(
-    ("text", "parsed"),
-    [
-        (" decoding.k =3", ("decoding.k", 3)),
-        ("prompt.text=a=b: c", ("prompt.text", "a=b: c")),
-        ("cloud=null", ("cloud", None)),
-        ("cloud=x", ("cloud", "x")),
-    ],
-)
-def test_parse_setting(text: str, parsed: tuple[str, object]) -> None:
-    assert parse_setting(text) == parsed
-
-
-@pytest.mark.parametrize("text", ["decoding.k", "", "=3", "decoding.kk=3"])
-def test_parse_setting_refuses(text: str) -> None:
+@pytest.mark.parametrize("text", ["decoding.k", ""])
+def test_a_setting_needs_a_value(text: str) -> None:
     assert_refused(lambda: parse_setting(text))
