@@ -7,7 +7,7 @@ they loop, and nothing about them is tuned to pass.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -15,8 +15,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
     GenerationConfig,
+    PreTrainedTokenizerFast,
     Qwen2_5OmniThinkerConfig,
     Qwen2_5OmniThinkerForConditionalGeneration,
     WhisperFeatureExtractor,
@@ -39,7 +41,6 @@ from specdec_cli.models.families import AudioProcessor, family_named, prune
 from specdec_cli.models.processor import Processor, Prompt
 from specdec_cli.models.shared import Shared
 from specdec_cli.types import Event, Finished, Round
-from tests.models.files import byte_tokenizer, byte_vocabulary
 from training.tokenizer import SPECIAL_TOKENS
 
 SPECIALS = SPECIAL_TOKENS[:10]
@@ -52,6 +53,26 @@ TEMPLATE = (
     "{% else %}{{ part['text'] }}{% endif %}{% endfor %}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+
+
+def byte_vocabulary() -> dict[str, int]:
+    """The 256 bytes, as byte-level BPE writes them."""
+    return {piece: at for at, piece in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+
+
+def byte_tokenizer(
+    specials: Sequence[str],
+    vocab: Mapping[str, int] | None = None,
+    merges: Sequence[tuple[str, str]] = (),
+    **fields: Any,
+) -> PreTrainedTokenizerFast:
+    """A byte-level tokenizer, whose special tokens follow the vocabulary (default: the 256 bytes), eos first."""
+    backend = Tokenizer(models.BPE(vocab=dict(vocab or byte_vocabulary()), merges=list(merges)))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, **fields)
+    tokenizer.add_special_tokens({"eos_token": specials[0], "additional_special_tokens": list(specials)})
+    return tokenizer
 
 
 @lru_cache

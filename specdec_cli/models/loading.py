@@ -3,44 +3,28 @@
 from __future__ import annotations
 
 import logging
-from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
 import torch
-from transformers import AutoConfig, GenerationConfig, PreTrainedConfig
+from transformers import GenerationConfig
 from transformers.utils import GENERATION_CONFIG_NAME
 
 from specdec_cli.config import ModelConfig
 from specdec_cli.errors import CheckpointError, ConfigError, first_line
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.checkpoint import (
-    checkpoint_folder,
-    checkpoint_weights,
-    fingerprint,
-    is_local,
-    loadable_folder,
-    loading_errors,
-    require_complete,
-    stored_dtype,
-)
-from specdec_cli.models.download import Download, Watch, plan, shards, size
-from specdec_cli.models.families import Family, family_named, family_of, prune
+from specdec_cli.models.checkpoint import HERE, Checkpoint, fingerprint, opened, stored_dtype
+from specdec_cli.models.download import Download, Watch, plan, size
+from specdec_cli.models.families import Family, prune
 from specdec_cli.models.needs import Needs, needs, outline
 from specdec_cli.models.packed import BITS
 from specdec_cli.models.packing import PackedConfig, free_heap, is_whole, keep_packed, packed_folder
 from specdec_cli.models.processor import Processor
-from specdec_cli.models.refusals import refuse_unusable
 from specdec_cli.models.selftest import self_test
 
 _log = logging.getLogger(__name__)
 
 _DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-_HERE: Final = {
-    "local_files_only": True,
-    "trust_remote_code": False,
-}  # unset, there would be a question on the terminal
 _GREEDY_ONLY: Final = {
     "num_beams": 1,
     "encoder_repetition_penalty": 1.0,
@@ -59,32 +43,17 @@ def load_model(config: ModelConfig, *, offline: bool, tested: bool = True, watch
     Raises CheckpointError: not found, of another family or format, incomplete, or failing the self-test.
     """
     device = resolve_device(config.device)
-    with loading_errors(config, offline=offline):
-        folder = checkpoint_folder(config, offline=offline)
-        family = family_in(config, folder)
-        if not is_local(config.source) and _lacking(folder, family):
-            _require_memory(_needs(config, family, folder, device))
-        files = checkpoint_weights(config, folder, family.unused, offline=offline, watch=watch)
-        processor = _processor(config, family, str(folder))
-        dtype = resolve_dtype(config.dtype, device, processor.config.dtype, stored_dtype(files))
-        weights = fingerprint(files)
-        kept = None
-        if config.quantization is not None and device.type == "cpu":
-            kept = packed_folder(weights, BITS[config.quantization], dtype)
-        with loadable_folder(folder, files, family.unused) as source:
-            build = partial(_build, config, family, processor.config, device, dtype)
-            if kept is not None and is_whole(kept):
-                module = build(kept, packed=True)
-            else:
-                module = build(source)
-                if kept is not None and keep_packed(module, kept):
-                    del module  # and map the files, as a later start does
-                    free_heap()
-                    module = build(kept, packed=True)
+    with opened(config, offline=offline) as checkpoint:
+        if checkpoint.downloads:
+            _require_memory(_needs(checkpoint, device))
+        checkpoint.fetch(watch)
+        processor = _processor(checkpoint)
+        weights = fingerprint(checkpoint.weights)
+        module = _module(checkpoint, device, weights)
     how = {"quantization": config.quantization, "encoder_dtype": config.encoder_dtype}
     model = AudioLM(module, processor, weights=weights, graphs=config.graphs, **how)
     if tested:
-        self_test(model, folder)
+        self_test(model, checkpoint.folder)
     return model
 
 
@@ -94,29 +63,23 @@ def forecast(config: ModelConfig, *, offline: bool) -> tuple[Needs, Download | N
     Raises CheckpointError: not found, or refused by its configuration. Small files of a hub checkpoint are downloaded.
     """
     device = resolve_device(config.device)
-    with loading_errors(config, offline=offline):
-        folder = checkpoint_folder(config, offline=offline)
-        family = family_in(config, folder)
-        found = _needs(config, family, folder, device)
-        if is_local(config.source) or not _lacking(folder, family):
-            return found, None
-        return found, plan(config.source, config.revision, folder, shards(folder, family.unused))
+    with opened(config, offline=offline) as checkpoint:
+        download = None
+        if checkpoint.downloads:
+            names = [path.name for path in checkpoint.weights]
+            download = plan(config.source, config.revision, checkpoint.folder, names)
+        return _needs(checkpoint, device), download
 
 
-def _needs(config: ModelConfig, family: Family, folder: Path, device: torch.device) -> Needs:
-    """What a model takes, by its configuration, and by the format of its weights where they are there."""
-    model_config = model_config_in(str(folder))
-    if _lacking(folder, family):
-        stored = getattr(model_config.get_text_config(decoder=True), "dtype", None)
-    else:
-        stored = stored_dtype([folder / name for name in shards(folder, family.unused)])
-    dtype = resolve_dtype(config.dtype, device, model_config.dtype, stored)
-    return needs(config, family, model_config, device, dtype)
+def load_processor(config: ModelConfig, *, offline: bool) -> Processor:
+    """Loads only tokenizer, feature extractor and chat template, for a cloud that runs elsewhere."""
+    with opened(config, offline=offline) as checkpoint:
+        return _processor(checkpoint)
 
 
-def _lacking(folder: Path, family: Family) -> bool:
-    """Whether a file of weights that speech needs is not there."""
-    return not all((folder / name).is_file() for name in shards(folder, family.unused))
+def _needs(checkpoint: Checkpoint, device: torch.device) -> Needs:
+    dtype = _dtype(checkpoint, device)
+    return needs(checkpoint.config, checkpoint.family, checkpoint.module_config, device, dtype)
 
 
 def _require_memory(found: Needs) -> None:
@@ -129,84 +92,74 @@ def _require_memory(found: Needs) -> None:
         )
 
 
+def _module(checkpoint: Checkpoint, device: torch.device, weights: str) -> Any:
+    """The module in evaluation mode; one that is packed for a CPU out of the cache, if it can be kept there."""
+    config, dtype, kept = checkpoint.config, _dtype(checkpoint, device), None
+    if config.quantization is not None and device.type == "cpu":
+        kept = packed_folder(weights, BITS[config.quantization], dtype)
+    if kept is not None and is_whole(kept):
+        return _build(checkpoint, device, dtype, kept, packed=True)
+    with checkpoint.loadable() as source:
+        module = _build(checkpoint, device, dtype, source)
+    if kept is not None and keep_packed(module, kept):
+        del module  # and map the files, as a later start does
+        free_heap()
+        module = _build(checkpoint, device, dtype, kept, packed=True)
+    return module
+
+
 def _build(
-    config: ModelConfig,
-    family: Family,
-    model_config: Any,
-    device: torch.device,
-    dtype: torch.dtype,
-    source: Path,
-    *,
-    packed: bool = False,
+    checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype, source: Path, *, packed: bool = False
 ) -> Any:
-    """The module of a folder in evaluation mode; `packed`: the weights are already packed, by its config.json."""
+    """The module of a folder; `packed`: the weights are already packed, by its config.json."""
+    config, family, module_config = checkpoint.config, checkpoint.family, checkpoint.module_config
     attention: Any = config.attention
     if family.eager:  # of every part by its name
-        parts = dict.fromkeys(("", *model_config.sub_configs), config.attention)
+        parts = dict.fromkeys(("", *module_config.sub_configs), config.attention)
         attention = parts | dict.fromkeys(family.eager, "eager")
+    quantization = None if packed else quantization_config(config.quantization, device, family, module_config)
     _log.debug("loading %s as %s", source, family.name)
     module, info = family.module_class().from_pretrained(
         str(source),
         dtype=dtype,
         attn_implementation=attention,
         device_map=config.device_map or (None if device.type == "cpu" else {"": device}),
-        quantization_config=None if packed else quantization_config(config.quantization, device, family, model_config),
+        quantization_config=quantization,
         use_safetensors=True,
         ignore_mismatched_sizes=True,  # reported below, with the names
         output_loading_info=True,
-        **_HERE,
+        **HERE,
     )
-    require_complete(config.label, info, ignored=family.unused)
+    checkpoint.require_complete(info)
     prune(module, family.unused)
     return module.eval().requires_grad_(False)
 
 
-def load_processor(config: ModelConfig, *, offline: bool) -> Processor:
-    """Loads only tokenizer, feature extractor and chat template, for a cloud that runs elsewhere."""
-    with loading_errors(config, offline=offline):
-        folder = checkpoint_folder(config, offline=offline)
-        return _processor(config, family_in(config, folder), str(folder))
-
-
-def family_in(config: ModelConfig, folder: Path) -> Family:
-    """The family of the checkpoint in a folder. Raises CheckpointError if it is another one, or of no use here."""
-    raw, _ = PreTrainedConfig.get_config_dict(str(folder), **_HERE)
-    declared = str(raw.get("model_type"))
-    family = family_of(declared) if config.family == "auto" else family_named(config.family)
-    if config.family != "auto" and declared not in family.model_types:
-        raise CheckpointError(
-            f"{config.label} holds a model of type {declared!r}, but the family {family.name!r} loads "
-            f"{sorted(family.model_types)}",
-            hint="Leave `family` at auto, or point `model` at another checkpoint.",
-        )
-    refuse_unusable(config.label, raw)
-    if absent := [package for package in family.needs if find_spec(package.replace("-", "_")) is None]:
-        says = f"{config.label} needs the package {absent[0]}, which is not installed"
-        raise CheckpointError(says, hint=f"Install it with: pip install {' '.join(absent)}")
-    return family
-
-
-def model_config_in(folder: str) -> Any:
-    """The configuration of the part that speech needs: of an Omni the thinker's."""
-    whole = AutoConfig.from_pretrained(folder, **_HERE)
-    return getattr(whole, "thinker_config", whole)
-
-
-def _processor(config: ModelConfig, family: Family, source: str) -> Processor:
-    model_config = model_config_in(source)
-    parts = family.processor(source, **_HERE)
-    if (Path(source) / GENERATION_CONFIG_NAME).is_file():
-        generation = GenerationConfig.from_pretrained(source, **_HERE)
+def _processor(checkpoint: Checkpoint) -> Processor:
+    label, source = checkpoint.config.label, str(checkpoint.folder)
+    parts = checkpoint.family.processor(source, **HERE)
+    if (checkpoint.folder / GENERATION_CONFIG_NAME).is_file():
+        generation = GenerationConfig.from_pretrained(source, **HERE)
     else:
-        generation = GenerationConfig.from_model_config(model_config)
+        generation = GenerationConfig.from_model_config(checkpoint.module_config)
     for name, off in _GREEDY_ONLY.items():
         if getattr(generation, name, None) not in (None, off, [], False):
             raise CheckpointError(
-                f"the generation_config.json of {config.label} sets {name} to {getattr(generation, name)!r}, "
+                f"the generation_config.json of {label} sets {name} to {getattr(generation, name)!r}, "
                 "which specdec does not apply",
                 hint=f"Take {name} out of a copy of that file; the text then differs from the publisher's generate().",
             )
-    return Processor(config.label, family, parts, model_config, generation)
+    return Processor(label, checkpoint.family, parts, checkpoint.module_config, generation)
+
+
+def _dtype(checkpoint: Checkpoint, device: torch.device) -> torch.dtype:
+    """The number format of the weights: before they are downloaded, as far as the configuration tells."""
+    declared = checkpoint.module_config
+    if not checkpoint.complete:
+        stored = getattr(declared.get_text_config(decoder=True), "dtype", None)
+    else:
+        stored = stored_dtype(checkpoint.weights)
+    return resolve_dtype(checkpoint.config.dtype, device, declared.dtype, stored)
 
 
 def resolve_device(name: str) -> torch.device:

@@ -102,7 +102,7 @@ class Processor:
             ) from error
         if self.tokenizer.decode(ids[-_OPENING:]).rstrip().endswith("<think>"):
             raise CheckpointError(
-                "the chat template opens the answer with <think>: the model reasons before it answers",
+                f"the chat template of {self.name} opens the answer with <think>: the model reasons before it answers",
                 hint="Use an Instruct or Captioner variant: reasoning would be taken for the caption.",
             )
         return Prompt(tuple(ids), audio, samples)

@@ -10,7 +10,8 @@ from specdec_cli.bench.timing import drive, generate
 from specdec_cli.decoding.assemble import Pair, build_loop
 from tests.families import standins
 from tests.families.checkpoints import KINDS
-from tests.families.running import banned, config, model, prompt
+from tests.families.running import model, prompt
+from tests.tiny import settings
 
 MOST = 12
 
@@ -26,10 +27,10 @@ def _stand_ins() -> Iterator[None]:
 def test_generate_takes_the_prompt_of_any_family(family: str) -> None:
     edge = model(family, 0)
     clip = prompt(edge, 1)
-    settings = config(mode="edge", max_new_tokens=MOST)
+    given = settings(mode="edge", max_new_tokens=MOST, loop_period=0, repetition_penalty=1.0, no_repeat_ngram=0)
     pair = Pair.of(edge, None)
-    ours = drive(build_loop(pair, settings, clip, None))
-    never = banned(edge, pair.vocab_size)
-    theirs = generate(edge, clip, settings.decoding, suppress_tokens=never)
+    ours = drive(build_loop(pair, given, clip, None))
+    never = [*edge.processor.banned_ids, *range(pair.vocab_size, edge.processor.rows)]
+    theirs = generate(edge, clip, given.decoding, suppress_tokens=never)
     assert theirs.ids == ours.ids
     assert 0 < theirs.prefill_ms < theirs.wall_ms

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import transformers as tf
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 
-from tests.models.files import byte_tokenizer, fill, omni_layout, write_json
-from tests.tiny import thinker_config
+from specdec_cli.models.families import family_of
+from tests.models.checkpoints import fill, omni_layout, write_json
+from tests.tiny import byte_tokenizer, thinker_config
 
 VOCAB = 320  # rows of the output layer
 TEXT: dict[str, Any] = {
@@ -29,18 +31,14 @@ TEXT: dict[str, Any] = {
     "head_dim": 8,
     "max_position_embeddings": 4096,
 }
-WHISPER: dict[str, Any] = {"feature_size": 16, "chunk_length": 30, "return_attention_mask": True}
 CHATML = (
     "{% for message in messages %}{% if loop.first and message['role'] != 'system' %}"
     "<|im_start|>system\nHi.<|im_end|>\n{% endif %}<|im_start|>{{ message['role'] }}\n"
     "{% for part in message['content'] %}{% if part['type'] == 'audio' %}AUDIO{% else %}{{ part['text'] }}{% endif %}"
     "{% endfor %}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-
-
-_TEKKEN_BEGIN = ("<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]")
 TEKKEN = (
-    *_TEKKEN_BEGIN,
+    *("<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]"),
     *("[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CALLS]", "[IMG]", "<pad>", "[IMG_BREAK]", "[IMG_END]", "[PREFIX]"),
     *("[MIDDLE]", "[SUFFIX]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[TOOL_CONTENT]"),
     *(f"<SPECIAL_{at}>" for at in range(20, 24)),
@@ -53,45 +51,34 @@ TEKKEN = (
 
 @dataclass(frozen=True)
 class Kind:
-    """How to make a family's tiny checkpoints.
+    """How to make a family's tiny checkpoints."""
 
-    Attributes:
-        config: of the module, for the ids of a tokenizer.
-        class_name: transformers' class.
-        specials: special tokens, in the order of their ids after the 256 bytes, eos first; or `TEKKEN`.
-        template: chat template.
-        extractor: content of preprocessor_config.json.
-        extras: fields of tokenizer_config.json.
-        spread: standard deviation of the weights: the larger, the more opinionated the model.
-        finish: changes a written folder.
-    """
-
-    config: Callable[[dict[str, int]], Any]
-    class_name: str
-    specials: tuple[str, ...]
+    config: Callable[[dict[str, int]], Any]  # of the module, for the ids of a tokenizer
+    specials: tuple[str, ...]  # in the order of their ids after the 256 bytes, eos first; or `TEKKEN`
     template: str
-    extractor: dict[str, Any]
-    extras: dict[str, Any] = field(default_factory=dict)
-    spread: float = 0.3
-    finish: Callable[[Path], None] = lambda _: None
+    extractor: dict[str, Any]  # preprocessor_config.json
+    extras: dict[str, Any] = field(default_factory=dict)  # fields of tokenizer_config.json
+    spread: float = 0.3  # standard deviation of the weights: the larger, the more opinionated the model
+    finish: Callable[[Path], None] = lambda _: None  # changes a written folder
+
+    def tokenizer(self) -> tf.PreTrainedTokenizerFast:
+        """A tiny one; of a Voxtral with the ids of the file that `write_tekken` writes."""
+        if self.specials is not TEKKEN:
+            return byte_tokenizer(self.specials, **self.extras)
+        vocab = {piece: at for at, piece in enumerate([*TEKKEN, *map(bytes_to_unicode().get, range(256))])}
+        return byte_tokenizer(("</s>", *TEKKEN), vocab)
 
 
 def write(folder: Path, kind: Kind, seed: int, noise: float = 0.0, tokenizer: Any = None, **generation: Any) -> Path:
     """A checkpoint with the weights of `seed`, each multiplied by 1 + `noise` times a normal deviate.
 
     Args:
-        folder: to write to.
-        kind: of the family.
-        seed: of the weights.
-        noise: changes them a little, to make a drafter that is often right.
         tokenizer: None: a tiny one.
         generation: fields of generation_config.json.
     """
-    if tokenizer is None:
-        tokenizer = tekken_tokenizer() if kind.specials is TEKKEN else byte_tokenizer(kind.specials, **kind.extras)
-    ids = tokenizer.get_vocab()
-    config = kind.config(ids)
-    module = getattr(tf, kind.class_name)(config).eval().requires_grad_(False)
+    tokenizer = tokenizer or kind.tokenizer()
+    config = kind.config(tokenizer.get_vocab())
+    module = family_of(config.model_type).module_class()(config).eval().requires_grad_(False)
     fill(module, seed, kind.spread, noise)
     module.generation_config = tf.GenerationConfig(
         eos_token_id=[tokenizer.eos_token_id, *range(59, 256, 40)], pad_token_id=0, **generation
@@ -102,13 +89,6 @@ def write(folder: Path, kind: Kind, seed: int, noise: float = 0.0, tokenizer: An
     (folder / "chat_template.jinja").write_text(kind.template, encoding="utf-8")
     kind.finish(folder)
     return folder
-
-
-def tekken_tokenizer() -> tf.PreTrainedTokenizerFast:
-    """The ids of the file that `write_tekken` writes: special tokens, then the 256 bytes by their values."""
-    letters = byte_letters()
-    vocab = {piece: at for at, piece in enumerate([*TEKKEN, *(letters[byte] for byte in range(256))])}
-    return byte_tokenizer(("</s>", *TEKKEN), vocab)
 
 
 def write_tekken(folder: Path) -> None:
@@ -141,13 +121,6 @@ def write_tekken(folder: Path) -> None:
     write_json(folder / "tekken.json", content)
 
 
-def byte_letters() -> dict[int, str]:
-    """How byte-level BPE writes each byte."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printable]
-    return {byte: chr(byte) for byte in printable} | {byte: chr(256 + at) for at, byte in enumerate(others)}
-
-
 _PAD = {"pad_token": "<|endoftext|>"}
 QWEN = ("<|im_end|>", "<|endoftext|>", "<|im_start|>")
 
@@ -170,15 +143,16 @@ def _named(ids: dict[str, int], **tokens: str) -> dict[str, int]:
 
 _OMNI_25 = ("<|AUDIO|>", "<|audio_bos|>", "<|audio_eos|>", "<|IMAGE|>", "<|VIDEO|>", "<|vision_bos|>", "<|vision_eos|>")
 _VISION = {"depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "out_hidden_size": 32}
-
+_TOWER = {
+    "num_mel_bins": 16,
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+}
 _OMNI_3 = (
-    "<|audio_pad|>",
-    "<|audio_start|>",
-    "<|audio_end|>",
-    "<|image_pad|>",
-    "<|video_pad|>",
-    "<|vision_start|>",
-    "<|vision_end|>",
+    *("<|audio_pad|>", "<|audio_start|>", "<|audio_end|>", "<|image_pad|>", "<|video_pad|>"),
+    *("<|vision_start|>", "<|vision_end|>"),
 )
 
 
@@ -211,24 +185,21 @@ def _qwen2_audio(ids: dict[str, int]) -> Any:
 
 
 def _audio_flamingo_3(ids: dict[str, int]) -> Any:
-    tower = {
-        "num_mel_bins": 16,
-        "hidden_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 32,
-    }
-    return tf.AudioFlamingo3Config(
-        audio_config=tower, text_config={"model_type": "qwen2", **TEXT}, audio_token_id=ids["<sound>"]
-    )
+    text = {"model_type": "qwen2", **TEXT}
+    return tf.AudioFlamingo3Config(audio_config=_TOWER, text_config=text, audio_token_id=ids["<sound>"])
 
 
 def _music_flamingo(ids: dict[str, int]) -> Any:
-    tower = _audio_flamingo_3(ids).audio_config.to_dict()
     tokens = _named(
         ids, audio_token_id="<sound>", audio_bos_token_id="<|sound_bos|>", audio_eos_token_id="<|sound_eos|>"
     )
+    tower = _audio_flamingo_3(ids).audio_config.to_dict()
     return tf.MusicFlamingoConfig(audio_config=tower, text_config={"model_type": "qwen2", **TEXT}, **tokens)
+
+
+def _voxtral(ids: dict[str, int]) -> Any:
+    text = {"model_type": "llama", **TEXT}
+    return tf.VoxtralConfig(audio_config=_TOWER, text_config=text, audio_token_id=ids["[AUDIO]"])
 
 
 _GEMMA = ("<turn|>", "<pad>", "<bos>", "<|turn>", "<|audio|>", "<|audio>", "<audio|>", "<|image|>", "<|video|>")
@@ -295,19 +266,6 @@ def _gemma4_unified(ids: dict[str, int]) -> Any:
     )
 
 
-def _voxtral(ids: dict[str, int]) -> Any:
-    tower = {
-        "num_mel_bins": 16,
-        "hidden_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 64,
-    }
-    return tf.VoxtralConfig(
-        audio_config=tower, text_config={"model_type": "llama", **TEXT}, audio_token_id=ids["[AUDIO]"]
-    )
-
-
 def _granite_speech(ids: dict[str, int]) -> Any:
     text = {key: value for key, value in TEXT.items() if key != "head_dim"}
     return tf.GraniteSpeechConfig(
@@ -341,38 +299,35 @@ def _gemma_layout(folder: Path) -> None:
     write_json(folder / "processor_config.json", {"feature_extractor": extractor, "processor_class": "Gemma4Processor"})
 
 
-_WHISPER_FILE = WHISPER | {"feature_extractor_type": "WhisperFeatureExtractor", "sampling_rate": 16000}
+_WHISPER = {"feature_size": 16, "chunk_length": 30, "return_attention_mask": True, "sampling_rate": 16000}
+_WHISPER |= {"feature_extractor_type": "WhisperFeatureExtractor"}
 
 KINDS: dict[str, Kind] = {
     "qwen2.5-omni": Kind(
         lambda ids: thinker_config(ids, vocab_size=VOCAB),
-        "Qwen2_5OmniThinkerForConditionalGeneration",
         (*QWEN, *_OMNI_25),
         CHATML.replace("AUDIO", "<|audio_bos|><|AUDIO|><|audio_eos|>"),
-        _WHISPER_FILE | {"processor_class": "Qwen2_5OmniProcessor"},
+        _WHISPER | {"processor_class": "Qwen2_5OmniProcessor"},
         _PAD | {"audio_token": "<|AUDIO|>"},
         finish=omni_layout,
     ),
     "qwen2-audio": Kind(
         _qwen2_audio,
-        "Qwen2AudioForConditionalGeneration",
         (*QWEN, "<|AUDIO|>", "<|audio_bos|>", "<|audio_eos|>"),
         CHATML.replace("AUDIO", "Audio 1: <|audio_bos|><|AUDIO|><|audio_eos|>\n"),
-        _WHISPER_FILE | {"processor_class": "Qwen2AudioProcessor"},
+        _WHISPER | {"processor_class": "Qwen2AudioProcessor"},
         _PAD,
     ),
     "qwen3-omni": Kind(
         _qwen3_omni,
-        "Qwen3OmniMoeThinkerForConditionalGeneration",
         (*QWEN, *_OMNI_3),
         CHATML.replace("AUDIO", "<|audio_start|><|audio_pad|><|audio_end|>"),
-        _WHISPER_FILE | {"processor_class": "Qwen3OmniMoeProcessor"},
+        _WHISPER | {"processor_class": "Qwen3OmniMoeProcessor"},
         _PAD | {"audio_token": "<|audio_pad|>"},
         finish=omni_layout,
     ),
     "gemma4": Kind(
         _gemma4,
-        "Gemma4ForConditionalGeneration",
         _GEMMA,
         _GEMMA_TEMPLATE,
         {"feature_extractor_type": "Gemma4AudioFeatureExtractor", "feature_size": 128, "sampling_rate": 16000},
@@ -382,7 +337,6 @@ KINDS: dict[str, Kind] = {
     ),
     "gemma4-unified": Kind(
         _gemma4_unified,
-        "Gemma4UnifiedForConditionalGeneration",
         _GEMMA,
         _GEMMA_TEMPLATE,
         {"feature_extractor_type": "Gemma4UnifiedAudioFeatureExtractor", "sampling_rate": 16000},
@@ -392,31 +346,27 @@ KINDS: dict[str, Kind] = {
     ),
     "voxtral": Kind(
         _voxtral,
-        "VoxtralForConditionalGeneration",
         TEKKEN,
         "",  # mistral-common has its own
-        _WHISPER_FILE | {"processor_class": "VoxtralProcessor"},
+        _WHISPER | {"processor_class": "VoxtralProcessor"},
         finish=write_tekken,
     ),
     "audio-flamingo-3": Kind(
         _audio_flamingo_3,
-        "AudioFlamingo3ForConditionalGeneration",
         (*QWEN, "<sound>"),
         CHATML.replace("AUDIO", "<sound>"),
-        _WHISPER_FILE | {"processor_class": "AudioFlamingo3Processor"},
+        _WHISPER | {"processor_class": "AudioFlamingo3Processor"},
         _PAD,
     ),
     "music-flamingo": Kind(
         _music_flamingo,
-        "MusicFlamingoForConditionalGeneration",
         (*QWEN, "<sound>", "<|sound_bos|>", "<|sound_eos|>"),
         CHATML.replace("AUDIO", "<sound>"),
-        _WHISPER_FILE | {"processor_class": "MusicFlamingoProcessor"},
+        _WHISPER | {"processor_class": "MusicFlamingoProcessor"},
         _PAD,
     ),
     "granite-speech": Kind(
         _granite_speech,
-        "GraniteSpeechForConditionalGeneration",
         ("<|end_of_text|>", "<|start_of_role|>", "<|end_of_role|>", "<|audio|>"),
         "{% for message in messages %}"
         "{{ '<|start_of_role|>' + message['role'] + '<|end_of_role|>' + message['content'] + '<|end_of_text|>\n' }}"

@@ -1,4 +1,4 @@
-"""Stand-ins for what is not installed, and results of self-tests in a folder of their own."""
+"""Stand-ins for what is not installed, results of self-tests in a folder of their own, and how laws are run."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.families import standins
+from tests.laws.conftest import law, nothing_depends_on_the_clock
+
+__all__ = ["law", "nothing_depends_on_the_clock"]
 
 
 @pytest.fixture(scope="package", autouse=True)

@@ -15,7 +15,8 @@ import transformers as tf
 
 from specdec_cli.models.families import family_of
 from tests.families.checkpoints import CHATML, KINDS
-from tests.models.files import byte_tokenizer, byte_vocabulary, fill, write_json
+from tests.models.checkpoints import fill, write_json
+from tests.tiny import byte_tokenizer, byte_vocabulary
 
 Raw = dict[str, Any]
 
@@ -187,22 +188,3 @@ SPECIALS: dict[str, dict[str, int]] = {
     },
     "granite-speech": {"<|end_of_text|>": 0, "<|start_of_role|>": 1, "<|end_of_role|>": 2},
 }
-
-
-def refused() -> dict[str, Raw]:
-    """What matters in the config.json of published checkpoints that cannot be loaded."""
-    quantized = {"model_type": "qwen2_5_omni", "thinker_config": {}}
-    granite = {"model_type": "granite_speech", "has_lora_adapter": True}
-    return {
-        "Qwen2.5-Omni-7B-AWQ": quantized | {"quantization_config": {"quant_method": "awq", "bits": 4}},
-        "Qwen2.5-Omni-7B-GPTQ-Int4": quantized | {"quantization_config": {"quant_method": "gptq", "bits": 4}},
-        "gemma-4-31B-it": {"model_type": "gemma4", "audio_config": None},
-        "gemma-4-E2B-it-assistant": {"model_type": "gemma4_assistant", "text_config": {"model_type": "gemma4_text"}},
-        "gemma-3n-E2B-it": {"model_type": "gemma3n", "audio_config": {}, "text_config": {}},
-        "granite-speech-3.2-8b": granite,
-        "granite-speech-3.3-2b": granite,
-        "granite-speech-3.3-8b": granite,
-        "Nemotron-3-Nano-Omni": {"model_type": "nemotron_h_omni", "llm_config": {"hybrid_override_pattern": "MEM*E"}},
-        "Phi-4-multimodal-instruct": {"model_type": "phi4_multimodal"},
-        "MOSS-Audio-4B": {"model_type": "moss_audio", "auto_map": {"AutoConfig": "configuration.Config"}},
-    }

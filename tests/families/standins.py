@@ -1,7 +1,8 @@
 """Stand-ins for packages that a machine may lack, behind the real classes of transformers.
 
 torchaudio: one class, a mel spectrogram. mistral-common: the chat format that Voxtral's processor gets from it, on the
-ids of the same tekken.json; where mistral-common is installed the real one is used.
+ids of the same tekken.json; where mistral-common is installed the real one is used. torchvision: processors without
+their image parts.
 """
 
 from __future__ import annotations
@@ -21,12 +22,17 @@ import torch
 import transformers as tf
 from transformers import BatchFeature
 from transformers.audio_utils import mel_filter_bank
+from transformers.models.gemma4.processing_gemma4 import Gemma4Processor
+from transformers.models.gemma4_unified.processing_gemma4_unified import Gemma4UnifiedProcessor
 from transformers.models.granite_speech import feature_extraction_granite_speech as granite_features
 from transformers.models.granite_speech.processing_granite_speech import GraniteSpeechProcessor
+from transformers.models.qwen2_5_omni.processing_qwen2_5_omni import Qwen2_5OmniProcessor
+from transformers.models.qwen3_omni_moe.processing_qwen3_omni_moe import Qwen3OmniMoeProcessor
 from transformers.models.voxtral.processing_voxtral import VoxtralProcessor
 
 from specdec_cli.models.families import family_named
-from tests.families.checkpoints import tekken_tokenizer
+from specdec_cli.models.processor import Processor
+from tests.families.checkpoints import KINDS
 
 HAS_MISTRAL = find_spec("mistral_common") is not None
 HAS_TORCHAUDIO = find_spec("torchaudio") is not None
@@ -101,4 +107,30 @@ def _voxtral_processor(source: str, **_: Any) -> StandInVoxtralProcessor:
     extractor = tf.WhisperFeatureExtractor.from_pretrained(source)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(VoxtralProcessor, "check_argument_for_proper_class", lambda *_: None)
-        return StandInVoxtralProcessor(extractor, tekken_tokenizer())
+        return StandInVoxtralProcessor(extractor, KINDS["voxtral"].tokenizer())
+
+
+def _without_images(self: Any, feature_extractor: Any, tokenizer: Any, chat_template: str | None = None) -> None:
+    """The part of the published `__init__` that speech needs: image and video processors need torchvision."""
+    for name in ("audio_token", "audio_bos_token", "audio_eos_token", "boa_token", "eoa_token"):
+        setattr(self, name, getattr(tokenizer, name, None))
+    self.audio_token_id = tokenizer.convert_tokens_to_ids(tokenizer.audio_token)
+    self.image_token = self.video_token = None
+    tf.ProcessorMixin.__init__(self, feature_extractor, tokenizer, chat_template=chat_template)
+
+
+_REDUCED = {
+    "qwen2.5-omni": Qwen2_5OmniProcessor,
+    "qwen3-omni": Qwen3OmniMoeProcessor,
+    "gemma4": Gemma4Processor,
+    "gemma4-unified": Gemma4UnifiedProcessor,
+}
+
+
+def published(of: Processor) -> Any:
+    """transformers' own processor with the same parts; for the families that use it as it is, a model's own."""
+    parts, base = of.parts, _REDUCED.get(of.family.name)
+    if base is None:
+        return parts
+    reduced = type(base.__name__, (base,), {"__init__": _without_images})
+    return reduced(parts.feature_extractor, parts.tokenizer, chat_template=parts.chat_template)

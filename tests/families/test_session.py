@@ -10,28 +10,34 @@ from typing import Any
 import pytest
 import torch
 
-from specdec_cli.config import ModelConfig
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.kernels import has_int8
-from specdec_cli.models.loading import load_model
+from specdec_cli.models.selftest import self_test
 from specdec_cli.models.session import Session
+from specdec_cli.models.shared import forward_together
 from tests.families.checkpoints import KINDS, write
-from tests.families.equality import assert_agree, cache_free_logits
 from tests.families.running import model, prompt
+from tests.models.checkpoints import assert_agree, cache_free_logits, load
+from tests.models.recording import recorded
 
 families = pytest.mark.parametrize("family", KINDS)
+JOINING = {*KINDS} - {"gemma4", "gemma4-unified"}
 TEXT = (65, 66, 200, 67, 68, 201)
+
+
+def session_of(of: AudioLM, clip: int = 1) -> Session:
+    return Session(of, prompt(of, clip), 20)
 
 
 def expected(of: AudioLM, clip: int, positions: int) -> torch.Tensor:
     """Cache-free logits of what follows the last prefixes of `TEXT`."""
-    return cache_free_logits(of.module, prompt(of, clip), [*TEXT, 0])[-positions:, : of.processor.vocab_size]
+    return cache_free_logits(of, prompt(of, clip), TEXT)[-positions:]
 
 
 @families
 def test_a_verification_after_an_early_prefill_runs_the_encoder_once(family: str) -> None:
     of = model(family, 0)
-    session = Session(of, prompt(of, 1), 20)
+    session = session_of(of)
     session.prefill()
     assert_agree(session.logits(TEXT, len(TEXT) + 1), expected(of, 1, len(TEXT) + 1))
     assert_agree(session.logits(TEXT[:2], 3), expected(of, 1, 7)[:3])
@@ -42,61 +48,29 @@ def test_a_verification_after_an_early_prefill_runs_the_encoder_once(family: str
 @families
 def test_a_cache_can_be_cropped_behind_an_earlier_crop(family: str) -> None:
     of = model(family, 0)
-    session = Session(of, prompt(of, 1), 20)
+    session = session_of(of)
     for text in (TEXT, (*TEXT[:5], 70), (*TEXT[:1], 71)):
-        wanted = cache_free_logits(of.module, prompt(of, 1), [*text, 0])[-2:, : of.processor.vocab_size]
-        assert_agree(session.logits(text, 2), wanted)
+        assert_agree(session.logits(text, 2), cache_free_logits(of, prompt(of, 1), text)[-2:])
     assert session.work.forwards == 3
 
 
 @families
 def test_the_output_layer_computes_wanted_rows_only(family: str) -> None:
-    of = model(family, 0)
-    with output_rows(of) as rows:
-        session = Session(of, prompt(of, 1), 20)
-        session.prefill()
-        session.logits(TEXT[:3])
-        session.logits(TEXT, 4)
-    assert rows == [1, 1, 4]
-    with output_rows(of) as rows:
-        Session(of, prompt(of, 1), 20).logits(TEXT, 5)
-    assert rows == [5]
-
-
-@families
-def test_a_forward_that_fails_half_way_leaves_the_session_right(family: str) -> None:
-    of = model(family, 0)
-    session = Session(of, prompt(of, 1), 20)
-    for text, positions in (((), 1), (TEXT[:3], 2), (TEXT, 4)):
-        with failing_layer(of), pytest.raises(RuntimeError, match="half-way"):
-            session.logits(text, positions)
-        scores = session.logits(text, positions)
-    assert_agree(scores, expected(of, 1, 4))
-
-
-@families
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
-def test_the_attention_that_is_asked_for_is_that_of_the_decoder(tmp_path: Path, family: str, attention: str) -> None:
-    folder = write(tmp_path / "model", KINDS[family], 0)
-    of = load_model(ModelConfig(model=str(folder), device="cpu", attention=attention), offline=True, tested=False)
-    assert of.module.get_decoder().config._attn_implementation == attention
-    assert of.joins == (attention == "sdpa" and not family.startswith("gemma4"))
-    session = Session(of, prompt(of, 1), 20)
-    assert_agree(session.logits(TEXT, 3), expected(of, 1, 3))
-
-
-@contextmanager
-def output_rows(of: AudioLM) -> Iterator[list[int]]:
-    """Rows that enter the output layer, per forward; their strides are as if the other rows had never been."""
-    rows: list[int] = []
+    """Their strides are as if the other rows had never been."""
+    of, rows = model(family, 0), list[int]()
 
     def enter(_module: object, inputs: tuple[torch.Tensor, ...]) -> None:
         assert inputs[0].stride() == torch.empty(inputs[0].shape).stride()
         rows.append(inputs[0].shape[-2])
 
     hook = of.module.get_output_embeddings().register_forward_pre_hook(enter)
-    yield rows
+    session = session_of(of)
+    session.prefill()
+    session.logits(TEXT[:3])
+    session.logits(TEXT, 4)
+    session_of(of).logits(TEXT, 5)
     hook.remove()
+    assert rows == [1, 1, 4, 5]
 
 
 @contextmanager
@@ -107,20 +81,68 @@ def failing_layer(of: AudioLM) -> Iterator[None]:
         raise RuntimeError("half-way")
 
     hook = of.module.get_decoder().layers[-1].register_forward_pre_hook(fail)
-    yield
+    with pytest.raises(RuntimeError, match="half-way"):
+        yield
     hook.remove()
+
+
+@families
+def test_a_forward_that_fails_half_way_leaves_the_session_right(family: str) -> None:
+    of = model(family, 0)
+    session = session_of(of)
+    for text, positions in (((), 1), (TEXT[:3], 2), (TEXT, 4)):
+        with failing_layer(of):
+            session.logits(text, positions)
+        scores = session.logits(text, positions)
+    assert_agree(scores, expected(of, 1, 4))
+
+
+@pytest.mark.parametrize("family", sorted(JOINING))
+def test_a_joint_forward_that_fails_half_way_leaves_every_session_right(family: str) -> None:
+    of = model(family, 0)
+    sessions = [session_of(of, clip) for clip in range(3)]
+    for session in sessions:
+        session.prefill()
+    wanted = [(session, TEXT, 4) for session in sessions]
+    with failing_layer(of):
+        forward_together(wanted)
+    for clip, scores in enumerate(forward_together(wanted)):
+        assert isinstance(scores, torch.Tensor)
+        assert_agree(scores, expected(of, clip, 4))
+    assert [session.work.encoder_passes for session in sessions] == [1, 1, 1]
+
+
+@families
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_the_attention_that_is_asked_for_is_that_of_the_decoder(tmp_path: Path, family: str, attention: str) -> None:
+    of = load(write(tmp_path / "model", KINDS[family], 0), attention=attention)
+    assert of.module.get_decoder().config._attn_implementation == attention
+    joins = attention == "sdpa" and family in JOINING
+    assert (of.joins, of.self_test) == (joins, "passed" + "; clips of a batch step one by one" * (not joins))
+    assert_agree(session_of(of).logits(TEXT, 3), expected(of, 1, 3))
+
+
+@families
+def test_a_family_is_recorded_or_keeps_a_cache_that_grows(family: str) -> None:
+    of = recorded(model(family, 0))
+    try:
+        self_test(of)
+        assert of.self_test is not None
+        assert of.self_test.endswith("without graphs") == (family not in JOINING)
+    finally:
+        of.graphs = None
 
 
 @pytest.mark.skipif(not has_int8(), reason="this CPU has no VNNI")
 @families
 def test_an_encoder_in_int8_changes_scores_a_little(family: str, request: pytest.FixtureRequest) -> None:
     of = model(family, 0)
-    whole = Session(of, prompt(of, 1), 20).logits(TEXT, 3)
+    whole = session_of(of).logits(TEXT, 3)
     request.addfinalizer(lambda: of.kernels.choose(None))
     of.kernels.choose("int8")
-    rounded = Session(of, prompt(of, 1), 20).logits(TEXT, 3)
+    rounded = session_of(of).logits(TEXT, 3)
     with of.kernels.as_published():
-        published = Session(of, prompt(of, 1), 20).logits(TEXT, 3)
+        published = session_of(of).logits(TEXT, 3)
     assert of.describe()["dtype"] == "float32 (encoder int8)"
     torch.testing.assert_close(published, whole, atol=1e-4, rtol=1e-4)
     assert not torch.equal(rounded, whole)

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.models.checkpoints import write_hub
-from tests.models.files import Edit
+from tests.models.checkpoints import Edit, write_hub
 from tests.tiny import save_checkpoint, tiny_module
 
 

@@ -20,8 +20,7 @@ from specdec_cli.errors import CheckpointError
 from specdec_cli.models import download, loading
 from specdec_cli.models.download import Download
 from specdec_cli.models.loading import forecast, load_model
-from tests.models.checkpoints import greedy, load, write_hub
-from tests.models.files import edit_json
+from tests.models.checkpoints import edit_json, greedy, load, write_hub
 from tests.tiny import tiny_module
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

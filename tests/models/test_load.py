@@ -12,14 +12,15 @@ import torch
 from specdec_cli.errors import CheckpointError, ConfigError
 from specdec_cli.models.audio_lm import AudioLM
 from tests.models.checkpoints import (
+    edit_json,
     edit_weights,
     greedy,
     load,
     remove,
+    split_weights,
     write_hub,
     write_trap,
 )
-from tests.models.files import edit_json, split_weights
 from tests.tiny import save_checkpoint, tiny_clip, tiny_model, tiny_module
 
 Damage = Callable[..., Path]

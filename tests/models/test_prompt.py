@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from specdec_cli.errors import CheckpointError
-from tests.models.hub_numbers import audio_model
+from tests.models.test_features import audio_model
 from tests.tiny import tiny_clip, tiny_model
 
 AUDIO = "<|AUDIO|>"

@@ -14,26 +14,18 @@ from specdec_cli.errors import CheckpointError
 from specdec_cli.models.families import family_named
 from specdec_cli.models.loading import kept_whole, quantization_config
 from specdec_cli.models.needs import outline
-from tests.families.checkpoints import KINDS, tekken_tokenizer
-from tests.models.files import byte_tokenizer
-
-CPU, CUDA = torch.device("cpu"), torch.device("cuda")
-needs_torchao_absent = pytest.mark.skipif(find_spec("torchao") is not None, reason="torchao is installed")
+from tests.families.checkpoints import KINDS
 
 
-def config_of(family: str) -> Any:
+def made(name: str | None, device: str, family: str) -> Any:
     kind = KINDS[family]
-    tokenizer = tekken_tokenizer() if family == "voxtral" else byte_tokenizer(kind.specials, **kind.extras)
-    return kind.config(tokenizer.get_vocab())
-
-
-def test_none_is_none() -> None:
-    assert quantization_config(None, CUDA, family_named("qwen2-audio"), config_of("qwen2-audio")) is None
+    config = kind.config(kind.tokenizer().get_vocab())
+    return quantization_config(name, torch.device(device), family_named(family), config)
 
 
 @pytest.mark.parametrize("family", KINDS)
 def test_on_a_gpu_decoder_and_output_layer_are_quantised_and_nothing_else(family: str) -> None:
-    config = config_of(family)
+    config = KINDS[family].config(KINDS[family].tokenizer().get_vocab())
     skipped = kept_whole(family_named(family), config)
     module = outline(family_named(family), config)
     linear = {name for name, part in module.named_modules() if type(part) is nn.Linear}
@@ -47,19 +39,19 @@ def test_on_a_gpu_decoder_and_output_layer_are_quantised_and_nothing_else(family
 
 
 def test_bitsandbytes_is_told_what_to_leave_alone() -> None:
-    made = quantization_config("int4", CUDA, family_named("qwen2.5-omni"), config_of("qwen2.5-omni"))
-    assert made.bnb_4bit_quant_type == "nf4"
-    assert "model.audio_tower" in made.llm_int8_skip_modules
-    assert "lm_head" not in made.llm_int8_skip_modules
+    told = made("int4", "cuda", "qwen2.5-omni")
+    assert told.bnb_4bit_quant_type == "nf4"
+    assert "model.audio_tower" in told.llm_int8_skip_modules
+    assert "lm_head" not in told.llm_int8_skip_modules
 
 
-@needs_torchao_absent
+@pytest.mark.skipif(find_spec("torchao") is not None, reason="torchao is installed")
 def test_a_missing_package_is_named() -> None:
     with pytest.raises(ImportError, match="torchao"):
-        quantization_config("int8", CUDA, family_named("qwen2-audio"), config_of("qwen2-audio"))
+        made("int8", "cuda", "qwen2-audio")
 
 
 def test_four_bits_elsewhere_are_refused() -> None:
     with pytest.raises(CheckpointError, match="'int4' runs on CUDA and on CPUs, and the device is mps") as error:
-        quantization_config("int4", torch.device("mps"), family_named("qwen2-audio"), config_of("qwen2-audio"))
+        made("int4", "mps", "qwen2-audio")
     assert "int8" in str(error.value.hint)

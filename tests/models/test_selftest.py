@@ -13,8 +13,7 @@ from specdec_cli.errors import CheckpointError
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.selftest import TOLERANCE, self_test, tie_tolerance
 from tests.laws.planted import rollback
-from tests.models.checkpoints import load
-from tests.models.files import edit_json
+from tests.models.checkpoints import edit_json, load
 from tests.tiny import as_audio_lm, save_checkpoint, tiny_model, tiny_module
 
 PASSED, ONE_BY_ONE = "passed", "passed; clips of a batch step one by one"
