@@ -112,9 +112,13 @@ class Guesses:
     longest: int  # tokens of a text
     costs: GuessCosts
 
+    def room(self, text: Sequence[int]) -> int:
+        """How many tokens may be guessed after `text`."""
+        return min(self.most, self.longest - 1 - len(text))
+
     def after(self, text: Sequence[int]) -> Guess:
         """What may follow `text`."""
-        return self.lookup.guess(self.key, text, min(self.most, self.longest - 1 - len(text)))
+        return self.lookup.guess(self.key, text, self.room(text))
 
 
 def key_of(weights: str | None, role: str, prompt: Sequence[int]) -> int:

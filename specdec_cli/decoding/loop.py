@@ -45,9 +45,8 @@ T = TypeVar("T")
 class Loop:
     """Decodes one clip."""
 
-    drafter: (
-        Drafter | VllmDrafter | None
-    )  # the edge, or the cloud in cloud mode; None where a cloud elsewhere generates alone
+    # the edge, or the cloud in cloud mode; None where a cloud elsewhere generates alone
+    drafter: Drafter | VllmDrafter | None
     verifier: Verifier | None  # of escalated blocks; None in the modes of one model
     gate: Gate
     stop: StopRules

@@ -98,8 +98,7 @@ class Rows:
             return NO_GUESS
         if self._guess.ids:
             guesses.costs.learn(sum(self._guess.chances), self._sure - len(self._text) + len(self._guess.ids))
-        end = len(text)
-        most = min(guesses.most, guesses.longest - 1 - end)
+        end, most = len(text), guesses.room(text)
         if end < len(self.tail) and list(self.tail[: end - 1]) == list(text[:-1]) and end:
             ids = tuple(self.tail[end : end + most])
             guess = Guess(ids, tuple(_STANDS ** (1 + index) for index in range(len(ids))))
