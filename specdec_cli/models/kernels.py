@@ -1,8 +1,9 @@
 """Products of linear layers on a CPU, by kernels that are faster than PyTorch's own choice where there are many rows.
 
 In float32 PyTorch multiplies by MKL, which on processors of other makers than Intel runs at less than half of the speed
-of oneDNN; both are part of PyTorch, and differ in rounding alone. Audio encoders can also multiply in int8, with a
-scale for each output of the weights and each row of the activations.
+of oneDNN; both are part of PyTorch, and differ in rounding alone. An x86 processor without AVX-512 multiplies 16-bit
+numbers by reference loops, 5 to 50 times slower than float32, so that many rows are multiplied in float32 there. Audio
+encoders can also multiply in int8, with a scale for each output of the weights and each row of the activations.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import math
 import platform
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -23,7 +24,9 @@ from specdec_cli.errors import CheckpointError
 Product: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
 
 _MANY_ROWS: Final = 128  # below, what a call of oneDNN costs is more than it saves
+_MANY_16_BIT_ROWS: Final = 16  # below, turning the weights into float32 is most of the work
 _AT_ONCE: Final = 1 << 18  # activations, rounded to int8 while they are in the processor's cache
+_WEIGHTS_AT_ONCE: Final = 1 << 22  # turned into float32 at a time
 _LEAST: Final = 1e-8  # scale
 
 
@@ -43,7 +46,10 @@ class FastLinear(nn.Linear):
 
 
 class Kernels:
-    """The linear layers of a module that are on a CPU, which it replaces, and what multiplies them."""
+    """The linear layers of a module that are on a CPU, which it replaces, and what multiplies them.
+
+    16-bit convolutions run in float32 where that is faster.
+    """
 
     def __init__(self, module: Any, encoder_dtype: str | None) -> None:
         inside = {id(part) for part in module.get_decoder().modules()} | {id(module.get_output_embeddings())}
@@ -53,6 +59,8 @@ class Kernels:
                 fast = FastLinear(part).train(part.training)
                 module.set_submodule(name, fast)
                 self._layers.append((fast, id(part) not in inside))
+            elif isinstance(part, nn.Conv1d | nn.Conv2d) and _is_slow(part.weight):
+                part.forward = partial(_convolution_in_float32, part)  # type: ignore[method-assign]
         self.choose(encoder_dtype)
 
     def choose(self, encoder_dtype: str | None) -> None:
@@ -64,8 +72,12 @@ class Kernels:
             says = "an audio encoder in int8 needs a CPU with VNNI instructions, without which products overflow"
             raise CheckpointError(says, hint="Use encoder_dtype: null.")
         for layer, of_encoder in self._layers:
-            in_int8 = of_encoder and encoder_dtype is not None
-            layer.product, layer.least_rows = (_in_int8(layer), 0) if in_int8 else (_by_onednn(layer), _MANY_ROWS)
+            if of_encoder and encoder_dtype is not None:
+                layer.product, layer.least_rows = _in_int8(layer), 0
+            elif layer.weight.dtype == torch.float32:
+                layer.product, layer.least_rows = _by_onednn(layer), _MANY_ROWS
+            else:
+                layer.product, layer.least_rows = _in_float32(layer), _MANY_16_BIT_ROWS
         self.encoder_dtype = encoder_dtype
 
     @property
@@ -86,7 +98,7 @@ class Kernels:
 
 
 def _by_onednn(layer: nn.Linear) -> Product | None:
-    if layer.weight.dtype != torch.float32 or not _onednn_is_faster():
+    if not _onednn_is_faster():
         return None
 
     def product(x: torch.Tensor) -> torch.Tensor:
@@ -97,6 +109,26 @@ def _by_onednn(layer: nn.Linear) -> Product | None:
         return made
 
     return product
+
+
+def _in_float32(layer: nn.Linear) -> Product | None:
+    if not _is_slow(layer.weight):
+        return None
+    outputs = max(1, _WEIGHTS_AT_ONCE // layer.in_features)
+
+    def product(x: torch.Tensor) -> torch.Tensor:
+        wide = x.float()
+        parts = torch.split(layer.weight, outputs)
+        made = torch.cat([nn.functional.linear(wide, part.float()) for part in parts], dim=-1)
+        return (made if layer.bias is None else made.add_(layer.bias)).to(x.dtype)
+
+    return product
+
+
+def _convolution_in_float32(conv: nn.Conv1d | nn.Conv2d, x: torch.Tensor) -> torch.Tensor:
+    bias = None if conv.bias is None else conv.bias.float()
+    made: torch.Tensor = conv._conv_forward(x.float(), conv.weight.float(), bias)
+    return made.to(x.dtype)
 
 
 def _in_int8(layer: nn.Linear) -> Product:
@@ -148,17 +180,31 @@ def _rows_in_int8(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Te
     return (x / scales).round_().to(torch.int8), scales, x.square().mean(dim=1, keepdim=True).sqrt_()
 
 
+def _is_slow(weight: torch.Tensor) -> bool:
+    """Whether products with this weight are faster in float32."""
+    return weight.device.type == "cpu" and weight.dtype != torch.float32 and lacks_16_bits()
+
+
+def lacks_16_bits() -> bool:
+    """Whether this is an x86 processor without AVX-512, for which PyTorch has only reference loops in 16 and 8 bits."""
+    return _is_x86() and "AVX512" not in torch.backends.cpu.get_cpu_capability()
+
+
 @cache
 def has_int8() -> bool:
-    """Whether this CPU multiplies int8 exactly; without VNNI, sums overflow 16 bits."""
+    """Whether this CPU multiplies int8 fast and exactly; without VNNI, sums overflow 16 bits."""
     large = torch.full((64, 64), 127, dtype=torch.int8)
-    return bool((torch._int_mm(large, large) == 64 * 127 * 127).all())
+    return not lacks_16_bits() and bool((torch._int_mm(large, large) == 64 * 127 * 127).all())
+
+
+def _is_x86() -> bool:
+    return platform.machine().lower() in ("x86_64", "amd64")
 
 
 @cache
 def _onednn_is_faster() -> bool:
     """Whether the processor is an x86 one of another maker than Intel, for which MKL takes slower kernels."""
-    if platform.machine().lower() not in ("x86_64", "amd64") or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+    if not _is_x86() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         return False
     try:
         described = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")

@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from specdec_cli.errors import CheckpointError
-from specdec_cli.models.kernels import has_int8, int8_product
+from specdec_cli.models.kernels import has_int8, int8_product, lacks_16_bits
 
 BITS: Final = {"int8": 8, "int4": 4}
 GROUP: Final = 32  # inputs that share a scale and a zero point, of four bits
@@ -66,7 +66,8 @@ class PackedLinear(nn.Module):
         """Activations [..., inputs] to [..., outputs], both in the number format of the scales."""
         rows = x.reshape(-1, self.in_features)
         if len(rows) > _kernel_rows(self.bits, x.dtype):
-            made = self._unpacked_product(rows)
+            wide = rows.float() if lacks_16_bits() else rows
+            made = self._unpacked_product(wide).to(x.dtype)
         elif self.bits == 4:
             made = torch.ops.aten._weight_int4pack_mm_for_cpu(rows, self.weight, GROUP, self.scales)
         else:
@@ -105,7 +106,7 @@ class PackedLinear(nn.Module):
                     scaled = codes.sub_(8).to(x.dtype).mul_(scale.flatten(1)[:, None])
                     found = x @ scaled.view(self.in_features, -1)
                 place.copy_(found.view(place.shape))
-            made[:, piece].addmm_(sums, zeros)
+            made[:, piece].addmm_(sums, zeros.to(x.dtype))
 
         threads = torch.get_num_threads()
         rounds = -(-self.out_features // (_outputs(self.in_features, _AT_ONCE) * threads))

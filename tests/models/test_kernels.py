@@ -41,6 +41,34 @@ def test_onednn_multiplies_as_pytorch_does(layer: nn.Linear) -> None:
         torch.testing.assert_close(product(x), layer(x), atol=1e-5, rtol=1e-5)
 
 
+@pytest.fixture
+def without_avx512(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "lacks_16_bits", lambda: True)
+
+
+@pytest.mark.usefixtures("without_avx512")
+def test_many_16_bit_rows_are_multiplied_in_float32(layer: nn.Linear) -> None:
+    narrow = nn.Linear(96, 40, bias=layer.bias is not None).to(torch.bfloat16)
+    product = kernels._in_float32(narrow)
+    assert product is not None
+    for x in (torch.randn(17, 96), torch.randn(2, 30, 96), torch.randn(96, 64).T):
+        made, wanted = product(x.bfloat16()), narrow(x.bfloat16())
+        assert made.dtype == torch.bfloat16
+        torch.testing.assert_close(made, wanted)
+
+
+@pytest.mark.usefixtures("without_avx512")
+def test_16_bit_convolutions_run_in_float32() -> None:
+    module, other = (tiny_module(0).to(torch.bfloat16) for _ in range(2))
+    kernels.Kernels(module, None)
+    convs = [(part, other.get_submodule(name)) for name, part in module.named_modules() if isinstance(part, nn.Conv1d)]
+    assert convs
+    for part, plain in convs:
+        x = torch.randn(1, part.in_channels, 20).bfloat16()
+        assert part.weight.dtype == torch.bfloat16
+        torch.testing.assert_close(part(x), plain(x))
+
+
 @needs_vnni
 def test_int8_costs_little(layer: nn.Linear) -> None:
     product = kernels._in_int8(layer)
