@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -19,45 +20,35 @@ if TYPE_CHECKING:
     from specdec_cli.types import Mode
 
 
+@options.command(
+    *options.PAIR,
+    *options.PROMPT,
+    *options.CUTS,
+    *options.DRAFTS,
+    *options.WRITES,
+    paths=options.LISTED_PATHS,
+)
 def compare(
     context: typer.Context,
-    paths: options.ListedPaths,
-    edge: options.EdgeModel = None,
-    cloud: options.CloudModel = None,
-    source: options.ConfigFile = None,
-    settings: options.Settings = None,
-    modes: options.Modes = "edge,hybrid,lossless,cloud",
-    repeat: options.Repeat = 1,
-    recursive: options.Recursive = False,
-    limit: options.Limit = None,
-    language: options.Language = None,
-    style: options.Style = None,
-    prompt: options.Prompt = None,
-    force_prompt: options.ForcePrompt = None,
-    segment: options.Segment = None,
-    start: options.Start = None,
-    end: options.End = None,
-    references: options.ReferenceTable = None,
-    file_column: options.FileColumn = None,
-    text_column: options.TextColumns = None,
-    label_column: options.LabelColumns = None,
-    lexicon: options.LexiconFile = None,
-    bertscore: options.Bertscore = False,
-    eval_seed: options.EvalSeed = 0,
-    output: options.TranscriptsOut = None,
-    overwrite: options.Overwrite = False,
-    json: options.Json = False,
-    html: options.HtmlOut = None,
-    captions: options.Captions = 2,
-    quiet: options.Quiet = False,
-    k: options.BlockSize = None,
-    gate: options.GateOption = None,
-    threshold: options.Threshold = None,
-    defer: options.Defer = None,
-    accept: options.Accept = None,
-    max_new_tokens: options.MaxNewTokens = None,
-    degrade: options.Degrade = None,
-    debug: options.Debug = False,
+    paths: list[str],
+    modes: str = "edge,hybrid,lossless,cloud",
+    repeat: int = 1,
+    recursive: bool = False,
+    limit: int | None = None,
+    references: Path | None = None,
+    file_column: str | None = None,
+    text_column: list[str] | None = None,
+    label_column: list[str] | None = None,
+    lexicon: Path | None = None,
+    bertscore: bool = False,
+    eval_seed: int = 0,
+    output: Path | None = None,
+    overwrite: bool = False,
+    json: bool = False,
+    html: Path | None = None,
+    captions: int = 2,
+    quiet: bool = False,
+    debug: bool = False,
 ) -> int:
     """Compare modes on the same recordings: time, forwards, captions, quality.
 
@@ -87,9 +78,9 @@ def compare(
         raise ConfigError("--overwrite is about --output, which is not given.", hint="Name a file: --output FILE")
     reads = [*files, references, lexicon, *resolved.reads]
     refuse({"--output": (output, TRANSCRIPTS), "--html": (html, PAGE)}, reads)
-    work = CommandRun(quiet=quiet, debug=debug, interruption="interrupted: this is what was done so far")
-    for note in resolved.notes:
-        work.view.say(note)
+    work = CommandRun(
+        resolved.notes, quiet=quiet, debug=debug, interruption="interrupted: this is what was done so far"
+    )
     recordings = work.identified(files)
     configs = {mode: in_mode(config, mode) for mode in wanted}
     made_with = {mode: Terms.of(of) for mode, of in configs.items()}

@@ -46,3 +46,9 @@ def specdec(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[
         return Outcome(code, out.decode(), err.decode())
 
     return run
+
+
+@pytest.fixture
+def unloaded(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No model is loaded from here on."""
+    monkeypatch.setattr(Captioner, "load", lambda *_, **__: pytest.fail("loaded"))

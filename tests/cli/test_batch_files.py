@@ -16,7 +16,6 @@ import pytest
 from specdec_cli.audio import codecs as decode
 from specdec_cli.captioner import Captioner
 from specdec_cli.labels import Lexicon
-from tests.batch.lines import good_line
 from tests.cli.conftest import Specdec
 from tests.cli.harness import Outcome
 from tests.mini_pair import RATE, voice, write_voice
@@ -41,35 +40,6 @@ def batch(specdec: Specdec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """Run `specdec batch ARGUMENTS` quickly, in the temporary folder."""
     monkeypatch.chdir(tmp_path)
     return lambda *arguments: specdec("batch", *arguments, *QUICK)
-
-
-@pytest.fixture
-def unloaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Captioner, "load", lambda *_, **__: pytest.fail("loaded"))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "kept"),
-    [
-        (("--manifest", "m.jsonl", "-o", "m.jsonl", "--overwrite"), "m.jsonl"),
-        (("--manifest", "own.jsonl", "-o", "own.jsonl", "--overwrite"), "own.jsonl"),
-        (("d", "-o", "settings.json", "--overwrite"), "settings.json"),
-        (("d", "-o", "d/b.wav", "--overwrite"), "d/b.wav"),
-    ],
-)
-def test_inputs_and_files_of_others_are_refused_before_loading(
-    batch: Batch, clips: Path, tmp_path: Path, arguments: tuple[str, ...], kept: str, unloaded: None
-) -> None:
-    (tmp_path / "m.jsonl").write_text('{"file": "d/a.wav"}\n')
-    (tmp_path / "own.jsonl").write_text(good_line(clips / "a.wav").to_json() + "\n")
-    (tmp_path / "settings.json").write_text('{"threads": 2}')
-    before = (tmp_path / kept).read_bytes()
-    outcome = batch(*arguments)
-    assert outcome.code in (2, 3)
-    assert outcome.err.count("error: ") == 1
-    assert "hint: " in outcome.err
-    assert (tmp_path / kept).read_bytes() == before
-    assert not (tmp_path / "o.jsonl").exists()
 
 
 def test_where_nothing_can_be_opened_nothing_is_loaded(

@@ -58,18 +58,6 @@ def test_the_page_says_that_captions_are_drafted_whole(specdec: Specdec) -> None
     assert "k 2" not in page
 
 
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
-        (("--set", "decoding.temperature=0.7"), "compares greedy texts"),
-    ],
-)
-def test_what_cannot_be_is_refused(specdec: Specdec, arguments: tuple[str, ...], why: str) -> None:
-    outcome = specdec("bench", *arguments)
-    assert outcome.code == 2
-    assert why in outcome.err
-
-
 def test_a_clip_that_cannot_be_read_ends_it(specdec: Specdec, tmp_path: Path) -> None:
     (tmp_path / "no.wav").write_bytes(b"no sound")
     assert specdec("bench", tmp_path / "no.wav").code == 1

@@ -120,26 +120,6 @@ def test_json_and_output_hold_the_same_lines(specdec: Specdec, recordings: list[
     assert output.read_text("utf-8") == outcome.out
 
 
-def test_an_output_that_cannot_be_written_is_refused_before_loading(
-    specdec: Specdec, recordings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Captioner, "load", lambda *_: pytest.fail("loaded"))
-    before = Path(recordings[1]).read_bytes()
-    cases = {
-        tmp_path / "no" / "out.jsonl": (2, "mkdir -p"),
-        tmp_path: (3, "cannot be written"),
-        Path(recordings[1]): (3, "something else than transcripts"),
-        Path(recordings[0]): (2, "is one of the recordings"),
-        Path("-"): (2, "--json"),
-    }
-    for output, (code, message) in cases.items():
-        outcome = specdec("caption", recordings[0], "-o", output)
-        assert (outcome.code, outcome.out) == (code, "")
-        assert message in outcome.err
-        assert outcome.err.count("error: ") == 1
-    assert Path(recordings[1]).read_bytes() == before
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_an_output_that_fills_up_ends_the_run_with_one_error(
     specdec: Specdec, recordings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -369,16 +349,6 @@ def test_pieces_keep_their_times_in_a_pipe_and_are_summed_up(specdec: Specdec, t
     assert last.startswith("2 captioned, 1 failed; ")
     assert " of audio in " in last
     assert last.endswith("without a caption: 1.00–2.00 s")
-
-
-@pytest.mark.parametrize("name", ["labels.csv", "talk.TextGrid", "notes.txt"])
-def test_an_output_whose_name_promises_another_format_is_refused(
-    specdec: Specdec, recordings: list[str], tmp_path: Path, name: str
-) -> None:
-    outcome = specdec("caption", recordings[0], "-o", tmp_path / name)
-    assert (outcome.code, outcome.out) == (2, "")
-    assert "specdec export" in outcome.err
-    assert not (tmp_path / name).exists()
 
 
 def test_folders_are_searched_at_every_depth_if_asked(specdec: Specdec, tmp_path: Path) -> None:

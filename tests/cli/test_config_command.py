@@ -70,17 +70,3 @@ def test_show_without_a_cloud_says_so(specdec: Specdec) -> None:
     outcome = specdec("config", "show", "--set", "cloud=null", "--set", "decoding.mode=edge")
     (row,) = (line.split() for line in outcome.lines if line.startswith("cloud"))
     assert row[0] == "cloud"
-
-
-@pytest.mark.parametrize(
-    ("content", "named"),
-    [("decoding: {k: 0}\n", "decoding.k"), ("decodin: {k: 1}\n", "decoding"), ("decoding: {k: [\n", "wrong.yaml")],
-)
-def test_a_wrong_file_ends_with_2(specdec: Specdec, tmp_path: Path, content: str, named: str) -> None:
-    path = tmp_path / "wrong.yaml"
-    path.write_text(content)
-    for command in (("validate",), ("show", "-c")):
-        outcome = specdec("config", *command, path)
-        assert (outcome.code, outcome.out) == (2, "")
-        assert named in outcome.err
-        assert str(path) in outcome.err

@@ -89,24 +89,6 @@ def test_no_command_prints_help_and_is_an_error(specdec: Specdec) -> None:
     assert "Usage: specdec" in outcome.out + outcome.err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        (["caption"], "PATH"),
-        (["caption", "-k"], "-k"),
-        (["captions", "a.wav"], "caption"),
-        (["config", "shows"], "show"),
-        (["--nothing"], "--nothing"),
-    ],
-)
-def test_a_wrong_command_line_is_refused_and_named(specdec: Specdec, arguments: list[str], named: str) -> None:
-    outcome = specdec(*arguments)
-    assert outcome.code == 2
-    assert outcome.out == ""
-    assert named in outcome.err
-    assert "Traceback" not in outcome.err
-
-
 def test_python_m_is_the_command() -> None:
     outcome = process("--version")
     assert (outcome.code, outcome.out, outcome.err) == (0, f"specdec {__version__}\n", "")

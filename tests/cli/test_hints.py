@@ -1,4 +1,4 @@
-"""Every option that a message names exists, in the command that the message speaks of."""
+"""Every option that a message names exists, and means the same wherever it does."""
 
 from __future__ import annotations
 
@@ -13,27 +13,10 @@ from specdec_cli.cli.app import COMMANDS, load
 
 PACKAGE = Path(specdec_cli.__file__).parent
 OF_OTHERS = {
-    "api-key", "max-logprobs", "max-model-len", "served-model-name", "enable-scale-out", "head", "reload",
-    "rtt-ms", "mbps", "default-chat-template-kwargs", "install-completion", "help", "version",
-}  # fmt: skip
-"""Options of vLLM, Ray, pip, the relay, and of the root command."""
-ALONE = {
-    "captioner.py": "caption batch compare",
-    "cli/caption.py": "caption",
-    "cli/batch.py": "batch",
-    "cli/compare.py": "compare",
-    "cli/tune.py": "tune",
-    "cli/bench.py": "bench",
-    "cli/serve.py": "serve",
-    "cli/doctor.py": "doctor",
-    "cli/judging.py": "compare tune",
-    "batch/": "batch",
-    "compare/journal.py": "compare",
-    "compare/plan.py": "compare",
-    "tune/": "tune caption",  # what to caption with afterwards
-    "serve/listen.py": "serve",
+    *("api-key", "max-logprobs", "max-model-len", "served-model-name", "default-chat-template-kwargs"),  # vLLM
+    *("enable-scale-out", "head", "reload", "rtt-ms", "mbps"),  # Ray, uvicorn, the relay
+    *("install-completion", "help", "version"),  # the root command
 }
-"""Beginning of a module's path -> the commands whose user may read its messages; elsewhere any command."""
 
 
 def parameters_of(name: str) -> list[Any]:
@@ -43,36 +26,24 @@ def parameters_of(name: str) -> list[Any]:
     return [parameter for member in members for parameter in member.params if parameter.param_type_name == "option"]
 
 
-def flags_of(name: str) -> set[str]:
-    """All spellings that a command takes."""
-    return {
-        flag.lstrip("-") for parameter in parameters_of(name) for flag in (*parameter.opts, *parameter.secondary_opts)
-    }
-
-
-def sentences() -> Iterator[tuple[str, int, str]]:
-    """Module, line and text of every string in the package that is no docstring and names an option."""
+def sentences() -> Iterator[tuple[str, str]]:
+    """Place and text of every string in the package that is no docstring."""
     for path in sorted(PACKAGE.rglob("*.py")):
         nodes = list(ast.walk(ast.parse(path.read_text("utf-8"))))
         documents = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
         for node in nodes:
-            if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or id(node) in documents:
-                continue
-            if re.search(r"(?<![\w-])--[a-z]", node.value):
-                yield str(path.relative_to(PACKAGE)), node.lineno, node.value
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documents:
+                yield f"{path.relative_to(PACKAGE)}:{node.lineno}", node.value
 
 
-def test_every_option_in_a_message_exists_where_it_is_read() -> None:
-    flags = {name: flags_of(name) for name in COMMANDS}
-    wrong = []
-    for module, line, text in sentences():
-        if module == "cli/options.py":
-            continue
-        commands = next((names.split() for start, names in ALONE.items() if module.startswith(start)), list(COMMANDS))
-        for flag in re.findall(r"(?<![\w-])--([a-z][a-z-]*[a-z])", text):
-            if flag not in OF_OTHERS and not any(flag in flags[name] for name in commands):
-                wrong.append(f"{module}:{line}: --{flag} in {text!r}")
-    assert wrong == []
+def test_every_option_in_a_message_exists() -> None:
+    options = [option for name in COMMANDS for option in parameters_of(name)]
+    known = {flag.lstrip("-") for option in options for flag in (*option.opts, *option.secondary_opts)} | OF_OTHERS
+    named = [
+        (place, flag) for place, text in sentences() for flag in re.findall(r"(?<![\w-])--([a-z][a-z-]*[a-z])", text)
+    ]
+    assert len(named) > 100
+    assert [(place, flag) for place, flag in named if flag not in known] == []
 
 
 def test_an_option_means_the_same_in_every_command() -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from specdec_cli.captioner import Captioner
 from specdec_cli.labels import Lexicon
 from specdec_cli.transcript import json_schema
 from tests.cli.conftest import Specdec
@@ -43,19 +42,3 @@ def test_a_lexicon_of_ones_own_turns_labels_on(specdec: Specdec, recordings: lis
     words.write_text("schema: 1\nattributes: {kind: {classes: [speech], en: {alone: {speech: [speaker]}}}}\n")
     outcome = specdec("caption", "--json", "-l", "en", "--lexicon", words, recordings[0])
     assert json.loads(outcome.out)["labels"] == {"kind": "speech"}
-
-
-def test_what_cannot_work_is_refused_before_loading(
-    specdec: Specdec, recordings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Captioner, "load", lambda *_: pytest.fail("loaded"))
-    words = tmp_path / "words.yaml"
-    words.write_text("schema: 1\nextends: default\nattributes: {emotoin: {}}\n")
-    for arguments, said in (
-        (("--labels", "--quiet"), "--json or --output"),
-        (("--lexicon", words), "Did you mean emotion?"),
-        (("--lexicon", tmp_path / "missing.yaml"), "cannot be read"),
-    ):
-        outcome = specdec("caption", *arguments, recordings[0])
-        assert outcome.code == 2
-        assert said in outcome.err

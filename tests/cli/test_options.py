@@ -107,37 +107,6 @@ def test_variables_reach_their_settings_and_flags_win(
     assert config_of().edge.model == "Qwen/Qwen2.5-Omni-3B"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "names"),
-    [
-        (["-k", "0"], ["-k", "decoding.k", "0"]),
-        (["--mode", "hybird"], ["--mode", "hybrid"]),
-        (["--mode", "lossless", "--accept", "rank"], ["lossless", "--mode", "rank", "--accept"]),
-        (["--mode", "edge", "--threshold", "2"], ["--threshold", "edge", "--mode"]),
-        (["--mode", "lossless", "--gate", "margin"], ["margin", "--gate", "lossless", "--mode", "specdec compare"]),
-        (["--mode", "cloud", "--set", "decoding.edge_failed=cloud"], ["decoding.edge_failed", "cloud", "--mode"]),
-        (["--set", "decoding.top_p=0.9"], ["--set", "temperature"]),
-        (["--style", "concise", "--prompt", "mine"], ["--style", "--prompt"]),
-        (["--no-defer", "--set", "gate.wake=0.4"], ["flag --no-defer", "gate.wake"]),
-        (["--set", "decoding.kk=3"], ["decoding.kk", "decoding.k"]),
-        (["--prompt", "How old are they?"], ["prompt.text", "package:mini/edge", "--force-prompt"]),
-        (["--prompt", "\udcff"], ["--prompt", "Unicode"]),
-    ],
-    ids=repr,
-)
-def test_a_setting_that_makes_no_sense_is_refused_with_all_its_names(
-    specdec: Specdec, arguments: list[str], names: list[str]
-) -> None:
-    outcome = specdec("caption", *arguments, "a.wav")
-    assert outcome.code == 2
-    assert outcome.out == ""
-    assert outcome.err.startswith("error: ")
-    assert "\nhint: " in outcome.err
-    for name in names:
-        assert name in outcome.err
-    assert "Traceback" not in outcome.err
-
-
 @pytest.mark.parametrize("command", [["batch", "-o", "o.jsonl"], ["compare"], ["tune"], ["bench"]], ids=str)
 def test_every_command_names_the_language_and_where_it_comes_from(
     specdec: Specdec, command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

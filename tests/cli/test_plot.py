@@ -126,30 +126,3 @@ def test_pieces_that_touch_are_drawn_distinctly(specdec: Specdec, tmp_path: Path
     assert specdec("plot", write(tmp_path, *pieces), "-o", tmp_path / "p.svg").code == 0
     bars = re.findall(r'style="fill: #0b5cad(; fill-opacity: 0\.\d+)?"', (tmp_path / "p.svg").read_text("utf-8"))
     assert [bool(paler) for paler in bars] == [False, True, False, False]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said", "code"),
-    [
-        (["--attribute", "mood"], "The lexicon has no attribute 'mood'", 2),
-        (["--picture", "jpg"], "--picture takes svg, png, pdf, not 'jpg'", 2),
-        (["-o", "mine.svg"], "was left as it is", 1),
-        (["-o", "captions.jsonl"], "captions.jsonl is not a folder", 2),
-        (["--mode", "cloud"], "has no captions", 2),
-    ],
-)
-def test_what_cannot_be_drawn(
-    specdec: Specdec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str, code: int
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    talk(tmp_path)
-    (tmp_path / "mine.svg").write_text("<svg/>")
-    outcome = specdec("plot", "captions.jsonl", *arguments)
-    assert (outcome.code, said in outcome.err, "hint: " in outcome.err) == (code, True, True)
-    assert (tmp_path / "mine.svg").read_text() == "<svg/>"
-
-
-def test_several_pictures_need_a_folder(specdec: Specdec, tmp_path: Path) -> None:
-    pieces = [piece(start, start + 1, file=f"/data/{name}.wav") for name in "ab" for start in (0, 1)]
-    outcome = specdec("plot", write(tmp_path, *pieces), "-o", tmp_path / "p.svg")
-    assert (outcome.code, "gives 2 pictures" in outcome.err) == (2, True)

@@ -154,10 +154,6 @@ def test_a_part_is_cut_at_its_pauses_with_the_times_of_the_recording(run: Run) -
     ("arguments", "said"),
     [
         (("--start", "99"), "talk.wav ends before 99 s"),
-        (("--start", "3", "--end", "2"), "audio.end_s is 2"),
-        (("--start", "-1"), "audio.start_s"),
-        (("--start", "soon"), "seconds, or HH:MM:SS"),
-        (("--start", "1e308"), "seconds, or HH:MM:SS"),
         (("--segment", "0.01"), "too short to describe"),
         (("--segment", "31"), "31 s, but the models take 30 s"),
         (("--segment", "pause.txt"), "no file of cuts"),
@@ -181,8 +177,6 @@ def test_speakers_and_texts_of_a_cuts_file_are_kept(run: Run) -> None:
     assert lines()[0].settings["segment"].startswith("cuts.csv ")
     Path("cuts.csv").write_text("start,end\n0.7,1.5\n")
     assert "segment was 'cuts.csv" in run("batch", "talk.wav", "--segment", "cuts.csv", "-o", "o.jsonl").err
-    outcome = run("caption", "talk.wav", "--segment", "cuts.csv", "-o", "cuts.csv")
-    assert "is one of the recordings or other inputs" in outcome.err
 
 
 @pytest.mark.parametrize(
@@ -252,13 +246,6 @@ def test_a_recording_on_stdin_is_refused_where_it_would_be_read_again_and_again(
     outcome = specdec(command, "-")
     assert outcome.code == 2
     assert "only a list of paths is taken here" in outcome.err
-
-
-def test_addresses_are_refused_with_what_to_do(run: Run) -> None:
-    outcome = run("caption", "https://example.org/a.wav")
-    assert outcome.code == 2
-    assert "https://example.org/a.wav is an address, not a file." in outcome.err.replace('"', "").replace("'", "")
-    assert "Download it first" in outcome.err
 
 
 def test_a_data_folder_of_kaldi_is_captioned_and_resumed(run: Run) -> None:

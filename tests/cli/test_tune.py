@@ -235,34 +235,6 @@ def test_a_broken_recording_costs_no_other(specdec: Specdec, voices: Path, recor
     assert Tuning.model_validate_json(outcome.out).clips == 12
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--gates", "always"], "no gate to tune 'always'"),
-        (["--gates", ","], "no gate to tune is named"),
-        (["--ks", "0"], "'0' is no whole number from 1 to 64"),
-        (["--ks", "2,x"], "'x' is no whole number"),
-        (["--set", "decoding.temperature=0.7"], "at temperature 0.7 there is no one text"),
-        (["--set", "audio.segment=pauses"], "tuning takes whole recordings"),
-        (["--output", "gate.yaml"], "does not end in .json"),
-        (["--plot", "frontier.jpg"], "does not end in .svg"),
-        (["--limit", "3"], "tuning needs at least 8 clips, and 3 can be recorded"),
-        (["--label-column", "emotion=mood"], "there are no references"),
-        (["--budget", "2"], "--budget: '2' is no share from 0 to 1"),
-        (["--budget", "clips=x"], "--budget: 'x' is no share"),
-        (["--budget", "calls=0.5"], "there is no cost 'calls'. hint: Costs: blocks, clips, time"),
-        (["--risk", "0.05"], "certifying a risk of 5% takes 19 clips in the half that confirms settings"),
-        (["--risk", "0.2", "--accept", "rank"], "--risk needs a rule under which escalating every block gives"),
-        (["--set", "cloud.url=http://127.0.0.1:9", "--set", "cloud.model="], "returns verdicts only"),
-    ],
-)
-def test_what_cannot_be_is_refused(specdec: Specdec, voices: Path, arguments: list[str], said: str) -> None:
-    outcome = specdec("tune", voices, "-l", "zh", *arguments)
-    assert outcome.code == 2
-    assert said in " ".join(outcome.err.split())
-    assert "loading" not in outcome.err
-
-
 def test_the_random_gate_competes_once_whether_named_or_not() -> None:
     for text in ("entropy", "random,entropy"):
         assert parse_gates(text) == ("entropy", "random")

@@ -1,0 +1,217 @@
+"""Command lines that cannot work: one error and a hint, before anything is loaded, and no file is changed."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.batch.lines import good_line
+from tests.cli.conftest import Specdec
+from tests.export.lines import piece
+from tests.mini_pair import write_voice
+
+Row = tuple[str, str | tuple[str, ...]]
+
+MISUSED: list[Row] = [
+    ("caption", "PATH"),
+    ("caption -k", "-k"),
+    ("captions a.wav", "caption"),
+    ("config shows", "show"),
+    ("--nothing", "--nothing"),
+]
+SETTINGS: list[Row] = [
+    ("caption a.wav -k 0", ("-k", "decoding.k", "0")),
+    ("caption a.wav --mode hybird", ("--mode", "hybrid")),
+    ("caption a.wav --mode lossless --accept rank", ("lossless", "--mode", "rank", "--accept")),
+    ("caption a.wav --mode edge --threshold 2", ("--threshold", "edge", "--mode")),
+    ("caption a.wav --mode lossless --gate margin", ("margin", "--gate", "lossless", "--mode", "specdec compare")),
+    ("caption a.wav --mode cloud --set decoding.edge_failed=cloud", ("decoding.edge_failed", "cloud", "--mode")),
+    ("caption a.wav --set decoding.top_p=0.9", ("--set", "temperature")),
+    ("caption a.wav --style concise --prompt mine", ("--style", "--prompt")),
+    ("caption a.wav --no-defer --set gate.wake=0.4", ("flag --no-defer", "gate.wake")),
+    ("caption a.wav --set decoding.kk=3", ("decoding.kk", "decoding.k")),
+    ("caption a.wav --prompt 'How old are they?'", ("prompt.text", "package:mini/edge", "--force-prompt")),
+    ("caption a.wav --prompt \udcff", ("--prompt", "Unicode")),
+    ("caption a.wav --start 3 --end 2", "audio.end_s is 2"),
+    ("caption a.wav --start -1", "audio.start_s"),
+    ("caption a.wav --start soon", "seconds, or HH:MM:SS"),
+    ("caption a.wav --start 1e308", "seconds, or HH:MM:SS"),
+    ("bench --set decoding.temperature=0.7", "compares greedy texts"),
+    ("config validate range.yaml", ("range.yaml", "decoding.k")),
+    ("config show -c range.yaml", ("range.yaml", "decoding.k")),
+    ("config validate section.yaml", ("section.yaml", "decoding")),
+    ("config validate torn.yaml", "torn.yaml"),
+]
+RECORDINGS: list[Row] = [
+    ("caption missing.wav none.wav nested", "--recursive"),
+    ("caption https://example.org/a.wav", ("example.org/a.wav' is an address, not a file.", "Download it")),
+    ("caption a.wav --labels --quiet", "--json or --output"),
+    ("caption a.wav --lexicon words.yaml", "Did you mean emotion?"),
+    ("caption a.wav --lexicon missing.yaml", "cannot be read"),
+    ("batch -o o.jsonl", "No recordings are named"),
+    ("batch a.wav --manifest list.tsv -o o.jsonl", "not from both"),
+    ("batch --manifest none.tsv -o o.jsonl", "cannot be read"),
+    ("batch nested -o o.jsonl", "--recursive"),
+    ("batch a.wav --batch-size 0 -o o.jsonl", "--batch-size"),
+    ("batch a.wav --batch-size many -o o.jsonl", "'many'"),
+    ("batch a.wav --workers 0 -o o.jsonl", "--workers"),
+    ("batch a.wav --limit 0 -o o.jsonl", "--limit"),
+    ("batch --retry-failed -o o.jsonl", "there is no file"),
+    ("batch --retry-failed --overwrite -o o.jsonl", "--overwrite"),
+]
+OUTPUTS: list[Row] = [
+    ("caption a.wav -o no/out.jsonl", "mkdir -p"),
+    ("caption a.wav -o a.wav", "is one of the recordings"),
+    ("caption a.wav -o -", "--json"),
+    ("caption a.wav -o new.csv", "specdec export"),
+    ("caption a.wav -o talk.TextGrid", "specdec export"),
+    ("caption a.wav -o notes.txt", "specdec export"),
+    ("caption a.wav --segment cuts.csv -o cuts.csv", "is one of the recordings or other inputs"),
+    ("batch a.wav b.wav -o b.wav --overwrite", "is one of the recordings"),
+    ("batch --manifest m.jsonl -o m.jsonl --overwrite", "is one of the recordings or other inputs"),
+    ("batch --manifest own.jsonl -o own.jsonl --overwrite", "own.jsonl, line 1, column models: text was expected"),
+    ("caption a.wav --export srt", "--export reads --output"),
+    ("caption a.wav -o o.jsonl --export praat", "--export: there is no format 'praat'"),
+    ("batch a.wav -o o.jsonl --export-dir x", "--export-dir is about --export"),
+    ("batch a.wav -o o.jsonl --export srt --export-dir a.wav", "a.wav is not a folder"),
+    ("export captions.jsonl", "Neither --to nor the ending of --output names a format"),
+    ("export captions.jsonl --to praat", "--to: there is no format 'praat'"),
+    ("export captions.jsonl --to ,", "--to: no format is named"),
+    ("export captions.jsonl --to srt,vtt -o x.srt", "is one file, and --to srt,vtt is more"),
+    ("export captions.jsonl --to audformat -o -", "is one file, and --to audformat is more"),
+    ("export captions.jsonl --to srt -o captions.jsonl", "captions.jsonl is not a folder"),
+    ("export captions.jsonl --to srt --mode cloud", "no captions"),
+    ("export two.jsonl -o x.srt", "two.jsonl has several recordings"),
+    ("plot captions.jsonl --attribute mood", "The lexicon has no attribute 'mood'"),
+    ("plot captions.jsonl --picture jpg", "--picture takes svg, png, pdf, not 'jpg'"),
+    ("plot captions.jsonl -o captions.jsonl", "captions.jsonl is not a folder"),
+    ("plot captions.jsonl --mode cloud", "has no captions"),
+    ("plot two.jsonl -o p.svg", "gives 2 pictures"),
+]
+STUDIES: list[Row] = [
+    ("compare a.wav --modes edge", "leaves nothing to compare"),
+    ("compare a.wav --modes edge,clout", "no mode 'clout'"),
+    ("compare a.wav --set decoding.mode=edge", "--modes"),
+    ("compare a.wav --modes edge,cloud --threshold 0.5", "--modes"),
+    ("compare a.wav --overwrite", "--output"),
+    ("compare a.wav --label-column emotion=mood", "--references"),
+    ("compare a.wav --references none.tsv", "none.tsv"),
+    ("compare a.wav --references truth.tsv --label-column mood=mood", "emotion"),
+    ("compare a.wav b.wav --references other.tsv", ("0 of 2 recordings were found in", "somewhere/else.wav")),
+    ("tune a.wav b.wav --references other.tsv", ("0 of 2 recordings were found in", "somewhere/else.wav")),
+    ("compare a.wav --output notes.txt", "notes.txt"),
+    ("compare a.wav --lexicon none.yaml", "none.yaml"),
+    ("compare a.wav --html report.pdf", ".html"),
+    ("compare a.wav --repeat 0", "--repeat"),
+    ("compare a.wav -k 0", "-k"),
+    ("compare a.wav --accept sampling", "temperature"),
+    ("tune many --gates always", "no gate to tune 'always'"),
+    ("tune many --gates ,", "no gate to tune is named"),
+    ("tune many --ks 0", "'0' is no whole number from 1 to 64"),
+    ("tune many --ks 2,x", "'x' is no whole number"),
+    ("tune many --set decoding.temperature=0.7", "at temperature 0.7 there is no one text"),
+    ("tune many --set audio.segment=pauses", "tuning takes whole recordings"),
+    ("tune many --output gate.yaml", "does not end in .json"),
+    ("tune many --plot frontier.jpg", "does not end in .svg"),
+    ("tune many --limit 3", "tuning needs at least 8 clips, and 3 can be recorded"),
+    ("tune many --label-column emotion=mood", "there are no references"),
+    ("tune many --budget 2", "--budget: '2' is no share from 0 to 1"),
+    ("tune many --budget clips=x", "--budget: 'x' is no share"),
+    ("tune many --budget calls=0.5", "there is no cost 'calls'. hint: Costs: blocks, clips, time"),
+    ("tune many --risk 0.05", "certifying a risk of 5% takes 19 clips in the half that confirms settings"),
+    ("tune many --risk 0.2 --accept rank", "--risk needs a rule under which escalating every block gives"),
+    ("tune many --set cloud.url=http://127.0.0.1:9 --set cloud.model=", "returns verdicts only"),
+]
+FILES: list[tuple[str, str, int]] = [
+    ("caption a.wav -o .", "cannot be written", 3),
+    ("caption a.wav -o b.wav", "something else than transcripts", 3),
+    ("batch a.wav -o settings.json --overwrite", "something else than transcripts", 3),
+    ("export a.wav", "a.wav looks like a recording, not like transcripts: caption it first", 3),
+    ("export captions.jsonl --to rttm --rttm-name pitch", "no pitch to name them by", 1),
+    ("export captions.jsonl -o mine.srt", "was left as it is", 1),
+    ("export captions.jsonl -o mine.csv", "holds something else than tables", 3),
+    ("export mine.csv --to srt", "mine.csv:1 is no transcript", 3),
+    ("export none.jsonl --to srt", "none.jsonl cannot be read", 3),
+    ("plot captions.jsonl -o mine.svg", "was left as it is", 1),
+]
+PIPES = [  # a pipe is not waited for: opening one would wait for its other end
+    "caption a.wav --lexicon pipe.yaml",
+    "caption a.wav --gate pipe.json",
+    "caption a.wav --calibration pipe.json",
+    "caption a.wav --config pipe.yaml",
+    "caption a.wav --output pipe.jsonl",
+    "batch --manifest pipe.jsonl --output o.jsonl",
+    "compare a.wav --references pipe.tsv",
+    "export pipe.jsonl --to srt",
+]
+ALL = [
+    *((line, said, 2) for line, said in (*MISUSED, *SETTINGS, *RECORDINGS, *OUTPUTS, *STUDIES)),
+    *FILES,
+    *((line, "regular file", 3 if "--output pipe" in line or "export" in line else 2) for line in PIPES),
+]
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with files of all kinds."""
+    folder = tmp_path_factory.mktemp("scene")
+    (folder / "many").mkdir()
+    (folder / "nested" / "deep").mkdir(parents=True)
+    names = ("a.wav", "b.wav", "nested/deep/c.wav", *(f"many/{number}.wav" for number in range(12)))
+    for seed, name in enumerate(names):
+        write_voice(folder / name, seed, 0.4)
+    calm = piece(0, 2, labels={"emotion": "happy"})
+    texts = {
+        "captions.jsonl": f"{calm}\n{piece(2.5, 4)}\n",
+        "two.jsonl": "".join(
+            piece(start, start + 1, file=f"/data/{name}.wav") + "\n" for name in "ab" for start in (0, 1)
+        ),
+        "m.jsonl": '{"file": "a.wav"}\n',
+        "own.jsonl": good_line("a.wav").to_json() + "\n",
+        "truth.tsv": "file\tmood\na.wav\tsad\n",
+        "other.tsv": "file\temotion\nsomewhere/else.wav\tsad\n",
+        "cuts.csv": "start,end\n0,0.3\n",
+        "words.yaml": "schema: 1\nextends: default\nattributes: {emotoin: {}}\n",
+        "range.yaml": "decoding: {k: 0}\n",
+        "section.yaml": "decodin: {k: 1}\n",
+        "torn.yaml": "decoding: {k: [\n",
+        "settings.json": '{"threads": 2}',
+        "mine.svg": "<svg/>",
+        **dict.fromkeys(("notes.txt", "mine.csv", "mine.srt"), "mine\n"),
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text, "utf-8")
+    for ending in ("yaml", "json", "jsonl", "tsv") if hasattr(os, "mkfifo") else ():
+        os.mkfifo(folder / f"pipe.{ending}")
+    return folder
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.usefixtures("unloaded")
+@pytest.mark.parametrize(("line", "said", "code"), ALL, ids=[ascii(line) for line, _, _ in ALL])
+def test_what_cannot_work_is_one_error_with_a_hint_and_changes_nothing(
+    specdec: Specdec,
+    scene: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    line: str,
+    said: str | tuple[str, ...],
+    code: int,
+) -> None:
+    if "pipe." in line and not hasattr(os, "mkfifo"):
+        pytest.skip("no pipes with names here")
+    monkeypatch.chdir(scene)
+    before = contents(scene)
+    outcome = specdec(*shlex.split(line))
+    told = " ".join(outcome.err.split())
+    assert (outcome.code, outcome.out) == (code, ""), told
+    assert all(text in told for text in ((said,) if isinstance(said, str) else said)), told
+    assert told.count("error: ") == 1
+    assert " hint: " in told
+    assert "Traceback" not in told
+    assert contents(scene) == before
