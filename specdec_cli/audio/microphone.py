@@ -1,10 +1,11 @@
-"""A microphone as blocks of mono samples at the models' rate, through PortAudio (the package sounddevice)."""
+"""A microphone as blocks of mono samples at the models' rate, through PortAudio (sounddevice), and what was said."""
 
 from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Final, Self
@@ -12,7 +13,8 @@ from typing import Any, Final, Self
 import numpy as np
 import soxr
 
-from specdec_cli.audio.samples import Floats
+from specdec_cli.audio.pauses import PauseCutter
+from specdec_cli.audio.samples import Floats, Segment
 from specdec_cli.errors import ConfigError, DeviceError, install
 
 _BLOCK_S: Final = 0.05
@@ -23,17 +25,11 @@ _LIST: Final = "--list-devices lists what there is; --device names one."
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """What was recorded in some milliseconds.
+    """What was recorded in some milliseconds."""
 
-    Attributes:
-        samples: mono float32 [n].
-        at: when the last of them was recorded, `time.monotonic` seconds.
-        lost: whether sound is missing before it.
-    """
-
-    samples: Floats
-    at: float
-    lost: bool = False
+    samples: Floats  # mono [n]
+    at: float  # when the last of them was recorded, `time.monotonic` seconds
+    lost: bool = False  # whether sound is missing before it
 
 
 def devices() -> list[str]:
@@ -150,6 +146,52 @@ class Microphone:
     def _refused(self, error: Exception) -> DeviceError:
         hint = f"Close the program that uses it, or allow this one to use the microphone. {_LIST}"
         return DeviceError(f"The microphone {self.name} cannot be opened: {_reason(error)}.", hint=hint)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Utterance:
+    """What was said between two pauses."""
+
+    segment: Segment  # its samples and its place in the recording
+    ended: float  # `time.monotonic` seconds
+    lost: bool  # whether sound is missing in it, because a buffer overflowed
+
+
+def utterances(blocks: Iterable[Block], sampling_rate: int, longest_s: float) -> Iterator[Utterance]:
+    """Cuts blocks at pauses; an utterance comes 0.3 to 0.6 s after its end, the last ones when the blocks end.
+
+    Args:
+        blocks: of samples at `sampling_rate`, Hz.
+        longest_s: of an utterance, seconds; a longer one is split.
+
+    Raises:
+        DeviceError: the blocks raised it; the utterances until then come first.
+    """
+    cutter = PauseCutter(sampling_rate, longest_s)
+    arrived: deque[tuple[int, Block]] = deque()  # with the sample behind each
+    count = 0
+
+    def timed(segment: Segment) -> Utterance:
+        first, behind = round(segment.start_s * sampling_rate), round(segment.end_s * sampling_rate)
+        while arrived and arrived[0][0] <= first:
+            arrived.popleft()
+        within = [(end, block) for end, block in arrived if end - len(block.samples) < behind]
+        end, last = within[-1]
+        return Utterance(segment, last.at - (end - behind) / sampling_rate, any(block.lost for _, block in within))
+
+    gone: DeviceError | None = None
+    try:
+        for block in blocks:
+            count += len(block.samples)
+            arrived.append((count, block))
+            yield from map(timed, cutter.feed(block.samples))
+            while len(arrived) > 1 and arrived[0][0] < count - 2 * longest_s * sampling_rate:
+                arrived.popleft()
+    except DeviceError as error:
+        gone = error  # what was said before it is not lost
+    yield from map(timed, cutter.finish())
+    if gone is not None:
+        raise gone
 
 
 def _named(device: str | None) -> str | int | None:

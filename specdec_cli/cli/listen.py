@@ -20,8 +20,7 @@ from specdec_cli.store import append_line
 from specdec_cli.targets import TRANSCRIPTS, refuse, writing
 
 if TYPE_CHECKING:
-    from specdec_cli.audio.microphone import Block
-    from specdec_cli.audio.utterances import Utterance
+    from specdec_cli.audio.microphone import Block, Utterance
     from specdec_cli.captioner import Captioner
     from specdec_cli.console.view import View
     from specdec_cli.run import Run
@@ -99,7 +98,7 @@ def listen(
 
 def _caption_all(captioner: Captioner, job: Job, blocks: Iterable[Block], save: Path | None) -> None:
     """Captions each utterance as it ends."""
-    from specdec_cli.audio.utterances import utterances
+    from specdec_cli.audio.microphone import utterances
 
     view, name = job.view, f"microphone-{datetime.now():%Y%m%d-%H%M%S}"
     for utterance in utterances(_shown(blocks, view), captioner.sampling_rate, captioner.window_s):

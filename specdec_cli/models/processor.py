@@ -162,11 +162,6 @@ class Processor:
         """The text of one token, special ones included."""
         return str(self.tokenizer.decode([id_]))
 
-    def prompt_settings(self) -> object:
-        """What its prompts depend on, to be compared with another's."""
-        extractor, vocabulary = self.extractor.to_dict(), self.tokenizer.get_vocab()
-        return self.family.name, self.placeholder_id, self.parts.chat_template, extractor, vocabulary
-
     def fingerprints(self) -> dict[str, str]:
         """Hashes by name: `tokenizer` (which ids mean which pieces) and `prompts` (ids and features of test clips)."""
         digest = hashlib.sha256()
@@ -191,7 +186,11 @@ def test_sound(seconds: float, sampling_rate: int) -> npt.NDArray[np.float32]:
 
 def same_prompts(one: Processor, other: Processor) -> bool:
     """Whether two processors make the same prompt of a clip and an instruction."""
-    return one is other or one.prompt_settings() == other.prompt_settings()
+
+    def settings(of: Processor) -> object:
+        return of.family.name, of.placeholder_id, of.parts.chat_template, of.extractor.to_dict(), _pieces(of)
+
+    return one is other or settings(one) == settings(other)
 
 
 def shared_vocab_size(edge: Processor, cloud: Processor) -> int:

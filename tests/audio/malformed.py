@@ -1,8 +1,4 @@
-"""Files that must be refused, with the error that each must raise. The command line's tests use them too.
-
-for case in malformed_files(tmp_path, seed=0):
-    with pytest.raises(case.expected_error): load_audio(case.path)
-"""
+"""Files that must be refused, with the error that each must raise. The command line's tests use them too."""
 
 from __future__ import annotations
 
@@ -17,24 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from specdec_cli.errors import AudioContentError, AudioDecodeError, AudioError, AudioNotFoundError
-from tests.audio.encode import FFMPEG, SNDFILE, Samples, healthy, sndfile_bytes, tone, video_bytes
+from tests.audio.encode import FFMPEG, SNDFILE, healthy, sndfile_bytes, tone, video_bytes
 
 Content = Callable[[np.random.Generator], bytes]
-
-
-@dataclass(frozen=True)
-class MalformedFile:
-    """A path that must be refused.
-
-    Attributes:
-        path: where it is; for the kind "path" there may be no file, or one that is no regular file.
-        kind: empty, not-audio, cut, header, content or path.
-        expected_error: the exact class to raise.
-    """
-
-    path: Path
-    kind: str
-    expected_error: type[AudioError]
 
 
 @dataclass(frozen=True)
@@ -42,24 +23,20 @@ class Case:
     """A recipe: the name is unique, and `make` writes the file (or whatever is to be at that path)."""
 
     name: str
-    kind: str
-    expected_error: type[AudioError]
+    expected_error: type[AudioError]  # the exact class
     make: Callable[[Path, np.random.Generator], None]
 
 
-def malformed_files(folder: Path, seed: int) -> list[MalformedFile]:
-    """Write every case into `folder`; the same seed gives the same bytes."""
+def malformed_files(folder: Path, seed: int) -> dict[Path, type[AudioError]]:
+    """Write every case into `folder`, and return what to expect of each path; the same seed gives the same bytes."""
     folder.mkdir(parents=True, exist_ok=True)
-    files = []
     for index, case in enumerate(CASES):
-        path = folder / case.name
-        case.make(path, np.random.default_rng([seed, index]))
-        files.append(MalformedFile(path, case.kind, case.expected_error))
-    return files
+        case.make(folder / case.name, np.random.default_rng([seed, index]))
+    return {folder / case.name: case.expected_error for case in CASES}
 
 
-def _case(name: str, kind: str, error: type[AudioError], content: Content) -> Case:
-    return Case(name, kind, error, lambda path, rng: path.write_bytes(content(rng)) and None)
+def _case(name: str, error: type[AudioError], content: Content) -> Case:
+    return Case(name, error, lambda path, rng: path.write_bytes(content(rng)) and None)
 
 
 _UNCUT = frozenset({"pcm32.wav", "u8.wav", "double.wav", "ulaw.wav", "extensible.wav"})  # as the other WAVs
@@ -68,20 +45,20 @@ _CUT = [extension for extension in (*SNDFILE, *FFMPEG) if extension not in _UNCU
 
 def _cases() -> Iterator[Case]:
     for extension in ("wav", "flac", "mp3", "ogg", "m4a", "webm", "opus", "raw"):
-        yield _case(f"empty.{extension}", "empty", AudioDecodeError, lambda _: b"")
+        yield _case(f"empty.{extension}", AudioDecodeError, lambda _: b"")
     for name, content in _other_files().items():
-        yield _case(name, "not-audio", AudioDecodeError, content)
+        yield _case(name, AudioDecodeError, content)
     for extension in _CUT:
         for percent in (5, 20, 40, 60, 80, 92) if extension != "sf.mp3" else (5, 20, 40, 60, 80):  # 92: 0.04 s short
             name = f"cut-at-{percent}-percent.{extension}"
-            yield _case(name, "cut", AudioDecodeError, partial(_cut, extension, percent / 100))
-        yield _case(f"first-10-bytes.{extension}", "cut", AudioDecodeError, lambda _, e=extension: healthy(e)[:10])
+            yield _case(name, AudioDecodeError, partial(_cut, extension, percent / 100))
+        yield _case(f"first-10-bytes.{extension}", AudioDecodeError, lambda _, e=extension: healthy(e)[:10])
     for name, (error, content) in _headers().items():
-        yield _case(name, "header", error, content)
+        yield _case(name, error, content)
     for name, content in _contents().items():
-        yield _case(name, "content", AudioContentError, content)
+        yield _case(name, AudioContentError, content)
     for name, make in _paths().items():
-        yield Case(name, "path", AudioNotFoundError, make)
+        yield Case(name, AudioNotFoundError, make)
 
 
 def _cut(extension: str, share: float, rng: np.random.Generator) -> bytes:
@@ -186,30 +163,21 @@ def _scrambled(extension: str, rng: np.random.Generator) -> bytes:
 
 
 def _contents() -> dict[str, Content]:
-    def float_wav(change: Callable[[Samples], None], channels: int = 1) -> Content:
-        def content(_: np.random.Generator) -> bytes:
-            samples = tone(1.0, channels=channels)
-            change(samples)
-            return sndfile_bytes(samples, 16000, "float.wav")
-
-        return content
-
-    def put(value: float, where: object) -> Callable[[Samples], None]:
-        def change(samples: Samples) -> None:
-            samples[where] = value  # type: ignore[call-overload]
-
-        return change
+    def spoiled(value: float, where: object, channels: int = 1) -> Content:
+        samples = tone(1.0, channels=channels)
+        samples[where] = value  # type: ignore[call-overload]
+        return lambda _: sndfile_bytes(samples, 16000, "float.wav")
 
     def quiet(rng: np.random.Generator) -> bytes:
         noise = 1e-4 * rng.standard_normal((16000, 1))
         return sndfile_bytes(noise.astype(np.float32), 16000, "float.wav")
 
     cases: dict[str, Content] = {
-        "nan.wav": float_wav(put(np.nan, slice(None))),
-        "one-nan.wav": float_wav(put(np.nan, (777, 0))),
-        "nan-in-one-channel.wav": float_wav(put(np.nan, (slice(None), 1)), channels=2),
-        "inf.wav": float_wav(put(np.inf, (100, 0))),
-        "minus-inf.wav": float_wav(put(-np.inf, slice(100, 200))),
+        "nan.wav": spoiled(np.nan, slice(None)),
+        "one-nan.wav": spoiled(np.nan, (777, 0)),
+        "nan-in-one-channel.wav": spoiled(np.nan, (slice(None), 1), channels=2),
+        "inf.wav": spoiled(np.inf, (100, 0)),
+        "minus-inf.wav": spoiled(-np.inf, slice(100, 200)),
         "beyond-float32.wav": lambda _: sndfile_bytes(tone(1.0).astype(np.float64) * 1e300, 16000, "double.wav"),
         "scaled-as-integers.wav": lambda _: sndfile_bytes(tone(1.0) * 32768, 16000, "float.wav"),
         "one-frame.wav": lambda _: sndfile_bytes(tone(1 / 16000), 16000, "wav"),

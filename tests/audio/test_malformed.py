@@ -1,40 +1,44 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from specdec_cli.errors import AudioDecodeError, AudioError
-from tests.audio.encode import FFMPEG, SNDFILE, Samples, healthy, load_audio
-from tests.audio.malformed import CASES, MalformedFile, malformed_files
+from tests.audio.encode import FFMPEG, SNDFILE, healthy, load_audio
+from tests.audio.malformed import CASES, Case, malformed_files
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, MalformedFile]:
-    folder = tmp_path_factory.mktemp("malformed")
-    made = malformed_files(folder, seed=0)
-    return {str(file.path.relative_to(folder)): file for file in made}
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("malformed")
+    malformed_files(made, seed=0)
+    return made
 
 
-@pytest.mark.parametrize("name", [case.name for case in CASES])
-def test_is_refused_with_its_own_error(
-    name: str, files: dict[str, MalformedFile], capfd: pytest.CaptureFixture[str]
-) -> None:
-    file = files[name]
-    with pytest.raises(AudioError) as raised:
-        load_audio(file.path)
-    assert type(raised.value) is file.expected_error, raised.value.message
-    assert file.path.name in raised.value.message
-    assert raised.value.message.endswith(".")
-    assert "\n" not in raised.value.message
-    assert raised.value.hint
+@pytest.fixture(autouse=True)
+def _nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
+    yield
     printed = capfd.readouterr()
     assert (printed.out, printed.err) == ("", "")
 
 
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_is_refused_with_its_own_error(case: Case, folder: Path) -> None:
+    path = folder / case.name
+    with pytest.raises(AudioError) as raised:
+        load_audio(path)
+    assert type(raised.value) is case.expected_error, raised.value.message
+    assert path.name in raised.value.message
+    assert raised.value.message.endswith(".")
+    assert "\n" not in raised.value.message
+    assert raised.value.hint
+
+
 @pytest.mark.parametrize("codec", [0x0055, 0x0161])  # MP3, WMA: libsndfile leaves them to FFmpeg
-def test_a_seek_beyond_every_file_prints_nothing(codec: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_seek_beyond_every_file_prints_nothing(codec: int, tmp_path: Path) -> None:
     """A header that sends FFmpeg to where no file system goes; PyAV prints a traceback where a Python reader raises."""
     damaged, path = bytearray(healthy("w64", 0.5)), tmp_path / "clip.w64"
     damaged[64:66] = codec.to_bytes(2, "little")
@@ -43,19 +47,10 @@ def test_a_seek_beyond_every_file_prints_nothing(codec: int, tmp_path: Path, cap
     path.write_bytes(damaged)
     with pytest.raises(AudioDecodeError):
         load_audio(path)
-    printed = capfd.readouterr()
-    assert (printed.out, printed.err) == ("", "")
-
-
-def loaded_or_refused(path: Path) -> Samples | AudioError:
-    try:
-        return load_audio(path)[0]
-    except AudioError as error:
-        return error
 
 
 @pytest.mark.parametrize("extension", [*SNDFILE, *FFMPEG])
-def test_flipped_bytes(extension: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_flipped_bytes(extension: str, tmp_path: Path) -> None:
     original = np.frombuffer(healthy(extension, 0.5), np.uint8)
     path = tmp_path / f"clip.{extension}"
     for seed in range(24):
@@ -65,12 +60,9 @@ def test_flipped_bytes(extension: str, tmp_path: Path, capfd: pytest.CaptureFixt
         where = rng.integers(0, min(reach, len(damaged)), size=int(rng.integers(1, 20)))
         damaged[where] = rng.integers(0, 256, size=len(where))
         path.write_bytes(damaged.tobytes())
-        outcome = loaded_or_refused(path)
-        if isinstance(outcome, AudioError):
-            assert path.name in outcome.message
-            assert outcome.hint
-        else:
-            assert np.isfinite(outcome).all()
-            assert len(outcome) >= 1600
-    printed = capfd.readouterr()
-    assert (printed.out, printed.err) == ("", "")
+        try:
+            samples, _ = load_audio(path)
+        except AudioError:
+            continue
+        assert np.isfinite(samples).all()
+        assert len(samples) >= 1600

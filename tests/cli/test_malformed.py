@@ -16,10 +16,10 @@ from tests.transcript.lines import read_transcripts
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_one_run_over_every_malformed_recording_captions_the_healthy_one(tmp_path: Path) -> None:
-    files = [file for file in malformed_files(tmp_path / "in", seed=0) if not file.path.is_dir()]
+    files = {path: error for path, error in malformed_files(tmp_path / "in", seed=0).items() if not path.is_dir()}
     healthy = write_voice(tmp_path / "healthy.wav", 1)
     output = tmp_path / "out.jsonl"
-    names = [str(file.path) for file in files]
+    names = [str(path) for path in files]
     names.insert(len(names) // 2, str(healthy))
     outcome = Fork(["caption", *names, "--output", str(output)]).wait()  # a pipe among them must not block it
 
@@ -29,11 +29,11 @@ def test_one_run_over_every_malformed_recording_captions_the_healthy_one(tmp_pat
     assert [t.file for t in transcripts] == names
     errors = {t.file: t.error for t in transcripts}
     assert errors.pop(str(healthy)) is None
-    for file in files:
-        error = errors[str(file.path)]
+    for path, expected in files.items():
+        error = errors[str(path)]
         assert error is not None
-        assert (file.path.name, error.type) == (file.path.name, file.expected_error.__name__)
-        assert file.path.name in error.message
+        assert (path.name, error.type) == (path.name, expected.__name__)
+        assert path.name in error.message
     ((label, caption),) = (line.split("\t") for line in outcome.lines)
     assert label == str(healthy)
     assert caption == transcripts[names.index(str(healthy))].caption
