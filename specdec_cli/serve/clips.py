@@ -115,7 +115,7 @@ class Service:
         self.metrics.sessions.set_function(lambda: len(self.clips))
         self.metrics.held_bytes.set_function(lambda: self.clips.bytes)
         self._model = model
-        self._placeholders = model.processor.family.placeholders(model.processor.config)
+        self._placeholders = model.processor.placeholders
         self._position_bytes, self._layout = _position_bytes(model), Layout(model.processor)
         threads = torch.get_num_threads()
         self._shared = Shared(threads=threads, watch=lambda clips, s: self.metrics.fed(clips, s))
@@ -221,7 +221,7 @@ class Service:
         ):
             raise MalformedError(f"ids or settings contradict each other or the model, which has {known} ids")
         own = {name: shape for name, shape in shapes.items() if name not in wire.ROWS}
-        self._layout.require(clip.samples, tuple(clip.prompt_ids), own)
+        self._layout.require(clip.samples, clip.prompt_ids, own)
         rows = {name: shape for name, shape in shapes.items() if name in wire.ROWS}
         self._require_block(clip, clip.block or wire.BlockRequest(text=[], draft=[]), rows)
 
