@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Literal
 
 from specdec_cli.cloud.http import Caller, Http, RefusedError
 from specdec_cli.config import Config
@@ -14,12 +15,10 @@ from specdec_cli.decoding.accept import Synonyms, Verdict
 from specdec_cli.decoding.block import Draft
 from specdec_cli.errors import CloudError, ConfigError, DecodingError
 from specdec_cli.models.processor import Processor, Prompt
-from specdec_cli.types import Candidates, ModelWork
+from specdec_cli.types import ModelWork
 
 if TYPE_CHECKING:
     from specdec_cli.decoding.rows import Rows
-
-_MOST_PROBABILITY: Final = 1.001  # of a few tokens together, each rounded
 
 Payload = Literal["features", "waveform"]  # what of a recording leaves the device: log-mel features, or all of it
 
@@ -56,21 +55,23 @@ class RemoteCloud(ABC):
 
     def start(self, timeout_s: float | None = None) -> None:
         """Connects for the first time; a clip tries again. Raises SpecdecError if the configuration is to blame."""
-        caller = Caller(self.http)
         try:
-            with caller.call(timeout_s):
-                self.connect(caller)
+            with self.call(Caller(self.http), timeout_s):
+                pass
         except RefusedError as error:
             self.close()
             raise error.kind(error.message, hint=error.hint) from None
         except CloudError:
             pass  # see `http.failure`
 
-    def connect(self, caller: Caller) -> None:
-        """Makes sure, within a call, that the server fits; once."""
-        if not self.reached:
-            self.fit(caller)
-            self.reached = True
+    @contextmanager
+    def call(self, caller: Caller, timeout_s: float | None = None) -> Iterator[None]:
+        """As `Caller.call`, with a server that fits: the first calls find that out."""
+        with caller.call(timeout_s):
+            if not self.reached:
+                self.fit(caller)
+                self.reached = True
+            yield
 
     def probe(self) -> str:
         """What answers and how soon, in a phrase. Raises CloudError if nothing does, or it does not fit."""
@@ -105,9 +106,8 @@ class RemoteVerifier(ABC):
     def __post_init__(self) -> None:
         if self.prompt.waveform is None:
             raise DecodingError(f"the cloud at {self.cloud.name} needs the recording, and the prompt does not hold it")
-        self.waveform, processor = self.prompt.waveform, self.cloud.processor
+        self.waveform = self.prompt.waveform
         self.caller = Caller(self.cloud.http)
-        self._never = frozenset(processor.placeholders)
 
     @property
     @abstractmethod
@@ -123,10 +123,8 @@ class RemoteVerifier(ABC):
 
     def verify(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict:
         started, before, down = time.perf_counter(), self.work, self.caller.bytes_down
-        with self.caller.call():
-            self.cloud.connect(self.caller)
+        with self.cloud.call(self.caller):
             found = self.request_verdict(text, draft, run_on)
-            self._require_possible(found, draft, run_on)
         done, elapsed_ms = self.work - before, (time.perf_counter() - started) * 1e3
         return replace(
             found,
@@ -138,40 +136,8 @@ class RemoteVerifier(ABC):
         )
 
     def prefill(self) -> None:
-        with self.caller.call():
-            self.cloud.connect(self.caller)
+        with self.cloud.call(self.caller):
             self.upload()
 
     def close(self) -> None:
         self.caller.close()
-
-    def _require_possible(self, found: Verdict, draft: Draft, run_on: int) -> None:
-        """Raises CloudError for a verdict that cannot be one on that block."""
-        tokens = (found.token, *found.more)
-        decided = found.accepted + len(tokens)
-        if not (
-            found.accepted <= len(draft.ids)
-            and len(found.more) <= run_on
-            and max(tokens) < self.vocab_size
-            and self._never.isdisjoint(tokens)
-            and set(self.stop_ids).isdisjoint(tokens[:-1])
-            and (found.near_ties or 0) <= decided
-            and (found.likeliest is None or len(found.likeliest) == decided)
-            and all(_is_distribution(row, self.vocab_size) for row in found.likeliest or ())
-        ):
-            raise CloudError(
-                f"the cloud at {self.cloud.name} answers nonsense: {found.accepted} of {len(draft.ids)} drafted tokens "
-                f"accepted, then the tokens {tokens}, where {1 + run_on} may follow; {found.near_ties} near ties; "
-                f"likeliest tokens: {found.likeliest!s:.200}"
-            )
-
-
-def _is_distribution(row: Candidates, vocab_size: int) -> bool:
-    """Whether tokens and probabilities are the likeliest ones of a distribution over `vocab_size` ids."""
-    ids, probabilities = [id_ for id_, _ in row], [p for _, p in row]
-    return (
-        len(set(ids)) == len(ids)
-        and max(ids, default=0) < vocab_size
-        and sum(probabilities) < _MOST_PROBABILITY
-        and probabilities == sorted(probabilities, reverse=True)
-    )

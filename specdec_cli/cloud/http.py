@@ -54,7 +54,8 @@ class BusyError(Exception):
 class RefusedError(CloudError):
     """The server refuses a request, and would again, or does not fit.
 
-    `kind` is the error to raise where that is found at the start.
+    `forgotten`: because it has dropped the clip, which can be sent again. `kind` is the error to raise where the
+    refusal is found at the start.
     """
 
     def __init__(
@@ -62,12 +63,12 @@ class RefusedError(CloudError):
         message: str,
         *,
         hint: str | None = None,
-        code: str = "",
+        forgotten: bool = False,
         about_clip: bool = False,
         kind: type[SpecdecError] = ConfigError,
     ) -> None:
         super().__init__(message, hint=hint)
-        self.code, self.about_clip, self.kind = code, about_clip, kind
+        self.forgotten, self.about_clip, self.kind = forgotten, about_clip, kind
 
 
 class Request(NamedTuple):
@@ -81,8 +82,11 @@ class Reply(NamedTuple):
     body: bytes
 
 
-Check = Callable[[str, Request, Reply], bytes]
-"""The body of a good answer from an address; MalformedError and BusyError ask for another try, CloudErrors do not."""
+Refused = Callable[[str, Request, Reply], Exception]
+"""What an answer whose status is none of success means, given the server's address.
+
+MalformedError and BusyError lead to another try, CloudErrors do not.
+"""
 
 
 class Http:
@@ -94,13 +98,12 @@ class Http:
     """
 
     def __init__(
-        self, config: LinkedConfig, content_type: str, most_bytes: int, check: Check, side: Decider = "cloud"
+        self, config: LinkedConfig, content_type: str, most_bytes: int, refused: Refused, side: Decider = "cloud"
     ) -> None:
-        if config.url is None:
-            raise ConfigError(f"a model elsewhere needs {side}.url")
+        assert config.url is not None  # or the model is loaded here
         self.side, self.patient = side, side == "edge"
         self.config, self.url = config, config.url
-        self.check, self._most_bytes = check, most_bytes
+        self.refused, self._most_bytes = refused, most_bytes
         self.failure: str | None = None  # why the last call failed
         self.failed_at = 0.0
         self.callers = weakref.WeakSet[Caller]()
@@ -166,8 +169,7 @@ class Http:
             what = f"its certificate is not trusted by {trusting} ({tls.verify_message})"
             hint = (
                 "Copy its own certificate (the file of its --tls-cert) to this machine and name it in "
-                f"{self.side}.ca_file; "
-                f"where it has none for this host, make one: {certificate_recipe(urlsplit(self.url).hostname or '')}"
+                f"{self.side}.ca_file; where it has none for this host, make one (docs/remote.md)."
             )
         elif tls is not None and "EOF" not in str(tls.args):  # a connection that ended is the link's fault
             what = "it does not use TLS"
@@ -228,7 +230,10 @@ class Caller:
         most = math.inf if http.patient else _TRIES
         while tries < most and (left_s := self._deadline - time.monotonic()) > 0:
             try:
-                return read(http.check(http.url, request, await http.exchange(request, self, left_s)))
+                reply = await http.exchange(request, self, left_s)
+                if not 200 <= reply.status < 300:
+                    raise http.refused(http.url, request, reply)
+                return read(reply.body)
             except (BusyError, httpx.TimeoutException) as error:
                 trouble = str(error)
             except MalformedError as error:
@@ -250,15 +255,6 @@ class Caller:
         hint = f"Check the link and the server, or raise {http.side}.timeout_s."
         why = f": {trouble}" if trouble else ""
         raise CloudError(f"{http.url} did not answer within {self._limit_s:g} s{why}", hint=hint)
-
-
-def certificate_recipe(host: str) -> str:
-    """The command that makes a self-signed certificate for a host."""
-    kind = "IP" if ":" in host or host.replace(".", "").isdigit() else "DNS"
-    return (
-        "openssl req -x509 -newkey rsa:2048 -nodes -days 365 -keyout key.pem -out cert.pem "
-        f"-subj /CN=specdec -addext subjectAltName={kind}:{host}"
-    )
 
 
 def read_token(variable: str | None, asked_by: str, least: int = 1) -> str | None:

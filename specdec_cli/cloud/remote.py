@@ -12,26 +12,17 @@ import torch
 
 from specdec_cli.cloud import protocol as wire
 from specdec_cli.cloud.cloud import Payload, RemoteCloud, RemoteVerifier
-from specdec_cli.cloud.http import (
-    BusyError,
-    Caller,
-    Http,
-    MalformedError,
-    RefusedError,
-    Reply,
-    Request,
-    parse,
-    plain,
-)
+from specdec_cli.cloud.http import BusyError, Caller, Http, MalformedError, RefusedError, Reply, Request, parse, plain
 from specdec_cli.config import CloudConfig
 from specdec_cli.decoding.accept import Verdict
 from specdec_cli.decoding.block import Draft
 from specdec_cli.decoding.length import capacity
 from specdec_cli.errors import CloudError, ConfigError, TokenizerMismatchError
 from specdec_cli.models.processor import Processor
-from specdec_cli.types import ModelWork
+from specdec_cli.types import Candidates, ModelWork
 
 _INFO: Final = Request("GET", "/v1/info")
+_MOST_PROBABILITY: Final = 1.001  # of a few tokens together, each rounded
 _HINTS: Final[dict[wire.Code, str]] = {
     "unauthorized": "Set the variable that cloud.token_env names to the server's token.",
     "other_model": "Start anew: the server runs another model now.",
@@ -56,13 +47,19 @@ class SessionVerifier(RemoteVerifier):
 
     def request_verdict(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
         counts, rows = None, dict[str, torch.Tensor]()
-        sampling = self.config.decoding.sampling
-        if draft.ids and self.config.acceptance.compares(sampling=sampling):
+        if draft.ids and self.config.acceptance.compares(sampling=self.config.decoding.sampling):
             counts, rows = wire.pack_rows(draft.probabilities())
-        answer = self._answer(wire.BlockRequest(text=list(text), draft=list(draft.ids), more=run_on, rows=counts), rows)
-        if answer.verdict is None:
+        block = wire.BlockRequest(text=list(text), draft=list(draft.ids), more=run_on, rows=counts)
+        answer = (self._verified(block, rows) if self._open else None) or self._put(block, rows)
+        if (found := answer.verdict) is None:
             raise CloudError(f"the cloud at {self.cloud.name} answers without a verdict")
-        return replace(answer.verdict, ms=answer.cloud_ms)
+        if not self._is_possible(found, len(draft.ids), run_on):
+            raise CloudError(
+                f"the cloud at {self.cloud.name} answers nonsense: {found.accepted} of {len(draft.ids)} drafted tokens "
+                f"accepted, then the tokens {(found.token, *found.more)}, where {1 + run_on} may follow; "
+                f"{found.near_ties} near ties; likeliest tokens: {found.likeliest!s:.200}"
+            )
+        return replace(found, ms=answer.cloud_ms)
 
     def upload(self) -> None:
         if not self._open:
@@ -74,15 +71,15 @@ class SessionVerifier(RemoteVerifier):
         if self.caller.bytes_up:
             self.cloud.http.send(Request("DELETE", self._path))
 
-    def _answer(self, block: wire.BlockRequest, rows: dict[str, torch.Tensor]) -> wire.Answer:
-        if self._open:
-            try:
-                return self._exchange(Request("POST", f"{self._path}/verify", wire.pack(block, rows)))
-            except RefusedError as error:
-                if error.code != "unknown_session":
-                    raise
-                self._open, self._before = False, replace(self._done, prompt_tokens=0)
-        return self._put(block, rows)
+    def _verified(self, block: wire.BlockRequest, rows: dict[str, torch.Tensor]) -> wire.Answer | None:
+        """The answer on a block; None where the server has dropped the session."""
+        try:
+            return self._exchange(Request("POST", f"{self._path}/verify", wire.pack(block, rows)))
+        except RefusedError as error:
+            if not error.forgotten:
+                raise
+            self._open, self._before = False, replace(self._done, prompt_tokens=0)
+            return None
 
     def _put(self, block: wire.BlockRequest | None, rows: dict[str, torch.Tensor]) -> wire.Answer:
         """Sends the clip, and the block with it: one round trip instead of two."""
@@ -110,6 +107,21 @@ class SessionVerifier(RemoteVerifier):
         self._done = self._before + answer.work
         return answer
 
+    def _is_possible(self, found: Verdict, drafted: int, run_on: int) -> bool:
+        """Whether a verdict can be one on a block of so many drafted tokens."""
+        tokens = (found.token, *found.more)
+        decided = found.accepted + len(tokens)
+        return (
+            found.accepted <= drafted
+            and len(found.more) <= run_on
+            and max(tokens) < self.vocab_size
+            and self.cloud.processor.placeholders.isdisjoint(tokens)
+            and set(self.stop_ids).isdisjoint(tokens[:-1])
+            and (found.near_ties or 0) <= decided
+            and (found.likeliest is None or len(found.likeliest) == decided)
+            and all(_is_distribution(row, self.vocab_size) for row in found.likeliest or ())
+        )
+
 
 class HttpCloud(RemoteCloud):
     """A verify server, for any number of clips at once. See `RemoteCloud`.
@@ -122,7 +134,7 @@ class HttpCloud(RemoteCloud):
     info: wire.Info | None = None
 
     def __init__(self, config: CloudConfig, processor: Processor, *, own: bool) -> None:
-        http = Http(config, "application/octet-stream", wire.MAX_ANSWER_BYTES, _checked)
+        http = Http(config, "application/octet-stream", wire.MAX_ANSWER_BYTES, _refused)
         payload: Payload = "waveform" if processor.family.payload == "waveform" else "features"
         super().__init__(processor, http, payload, own=own)
         self.start()
@@ -153,18 +165,31 @@ class HttpCloud(RemoteCloud):
         }
 
 
-def _checked(url: str, _request: Request, reply: Reply) -> bytes:
-    """The body, if it is that of a good answer; see `http.Check`."""
-    if 200 <= reply.status < 300:
-        return reply.body
+def _refused(url: str, _request: Request, reply: Reply) -> Exception:
+    """What an answer without success means; see `http.Refused`."""
     try:
         problem = parse(wire.ErrorReply, reply.body)
     except MalformedError:
-        raise MalformedError(f"it is no verify server's (status {reply.status})") from None
+        return MalformedError(f"it is no verify server's (status {reply.status})")
     reason, code = plain(problem.message), problem.code
     if code == "busy":
-        raise BusyError(reason)
+        return BusyError(reason)
     if code == "model_failed":
-        raise MalformedError(f"its model failed: {reason}")
-    about_clip = code in ("malformed", "too_large")
-    raise RefusedError(f"the cloud at {url} refuses: {reason}", hint=_HINTS.get(code), code=code, about_clip=about_clip)
+        return MalformedError(f"its model failed: {reason}")
+    return RefusedError(
+        f"the cloud at {url} refuses: {reason}",
+        hint=_HINTS.get(code),
+        forgotten=code == "unknown_session",
+        about_clip=code in ("malformed", "too_large"),
+    )
+
+
+def _is_distribution(row: Candidates, vocab_size: int) -> bool:
+    """Whether tokens and probabilities are the likeliest ones of a distribution over `vocab_size` ids."""
+    ids, probabilities = [id_ for id_, _ in row], [p for _, p in row]
+    return (
+        len(set(ids)) == len(ids)
+        and max(ids, default=0) < vocab_size
+        and sum(probabilities) < _MOST_PROBABILITY
+        and probabilities == sorted(probabilities, reverse=True)
+    )

@@ -10,22 +10,23 @@ import numpy as np
 
 from specdec_cli.cloud.cloud import RemoteCloud
 from specdec_cli.cloud.http import Caller, Http, RefusedError, Request, parse
+from specdec_cli.cloud.vllm_clip import VllmVerifier
 from specdec_cli.cloud.vllm_protocol import (
     GENERATE,
     MODELS,
     MOST_BYTES,
     TOKENIZE,
+    Allowed,
     GenerateRequest,
     ServedModels,
     Tokens,
-    checked,
     data_url,
     read_answer,
+    refused,
 )
-from specdec_cli.cloud.vllm_verifier import VllmVerifier
 from specdec_cli.config import Config, LinkedConfig
 from specdec_cli.config.checks import beyond_likeliest
-from specdec_cli.errors import ConfigError, DecodingError, EdgeError, TokenizerMismatchError
+from specdec_cli.errors import DecodingError, EdgeError, TokenizerMismatchError
 from specdec_cli.models.processor import Processor, Prompt, effective
 from specdec_cli.types import Decider
 
@@ -45,9 +46,8 @@ class VllmCloud(RemoteCloud):
     side: Decider = "cloud"
 
     def __init__(self, config: LinkedConfig, processor: Processor, *, own: bool) -> None:
-        if config.model is None:
-            raise ConfigError(f"a vLLM {self.side} needs {self.side}.model")
-        http = Http(config, "application/json", MOST_BYTES, partial(checked, self.side), self.side)
+        assert config.model is not None  # a configuration without is refused
+        http = Http(config, "application/json", MOST_BYTES, partial(refused, self.side), self.side)
         super().__init__(processor, http, "waveform", own=own)
         self.model, self.served = config.model, {"serves": config.model, **self.served}
         self._prompts: dict[tuple[str, str | None], tuple[int, ...]] = {}
@@ -74,9 +74,7 @@ class VllmCloud(RemoteCloud):
             text: list[dict[str, Any]] = [{"type": "text", "text": instruction}] if instruction else []
             turns: list[dict[str, Any]] = [{"role": "system", "content": system}] if system is not None else []
             turns.append({"role": "user", "content": [{"type": "audio_url", "audio_url": {"url": url}}, *text]})
-            body = json.dumps({"model": self.model, "messages": turns}).encode()
-            ids = tuple(caller.fetch(Request("POST", TOKENIZE, body), partial(parse, Tokens)).tokens)
-            known = self.prompt_ids(Prompt(ids, {}), caller)
+            known = self.prompt_ids(Prompt(tuple(self._tokens(caller, messages=turns)), {}), caller)
             if known.count(placeholder) != 1:
                 raise RefusedError(
                     f"the vLLM server at {self.name} puts {known.count(placeholder)} recordings into a prompt, not 1",
@@ -96,9 +94,7 @@ class VllmCloud(RemoteCloud):
             )
         processor = self.processor
         text = _PROBE + "".join(map(processor.piece, sorted({*processor.eos_ids, processor.placeholder_id})))
-        body = json.dumps({"model": self.model, "prompt": text, "add_special_tokens": False}).encode()
-        theirs = caller.fetch(Request("POST", TOKENIZE, body), partial(parse, Tokens)).tokens
-        own = processor.encode(text)
+        own, theirs = processor.encode(text), self._tokens(caller, prompt=text, add_special_tokens=False)
         if theirs != own:
             raise RefusedError(
                 f"{self.role} {processor.name} and {self.side} {self.model} at {self.name} have different tokenizers "
@@ -108,9 +104,14 @@ class VllmCloud(RemoteCloud):
             )
         # about no recording; it shows whether the last id exists there, too
         ids = (*processor.encode(_PROBE), self.vocab_size - 1)
-        request = GenerateRequest(ids, len(ids), 1, 1)
+        request = GenerateRequest(ids, len(ids), 1, 1, Allowed(self.vocab_size))
         body = request.body(self.model, processor.eos_ids)
         caller.fetch(Request("POST", GENERATE, body), partial(read_answer, request=request))
+
+    def _tokens(self, caller: Caller, **what: object) -> list[int]:
+        """The server's token ids of a `prompt` or of `messages`."""
+        body = json.dumps({"model": self.model, **what}).encode()
+        return caller.fetch(Request("POST", TOKENIZE, body), partial(parse, Tokens)).tokens
 
 
 class VllmEdge(VllmCloud):

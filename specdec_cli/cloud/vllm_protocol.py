@@ -10,24 +10,19 @@ from __future__ import annotations
 import base64
 import json
 import math
-import uuid
-from collections.abc import Collection
-from dataclasses import replace
-from functools import partial
+from collections.abc import Collection, Mapping
 from io import BytesIO
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import soundfile
 from pydantic import AliasPath, BaseModel, ConfigDict, Field
 
-from specdec_cli.cloud.http import Caller, MalformedError, RefusedError, Reply, Request, parse, plain
-from specdec_cli.models.processor import Prompt
-from specdec_cli.types import ModelWork
-
-if TYPE_CHECKING:
-    from specdec_cli.cloud.vllm import VllmCloud
+from specdec_cli.cloud.http import MalformedError, RefusedError, Reply, Request, parse, plain
+from specdec_cli.decoding.accept import Synonyms
+from specdec_cli.decoding.evidence import CANDIDATES, TokenEvidence
+from specdec_cli.types import LEAST_PROBABILITY, Candidates
 
 GENERATE: Final = "/inference/v1/generate"
 TOKENIZE: Final = "/tokenize"
@@ -39,6 +34,13 @@ _LEAST_TOP_LOGPROB: Final = -20.0  # the likeliest of a million tokens has at le
 _TRANSIENT: Final = frozenset({429, 500, 502, 503, 504})
 
 
+class Allowed(NamedTuple):
+    """The token ids that may be generated: those below `size` that are not banned."""
+
+    size: int
+    banned: frozenset[int] = frozenset()
+
+
 class GenerateRequest(NamedTuple):
     """A text to score and continue."""
 
@@ -46,6 +48,7 @@ class GenerateRequest(NamedTuple):
     length: int | None  # tokens of it all, the recording's as many as they are; None: not known yet
     drafted: int  # how many of the last ids are a draft, to be scored
     tokens: int  # most tokens to generate after them
+    allowed: Allowed
     candidates: int = MOST_CANDIDATES  # likeliest tokens to list of each position
     top_k: int | None = None  # draw each token from so many; None: the likeliest
     seed: int = 0
@@ -68,12 +71,82 @@ class GenerateRequest(NamedTuple):
         return json.dumps(request, separators=(",", ":")).encode()
 
 
+class Likely(NamedTuple):
+    """A position of a text: its likeliest tokens that may be generated, and what is known of the rest."""
+
+    logprobs: dict[int, float]  # descending, of equal ones the lowest id first
+    whole: float  # probability of all tokens that may be generated
+    others: int  # how many of them are not listed
+
+    @classmethod
+    def of(cls, listed: Mapping[int, float], allowed: Allowed) -> Likely:
+        """From id -> log-probability."""
+        size, banned = allowed
+        ranked = sorted(listed.items(), key=lambda item: (-item[1], item[0]))
+        kept = {id_: logprob for id_, logprob in ranked if id_ < size and id_ not in banned}
+        kept_p = sum(map(_probability, kept.values()))
+        banned_p = sum(_probability(logprob) for id_, logprob in ranked if id_ not in kept)
+        return cls(kept, max(1.0 - banned_p, kept_p), max(size - len(banned) - len(kept), 1))
+
+    @property
+    def best(self) -> int:
+        return next(iter(self.logprobs))
+
+    @property
+    def probabilities(self) -> dict[int, float]:
+        """Descending; of the distribution without the listed tokens that may not be generated."""
+        return {id_: _probability(logprob) / self.whole for id_, logprob in self.logprobs.items()}
+
+    def top(self, count: int) -> Candidates:
+        """The likeliest, as `decoding.scores.likeliest` gives them."""
+        ranked = list(self.probabilities.items())[:count]
+        return tuple((id_, round(p, 5)) for at, (id_, p) in enumerate(ranked) if at == 0 or p >= LEAST_PROBABILITY)
+
+    def evidence(self, id_: int, groups: Synonyms) -> TokenEvidence:
+        """The evidence on the token that was chosen.
+
+        The entropy is the largest that the listed probabilities leave room for: the rest spread evenly over all other
+        tokens. The least: none of them is likelier than the last that is listed, so that the rest falls on as few as
+        that allows. Among classes, the rest is counted with the tokens that are in none.
+        """
+        probabilities = self.probabilities
+        ps = list(probabilities.values())
+        listed, least, rest = _nats(*ps), ps[-1], max(1.0 - sum(ps), 0.0)
+        highest = listed + (rest * math.log(self.others / rest) if rest > 0 else 0.0)
+        whole = int(rest / least) if least > 0 else 0
+        lowest = listed + whole * _nats(least) + _nats(max(rest - whole * least, 0.0))
+        sums = {-1: rest}
+        for token, p in probabilities.items() if groups else ():
+            group = groups.get(token, -1)
+            sums[group] = sums.get(group, 0.0) + p
+        own = probabilities[id_]
+        return TokenEvidence(
+            id_,
+            entropy=highest,
+            margin=ps[0] - (ps[1] if len(ps) > 1 else min(rest, ps[0])),
+            logprob=math.log(own) if own > 0 else -math.inf,
+            candidates=tuple(probabilities.items())[:CANDIDATES],
+            class_entropy=_nats(*sums.values()) if groups else 0.0,
+            least_entropy=min(lowest, highest),
+        )
+
+
 class Scored(NamedTuple):
     """An answer that makes sense."""
 
-    rows: tuple[dict[int, float], ...]  # likeliest tokens at each drafted and each generated one: id -> log-probability
+    rows: tuple[Likely, ...]  # at each drafted token, and at each generated one
     generated: tuple[int, ...]  # after the draft
     length: int  # tokens of the request
+
+    @property
+    def written(self) -> list[int]:
+        """The generated tokens, up to the first that may not be, which the next best replaces."""
+        tokens: list[int] = []
+        for token, row in zip(self.generated, self.rows[-len(self.generated) :], strict=True):
+            if token not in row.logprobs:
+                return [*tokens, row.best]
+            tokens.append(token)
+        return tokens
 
 
 class _Message(BaseModel):
@@ -133,47 +206,8 @@ def read_answer(body: bytes, request: GenerateRequest) -> Scored:
     found += ({each.token_id: each.logprob for each in scored.top_logprobs} for scored in generated)
     if min(max(listed.values(), default=-math.inf) for listed in found) < _LEAST_TOP_LOGPROB:
         raise MalformedError("the likeliest token is impossible: the model's scores are not finite")
-    return Scored(tuple(found), tuple(scored.token_id for scored in generated), answer.prompt_tokens)
-
-
-class VllmClip:
-    """One clip at one server: it is sent with the first request, and again where the server has dropped it."""
-
-    def __init__(self, server: VllmCloud, prompt: Prompt, caller: Caller) -> None:
-        self._server, self._prompt, self._caller = server, prompt, caller
-        self.id = uuid.uuid4().hex  # names the clip to the server; nobody can guess it
-        self._done = ModelWork(prompt_tokens=len(prompt.ids))
-
-    @property
-    def work(self) -> ModelWork:
-        return replace(self._done, bytes_up=self._caller.bytes_up)
-
-    def scored(self, ids: tuple[int, ...], drafted: int, tokens: int, stop_ids: Collection[int], **how: Any) -> Scored:
-        """The answer, within a call, about a text whose last ids are `drafted`; `how`: see `GenerateRequest`."""
-        whole, known = (*self._server.prompt_ids(self._prompt, self._caller), *ids), self._done.prompt_tokens
-        request = GenerateRequest(whole, known + len(ids) if known else None, drafted, tokens, **how)
-        if self._done.encoder_passes:
-            try:
-                return self._exchanged(request, len(ids), stop_ids, None)
-            except RefusedError as error:
-                if error.code != "400" or "cache miss" not in error.message.lower():
-                    raise
-        assert self._prompt.waveform is not None
-        url = data_url(self._prompt.waveform, self._server.processor.sampling_rate)
-        return self._exchanged(request, len(ids), stop_ids, url)
-
-    def _exchanged(self, request: GenerateRequest, text: int, stop_ids: Collection[int], url: str | None) -> Scored:
-        recording = {"type": "audio_url", "url": url, "uuid": self.id}
-        body, waited_s = request.body(self._server.model, stop_ids, content_parts=[recording]), self._caller.waited_s
-        scored = self._caller.fetch(Request("POST", GENERATE, body), partial(read_answer, request=request))
-        self._done = replace(self._done, prompt_tokens=scored.length - text) + ModelWork(
-            encoder_passes=int(url is not None),
-            # the first token comes with reading the request, prompt and all, each other one with a step
-            forwards=len(scored.generated),
-            fed_tokens=text + len(scored.generated) - 1,
-            step_ms=(self._caller.waited_s - waited_s) * 1e3,  # the server gives no times: a round trip is in it
-        )
-        return scored
+    likely = tuple(Likely.of(listed, request.allowed) for listed in found)
+    return Scored(likely, tuple(scored.token_id for scored in generated), answer.prompt_tokens)
 
 
 def data_url(samples: npt.NDArray[np.float32], rate: int) -> str:
@@ -189,10 +223,8 @@ def data_url(samples: npt.NDArray[np.float32], rate: int) -> str:
     return f"data:audio/{kind};base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
 
 
-def checked(side: str, url: str, request: Request, reply: Reply) -> bytes:
-    """The body, if it is that of a good answer; see `http.Check`."""
-    if 200 <= reply.status < 300:
-        return reply.body
+def refused(side: str, url: str, request: Request, reply: Reply) -> Exception:
+    """What an answer without success means; see `http.Refused`."""
     try:
         found = json.loads(reply.body)
         reason = plain(str(found["error"]["message"] if "error" in found else found["detail"]))
@@ -200,11 +232,19 @@ def checked(side: str, url: str, request: Request, reply: Reply) -> bytes:
         reason = "no reason given"
     answer = f"status {reply.status}: {reason}"
     if reply.status in _TRANSIENT:
-        raise MalformedError(answer)
+        return MalformedError(answer)
     key = f"Set the variable that {side}.token_env names to the server's --api-key."
-    raise RefusedError(
+    return RefusedError(
         f"{url}{request.path} answers {answer}",
         hint={401: key, 403: key, 404: "Start vLLM with --enable-scale-out."}.get(reply.status),
-        code=str(reply.status),
+        forgotten=reply.status == 400 and "cache miss" in reason.lower(),
         about_clip=reply.status in (400, 413, 422),
     )
+
+
+def _probability(logprob: float) -> float:
+    return math.exp(min(logprob, 0.0))
+
+
+def _nats(*probabilities: float) -> float:
+    return -sum(p * math.log(p) for p in probabilities if p > 0)

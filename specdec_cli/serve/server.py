@@ -10,7 +10,6 @@ from typing import Final
 import torch
 import uvicorn
 
-from specdec_cli.cloud.http import certificate_recipe
 from specdec_cli.config import Config
 from specdec_cli.config.locate import is_loopback
 from specdec_cli.errors import ConfigError
@@ -45,8 +44,7 @@ class Place:
             except (OSError, ValueError) as error:
                 raise ConfigError(
                     f"the certificate cannot be used: {error}",
-                    hint="Give PEM files that belong together, the key without a passphrase. To make them: "
-                    f"{certificate_recipe(self.host)}",
+                    hint="Give PEM files that belong together, the key without a passphrase (docs/remote.md).",
                 ) from error
 
     def url(self, port: int) -> str:

@@ -126,12 +126,12 @@ class ModelServer:
         prompt_rows: list[dict[str, Any] | None] = [None] * (len(ids) - len(text))
         rows = session.logits(text, len(text) + 1)
         if "prompt_logprobs" in how:
-            prompt_rows += [_told(row, how["prompt_logprobs"], id_) for row, id_ in zip(rows[:-1], text, strict=True)]
+            prompt_rows += [told(row, how["prompt_logprobs"], id_) for row, id_ in zip(rows[:-1], text, strict=True)]
         row = rows[-1]
         while len(content) < how["max_tokens"] and not (content and content[-1]["token_id"] in how["stop_token_ids"]):
             if "allowed_token_ids" in how:
                 row = torch.full_like(row, -torch.inf).index_copy(0, *_of(row, how["allowed_token_ids"]))
-            best = [{"token_id": int(id_), **about} for id_, about in _told(row, how["logprobs"]).items()]
+            best = [{"token_id": int(id_), **about} for id_, about in told(row, how["logprobs"]).items()]
             content.append({**best[0], "top_logprobs": best})
             text.append(best[0]["token_id"])
             row = session.logits(text)[-1]
@@ -142,7 +142,7 @@ class ModelServer:
         }
 
 
-def _told(row: torch.Tensor, count: int, asked: int | None = None) -> dict[str, dict[str, float]]:
+def told(row: torch.Tensor, count: int, asked: int | None = None) -> dict[str, dict[str, float]]:
     logprobs = row.log_softmax(dim=-1)
     order = logprobs.argsort(descending=True, stable=True).tolist()
     ids: Sequence[int] = [*order[:count], *([] if asked is None else [asked])]

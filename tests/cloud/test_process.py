@@ -19,7 +19,6 @@ from unittest.mock import patch
 import pytest
 
 from specdec_cli.captioner import Captioner
-from specdec_cli.cloud.http import certificate_recipe
 from specdec_cli.config import load_config
 from specdec_cli.decoding.assemble import build_loop
 from specdec_cli.errors import CheckpointError, ConfigError
@@ -136,10 +135,12 @@ def test_a_server_that_is_killed_and_comes_back() -> None:
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:
-    """A certificate for this machine that no authority vouches for, and its key, made as messages say."""
+    """A certificate for this machine that no authority vouches for, and its key, made as docs/remote.md says."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl makes the certificate")
-    subprocess.run(shlex.split(certificate_recipe("127.0.0.1")), check=True, capture_output=True, cwd=folder)
+    text = (ROOT / "docs/remote.md").read_text().replace("DNS:cloud.example.org", "IP:127.0.0.1").replace("\\\n", "")
+    command = next(line for line in text.splitlines() if line.startswith("openssl"))
+    subprocess.run(shlex.split(command), check=True, capture_output=True, cwd=folder)
     return folder / "cert.pem", folder / "key.pem"
 
 
@@ -162,7 +163,7 @@ def test_a_token_and_a_certificate_of_its_own(
     with pytest.raises(ConfigError, match="certificate is not trusted by the public authorities") as caught:
         captioner(process.url, **good | {"cloud__ca_file": None})
     assert "cloud.ca_file" in str(caught.value.hint)
-    assert certificate_recipe("127.0.0.1") in str(caught.value.hint)
+    assert "docs/remote.md" in str(caught.value.hint)
     other = tmp_path / "other"
     other.mkdir()
     with pytest.raises(ConfigError, match=r"is not trusted by .*other/cert\.pem"):

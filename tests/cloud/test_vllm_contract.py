@@ -15,8 +15,8 @@ import pytest
 import soundfile
 
 from specdec_cli.cloud.vllm import VllmCloud
+from specdec_cli.cloud.vllm_clip import VllmVerifier
 from specdec_cli.cloud.vllm_protocol import GENERATE, MODELS, TOKENIZE, data_url
-from specdec_cli.cloud.vllm_verifier import VllmVerifier
 from specdec_cli.decoding.block import Draft
 from specdec_cli.errors import CloudError, ConfigError, DecodingError, SpecdecError, TokenizerMismatchError
 from tests.cloud.stand_in import Answer, ModelServer, Respond, answering
@@ -225,14 +225,25 @@ def test_recordings_are_not_sent_without_leave() -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{"temperature": 0.7}, {"repetition_penalty": 1.3}, {"acceptance": "typical", "mode": "hybrid"}]
+    ("settings", "named"),
+    [
+        ({"temperature": 0.7}, "decoding.temperature"),
+        ({"acceptance": "prob", "mode": "hybrid"}, "acceptance.rule"),
+        ({"acceptance": "typical", "mode": "hybrid"}, "acceptance.rule"),
+        ({"acceptance": "rank", "rank": 17, "mode": "hybrid"}, "acceptance.rank"),
+        ({"no_repeat_ngram": 3}, "decoding.no_repeat_ngram"),
+        ({"min_new_tokens": 4}, "decoding.min_new_tokens"),
+        ({"repetition_penalty": None}, "decoding.repetition_penalty"),  # as the checkpoint suggests
+    ],
 )
-def test_settings_that_it_cannot_serve_are_refused(settings: dict[str, Any]) -> None:
-    with (
-        _linked(ModelServer(cloud()).respond) as link,
-        pytest.raises(DecodingError, match="the likeliest tokens only, and"),
-    ):
-        _verifier(CASE.but(**settings), link)
+def test_settings_that_it_cannot_serve_are_refused(
+    settings: dict[str, Any], named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(edge("same").processor.generation, "repetition_penalty", 1.1)
+    with _linked(ModelServer(cloud()).respond) as link:
+        _verifier(CASE, link)
+        with pytest.raises(DecodingError, match=f"the likeliest tokens only, and {named}"):
+            _verifier(CASE.but(**settings), link)
 
 
 def test_a_processor_of_its_own_makes_the_prompts() -> None:

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -30,14 +30,14 @@ from specdec_cli.batch.in_flight import Pace
 from specdec_cli.captioner import Captioner
 from specdec_cli.cloud.served_model import ServedProcessor
 from specdec_cli.cloud.vllm import VllmCloud, VllmEdge
-from specdec_cli.cloud.vllm_drafter import Likely, VllmDrafter
-from specdec_cli.cloud.vllm_protocol import GENERATE, data_url
-from specdec_cli.config import EdgeConfig, ModelConfig, load_config
+from specdec_cli.cloud.vllm_clip import VllmDrafter
+from specdec_cli.cloud.vllm_protocol import GENERATE, Allowed, Likely, data_url
+from specdec_cli.config import EdgeConfig, ModelConfig
 from specdec_cli.decoding.assemble import Pair, build_loop, stop_ids_of
 from specdec_cli.decoding.draft import Drafter
 from specdec_cli.decoding.evidence import entropies
 from specdec_cli.decoding.learned import Classifier
-from specdec_cli.errors import CheckpointError, ConfigError, EdgeError
+from specdec_cli.errors import CheckpointError, EdgeError
 from specdec_cli.types import Finished, ModelWork, Round
 from tests.cloud.stand_in import ModelServer, answering
 from tests.cloud.tiny_qwen2_audio import audio_module, write_audio_checkpoint
@@ -49,7 +49,7 @@ from tests.tiny import collect, settings
 
 KIND = "near"
 ROOT = Path(__file__).parents[2]
-Listed = dict[tuple[int, ...], Mapping[int, float]]
+Listed = dict[tuple[int, ...], Likely]
 
 
 @dataclass
@@ -138,16 +138,16 @@ class Fed:
 
     def logits(self, text: Sequence[int], positions: int = 1) -> torch.Tensor:
         ends = range(len(text) - positions + 1, len(text) + 1)
-        return torch.stack([self._row(self._listed.get(tuple(text[:end]), {})) for end in ends])
+        return torch.stack([self._row(self._listed.get(tuple(text[:end]))) for end in ends])
 
-    def _row(self, listed: Mapping[int, float]) -> torch.Tensor:
-        banned = edge(KIND).processor.banned_ids
-        if not listed:  # a guess that came to nothing
+    def _row(self, likely: Likely | None) -> torch.Tensor:
+        if likely is None:  # a guess that came to nothing
             return torch.zeros(self._vocab_size)
-        likely = Likely.of(listed, banned, self._vocab_size)
-        row = torch.full((self._vocab_size,), likely.rest / likely.others, dtype=torch.float64)
-        row[list(banned)] = 0.0
-        for id_, p in likely.probabilities.items():
+        probabilities = likely.probabilities
+        rest = max(1.0 - sum(probabilities.values()), 0.0)
+        row = torch.full((self._vocab_size,), rest / likely.others, dtype=torch.float64)
+        row[list(edge(KIND).processor.banned_ids)] = 0.0
+        for id_, p in probabilities.items():
             row[id_] = p
         return row.log().float()
 
@@ -253,7 +253,7 @@ def test_bounds_of_an_entropy_hold_whatever_the_rest_is() -> None:
         for row, nats in zip(probabilities, exact.tolist(), strict=True):
             best = row.topk(20)
             listed = dict(zip(best.indices.tolist(), best.values.log().tolist(), strict=True))
-            found = Likely.of(listed, (), 300).evidence(int(best.indices[0]), {})
+            found = Likely.of(listed, Allowed(300)).evidence(int(best.indices[0]), {})
             assert found.least_entropy is not None
             assert found.least_entropy - 1e-9 <= nats <= found.entropy + 1e-9
             assert found.margin == pytest.approx(float(best.values[0] - best.values[1]))
@@ -402,23 +402,3 @@ def test_more_clips_are_under_way_as_long_as_that_pays() -> None:
     for _ in range(100):
         fixed.done()
     assert fixed.room == 3
-
-
-@pytest.mark.parametrize(
-    ("edge_settings", "flags", "said"),
-    [
-        ({}, {}, "allow_audio_upload"),
-        ({"allow_audio_upload": True}, {"decoding.temperature": 0.7}, "likeliest tokens only"),
-        ({"allow_audio_upload": True, "url": "http://gpu.example:8000"}, {}, "not encrypted"),
-        ({"engine": "transformers"}, {}, "edge.engine"),
-    ],
-)
-def test_an_edge_behind_vllm_needs_leave_and_few_settings(
-    tmp_path: Path, edge_settings: dict[str, Any], flags: dict[str, Any], said: str
-) -> None:
-    path = tmp_path / "pair.yaml"
-    path.write_text(
-        json.dumps({"edge": {"engine": "vllm", "url": "http://127.0.0.1:1", "model": "a/b"} | edge_settings})
-    )
-    with pytest.raises(ConfigError, match=said):
-        load_config(path, flags={"decoding.mode": "edge"} | flags, environ={})

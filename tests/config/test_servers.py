@@ -121,6 +121,7 @@ def test_the_shipped_file_waits_for_leave() -> None:
         ({"cloud.engine": "specdec"}, "cloud.model"),
         ({"edge.engine": "vllm"}, "edge.url"),
         ({"edge.url": "http://127.0.0.1:1"}, "edge.engine"),
+        ({"edge.url": "http://127.0.0.1:1", "edge.engine": "vllm"}, "edge.allow_audio_upload"),
     ],
 )
 def test_what_a_vllm_cannot_do_is_refused(settings: dict[str, Any], named: str) -> None:
