@@ -17,7 +17,7 @@ import torch
 import typer
 
 from specdec_cli.bench.measuring import comparable, files_of, read_clips
-from specdec_cli.bench.timing import BenchClip, caption, wait_for
+from specdec_cli.bench.timing import BenchClip, caption
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import load_config
 from specdec_cli.config.schema import DecodingConfig
@@ -148,6 +148,12 @@ def _in_turns(timed: Mapping[V, Callable[[], float]], repeats: int) -> dict[V, l
     """Milliseconds of each, measured in turns; a first turn warms up and does not count."""
     turns = [{name: measure() for name, measure in timed.items()} for _ in range(repeats + 1)]
     return {name: [turn[name] for turn in turns[1:]] for name in timed}
+
+
+def wait_for(device: torch.device) -> None:
+    """Waits until a GPU has done what it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 def _product(weight: torch.Tensor, dtype: torch.dtype, k: int) -> Callable[[], float]:

@@ -171,14 +171,15 @@ def _forced(
 ) -> Forced:
     timings, steps = zip(*runs, strict=True)
     tokens, verified = sum(len(run.ids) for run in timings), sum(run.verified for run in timings)
-    decoding_s = sum(run.wall_ms - run.prefill_ms for run in timings) / 1e3
+    after_prefill_ms = [run.wall_ms - (run.prefill_ms or 0.0) for run in timings]
+    decoding_s = sum(after_prefill_ms) / 1e3
     return Forced(
         name=name,
         acceptance=acceptance,
         mode=mode,
         guesses=guesses,
         caption_tokens_per_s=median([run.tokens_per_s for run in timings]),
-        tokens_per_s=median([1e3 * len(run.ids) / (run.wall_ms - run.prefill_ms) for run in timings]),
+        tokens_per_s=median([1e3 * len(run.ids) / ms for run, ms in zip(timings, after_prefill_ms, strict=True)]),
         all_tokens_per_s=tokens / decoding_s,
         tokens_per_step=None if None in steps else tokens / max(sum(steps), 1),
         measured_acceptance=sum(run.accepted for run in timings) / verified

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,8 +36,8 @@ class CaptionTiming:
 
     ids: tuple[int, ...]  # eos included if it was reached
     wall_ms: float  # from the prompt to the last token
-    prefill_ms: float  # of that, in audio encoding and prefill
-    steps_ms: float | None  # of that, in all other forwards; None where they were not timed one by one
+    prefill_ms: float | None = None  # of that, in audio encoding and prefill; None: forwards were not timed one by one
+    steps_ms: float | None = None  # of that, in all other forwards
     rounds: int = 0
     escalated: int = 0  # rounds that the cloud verified
     cloud_ms: float = 0.0  # in the cloud's forwards
@@ -54,7 +54,9 @@ class CaptionTiming:
     @property
     def overhead(self) -> float | None:
         """Wall over the sum of all forwards, less 1."""
-        return None if self.steps_ms is None else self.wall_ms / (self.prefill_ms + self.steps_ms) - 1
+        if self.prefill_ms is None or self.steps_ms is None:
+            return None
+        return self.wall_ms / (self.prefill_ms + self.steps_ms) - 1
 
 
 def caption(captioner: Captioner, clip: BenchClip) -> CaptionTiming:
@@ -88,18 +90,11 @@ def drive(loop: Loop, built_ms: float = 0.0) -> CaptionTiming:
     raise RuntimeError("a loop ended without a Finished")
 
 
-def wait_for(device: torch.device) -> None:
-    """Waits until a GPU has done what it was given."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
 def generate(model: AudioLM, prompt: Prompt, settings: DecodingConfig, **more: Any) -> CaptionTiming:
     """The caption by `generate`, greedily and with the logits processors and the length limit of `settings`.
 
-    Prompt and audio tensors are passed ready made, so that only the decoding is compared; the end of the first forward,
-    seen by a hook, is taken for the end of audio encoding and prefill. What `settings` leave open is as the checkpoint
-    suggests; `more` goes to `generate`.
+    Prompt and audio tensors are passed ready made, so that only the decoding is compared. What `settings` leave open is
+    as the checkpoint suggests; `more` goes to `generate`.
     """
     module, eos_ids = model.module, model.processor.eos_ids
     scoring = effective(settings, model.processor)
@@ -108,16 +103,8 @@ def generate(model: AudioLM, prompt: Prompt, settings: DecodingConfig, **more: A
         name: values.to(module.device, module.dtype if values.is_floating_point() else None)
         for name, values in prompt.audio.items()
     }
-    prefill_ms: list[float] = []
     started = time.perf_counter()
-
-    def ended(*_: object) -> None:
-        if not prefill_ms:
-            wait_for(model.device)
-            prefill_ms.append((time.perf_counter() - started) * 1e3)
-
-    with torch.inference_mode(), _without_warnings(), ExitStack() as after:
-        after.callback(module.register_forward_hook(ended).remove)
+    with torch.inference_mode(), _without_warnings():
         output = module.generate(
             input_ids=ids,
             attention_mask=torch.ones_like(ids),
@@ -133,7 +120,7 @@ def generate(model: AudioLM, prompt: Prompt, settings: DecodingConfig, **more: A
         )
         text: list[int] = output[0, len(prompt.ids) :].tolist()
         wall_ms = (time.perf_counter() - started) * 1e3
-    return CaptionTiming(tuple(text), wall_ms, prefill_ms[0], steps_ms=None)
+    return CaptionTiming(tuple(text), wall_ms)
 
 
 @contextmanager

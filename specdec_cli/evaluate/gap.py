@@ -71,18 +71,13 @@ def known_alike(*tables: npt.ArrayLike) -> list[Values]:
 
 
 def share_of_gap(gain: Statistic, gap: Statistic) -> Statistic:
-    """A gain over the edge in units of the gap; NaN for resamples without a gap."""
-    return quotient(gain, _above_zero(gap))
+    """A gain over the edge in units of the gap; NaN for resamples without a gap: there is no share of what is not."""
 
-
-def _above_zero(statistic: Statistic) -> Statistic:
-    """The statistic, and 0 for the resamples in which it is below: there is no share of a gap that does not exist."""
-
-    def clipped(counts: Values) -> Values:
-        values = statistic(counts)
+    def existing(counts: Values) -> Values:
+        values = gap(counts)
         return np.where(values > _ROUNDING, values, 0.0)
 
-    return clipped
+    return quotient(gain, existing)
 
 
 def _existing(interval: Interval | None) -> Interval:

@@ -189,11 +189,8 @@ def fit(found: Sequence[Example], decided: Mapping[int, str] | None = None, *, s
             "tokens": len(found),
             "changed": int(changed.sum()),
             "penalty": best.penalty,
-            "features_of_the_block": "in_block" in by_name,
-            "weights_of_attributes": {attribute: by_name[attribute] for attribute in attributes},
             "log_loss": round(best.loss, 5),
             "log_loss_of_a_constant": round(float(log_loss(changed, np.full(len(found), changed.mean()))), 5),
-            "log_loss_of_blocks": {name: round(loss, 5) for name, loss in losses.items()},
             "roc_area": round(float(roc_auc_score(changed, best.logits)), 4),
             "roc_area_of_entropy": round(
                 float(roc_auc_score(changed, [example.block[-1].entropy for example in found])), 4

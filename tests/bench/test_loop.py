@@ -16,8 +16,6 @@ def test_generate_and_our_modes_write_the_same(lossless: Captioner, clip: BenchC
     ours, alone = caption(lossless, clip), generate(cloud, clip.cloud, lossless.config.decoding)
     assert ours.ids == alone.ids
     assert ours.prefill_ms + ours.steps_ms < ours.wall_ms, "more time in the forwards than there was"
-    assert 0 < alone.prefill_ms < alone.wall_ms
-    assert not cloud.module._forward_hooks
 
 
 def test_putting_the_loop_together_takes_time_of_the_clip(
@@ -47,4 +45,4 @@ def test_overhead_is_what_the_forwards_do_not_explain() -> None:
     timing = CaptionTiming(ids=(5,) * 10, wall_ms=120.0, prefill_ms=60.0, steps_ms=50.0)
     assert timing.overhead == pytest.approx(120 / 110 - 1)
     assert timing.tokens_per_s == pytest.approx(1e4 / 120)
-    assert CaptionTiming(ids=(5,), wall_ms=2.0, prefill_ms=1.0, steps_ms=None).overhead is None
+    assert CaptionTiming(ids=(5,), wall_ms=2.0).overhead is None

@@ -33,4 +33,3 @@ def test_generate_takes_the_prompt_of_any_family(family: str) -> None:
     never = [*edge.processor.banned_ids, *range(pair.vocab_size, edge.processor.rows)]
     theirs = generate(edge, clip, given.decoding, suppress_tokens=never)
     assert theirs.ids == ours.ids
-    assert 0 < theirs.prefill_ms < theirs.wall_ms

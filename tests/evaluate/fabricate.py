@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import zlib
 
 from specdec_cli.errors import AudioDecodeError, SpecdecError
 from specdec_cli.evaluate.result import Comparison, ModeFigures, ModeQuality
@@ -42,7 +41,6 @@ def made(
     peak_rss_mb: float = 500.0,
 ) -> Transcript:
     """A transcript of one clip in one mode."""
-    ids = [zlib.crc32(word.encode()) % 1000 for word in caption.split()]
     share = 0.0 if mode == "cloud" else 1 - escalations / max(tokens, 1)
     return Transcript.model_validate(
         {
@@ -58,25 +56,7 @@ def made(
             "finish_reason": "eos",
             "models": {"edge": None if mode == "cloud" else EDGE, "cloud": None if mode == "edge" else CLOUD},
             "settings": SETTINGS | (settings or {}),
-            "rounds": [
-                {
-                    "index": 0,
-                    "draft_ids": ids,
-                    "draft_text": caption,
-                    "entropy": [0.1] * len(ids),
-                    "max_entropy": 0.1,
-                    "gate_values": [0.1] * len(ids),
-                    "escalated": False,
-                    "reason": None,
-                    "accepted": len(ids),
-                    "committed_ids": ids,
-                    "committed_text": caption,
-                    "source": ["edge"] * len(ids),
-                    "draft_ms": 1.0,
-                    "verify_ms": None,
-                    "network_ms": None,
-                }
-            ],
+            "rounds": [],
             "totals": {
                 "tokens": tokens,
                 "rounds": rounds,
