@@ -34,10 +34,8 @@ def test_shipped_configs_are_valid(name: str) -> None:
 def test_mini_is_for_a_computer_without_network_or_gpu() -> None:
     config = load_config("mini", environ={}).config
     assert config.runtime.offline
-    assert config.cloud is not None
-    for model in (config.edge, config.cloud):
-        assert (model.device, model.dtype) == ("cpu", "float32")
-    assert config.edge.source == str(ROOT / "specdec_cli" / "mini" / "weights" / "edge")
+    assert (config.edge.device, config.cloud.device) == ("cpu", "cpu")
+    assert Path(config.edge.source, "model.safetensors").is_file()
 
 
 def test_configs_inside_the_package_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,6 +62,7 @@ def test_configs_inside_the_package_come_first(tmp_path: Path, monkeypatch: pyte
         },
         {"edge.revision": "0123"},
         {"gate.name": "logprob", "gate.threshold": -2},
+        {"cloud.url": "https://cloud.example.org:8765", "cloud.token_env": "TOKEN"},
     ],
 )
 def test_dump_loads_back_to_the_same(tmp_path: Path, flags: dict[str, object]) -> None:
@@ -113,7 +112,6 @@ def test_model_folders_count_from_the_place_that_names_them(tmp_path: Path, monk
         ("max_new_tokens: 3\n", "no setting max_new_tokens", "Did you mean decoding.max_new_tokens?"),
         ("gate: {zzz: 3}\n", "no setting gate.zzz", "Settings in gate: name, threshold, wake, file, stop_drafting."),
         ("decoding: {k: 1, k: 2}\n", "my.yaml:5:18: not valid YAML: k is given twice", ""),
-        ("decoding: {k: '3'}\n", "must be auto, or a whole number from 1 to 64, not '3'", "tokens drafted per block"),
         ("decoding: {mode: hybird}\n", "one of hybrid, lossless, edge, cloud, not 'hybird'", "Did you mean hybrid?"),
         ("runtime: {offline: yes}\n", "must be true or false, not 'yes'", ""),
         ("prompt: {text: 5}\n", "must be text, or null, not 5", ""),
@@ -153,13 +151,10 @@ def test_byte_order_mark_and_windows_line_ends(tmp_path: Path) -> None:
     ("text", "value"),
     [
         ("1e-3", 0.001),
-        ("-1", -1),
-        ("1.", 1.0),
         (".5", 0.5),
         ("010", "010"),
         ("1:30", "1:30"),
         ("2024-13-45", "2024-13-45"),
-        ("0b_", "0b_"),
         ("9" * 5000, "9" * 5000),
         ("no", "no"),
         ("False", False),
@@ -168,7 +163,6 @@ def test_byte_order_mark_and_windows_line_ends(tmp_path: Path) -> None:
         ("[a, 2]", ["a", 2]),
         ("[a, [b]]", "[a, [b]]"),
         ("{a: 1}", "{a: 1}"),
-        ("[", "["),
         ("", None),
     ],
 )

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from specdec_cli.config import load_config
-from specdec_cli.config.gate_file import GateFile, read_gate_file, tokenizer_fingerprint
+from specdec_cli.config import ResolvedConfig, load_config
+from specdec_cli.config.gate_file import GateFile, tokenizer_fingerprint
 from tests.config.conftest import assert_refused
 
 ENTROPY: dict[str, Any] = {
@@ -22,33 +22,48 @@ LEARNED = {
     "threshold": 0.25,
     "learned": {"features": ["entropy", "id=3"], "weights": [1.0, -2.0], "bias": -1.0, "combination": "any"},
 }
+DEFERRING = {**ENTROPY, "stop_drafting": False, "defer": True, "wake": 0.7}
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    (tmp_path / "e.json").write_text(json.dumps(ENTROPY), encoding="utf-8")
-    (tmp_path / "l.json").write_text(json.dumps(LEARNED), encoding="utf-8")
+    for name, content in {"e": ENTROPY, "l": LEARNED, "d": DEFERRING}.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
     return tmp_path
 
 
+def resolve(gate: Path | str, environ: dict[str, str] | None = None, **more: object) -> ResolvedConfig:
+    flags = {"gate.name": str(gate)} | {name.replace("__", "."): value for name, value in more.items()}
+    return load_config("mini", flags=flags, environ=environ or {})
+
+
 def test_a_flag_brings_gate_threshold_k_and_stopping(files: Path) -> None:
-    resolved = load_config("mini", flags={"gate.name": str(files / "e.json")}, environ={})
+    resolved = resolve(files / "e.json")
     gate = resolved.config.gate
     assert (gate.name, gate.threshold, gate.stop_drafting, resolved.config.decoding.k) == ("entropy", 0.85, True, 3)
     assert resolved.origin["gate.threshold"] == "flag gate.name, e.json"
 
 
 def test_the_weights_of_a_learned_one_are_named(files: Path) -> None:
-    gate = load_config("mini", flags={"gate.name": str(files / "l.json")}, environ={}).config.gate
+    gate = resolve(files / "l.json").config.gate
     assert (gate.name, gate.threshold, gate.weights_path) == ("learned", 0.25, files / "l.json")
 
 
 def test_what_is_given_beside_it_wins_and_what_is_given_below_does_not(files: Path) -> None:
-    flags: dict[str, object] = {"gate.name": str(files / "e.json"), "gate.threshold": 1.5, "decoding.k": 8}
-    config = load_config("mini", flags=flags, environ={}).config
+    config = resolve(files / "e.json", gate__threshold=1.5, decoding__k=8).config
     assert (config.gate.threshold, config.decoding.k, config.gate.stop_drafting) == (1.5, 8, True)
-    environ = {"SPECDEC_DECODING__K": "7"}
-    assert load_config("mini", flags={"gate.name": str(files / "e.json")}, environ=environ).config.decoding.k == 3
+    assert resolve(files / "e.json", {"SPECDEC_DECODING__K": "7"}).config.decoding.k == 3
+
+
+def test_deferral_and_its_threshold_give_way_to_k_and_to_a_threshold(files: Path) -> None:
+    for more, defers, wake in (
+        ({}, True, 0.7),
+        ({"decoding__k": 8}, False, 0.7),
+        ({"decoding__defer": False}, False, 0.7),
+        ({"gate__threshold": 1.5}, True, None),
+    ):
+        config = resolve(files / "d.json", **more).config
+        assert (config.decoding.defers, config.gate.wake) == (defers, wake)
 
 
 def test_a_config_file_names_one_relative_to_itself(files: Path) -> None:
@@ -64,24 +79,21 @@ def test_a_config_file_names_one_relative_to_itself(files: Path) -> None:
 
 
 def test_another_gate_by_flag_leaves_the_files_threshold_behind(files: Path) -> None:
-    environ = {"SPECDEC_GATE__NAME": str(files / "e.json")}
-    config = load_config("mini", flags={"gate.name": "margin"}, environ=environ).config
+    config = resolve("margin", {"SPECDEC_GATE__NAME": str(files / "e.json")}).config
     assert (config.gate.name, config.gate.threshold) == ("margin", None)
 
 
-def test_the_learned_gate_needs_its_weights(files: Path) -> None:
+def test_the_learned_gate_and_its_weights_go_together(files: Path) -> None:
     for flags in ({"gate.name": "learned"}, {"gate.file": str(files / "l.json")}):
-        assert_refused(
-            lambda flags=flags: load_config("qwen2.5-omni", flags=flags, environ={}), "gate.name", "gate.file"
-        )
+        refused = assert_refused(lambda flags=flags: load_config("qwen2.5-omni", flags=flags, environ={}))
+        assert {"gate.name", "gate.file"} <= set(refused.message.split())
 
 
-@pytest.mark.parametrize("gate", ["learned", "random"])
-@pytest.mark.parametrize("threshold", [-0.01, 1.01, 20])
+@pytest.mark.parametrize("gate", ["l.json", "random"])
+@pytest.mark.parametrize("threshold", [-0.01, 1.01])
 def test_a_probability_is_between_0_and_1(files: Path, gate: str, threshold: float) -> None:
-    name = str(files / "l.json") if gate == "learned" else gate
-    flags = {"gate.name": name, "gate.threshold": threshold}
-    assert_refused(lambda: load_config("mini", flags=flags, environ={}), "gate.threshold", "from 0 to 1")
+    name = files / gate if gate == "l.json" else gate
+    assert_refused(lambda: resolve(name, gate__threshold=threshold), "gate.threshold", "from 0 to 1")
 
 
 @pytest.mark.parametrize(
@@ -96,26 +108,22 @@ def test_a_probability_is_between_0_and_1(files: Path, gate: str, threshold: flo
         ({"gate": "margin"}, "and no other, has weights"),
         ({"learned": {**LEARNED["learned"], "weights": [1.0]}}, "2 features, but 1 weights"),
         ({"learned": {**LEARNED["learned"], "features": ["a", "a"]}}, "named twice"),
-        ({"learned": {**LEARNED["learned"], "combination": "sum"}}, "combination"),
         ({"learned": {**LEARNED["learned"], "weights": [1e308, -1e308]}}, "learned.weights"),
-        ({"learned": {**LEARNED["learned"], "bias": 1e308}}, "learned.bias"),
-        ({"learned": {**LEARNED["learned"], "slope": -1e308}}, "learned.slope"),
         ({"colour": "red"}, "colour"),
     ],
 )
 def test_a_malformed_file_is_refused_with_the_place(tmp_path: Path, change: dict[str, Any], said: str) -> None:
     path = tmp_path / "g.json"
     path.write_text(json.dumps({**LEARNED, **change}), encoding="utf-8")
-    assert_refused(lambda: read_gate_file(path), str(path), said)
-    assert_refused(lambda: load_config("mini", flags={"gate.name": str(path)}, environ={}), str(path))
+    assert_refused(lambda: resolve(path), str(path), said)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "not json", "\x00", '{"gate": NaN}', None])
+@pytest.mark.parametrize("text", ["", "[]", "\x00", '{"gate": NaN}', None])
 def test_what_is_no_json_object_is_refused(tmp_path: Path, text: str | None) -> None:
     path = tmp_path / "g.json"
     if text is not None:
         path.write_text(text, encoding="utf-8")
-    assert_refused(lambda: load_config("mini", flags={"gate.name": str(path)}, environ={}), str(path))
+    assert_refused(lambda: resolve(path), str(path))
 
 
 def test_a_file_reads_back_as_it_was_written() -> None:
