@@ -53,7 +53,7 @@ def calibrate(
         from specdec_cli.plot.reliability import reliability
 
         write(plot, reliability(found, attribute, plot.suffix.lower().lstrip(".")), PICTURE)
-    from specdec_cli.console.calibration_table import print_calibration
+    from specdec_cli.console.fitted_view import print_calibration
 
     emit(found, print_calibration, json=json)
     return 0

@@ -100,8 +100,8 @@ def tune(
         kind = plot.suffix.lower().lstrip(".")
         drawn = frontier([*found.estimated, *found.confirmed], title=title, oracles=oracles, kind=kind)
         write(plot, drawn, PICTURE)
+    from specdec_cli.console.fitted_view import print_tuning
     from specdec_cli.console.plain import print_error
-    from specdec_cli.console.tuning_view import print_tuning
 
     emit(found, print_tuning, json=json)
     if output is not None and file is None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Console, RenderableType
 from rich.text import Text
 
 from specdec_cli.console.cells import Prose, clean
-from specdec_cli.console.tables import grid, page_on, print_page, titled
+from specdec_cli.console.tables import grid, print_page, titled
 from specdec_cli.console.theme import BAD, DIM, DOT, FAIL, GOOD, OK
 from specdec_cli.evaluate.bootstrap import Interval
 from specdec_cli.evaluate.comparison_tables import FigureRow, measured
@@ -50,8 +51,7 @@ _ROWS: Final[tuple[tuple[str, Callable[[ContenderTime], Interval | None], Callab
 
 def print_bench(bench: Bench, *, console: Console | None = None) -> None:
     """Print a benchmark to `console`, stdout if None."""
-    console = page_on(console)
-    print_page(_page(bench, console.width), console)
+    print_page(partial(_page, bench), console)
 
 
 def _page(bench: Bench, width: int) -> Iterator[RenderableType]:

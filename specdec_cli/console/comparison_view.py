@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from difflib import SequenceMatcher
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Console, RenderableType
@@ -13,7 +14,7 @@ from rich.text import Text
 
 from specdec_cli.console.cells import Prose, clean, fit_end, paragraph
 from specdec_cli.console.clip import count_flags
-from specdec_cli.console.tables import grid, page_on, print_page, titled
+from specdec_cli.console.tables import grid, print_page, titled
 from specdec_cli.console.theme import ASKED, BAD, DIM, DOT, STRONG
 from specdec_cli.evaluate import comparison_tables as tables
 from specdec_cli.format import count, percent, seconds
@@ -29,8 +30,7 @@ _UNITS: Final = re.compile(r"[A-Za-z0-9'’-]+|\s+|.", re.DOTALL)
 
 def print_comparison(comparison: Comparison, *, captions: int, console: Console | None = None) -> None:
     """Print a comparison to `console` (None: stdout), with at most `captions` clips whose captions differ."""
-    console = page_on(console)
-    print_page(_parts(comparison, captions, console.width), console)
+    print_page(partial(_parts, comparison, captions), console)
 
 
 def _parts(found: Comparison, captions: int, width: int) -> Iterator[RenderableType]:

@@ -1,7 +1,7 @@
 """The rounds of a run as they are printed: tokens with their figures, the gate's decision, what the cloud accepted.
 
-A draft that is gated as a whole is shown clause by clause, then the gate's verdict, then what the cloud made of it.
-Other blocks have their decision and times beside them, below them on a narrow terminal.
+A draft that is gated as a whole is shown clause by clause, with the gate's verdict and the cloud's part below it. Other
+blocks have their decision and times beside them, below them on a narrow terminal.
 """
 
 from __future__ import annotations
@@ -56,17 +56,15 @@ def render_round(
         table.add_row(Group(*token_rows(label, cells, beside, names)), Text("\n").join(facts))
         yield table
         return
+    yield from token_rows("" if round_.draft_ids else "cloud", cells, width, names, by_clause=True)
     if round_.draft_ids:
-        drafted = list(cells_of(round_, text, clip.settings, unjudged=True))
-        yield from token_rows("", drafted, width, names, by_clause=True)
         verdict = (verdict_of(round_, clip.settings), ASKED if round_.escalated else "")
         yield _named("gate", Text.assemble(verdict, (f"{DOT}drafted in {milliseconds(round_.draft_ms)}", DIM)))
     if round_.escalated or not round_.draft_ids:
-        yield from token_rows("cloud", cells, width)
         outcome = [f"{_accepted(round_)} accepted"] if round_.escalated else []
         outcome.append("verified in the prefill" if in_prefill else f"verified in {milliseconds(round_.verify_ms)}")
         outcome += [f"{milliseconds(round_.network_ms)} on the link"] if round_.network_ms is not None else []
-        yield _named("", Text(DOT.join(outcome), DIM))
+        yield _named("cloud" if round_.escalated else "", Text(DOT.join(outcome), DIM))
 
 
 def _named(name: str, body: Text) -> Prose:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Literal
 
 from rich.console import Console, RenderableType
@@ -31,16 +31,16 @@ _NARROWEST: Final = 10  # cells of a grid's column, gap included
 _WIDEST_COLUMN: Final = 34
 
 
-def page_on(console: Console | None, *, piped_width: int = PIPED_WIDTH) -> Console:
-    """`console`, or one on stdout, with the width of a page of tables and prose."""
+def print_page(
+    page: Callable[[int], Iterable[RenderableType]], console: Console | None, *, piped_width: int = PIPED_WIDTH
+) -> None:
+    """Print a page of tables and prose to `console` (None: stdout), without blanks at the end of lines.
+
+    `page` takes the width and gives the parts, which stand below each other.
+    """
     console = console or console_on()
     console.width = min(console.width, WIDEST) if console.is_terminal else piped_width
-    return console
-
-
-def print_page(parts: Iterable[RenderableType], console: Console) -> None:
-    """Print them below each other, without the blanks that tables have at the end of their lines."""
-    for part in parts:
+    for part in page(console.width):
         for segments in console.render_lines(part, pad=False):
             line = Text.assemble(*((segment.text, segment.style or "") for segment in segments))
             line.rstrip()
@@ -100,7 +100,7 @@ def print_config(rows: Sequence[tuple[str, object, str]], *, console: Console | 
     for name, value, origin in rows:
         written = value if isinstance(value, str) else show(value)
         table.add_row(Text(clean(name)), Text(clean(written)), Text(clean(origin), DIM))
-    print_page([table], page_on(console, piped_width=_UNLIMITED))
+    print_page(lambda _: [table], console, piped_width=_UNLIMITED)
 
 
 def print_doctor(checks: Sequence[tuple[str, Status, str]], *, console: Console | None = None) -> None:
@@ -113,4 +113,4 @@ def print_doctor(checks: Sequence[tuple[str, Status, str]], *, console: Console 
     failed, warned = statuses.count("fail"), statuses.count("warn")
     parts = [count(number, noun) for number, noun in ((failed, "problem"), (warned, "warning")) if number]
     verdict = Text(f"{', '.join(parts)}.", BAD if failed else ASKED) if parts else Text("No problem found.", GOOD)
-    print_page([table, Text(), verdict], page_on(console, piped_width=_UNLIMITED))
+    print_page(lambda _: [table, Text(), verdict], console, piped_width=_UNLIMITED)

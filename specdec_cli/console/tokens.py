@@ -21,7 +21,7 @@ from specdec_cli.types import LOW_IS_UNSURE, EventText, Mode, Round, Source
 LABEL: Final = 8
 """Cells before the tokens of a row: for the names of figures, of which a longer one is cut."""
 WIDEST: Final = 110
-_MOST_TOKENS: Final = 8  # of a row with figures
+_MOST_TOKENS: Final = 8  # of a row
 _EOS = re.compile(r"<\|(im_end|endoftext|eot_id|end_of_text|end|eos)\|>|</s>|<eos>")
 _SPECIAL = re.compile(r"<\|(\w+)\|>")
 _CLAUSE_ENDS: Final = frozenset(",;:.!?，、；：。！？…")
@@ -64,18 +64,9 @@ def shown(piece: str) -> str:
     return _SPECIAL.sub(r"<\1>", clean(piece)).replace("\ufffd", PARTIAL).strip()
 
 
-def cells_of(
-    round_: Round, text: EventText, settings: Mapping[str, object], *, unjudged: bool = False
-) -> Iterator[TokenCell]:
-    """The tokens of a round in the order of the text, each run of one fate behind its sign.
-
-    `unjudged`: the drafted tokens alone, before anything became of them.
-    """
-    tokens: list[tuple[str, Fate, int | None]]
-    if unjudged:
-        tokens = [(piece, "edge", index) for index, piece in enumerate(text.draft_pieces)]
-    else:
-        tokens = list(fates(text.draft_pieces, text.committed_pieces, round_.source, round_.accepted))
+def cells_of(round_: Round, text: EventText, settings: Mapping[str, object]) -> Iterator[TokenCell]:
+    """The tokens of a round in the order of the text, each run of one fate behind its sign."""
+    tokens = list(fates(text.draft_pieces, text.committed_pieces, round_.source, round_.accepted))
     before: tuple[str, Fate | None] = (" ", None)
     for (piece, fate, index), following in zip_longest(tokens, tokens[1:]):
         mark = _sign(fate) if fate != before[1] else ("", "")
@@ -105,7 +96,7 @@ def _figures(round_: Round, index: int, settings: Mapping[str, object]) -> Itera
 
 
 def token_rows(
-    label: str, cells: Sequence[TokenCell], width: int, names: Sequence[str] = (), *, by_clause: bool = False
+    label: str, cells: Sequence[TokenCell], width: int, names: Sequence[str], *, by_clause: bool = False
 ) -> Iterator[Table]:
     """Rows of tokens, figures under their words; a table for each, so that a token takes the cells that it needs.
 
@@ -113,11 +104,10 @@ def token_rows(
         label: what stands before the first row.
         cells: the tokens.
         width: cells of a row at most.
-        names: of the figures, in the order of `TokenCell.figures`; none: words alone, as many as a row has room for.
+        names: of the figures, in the order of `TokenCell.figures`.
         by_clause: whether a row ends behind each punctuation mark.
     """
-    most = _MOST_TOKENS if names else len(cells)
-    for number, row in enumerate(_divided(cells, min(width, WIDEST) - LABEL, most, by_clause)):
+    for number, row in enumerate(_divided(cells, min(width, WIDEST) - LABEL, by_clause)):
         table = Table.grid()
         table.add_column(style=DIM, justify="right", width=LABEL, no_wrap=True, overflow="crop")
         for _ in row:
@@ -132,10 +122,10 @@ def token_rows(
         yield table
 
 
-def _divided(cells: Sequence[TokenCell], width: int, most: int, by_clause: bool) -> Iterator[Sequence[TokenCell]]:
+def _divided(cells: Sequence[TokenCell], width: int, by_clause: bool) -> Iterator[Sequence[TokenCell]]:
     row: list[TokenCell] = []
     for cell in cells:
-        if row and (len(row) == most or sum(each.width for each in row) + cell.width > width):
+        if row and (len(row) == _MOST_TOKENS or sum(each.width for each in row) + cell.width > width):
             yield row
             row = []
         row.append(cell)

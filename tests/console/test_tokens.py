@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -23,17 +23,19 @@ DRAFT = Round(0, tuple(range(9)), ENTROPY, VALUES, True, "learned", 9, (), (), 9
 
 
 def printed(
-    cells: Iterable[TokenCell], width: int = 80, *, figures: bool = False, by_clause: bool = False
+    cells: Iterable[TokenCell], width: int = 80, names: Sequence[str] = (), *, by_clause: bool = False
 ) -> list[str]:
     screen = Screen(width)
-    for row in token_rows("", list(cells), width, figure_names(SETTINGS) if figures else (), by_clause=by_clause):
+    for row in token_rows("", list(cells), width, names, by_clause=by_clause):
         screen.print(row)
     return [line.rstrip() for line in screen.lines[:-1]]
 
 
 def drafted(round_: Round, pieces: tuple[str, ...] = PIECES, width: int = 80, *, by_clause: bool = True) -> list[str]:
-    cells = cells_of(round_, EventText(pieces), SETTINGS, unjudged=True)
-    return printed(cells, width, figures=True, by_clause=by_clause)
+    round_ = replace(round_, source=("edge",) * len(pieces), accepted=len(pieces))
+    return printed(
+        cells_of(round_, EventText(pieces, pieces), SETTINGS), width, figure_names(SETTINGS), by_clause=by_clause
+    )
 
 
 def rounds(clip: Clip) -> list[tuple[Round, EventText]]:
@@ -41,8 +43,7 @@ def rounds(clip: Clip) -> list[tuple[Round, EventText]]:
 
 
 def words(clip: Clip, index: int) -> str:
-    (line,) = printed(cells_of(*rounds(clip)[index], {}))
-    return line.strip()
+    return printed(cells_of(*rounds(clip)[index], {}))[0].strip()
 
 
 def test_a_draft_is_shown_clause_by_clause_with_figures_under_their_words() -> None:
@@ -96,7 +97,7 @@ def test_every_fate_has_its_colour() -> None:
     assert styles["语速"] == STYLES["accepted"]
     assert styles["✗慢"] == STYLES["rejected"]
     assert styles["→快"] == STYLES["corrected"]
-    (row,) = token_rows("", list(cells_of(*rounds(EN)[1], {})), 80)
+    (row,) = token_rows("", list(cells_of(*rounds(EN)[1], {})), 80, ())
     segments = Screen(80).render(row)
     assert [str(part.style) for part in segments if part.text == ","] == ["none"]  # behind a joint, which is dim
     assert len({*STYLES.values()}) == len(STYLES) - 1  # `cloud` and `run_on` never stand beside each other

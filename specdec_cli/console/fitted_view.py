@@ -1,20 +1,22 @@
-"""A tuning for a person to read, on stdout: what it comes to, and the frontier as a table."""
+"""What was fitted, for a person to read on stdout: a tuning with its frontier, and a calibration."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Console, RenderableType
 from rich.text import Text
 
 from specdec_cli.console.cells import Prose, clean
-from specdec_cli.console.tables import columns, page_on, print_page
+from specdec_cli.console.tables import columns, print_page
 from specdec_cli.console.theme import ASKED, DIM, DOT, GOOD, OK, STRONG
 from specdec_cli.format import NONE, count, percent, points, share, whole_points, with_ends
 from specdec_cli.types import COSTS, Cost
 
 if TYPE_CHECKING:
+    from specdec_cli.labels.temperatures import CalibrationFound
     from specdec_cli.tune.outcomes import TunedPoint, Tuning
     from specdec_cli.tune.risk import Certified
 
@@ -29,11 +31,10 @@ _MEASURES: Final = {
 
 def print_tuning(tuning: Tuning, *, console: Console | None = None) -> None:
     """Print a tuning to `console`, stdout if None."""
-    console = page_on(console)
-    print_page(_parts(tuning, console.width), console)
+    print_page(partial(_tuning, tuning), console)
 
 
-def _parts(found: Tuning, width: int) -> Iterator[RenderableType]:
+def _tuning(found: Tuning, width: int) -> Iterator[RenderableType]:
     facts = [count(found.clips, "clip"), f"{found.confirmed_on} of them for confirmation, split by {found.split_by}"]
     if found.references_found is not None:
         facts.append(f"references of {found.references_found}")
@@ -108,3 +109,36 @@ def _frontier(found: Tuning, width: int) -> RenderableType:
         quality = [share(point.quality)] if width >= _WITH_QUALITY else []
         table.add_row(label, *spent, *quality, with_ends(closed, percent) if closed else NONE)
     return table
+
+
+def print_calibration(found: CalibrationFound, *, console: Console | None = None) -> None:
+    """Print a calibration to `console`, stdout if None."""
+    print_page(partial(_calibration, found), console)
+
+
+def _calibration(found: CalibrationFound, _: int) -> Iterator[RenderableType]:
+    kind = "speakers" if found.by_speaker else "clips"
+    modes = ", ".join(f"{mode} {number}" for mode, number in found.by_mode.items())
+    facts = f"{found.decisions} classes ({modes}), {found.groups} {kind}, {found.folds} folds that keep {kind} together"
+    yield Text(facts, DIM)
+    yield Text()
+    figures = ("captions", "right", "probability", "ECE", "temperature", "ECE calibrated")
+    table = columns("attribute", "of", *figures, right=figures)
+    for fit in found.fits:
+        table.add_row(
+            Text(clean(fit.attribute)),
+            fit.by or f"mode {fit.mode}",
+            str(fit.raw.captions),
+            percent(fit.raw.accuracy),
+            percent(fit.raw.probability),
+            share(fit.raw.ece),
+            NONE if fit.temperature is None else f"{fit.temperature:.2f}",
+            NONE if fit.calibrated is None else share(fit.calibrated.ece),
+        )
+    yield table
+    yield Text()
+    note = (
+        "ECE: expected calibration error, the mean distance between how likely and how often right, over ten bins. "
+        f"Calibrated: each of the folds at the temperature fitted to the others, so to other {kind}."
+    )
+    yield Prose(Text(note, DIM), indent=1)
