@@ -47,7 +47,6 @@ def _name(takes: str, packaged: Sequence[str]) -> AfterValidator:
     """Annotation: a name of what is in the package, in a folder or on the hub."""
 
     def check(name: str) -> str:
-        _encodable(name)
         if not name.strip() or not name.isprintable():
             raise ValueError(f"is empty or holds a control character: it takes {takes}")
         if "://" in name:
@@ -61,16 +60,6 @@ def _name(takes: str, packaged: Sequence[str]) -> AfterValidator:
 
 AT_PAUSES: Final = "pauses"
 """Value of `audio.segment` that cuts every recording at its pauses."""
-
-
-def _segment(value: object) -> object:
-    if isinstance(value, str):
-        _encodable(value)
-        if not value.strip() or not value.isprintable():
-            raise ValueError("is empty or holds a control character; it takes pauses, seconds or a file")
-    elif isinstance(value, int | float) and not isinstance(value, bool) and value < 0.1:
-        raise ValueError(f"is {value:g} s, which is too short to describe: give 0.1 s or more")
-    return value
 
 
 def _moment(value: object) -> object:
@@ -97,13 +86,9 @@ def _url(url: str) -> str:
     return url.rstrip("/")
 
 
-def as_tuple(value: object) -> object:
-    """A list as a tuple, which does not change."""
-    return tuple(value) if isinstance(value, list) else value
-
-
+PlainText = Annotated[str, StringConstraints(min_length=1), AfterValidator(_encodable)]
 _A_MODEL: Final = "a folder, a hub id or a packaged model"
-ModelName = Annotated[str, _name(_A_MODEL, PACKAGED_MODELS), expected(_A_MODEL)]
+ModelName = Annotated[PlainText, _name(_A_MODEL, PACKAGED_MODELS), expected(_A_MODEL)]
 Instruction = Annotated[str, AfterValidator(_instruction)]
 OwnInstruction = Annotated[str, AfterValidator(lambda text: text and _instruction(text))]
 FamilyName = Literal[
@@ -118,10 +103,10 @@ FamilyName = Literal[
     "music-flamingo",
     "granite-speech",
 ]
-PlainText = Annotated[str, StringConstraints(min_length=1), AfterValidator(_encodable), expected("text")]
-GateFileName = Annotated[str, _name("a file of specdec tune", PACKAGED_GATES), expected("a gate file")]
+GateFileName = Annotated[PlainText, _name("a file of specdec tune", PACKAGED_GATES), expected("a gate file")]
 Segmenting = Annotated[
-    float | str, BeforeValidator(_segment), expected("pauses, seconds or a file of cuts", (AT_PAUSES,))
+    Annotated[float, Field(ge=0.1)] | PlainText,
+    expected("pauses, seconds (0.1 or more), or a file of cuts", (AT_PAUSES,)),
 ]
 Moment = Annotated[float, BeforeValidator(_moment), expected("seconds, or HH:MM:SS")]
 Url = Annotated[str, AfterValidator(_url), expected("an address")]

@@ -13,8 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from specdec_cli.config.layers import Given, Layer
-from specdec_cli.config.locate import model_source, read_json
+from specdec_cli.config.locate import read_json
 from specdec_cli.config.schema import GateConfig
 from specdec_cli.errors import ConfigError
 
@@ -142,33 +141,3 @@ def thresholds(gate: GateConfig) -> tuple[float | None, float | None]:
         file = read_gate_file(gate.weights_path, gate.file)
         threshold, wake = file.threshold if threshold is None else threshold, file.wake
     return threshold, gate.effective_wake(threshold, wake)
-
-
-def names_gate_file(value: object) -> bool:
-    """Whether a `gate.name` is the path of a gate file, rather than the name of a gate."""
-    return isinstance(value, str) and value.lower().endswith(".json")
-
-
-def gate_file_layer(path: str, given: Given) -> Layer:
-    """The settings in the gate file at `path`, which `given`, a `gate.name`, names.
-
-    They count less than the settings of the layer that names the file. Only the gate itself is chosen for the run.
-
-    Raises:
-        ConfigError: the file cannot be used.
-    """
-    try:
-        file = read_gate_file(Path(model_source(path)), str(given.value))
-    except ConfigError as error:
-        raise ConfigError(f"{given.origin}: {error.message}", hint=error.hint) from error
-    origin = f"{given.origin}, {Path(path).name}"
-    settings = {
-        "gate.threshold": file.threshold,
-        "gate.wake": file.wake,
-        "gate.stop_drafting": file.stop_drafting,
-        "gate.file": path if file.learned else None,
-        "decoding.defer": file.defer,
-        "decoding.k": file.k,
-    }
-    brought = {name: Given(value, origin) for name, value in settings.items() if value is not None}
-    return {"gate.name": Given(file.gate, origin, given.chosen), **brought}

@@ -1,16 +1,19 @@
-"""What each layer of a configuration gives: a file, environment variables (`SPECDEC_DECODING__K=3`), flags."""
+"""The layers of a configuration, each checked: a file, environment variables (`SPECDEC_DECODING__K=3`), flags."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from specdec_cli.config.fields import AT_PAUSES
+from specdec_cli.config.gate_file import read_gate_file
+from specdec_cli.config.locate import absolute_model, absolute_path, model_source
 from specdec_cli.config.problems import show, show_name
 from specdec_cli.config.schema import SECTIONS
-from specdec_cli.config.settings import SETTINGS
+from specdec_cli.config.settings import SETTINGS, check_value
 from specdec_cli.config.yaml_file import read_value, read_yaml
 from specdec_cli.errors import ConfigError
 
@@ -20,6 +23,9 @@ CONFIG_VARIABLE: Final = "SPECDEC_CONFIG"
 
 MODELS: Final = ("edge", "cloud")
 """Sections that a model's name, or null, may stand for as a whole."""
+
+_FILES: Final = ("audio.segment", "edge.ca_file", "cloud.ca_file", "gate.file")
+"""Settings that name a file, relative to the config file or to the working folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,3 +100,81 @@ def read_flags(flags: Mapping[str, object], spelled: Mapping[str, str]) -> Itera
     for name, value in flags.items():
         value = os.fspath(value) if isinstance(value, os.PathLike) else value
         yield name, Given(value, f"flag {spelled.get(name, name)}", chosen=True)
+
+
+class Checking:
+    """Checks what is given, value by value, and collects what is wrong, so that one run reports all of it.
+
+    Attributes:
+        problems: one for each value that is wrong.
+        gate_files: those that `gate.name` names.
+    """
+
+    def __init__(self) -> None:
+        self.problems: list[ConfigError] = []
+        self.gate_files: list[Path] = []
+
+    def layers(self, values: Iterable[tuple[str, Given]], base: Path) -> tuple[Layer, Layer]:
+        """A layer with checked values and absolute paths, after one with the settings of a gate file that it names.
+
+        Beside a gate file null means the file's value. `base` is the folder that relative paths start from.
+        """
+        of_gate_file: Layer = {}
+        layer: Layer = {}
+        for name, given in values:
+            try:
+                if name == "gate.name" and str(given.value).lower().endswith(".json"):
+                    path = absolute_path(str(given.value), base)
+                    self.gate_files.append(Path(model_source(path)))
+                    of_gate_file = _of_gate_file(path, given)
+                elif name in MODELS and given.value is None:
+                    layer[name] = given
+                else:
+                    name = f"{name}.model" if name in MODELS else name
+                    value = check_value(name, given.value, given.origin)
+                    layer[name] = replace(given, value=_absolute(name, value, base))
+            except ConfigError as error:
+                self.problems.append(error)
+        for model in MODELS:
+            if model in layer and (own := given_in(model, layer)):
+                message = f"{layer[model].origin}: {model} is null, but {own[0]} is given ({layer[own[0]].origin})."
+                self.problems.append(ConfigError(message, hint="Leave one of them out."))
+        kept = {name: given for name, given in layer.items() if given.value is not None or name not in of_gate_file}
+        return of_gate_file, kept
+
+
+def _absolute(name: str, value: object, base: Path) -> object:
+    if isinstance(value, str) and name.endswith(".model"):
+        return absolute_model(value, base)
+    names_file = isinstance(value, str) and name in _FILES and value != AT_PAUSES
+    return absolute_path(str(value), base) if names_file else value
+
+
+def given_in(section: str, layer: Layer) -> list[str]:
+    """The settings of a section that a layer gives."""
+    return [name for name in layer if name.startswith(f"{section}.")]
+
+
+def _of_gate_file(path: str, given: Given) -> Layer:
+    """The settings in the gate file at `path`, which `given`, a `gate.name`, names.
+
+    They count less than the settings of the layer that names the file. Only the gate itself is chosen for the run.
+
+    Raises:
+        ConfigError: the file cannot be used.
+    """
+    try:
+        file = read_gate_file(Path(model_source(path)), str(given.value))
+    except ConfigError as error:
+        raise ConfigError(f"{given.origin}: {error.message}", hint=error.hint) from error
+    origin = f"{given.origin}, {Path(path).name}"
+    settings = {
+        "gate.threshold": file.threshold,
+        "gate.wake": file.wake,
+        "gate.stop_drafting": file.stop_drafting,
+        "gate.file": path if file.learned else None,
+        "decoding.defer": file.defer,
+        "decoding.k": file.k,
+    }
+    brought = {name: Given(value, origin) for name, value in settings.items() if value is not None}
+    return {"gate.name": Given(file.gate, origin, given.chosen), **brought}

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from specdec_cli.config.checks import contradictions
-from specdec_cli.config.fields import AT_PAUSES
-from specdec_cli.config.gate_file import gate_file_layer, names_gate_file, thresholds
+from specdec_cli.config.gate_file import thresholds
 from specdec_cli.config.layers import (
     CONFIG_VARIABLE,
     MODELS,
+    Checking,
     Given,
     Layer,
+    given_in,
     read_environment,
     read_file,
     read_flags,
 )
-from specdec_cli.config.locate import absolute_model, absolute_path, find_config, follows_shipped_prompts, model_source
+from specdec_cli.config.locate import find_config, follows_shipped_prompts
 from specdec_cli.config.problems import raise_if_any, show_name
 from specdec_cli.config.schema import Config
-from specdec_cli.config.settings import SETTINGS, check_value
+from specdec_cli.config.settings import SETTINGS
 from specdec_cli.config.yaml_file import write_yaml
 from specdec_cli.errors import ConfigError
 
@@ -54,9 +55,6 @@ _PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     "cloud.url": ("cloud.model", "cloud.revision"),
 }
 """As `_RESETS`, for a cloud that is either loaded here or reached at an address; a vllm has a model at an address."""
-
-_FILES: Final = ("audio.segment", "edge.ca_file", "cloud.ca_file", "gate.file")
-"""Settings that name a file, relative to the config file or to the working folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +151,7 @@ def load_config(
     environ = os.environ if environ is None else environ
     named = environ.get(CONFIG_VARIABLE) if source is None else None
     path, label = find_config(named or source, CONFIG_VARIABLE if named else None)
-    check = _Check()
+    check = Checking()
     in_file = check.layers(read_file(path, label), path.parent)
     stronger = [
         *check.layers(read_environment(environ), Path()),
@@ -173,59 +171,6 @@ def load_config(
     reads = [None if other else path, *check.gate_files, config.gate.weights_path, config.audio.cuts_path]
     origin = {name: each.origin for name, each in given.items()}
     return ResolvedConfig(config, origin, None if other else path, tuple(file for file in reads if file is not None))
-
-
-class _Check:
-    """Checks what is given, value by value, and collects what is wrong, so that one run reports all of it.
-
-    Attributes:
-        problems: one for each value that is wrong.
-        gate_files: those that `gate.name` names.
-    """
-
-    def __init__(self) -> None:
-        self.problems: list[ConfigError] = []
-        self.gate_files: list[Path] = []
-
-    def layers(self, values: Iterable[tuple[str, Given]], base: Path) -> tuple[Layer, Layer]:
-        """A layer with checked values and absolute paths, after one with the settings of a gate file that it names.
-
-        Beside a gate file null means the file's value. `base` is the folder that relative paths start from.
-        """
-        of_gate_file: Layer = {}
-        layer: Layer = {}
-        for name, given in values:
-            try:
-                if name == "gate.name" and names_gate_file(given.value):
-                    path = absolute_path(str(given.value), base)
-                    self.gate_files.append(Path(model_source(path)))
-                    of_gate_file = gate_file_layer(path, given)
-                elif name in MODELS and given.value is None:
-                    layer[name] = given
-                else:
-                    name = f"{name}.model" if name in MODELS else name
-                    value = check_value(name, given.value, given.origin)
-                    layer[name] = replace(given, value=_absolute(name, value, base))
-            except ConfigError as error:
-                self.problems.append(error)
-        for model in MODELS:
-            if model in layer and (own := _own(model, layer)):
-                message = f"{layer[model].origin}: {model} is null, but {own[0]} is given ({layer[own[0]].origin})."
-                self.problems.append(ConfigError(message, hint="Leave one of them out."))
-        kept = {name: given for name, given in layer.items() if given.value is not None or name not in of_gate_file}
-        return of_gate_file, kept
-
-
-def _absolute(name: str, value: object, base: Path) -> object:
-    if isinstance(value, str) and name.endswith(".model"):
-        return absolute_model(value, base)
-    names_file = isinstance(value, str) and name in _FILES and value != AT_PAUSES
-    return absolute_path(str(value), base) if names_file else value
-
-
-def _own(section: str, layer: Layer) -> list[str]:
-    """The settings of a section that a layer gives."""
-    return [name for name in layer if name.startswith(f"{section}.")]
 
 
 def _other_model(in_file: Iterable[Layer], stronger: Iterable[Layer]) -> Given | None:
@@ -251,8 +196,8 @@ def _merged(layers: Iterable[Layer]) -> Layer:
         dropped = set(_reset_by(layer, merged))
         for model in MODELS:
             if model in layer:
-                dropped |= {*_own(model, merged)}
-            elif _own(model, layer):
+                dropped |= {*given_in(model, merged)}
+            elif given_in(model, layer):
                 dropped.add(model)
         merged = {name: given for name, given in merged.items() if name not in dropped} | layer
     return merged
@@ -273,7 +218,7 @@ def _reset_by(layer: Layer, weaker: Layer) -> Iterator[str]:
 
 def _derive(merged: Layer, environ: Mapping[str, str]) -> None:
     """Fills in what follows from other settings or from the locale, where no layer gives it."""
-    models = [model for model in MODELS if _own(model, merged)]
+    models = [model for model in MODELS if given_in(model, merged)]
     if "decoding.mode" not in merged and len(models) == 1:
         merged["decoding.mode"] = Given(models[0], f"default, as {models[0]} stands alone")
     name, threshold, edge = (merged.get(key, Given(None)) for key in ("gate.name", "gate.threshold", "edge.model"))
@@ -296,7 +241,7 @@ def _build(merged: Layer) -> Config:
     for model in MODELS:
         own = values.get(model)
         if own is not None and not own.get("model") and not (model == "cloud" and own.get("url")):
-            first = merged[_own(model, merged)[0]].origin
+            first = merged[given_in(model, merged)[0]].origin
             hint = f"Add {model}: NAME, a folder or a hub id; or give --{model}."
             raise ConfigError(f"{model}.model is not given, though {model} has settings ({first}).", hint=hint)
     return Config.model_validate(values)

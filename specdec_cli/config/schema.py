@@ -12,7 +12,7 @@ import hashlib
 from pathlib import Path
 from typing import Annotated, Final, Literal, get_args
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from specdec_cli.config.fields import (
     AT_PAUSES,
@@ -22,7 +22,6 @@ from specdec_cli.config.fields import (
     PlainText,
     Section,
     Segmenting,
-    as_tuple,
     expected,
     setting,
 )
@@ -33,11 +32,10 @@ from specdec_cli.types import DEFAULT_THRESHOLDS, AcceptanceName, GateName, Mode
 
 GATES: Final[tuple[GateName, ...]] = get_args(GateName)
 
-
 BlockLength = Annotated[
     Literal["auto"] | Annotated[int, Field(ge=1, le=64)], expected("auto, or a whole number from 1 to 64", ("auto",))
 ]
-Texts = Annotated[tuple[PlainText, ...], BeforeValidator(as_tuple), expected("a list of non-empty texts")]
+Texts = Annotated[tuple[PlainText, ...], Field(strict=False), expected("a list of non-empty texts")]
 
 
 class RuntimeConfig(Section):

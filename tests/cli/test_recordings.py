@@ -154,7 +154,7 @@ def test_a_part_is_cut_at_its_pauses_with_the_times_of_the_recording(run: Run) -
     ("arguments", "said"),
     [
         (("--start", "99"), "talk.wav ends before 99 s"),
-        (("--segment", "0.01"), "too short to describe"),
+        (("--segment", "0.01"), "seconds (0.1 or more)"),
         (("--segment", "31"), "31 s, but the models take 30 s"),
         (("--segment", "pause.txt"), "no file of cuts"),
     ],
