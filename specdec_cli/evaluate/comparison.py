@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from specdec_cli.errors import ConfigError
 from specdec_cli.evaluate.bootstrap import Resampler
 from specdec_cli.evaluate.costs import costs, measurements, process
-from specdec_cli.evaluate.modes import MODES
+from specdec_cli.evaluate.modes import MODES, richest
 from specdec_cli.evaluate.pairing import PairedClip, pair
 from specdec_cli.evaluate.quality import gaps, quality
 from specdec_cli.evaluate.result import ClipComparison, Comparison, Gap
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 FEWEST_CLIPS: Final = 10
 """Below this a percentile bootstrap is too narrow to base a claim on."""
-
-_RICHEST: Final[tuple[Mode, ...]] = ("hybrid", "lossless", "cloud", "edge")
-"""Modes, that which uses most settings first."""
 
 
 def comparison(
@@ -52,7 +49,7 @@ def comparison(
     _require_one_task(transcripts)
     wanted = set(modes) if modes else {transcript.mode for transcript in transcripts}
     modes = [mode for mode in MODES if mode in wanted]
-    language = transcripts[0].language
+    language, most = transcripts[0].language, richest({run.mode for run in transcripts})
     pairing = pair(transcripts, modes)
     paired = pairing.clips
     clips = [_clip(clip, references, lexicon, language) for clip in paired]
@@ -70,7 +67,7 @@ def comparison(
             edge=next((run.models.edge for run in transcripts if run.models.edge), None),
             cloud=next((run.models.cloud for run in transcripts if run.models.cloud), None),
         ),
-        settings=min(transcripts, key=lambda run: _RICHEST.index(run.mode)).settings,
+        settings=next(run.settings for run in transcripts if run.mode == most),
         clips=clips,
         planned=planned,
         unfinished=pairing.unfinished,

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from specdec_cli.evaluate.bootstrap import Interval, Resampler, Statistic, Values, mean, middle, quotient, ratio, total
-from specdec_cli.evaluate.frontier import Oracle, Spending, oracle
+from specdec_cli.evaluate.frontier import Oracle, Spending, oracle, spendings
 from specdec_cli.evaluate.pairing import PairedClip
 from specdec_cli.evaluate.result import Figure, ModeFigures, Process
 from specdec_cli.transcript.records import Transcript
@@ -128,14 +128,10 @@ _MEASURED: Final[dict[str, Callable[[Transcript], float | None]]] = {
 """What is measured of a transcript; a new figure begins with a line here."""
 
 
-def spendings(mode: Mode, table: Mapping[Mode, Columns]) -> dict[Cost, Spending]:
+def spent(mode: Mode, table: Mapping[Mode, Columns]) -> dict[Cost, Spending]:
     """What a mode between the two spent on each clip; its time is that of the cloud's recorded forwards."""
     own = table[mode]
-    return {
-        "blocks": Spending(own["escalations"], own["rounds"]),
-        "clips": Spending(own["woken"], np.ones(len(own["woken"]))),
-        "time": Spending(own["cloud_ms"], table["cloud"]["cloud_ms"]),
-    }
+    return spendings(own["escalations"], own["rounds"], own["woken"], own["cloud_ms"], table["cloud"]["cloud_ms"])
 
 
 def oracle_of(edge: Values, cloud: Values, table: Mapping[Mode, Columns]) -> Oracle:
@@ -145,14 +141,8 @@ def oracle_of(edge: Values, cloud: Values, table: Mapping[Mode, Columns]) -> Ora
     each class after the first one verification, of the mean length of those that were run.
     """
     alone = table["cloud"]
-    return oracle(
-        edge,
-        cloud,
-        table["edge"]["rounds"],
-        alone["prefill_cloud_ms"],
-        _verification_ms(table),
-        alone["cloud_ms"],
-    )
+    verification_ms = _verification_ms(table)
+    return oracle(edge, cloud, table["edge"]["rounds"], alone["prefill_cloud_ms"], verification_ms, alone["cloud_ms"])
 
 
 def _verification_ms(table: Mapping[Mode, Columns]) -> float | None:

@@ -49,6 +49,23 @@ class Spending:
         return ratio(self.spent, self.whole)
 
 
+def spendings(
+    escalations: Values, rounds: Values, woken: Values, cloud_ms: Values, alone_ms: Values
+) -> dict[Cost, Spending]:
+    """The three costs of n clips [n].
+
+    Args:
+        escalations, rounds: blocks that were escalated, and all of them.
+        woken: 1 for clips that called the cloud, else 0.
+        cloud_ms, alone_ms: time of the cloud's forwards, and what cloud-only takes of it.
+    """
+    return {
+        "blocks": Spending(escalations, rounds),
+        "clips": Spending(woken, np.ones(len(woken))),
+        "time": Spending(cloud_ms, alone_ms),
+    }
+
+
 class AtCost(Figures):
     """What a setting spends of one cost, and what the same spending closes otherwise."""
 
@@ -149,15 +166,8 @@ def oracle(
     classes = (its > own).sum(axis=1).astype(np.float64)
     ms = np.nan if verification_ms is None else verification_ms
     took = np.where(classes > 0, prefill_ms + np.where(classes > 1, (classes - 1) * ms, 0.0), 0.0)
-    return Oracle(
-        own,
-        its,
-        {
-            "blocks": Spending(np.minimum(classes, blocks), blocks),
-            "clips": Spending((classes > 0).astype(np.float64), np.ones(len(classes))),
-            "time": Spending(took, alone_ms),
-        },
-    )
+    woken = (classes > 0).astype(np.float64)
+    return Oracle(own, its, spendings(np.minimum(classes, blocks), blocks, woken, took, alone_ms))
 
 
 def measure_costs(

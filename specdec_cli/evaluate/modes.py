@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from specdec_cli.config import Config
@@ -29,12 +29,12 @@ def parse_modes(text: str) -> tuple[Mode, ...]:
     return modes
 
 
-def richest(modes: tuple[Mode, ...]) -> Mode:
+def richest(modes: Collection[Mode]) -> Mode:
     """The mode that uses most settings: whatever a user sets must make sense in this one.
 
     Where edge-only and cloud-only alone are compared it is cloud-only, which uses neither a gate nor a rule.
     """
-    return next(mode for mode in ("hybrid", "lossless", "cloud") if mode in modes)
+    return next(mode for mode in ("hybrid", "lossless", "cloud", "edge") if mode in modes)
 
 
 def in_mode(config: Config, mode: Mode) -> Config:

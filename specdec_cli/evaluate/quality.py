@@ -10,7 +10,7 @@ import numpy as np
 
 from specdec_cli.evaluate.accuracy import EmotionWords, attribute_table, label_hits, label_scores, word_scores
 from specdec_cli.evaluate.bootstrap import Resampler, Values, mean
-from specdec_cli.evaluate.costs import Columns, oracle_of, spendings
+from specdec_cli.evaluate.costs import Columns, oracle_of, spent
 from specdec_cli.evaluate.frontier import measure_costs, oracle_curves
 from specdec_cli.evaluate.gap import measure_gap
 from specdec_cli.evaluate.result import (
@@ -114,8 +114,8 @@ def gaps(
             tables = of["edge"], of[mode], of["cloud"]
             if mode in ("edge", "cloud") or (gap := measure_gap(*tables, resampler)) is None:
                 continue
-            spent = measure_costs(tables, spendings(mode, table), best, resampler, measurable=gap.closed is not None)
-            found.append(Gap(mode=mode, basis=basis, measure=measure, at_costs=spent, **dict(gap)))
+            at_costs = measure_costs(tables, spent(mode, table), best, resampler, measurable=gap.closed is not None)
+            found.append(Gap(mode=mode, basis=basis, measure=measure, at_costs=at_costs, **dict(gap)))
         if best is not None and (curves := oracle_curves(best)):
             oracles.append(OracleFound(basis=basis, measure=measure, curves=curves))
     return found, oracles

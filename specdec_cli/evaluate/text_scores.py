@@ -7,17 +7,17 @@ import unicodedata
 from collections.abc import Sequence
 from importlib import import_module
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from pydantic import Field
+from rapidfuzz.distance import LCSseq
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
 
 from specdec_cli.errors import ConfigError, install
 from specdec_cli.evaluate.bootstrap import Figures, Values
 from specdec_cli.prompts import Language
-
-if TYPE_CHECKING:
-    from sacrebleu.metrics.chrf import CHRF
 
 _TOKENIZERS: Final[dict[Language, str]] = {"zh": "zh", "en": "13a"}
 """Name of sacrebleu's tokenizer: characters for Chinese, mteval-v13a for English."""
@@ -64,7 +64,7 @@ def text_scores(
 
 def chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> float:
     """chrF of a corpus, 0 to 100 (Popović 2015, as sacrebleu computes it)."""
-    return float(_chrf_metric().corpus_score(hypotheses, _streams(references)).score)
+    return float(CHRF().corpus_score(hypotheses, _streams(references)).score)
 
 
 def clip_chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Values:
@@ -72,7 +72,7 @@ def clip_chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) ->
 
     Its mean is not the corpus's chrF.
     """
-    metric = _chrf_metric()
+    metric = CHRF()
     pairs = zip(hypotheses, references, strict=True)
     return np.array([metric.sentence_score(text, list(known)).score if known else np.nan for text, known in pairs])
 
@@ -87,22 +87,12 @@ def _streams(references: Sequence[Sequence[str]]) -> Any:
 
 
 def _bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]], language: Language, order: int) -> float:
-    from sacrebleu.metrics.bleu import BLEU
-
     metric = BLEU(tokenize=_TOKENIZERS[language], max_ngram_order=order)
     return float(metric.corpus_score(hypotheses, _streams(references)).score)
 
 
-def _chrf_metric() -> CHRF:
-    from sacrebleu.metrics.chrf import CHRF
-
-    return CHRF()
-
-
 def _rouge_l(text: str, references: Sequence[str], language: Language) -> float:
     """F1 of the longest common subsequence with the best of a clip's references, 0 to 100 (Lin 2004)."""
-    from rapidfuzz.distance import LCSseq
-
     ours, *wanted = (
         _WORDS[language].findall(unicodedata.normalize("NFKC", part).lower()) for part in (text, *references)
     )

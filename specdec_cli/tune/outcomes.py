@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from specdec_cli.evaluate.bootstrap import Figures, Interval, Resampler, Values, mean
-from specdec_cli.evaluate.frontier import AtCost, FrontierPoint, Oracle, OracleCurve, Spending, measure_costs
+from specdec_cli.evaluate.frontier import AtCost, FrontierPoint, Oracle, OracleCurve, Spending, measure_costs, spendings
 from specdec_cli.evaluate.gap import GapClosed, measure_gap
 from specdec_cli.tune.measure import Measure, Parts
 from specdec_cli.tune.replay import Candidate
@@ -107,11 +107,7 @@ class SettingOutcome:
     @property
     def spendings(self) -> dict[Cost, Spending]:
         """What it spent by cost; a deferred draft is no block like others."""
-        found: dict[Cost, Spending] = {
-            "blocks": Spending(self.escalations, self.rounds),
-            "clips": Spending(self.woken, np.ones(len(self.woken))),
-            "time": Spending(self.cloud_ms, self.alone_ms),
-        }
+        found = spendings(self.escalations, self.rounds, self.woken, self.cloud_ms, self.alone_ms)
         if self.candidate.deferred:
             del found["blocks"]
         return found
