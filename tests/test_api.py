@@ -20,7 +20,7 @@ from specdec_cli import Captioner, Finished, Prefill, Round, Started, Transcript
 from specdec_cli.errors import AudioContentError, AudioNotFoundError, ConfigError, DecodingError
 from tests.mini_pair import MODES, RATE, WINDOW_S, captioner, voice, write_voice
 
-MODES_BY_TIER = ["hybrid", "lossless", *(pytest.param(mode, marks=pytest.mark.full) for mode in ("edge", "cloud"))]
+MODES_BY_TIER = ["hybrid", *(pytest.param(mode, marks=pytest.mark.full) for mode in ("lossless", "edge", "cloud"))]
 
 
 @pytest.fixture(scope="module")
@@ -101,10 +101,9 @@ def test_a_stream_tells_the_run_in_order(clips: list[Path]) -> None:
 def test_a_used_captioner_gives_the_texts_of_a_fresh_one(clips: list[Path], mode: str) -> None:
     settings = {"decoding.mode": mode, "decoding.k": 4, "prompt.language": "en"}
     used = captioner(decoding__mode=mode, decoding__k=4, prompt__language="en")
-    again = [used.caption(clip).caption for clip in (*clips, *reversed(clips))]
+    again = [used.caption(clip).caption for clip in (*clips[:2], *reversed(clips[:2]))]
     assert again == again[::-1]
-    own = MODES.index(mode)  # in every mode another clip, for a pair takes long to load
-    assert again[own] == Captioner.load("mini", settings).caption(clips[own]).caption
+    assert again[1] == Captioner.load("mini", settings).caption(clips[1]).caption
 
 
 @pytest.mark.parametrize("mode", MODES_BY_TIER)
@@ -113,7 +112,7 @@ def test_an_abandoned_stream_leaves_nothing_behind(clips: list[Path], mode: str)
         captioner(decoding__mode=mode, gate__threshold=0.05) if mode == "hybrid" else captioner(decoding__mode=mode)
     )
     expected = [runner.caption(clip).caption for clip in clips[:2]]
-    for stop_after in (1, 2, 3, 4):
+    for stop_after in (1, 2, 4):
         stream = runner.stream(clips[0])
         for _ in range(stop_after):
             next(stream)
@@ -142,7 +141,7 @@ def test_two_interleaved_runs_do_not_disturb_each_other(clips: list[Path]) -> No
 def test_hybrid_that_never_asks_is_the_edge_and_lossless_is_the_cloud(clips: list[Path], language: str) -> None:
     def caption_all(**settings: object) -> list[tuple[str | None, str | None]]:
         runner = captioner(prompt__language=language, **settings)
-        return [(t.caption, t.finish_reason) for t in map(runner.caption, clips[1:3])]
+        return [(t.caption, t.finish_reason) for t in map(runner.caption, clips[1:2])]
 
     edge, cloud = caption_all(decoding__mode="edge"), caption_all(decoding__mode="cloud")
     for k in (2, 7):
@@ -308,7 +307,7 @@ def test_a_variant_says_what_a_captioner_of_its_own_says(clips: list[Path], lang
         variant = both.variant(alone.config)
         assert variant.setup.mode == alone.setup.mode
         assert (variant.setup.settings, variant.setup.models) == (alone.setup.settings, alone.setup.models)
-        for clip in clips[:2]:
+        for clip in clips[:1]:
             ours, theirs = variant.caption(clip), alone.caption(clip)
             assert (ours.caption, ours.finish_reason) == (theirs.caption, theirs.finish_reason)
             assert [r.committed_ids for r in ours.rounds] == [r.committed_ids for r in theirs.rounds]

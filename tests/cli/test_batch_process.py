@@ -28,19 +28,20 @@ pytestmark = [
 QUICK = ("--mode", "edge", "--max-new-tokens", "4", "--segment", "1", "--batch-size", "4", "--workers", "2")
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 PATIENCE_S = 120
+CLIPS = 30
 
 
 @pytest.fixture(scope="module")
-def sixty(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Sixty recordings in two folders: most of them short, three cut into pieces, two broken."""
-    folder = tmp_path_factory.mktemp("sixty")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Recordings in two folders: most of them short, three cut into pieces, two broken."""
+    folder = tmp_path_factory.mktemp("many")
     for half in ("a", "b"):
         (folder / half).mkdir()
-    for index in range(60):
+    for index in range(CLIPS):
         path = folder / "ab"[index % 2] / f"{index // 2:02d}.wav"
-        if index in (7, 40):
+        if index in (3, 20):
             path.write_bytes(b"RIFF" + bytes(40))
-        elif index in (11, 30, 51):
+        elif index in (5, 14, 25):
             soundfile.write(path, voice(index, 2.5), RATE)
         else:
             write_voice(path, index, 0.2 + 0.02 * (index % 20))
@@ -75,10 +76,10 @@ def wait_for_lines(output: Path, count: int, fork: Fork) -> None:
 
 
 @pytest.fixture(scope="module")
-def whole(sixty: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Path]:
+def whole(many: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Path]:
     """A run that nobody interrupts, and its output."""
     output = tmp_path_factory.mktemp("whole") / "out.jsonl"
-    return Fork(arguments(sixty, output)).wait(), output
+    return Fork(arguments(many, output)).wait(), output
 
 
 @pytest.fixture(scope="module")
@@ -86,8 +87,8 @@ def uninterrupted(whole: tuple[Outcome, Path]) -> list[tuple[object, ...]]:
     outcome, output = whole
     assert outcome.code == 1, outcome.err
     lines = sorted_lines(output)
-    assert len({line[0] for line in lines}) == 60
-    assert len(lines) == 66  # three of them in three pieces
+    assert len({line[0] for line in lines}) == CLIPS
+    assert len(lines) == CLIPS + 6  # three of them in three pieces
     return lines
 
 
@@ -95,7 +96,7 @@ def kill_and_resume(folder: Path, output: Path, seed: int, kills: int) -> int:
     """Kills runs over one output at random points, then lets the last one finish; returns how many died."""
     rng = np.random.default_rng(seed)
     died = 0
-    for point in sorted(rng.integers(0, 64, kills)):
+    for point in sorted(rng.integers(0, CLIPS + 4, kills)):
         fork = Fork(arguments(folder, output))
         wait_for_lines(output, int(point), fork)
         time.sleep(rng.uniform(0, 0.01))
@@ -110,12 +111,12 @@ def kill_and_resume(folder: Path, output: Path, seed: int, kills: int) -> int:
     ("seeds", "kills"), [(range(1), 3), pytest.param(range(1, 6), 5, marks=pytest.mark.full)], ids=["few", "many"]
 )
 def test_a_batch_that_is_killed_again_and_again_ends_as_if_it_had_not_been(
-    sixty: Path, tmp_path: Path, uninterrupted: list[tuple[object, ...]], seeds: Sequence[int], kills: int
+    many: Path, tmp_path: Path, uninterrupted: list[tuple[object, ...]], seeds: Sequence[int], kills: int
 ) -> None:
     died = 0
     for seed in seeds:
         output = tmp_path / f"{seed}.jsonl"
-        died += kill_and_resume(sixty, output, seed, kills)
+        died += kill_and_resume(many, output, seed, kills)
         assert sorted_lines(output) == uninterrupted, f"seed {seed}"
         assert os.listdir(tmp_path) == [output.name]
         output.unlink()
@@ -123,10 +124,10 @@ def test_a_batch_that_is_killed_again_and_again_ends_as_if_it_had_not_been(
 
 
 def test_an_interruption_finishes_what_has_begun_and_says_how_to_go_on(
-    sixty: Path, tmp_path: Path, uninterrupted: list[tuple[object, ...]]
+    many: Path, tmp_path: Path, uninterrupted: list[tuple[object, ...]]
 ) -> None:
     output = tmp_path / "out.jsonl"
-    fork = Fork(arguments(sixty, output))
+    fork = Fork(arguments(many, output))
     wait_for_lines(output, 3, fork)
     fork.send(signal.SIGINT)
     outcome = fork.wait()
@@ -134,12 +135,12 @@ def test_an_interruption_finishes_what_has_begun_and_says_how_to_go_on(
     assert "finishing what has begun" in outcome.err
     assert "Traceback" not in outcome.err
     done = sorted_lines(output)
-    assert 3 <= len(done) < 60
+    assert 3 <= len(done) < CLIPS
     assert set(map(str, done)) <= set(map(str, uninterrupted))
     hint = outcome.err.splitlines()[-1]
     assert hint.startswith("hint: Captions so far are kept")
-    assert hint.endswith(f". To go on: specdec {' '.join(arguments(sixty, output))}")
-    again = Fork(arguments(sixty, output)).wait()
+    assert hint.endswith(f". To go on: specdec {' '.join(arguments(many, output))}")
+    again = Fork(arguments(many, output)).wait()
     assert again.code == 1
     assert f" {len({line[0] for line in done if line[8] is None})} done before" in again.err
     assert sorted_lines(output) == uninterrupted
@@ -148,7 +149,7 @@ def test_an_interruption_finishes_what_has_begun_and_says_how_to_go_on(
 def test_a_second_interruption_stops_at_once(tmp_path: Path) -> None:
     folder = tmp_path / "clips"
     folder.mkdir()
-    for index in range(40):
+    for index in range(12):
         write_voice(folder / f"{index:02d}.wav", index, 8.0)
     output = tmp_path / "out.jsonl"
     slow = ["batch", str(folder), "-o", str(output), "--set", "decoding.min_new_tokens=300", "--max-new-tokens", "400"]
@@ -164,17 +165,17 @@ def test_a_second_interruption_stops_at_once(tmp_path: Path) -> None:
     assert "To go on" not in outcome.err
 
 
-def test_on_a_terminal_a_bar_is_drawn_and_erased(sixty: Path, tmp_path: Path) -> None:
-    outcome, shown = on_terminal(arguments(sixty / "a", tmp_path / "out.jsonl"), width=100)
+def test_on_a_terminal_a_bar_is_drawn_and_erased(many: Path, tmp_path: Path) -> None:
+    outcome, shown = on_terminal(arguments(many / "a", tmp_path / "out.jsonl"), width=100)
     assert outcome.code == 1
     assert shown.count(HIDE) == shown.count(SHOW) > 0
     assert shown.rindex(SHOW) > shown.rindex(HIDE)
     plain = ESCAPE.sub("", shown)
-    assert re.search(r"\d+ of 30 · ", plain)
+    assert re.search(rf"\d+ of {CLIPS // 2} · ", plain)
     assert re.search(r"tokens/s", plain)
     assert max(len(row) for row in re.split(r"[\r\n]", plain[: plain.index("captioned")])) <= 100
     after = ESCAPE.sub("", shown[shown.rindex(SHOW) :])
-    assert "29 captioned" in after
+    assert f"{CLIPS // 2 - 1} captioned" in after
     assert "1 failed" in after
 
 

@@ -8,16 +8,18 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.bench.contenders import Bench
+from specdec_cli.console.bench_table import print_bench
 from tests.cli.conftest import Specdec
+from tests.console.screens import Screen
 
 SAMPLE = Path(__file__).parents[2] / "samples" / "en_male_pauses.flac"
-SHORT = ("--repeat", "1", "--max-new-tokens", "12", "-k", "3")
+SHORT = ("--repeat", "1", "--max-new-tokens", "12")
 OURS = {"edge", "cloud", "lossless", "hybrid"}
 PEERS = {"generate-edge", "generate-cloud"}
 
 
-def test_one_round_as_json(specdec: Specdec) -> None:
-    outcome = specdec("bench", SAMPLE, *SHORT, "--json")
+def test_one_round_as_json_and_its_page(specdec: Specdec) -> None:
+    outcome = specdec("bench", SAMPLE, *SHORT, "--defer", "--json")
     assert outcome.code == 0, outcome.err
     assert json.loads(outcome.out)["schema"] == 3
     found = Bench.model_validate_json(outcome.out)
@@ -27,13 +29,18 @@ def test_one_round_as_json(specdec: Specdec) -> None:
         assert contenders[name].equal is True, name
     assert contenders["hybrid"].equal is None
     assert all(contender.tokens == 12 for contender in found.contenders)
-    assert found.k == 3
+    assert found.k == "deferred"
     assert contenders["lossless"].woken == contenders["lossless"].escalated == contenders["cloud"].cloud_time == 1
     assert contenders["edge"].cloud_time == 0
     assert contenders["cloud"].to_cloud.value == 1
     assert contenders["hybrid"].to_generate is not None
     assert found.notes == []
     assert (found.clips, found.rounds) == ([str(SAMPLE)], 1)
+    screen = Screen(100)
+    print_bench(found, console=screen)
+    page = " ".join(screen.bytes.getvalue().decode().split())
+    assert "whole captions drafted" in page
+    assert "k 2" not in page
 
 
 @pytest.mark.full
@@ -41,21 +48,13 @@ def test_the_page_in_a_pipe_is_plain_and_without_samples_it_measures_test_sound(
     specdec: Specdec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("specdec_cli.__file__", "/nowhere/at/all/specdec_cli/__init__.py")
-    outcome = specdec("bench", *SHORT)
+    outcome = specdec("bench", *SHORT, "-k", "3")
     assert outcome.code == 0, outcome.err
     assert "\x1b" not in outcome.out
     assert any(line.startswith("Captions") for line in outcome.lines)
     assert "1 clip · 3.00 s" in outcome.out
     assert "tokens equal to those of transformers' generate" in outcome.out
     assert "1 of 1, 100%" in outcome.err
-
-
-def test_the_page_says_that_captions_are_drafted_whole(specdec: Specdec) -> None:
-    outcome = specdec("bench", SAMPLE, "--repeat", "1", "--max-new-tokens", "4", "--defer")
-    assert outcome.code == 0, outcome.err
-    page = " ".join(outcome.out.split())
-    assert "whole captions drafted" in page
-    assert "k 2" not in page
 
 
 def test_a_clip_that_cannot_be_read_ends_it(specdec: Specdec, tmp_path: Path) -> None:

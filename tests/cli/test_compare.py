@@ -19,7 +19,8 @@ from tests.mini_pair import RATE, captioner, voice, write_voice
 from tests.transcript.lines import read_transcripts
 
 MODES = ("edge", "hybrid", "lossless", "cloud")
-ASKING = ("--threshold", "0.05", "--max-new-tokens", "16")
+SHORT = ("--max-new-tokens", "16")
+ASKING = ("--threshold", "0.05", *SHORT)
 """At this threshold the hybrid of untrained-on sounds asks now and then; texts are as short as they may be."""
 
 
@@ -139,8 +140,8 @@ def test_a_second_run_does_only_what_is_missing(
 
 def test_modes_that_were_not_asked_for_stay_out(specdec: Specdec, recordings: list[str], tmp_path: Path) -> None:
     output = tmp_path / "t.jsonl"
-    specdec("compare", "-o", output, recordings[0], "--modes", "edge,cloud")
-    outcome = specdec("compare", "-o", output, recordings[0], "--modes", "edge,lossless", "--json")
+    specdec("compare", "-o", output, recordings[0], "--modes", "edge,cloud", *SHORT)
+    outcome = specdec("compare", "-o", output, recordings[0], "--modes", "edge,lossless", "--json", *SHORT)
     assert outcome.code == 0, outcome.err
     assert "1 of 1, 100%" in outcome.err
     assert compared(outcome.out).modes == ["edge", "lossless"]
@@ -171,7 +172,7 @@ def test_a_broken_recording_is_one_error_and_costs_no_other(
 ) -> None:
     broken, output = tmp_path / "broken.wav", tmp_path / "t.jsonl"
     broken.write_bytes(b"RIFF nothing that sounds")
-    arguments = ("compare", broken, recordings[0], tmp_path / "none.wav", "-o", output)
+    arguments = ("compare", broken, recordings[0], tmp_path / "none.wav", "-o", output, *ASKING)
     outcome = specdec(*arguments)
     assert outcome.code == 1
     assert outcome.err.count("error:") == 2
@@ -211,7 +212,7 @@ def test_references_bring_accuracy_and_texts(
 def test_segments_are_clips(specdec: Specdec, tmp_path: Path) -> None:
     sound = np.concatenate([voice(1, 1.0), np.zeros(RATE, np.float32), voice(2, 1.0)])
     soundfile.write(tmp_path / "long.wav", sound, RATE)
-    arguments = ("compare", tmp_path / "long.wav", "--segment", "1", "--modes", "edge,cloud", "--json")
+    arguments = ("compare", tmp_path / "long.wav", "--segment", "1", "--modes", "edge,cloud", "--json", *SHORT)
     outcome = specdec(*arguments, "-o", tmp_path / "t.jsonl")
     found = compared(outcome.out)
     assert outcome.code == 1

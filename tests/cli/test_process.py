@@ -49,13 +49,14 @@ def test_who_sets_the_waiting_policy_of_openmp_is_obeyed() -> None:
         assert done.stdout.strip() == (own or "PASSIVE")
 
 
-def test_a_reader_that_leaves_ends_the_run_quietly(recordings: list[str]) -> None:
+@pytest.mark.parametrize(("command", "code"), [("caption", 141), ("config", 1)])
+def test_a_reader_that_leaves_ends_the_run_quietly(recordings: list[str], command: str, code: int) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    fork = Fork(["caption", *recordings], stdout=writing)
+    fork = Fork(["caption", *recordings] if command == "caption" else ["config", "show"], stdout=writing)
     os.close(writing)
     outcome = fork.wait()
-    assert outcome.code == 141
+    assert outcome.code == code
     assert "Traceback" not in outcome.err
     assert "Error" not in outcome.err
 

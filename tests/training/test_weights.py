@@ -71,11 +71,13 @@ def test_files_around_the_weights(folder: Path) -> None:
     assert tokenizer.chat_template == CHAT_TEMPLATE
 
 
+@pytest.mark.full
 def test_captions_of_the_samples_are_well_formed(captions: Captions) -> None:
     broken = {key: text for key, text in captions.items() if not is_well_formed(text, key[2], "default")}  # type: ignore[arg-type]
     assert not broken
 
 
+@pytest.mark.full
 def test_most_of_what_the_samples_are_is_said(captions: Captions, samples: Path) -> None:
     for name in SIDES:
         right = []
