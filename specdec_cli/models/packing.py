@@ -152,6 +152,8 @@ def keep_packed(module: Any, folder: Path) -> bool:
             inside.rename(folder)
         return True
     except (OSError, SafetensorError) as error:
+        if is_whole(folder):  # another run has kept them meanwhile
+            return True
         _log.warning("packed weights are not kept for later starts in %s: %s", home, error)
         return False
 

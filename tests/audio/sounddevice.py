@@ -1,7 +1,7 @@
 """Stands in for the package sounddevice: a machine whose microphone plays a file, then is interrupted as by Ctrl-C.
 
-The file is SPECDEC_TEST_SOUND, played at SPECDEC_TEST_SPEED times real time (0: at once). `FAULTS` may hold what goes
-wrong: a rate that the device refuses, blocks before which sound is lost, a block after which it is gone.
+`PLAYED` says which, and what goes wrong: a rate that the device refuses, blocks before which sound is lost, a block
+after which it is gone.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -25,16 +25,17 @@ DEVICES = [
 
 
 @dataclass
-class Faults:
-    """What goes wrong."""
+class Played:
+    """What is played, at once, and what goes wrong."""
 
+    path: Path = Path()
     refused_rates: set[int] = field(default_factory=set)
     refused: str | None = None
     lost_at: set[int] = field(default_factory=set)
     gone_at: int | None = None
 
 
-FAULTS = Faults()
+PLAYED = Played()
 default = SimpleNamespace(device=(1, 0))
 
 
@@ -73,15 +74,14 @@ class InputStream:
         dtype: str,
         callback: Callable[..., None],
     ) -> None:
-        if FAULTS.refused or samplerate in FAULTS.refused_rates:
-            raise PortAudioError(FAULTS.refused or "Error opening InputStream: Invalid sample rate [PaErrorCode -9997]")
-        samples, rate = soundfile.read(os.environ["SPECDEC_TEST_SOUND"], dtype="float32")
+        if PLAYED.refused or samplerate in PLAYED.refused_rates:
+            raise PortAudioError(PLAYED.refused or "Error opening InputStream: Invalid sample rate [PaErrorCode -9997]")
+        samples, rate = soundfile.read(PLAYED.path, dtype="float32")
         places = np.arange(0, len(samples) - 1, rate / samplerate)
         played = np.interp(places, np.arange(len(samples)), samples).astype(np.float32)
         self._blocks = [
             np.repeat(played[at : at + blocksize, None], channels, axis=1) for at in range(0, len(played), blocksize)
         ]
-        self._wait_s = blocksize / samplerate / (float(os.environ.get("SPECDEC_TEST_SPEED") or 0) or np.inf)
         self._callback, self._stopped = callback, threading.Event()
         self._thread = threading.Thread(target=self._play, daemon=True)
         self.active = False
@@ -99,12 +99,11 @@ class InputStream:
         self._thread.join()
 
     def _play(self) -> None:
-        began = time.monotonic()
         for number, block in enumerate(self._blocks):
-            if number == FAULTS.gone_at:
+            if number == PLAYED.gone_at:
                 self.active = False
                 return
-            if self._stopped.wait(max(0.0, began + (number + 1) * self._wait_s - time.monotonic())):
+            if self._stopped.is_set():
                 return
-            self._callback(block, len(block), None, SimpleNamespace(input_overflow=number in FAULTS.lost_at))
+            self._callback(block, len(block), None, SimpleNamespace(input_overflow=number in PLAYED.lost_at))
         os.kill(os.getpid(), signal.SIGINT)

@@ -29,9 +29,7 @@ def microphone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     parts = [part for seed in range(3) for part in (PAUSE, voice(seed, 1.2))]
     soundfile.write(path, np.concatenate([*parts, PAUSE]), RATE)
     monkeypatch.setitem(sys.modules, "sounddevice", sounddevice)
-    monkeypatch.setattr(sounddevice, "FAULTS", sounddevice.Faults())
-    monkeypatch.setenv("SPECDEC_TEST_SOUND", str(path))
-    monkeypatch.delenv("SPECDEC_TEST_SPEED", raising=False)
+    monkeypatch.setattr(sounddevice, "PLAYED", sounddevice.Played(path))
     return path
 
 
@@ -57,7 +55,7 @@ def test_a_caption_per_utterance_until_ctrl_c(specdec: Specdec, tmp_path: Path) 
 def test_json_and_a_device_that_records_at_its_own_rate_alone(
     specdec: Specdec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sounddevice, "FAULTS", sounddevice.Faults(refused_rates={16_000}))
+    vars(sounddevice.PLAYED).update(refused_rates={16_000})
     outcome = specdec("listen", *QUICK, "--json", "--device", "1")
     lines = list(map(json.loads, outcome.lines))
     assert [round(line["duration_s"]) for line in lines] == [1, 1, 1]
@@ -81,7 +79,7 @@ def test_silence_gives_nothing(specdec: Specdec, microphone: Path) -> None:
 
 
 def test_lost_sound_is_told_and_marked(specdec: Specdec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sounddevice, "FAULTS", sounddevice.Faults(lost_at={70}))  # 3.5 s: in the second utterance
+    vars(sounddevice.PLAYED).update(lost_at={70})  # 3.5 s: in the second utterance
     output = tmp_path / "talk.jsonl"
     outcome = specdec("listen", *QUICK, "-o", output)
     assert outcome.code == 0
@@ -92,7 +90,7 @@ def test_lost_sound_is_told_and_marked(specdec: Specdec, tmp_path: Path, monkeyp
 def test_a_microphone_that_goes_ends_it_with_what_was_captioned(
     specdec: Specdec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sounddevice, "FAULTS", sounddevice.Faults(gone_at=90))
+    vars(sounddevice.PLAYED).update(gone_at=90)
     output = tmp_path / "talk.jsonl"
     outcome = specdec("listen", *QUICK, "-o", output)
     assert outcome.code == 3
@@ -134,7 +132,7 @@ def test_what_cannot_work_is_refused_before_loading(
 
 
 def test_what_is_not_installed_or_taken_is_told(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sounddevice, "FAULTS", sounddevice.Faults(refused="Device unavailable [PaErrorCode -9985]"))
+    vars(sounddevice.PLAYED).update(refused="Device unavailable [PaErrorCode -9985]")
     outcome = specdec("listen", *QUICK)
     assert outcome.code == 3
     assert "cannot be opened: Device unavailable" in outcome.err

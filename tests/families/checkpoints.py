@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 import transformers as tf
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
@@ -69,21 +70,23 @@ class Kind:
         return byte_tokenizer(("</s>", *TEKKEN), vocab)
 
 
-def write(folder: Path, kind: Kind, seed: int, noise: float = 0.0, tokenizer: Any = None, **generation: Any) -> Path:
+def write(
+    folder: Path, kind: Kind, seed: int, noise: float = 0.0, tokenizer: Any = None, dtype: torch.dtype = torch.float32
+) -> Path:
     """A checkpoint with the weights of `seed`, each multiplied by 1 + `noise` times a normal deviate.
 
-    Args:
-        tokenizer: None: a tiny one.
-        generation: fields of generation_config.json.
+    Without a tokenizer it has a tiny one.
     """
     tokenizer = tokenizer or kind.tokenizer()
     config = kind.config(tokenizer.get_vocab())
-    module = family_of(config.model_type).module_class()(config).eval().requires_grad_(False)
+    family = family_of(config.model_type)
+    made = family.module_class().from_config if family.name == "generic" else family.module_class()
+    module = made(config).eval().requires_grad_(False)
     fill(module, seed, kind.spread, noise)
     module.generation_config = tf.GenerationConfig(
-        eos_token_id=[tokenizer.eos_token_id, *range(59, 256, 40)], pad_token_id=0, **generation
+        eos_token_id=[tokenizer.eos_token_id, *range(59, 256, 40)], pad_token_id=0
     )
-    module.save_pretrained(folder)
+    module.to(dtype).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     write_json(folder / "preprocessor_config.json", kind.extractor)
     (folder / "chat_template.jinja").write_text(kind.template, encoding="utf-8")
@@ -299,15 +302,15 @@ def _gemma_layout(folder: Path) -> None:
     write_json(folder / "processor_config.json", {"feature_extractor": extractor, "processor_class": "Gemma4Processor"})
 
 
-_WHISPER = {"feature_size": 16, "chunk_length": 30, "return_attention_mask": True, "sampling_rate": 16000}
-_WHISPER |= {"feature_extractor_type": "WhisperFeatureExtractor"}
+WHISPER = {"feature_size": 16, "chunk_length": 30, "return_attention_mask": True, "sampling_rate": 16000}
+WHISPER |= {"feature_extractor_type": "WhisperFeatureExtractor"}
 
 KINDS: dict[str, Kind] = {
     "qwen2.5-omni": Kind(
         lambda ids: thinker_config(ids, vocab_size=VOCAB),
         (*QWEN, *_OMNI_25),
         CHATML.replace("AUDIO", "<|audio_bos|><|AUDIO|><|audio_eos|>"),
-        _WHISPER | {"processor_class": "Qwen2_5OmniProcessor"},
+        WHISPER | {"processor_class": "Qwen2_5OmniProcessor"},
         _PAD | {"audio_token": "<|AUDIO|>"},
         finish=omni_layout,
     ),
@@ -315,14 +318,14 @@ KINDS: dict[str, Kind] = {
         _qwen2_audio,
         (*QWEN, "<|AUDIO|>", "<|audio_bos|>", "<|audio_eos|>"),
         CHATML.replace("AUDIO", "Audio 1: <|audio_bos|><|AUDIO|><|audio_eos|>\n"),
-        _WHISPER | {"processor_class": "Qwen2AudioProcessor"},
+        WHISPER | {"processor_class": "Qwen2AudioProcessor"},
         _PAD,
     ),
     "qwen3-omni": Kind(
         _qwen3_omni,
         (*QWEN, *_OMNI_3),
         CHATML.replace("AUDIO", "<|audio_start|><|audio_pad|><|audio_end|>"),
-        _WHISPER | {"processor_class": "Qwen3OmniMoeProcessor"},
+        WHISPER | {"processor_class": "Qwen3OmniMoeProcessor"},
         _PAD | {"audio_token": "<|audio_pad|>"},
         finish=omni_layout,
     ),
@@ -348,21 +351,21 @@ KINDS: dict[str, Kind] = {
         _voxtral,
         TEKKEN,
         "",  # mistral-common has its own
-        _WHISPER | {"processor_class": "VoxtralProcessor"},
+        WHISPER | {"processor_class": "VoxtralProcessor"},
         finish=write_tekken,
     ),
     "audio-flamingo-3": Kind(
         _audio_flamingo_3,
         (*QWEN, "<sound>"),
         CHATML.replace("AUDIO", "<sound>"),
-        _WHISPER | {"processor_class": "AudioFlamingo3Processor"},
+        WHISPER | {"processor_class": "AudioFlamingo3Processor"},
         _PAD,
     ),
     "music-flamingo": Kind(
         _music_flamingo,
         (*QWEN, "<sound>", "<|sound_bos|>", "<|sound_eos|>"),
         CHATML.replace("AUDIO", "<sound>"),
-        _WHISPER | {"processor_class": "MusicFlamingoProcessor"},
+        WHISPER | {"processor_class": "MusicFlamingoProcessor"},
         _PAD,
     ),
     "granite-speech": Kind(

@@ -8,74 +8,54 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
 import transformers as tf
 
 from specdec_cli.models.families import family_of
-from tests.families.checkpoints import CHATML, KINDS
-from tests.models.checkpoints import fill, write_json
+from tests.families.checkpoints import CHATML, KINDS, WHISPER, Kind, write
+from tests.models.checkpoints import remove, write_json
 from tests.tiny import byte_tokenizer, byte_vocabulary
 
 Raw = dict[str, Any]
 
-_SIZES: dict[str, Raw] = {
-    "text_config": {
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "head_dim": 8,
-    },
-    "audio_config": {"d_model": 16, "encoder_layers": 1, "encoder_attention_heads": 2, "encoder_ffn_dim": 32},
-    "encoder_config": {"hidden_dim": 16, "num_layers": 2, "num_heads": 2, "dim_head": 8},
-    "projector_config": {
-        "hidden_size": 16,
-        "encoder_hidden_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 32,
-    },
-    "vision_config": {
-        "hidden_size": 32,
-        "intermediate_size": 32,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "num_key_value_heads": 2,
-    },
+_TEXT: Raw = {
+    "hidden_size": 32,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
 }
-_SIZES_IF_THERE: dict[str, Raw] = {
-    "text_config": {
-        "global_head_dim": 8,
-        "hidden_size_per_layer_input": 8,
-        "num_experts": 4,
-        "num_experts_per_tok": 2,
-        "moe_intermediate_size": 16,
-    },
-    "audio_config": {
-        "output_dim": 32,
-        "downsample_hidden_size": 8,
-        "output_proj_dims": 24,
-        "head_dim": 8,
-        "hidden_size": 16,
-        "intermediate_size": 64,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "num_key_value_heads": 2,
-    },
-    "vision_config": {
-        "depth": 1,
-        "num_heads": 2,
-        "out_hidden_size": 32,
-        "fullatt_block_indexes": [0],
-        "deepstack_visual_indexes": [],
-        "head_dim": 16,
-        "global_head_dim": 16,
-        "position_embedding_size": 16,
-    },
+_SIZES: Raw = {
+    **_TEXT,
+    "global_head_dim": 8,
+    "hidden_size_per_layer_input": 8,
+    "position_embedding_size": 16,
+    "out_hidden_size": 32,
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 16,
+    "d_model": 32,
+    "encoder_layers": 1,
+    "encoder_attention_heads": 2,
+    "encoder_ffn_dim": 32,
+    "output_dim": 32,
+    "hidden_dim": 32,
+    "num_layers": 2,
+    "num_heads": 2,
+    "dim_head": 8,
+    "encoder_hidden_size": 32,
+    "depth": 1,
+    "output_proj_dims": 24,
+    "downsample_hidden_size": 8,
+    "fullatt_block_indexes": [0],
+    "deepstack_visual_indexes": [],
 }
+"""Of any section that names one."""
 _MANY_LAYERS = 12  # of which some are full: sliding layers come in groups of five
 
 
@@ -83,12 +63,10 @@ def shrunken(raw: Raw) -> Raw:
     """A config.json with small sizes; all else is as it was."""
     made = deepcopy(raw)
     part = made.get("thinker_config", made)
-    for name, sizes in _SIZES.items():
-        if isinstance(part.get(name), dict):
-            section = part[name]
-            there = {key: value for key, value in _SIZES_IF_THERE.get(name, {}).items() if section.get(key) is not None}
-            section.update(sizes | there)
+    for section in (value for value in part.values() if isinstance(value, dict)):
+        section |= {name: size for name, size in _SIZES.items() if section.get(name) is not None}
     text = part.get("text_config") or {}
+    text |= _TEXT  # some leave their sizes to the class
     for rope in ("rope_scaling", "rope_parameters"):
         if "mrope_section" in (text.get(rope) or {}):
             text[rope]["mrope_section"] = [1, 1, 2]
@@ -96,37 +74,23 @@ def shrunken(raw: Raw) -> Raw:
         text["layer_types"] = kinds[:_MANY_LAYERS]
         text["num_hidden_layers"] = len(text["layer_types"])
         text["num_kv_shared_layers"] = min(text.get("num_kv_shared_layers", 0), 5)
-    if str(made["model_type"]).startswith("gemma4") and part.get("audio_config"):
-        part["audio_config"]["hidden_size"] = 32  # what its convolutions give
     return made
 
 
-def write_shrunken(folder: Path, raw: Raw, source: Path | None = None) -> Path:
+def write_shrunken(folder: Path, raw: Raw, source: Path) -> Path:
     """A checkpoint of the shrunken configuration in bfloat16, with the small files of `source` where it has them."""
-    config_file = shrunken(raw)
+    made, family = shrunken(raw), family_of(str(raw["model_type"])).name
     folder.mkdir(parents=True)
-    write_json(folder / "config.json", config_file)
+    write_json(folder / "config.json", made)
     config = tf.AutoConfig.from_pretrained(folder)
     config = getattr(config, "thinker_config", config)
-    family = family_of(str(raw["model_type"]))
-    made = family.module_class()
-    module = made.from_config(config) if family.name == "generic" else made(config)
-    module = module.eval().requires_grad_(False)
-    fill(module, 0, 0.2)
-    module.bfloat16().save_pretrained(folder)
-    kind = KINDS.get(family.name, KINDS["qwen2-audio"])
-    template = kind.template
-    extractor = kind.extractor | {"feature_size": _mel_bins(config)} if "feature_size" in kind.extractor else {}
-    if family.name == "generic":
-        template, extractor = CHATML.replace("AUDIO", "<|pad|>"), extractor | {"processor_class": "GlmAsrProcessor"}
-    for name in ("generation_config.json", "tokenizer.json", "tokenizer_config.json"):
-        (folder / name).unlink(missing_ok=True)
-    write_json(folder / "preprocessor_config.json", extractor)
-    (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
-    _tokenizer(config, family.name).save_pretrained(folder)
-    write_json(folder / "config.json", config_file)
-    if source is not None:
-        _copy_small_files(source, folder)
+    kind = replace(KINDS.get(family, _GENERIC), config=lambda _: config)
+    if "chunk_length" in kind.extractor:
+        kind = replace(kind, extractor=kind.extractor | {"feature_size": config.audio_config.num_mel_bins})
+    write(folder, kind, 0, tokenizer=_tokenizer(config, family, kind), dtype=torch.bfloat16)
+    write_json(folder / "config.json", made)
+    remove("generation_config.json")(folder)
+    _copy_small_files(source, folder)
     return folder
 
 
@@ -135,8 +99,7 @@ def _copy_small_files(source: Path, folder: Path) -> None:
     names = {"generation_config.json", "preprocessor_config.json", "processor_config.json"}
     if (source / "vocab.json").is_file():
         names |= {"vocab.json", "merges.txt", "tokenizer_config.json", "chat_template.json"}
-        for made_up in ("tokenizer.json", "chat_template.jinja"):
-            (folder / made_up).unlink()
+        remove("tokenizer.json", "chat_template.jinja")(folder)
     for name in names:
         if (source / name).is_file():
             (folder / name).write_bytes((source / name).read_bytes())
@@ -146,31 +109,27 @@ def _copy_small_files(source: Path, folder: Path) -> None:
             (folder / "chat_template.jinja").write_text(content["chat_template"], encoding="utf-8")
 
 
-def _mel_bins(config: Any) -> int:
-    return int(getattr(config.audio_config, "num_mel_bins", 128))
-
-
-def _tokenizer(config: Any, family: str) -> Any:
+def _tokenizer(config: Any, family: str, kind: Kind) -> Any:
     """Bytes, and special tokens at their published ids."""
-    kind = KINDS.get(family, KINDS["qwen2-audio"])
-    placeholder = {"generic": "<|pad|>", "granite-speech": "<|audio|>"}.get(family)
-    ids = dict(SPECIALS.get(family, {}))
-    if placeholder is not None:
-        ids[placeholder] = next(
-            id_ for name in ("audio_token_id", "audio_token_index") if (id_ := getattr(config, name, None)) is not None
-        )
+    ids = dict(_SPECIALS.get(family, {}))
+    if (placeholder := {"generic": "<|pad|>", "granite-speech": "<|audio|>"}.get(family)) is not None:
+        ids[placeholder] = family_of(config.model_type).placeholder(family, config)
     vocab = {piece: at + 256 for piece, at in byte_vocabulary().items()}
     taken = {*vocab.values(), *ids.values()}
     vocab |= {f"<fill {at}>": at for at in range(max(taken)) if at not in taken} | ids
-    extras = {name: token for name, token in kind.extras.items() if token in ids}
-    if family == "generic":
-        extras |= {"pad_token": "<|pad|>"}
-    return byte_tokenizer(list(ids), vocab, **extras)
+    return byte_tokenizer(list(ids), vocab, **{name: token for name, token in kind.extras.items() if token in ids})
 
 
+_GENERIC = Kind(
+    lambda _: None,
+    (),
+    CHATML.replace("AUDIO", "<|pad|>"),
+    WHISPER | {"processor_class": "GlmAsrProcessor"},
+    {"pad_token": "<|pad|>"},
+)
 _QWEN = {"<|endoftext|>": 151643, "<|im_start|>": 151644, "<|im_end|>": 151645}
 _OMNI_25 = {"<|AUDIO|>": 151646, "<|audio_bos|>": 151647, "<|audio_eos|>": 151648}
-SPECIALS: dict[str, dict[str, int]] = {
+_SPECIALS: dict[str, dict[str, int]] = {
     "qwen2-audio": _QWEN | _OMNI_25,
     "qwen2.5-omni": _QWEN | _OMNI_25,
     "qwen3-omni": _QWEN | {"<|audio_start|>": 151669, "<|audio_end|>": 151670, "<|audio_pad|>": 151675},

@@ -18,7 +18,7 @@ from specdec_cli.models.shared import forward_together
 from tests.families.checkpoints import KINDS, write
 from tests.families.running import model, prompt
 from tests.models.checkpoints import assert_agree, cache_free_logits, load
-from tests.models.recording import recorded
+from tests.models.test_graphs import recorded
 
 families = pytest.mark.parametrize("family", KINDS)
 JOINING = {*KINDS} - {"gemma4", "gemma4-unified"}

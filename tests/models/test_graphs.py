@@ -8,18 +8,33 @@ from collections.abc import Sequence
 
 import pytest
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.graphs import SIZES, FixedLayer, Graphs
+from specdec_cli.models.graphs import SIZES, FixedLayer, Forward, Graphs
 from specdec_cli.models.processor import Prompt
 from specdec_cli.models.selftest import self_test
 from specdec_cli.models.session import Session
 from tests.models.checkpoints import assert_agree
-from tests.models.recording import record, recorded
 from tests.tiny import as_audio_lm, tiny_clip, tiny_model, tiny_module
 
 TEXT = tuple(random.Random(1).randrange(256) for _ in range(120))
+
+
+def record(forward: Forward) -> Forward:
+    """As a CUDA graph on a GPU, repeats the operations and the memory of a forward, and none of the Python.
+
+    Reading a value back to the host raises, as in a capture.
+    """
+    recorded, unused = make_fx(lambda _: forward())(torch.zeros(1)), torch.zeros(1)
+    return lambda: recorded(unused)
+
+
+def recorded(model: AudioLM) -> AudioLM:
+    """The model, with recorded forwards over caches of fixed size."""
+    model.graphs = Graphs(model.module, model.layers, record)
+    return model
 
 
 def _prompt(model: AudioLM, clip: int = 0) -> Prompt:
@@ -91,12 +106,10 @@ def test_a_longer_clip_replaces_memory_that_is_too_small() -> None:
     assert len(graphs._slots) == len(held) + 1
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_the_self_test_compares_recorded_forwards_as_well(dtype: torch.dtype) -> None:
-    model = recorded(as_audio_lm(tiny_module(1).to(dtype), "recorded"))
+def test_the_self_test_compares_recorded_forwards_as_well() -> None:
+    model = recorded(as_audio_lm(tiny_module(1).bfloat16(), "recorded"))
     self_test(model)
-    assert model.self_test == "passed"
-    assert model.describe()["graphs"] == "eager"
+    assert (model.self_test, model.describe()["graphs"]) == ("passed", "eager")
 
 
 @pytest.mark.gpu

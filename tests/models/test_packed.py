@@ -215,6 +215,16 @@ def test_kept_weights_that_are_damaged_are_packed_again(
     assert packing.is_whole(folder)
 
 
+def test_weights_that_another_run_has_kept_meanwhile_are_kept(
+    checkpoint: Path, home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = load(checkpoint, quantization="int4", tested=False)
+    (folder,) = kept(home)
+    assert packing.keep_packed(model.module, folder)
+    assert kept(home) == [folder]
+    assert "not kept" not in caplog.text
+
+
 def test_what_is_no_longer_used_is_removed(checkpoint: Path, home: Path) -> None:
     now = time.time()
     for name, days in (("unfinished-new", 0), ("unfinished-old", 2), ("used", 2), ("unused", 31)):
