@@ -60,7 +60,8 @@ class Kernels:
                 module.set_submodule(name, fast)
                 self._layers.append((fast, id(part) not in inside))
             elif isinstance(part, nn.Conv1d | nn.Conv2d) and _is_slow(part.weight):
-                part.forward = partial(_convolution_in_float32, part)  # type: ignore[method-assign]
+                # not its forward, in which a subclass may pad
+                part._conv_forward = partial(_convolution_in_float32, part._conv_forward)  # type: ignore[method-assign]
         self.choose(encoder_dtype)
 
     def choose(self, encoder_dtype: str | None) -> None:
@@ -125,10 +126,10 @@ def _in_float32(layer: nn.Linear) -> Product | None:
     return product
 
 
-def _convolution_in_float32(conv: nn.Conv1d | nn.Conv2d, x: torch.Tensor) -> torch.Tensor:
-    bias = None if conv.bias is None else conv.bias.float()
-    made: torch.Tensor = conv._conv_forward(x.float(), conv.weight.float(), bias)
-    return made.to(x.dtype)
+def _convolution_in_float32(
+    convolve: Callable[..., torch.Tensor], x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
+) -> torch.Tensor:
+    return convolve(x.float(), weight.float(), None if bias is None else bias.float()).to(x.dtype)
 
 
 def _in_int8(layer: nn.Linear) -> Product:
