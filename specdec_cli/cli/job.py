@@ -117,13 +117,11 @@ class Job:
 
     def _watch(self, run: Run) -> SpecdecError | None:
         """Shows a run from beginning to end; returns what stopped it."""
-        from specdec_cli.console.view import show
-
         if run.error is not None:
             return run.error
         try:
             for update in run:
-                show(self.view, update)
+                self.view.show(update)
         except Exception as error:
             return typed(error)
         return None

@@ -30,11 +30,11 @@ from specdec_cli.console.theme import ASKED, DIM, DOT, GOOD, OK, WARN
 from specdec_cli.console.tokens import CaptionTrail
 from specdec_cli.console.view import PlainView, View
 from specdec_cli.errors import SpecdecError
-from specdec_cli.format import count, seconds, volume
+from specdec_cli.format import count, seconds
 from specdec_cli.types import Event, EventText, Finished, Prefill, Round, Sent, Started
 
 if TYPE_CHECKING:
-    from specdec_cli.models.download import Download, Watch
+    from specdec_cli.models.download import Watch
 
 REFRESHES_PER_SECOND = 8
 MAX_CAPTION_LINES = 6
@@ -136,19 +136,8 @@ class LiveView(View):
             self._print(Prose(Text(f" … {clean(state)}")))
         region = outer or self._open(state)
         before, region.state, region.bar = region.state, state, None
-        begun = 0.0
-
-        def watch(download: Download, done: int) -> None:
-            nonlocal begun
-            if done == 0:
-                begun = self._clock()
-                self._print(Prose(Text(f" {clean(str(download))}", DIM)))
-            region.bar = (done, download.bytes)
-            rate = done / max(self._clock() - begun, 1e-3)
-            region.facts = [f"{volume(done)} of {volume(download.bytes)}", f"{volume(rate)}/s"]
-
         try:
-            yield watch
+            yield self._watch
         finally:
             region.state, region.bar, region.facts = before, None, []
             if outer is None:

@@ -61,6 +61,22 @@ class View:
         """Show that `what` is being loaded, e.g. "edge: mini-edge", until the block is left; show its download."""
         yield None
 
+    def _watch(self, download: Download, done: int) -> None:
+        """Show a download before it begins, and how far it is."""
+        if done == 0:
+            self._begun = self._clock()
+            self.say(str(download))
+        rate = done / max(self._clock() - self._begun, 1e-3)
+        facts = [f"{volume(done)} of {volume(download.bytes)}", f"{volume(rate)}/s"]
+        self.progress(done, download.bytes, facts)
+
+    def show(self, update: Update) -> None:
+        """Show one step of a run."""
+        if isinstance(update.event, Started):
+            self.started(update.event)
+        else:
+            self.event(update.event, update.text)
+
     def started(self, event: Started) -> None:
         """A clip is about to be decoded."""
         self._clip, self._rounds = event, []
@@ -171,20 +187,9 @@ class PlainView(View):
 
     @contextmanager
     def loading(self, what: str) -> Iterator[Watch]:
-        """Print `what` before it begins, and every tenth of a download."""
+        """Print `what` before it begins, and how far a download is."""
         self.say(f"loading {what} ...")
-        printed = 0
-
-        def watch(download: Download, done: int) -> None:
-            nonlocal printed
-            tenths = 10 * done // download.bytes
-            if done == 0:
-                self.say(f"downloading {download}")
-            elif tenths > printed:
-                printed = tenths
-                self.say(f"{download.name}: {10 * tenths}% of {volume(download.bytes)} downloaded")
-
-        yield watch
+        yield self._watch
 
     def started(self, event: Started) -> None:
         """Print the file and its length."""
@@ -217,11 +222,3 @@ class PlainView(View):
 def _name(clip: Started) -> str:
     """The file; of one of its pieces, which."""
     return clip.file if clip.piece is None else f"piece {clip.piece + 1} of {clip.pieces}"
-
-
-def show(view: View, update: Update) -> None:
-    """Pass one step of a run on to `view`."""
-    if isinstance(update.event, Started):
-        view.started(update.event)
-    else:
-        view.event(update.event, update.text)

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from specdec_cli.console.live import LiveView
 from specdec_cli.console.theme import ASCII_SIGNS
-from specdec_cli.console.view import View, show
+from specdec_cli.console.view import View
 from tests.console.script import Clip
 
 COLOUR = re.compile(r"\x1b\[(?:\d+;)*(?:3[0-7]|4[0-7]|9[0-7])(?:;\d+)*m")
@@ -58,4 +58,4 @@ def shown(clip: Clip, width: int, **options: bool | str | int) -> Screen:
 def play(view: View, clip: Clip) -> None:
     """Play a clip on a view."""
     for update in clip.updates:
-        show(view, update)
+        view.show(update)
