@@ -46,13 +46,15 @@ def review(
         known = "" if table is None else f", references of {sum(bool(piece.truth) for piece in chosen)}"
         work.view.say(f"{count(len(chosen), 'piece')}, {doubtful} of them to be reviewed{known}: {output}")
         if limit is not None and len(pieces) > limit:
-            work.view.say(f"{count(len(pieces) - limit, 'piece')} with less doubt left out (--limit)")
+            work.view.say(f"{count(len(pieces) - limit, 'piece')} with less doubt left out (--limit)", good=False)
         if sounds.left_out:
             work.view.say(
                 f"{count(sounds.left_out, 'piece')} without audio, for which the page would exceed {audio_mb:g} MB: "
-                "make room with --audio-mb, or take fewer pieces with --limit"
+                "make room with --audio-mb, or take fewer pieces with --limit",
+                good=False,
             )
         if sounds.missing:
             reason = next(iter(sounds.missing.values()))
-            work.view.say(f"{count(len(sounds.missing), 'piece')} without audio, for example because: {reason}")
+            without = f"{count(len(sounds.missing), 'piece')} without audio"
+            work.view.say(f"{without}, for example because: {reason}", good=False)
     return work.code()

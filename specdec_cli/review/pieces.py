@@ -86,11 +86,9 @@ def read_pieces(
     """
     found: dict[tuple[object, ...], ReviewItem] = {}
     for path in paths:
-        stored = Stored.read(path, mode=mode)
-        for mark in (mark for marks in stored.runs.values() for mark in marks if mark.good):
-            place = f"{path}:{mark.number}"
-            run = transcript_at(path, mark)
-            found[os.path.abspath(run.file), run.start_s] = _piece(run, place, lexicon, references)
+        for piece in (piece for recording in Stored.read(path, mode=mode) for piece in recording.pieces):
+            run = transcript_at(path, piece.mark)
+            found[os.path.abspath(run.file), run.start_s] = _item(run, lexicon, references)
     if not found:
         raise TranscriptError(
             f"{', '.join(map(str, paths))} holds no caption.", hint="Caption recordings first: specdec batch --labels"
@@ -98,14 +96,9 @@ def read_pieces(
     return sorted(found.values(), key=lambda piece: (not piece.doubtful, -(piece.doubt or 0.0)))
 
 
-def _piece(run: Transcript, place: str, lexicon: Lexicon, references: References | None) -> ReviewItem:
-    start, end = run.start_s, run.end_s
-    whole = start is None and end is None
-    if run.duration_s is None or not (whole or (start is not None and end is not None and 0 <= start < end)):
-        message = f"{place} is no transcript of schema 1: its times are malformed."
-        raise TranscriptError(message, hint="Delete that line.")
+def _item(run: Transcript, lexicon: Lexicon, references: References | None) -> ReviewItem:
     labels = lexicon.labels(run.caption or "", run.language) if run.labels is None else run.labels
     known = lexicon.attributes  # a correction is a class that tables of references may name
     labels = {name: class_ if class_ in known[name] else None for name, class_ in labels.items() if name in known}
-    reference = None if references is None else references.find(run.file, start, end)
+    reference = None if references is None else references.find(run.file, run.start_s, run.end_s)
     return ReviewItem(run, labels, {} if reference is None else reference.labels)

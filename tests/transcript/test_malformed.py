@@ -74,6 +74,6 @@ def test_times_of_no_piece_are_refused_by_what_needs_them(tmp_path: Path, times:
     path = tmp_path / "o.jsonl"
     values = json.loads(good_line("/b.wav", start_s=1.0, end_s=2.0, duration_s=1.0).to_json()) | times
     path.write_text(json.dumps(values, separators=(",", ":")) + "\n")
-    for reader in ("export", "plot"):
+    for reader in ("export", "plot", "review"):
         with pytest.raises(TranscriptError, match="does not say where its piece begins and ends"):
             READERS[reader](path)
