@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdec_cli.errors import DecodingError, SpecdecError
-from specdec_cli.labels.probabilities import Scorer, needs_review
+from specdec_cli.labels.probabilities import Scorer, needs_review, tokens_of
 from specdec_cli.models.processor import Processor, Prompt, suggestions
 from specdec_cli.prompts import PROMPTS, Language
 from specdec_cli.reading import caption_of, description_end, flags_of
@@ -210,7 +210,7 @@ class Run:
         if setup.scorer is not None:
             labels = setup.scorer.lexicon.labels(caption, setup.language)
             emotions = setup.scorer.lexicon.emotions(caption, setup.language)
-            scores = setup.scorer.scores(self._rounds, self._writer.text, setup.language, labels)
+            scores = setup.scorer.scores(tokens_of(self._rounds), self._writer.text, setup.language, labels)
             claims = setup.scorer.lexicon.claims(labels, self.clip.measured) if self.clip.measured else None
         sent = sum(work.bytes_up for work in (finished.edge, finished.cloud) if work)  # 0 where nothing escalated
         self._transcript = Transcript(

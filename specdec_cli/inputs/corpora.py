@@ -12,9 +12,8 @@ from typing import Any, Final
 from specdec_cli.audio.paths import is_url
 from specdec_cli.config.problems import show
 from specdec_cli.errors import ReferencesError
-from specdec_cli.inputs.parts import span
 from specdec_cli.inputs.recording import InputFile
-from specdec_cli.inputs.table_files import json_lines, one_line, read_text
+from specdec_cli.inputs.table_files import json_lines, one_line, read_text, span
 from specdec_cli.times import MOST_S, seconds
 
 Listed = tuple[str, InputFile]

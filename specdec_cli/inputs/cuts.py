@@ -15,8 +15,7 @@ from specdec_cli.audio.paths import shown
 from specdec_cli.audio.samples import Cut
 from specdec_cli.config.problems import show
 from specdec_cli.errors import CutsError, ReferencesError
-from specdec_cli.inputs.parts import span
-from specdec_cli.inputs.table_files import FILES, SPEAKERS, TEXTS, Row, one_line, parse_json, read_table, read_text
+from specdec_cli.inputs.table_files import FILES, SPEAKERS, TEXTS, one_line, parse_json, read_table, read_text, span
 from specdec_cli.inputs.textgrid import interval_tiers
 
 _Named = tuple[str | None, Cut]
@@ -160,10 +159,8 @@ def _subtitles(path: Path) -> Iterator[_Named]:
             number += 1
         text = "\n".join(said)
         speaker = _VOICE.search(text) or _PREFIX.match(text)
-        yield (
-            None,
-            _cut(place, found[1], found[2], speaker and speaker[1], _TAG.sub("", _PREFIX.sub("", text, count=1))),
-        )
+        bare = _TAG.sub("", _PREFIX.sub("", text, count=1))
+        yield None, _cut(place, found[1], found[2], speaker and speaker[1], bare)
 
 
 def _json(path: Path) -> Iterator[_Named]:
@@ -187,15 +184,10 @@ def _table(path: Path) -> Iterator[_Named]:
         raise ReferencesError(message, hint="Give them in seconds; columns file, speaker and text are read too.")
     file, speaker, text = (table.first(names) for names in (FILES, SPEAKERS, TEXTS))
 
-    def cell(row: Row, column: str | None) -> str | None:
-        return None if column is None else row.single(column)
-
     for row in table.rows:
-        times = {"end": cell(row, end)} if end else {"length": cell(row, length)}
-        yield (
-            cell(row, file),
-            _cut(row.place, row.single(start), **times, speaker=cell(row, speaker), text=cell(row, text)),
-        )
+        times = {"end": row.single(end)} if end else {"length": row.single(length)}
+        cut = _cut(row.place, row.single(start), speaker=row.single(speaker), text=row.single(text), **times)
+        yield row.single(file), cut
 
 
 _READERS: Final[dict[str, Callable[[Path], Iterator[_Named]]]] = {

@@ -1,4 +1,4 @@
-"""Rows out of a table file (TSV, CSV, JSON or JSONL) as text by column, each with its place for messages."""
+"""Rows of a table file (TSV, CSV, JSON or JSONL) as text by column, each with its place, and what their cells hold."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import gzip
 import io
 import json
 import zlib
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any, Final
 from specdec_cli.config.problems import show, show_name
 from specdec_cli.errors import ReferencesError
 from specdec_cli.regular_files import open_regular
+from specdec_cli.times import seconds
 
 Cell = tuple[str, ...]
 """What a cell holds: nothing, one text, or (in JSON) a list of them."""
@@ -30,6 +30,7 @@ MOST_BYTES: Final = 256 << 20
 """Of a table, a manifest or a file of cuts, unpacked."""
 _SUFFIXES: Final = "Name it .tsv, .csv, .json or .jsonl after what it holds."
 _OBJECTS: Final = 'Write a list of objects: [{"file": ..., "caption": ...}, ...].'
+_TIMES: Final = "Write times as seconds, or as HH:MM:SS; the end comes after the start."
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +40,15 @@ class Row:
     place: str
     cells: dict[str, Cell]
 
-    def single(self, column: str) -> str | None:
-        """The one text in a cell, None if it is empty.
+    def single(self, column: str | None) -> str | None:
+        """The one text in a cell, None if it is empty or there is no column.
 
         Raises:
             ReferencesError: there are several.
         """
-        cell = self.cells.get(column, ())
+        cell = self.cells.get(column, ()) if column else ()
         if len(cell) > 1:
-            message = f"{self.place}, column {show_name(column)}: one value was expected, not {show(list(cell))}."
+            message = f"{self.place}, column {show_name(str(column))}: one value was expected, not {show(list(cell))}."
             raise ReferencesError(message, hint="Only reference texts may come as a list.")
         return cell[0] if cell else None
 
@@ -92,42 +93,30 @@ def read_table(path: Path, *, any_bytes: bool = False) -> Table:
 
 
 def read_text(path: Path, *, any_bytes: bool = False) -> str:
-    """The text of a file in UTF-8, or in UTF-16 with a byte order mark, as Praat and Excel write it.
+    """The text of a regular file in UTF-8, or in UTF-16 with a byte order mark, as Praat and Excel write it.
+
+    One whose name ends in .gz is unpacked. `any_bytes`: as of `read_table`.
 
     Raises:
-        ReferencesError: it cannot be read, or is no text; names the line.
-    """
-    data = read_bounded(path)
-    try:
-        utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-        errors = "surrogateescape" if any_bytes and not utf16 else "strict"
-        text = data.decode("utf-16" if utf16 else "utf-8-sig", errors)
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ReferencesError(f"{path}, line {line}: not UTF-8 text.", hint="Save it as UTF-8.") from error
-    if "\0" in text:
-        line = text.count("\n", 0, text.index("\0")) + 1
-        raise ReferencesError(f"{path}, line {line}: a NUL character.", hint="Is it really a text file?")
-    return text
-
-
-def read_bounded(path: Path) -> bytes:
-    """The bytes of a regular file, unpacked if its name ends in .gz.
-
-    Raises:
-        ReferencesError: it cannot be read, is no regular file (a pipe would be waited for), or has more than
-            `MOST_BYTES` once unpacked.
+        ReferencesError: it cannot be read, is no regular file (a pipe would be waited for), is no text, or has more
+            than `MOST_BYTES` once unpacked.
     """
     try:
         with open_regular(path) as stored, gzip.open(stored) if path.name.endswith(".gz") else stored as file:
             data = file.read(MOST_BYTES + 1)
     except (OSError, ValueError, EOFError, zlib.error) as error:  # ValueError: a NUL in the path
         reason = getattr(error, "strerror", None) or str(error)
-        hint = "Is it complete, and gzip?" if path.name.endswith(".gz") else "Check the path and its permissions."
+        hint = "Check the path and its permissions, and whether the file is complete."
         raise ReferencesError(f"{path} cannot be read: {reason}.", hint=hint) from error
     if len(data) > MOST_BYTES:
         raise ReferencesError(f"{path} holds more than {MOST_BYTES >> 20} MiB.", hint="Split it into smaller files.")
-    return data
+    utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    errors = "surrogateescape" if any_bytes and not utf16 else "strict"
+    try:
+        return data.decode("utf-16" if utf16 else "utf-8-sig", errors)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ReferencesError(f"{path}, line {line}: not UTF-8 text.", hint="Save it as UTF-8.") from error
 
 
 def _tsv(path: Path, text: str) -> Iterator[Row]:
@@ -177,14 +166,11 @@ def _rows(path: Path, records: Sequence[tuple[int, list[str]]]) -> Iterator[Row]
 def _json(path: Path, text: str) -> Iterator[Row]:
     tree = parse_json(path, text)
     if not isinstance(tree, dict | list):
-        raise ReferencesError(f"{path} holds {_kind(tree)}, not rows.", hint=_OBJECTS)
+        raise ReferencesError(f"{path} holds {show(tree)}, not rows.", hint=_OBJECTS)
     for name, value in tree.items() if isinstance(tree, dict) else enumerate(tree, 1):
         place = f"{path}, item {show(name)}"
         key = {"key": name} if isinstance(tree, dict) else {}
-        if key and "key" in _object(place, value):
-            message = f"{place}: it has a member called key, and its own key besides."
-            raise ReferencesError(message, hint="Write a list of objects instead.")
-        yield _object_row(place, key | _object(place, value))
+        yield _object_row(place, _object(place, value) | key)
 
 
 def _jsonl(path: Path, text: str) -> Iterator[Row]:
@@ -220,11 +206,13 @@ def parse_json(path: Path, text: str, line: int = 1) -> Any:
     """
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        names = Counter(name for name, _ in pairs)
-        if len(names) < len(pairs):
-            message = f"{path}, from line {line}: {show_name(names.most_common(1)[0][0])} is given twice in one object."
-            raise ReferencesError(message, hint="Keep one of them.")
-        return dict(pairs)
+        found: dict[str, Any] = {}
+        for name, value in pairs:
+            if name in found:
+                message = f"{path}, from line {line}: {show_name(name)} is given twice in one object."
+                raise ReferencesError(message, hint="Keep one of them.")
+            found[name] = value
+        return found
 
     try:
         return json.loads(text, object_pairs_hook=unique)
@@ -237,7 +225,7 @@ def parse_json(path: Path, text: str, line: int = 1) -> Any:
 
 def _object(place: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ReferencesError(f"{place}: an object was expected, not {_kind(value)}.", hint=_OBJECTS)
+        raise ReferencesError(f"{place}: an object was expected, not {show(value)}.", hint=_OBJECTS)
     return value
 
 
@@ -248,15 +236,34 @@ def _object_row(place: str, value: dict[str, Any]) -> Row:
 def _cell(place: str, name: str, value: object) -> Cell:
     items = value if isinstance(value, list) else [value]
     if inner := next((item for item in items if isinstance(item, (dict, list))), None):
-        message = f"{place}, column {show_name(name)}: text was expected, not {_kind(inner)}."
+        message = f"{place}, column {show_name(name)}: text was expected, not {show(inner)}."
         raise ReferencesError(message, hint="A cell holds a text, a number, or a list of texts.")
     return tuple(text for item in items if item is not None and (text := str(item).strip()))
-
-
-def _kind(value: object) -> str:
-    return {dict: "an object", list: "a list", type(None): "null"}.get(type(value), show(value))
 
 
 def one_line(value: object) -> str | None:
     """A text or a number as one line; None for nothing, and for anything else."""
     return " ".join(str(value).split()) or None if isinstance(value, str | int | float) else None
+
+
+def span(place: str, start: object, end: object = None, *, length: object = None) -> tuple[float, float]:
+    """Start and end of a part of a recording, seconds.
+
+    Args:
+        place: where it is written, for messages.
+        start, end, length: numbers or texts, as `seconds` reads them; the end counts where no length is given.
+
+    Raises:
+        ReferencesError: one of them is no time, or the part is empty.
+    """
+    start_s = _time(place, start)
+    end_s = _time(place, end if length is None else start_s + _time(place, length))
+    if end_s <= start_s:
+        raise ReferencesError(f"{place}: it begins at {start_s:g} s and ends at {end_s:g} s.", hint=_TIMES)
+    return start_s, end_s
+
+
+def _time(place: str, value: object) -> float:
+    if (found := seconds(value)) is None:
+        raise ReferencesError(f"{place}: {show(value)} is no time in a recording.", hint=_TIMES)
+    return found

@@ -10,9 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
-from specdec_cli.config.problems import show
 from specdec_cli.errors import ReferencesError
 from specdec_cli.inputs.table_files import read_text
 from specdec_cli.times import finite
@@ -20,19 +19,11 @@ from specdec_cli.times import finite
 _VALUE: Final = re.compile(
     r"![^\n]*|\"(?P<text>(?:[^\"]|\"\")*)\"|(?<!\S)(?P<number>[-+]?\d[\d.eE+-]*)(?!\S)|(?<!\S)<(?P<flag>exists|absent)>(?!\S)"
 )
-_KINDS: Final = {"text": "a text in quotes", "number": "a number", "flag": "<exists>"}
+Interval = tuple[int, float, float, str]
+"""The line in the file, start and end in seconds, and the label."""
 
 
-class TierInterval(NamedTuple):
-    """A labelled interval: its line in the file, times in seconds, label."""
-
-    line: int
-    start_s: float
-    end_s: float
-    label: str
-
-
-def interval_tiers(path: Path) -> Iterator[tuple[str, list[TierInterval]]]:
+def interval_tiers(path: Path) -> Iterator[tuple[str, list[Interval]]]:
     """Name and intervals of each interval tier; point tiers are left out.
 
     Raises:
@@ -42,14 +33,12 @@ def interval_tiers(path: Path) -> Iterator[tuple[str, list[TierInterval]]]:
     if values.take("text") != "ooTextFile" or values.take("text") != "TextGrid":
         raise values.fault('it does not begin with File type = "ooTextFile", Object class = "TextGrid"')
     values.skip_times()
-    tiers = values.count() if values.take("flag") == "exists" else 0
+    tiers = int(values.number()) if values.take("flag") == "exists" else 0
     for _ in range(tiers):
         kind, name = values.take("text"), values.take("text")
-        if kind not in ("IntervalTier", "TextTier"):
-            raise values.fault(f"{show(kind)} is no kind of tier")
         values.skip_times()
-        found = [values.interval(point=kind == "TextTier") for _ in range(values.count())]
-        if kind == "IntervalTier":
+        found = [values.interval(point=kind == "TextTier") for _ in range(int(values.number()))]
+        if kind != "TextTier":
             yield name, found
 
 
@@ -67,28 +56,22 @@ class _Values:
         self._line += self._text.count("\n", self._at, start)
         self._at = start
         if found is None or found.lastgroup != kind:
-            raise self.fault(f"{_KINDS[kind]} was expected, and {'the file ends' if found is None else 'is not there'}")
+            raise self.fault(f"a {kind} was expected, and {'the file ends' if found is None else 'is not there'}")
         return found[kind].replace('""', '"')
 
     def number(self) -> float:
-        number = finite(value := self.take("number"))
+        number = finite(self.take("number"))
         if number is None:
-            raise self.fault(f"{show(value)} is no number")
+            raise self.fault("a number was expected")
         return number
-
-    def count(self) -> int:
-        value = self.number()
-        if value != int(value) or value < 0:
-            raise self.fault(f"{value:g} is no number of items")
-        return int(value)
 
     def skip_times(self) -> None:
         self.take("number")
         self.take("number")
 
-    def interval(self, *, point: bool) -> TierInterval:
+    def interval(self, *, point: bool) -> Interval:
         start, line = self.number(), self._line
-        return TierInterval(line, start, start if point else self.number(), self.take("text"))
+        return line, start, start if point else self.number(), self.take("text")
 
     def fault(self, reason: str) -> ReferencesError:
         """What is wrong at the last value."""

@@ -6,7 +6,7 @@ The distances are ours: they rank the few ways in which captions put a quality b
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from specdec_cli.labels.units import COMMA, units
@@ -30,19 +30,26 @@ _PER_NOUN: Final = 0.5
 """For each other noun that stands between."""
 
 
-def bind(row: Sequence[str], mentions: Sequence[Mention], language: Language) -> list[tuple[int, int, dict[str, str]]]:
-    """What words mean beside their nouns: index of a word among `mentions`, of its noun, and attribute -> class.
+def bind(row: Sequence[str], mentions: Sequence[Mention], language: Language) -> dict[int, dict[str, str]]:
+    """What words mean beside their nouns: index of a word among `mentions` -> attribute -> class.
 
     `mentions` are the known phrases in `row`, the caption's units.
     """
-    bound = []
+    nouns = {}
     for index, word in enumerate(mentions):
         if word.meaning.near and (noun := _nearest(row, mentions, index, language)) is not None:
-            bound.append((index, noun, named(word, mentions[noun])))
-    return bound + _shared(row, mentions, bound, _JOINING[language])
+            nouns[index] = noun
+    bound = {}
+    for index, noun in nouns.items():
+        bound[index] = _named(mentions[index], mentions[noun])
+        for other in _shared(row, mentions, noun, -1 if noun < index else 1, _JOINING[language]):
+            if other in nouns.values():
+                break
+            bound[index] |= _named(mentions[index], mentions[other])
+    return bound
 
 
-def named(word: Mention, noun: Mention) -> dict[str, str]:
+def _named(word: Mention, noun: Mention) -> dict[str, str]:
     """Attribute -> class that `word` names beside `noun`; empty where the two do not go together."""
     found: dict[str, str] = {}
     for topic in noun.meaning.topics:
@@ -56,7 +63,7 @@ def _nearest(row: Sequence[str], mentions: Sequence[Mention], index: int, langua
     distances = []
     for other in range(max(index - _AROUND, 0), min(index + _AROUND + 1, len(mentions))):
         noun = mentions[other]
-        if other == index or noun.sentence != word.sentence or not named(word, noun):
+        if other == index or noun.sentence != word.sentence or not _named(word, noun):
             continue
         first, second = sorted((other, index))
         gap = row[mentions[first].end : mentions[second].start]
@@ -68,25 +75,17 @@ def _nearest(row: Sequence[str], mentions: Sequence[Mention], index: int, langua
 
 
 def _shared(
-    row: Sequence[str],
-    mentions: Sequence[Mention],
-    bound: Sequence[tuple[int, int, dict[str, str]]],
-    joining: frozenset[str],
-) -> list[tuple[int, int, dict[str, str]]]:
+    row: Sequence[str], mentions: Sequence[Mention], noun: int, step: int, joining: frozenset[str]
+) -> Iterator[int]:
     """Nouns that share the word of the noun they are joined to: "pitch and volume are moderate", 语速、音量适中."""
-    taken = {noun for _, noun, _ in bound}
-    more = []
-    for index, noun, _ in bound:
-        step = -1 if noun < index else 1
-        last, other = noun, noun + step
-        while 0 <= other < len(mentions) and other not in taken and mentions[other].meaning.topics:
-            first, second = sorted((last, other))
-            gap = row[mentions[first].end : mentions[second].start]
-            if not gap or not joining.issuperset(gap):
-                break
-            more.append((index, other, named(mentions[index], mentions[other])))
-            last, other = other, other + step
-    return more
+    other = noun + step
+    while 0 <= other < len(mentions) and mentions[other].meaning.topics:
+        first, second = sorted((other - step, other))
+        gap = row[mentions[first].end : mentions[second].start]
+        if not gap or not joining.issuperset(gap):
+            return
+        yield other
+        other += step
 
 
 def _english_noun_first(gap: Sequence[str]) -> float | None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -27,13 +26,7 @@ from specdec_cli.errors import ConfigError, LexiconError
 from specdec_cli.labels.units import GAP, units
 
 SHIPPED: Final = Path(__file__).with_name("default.yaml")
-LONGEST_PHRASE: Final = 60  # characters
 _HELP: Final = "A lexicon holds `schema: 1` and `attributes:`; the head of the shipped one explains every part."
-
-
-def _spelled(value: object) -> object:
-    """Numbers and truth values are words too where words are listed."""
-    return value if isinstance(value, (str, list, dict)) or value is None else str(value)
 
 
 def _phrase(text: str) -> str:
@@ -43,15 +36,9 @@ def _phrase(text: str) -> str:
         raise ValueError("a phrase needs a letter or a character")
     if GAP in parts and (parts.count(GAP) > 1 or GAP in (parts[0], parts[-1])):
         raise ValueError(f"a phrase may hold one {GAP}, between two words")
-    if any("*" in part[:-1] for part in parts):
+    if any("*" in part[:-1] or part == "*" for part in parts):
         raise ValueError("a * stands at the end of a word")
     return " ".join(parts)
-
-
-def _name(text: str) -> str:
-    if not re.fullmatch("[a-z][a-z0-9_]{0,39}", text):
-        raise ValueError("a plain name has lower-case letters, digits and underscores")
-    return text
 
 
 def _forms(value: object) -> object:
@@ -59,11 +46,9 @@ def _forms(value: object) -> object:
     return value.split("/") if isinstance(value, str) else value
 
 
-Phrase = Annotated[
-    str, BeforeValidator(_spelled), StringConstraints(max_length=LONGEST_PHRASE), AfterValidator(_phrase)
-]
-Word = Annotated[str, BeforeValidator(_spelled), StringConstraints(min_length=1, max_length=LONGEST_PHRASE)]
-Name = Annotated[str, AfterValidator(_name)]
+Phrase = Annotated[str, StringConstraints(max_length=60), AfterValidator(_phrase)]
+Word = Annotated[str, StringConstraints(min_length=1, max_length=60)]
+Name = Annotated[str, StringConstraints(pattern="^[a-z][a-z0-9_]{0,39}$")]
 Words = dict[Name, list[Phrase]]
 """Class -> phrases."""
 Forms = Annotated[list[Phrase], BeforeValidator(_forms), Field(min_length=1)]
@@ -72,7 +57,7 @@ Figure = Literal["f0_median_hz", "f0_range_st", "level_dbfs", "level_relative_db
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True)
 
 
 class Near(_Part):
@@ -185,6 +170,23 @@ def read_lexicon(path: Path | None) -> list[LexiconFile]:
     return [_shipped(), own] if own.extends else [own]
 
 
+def rules_of(files: Sequence[LexiconFile]) -> dict[str, Attribute]:
+    """The attributes of lexicon files, later ones over earlier ones, without the words for their classes."""
+    found: dict[str, Attribute] = {}
+    for file in files:
+        for name, own in file.attributes.items():
+            below = found.get(name, Attribute())
+            found[name] = Attribute(
+                classes=list(dict.fromkeys(below.classes + own.classes)),
+                wheel=below.wheel | own.wheel,
+                negated=below.negated | own.negated,
+                absent=own.absent or below.absent,
+                yields=below.yields + own.yields,
+                measured=own.measured + below.measured,
+            )
+    return found
+
+
 @cache
 def _shipped() -> LexiconFile:
     return _read(SHIPPED)
@@ -202,8 +204,7 @@ def _read(path: Path) -> LexiconFile:
         found = sorted(error.errors(include_url=False), key=lambda details: details["type"] != "extra_forbidden")
         raise_if_any([_problem(details, label, lines) for details in found])
         raise  # never reached: there was at least one problem
-    below = [_shipped()] if file.extends else []
-    clashes = _contradictions(file, [*below, file])
+    clashes = _contradictions(file, rules_of([_shipped(), file] if file.extends else [file]))
     raise_if_any(
         ConfigError(f"{label}:{_line(lines, place)}: {message}", hint=hint) for place, message, hint in clashes
     )
@@ -223,7 +224,7 @@ def _problem(details: ErrorDetails, label: str, lines: Mapping[Place, int]) -> C
     place = tuple(part for part in details["loc"] if part != "[key]")
     where = f"{label}:{_line(lines, place)}: {show_name('.'.join(map(str, place)))}"
     if details["type"] == "extra_forbidden":
-        hint = _suggestion(str(place[-1]), _PARTS) + _HELP
+        hint = suggestion(str(place[-1]), _PARTS) + _HELP
         return ConfigError(f"{where} is not a part of a lexicon.", hint=hint)
     reason = details["msg"].removeprefix("Value error, ")
     if reason.startswith("Input should"):  # of another type, or none of the values that there are
@@ -231,26 +232,24 @@ def _problem(details: ErrorDetails, label: str, lines: Mapping[Place, int]) -> C
     return ConfigError(f"{where}: {reason}.", hint=_HELP)
 
 
-def _suggestion(name: str, known: Sequence[str]) -> str:
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """A sentence with the known name that is most like another one; empty where none is."""
     close = nearest(name, known)
-    return f"Did you mean {close}? " if close else ""
+    return f"Did you mean {show_name(close)}? " if close else ""
 
 
-def _contradictions(file: LexiconFile, files: Sequence[LexiconFile]) -> Iterator[tuple[Place, str, str]]:
+def _contradictions(file: LexiconFile, rules: Mapping[str, Attribute]) -> Iterator[tuple[Place, str, str]]:
     """Place, message and hint of classes that do not exist, and of words that would mean two classes at once."""
-    known: dict[str, list[str]] = {}
-    for part in files:
-        for name, attribute in part.attributes.items():
-            known[name] = list(dict.fromkeys((*known.get(name, ()), *attribute.classes)))
     for name, attribute in file.attributes.items():
         place = ("attributes", name)
-        if not known[name]:
-            hint = _suggestion(name, [other for other in known if other != name]) + "List them: classes: [low, high]."
+        if not rules[name].classes:
+            hint = suggestion(name, rules.keys() - {name}) + "List them: classes: [low, high]."
             yield (*place, "classes"), f"attribute {name} has no classes.", hint
             continue
         for where, of, used in _classes_used(name, attribute):
-            if used not in (classes := known.get(of, [])):
-                hint = _suggestion(used, classes) + f"Classes of {of}: {', '.join(classes) or 'none'}."
+            classes = rules[of].classes if of in rules else []
+            if used not in classes:
+                hint = suggestion(used, classes) + f"Classes of {of}: {', '.join(classes) or 'none'}."
                 yield (*place, *where), f"{of} has no class {used}.", hint
         for where, words in _word_lists(attribute):
             first: dict[str, str] = {}
@@ -263,21 +262,16 @@ def _contradictions(file: LexiconFile, files: Sequence[LexiconFile]) -> Iterator
 
 def _classes_used(name: str, attribute: Attribute) -> Iterator[tuple[Place, str, str]]:
     """Place within the attribute, attribute and name of every class that it uses."""
-    yield from ((("aliases", class_), name, class_) for class_ in attribute.aliases)
-    for class_, other in attribute.negated.items():
-        yield from ((("negated", class_), name, used) for used in (class_, other))
-    if attribute.absent is not None:
-        yield ("absent",), name, attribute.absent
-    yield from ((("yields", index), name, class_) for index, class_ in enumerate(attribute.yields))
-    for group_name, group in attribute.wheel.items():
-        if group.class_ is not None:
-            yield ("wheel", group_name, "class"), name, group.class_
+    own: list[tuple[Place, str]] = [(("aliases", class_), class_) for class_ in attribute.aliases]
+    own += [(("negated", key), class_) for key, value in attribute.negated.items() for class_ in (key, value)]
+    own += [(("absent",), attribute.absent)] if attribute.absent else []
+    own += [(("yields", index), class_) for index, class_ in enumerate(attribute.yields)]
+    own += [(("wheel", key, "class"), group.class_) for key, group in attribute.wheel.items() if group.class_]
+    own += [((*where, key), key) for where, words in _word_lists(attribute) if where[0] != "wheel" for key in words]
+    yield from ((place, name, class_) for place, class_ in own)
     for index, fit in enumerate(attribute.measured):
         yield from ((("measured", index, "classes", class_), name, class_) for class_ in fit.classes)
         yield from ((("measured", index, "where", other), other, class_) for other, class_ in fit.where.items())
-    for where, words in _word_lists(attribute):
-        if where[0] != "wheel":
-            yield from (((*where, class_), name, class_) for class_ in words)
 
 
 def _word_lists(attribute: Attribute) -> Iterator[tuple[Place, Words]]:

@@ -15,8 +15,9 @@ Along the tokens the chain rule holds: what a token leaves to the written one is
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from specdec_cli.labels import Lexicon
@@ -49,40 +50,13 @@ class Token(NamedTuple):
     drafted: int | None  # what the edge drafted there, where the cloud verified it
 
 
-def tokens_of(rounds: Sequence[Round]) -> Iterator[Token]:
+def tokens_of(rounds: Sequence[Round]) -> list[Token]:
     """The committed tokens of a clip whose loop kept alternatives."""
-    for each in rounds:
-        for place, (id_, alternatives) in enumerate(zip(each.committed_ids, each.alternatives, strict=True)):
-            verified = each.source[place] in ("accepted", "corrected")
-            yield Token(id_, alternatives, each.draft_ids[place] if verified else None)
-
-
-class Scorer:
-    """Scores the classes that captions name.
-
-    Args:
-        lexicon: finds the classes.
-        calibration: of the models that decide; None: probabilities stay as they are.
-    """
-
-    def __init__(self, lexicon: Lexicon, calibration: Calibration | None = None) -> None:
-        self.lexicon, self.calibration = lexicon, calibration
-        self._classes: dict[Language, Classes] = {}
-
-    def scores(
-        self, rounds: Sequence[Round], decode: Decode, language: Language, labels: Mapping[str, str | None]
-    ) -> dict[str, ClassScores]:
-        """Attribute -> scores, for the classes that a caption names.
-
-        Args:
-            rounds: of the clip, by a loop that kept alternatives.
-            decode: token ids to text.
-            language: of the caption.
-            labels: classes that the caption names, which may end before the rounds do.
-        """
-        classes = self._classes.setdefault(language, Classes(self.lexicon, language, self.calibration))
-        found = classes.scores(list(tokens_of(rounds)), decode)
-        return {name: scores for name, (named, scores) in found.items() if labels.get(name) == named}
+    return [
+        Token(id_, alternatives, each.draft_ids[place] if each.source[place] in ("accepted", "corrected") else None)
+        for each in rounds
+        for place, (id_, alternatives) in enumerate(zip(each.committed_ids, each.alternatives, strict=True))
+    ]
 
 
 def needs_review(labels: Mapping[str, str | None], scores: Mapping[str, ClassScores]) -> bool:
@@ -94,41 +68,49 @@ def needs_review(labels: Mapping[str, str | None], scores: Mapping[str, ClassSco
     )
 
 
-class Classes:
-    """Finds the probabilities of classes in captions of one language, at temperatures if there is a calibration."""
+class Scorer:
+    """Scores the classes that captions name.
 
-    def __init__(self, lexicon: Lexicon, language: Language, calibration: Calibration | None = None) -> None:
-        self._lexicon, self._language, self._calibration = lexicon, language, calibration or {}
-        self._read: dict[tuple[str, str], str | None] = {}  # captions name the same few things over and over
+    Args:
+        lexicon: finds the classes.
+        calibration: of the models that decide; None: probabilities stay as they are.
+    """
 
-    def scores(self, tokens: Sequence[Token], decode: Decode) -> dict[str, tuple[str, ClassScores]]:
-        """Attribute -> the class that the caption names, and scores, where its tokens and their rivals are known."""
+    def __init__(self, lexicon: Lexicon, calibration: Calibration | None = None) -> None:
+        self.lexicon, self._calibration = lexicon, calibration or {}
+        self._read: dict[tuple[Language, str, str], str | None] = {}  # captions name the same few things over and over
+
+    def scores(
+        self, tokens: Sequence[Token], decode: Decode, language: Language, labels: Mapping[str, str | None]
+    ) -> dict[str, ClassScores]:
+        """Attribute -> scores, where the tokens that name its class, and their rivals, are known.
+
+        Args:
+            tokens: of the clip.
+            decode: token ids to text.
+            language: of the caption.
+            labels: classes that the caption names, which may end before the tokens do.
+        """
         text = _Text([token.id for token in tokens], decode)
         found = {}
-        for name, reading in self._lexicon.namings(text.whole, self._language).items():
-            if (span := text.span(reading)) is not None:
-                scores = self._walk(_Word(self, reading, text, *span), tokens)
+        for name, reading in self.lexicon.namings(text.whole, language).items():
+            if labels.get(name) == reading.class_ and (span := text.span(reading)) is not None:
+                scores = self._walk(_Word(self, language, reading, text, span), tokens)
                 if scores is not None:
-                    found[name] = reading.class_, scores
+                    found[name] = scores
         return found
 
-    def said(self, attribute: str, clause: str) -> str | None:
+    def said(self, attribute: str, clause: str, language: Language) -> str | None:
         """The class that a clause names."""
-        key = attribute, clause
+        key = language, attribute, clause
         if key not in self._read:
             if len(self._read) >= _REMEMBERED:
                 self._read.clear()
-            self._read[key] = self._lexicon.labels(clause, self._language)[attribute]
+            self._read[key] = self.lexicon.labels(clause, language)[attribute]
         return self._read[key]
 
-    def begun(self, attribute: str, word: str) -> Mapping[str, float]:
-        """Class -> share of the attribute's phrases that begin with a part of a word."""
-        counts = self._lexicon.vocabulary(self._language).begun(attribute, word)
-        total = sum(counts.values())
-        return {class_: count / total for class_, count in counts.items()}
-
     def _walk(self, word: _Word, tokens: Sequence[Token]) -> ClassScores | None:
-        found = dict.fromkeys(self._lexicon.attributes[word.attribute], 0.0)
+        found = dict.fromkeys(self.lexicon.attributes[word.attribute], 0.0)
         left, by, most, edge = 1.0, tokens[word.start].alternatives[0], 0.0, None
         for at in range(word.first, word.end):
             token = tokens[at]
@@ -140,7 +122,7 @@ class Classes:
             for class_, p in named.items():
                 found[class_] += left * p
             left *= own
-            edge = edge or _edge_class(word, at, token)
+            edge = edge or word.edge_class(at, token)
             if word.settled(at):
                 break
         found[word.class_] += left
@@ -162,59 +144,55 @@ class _Text:
         self._known: dict[int, str] = {}
         self.whole = self.until(len(ids))
 
-    def until(self, end: int, *more: int) -> str:
-        """The text of the first `end` tokens, and of `more` after them; a character's first bytes are left out."""
-        if more:
-            return self._decode([*self.ids[:end], *more]).rstrip("\ufffd")
+    def until(self, end: int) -> str:
+        """The text of the first `end` tokens; a character's first bytes are left out."""
         if end not in self._known:
             self._known[end] = self._decode(self.ids[:end]).rstrip("\ufffd")
         return self._known[end]
 
+    def instead(self, at: int, id_: int) -> str:
+        """The text up to and with another token in the place of the one at `at`."""
+        return self._decode([*self.ids[:at], id_]).rstrip("\ufffd")
+
     def span(self, reading: Reading) -> tuple[int, int, int] | None:
         """Tokens of a reading: (first that may decide it, first of its word, one after its word); None: not found."""
-        row = units(self.whole)
-        first = self._begin(max(reading.since, reading.start - REACH))
-        start = self._begin(reading.start, first)
-        end = next(
-            (
-                at
-                for at in range(start + 1, len(self.ids) + 1)
-                if units(self.until(at))[reading.end - 1 : reading.end] == row[reading.end - 1 : reading.end]
-            ),
-            None,
-        )
+        begin, last = reading.mention.start, reading.mention.end - 1
+        word = units(self.whole)[last:][:1]
+        first = self._begin(max(reading.since, begin - REACH))
+        start = self._begin(begin, first)
+        ends = (at for at in range(start + 1, len(self.ids) + 1) if units(self.until(at))[last:][:1] == word)
+        end = next(ends, None)
         return None if end is None else (first, start, end)
 
     def _begin(self, unit: int, low: int = 0) -> int:
         """The token in which a unit begins."""
-        high = len(self.ids) - 1
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (low, middle) if len(units(self.until(middle + 1))) > unit else (middle + 1, high)
-        return low
+        places = range(low, len(self.ids) - 1)
+        return low + bisect_right(places, unit, key=lambda at: len(units(self.until(at + 1))))
 
 
 class _Word:
     """The word that names a class, at its place in the tokens, and what other tokens there would name."""
 
-    def __init__(self, classes: Classes, reading: Reading, text: _Text, first: int, start: int, end: int) -> None:
+    def __init__(
+        self, scorer: Scorer, language: Language, reading: Reading, text: _Text, span: tuple[int, int, int]
+    ) -> None:
         self.attribute, self.class_ = reading.attribute, reading.class_
-        self.first, self.start, self.end = first, start, end
-        self._classes, self._text = classes, text
-        self._from = max((found.end() for found in _MARK.finditer(text.until(first))), default=0)
-        rest = text.whole[len(text.until(end)) :]
+        self.first, self.start, self.end = span
+        self._scorer, self._language, self._text = scorer, language, text
+        self._from = max((found.end() for found in _MARK.finditer(text.until(self.first))), default=0)
+        rest = text.whole[len(text.until(self.end)) :]
         mark = _MARK.search(rest)
         self._until = len(text.whole) - (0 if mark is None else len(rest) - mark.start())
-        if classes.said(self.attribute, text.whole[self._from : self._until]) != self.class_:
+        if scorer.said(self.attribute, text.whole[self._from : self._until], language) != self.class_:
             self._from, self._until = 0, len(text.whole)  # the clause alone is not enough
 
     def shares(self, at: int, id_: int) -> Mapping[str, float]:
         """Class -> share of another token at this place; empty: it names none."""
-        text = self._text.until(at, id_)
+        text = self._text.instead(at, id_)
         if (class_ := self._said(text, self.end)) is not None:
             return {class_: 1.0}
         if at >= self.start:
-            return self._classes.begun(self.attribute, text[len(self._text.until(self.start)) :])
+            return self._begun(text)
         turned = self._said(text, at + 1)
         return {} if turned is None or turned == self.class_ else {turned: 1.0}
 
@@ -236,24 +214,25 @@ class _Word:
         """Whether nothing but the named class can follow the token at this place."""
         if at < self.start or at + 1 == self.end:
             return False
-        begun = self._text.until(at + 1)[len(self._text.until(self.start)) :]
-        return set(self._classes.begun(self.attribute, begun)) == {self.class_}
+        return set(self._begun(self._text.until(at + 1))) == {self.class_}
+
+    def edge_class(self, at: int, token: Token) -> str | None:
+        """The class that the edge drafted at a verified token, if that is another one than the cloud's."""
+        by, candidates = token.alternatives
+        theirs = candidates[0][0] if by == "cloud" else token.id
+        if token.drafted is None or token.drafted == theirs:
+            return None
+        named = [{self.class_: 1.0} if id_ == token.id else self.shares(at, id_) for id_ in (token.drafted, theirs)]
+        drafted, other = (next(iter(shares)) if len(shares) == 1 else None for shares in named)
+        return drafted if other is not None and drafted != other else None
+
+    def _begun(self, text: str) -> dict[str, float]:
+        """Class -> share of the attribute's phrases that begin like the end of `text`, from the word's place on."""
+        word = text[len(self._text.until(self.start)) :]
+        counts = self._scorer.lexicon.vocabulary(self._language).begun(self.attribute, word)
+        return {class_: count / counts.total() for class_, count in counts.items()}
 
     def _said(self, text: str, end: int) -> str | None:
         """The class that the clause names with `text` in place of its first `end` tokens."""
         rest = self._text.whole[len(self._text.until(end)) : self._until]
-        return self._classes.said(self.attribute, text[self._from :] + rest)
-
-
-def _edge_class(word: _Word, at: int, token: Token) -> str | None:
-    """The class that the edge drafted at a verified token, if that is another one than the cloud's."""
-    by, candidates = token.alternatives
-    theirs = candidates[0][0] if by == "cloud" else token.id
-    if token.drafted is None or token.drafted == theirs:
-        return None
-    classes = []
-    for id_ in (token.drafted, theirs):
-        shares = {word.class_: 1.0} if id_ == token.id else word.shares(at, id_)
-        classes.append(next(iter(shares)) if len(shares) == 1 else None)
-    drafted, other = classes
-    return drafted if None not in classes and drafted != other else None
+        return self._scorer.said(self.attribute, text[self._from :] + rest, self._language)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
@@ -12,12 +12,13 @@ from typing import Final
 
 from specdec_cli.config.problems import show, show_name
 from specdec_cli.errors import ReferencesError
-from specdec_cli.inputs.table_files import Row, Table, read_table
+from specdec_cli.inputs.table_files import Table, read_table, span
 from specdec_cli.labels.lexicon import Lexicon
+from specdec_cli.labels.lexicon_file import suggestion
 from specdec_cli.labels.reference_columns import Columns, find_columns
-from specdec_cli.times import seconds
 
 _Parts = tuple[str, ...]
+_LISTED: Final = 8
 _ALIKE: Final = 0.5
 """Share of two pieces' joint length that they have in common, from which they are the same piece."""
 
@@ -57,12 +58,10 @@ class References:
         self._by_path: dict[_Parts, list[Reference]] = defaultdict(list)
         for entry in entries:
             self._by_path[_parts(entry.key)].append(entry)
-        self._by_name: dict[str, list[_Parts]] = defaultdict(list)
-        self._by_stem: dict[str, list[_Parts]] = defaultdict(list)
+        self._called: dict[str, list[_Parts]] = defaultdict(list)
         for parts in self._by_path:
-            self._by_name[parts[-1]].append(parts)
             for name in {parts[-1], PurePosixPath(parts[-1]).stem}:  # an id may have a dot in it
-                self._by_stem[name].append(parts)
+                self._called[name].append(parts)
 
     @classmethod
     def read(
@@ -92,7 +91,7 @@ class References:
         """
         table = read_table(path)
         columns = find_columns(table, file_column, text_columns, label_columns or {}, lexicon)
-        return cls(list(_entries(table, columns, lexicon)), columns, path)
+        return cls(_entries(table, columns, lexicon), columns, path)
 
     def find(self, file: str, start_s: float | None = None, end_s: float | None = None) -> Reference | None:
         """The reference of a recording, or of a piece of it; None if there is none.
@@ -128,11 +127,10 @@ class References:
         parts = _parts(file)
         if parts in self._by_path:
             return self._by_path[parts]
-        if named := self._by_name.get(parts[-1], []):
-            most = max(_trailing(parts, other) for other in named)
-            found = [other for other in named if _trailing(parts, other) == most]
-        else:
-            found = self._by_stem.get(PurePosixPath(parts[-1]).stem, [])
+        name = parts[-1]
+        alike = self._called.get(name) or self._called.get(PurePosixPath(name).stem, [])
+        most = max((_trailing(parts, other) for other in alike), default=0)
+        found = [other for other in alike if _trailing(parts, other) == most]
         return self._by_path[found[0]] if len(found) == 1 else ()
 
 
@@ -153,8 +151,10 @@ def _trailing(one: _Parts, other: _Parts) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-def _entries(table: Table, columns: Columns, lexicon: Lexicon) -> Iterator[Reference]:
+def _entries(table: Table, columns: Columns, lexicon: Lexicon) -> list[Reference]:
+    entries: list[Reference] = []
     first: dict[tuple[object, ...], str] = {}
+    unknown: dict[tuple[str, str], list[str]] = defaultdict(list)  # attribute and word -> where it stands
     for row in table.rows:
         key = row.single(columns.file)
         if key is None:
@@ -162,37 +162,37 @@ def _entries(table: Table, columns: Columns, lexicon: Lexicon) -> Iterator[Refer
                 f"{row.place}: column {show_name(columns.file)} is empty, so the row belongs to no clip.",
                 hint="Name the clip, or delete the row.",
             )
-        span = _span(row, columns)
-        if (known := first.setdefault((_parts(key), span), row.place)) != row.place:
+        ends = [row.single(column) for column in columns.span or ()]
+        piece = span(row.place, *ends) if any(ends) else None
+        if (known := first.setdefault((_parts(key), piece), row.place)) != row.place:
             raise ReferencesError(
                 f"{row.place}: {show(key)} has a row already, {known}.",
                 hint="Keep one row per clip; several reference texts go into several columns.",
             )
-        labels = {
-            attribute: class_
-            for attribute, column in columns.labels.items()
-            if (word := row.single(column)) and (class_ := lexicon.canonical(attribute, word))
-        }
+        labels = {}
+        for attribute, column in columns.labels.items():
+            word = row.single(column) or ""
+            if class_ := lexicon.canonical(attribute, word):
+                labels[attribute] = class_
+            elif not lexicon.ignores(attribute, word):
+                unknown[attribute, word].append(f"{row.place}, column {show_name(column)}")
         texts = tuple(text for column in columns.texts for text in row.cells.get(column, ()))
         speaker = row.single(columns.speaker) if columns.speaker else None
-        yield Reference(key, texts, labels, speaker, span)
+        entries.append(Reference(key, texts, labels, speaker, piece))
+    if unknown:
+        raise _unknown(unknown, lexicon)
+    return entries
 
 
-def _span(row: Row, columns: Columns) -> tuple[float, float] | None:
-    """Start and end of the piece that a row is about, s; None: the whole recording.
-
-    Raises:
-        ReferencesError: one of them is missing or no number, or the piece ends before it begins.
-    """
-    if columns.start is None or columns.end is None:
-        return None
-    cells = [row.single(column) for column in (columns.start, columns.end)]
-    if cells == [None, None]:
-        return None
-    start, end = map(seconds, cells)
-    if start is None or end is None or not start < end:
-        raise ReferencesError(
-            f"{row.place}: {show(cells[0])} to {show(cells[1])} is no piece of a recording.",
-            hint="Give both ends in seconds, or leave both empty for the whole recording.",
-        )
-    return start, end
+def _unknown(places: Mapping[tuple[str, str], Sequence[str]], lexicon: Lexicon) -> ReferencesError:
+    """Words for classes that the lexicon does not know, all of them at once."""
+    commonest = sorted(places, key=lambda pair: -len(places[pair]))
+    attribute, word = commonest[0]
+    listed = [f"{show(other)} ({name}, {len(places[name, other])} times)" for name, other in commonest]
+    more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
+    return ReferencesError(
+        f"{places[attribute, word][0]}: {attribute} has no class or word {show(word)}.",
+        hint=f"{suggestion(word, lexicon.attributes[attribute])}Words that are not known: "
+        f"{', '.join(listed[:_LISTED])}{more}. Add them to a lexicon file that extends the default one, under aliases "
+        "or, to leave such rows out, under ignored; or name another column.",
+    )

@@ -213,7 +213,10 @@ def fit_temperature(decisions: Sequence[Decision]) -> float:
     """The temperature at which the right classes are likeliest: least log loss, over log T."""
     from scipy.optimize import minimize_scalar
 
-    logs, right = _logs(decisions)
+    names = list(decisions[0].classes)
+    table = np.array([[decision.classes.get(name, 0.0) for name in names] for decision in decisions])
+    right = np.array([[decision.truth == name for name in names] for decision in decisions])
+    logs = np.log(np.maximum(table, LEAST_PROBABILITY))  # less likely tokens are not kept
 
     def loss(log_t: float) -> float:
         scaled = logs / np.exp(log_t)
@@ -234,14 +237,6 @@ def reliability(probabilities: Values, right: Bools) -> Reliability:
     return Reliability(
         captions=len(right), accuracy=float(right.mean()), probability=float(probabilities.mean()), ece=error, bins=bins
     )
-
-
-def _logs(decisions: Sequence[Decision]) -> tuple[Values, Bools]:
-    """Log-probabilities [n, classes] and which class is right, bool [n, classes]."""
-    names = list(decisions[0].classes)
-    table = np.array([[decision.classes.get(name, 0.0) for name in names] for decision in decisions])
-    right = np.array([[decision.truth == name for name in names] for decision in decisions])
-    return np.log(np.maximum(table, LEAST_PROBABILITY)), right  # less likely tokens are not kept
 
 
 def _fit(

@@ -33,6 +33,11 @@ def units(text: str) -> list[str]:
     return _UNIT.findall(normalise(text))
 
 
+def folded(word: str) -> str:
+    """A word or phrase however a table may write it."""
+    return " ".join(normalise(word).replace("_", " ").replace("-", " ").split())
+
+
 _QUOTED: Final = re.compile("“[^“”]*”|\"[^\"]*\"|「[^「」]*」|(?<!\\w)['‘][^'’‘]*['’](?!\\w)")
 _SHORTEST_QUOTATION: Final = 6
 """Units that make a quotation somebody's speech; fewer may name a class ('annoyed', “喜悦”)."""

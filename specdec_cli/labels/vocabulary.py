@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from specdec_cli.labels.lexicon_file import Attribute, LexiconFile, Words
-from specdec_cli.labels.units import COMMA, ENDS, GAP, units
+from specdec_cli.labels.units import COMMA, ENDS, GAP, folded, units
 from specdec_cli.prompts import Language
 
 GAP_UNITS: Final = 4
@@ -27,19 +27,16 @@ class Feeling(NamedTuple):
     """An open word of an attribute's wheel."""
 
     attribute: str
-    group: str
     word: str  # the normal form: "angry" for "angrily" and "anger"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Meaning:
     """What a phrase may mean, by the part that it plays."""
 
     markers: set[str] = field(default_factory=set)  # the marker lists that it stands in
     topics: list[Topic] = field(default_factory=list)  # the groups whose `about` it stands in
-    deniable: set[str] = field(
-        default_factory=set
-    )  # attributes whose own noun it is, so that "no pauses" names a class
+    deniable: set[str] = field(default_factory=set)  # attributes that "no" denies with it: "no pauses"
     near: dict[Topic, str] = field(default_factory=dict)  # group -> class that it names beside a noun of that group
     alone: dict[str, str] = field(default_factory=dict)  # attribute -> class that it names by itself
     weak: dict[str, str] = field(default_factory=dict)
@@ -72,34 +69,51 @@ class Mention:
         return marker in self.meaning.markers
 
 
+@dataclass(slots=True)
+class _Node:
+    """A place in the tree of phrases: what may follow (a unit, `beginning*` of one, or `...`), and what ends here."""
+
+    following: dict[str, _Node] = field(default_factory=dict)
+    meaning: Meaning | None = None
+
+
 class Vocabulary:
-    """The phrases of one language in lexicon files, later ones over earlier ones."""
+    """The phrases of one language in lexicon files, later ones over earlier ones.
+
+    Attributes:
+        groups: every form of a wheel's word, as a table may write it -> its group.
+        first: attribute and class -> the first word of the wheel that names it.
+    """
 
     def __init__(self, files: Sequence[LexiconFile], language: Language) -> None:
+        self.groups: dict[str, str] = {}
+        self.first: dict[tuple[str, str], str] = {}
         self._meanings: dict[str, Meaning] = {}
-        self._spelling: dict[tuple[str, ...], str] = {}
-        self._groups = 0
+        self._root = _Node()
+        self._near_groups = 0
         for file in files:
             for name, attribute in file.attributes.items():
                 self._add_attribute(name, attribute, language)
             for marker, phrases in getattr(file.markers, language):
                 for phrase in phrases:
                     self._meaning(phrase).markers.add(marker)
-        self._finder = PhraseFinder(list(self._meanings))
 
     def mentions(self, row: Sequence[str]) -> list[Mention]:
-        """The known phrases in a row of units, in order, none over another."""
+        """The longest known phrase at each place of a row of units, left to right, none over another."""
         found: list[Mention] = []
-        sentence = clause = place = 0
-        for start, end, phrase in self._finder.find(row):
-            meaning = self._meanings[phrase]
-            between = row[place:start]
+        sentence = clause = place = at = 0
+        while at < len(row):
+            end, meaning = _longest(self._root, row, at)
+            if meaning is None:
+                at += 1
+                continue
+            between = row[place:at]
             ended = any(unit in ENDS for unit in between) or "breaks" in meaning.markers
             sentence += ended
             clause += ended or COMMA in between
-            place = end
             if "nothing" not in meaning.markers:
-                found.append(Mention(start, end, meaning, sentence, clause))
+                found.append(Mention(at, end, meaning, sentence, clause))
+            at = place = end
         return found
 
     def begun(self, attribute: str, text: str) -> Counter[str]:
@@ -132,9 +146,17 @@ class Vocabulary:
         return whole, begun
 
     def _meaning(self, phrase: str) -> Meaning:
-        # phrases that differ in case, width or hyphens only are one phrase
-        key = tuple(unit + "*" * part.endswith("*") for part in phrase.split() for unit in units(part) or [part])
-        return self._meanings.setdefault(self._spelling.setdefault(key, phrase), Meaning())
+        """That of a phrase; those that differ in case, width or hyphens only are one phrase."""
+        node = self._root
+        for part in phrase.split():
+            steps = [GAP] if part == GAP else units(part)
+            if steps and part.endswith("*"):
+                steps[-1] += "*"
+            for step in steps:
+                node = node.following.setdefault(step, _Node())
+        if node.meaning is None:
+            node.meaning = self._meanings[phrase] = Meaning()
+        return node.meaning
 
     def _add_attribute(self, name: str, attribute: Attribute, language: Language) -> None:
         words = getattr(attribute, language)
@@ -142,12 +164,14 @@ class Vocabulary:
             for forms in getattr(feelings, language):
                 for phrase in forms:
                     meaning = self._meaning(phrase)
-                    meaning.feeling = Feeling(name, group_name, forms[0].removesuffix("*"))
+                    meaning.feeling = Feeling(name, forms[0].removesuffix("*"))
+                    self.groups[folded(phrase)] = group_name
                     if feelings.class_ is not None:
                         meaning.alone[name] = feelings.class_
+                        self.first.setdefault((name, feelings.class_), forms[0])
         for index, group in enumerate(words.near):
-            topic = (name, self._groups)
-            self._groups += 1
+            topic = (name, self._near_groups)
+            self._near_groups += 1
             for phrase in group.about:
                 meaning = self._meaning(phrase)
                 meaning.topics.insert(0, topic)  # a later file's group counts first
@@ -168,73 +192,25 @@ def _least(text: str) -> int:
     return _LEAST_BEGINNING if text.isascii() else 1
 
 
-@dataclass(slots=True)
-class _Node:
-    """What may follow; `phrase` is set where a phrase ends."""
-
-    words: dict[str, _Node] = field(default_factory=dict)
-    stems: dict[str, _Node] = field(default_factory=dict)
-    gap: _Node | None = None
-    phrase: str | None = None
-
-
-class PhraseFinder:
-    """Finds known phrases.
-
-    A phrase is a row of words. `happi*` stands for every word that begins so, and `...` for up to four words.
-    """
-
-    def __init__(self, phrases: Sequence[str]) -> None:
-        self._root = _Node()
-        for phrase in phrases:
-            self._add(phrase)
-
-    def find(self, row: Sequence[str]) -> list[tuple[int, int, str]]:
-        """Start, end and phrase of the longest phrase at each place, left to right, none over another."""
-        found = []
-        at = 0
-        while at < len(row):
-            end, phrase = self._longest(self._root, row, at)
-            if phrase is None:
-                at += 1
-            else:
-                found.append((at, end, phrase))
-                at = end
-        return found
-
-    def _add(self, phrase: str) -> None:
-        node = self._root
-        for part in phrase.split():
-            if part == GAP:
-                node.gap = node.gap or _Node()
-                node = node.gap
-                continue
-            *whole, last = units(part)
-            for unit in whole:
-                node = node.words.setdefault(unit, _Node())
-            kind = node.stems if part.endswith("*") else node.words
-            node = kind.setdefault(last, _Node())
-        node.phrase = phrase
-
-    def _longest(self, node: _Node, row: Sequence[str], at: int) -> tuple[int, str | None]:
-        best: tuple[int, str | None] = (at, node.phrase)
-        for step, following in _steps(node, row, at):
-            end, phrase = self._longest(following, row, step)
-            if phrase is not None and (best[1] is None or end > best[0]):
-                best = (end, phrase)
-        return best
+def _longest(node: _Node, row: Sequence[str], at: int) -> tuple[int, Meaning | None]:
+    """End and meaning of the longest phrase that goes on from `node` with the units from `at` on."""
+    best = at, node.meaning
+    for step, following in _steps(node, row, at):
+        end, meaning = _longest(following, row, step)
+        if meaning is not None and (best[1] is None or end > best[0]):
+            best = end, meaning
+    return best
 
 
 def _steps(node: _Node, row: Sequence[str], at: int) -> list[tuple[int, _Node]]:
     """Places and nodes that one more part of a phrase leads to; literal words first."""
     steps = []
     if at < len(row):
-        if row[at] in node.words:
-            steps.append((at + 1, node.words[row[at]]))
-        steps += [(at + 1, following) for stem, following in node.stems.items() if row[at].startswith(stem)]
-    if node.gap is not None:
+        beginnings = (f"{row[at][:length]}*" for length in range(len(row[at]), 0, -1))
+        steps += [(at + 1, node.following[key]) for key in (row[at], *beginnings) if key in node.following]
+    if GAP in node.following:
         for end in range(at, min(at + GAP_UNITS, len(row)) + 1):
-            steps.append((end, node.gap))
+            steps.append((end, node.following[GAP]))
             if end < len(row) and (row[end] in ENDS or row[end] == COMMA):
                 break
     return steps

@@ -142,7 +142,7 @@ REFUSED = [
     (extending("  emotion:\n    negated: {happy: sadd}\n"), ":5:", "Did you mean sad?"),
     (extending("  emotion:\n    absent: none\n"), ":5:", "no class none"),
     (extending("  emotion:\n    yields: [calm]\n"), ":5:", "no class calm"),
-    (extending("  Emotion:\n    classes: [a]\n"), ":4:", "plain name"),
+    (extending("  Emotion:\n    classes: [a]\n"), ":4:", "match pattern"),
     (extending("  age:\n    en: {alone: {}}\n"), ":4:", "no classes"),
     (extending("  emotion: {}\n  emotion: {}\n"), ":5:", "twice"),
     (extending("  emotion: {en: *words}\n"), ":4:", "aliases"),
@@ -228,5 +228,5 @@ def test_a_wheel_of_ones_own(tmp_path: Path) -> None:
     awe = "{class: surprised, en: [awestruck/awe], zh: [敬畏]}"
     lexicon = load(tmp_path, extending(f"  emotion:\n    wheel:\n      awe: {awe}\n      zeal: {{en: [zealous]}}\n"))
     assert lexicon.emotions("In awe, zealous and glad.", "en") == ("awestruck", "zealous", "glad")
-    assert lexicon.emotion_group("敬畏") == "awe"
+    assert lexicon.emotion_groups(["敬畏"]) == {"awe"}
     assert lexicon.labels("He is zealous and in awe.", "en")["emotion"] == "surprised"

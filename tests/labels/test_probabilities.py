@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from specdec_cli.labels import Lexicon
-from specdec_cli.labels.probabilities import Classes, Token
+from specdec_cli.labels.probabilities import Scorer, Token
 from specdec_cli.prompts import Language
 from specdec_cli.transcript.records import ClassScores
 from specdec_cli.types import Decider
@@ -47,7 +47,8 @@ def found(
 
 def scores(language: Language, tokens: Sequence[Token], spelling: Spelling) -> dict[str, ClassScores]:
     """Attribute -> scores."""
-    return {name: each for name, (_, each) in Classes(LEXICON, language).scores(tokens, spelling.decode).items()}
+    labels = LEXICON.labels(spelling.decode([token.id for token in tokens]), language)
+    return Scorer(LEXICON).scores(tokens, spelling.decode, language, labels)
 
 
 def shares(known: ClassScores) -> dict[str, float]:
