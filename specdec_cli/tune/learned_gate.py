@@ -1,7 +1,7 @@
 """Fitting the learned gate: a logistic regression from recorded evidence to "the cloud's token changes a class".
 
 A call is worth its cost where the caption then names another class (voice, rate, emotion ...), not where another word
-means the same. Where captions name hardly any class that the lexicon reads, any other token counts.
+means the same.
 """
 
 from __future__ import annotations
@@ -93,15 +93,13 @@ class Consequences:
         return [name for name in {**one, **other} if one.get(name) != other.get(name)]
 
 
-def examples(
-    traces: Sequence[Trace], groups: Sequence[int], k: int, consequences: Consequences | None = None
-) -> list[Example]:
+def examples(traces: Sequence[Trace], groups: Sequence[int], k: int, consequences: Consequences) -> list[Example]:
     """Every position of both texts once, in blocks of `k` as a run that keeps all of them would draft them.
 
     Args:
         traces, groups: clips, and the index of each one's speaker or clip.
         k: tokens drafted per block.
-        consequences: which changes count; None: every other token is one.
+        consequences: which changes count, and how much.
     """
     found: list[Example] = []
     texts = count()
@@ -112,16 +110,9 @@ def examples(
             for position in range(first, len(track.ids)):
                 start = position - (position - first) % k
                 block = [track.evidence(place) for place in range(start, position + 1)]
-                weight = float(track.chosen[position] != track.target[position])
-                if weight and consequences is not None:
-                    weight = consequences.weight(track, position)
+                weight = consequences.weight(track, position)
                 found.append(Example(block, start, weight > 0, group, text, weight or 1.0))
     return found
-
-
-def teaches(found: Sequence[Example]) -> bool:
-    """Whether changes occur in enough clips or speakers to learn from: in as many as there are folds."""
-    return len({example.group for example in found if example.changed}) >= FOLDS
 
 
 def _parting(edge: Track, cloud: Track) -> int:
@@ -138,7 +129,7 @@ class Fitted:
     figures: dict[str, Any]
 
 
-def fit(found: Sequence[Example], decided: Mapping[int, str] | None = None, *, seed: int = 0) -> Fitted:
+def fit(found: Sequence[Example], decided: Mapping[int, str], *, seed: int = 0) -> Fitted:
     """Fits and calibrates the classifier.
 
     Examples count by their weights in the fit, and alike in the calibration, so that a figure is still a probability.
@@ -155,7 +146,6 @@ def fit(found: Sequence[Example], decided: Mapping[int, str] | None = None, *, s
     Raises:
         ConfigError: the cloud changed too little to learn from.
     """
-    decided = decided or {}
     attributes = sorted(set(decided.values()))
     weights_of = np.array([example.weight for example in found])
     changed = np.array([example.changed for example in found])
@@ -260,7 +250,7 @@ def _splits(found: Sequence[Example], changed: npt.NDArray[np.bool_], seed: int)
     folds = min(FOLDS, len(set(groups[changed].tolist())))
     if folds < 2:
         raise ConfigError(
-            f"the cloud changes a token in {folds} of the clips, which is too little to fit a gate to",
+            f"the cloud changes a class in {folds} of the clips, which is too little to fit a gate to",
             hint="Tune with more clips, or leave the learned gate out.",
         )
 

@@ -116,13 +116,11 @@ class Tuner:
         return Classifier(self.fitted.weights, 0.5, waking=waking) if self.fitted else None
 
     def _fit(self, halves: Halves, quality: CaptionQuality, k: int) -> Fitted:
-        from specdec_cli.tune.learned_gate import Consequences, examples, fit, teaches  # needs scikit-learn
+        from specdec_cli.tune.learned_gate import Consequences, examples, fit  # needs scikit-learn
 
         groups = [halves.groups[trace.sha256] for trace in halves.fitting]
         consequences = Consequences(quality.classes)
         found = examples(halves.fitting, groups, k, consequences)
-        if not teaches(found):  # the captions name hardly any class
-            return fit(examples(halves.fitting, groups, k), seed=self._plan.seed)
         return fit(found, consequences.decided(halves.fitting), seed=self._plan.seed)
 
     def gate_file(self, candidate: Candidate, origin: dict[str, Any]) -> GateFile:
