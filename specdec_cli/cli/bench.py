@@ -8,7 +8,7 @@ import sys
 import typer
 
 from specdec_cli.cli import options
-from specdec_cli.cli.startup import load_captioner, require_cloud
+from specdec_cli.cli.startup import load_captioner
 
 
 @options.command(*options.PAIR, "prompt.language", *options.DRAFTS, "decoding.max_new_tokens")
@@ -32,8 +32,7 @@ def bench(
             from specdec_cli.bench.contenders import build_result
             from specdec_cli.bench.measuring import benchmark, comparable, files_of, read_clips
         config, files = comparable(resolved.config), files_of(path)
-        captioner = load_captioner(config, work.view)
-        require_cloud(captioner.setup, degrades=False)
+        captioner = load_captioner(config, work.view, needs_cloud=True)
         read = read_clips(captioner, files)
         work.view.begin(repeat * len(read))
         timings, notes = benchmark(captioner, read, repeat, work.view.advance)

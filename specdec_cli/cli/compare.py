@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from specdec_cli.cli import options
-from specdec_cli.cli.startup import load_captioner, read_references, require_cloud
+from specdec_cli.cli.startup import load_captioner, read_references
 from specdec_cli.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -125,10 +125,8 @@ def _captioners(
     work: CommandRun, configs: Mapping[Mode, Config], of_both: Config, journal: StoredRuns
 ) -> dict[Mode, Captioner]:
     """A captioner for each mode, of the same loaded models."""
-    both = load_captioner(of_both, work.view)
-    require_cloud(
-        both.setup, degrades=all(config.decoding.degrades for mode, config in configs.items() if mode != "edge")
-    )
+    needed = not all(config.decoding.degrades for mode, config in configs.items() if mode != "edge")
+    both = load_captioner(of_both, work.view, needs_cloud=needed)
     captioners = {mode: both.variant(config) for mode, config in configs.items()}
     journal.require_models({mode: captioner.setup for mode, captioner in captioners.items()})
     return captioners

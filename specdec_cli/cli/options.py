@@ -75,10 +75,12 @@ def _words(setting: Setting) -> tuple[str, ...]:
 
 
 def _option(panel: str | None, spelled: str, text: str, **more: Any) -> Any:
-    """An option that is spelled like "--config -c NAME|FILE", in a panel of the help."""
+    """An option that is spelled like "--batch-size auto|N"; words in lower case are completed."""
     flags = [word for word in spelled.split() if word.startswith("-")]
-    metavar = spelled.removeprefix(" ".join(flags)).strip() or None
-    return typer.Option(*flags, help=text, metavar=metavar, rich_help_panel=panel, **more)
+    metavar = spelled.removeprefix(" ".join(flags)).strip()
+    words = [word for word in metavar.split("|") if word.islower()]
+    more = {"autocompletion": one_of(*words)} | more
+    return typer.Option(*flags, help=text, metavar=metavar or None, rich_help_panel=panel, **more)
 
 
 def written(metavar: str, text: str) -> Any:
@@ -242,12 +244,9 @@ OPTIONS: Final[dict[str, Any]] = {
     ),
     "bertscore": _option(JUDGING, "--bertscore", "Compute BERTScore too; needs the extra bertscore."),
     # Work
-    "batch_size": _option(WORK, "--batch-size auto|N", "Clips decoded together.", autocompletion=one_of("auto")),
+    "batch_size": _option(WORK, "--batch-size auto|N", "Clips decoded together."),
     "in_flight": _option(
-        WORK,
-        "--in-flight auto|N",
-        "Clips under way where both models are servers; auto: as many as pay.",
-        autocompletion=one_of("auto"),
+        WORK, "--in-flight auto|N", "Clips under way where both models are servers; auto: as many as pay."
     ),
     "workers": _option(WORK, "--workers N", "Threads that read ahead; left out: one per core, at most 4.", min=1),
     "ray": _option(WORK, "--ray", "Run on the Ray cluster at --ray-address or RAY_ADDRESS, or on this machine."),
@@ -275,17 +274,9 @@ OPTIONS: Final[dict[str, Any]] = {
         autocompletion=list_of(*_EXPORT_FORMATS),
     ),
     "rttm_name": _option(
-        OUTPUT,
-        "--rttm-name speaker|ATTRIBUTE",
-        "What names the turns in RTTM; `unknown` where it is not known.",
-        autocompletion=one_of("speaker", "emotion"),
+        OUTPUT, "--rttm-name speaker|ATTRIBUTE", "What names the turns in RTTM; `unknown` where it is not known."
     ),
-    "picture": _option(
-        OUTPUT,
-        "--picture svg|png|pdf",
-        "Format of pictures; left out: as --output ends, or svg.",
-        autocompletion=one_of("svg", "png", "pdf"),
-    ),
+    "picture": _option(OUTPUT, "--picture svg|png|pdf", "Format of pictures; left out: as --output ends, or svg."),
     "html": _option(OUTPUT, "--html FILE", "Write a page with every clip into this file."),
     "plot": _option(OUTPUT, "--plot FILE", "Draw the frontier or the reliability diagram: .svg, .png or .pdf."),
     "audio_mb": _option(OUTPUT, "--audio-mb N", "Most audio in the page, MB; 64 MB are about two hours.", min=0),

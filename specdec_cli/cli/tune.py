@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from specdec_cli.cli import options
-from specdec_cli.cli.startup import load_captioner, read_references, require_cloud
+from specdec_cli.cli.startup import load_captioner, read_references
 from specdec_cli.config.problems import chosen
 from specdec_cli.errors import ConfigError, SpecdecError
 from specdec_cli.types import COSTS, Cost, GateName
@@ -80,8 +80,7 @@ def tune(
             from specdec_cli.tune.stored_recordings import StoredRecordings
             from specdec_cli.tune.tuning import tune as tuned
             from specdec_cli.tune.tuning_plan import TuningPlan
-        captioner = load_captioner(resolved.config, work.view)
-        require_cloud(captioner.setup, degrades=False)
+        captioner = load_captioner(resolved.config, work.view, needs_cloud=True)
         plan = TuningPlan(competing, sizes, share, eval_seed, cost, risk)
         find = table.find if table is not None else lambda _: None
         with StoredRecordings(setup_of(captioner), recordings) as journal:

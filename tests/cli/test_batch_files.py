@@ -59,13 +59,6 @@ def test_where_nothing_can_be_opened_nothing_is_loaded(
         assert not (tmp_path / "o.jsonl").exists()
 
 
-def test_a_path_that_leads_nowhere_fails_alone_as_in_caption(batch: Batch, specdec: Specdec, clips: Path) -> None:
-    for outcome in (batch("d", "d/mistyped.wav", "-o", "o.jsonl"), specdec("caption", "d", "d/mistyped.wav", *QUICK)):
-        assert outcome.code == 1
-        assert "error: d/mistyped.wav does not exist." in outcome.err
-        assert "2 captioned" in outcome.err
-
-
 def test_a_table_has_the_labels_and_folders_that_were_left_out_are_told(
     batch: Batch, clips: Path, tmp_path: Path
 ) -> None:

@@ -47,10 +47,12 @@ def test_in_a_pipe_flags_follow_the_caption(specdec: Specdec, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("language", "mode"), [("zh", "hybrid"), ("en", "lossless"), ("zh", "edge"), ("en", "cloud")])
-def test_json_is_one_valid_transcript_a_line_and_nothing_else(
-    specdec: Specdec, recordings: list[str], mode: str, language: str
+def test_json_is_one_valid_transcript_a_line_as_in_the_output_and_nothing_else(
+    specdec: Specdec, recordings: list[str], tmp_path: Path, mode: str, language: str
 ) -> None:
-    outcome = specdec("caption", "--json", "--mode", mode, "-l", language, *recordings[:2])
+    output = tmp_path / "out.jsonl"
+    outcome = specdec("caption", "--json", "--mode", mode, "-l", language, *recordings[:2], "-o", output)
+    assert output.read_text("utf-8") == outcome.out
     assert outcome.code == 0
     values = [json.loads(line) for line in outcome.lines]
     assert [value["file"] for value in values] == recordings[:2]
@@ -112,12 +114,6 @@ def test_an_error_line_says_the_same_whether_models_were_loaded_or_not(
         assert set(alone["models"].values()) == {None}
         same = [name for name in alone if name not in ("models", "created", "warnings", "resources", "versions")]
         assert {name: alone[name] for name in same} == {name: beside[name] for name in same}
-
-
-def test_json_and_output_hold_the_same_lines(specdec: Specdec, recordings: list[str], tmp_path: Path) -> None:
-    output = tmp_path / "out.jsonl"
-    outcome = specdec("caption", "--json", "-o", output, *recordings)
-    assert output.read_text("utf-8") == outcome.out
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -193,33 +189,6 @@ def test_what_goes_wrong_outside_a_file_is_an_error_without_traceback(
     assert said in outcome.err
     assert "\nhint: " in outcome.err
     assert "Traceback" not in outcome.err
-
-
-@pytest.fixture(scope="module")
-def long_recording(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """48 s: a voice, 16 s of silence, a voice."""
-    path = tmp_path_factory.mktemp("long") / "long.wav"
-    part = voice(3, 16.0)
-    soundfile.write(path, np.concatenate([part, np.zeros_like(part), part]), RATE)
-    return str(path)
-
-
-def test_segments_give_one_line_each_and_silence_an_error_line(
-    specdec: Specdec, long_recording: str, tmp_path: Path
-) -> None:
-    output = tmp_path / "out.jsonl"
-    outcome = specdec("caption", "-q", "--segment", "8", long_recording, "-o", output)
-    transcripts = list(read_transcripts(output))
-    assert outcome.code == 1
-    assert len(outcome.lines) == 4
-    assert [(t.start_s, t.end_s) for t in transcripts] == [(8.0 * i, 8.0 * i + 8) for i in range(6)]
-    assert [t.error.type if t.error else None for t in transcripts] == [
-        None, None, "AudioContentError", "AudioContentError", None, None,
-    ]  # fmt: skip
-    assert {t.duration_s for t in transcripts} == {8.0}
-    assert len({t.sha256 for t in transcripts}) == 1
-    assert transcripts[0].caption == transcripts[4].caption
-    assert outcome.err.count(" s is silent (") == 2
 
 
 def test_stop_rules_reach_the_caption(specdec: Specdec, recordings: list[str]) -> None:
@@ -349,14 +318,6 @@ def test_pieces_keep_their_times_in_a_pipe_and_are_summed_up(specdec: Specdec, t
     assert last.startswith("2 captioned, 1 failed; ")
     assert " of audio in " in last
     assert last.endswith("without a caption: 1.00–2.00 s")
-
-
-def test_folders_are_searched_at_every_depth_if_asked(specdec: Specdec, tmp_path: Path) -> None:
-    (tmp_path / "d" / "deep").mkdir(parents=True)
-    soundfile.write(tmp_path / "d" / "deep" / "a.wav", voice(1, 0.5), RATE)
-    refused = specdec("caption", tmp_path / "d")
-    assert (refused.code, "--recursive" in refused.err) == (2, True)
-    assert specdec("caption", "-r", tmp_path / "d").code == 0
 
 
 UNREACHABLE = ("-l", "zh", "--set", "cloud.url=http://127.0.0.1:9")

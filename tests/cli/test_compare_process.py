@@ -1,4 +1,4 @@
-"""`specdec compare` killed, interrupted, and on a terminal."""
+"""`specdec compare` interrupted."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.harness import Fork, on_terminal
-from tests.console.screens import COLOUR, ESCAPE
+from tests.cli.harness import Fork
 from tests.mini_pair import write_voice
 from tests.transcript.lines import read_transcripts
 
@@ -52,16 +51,3 @@ def test_an_interruption_shows_what_was_done_so_far(folder: Path, tmp_path: Path
     assert outcome.out.startswith(f"{list(done.values()).count(len(MODES))} clips")
     assert "time of all clips" in outcome.out
     assert output.read_bytes().endswith(b"\n")
-
-
-def test_on_a_terminal_a_bar_is_drawn_and_taken_away(folder: Path) -> None:
-    width = 60
-    outcome, shown = on_terminal(["compare", str(folder), "--limit", "2", *SHORT, "--modes", "edge,cloud"], width=width)
-    assert outcome.code == 0
-    assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h") > 0
-    assert COLOUR.search(shown)
-    assert "of 4" in shown
-    page = ESCAPE.sub("", shown[shown.rindex("\x1b[?25h") :])
-    assert "time of all clips" in page
-    assert "█" not in page
-    assert max(len(line.rstrip()) for line in page.replace("\r", "\n").split("\n")) <= width

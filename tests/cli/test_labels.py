@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import jsonschema
@@ -27,14 +26,6 @@ def test_labels_stand_in_the_transcript_and_are_what_the_caption_says(
     assert value["labels"] == Lexicon.load().labels(value["caption"], language)
     assert value["labels"]["voice"] in ("male", "female")
     assert next(read_transcripts(output)).labels == value["labels"]
-
-
-def test_stdout_stays_the_caption_alone_and_the_log_has_the_classes(specdec: Specdec, recordings: list[str]) -> None:
-    plain = specdec("caption", recordings[0])
-    labelled = specdec("caption", recordings[0], "--labels")
-    assert labelled.out == plain.out
-    assert re.search(r": labels voice (fe)?male \d+% · ", labelled.err)
-    assert ": labels " not in plain.err
 
 
 def test_a_lexicon_of_ones_own_turns_labels_on(specdec: Specdec, recordings: list[str], tmp_path: Path) -> None:

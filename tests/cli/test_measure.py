@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import jsonschema
@@ -30,13 +31,6 @@ def test_figures_and_what_agrees_stand_in_the_transcript(specdec: Specdec, recor
     alone = json.loads(specdec("caption", "--json", "--measure", recordings[0]).out)
     assert alone["measured"] == line["measured"]
     assert "agrees" not in alone
-
-
-def test_the_log_has_the_figures_and_stdout_the_caption_alone(specdec: Specdec, recordings: list[str]) -> None:
-    plain, measured = specdec("caption", recordings[0]), specdec("caption", recordings[0], "--measure")
-    assert measured.out == plain.out
-    assert ": measured F0 " in measured.err
-    assert "measured" not in plain.err
 
 
 def test_a_piece_is_measured_beside_its_recording(specdec: Specdec, tmp_path: Path) -> None:
@@ -70,3 +64,15 @@ def test_a_batch_writes_columns_and_refuses_to_mix(specdec: Specdec, recordings:
     assert mixed.code == 2
     assert "measured (--measure) was true and is false" in mixed.err
     assert specdec(*command, "--measure").code == 0
+
+
+@pytest.mark.parametrize(
+    ("option", "said"), [("--measure", ": measured F0 "), ("--labels", r": labels voice (fe)?male \d+% · ")]
+)
+def test_the_log_has_figures_and_classes_and_stdout_the_caption_alone(
+    specdec: Specdec, recordings: list[str], option: str, said: str
+) -> None:
+    plain, more = specdec("caption", recordings[0]), specdec("caption", recordings[0], option)
+    assert more.out == plain.out
+    assert re.search(said, more.err)
+    assert not re.search(said, plain.err)

@@ -86,6 +86,8 @@ def test_every_flag_is_tried_and_sets_what_exists() -> None:
 def test_flags_may_stand_behind_the_files(specdec: Specdec, recordings: list[str]) -> None:
     outcome = specdec("caption", recordings[0], "-q", "--mode", "edge", recordings[1])
     assert (outcome.code, len(outcome.lines)) == (0, 2)
+    outcome = specdec("caption", Path(recordings[0]).parents[1], "-qr", "--mode", "edge", "--max-new-tokens", "4")
+    assert (outcome.code, {str(Path(line.split("\t")[0])) for line in outcome.lines} >= set(recordings)) == (0, True)
 
 
 def test_a_file_whose_name_looks_like_a_flag_goes_behind_two_dashes(
