@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import os
+import struct
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -75,6 +76,26 @@ def sndfile_bytes(samples: Samples, rate: int, extension: str) -> bytes:
     if (peak := data.find(b"PEAK", 0, 200)) > 0:
         data[peak + 12 : peak + 16] = bytes(4)  # the time of writing
     return bytes(data)
+
+
+def wav_bytes(
+    data: bytes,
+    claimed: int | None = None,
+    *,
+    riff: int | None = None,
+    before: bytes = b"",
+    after: bytes = b"",
+    tag: int = 1,
+    channels: int = 1,
+    rate: int = 16000,
+    bits: int = 16,
+) -> bytes:
+    """A RIFF WAVE with whatever header is asked for, `claimed` bytes of data, and other chunks around them."""
+    align = channels * bits // 8
+    fmt = struct.pack("<HHIIHH", tag, channels, rate, rate * align & 0xFFFFFFFF, align, bits)
+    head = b"WAVEfmt " + struct.pack("<I", len(fmt)) + fmt + before
+    body = head + b"data" + struct.pack("<I", len(data) if claimed is None else claimed) + data + after
+    return b"RIFF" + struct.pack("<I", len(body) if riff is None else riff) + body
 
 
 def ffmpeg_bytes(

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from specdec_cli.errors import AudioContentError, AudioDecodeError, AudioError, AudioNotFoundError
-from tests.audio.encode import FFMPEG, SNDFILE, healthy, sndfile_bytes, tone, video_bytes
+from tests.audio.encode import FFMPEG, SNDFILE, healthy, sndfile_bytes, tone, video_bytes, wav_bytes
 
 Content = Callable[[np.random.Generator], bytes]
 
@@ -102,17 +102,6 @@ def _other_files() -> dict[str, Content]:
     return files
 
 
-def _wav(
-    tag: int = 1, channels: int = 1, rate: int = 16000, bits: int = 16, data: bytes = b"", claimed: int | None = None
-) -> bytes:
-    """A RIFF WAVE with whatever header is asked for."""
-    align = channels * bits // 8
-    fmt = struct.pack("<HHIIHH", tag, channels, rate, rate * align & 0xFFFFFFFF, align, bits)
-    size = len(data) if claimed is None else claimed
-    body = b"WAVEfmt " + struct.pack("<I", len(fmt)) + fmt + b"data" + struct.pack("<I", size) + data
-    return b"RIFF" + struct.pack("<I", min(len(body), 0xFFFFFFFF)) + body
-
-
 def _headers() -> dict[str, tuple[type[AudioError], Content]]:
     pcm = (tone(1.0) * 32767).astype("<i2").tobytes()
     flac_total = slice(21, 26)  # low 36 bits: number of samples
@@ -124,20 +113,20 @@ def _headers() -> dict[str, tuple[type[AudioError], Content]]:
         return bytes(data)
 
     def without(name: bytes) -> bytes:
-        return _wav(data=pcm).replace(name, b"junk", 1)
+        return wav_bytes(pcm).replace(name, b"junk", 1)
 
     decode: dict[str, Content] = {
-        "claims-one-sample-more.wav": lambda _: _wav(data=pcm, claimed=len(pcm) + 2),
-        "claims-twice.wav": lambda _: _wav(data=pcm, claimed=2 * len(pcm)),
-        "claims-a-gigabyte.wav": lambda _: _wav(data=pcm, claimed=1 << 30),
-        "no-channels.wav": lambda _: _wav(channels=0, data=pcm),
-        "no-rate.wav": lambda _: _wav(rate=0, data=pcm),
-        "rate-of-4-gigahertz.wav": lambda _: _wav(rate=0xFFFFFFFF, data=pcm),
-        "rate-of-2-gigahertz.wav": lambda _: _wav(rate=0x7FFFFFFF, data=pcm),
-        "rate-of-1-hertz.wav": lambda _: _wav(rate=1, data=pcm),
-        "no-bits.wav": lambda _: _wav(bits=0, data=pcm),
-        "odd-bits.wav": lambda _: _wav(bits=13 * 8, data=pcm),
-        "unknown-codec.wav": lambda _: _wav(tag=0x4242, data=pcm),
+        "claims-one-sample-more.wav": lambda _: wav_bytes(pcm, len(pcm) + 2),
+        "claims-twice.wav": lambda _: wav_bytes(pcm, 2 * len(pcm)),
+        "claims-a-gigabyte.wav": lambda _: wav_bytes(pcm, 1 << 30),
+        "no-channels.wav": lambda _: wav_bytes(pcm, channels=0),
+        "no-rate.wav": lambda _: wav_bytes(pcm, rate=0),
+        "rate-of-4-gigahertz.wav": lambda _: wav_bytes(pcm, rate=0xFFFFFFFF),
+        "rate-of-2-gigahertz.wav": lambda _: wav_bytes(pcm, rate=0x7FFFFFFF),
+        "rate-of-1-hertz.wav": lambda _: wav_bytes(pcm, rate=1),
+        "no-bits.wav": lambda _: wav_bytes(pcm, bits=0),
+        "odd-bits.wav": lambda _: wav_bytes(pcm, bits=13 * 8),
+        "unknown-codec.wav": lambda _: wav_bytes(pcm, tag=0x4242),
         "no-data-chunk.wav": lambda _: without(b"data"),
         "no-fmt-chunk.wav": lambda _: without(b"fmt "),
         "no-frames.wav": lambda _: sndfile_bytes(tone(0.0), 16000, "wav"),

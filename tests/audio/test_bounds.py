@@ -14,7 +14,7 @@ import soundfile
 
 from specdec_cli.audio import load, open_recording
 from specdec_cli.errors import AudioContentError, AudioError
-from tests.audio.encode import healthy, load_audio, tone, video_bytes
+from tests.audio.encode import healthy, load_audio, tone, video_bytes, wav_bytes
 from tests.audio.test_formats import saved
 
 RATE = 16000
@@ -79,18 +79,13 @@ def test_hours_are_cut_or_refused_in_constant_memory(extension: str, hours: int,
     assert ("but the model reads 30 s at once" in printed, megabytes < MOST_MB) == (True, True)
 
 
-def wav_header(declared: int) -> bytes:
-    fmt = struct.pack("<HHIIHH", 1, 1, RATE, 2 * RATE, 2, 16)
-    return b"RIFF" + struct.pack("<I", 0xFFFFFFFF) + b"WAVEfmt \x10\0\0\0" + fmt + b"data" + struct.pack("<I", declared)
-
-
 def rf64_header(size: int) -> bytes:
     sizes = struct.pack("<QQQI", size + 72, size, size // 2, 0)
     fmt = struct.pack("<HHIIHH", 1, 1, RATE, 2 * RATE, 2, 16)
     return b"RF64\xff\xff\xff\xffWAVEds64\x1c\0\0\0" + sizes + b"fmt \x10\0\0\0" + fmt + b"data\xff\xff\xff\xff"
 
 
-@pytest.mark.parametrize("header", [wav_header(0xFFFFFFFF), rf64_header(20 << 30)])
+@pytest.mark.parametrize("header", [wav_bytes(b"", 0xFFFFFFFF, riff=0xFFFFFFFF), rf64_header(20 << 30)])
 def test_twenty_gigabytes_are_refused_unread(header: bytes, tmp_path: Path) -> None:
     path = saved(tmp_path, header)
     with path.open("r+b") as file:

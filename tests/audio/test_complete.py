@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.errors import AudioDecodeError
-from tests.audio.encode import ffmpeg_bytes, healthy, load_audio, tone, video_bytes
+from tests.audio.encode import ffmpeg_bytes, healthy, load_audio, tone, video_bytes, wav_bytes
 from tests.audio.test_formats import assert_is_the_tone, saved
 
 PCM = (tone(1.0) * 32767).astype("<i2").tobytes()
@@ -17,16 +17,10 @@ ID3V1 = b"TAG" + bytes(125)
 ID3V2 = b"ID3\x03\0\0\0\0\x02\0" + bytes(256)
 
 
-def wav(riff_size: int, data_size: int, before: bytes = b"", after: bytes = b"") -> bytes:
-    fmt = b"fmt \x10\0\0\0" + struct.pack("<HHIIHH", 1, 1, 16000, 32000, 2, 16)
-    head = b"RIFF" + struct.pack("<I", riff_size) + b"WAVE" + fmt
-    return head + before + b"data" + struct.pack("<I", data_size) + PCM + after
-
-
 @pytest.mark.parametrize("size", [0, 0xFFFFFFFF, 0x7FFFFFFF, 0x80000000, 0x7FFFFFFF - 36, 0xFFFFFFFF - 36])
 @pytest.mark.parametrize("riff_size", [0, 0xFFFFFFFF, 36 + len(PCM)])
 def test_a_streamed_wav_loads_whole(size: int, riff_size: int, tmp_path: Path) -> None:
-    loaded = load_audio(saved(tmp_path, wav(riff_size, size)))
+    loaded = load_audio(saved(tmp_path, wav_bytes(PCM, size, riff=riff_size)))
     assert_is_the_tone(loaded)
     assert loaded[1].duration_s == pytest.approx(1.0, abs=0.001)
 
@@ -43,8 +37,7 @@ def test_a_streamed_wav_loads_whole(size: int, riff_size: int, tmp_path: Path) -
     ],
 )
 def test_other_chunks_around_the_samples(before: bytes, after: bytes, tmp_path: Path) -> None:
-    data = wav(36 + len(before) + len(PCM) + len(after), len(PCM), before, after)
-    assert load_audio(saved(tmp_path, data))[1].duration_s == 1.0
+    assert load_audio(saved(tmp_path, wav_bytes(PCM, before=before, after=after)))[1].duration_s == 1.0
 
 
 def patched(extension: str, at: int, *found: int) -> bytes:

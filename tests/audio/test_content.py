@@ -12,7 +12,6 @@ import pytest
 from specdec_cli.audio import open_recording
 from specdec_cli.audio.load import from_samples
 from specdec_cli.audio.paths import audio_error
-from specdec_cli.audio.samples import SampleStatistics
 from specdec_cli.errors import AudioContentError, AudioDecodeError, AudioNotFoundError
 from tests.audio.encode import Samples, healthy, load_audio, sndfile_bytes, tone
 from tests.audio.test_formats import saved
@@ -20,13 +19,6 @@ from tests.audio.test_formats import saved
 
 def check(samples: Samples, rate: int = 16000) -> None:
     from_samples(samples.ravel(), rate, rate, math.inf, "clip.wav")
-
-
-def loudest_frame_dbfs(samples: Samples, block: int, rate: int = 16000) -> float:
-    statistics = SampleStatistics(rate)
-    for start in range(0, len(samples), block):
-        statistics.add(samples.ravel()[start : start + block])
-    return statistics.loudest_frame_dbfs()
 
 
 def at(dbfs: float) -> Samples:
@@ -57,12 +49,6 @@ def ending_in(value: float) -> Samples:
 def test_samples_with_nothing_to_describe_are_refused(samples: Samples, fault: str | None) -> None:
     with nullcontext() if fault is None else pytest.raises(AudioContentError, match=fault):
         check(samples)
-
-
-@pytest.mark.parametrize("block", [1, 319, 320, 4096])
-def test_the_level_does_not_depend_on_the_blocks(block: int) -> None:
-    samples = 0.5 + tone(0.5, hz=133.0) * np.linspace(0, 1, 8000, dtype=np.float32)[:, None]
-    assert loudest_frame_dbfs(samples, block) == pytest.approx(loudest_frame_dbfs(samples, len(samples)), abs=1e-9)
 
 
 @pytest.mark.parametrize("rate", [11025, 16000, 44100, 48000])

@@ -15,7 +15,6 @@ from specdec_cli.errors import DecodingError
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
-from specdec_cli.types import ModelWork
 from tests.models.checkpoints import assert_agree, cache_free_logits
 from tests.tiny import tiny_clip, tiny_model
 
@@ -41,6 +40,9 @@ def test_one_pass_equals_token_by_token_equals_transformers(seed: int) -> None:
     stepping = _session(seed)
     for i in range(len(TEXT) + 1):
         assert_agree(stepping.logits(TEXT[:i]), wanted[i : i + 1])
+    work = stepping.work
+    assert (work.encoder_passes, work.forwards, work.fed_tokens) == (1, len(TEXT) + 1, len(TEXT))
+    assert min(work.encoder_ms, work.prefill_ms, work.step_ms) > 0
 
 
 @pytest.mark.parametrize("fed", [(), TEXT[:3], TEXT[:9], (*TEXT[:4], 200, 201), (9, 9, 9)])
@@ -106,48 +108,6 @@ def test_scores_that_are_not_finite_are_refused(after: int, monkeypatch: pytest.
     assert "bfloat16" in str(error.value.hint)
     monkeypatch.undo()
     assert_agree(session.logits(TEXT[:6], 2), cache_free_logits(*_case(0), TEXT[:6])[-2:])
-
-
-def test_the_cache_keeps_the_common_part_and_something_to_feed() -> None:
-    session = _session()
-    prompt = len(session.prompt.ids)
-    for text, positions, lacking, kept in (
-        (TEXT[:6], 1, 6, 0),  # nothing was cached
-        (TEXT[:9], 1, 3, 6),  # the text went on
-        (TEXT[:9], 1, 1, 8),  # the same text: its last token is fed again
-        (TEXT[:9], 4, 4, 5),  # four rows of it
-        ((*TEXT[:2], 199, *TEXT[3:9]), 1, 7, 2),  # another text from the middle on
-        ((199,), 1, 1, 0),  # another text
-    ):
-        if session.cache is not None:
-            assert list(text[kept:]) == session.align(text, positions)
-            assert session.length == prompt + kept == session.cache.get_seq_length()
-        fed = session.work.fed_tokens
-        session.logits(text, positions)
-        assert session.work.fed_tokens - fed == lacking
-        assert session.fed == list(text)
-
-
-def _counts(work: ModelWork) -> tuple[int, int, int, int]:
-    return work.encoder_passes, work.forwards, work.prompt_tokens, work.fed_tokens
-
-
-def test_work_is_counted() -> None:
-    session = _session()
-    prompt = len(session.prompt.ids)
-    assert session.work == ModelWork(prompt_tokens=prompt)
-    session.prefill()
-    assert _counts(session.work) == (1, 1, prompt, 0)
-    session.logits(TEXT[:3], 2)
-    assert _counts(session.work) == (1, 2, prompt, 3)
-    session.logits(TEXT[:1])  # feeds one token for a second time
-    assert _counts(session.work) == (1, 3, prompt, 4)
-    session.logits(())  # was kept
-    assert _counts(session.work) == (1, 3, prompt, 4)
-    session.logits(TEXT[:7])
-    assert _counts(session.work) == (1, 4, prompt, 11)
-    work = session.work
-    assert min(work.encoder_ms, work.prefill_ms, work.step_ms) > 0
 
 
 def test_a_prompt_that_does_not_fit_the_context_is_refused_with_both_lengths() -> None:
