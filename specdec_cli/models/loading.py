@@ -45,7 +45,7 @@ def load_model(config: ModelConfig, *, offline: bool, tested: bool = True, watch
     device = resolve_device(config.device)
     with opened(config, offline=offline) as checkpoint:
         if checkpoint.downloads:
-            _require_memory(_needs(checkpoint, device))
+            _require_memory(needs(checkpoint, device, _dtype(checkpoint, device)))
         checkpoint.fetch(watch)
         processor = _processor(checkpoint)
         weights = fingerprint(checkpoint.weights)
@@ -68,18 +68,13 @@ def forecast(config: ModelConfig, *, offline: bool) -> tuple[Needs, Download | N
         if checkpoint.downloads:
             names = [path.name for path in checkpoint.weights]
             download = plan(config.source, config.revision, checkpoint.folder, names)
-        return _needs(checkpoint, device), download
+        return needs(checkpoint, device, _dtype(checkpoint, device)), download
 
 
 def load_processor(config: ModelConfig, *, offline: bool) -> Processor:
     """Loads only tokenizer, feature extractor and chat template, for a cloud that runs elsewhere."""
     with opened(config, offline=offline) as checkpoint:
         return _processor(checkpoint)
-
-
-def _needs(checkpoint: Checkpoint, device: torch.device) -> Needs:
-    dtype = _dtype(checkpoint, device)
-    return needs(checkpoint.config, checkpoint.family, checkpoint.module_config, device, dtype)
 
 
 def _require_memory(found: Needs) -> None:

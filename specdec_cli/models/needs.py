@@ -10,6 +10,7 @@ import psutil
 import torch
 
 from specdec_cli.config import ModelConfig
+from specdec_cli.models.checkpoint import Checkpoint
 from specdec_cli.models.download import size
 from specdec_cli.models.families import Family
 from specdec_cli.models.packed import BITS, packable, packed_bytes
@@ -20,21 +21,15 @@ _ROOM: Final = 1.1
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Memory of one model, in bytes.
-
-    Attributes:
-        dtype: of the weights that are not quantised.
-        weights: in memory by `quantization` (None, "int8", "int4"), as far as the device has it.
-        free: available on the device now; total: of the device.
-    """
+    """Memory of one model, in bytes."""
 
     config: ModelConfig
     family: str
     parameters: int
-    dtype: str
+    dtype: str  # of the weights that are not quantised
     device: str
-    weights: Mapping[str | None, int]
-    free: int
+    weights: Mapping[str | None, int]  # in memory by `quantization` (None, "int8", "int4"), as far as the device has it
+    free: int  # available on the device now
     total: int
 
     @property
@@ -72,12 +67,12 @@ def outline(family: Family, config: Any) -> Any:
         return made.from_config(config) if family.name == "generic" else made(config)
 
 
-def needs(config: ModelConfig, family: Family, model_config: Any, device: torch.device, dtype: torch.dtype) -> Needs:
+def needs(checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype) -> Needs:
     """What a model takes on a device."""
-    module = outline(family, model_config)
-    used = {name: part for name, part in module.named_parameters() if not name.startswith(family.unused)}
+    module, unused = outline(checkpoint.family, checkpoint.module_config), checkpoint.family.unused
+    used = [part for name, part in module.named_parameters() if not name.startswith(unused)]
     free, total = _memory(device)
-    whole = sum(part.numel() for part in used.values()) * dtype.itemsize
+    whole = sum(part.numel() for part in used) * dtype.itemsize
     sizes: dict[str | None, int] = {None: whole}
     embedding = module.get_input_embeddings().weight
     for name, bits in BITS.items():
@@ -85,9 +80,9 @@ def needs(config: ModelConfig, family: Family, model_config: Any, device: torch.
         dropped = sum(part.weight.numel() for part in layers if part.weight is not embedding) * dtype.itemsize
         sizes[name] = whole - dropped + sum(packed_bytes(part, bits, dtype) for part in layers)
     return Needs(
-        config=config,
-        family=family.name,
-        parameters=sum(part.numel() for part in used.values()),
+        config=checkpoint.config,
+        family=checkpoint.family.name,
+        parameters=sum(part.numel() for part in used),
         dtype=str(dtype).removeprefix("torch."),
         device=str(device),
         weights=sizes,
