@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from specdec_cli.batch.in_flight import BatchCaptioner, Prepared
 from specdec_cli.batch.loader import Loader, Ready
 from specdec_cli.batch.tasks import Deliver, Outcome, Stopped, Task
-from specdec_cli.errors import AudioError, SpecdecError, typed
+from specdec_cli.errors import SpecdecError, typed
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.run import Setup
 from specdec_cli.transcript.records import Transcript
@@ -133,8 +133,7 @@ def item_setup(item: InputFile, setup: Setup, config: Config) -> Setup:
 
 def error_outcome(item: InputFile, error: SpecdecError, setup: Setup, config: Config) -> Outcome:
     """The outcome of an item that could not be captioned at all."""
-    explained = item.explained(error) if isinstance(error, AudioError) else error
-    line = item_setup(item, setup, config).error_line(item.path, explained, sha256=item.content_of(error))
+    line = item_setup(item, setup, config).error_line(item.path, error, sha256=item.content_of(error))
     if item.start_s is not None:
         line = line.model_copy(update={"start_s": item.start_s, "end_s": item.end_s})
     return Outcome(item, (_named(line, item),))

@@ -1,4 +1,4 @@
-"""Lists of recordings as speech toolkits write them: Kaldi's data folders, NeMo's manifests and cuts of Lhotse."""
+"""Lists of recordings as other tools write them: Kaldi's data folders, NeMo's manifests, cuts of Lhotse, data sets."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from typing import Any, Final
 from specdec_cli.audio.paths import is_url
 from specdec_cli.config.problems import show
 from specdec_cli.errors import ReferencesError
+from specdec_cli.inputs.embedded import COLUMNS, open_table
 from specdec_cli.inputs.recording import InputFile
-from specdec_cli.inputs.table_files import json_lines, one_line, read_text, span
+from specdec_cli.inputs.table_files import FILES, SPEAKERS, TEXTS, json_lines, one_line, read_text, span
 from specdec_cli.times import MOST_S, seconds
 
 Listed = tuple[str, InputFile]
@@ -27,7 +28,7 @@ def item(manifest: Path, file: str, **more: Any) -> InputFile:
     """A recording that a manifest names: relative to the manifest's folder."""
     if os.path.isabs(file) or is_url(file):
         return InputFile(file, **more)
-    return InputFile(str(manifest.parent / file), listed_in=str(manifest), **more)
+    return InputFile(str(manifest.parent / file), **more)
 
 
 def _part_id(file: str, start_s: float, end_s: float) -> str:
@@ -166,3 +167,44 @@ def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     if not (text := read_text(path)).strip():
         raise ReferencesError(f"{path} is empty.", hint="It needs a line per recording.")
     return json_lines(path, text)
+
+
+# --- Data sets of Hugging Face ---
+
+
+def datasets(path: Path) -> Iterator[Listed]:
+    """The rows of a Parquet or Arrow file, or of all in a folder and the folders inside it.
+
+    A recording inside a file is called `file.parquet#12`, after its row; see `inputs.embedded`.
+
+    Raises:
+        ReferencesError: there is no such file, it cannot be read, or it has no recordings.
+        ConfigError: pyarrow is not installed.
+    """
+    files = [path]
+    if path.is_dir():
+        files = sorted(found for found in path.rglob("*") if found.suffix in (".parquet", ".arrow"))
+    if not files:
+        hint = "Name a folder with wav.scp, or with .parquet or .arrow files of a data set."
+        raise ReferencesError(f"{path} has no list of recordings.", hint=hint)
+    for file in files:
+        yield from _data_set(file)
+
+
+def _data_set(path: Path) -> Iterator[Listed]:
+    table = open_table(path)
+
+    def column(*wanted: str) -> str | None:
+        return next((name for name in wanted if name in table.names), None)
+
+    audio = column(*COLUMNS, *FILES)
+    if audio is None:
+        message = f"{path} has no column {' or '.join(COLUMNS)}; there are {show(', '.join(table.names))}."
+        raise ReferencesError(message, hint="Each row holds a recording, or the path of one.")
+    columns = {"id": column("id"), "speaker": column(*SPEAKERS), "text": column(*TEXTS)}
+    for number, (has_bytes, file, row) in enumerate(table.rows(audio, [name for name in columns.values() if name])):
+        place = f"{path}, row {number}"
+        if not has_bytes and not file:
+            raise ReferencesError(f"{place}: no recording, and no path of one.", hint="Drop that row.")
+        known: dict[str, Any] = {part: one_line(row[name]) for part, name in columns.items() if name}
+        yield place, item(path, f"{path.absolute()}#{number}" if has_bytes else str(file), **known)

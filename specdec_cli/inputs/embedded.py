@@ -18,8 +18,8 @@ from specdec_cli.errors import AudioDecodeError, AudioNotFoundError, ConfigError
 COLUMNS: Final = ("audio", "speech", "wav")  # names that a column of recordings may have
 _EMBEDDED: Final = re.compile(r"(.+\.(?:parquet|arrow))#(\d+)", re.DOTALL)
 MOST_BYTES: Final = 512 << 20
-"""Of a few rows, unpacked."""
-_MOST_RATIO: Final = 100  # of unpacked to packed bytes, of a larger column; recordings reach 20
+"""Of a column, unpacked; a larger one has at most `_MOST_RATIO` times the bytes that it takes packed."""
+_MOST_RATIO: Final = 100  # recordings reach 20
 _ROWS: Final = 8  # that are read at a time
 _TURN: Final = threading.Lock()  # a few rows are in memory at a time
 
@@ -105,11 +105,7 @@ class AudioTable:
 
     def _read(self, columns: list[str]) -> Iterator[Any]:
         with self._readable():
-            for batch in self._batches(columns):
-                if batch.nbytes > MOST_BYTES:
-                    message = f"{self._path}: {batch.num_rows} rows take more than {MOST_BYTES >> 20} MiB."
-                    raise ReferencesError(message, hint="Write the recordings to files of their own.")
-                yield batch
+            yield from self._batches(columns)
 
     @contextmanager
     def _readable(self) -> Iterator[None]:

@@ -193,9 +193,7 @@ def unreadable(recording: InputFile) -> SpecdecError | None:
     try:
         with recording.opener(recording.path) as file, open_sound(recording.path, file):
             return None
-    except AudioError as error:
-        return recording.explained(error)
-    except Exception as error:  # what a library makes of a header that lies
+    except Exception as error:  # also what a library makes of a header that lies
         return typed(error)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from specdec_cli.audio.paths import Opener
 from specdec_cli.audio.paths import sha256 as digest_of
-from specdec_cli.errors import AudioContentError, AudioError, AudioNotFoundError, SpecdecError
+from specdec_cli.errors import AudioContentError, AudioError, SpecdecError
 from specdec_cli.inputs.opening import open_input
 from specdec_cli.prompts import Language
 
@@ -44,7 +44,6 @@ class InputFile:
         error: why it could not.
         id: of its row in a manifest; None elsewhere.
         language, prompt: of its own; None: those of the run.
-        listed_in: the manifest that it is relative to, if it is.
         start_s, end_s: the part of the recording that is meant, seconds; None: all of it, or to its end.
         speaker, text: who speaks and what is said, as its manifest says.
         opener: opens its path.
@@ -56,7 +55,6 @@ class InputFile:
     id: str | None = None
     language: Language | None = None
     prompt: str | None = None
-    listed_in: str | None = field(default=None, compare=False)
     start_s: float | None = None
     end_s: float | None = None
     speaker: str | None = None
@@ -77,14 +75,6 @@ class InputFile:
     def content_of(self, error: SpecdecError) -> str | None:
         """Hex digest of its bytes where the error says that nothing in them can be described; None elsewhere."""
         return self.content() if type(error) is AudioContentError else None
-
-    def explained(self, error: AudioError) -> AudioError:
-        """The error; of one that is not where its manifest says, with what the path is relative to."""
-        if self.listed_in is None or not isinstance(error, AudioNotFoundError):
-            return error
-        where = os.path.dirname(os.path.abspath(self.listed_in))
-        message = f"{error.message} Paths in {self.listed_in} are relative to its own folder, {where}."
-        return AudioNotFoundError(message, hint=error.hint)
 
     def language_and_prompt(self, config: Config) -> tuple[Language, str]:
         """Language and instruction of its caption: its own, or those of the run."""

@@ -51,7 +51,7 @@ def test_where_nothing_can_be_opened_nothing_is_loaded(
         (("d/mistyped.wav",), "d/mistyped.wav does not exist."),
         (("nothing*.wav",), "nothing*.wav matches no file."),
         (("notes.wav",), "notes.wav"),
-        (("--manifest", "m.csv"), "Paths in m.csv are relative to its own folder"),
+        (("--manifest", "m.csv"), "d/none.wav does not exist."),
     ):
         outcome = batch(*arguments, "-o", "o.jsonl")
         assert outcome.code == 1

@@ -113,13 +113,6 @@ def test_it_is_refused_with_its_line(tmp_path: Path, files: dict[str, str], said
     assert raised.value.hint
 
 
-def test_all_wrong_rows_are_named_at_once(tmp_path: Path) -> None:
-    (tmp_path / "l.tsv").write_text("file\tlanguage\na.wav\tfr\nb.wav\tde\nc.wav\tzh\nd.wav\txx\n")
-    with pytest.raises(ConfigError, match=r"l\.tsv, line 2: .*2 more problems") as raised:
-        Manifest.read(tmp_path / "l.tsv")
-    assert "l.tsv, line 3: " in (raised.value.hint or "")
-
-
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.jsonl.gz", "wav.scp", "a.parquet", "a.arrow"])
 def test_a_pipe_is_not_waited_for(tmp_path: Path, name: str) -> None:
