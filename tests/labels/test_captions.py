@@ -1,29 +1,32 @@
-"""Captions say the classes that a person would read in them, and no others."""
+"""Captions name the classes that a person would read in them, and no others.
+
+`captions.tsv` holds captions as people and large models write them; no two attributes share the name of a class.
+"""
 
 from __future__ import annotations
 
 import itertools
 import random
+from pathlib import Path
 
 import pytest
 
 from specdec_cli.labels import Lexicon
 from specdec_cli.prompts import Language, Style
-from tests.labels import captions_en, captions_zh
 from training.captions import TEMPLATES, attributes_of, compose, parse
 from training.labels import CLASSES
 
 LEXICON = Lexicon.load()
-WRITTEN = [("zh", *case) for case in captions_zh.CAPTIONS] + [("en", *case) for case in captions_en.CAPTIONS]
+WRITTEN = [line.split("\t") for line in Path(__file__).with_name("captions.tsv").read_text("utf-8").splitlines()[1:]]
 
 
 def said(text: str, language: Language) -> dict[str, str]:
     return {name: class_ for name, class_ in LEXICON.labels(text, language).items() if class_ is not None}
 
 
-@pytest.mark.parametrize(("language", "text", "classes"), WRITTEN)
-def test_a_caption_in_free_prose(language: Language, text: str, classes: dict[str, str]) -> None:
-    assert said(text, language) == classes
+@pytest.mark.parametrize(("language", "classes", "text"), WRITTEN)
+def test_a_caption_in_free_prose(language: Language, classes: str, text: str) -> None:
+    assert set(said(text, language).values()) == set(classes.split())
 
 
 @pytest.mark.parametrize(("language", "style"), list(TEMPLATES))

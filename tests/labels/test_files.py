@@ -11,7 +11,6 @@ import pytest
 
 from specdec_cli.errors import LexiconError
 from specdec_cli.labels import Lexicon
-from specdec_cli.labels.lexicon_file import SHIPPED
 
 WHOLE = """
 schema: 1
@@ -214,14 +213,6 @@ def test_no_file_and_no_caption_can_make_reading_slow(tmp_path: Path) -> None:
     lexicon.labels("a " * 5000 + "a" * 5000, "en")
     Lexicon.load().labels("不" * 5000 + "语速" * 1000 + "快" * 1000, "zh")
     assert time.process_time() - start < 5
-
-
-def test_the_shipped_file_explains_every_part_it_has() -> None:
-    head = SHIPPED.read_text("utf-8").split("schema: 1")[0]
-    for part in ("classes", "aliases", "ignored", "negated", "absent", "yields", "near", "alone", "weak", "about"):
-        assert part in head
-    for marker in ("negation", "not_negation", "likeliest", "slight", "breaks", "nothing"):
-        assert marker in head
 
 
 def test_a_wheel_of_ones_own(tmp_path: Path) -> None:

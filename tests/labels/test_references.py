@@ -13,7 +13,7 @@ import pytest
 from specdec_cli.errors import ReferencesError
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import Reference, References
-from tests.inputs.malformed import MALFORMED, Malformed
+from tests.labels.malformed import MALFORMED, Malformed
 
 LEXICON = Lexicon.load()
 ROWS = [
