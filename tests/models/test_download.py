@@ -16,11 +16,10 @@ import torch
 from safetensors.torch import save_file
 
 from specdec_cli.config import ModelConfig
-from specdec_cli.errors import CheckpointError
-from specdec_cli.models import download, loading
+from specdec_cli.models import download
 from specdec_cli.models.download import Download
 from specdec_cli.models.loading import forecast, load_model
-from tests.models.checkpoints import edit_json, greedy, load, write_hub
+from tests.models.checkpoints import assert_refused, edit_json, greedy, load, write_hub
 from tests.tiny import tiny_module
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -30,25 +29,29 @@ TALKER = "model-talker.safetensors"
 
 @dataclass
 class Hub:
-    """A folder that is served as a repository, and the files that were fetched from it."""
+    """A folder that is served as a repository, and what was asked of it: methods and paths."""
 
     folder: Path
-    fetched: list[str] = field(default_factory=list)
+    requests: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def weights(self) -> list[str]:
+        """The files of weights that were fetched."""
+        fetched = (path.rpartition("/")[2] for method, path in self.requests if method == "GET")
+        return sorted(name for name in fetched if name.endswith(".safetensors"))
 
     def answer(self, path: str) -> tuple[dict[str, str], bytes] | None:
         """Headers and body for a path, in the manner of the hub."""
         if path.startswith(f"/api/models/{NAME}/revision/"):
             return {}, json.dumps({"id": NAME, "sha": COMMIT, "siblings": []}).encode()
         if path.startswith(f"/api/models/{NAME}/tree/"):
-            files = [{"type": "file", "path": f.name, "size": f.stat().st_size, "oid": _tag(f)} for f in self._files()]
+            found = sorted(self.folder.iterdir())
+            files = [{"type": "file", "path": f.name, "size": f.stat().st_size, "oid": _tag(f)} for f in found]
             return {}, json.dumps(files).encode()
         file = self.folder / path.rpartition("/")[2]
         if path.startswith(f"/{NAME}/resolve/") and file.is_file():
             return {"ETag": f'"{_tag(file)}"', "X-Repo-Commit": COMMIT}, file.read_bytes()
         return None
-
-    def _files(self) -> list[Path]:
-        return sorted(self.folder.iterdir())
 
 
 def _tag(file: Path) -> str:
@@ -69,22 +72,19 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     served = Hub(folder)
 
     class Handler(BaseHTTPRequestHandler):
-        def do_HEAD(self) -> None:
-            self._send(body=False)
-
         def do_GET(self) -> None:
-            self._send(body=True)
-
-        def _send(self, *, body: bool) -> None:
-            found = served.answer(self.path.partition("?")[0])
+            path = self.path.partition("?")[0]
+            served.requests.append((self.command, path))
+            found = served.answer(path)
             self.send_response(404 if found is None else 200)
             headers, content = found or ({}, b"")
             for name, value in {**headers, "Content-Length": str(len(content))}.items():
                 self.send_header(name, value)
             self.end_headers()
-            if body:
-                served.fetched.append(self.path.rpartition("/")[2])
+            if self.command == "GET":
                 self.wfile.write(content)
+
+        do_HEAD = do_GET
 
         def log_message(self, *_: Any) -> None:
             pass
@@ -109,25 +109,36 @@ def model_config(**settings: Any) -> ModelConfig:
 def test_the_weights_that_speech_needs_are_downloaded_and_no_others(hub: Hub) -> None:
     seen: list[tuple[Download, int]] = []
     model = load_model(model_config(), offline=False, watch=lambda *told: seen.append(told))
-    weights = [name for name in hub.fetched if name.endswith(".safetensors")]
-    assert sorted(weights) == ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
+    needed = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
+    assert hub.weights == needed
     told, before = seen[0]
     assert before == 0
     assert (told.files, told.left_out) == (2, 1)
-    assert told.bytes == sum((hub.folder / name).stat().st_size for name in weights)
+    assert told.bytes == sum((hub.folder / name).stat().st_size for name in needed)
     assert "2 files of weights" in str(told)
     assert greedy(model, 8) == greedy(load(hub.folder), 8)
-    fetched = len(hub.fetched)
-    assert load_model(model_config(), offline=True).weights == model.weights
     assert load_model(model_config(), offline=False).weights == model.weights
-    assert not [name for name in hub.fetched[fetched:] if name.endswith(".safetensors")]
+    assert hub.weights == needed
+
+
+def test_what_is_cached_loads_offline_in_silence(hub: Hub, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    weights = load_model(model_config(revision="v1"), offline=False).weights
+    asked = len(hub.requests)
+    capfd.readouterr()
+    assert load(NAME, revision="v1").weights == weights
+    assert_refused(NAME, "runtime.offline forbids downloads", revision="v2")
+    snapshot = tmp_path / "cache" / "models--acme--omni" / "snapshots" / COMMIT
+    (snapshot / "model-00001-of-00002.safetensors").unlink()
+    assert_refused(NAME, "runtime.offline forbids downloads", revision="v1")
+    assert capfd.readouterr() == ("", "")
+    assert len(hub.requests) == asked
 
 
 def test_what_would_be_downloaded_is_told_without_it(hub: Hub) -> None:
     needs, told = forecast(model_config(), offline=False)
     assert told is not None
     assert told.files == 2
-    assert not [name for name in hub.fetched if name.endswith(".safetensors")]
+    assert hub.weights == []
     module = tiny_module(5)
     speech = sum(weight.numel() for name, weight in module.named_parameters() if "visual" not in name)
     assert (needs.parameters, needs.dtype) == (speech, "bfloat16")
@@ -136,33 +147,23 @@ def test_what_would_be_downloaded_is_told_without_it(hub: Hub) -> None:
 
 def test_a_disk_without_room_is_told_before_anything_is_fetched(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(download, "_KEPT_FREE", 1 << 60)
-    with pytest.raises(CheckpointError, match="there is no room for acme/omni: 2 files") as caught:
-        load_model(model_config(), offline=False)
-    assert "HF_HUB_CACHE" in str(caught.value.hint)
-    assert not [name for name in hub.fetched if name.endswith(".safetensors")]
+    assert_refused(NAME, "there is no room for edge: 2 files", "HF_HUB_CACHE", offline=False)
+    assert hub.weights == []
 
 
 def test_a_model_that_the_memory_can_never_hold_is_not_downloaded(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     needed, _ = forecast(model_config(), offline=False)
     monkeypatch.setattr("specdec_cli.models.needs._memory", lambda _: (needed.bytes, needed.bytes - 1))
-    with pytest.raises(CheckpointError, match="was not downloaded: it would take") as caught:
-        load_model(model_config(), offline=False)
-    assert "Instead: " in str(caught.value.hint)
-    assert not [name for name in hub.fetched if name.endswith(".safetensors")]
+    assert_refused(NAME, "was not downloaded: it would take", "Instead: ", offline=False)
+    assert hub.weights == []
 
 
-def test_offline_and_a_hub_out_of_reach_are_told_in_words(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(CheckpointError, match="downloads"):
-        load_model(model_config(), offline=True)
-    assert hub.fetched == []
+def test_a_hub_out_of_reach_is_told_in_words(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(CheckpointError) as caught:
-        load_model(model_config(), offline=False)
-    assert "network" in str(caught.value.hint)
+    assert_refused(NAME, "network", offline=False)
 
 
 def test_a_refused_configuration_costs_no_weights(hub: Hub) -> None:
     edit_json("config.json", quantization_config={"quant_method": "awq"})(hub.folder)
-    with pytest.raises(CheckpointError, match="quantised with awq"):
-        loading.load_model(model_config(), offline=False)
-    assert not [name for name in hub.fetched if name.endswith(".safetensors")]
+    assert_refused(NAME, "quantised with awq", offline=False)
+    assert hub.weights == []
