@@ -55,7 +55,7 @@ def comparison(
     clips = [_clip(clip, references, lexicon, language) for clip in paired]
     resampler = Resampler(len(clips), seed=seed)
     table = measurements(paired, modes)
-    found, oracles = gaps(clips, lexicon, table, resampler) if clips else ([], [])
+    found = gaps(clips, lexicon, table, resampler) if clips else []
     runs = [run for clip in paired for runs in clip.runs.values() for run in runs]
     unstable = [clip.about.file for clip in paired if clip.unstable]
     return Comparison(
@@ -79,7 +79,6 @@ def comparison(
         process=process(runs),
         quality=quality(clips, language, lexicon, resampler, bertscore=bertscore) if clips else [],
         gaps=found,
-        oracles=oracles,
         attributes=list(lexicon.attributes),
         reference_columns=None if references is None else references.columns.named,
         references_found=None if references is None else sum(clip.reference is not None for clip in clips),

@@ -260,8 +260,7 @@ def frontier_points(
     ]
     edge = FrontierPoint("edge", "edge", nothing, Interval(0.0, 0.0, 0.0), confirmed=True)
     cloud = FrontierPoint("cloud", "cloud", everything, Interval(1.0, 1.0, 1.0), confirmed=True)
-    curves = (each.curves for each in comparison.oracles if (each.basis, each.measure) == (first.basis, first.measure))
-    oracle: Oracles = {curve.cost: curve.points for curve in next(curves, [])}
+    oracle: Oracles = {curve.cost: curve.points for curve in first.oracle}
     return f"{first.subject}: share of the gap closed", [edge, *drawn, cloud], oracle
 
 

@@ -51,12 +51,12 @@ def render(
     clips = list(_clips(comparison, transcripts, lexicon))
     whole_recording.cache_clear()
     settings = [(name, figures.setting(value)) for name, value in comparison.settings.items() if name != SUGGESTED]
-    picture = tables.frontier_points(comparison)
+    subject, points, oracles = tables.frontier_points(comparison) or ("", [], {})
     return template.render(
         policy=policy(script, style),
         style=Markup(style),
         script=Markup(script),
-        frontier=_pictures(*picture) if picture else None,
+        frontier={"subject": subject, "pictures": _pictures(points, oracles), "oracle": bool(oracles)},
         comparison=comparison,
         settings=[*settings, *suggestions_in_words(comparison.settings.get(SUGGESTED))],
         tables=tables,
@@ -70,14 +70,14 @@ def render(
     )
 
 
-def _pictures(title: str, points: Sequence[FrontierPoint], oracles: Oracles) -> tuple[str, list[tuple[str, str]]]:
-    """What is drawn, and a picture for each cost that was measured: its address, and what it shows in words."""
+def _pictures(points: Sequence[FrontierPoint], oracles: Oracles) -> list[tuple[str, str]]:
+    """A picture for each cost that was measured: its address, and what it shows in words."""
     drawn = [
         (frontier(points, title=figures.COST_NAMES[cost].capitalize(), oracles=oracles, costs=[cost]), cost)
         for cost in measured_costs(points)
     ]
     encoded = [(base64.b64encode(svg).decode("ascii"), cost) for svg, cost in drawn]
-    return title, [(f"data:image/svg+xml;base64,{data}", describe(points, [cost])) for data, cost in encoded]
+    return [(f"data:image/svg+xml;base64,{data}", describe(points, [cost])) for data, cost in encoded]
 
 
 def _clips(

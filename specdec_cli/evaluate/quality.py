@@ -20,7 +20,6 @@ from specdec_cli.evaluate.result import (
     Gap,
     GapMeasure,
     ModeQuality,
-    OracleFound,
 )
 from specdec_cli.evaluate.text_scores import chrf, clip_chrf, text_scores
 from specdec_cli.prompts import Language
@@ -95,30 +94,26 @@ def _agreement(clips: Clips, mode: Mode, lexicon: Lexicon, resampler: Resampler)
     )
 
 
-def gaps(
-    clips: Clips, lexicon: Lexicon, table: Mapping[Mode, Columns], resampler: Resampler
-) -> tuple[list[Gap], list[OracleFound]]:
-    """One gap a mode between the two and a measure, in the order of `SUBJECTS`, and one oracle a measure of classes.
+def gaps(clips: Clips, lexicon: Lexicon, table: Mapping[Mode, Columns], resampler: Resampler) -> list[Gap]:
+    """One gap a mode between the two and a measure, in the order of `SUBJECTS`.
 
     None where edge-only or cloud-only was not run. `table` holds what was measured of the same clips.
     """
     found: list[Gap] = []
-    oracles: list[OracleFound] = []
     modes = list(clips[0].captions)
     if not {"edge", "cloud"} <= set(modes):
-        return found, oracles
+        return found
     for basis, measure, figures in _measures(clips, lexicon):
         of = {mode: np.asarray(figures(mode), dtype=np.float64) for mode in modes}
         best = oracle_of(of["edge"], of["cloud"], table) if measure in _OF_CLASSES else None
+        curves = oracle_curves(best) if best else []
         for mode in modes:
             tables = of["edge"], of[mode], of["cloud"]
             if mode in ("edge", "cloud") or (gap := measure_gap(*tables, resampler)) is None:
                 continue
             at_costs = measure_costs(tables, spent(mode, table), best, resampler, measurable=gap.closed is not None)
-            found.append(Gap(mode=mode, basis=basis, measure=measure, at_costs=at_costs, **dict(gap)))
-        if best is not None and (curves := oracle_curves(best)):
-            oracles.append(OracleFound(basis=basis, measure=measure, curves=curves))
-    return found, oracles
+            found.append(Gap(mode=mode, basis=basis, measure=measure, at_costs=at_costs, oracle=curves, **dict(gap)))
+    return found
 
 
 _OF_CLASSES: Final[tuple[GapMeasure, ...]] = ("labels", "emotion")

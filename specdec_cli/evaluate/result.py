@@ -124,19 +124,16 @@ class Gap(GapClosed):
     basis: Basis
     measure: GapMeasure
     at_costs: list[AtCost] = Field(default=[], description="what the mode spends, and what that closes otherwise")
+    oracle: list[OracleCurve] = Field(
+        default=[],
+        description="what escalating exactly where the cloud's class is right and the edge's is not would close, for "
+        "each cost that was measured; empty: not of classes",
+    )
 
     @property
     def subject(self) -> str:
         """What it is measured in."""
         return SUBJECTS[self.basis, self.measure]
-
-
-class OracleFound(Figures):
-    """What escalating exactly where the cloud's class is right and the edge's is not would close."""
-
-    basis: Basis
-    measure: GapMeasure
-    curves: list[OracleCurve] = Field(description="one for each cost that was measured")
 
 
 class ClipComparison(Figures):
@@ -190,7 +187,6 @@ class Comparison(Figures):
     process: Process
     quality: list[ModeQuality] = Field(description="one for each mode, in the order of `modes`")
     gaps: list[Gap]
-    oracles: list[OracleFound] = Field(default=[], description="of the measures that are of classes")
     attributes: list[str] = Field(description="attributes of the lexicon, in its order")
     reference_columns: dict[str, str] | None = Field(
         default=None, description="attribute, or text -> column of the references that it was read from; null: none"

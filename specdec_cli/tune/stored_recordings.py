@@ -24,11 +24,11 @@ class StoredRecordings(store.Journal):
     """Recordings, and transcripts of the runs that confirmed a setting, by clip.
 
     Args:
-        setup: what recordings depend on; others do not count.
+        setup: what recordings depend on.
         path: see the base.
 
     Raises:
-        ConfigError: all recordings in the file were made with other models, prompts or settings; names them.
+        ConfigError: a recording in the file was made with other models, prompts or settings; names them.
         TranscriptError: as the base.
     """
 
@@ -53,15 +53,11 @@ class StoredRecordings(store.Journal):
         return next((run for run in runs if run.mode == mode and not any(differing(run.settings, settings))), None)
 
     def _read(self, stored: store.Store) -> None:
-        others: list[tuple[int, list[Change]]] = []
         for row in stored.lines():
             line = _parsed(row.raw, f"{stored.path}:{row.number}")
             if isinstance(line, Trace) and (changed := list(self._changes(line))):
-                others.append((row.number, changed))
-            else:
-                self._take(line)
-        if others and not self.recordings:  # one file may serve several tunings
-            raise store.made_otherwise(stored.path, *others[0])
+                raise store.made_otherwise(stored.path, row.number, changed)
+            self._take(line)
 
     def _changes(self, recording: Trace) -> Iterator[Change]:
         here, there = dict(self._setup), dict(recording.setup)

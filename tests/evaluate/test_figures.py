@@ -93,12 +93,11 @@ def test_three_costs_are_those_of_the_recorded_works(lexicon: Lexicon, tmp_path:
     (gap,) = (gap for gap in found.gaps if (gap.basis, gap.measure) == ("references", "emotion"))
     assert [at.cost for at in gap.at_costs] == ["blocks", "clips", "time"]
     # the oracle corrects b and c: one block in four each, half of the clips, 40 of 120 ms each
-    (best,) = (each for each in found.oracles if each.measure == "emotion" and each.basis == "references")
-    ends = {curve.cost: curve.points[-1] for curve in best.curves}
+    ends = {curve.cost: curve.points[-1] for curve in gap.oracle}
     assert ends["blocks"] == pytest.approx((2 / 16, 1.0))
     assert ends["clips"] == pytest.approx((0.5, 1.0))
     assert ends["time"] == pytest.approx((80 / 480, 1.0))
-    assert best.curves[1].points[6] == pytest.approx((0.25, 0.5))
+    assert gap.oracle[1].points[6] == pytest.approx((0.25, 0.5))
 
 
 def test_a_clip_whose_prefill_was_early_wakes_the_cloud(lexicon: Lexicon) -> None:
