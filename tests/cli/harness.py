@@ -125,6 +125,15 @@ class Fork:
             assert time.monotonic() < deadline, f"it did not say {text!r}"
             time.sleep(0.01)
 
+    def wait_for_lines(self, output: Path, count: int, timeout_s: float = 120.0) -> None:
+        """Waits until a file has so many lines, or the process is over."""
+        deadline = time.monotonic() + timeout_s
+        while not output.exists() or output.read_bytes().count(b"\n") < count:
+            if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+                return
+            assert time.monotonic() < deadline, f"{output} did not get {count} lines"
+            time.sleep(0.002)
+
     def send(self, signal_number: int) -> None:
         """Sends a signal."""
         os.kill(self.pid, signal_number)

@@ -27,7 +27,6 @@ pytestmark = [
 ]
 QUICK = ("--mode", "edge", "--max-new-tokens", "4", "--segment", "1", "--batch-size", "4", "--workers", "2")
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
-PATIENCE_S = 120
 CLIPS = 30
 
 
@@ -65,16 +64,6 @@ def sorted_lines(output: Path) -> list[tuple[object, ...]]:
     return sorted((telling(line) for line in read_transcripts(output)), key=lambda line: str(line[:2]))
 
 
-def wait_for_lines(output: Path, count: int, fork: Fork) -> None:
-    """Until the output has so many lines, or the process is over."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not output.exists() or output.read_bytes().count(b"\n") < count:
-        if os.waitid(os.P_PID, fork.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
-            return
-        assert time.monotonic() < deadline, f"{output} did not get {count} lines"
-        time.sleep(0.002)
-
-
 @pytest.fixture(scope="module")
 def whole(many: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Path]:
     """A run that nobody interrupts, and its output."""
@@ -98,7 +87,7 @@ def kill_and_resume(folder: Path, output: Path, seed: int, kills: int) -> int:
     died = 0
     for point in sorted(rng.integers(0, CLIPS + 4, kills)):
         fork = Fork(arguments(folder, output))
-        wait_for_lines(output, int(point), fork)
+        fork.wait_for_lines(output, int(point))
         time.sleep(rng.uniform(0, 0.01))
         fork.send(signal.SIGKILL)
         died += fork.wait().code == -signal.SIGKILL
@@ -128,7 +117,7 @@ def test_an_interruption_finishes_what_has_begun_and_says_how_to_go_on(
 ) -> None:
     output = tmp_path / "out.jsonl"
     fork = Fork(arguments(many, output))
-    wait_for_lines(output, 3, fork)
+    fork.wait_for_lines(output, 3)
     fork.send(signal.SIGINT)
     outcome = fork.wait()
     assert outcome.code == 130, outcome.err
@@ -191,7 +180,7 @@ def test_five_thousand_files_are_begun_at_once(tmp_path: Path) -> None:
     folder, output = many_links(tmp_path / "many", 5000), tmp_path / "out.jsonl"
     started = time.monotonic()
     fork = Fork(["batch", str(folder), "-o", str(output), *QUICK, "--limit", "200"])
-    wait_for_lines(output, 1, fork)
+    fork.wait_for_lines(output, 1)
     first_s = time.monotonic() - started
     fork.send(signal.SIGINT)
     assert fork.wait().code == 130
@@ -206,7 +195,7 @@ def test_memory_stays_flat(tmp_path: Path) -> None:
     fork = Fork(["batch", str(folder), "-o", str(output), *QUICK])
 
     def resident(lines: int) -> int:
-        wait_for_lines(output, lines, fork)
+        fork.wait_for_lines(output, lines)
         return int(Path(f"/proc/{fork.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
     early, late = resident(files // 6), resident(files - 10)

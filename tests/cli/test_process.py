@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -105,10 +105,7 @@ def test_a_signal_keeps_whole_lines_and_leaves_no_traceback(
     output = tmp_path / "out.jsonl"
     files = copies(recordings, tmp_path)
     fork = Fork(["caption", "-o", str(output), *files])
-    deadline = time.monotonic() + 30
-    while not output.exists() or output.read_bytes().count(b"\n") < 3:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    fork.wait_for_lines(output, 3)
     fork.send(number)
     outcome = fork.wait()
     assert outcome.code == code
@@ -237,3 +234,18 @@ def test_json_on_a_terminal_holds_nothing_that_the_terminal_acts_on(recordings: 
     assert line.isprintable() or set(line) - {"　"} <= {c for c in line if c.isprintable()}
     assert json.loads(line)["file"] == str(name)
     assert str(name) in Fork(["caption", "--json", str(name)]).wait().out  # a pipe has it as it is
+
+
+def test_a_comparison_that_is_interrupted_shows_what_was_done_so_far(recordings: list[str], tmp_path: Path) -> None:
+    output = tmp_path / "t.jsonl"
+    fork = Fork(["compare", *recordings, "-o", str(output), "--repeat", "20", "--max-new-tokens", "8"])
+    fork.wait_for_lines(output, 9)
+    fork.send(signal.SIGINT)
+    outcome = fork.wait()
+    assert outcome.code == 130
+    assert "Traceback" not in outcome.err
+    assert "interrupted" in outcome.err
+    done = Counter(file for file, _ in {(run.file, run.mode) for run in read_transcripts(output)})
+    assert outcome.out.startswith(f"{list(done.values()).count(4)} clip")
+    assert "time of all clips" in outcome.out
+    assert output.read_bytes().endswith(b"\n")

@@ -103,7 +103,7 @@ class Case:
         edge = self.pair.guesses("edge", self.edge_prompt, settings)
         cloud = self.pair.guesses("cloud", self.cloud_prompt, settings)
         assert edge is not None
-        rng, text = random.Random(self.number), [random.Random(self.number).randrange(256) for _ in range(2000)]
+        rng, text = random.Random(self.number), [random.Random(self.number).randrange(256) for _ in range(500)]
         if memory == "another's" and cloud is not None:
             mode = rng.choice(("edge", "cloud"))
             text = list(collect(self.but(mode=mode, acceptance=None).loop().run())[1].token_ids)

@@ -86,7 +86,7 @@ def test_drafting_ahead_changes_no_round(law: Run) -> None:
 
 def test_what_was_drafted_ahead_and_fits_is_not_drafted_again() -> None:
     """As many forwards as tokens, guesses and what was lost."""
-    for number in range(131_000, 131_020):
+    for number in range(131_000, 131_010):
         case = ahead_case(number, mode="hybrid", temperature=0.0, loop_period=0, run_on=0)
         rounds, finished = run_slowed(case, 30)
         assert finished.edge is not None
@@ -105,7 +105,7 @@ def test_without_drafting_ahead_nothing_is_hidden() -> None:
 @pytest.mark.parametrize("after", [1, 2, 4])
 def test_an_abandoned_stream_ends_its_thread(after: int) -> None:
     abandoned = 0
-    for number in range(133_000, 133_020):
+    for number in range(133_000, 133_008):
         loop = slowed(ahead_case(number, mode="hybrid", max_new_tokens=18, loop_period=0), 4)
         events, seen = loop.run(), 0
         for event in events:
@@ -119,4 +119,4 @@ def test_an_abandoned_stream_ends_its_thread(after: int) -> None:
         for session in (loop.drafter.session, loop.verifier.session):  # type: ignore[union-attr]
             if session.cache is not None and session.fed:
                 assert {layer.get_seq_length() for layer in session.cache.layers} == {session.length}
-    assert abandoned > 5
+    assert abandoned > 2

@@ -153,7 +153,7 @@ def unsound(clip: Prompt) -> Prompt:
 
 
 def test_a_clip_whose_scores_are_not_finite_fails_alone() -> None:
-    for number in range(600, 606):
+    for number in range(600, 603):
         batch = batch_of(number, 5)
         bad = replace(batch[0], edge_prompt=unsound(batch[0].edge_prompt)).but(mode="edge", acceptance=None)
         seen = decode_together([batch[1], bad, *batch[2:]], 5)
