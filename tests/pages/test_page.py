@@ -13,6 +13,7 @@ import soundfile
 
 from specdec_cli.evaluate.page import disagreement, render
 from specdec_cli.evaluate.result import ClipError
+from specdec_cli.format import share, short
 from specdec_cli.labels import Lexicon
 from tests.pages.read_page import Page
 from tests.pages.sample import MODES, Runs, comparison, runs_over, voices
@@ -36,14 +37,13 @@ def hostile(runs: Runs) -> tuple[Runs, object]:
             ]
             changes = {"file": EVIL, "caption": EVIL, "prompt": EVIL, "rounds": rounds}
             evil_runs[mode].append(transcript.model_copy(update=changes))
-    made = comparison(evil_runs)
-    clips = [
-        clip.model_copy(update={"reference": EVIL, "reference_texts": [EVIL], "reference_labels": {"rate": EVIL}})
-        for clip in made.clips
-    ]
+    made = comparison(runs)
+    texts = {"file": EVIL, "captions": dict.fromkeys(MODES, EVIL), "reference": EVIL, "reference_texts": [EVIL]}
+    clips = [clip.model_copy(update=texts | {"reference_labels": {"rate": EVIL}}) for clip in made.clips]
     error = ClipError(file=EVIL, start_s=None, modes=["edge"], type="AudioDecodeError", message=EVIL)
     changes = {
         "clips": clips,
+        "prompt": EVIL,
         "headline": [EVIL],
         "errors": [error],
         "unstable": [EVIL],
@@ -66,22 +66,25 @@ def test_every_clip_and_mode_is_in_it(read: Page, runs: Runs) -> None:
 def test_classes_stand_against_what_is_measured(runs: Runs, read: Page) -> None:
     made = Page(render(comparison(runs), runs, lexicon=Lexicon.load()))
     for clip in made.data()["clips"]:
-        for mode, class_ in (("edge", "fast"), ("hybrid", "slow")):  # what sample.py says of the rate
+        for mode in MODES:
             said = clip["measured"][mode]
-            assert "fits the measurement: rate" in said or f"rate {class_}, but " in said
+            assert "fits the measurement: " in said or f"rate {clip['labels'][mode]['rate']}, but " in said
     assert set(read.data()["clips"][0]["measured"].values()) == {""}  # without a lexicon
 
 
-def test_the_summary_stands_without_a_script(read: Page) -> None:
+def test_the_summary_stands_without_a_script(read: Page, runs: Runs) -> None:
+    found = comparison(runs)
+    hybrid, cloud = (found.costs[found.modes.index(mode)] for mode in ("hybrid", "cloud"))
+    assert hybrid.escalation_rate
+    assert cloud.total_s.to_edge
     for words in (
-        "hybrid closes 71% of the gap",
-        "×1.80 edge",
-        "1.62–1.98",
-        "14.2%",
-        "F1 70",
+        *found.headline,
+        share(hybrid.escalation_rate.value),
+        f"×{short(cloud.total_s.to_edge.value)} edge",
+        "F1 100",
         "ROUGE-L",
-        "612 MiB",
-        "references found for",
+        " MiB",
+        "references found for 3 of 3 clips",
     ):
         assert words in read.text
     assert sum(tag == "img" for tag, _ in read.elements) == 3  # a picture for each cost
@@ -155,13 +158,13 @@ def test_chinese_stays_readable(tmp_path: Path) -> None:
 
 def test_a_recording_that_is_gone_leaves_a_sentence(runs: Runs) -> None:
     moved = {
-        mode: [t.model_copy(update={"file": "/nowhere/gone.wav"}) for t in transcripts]
-        for mode, transcripts in runs.items()
+        mode: [run.model_copy(update={"file": f"/nowhere/gone {number}.wav"}) for number, run in enumerate(own)]
+        for mode, own in runs.items()
     }
-    data = Page(render(comparison(moved), moved)).data()
-    assert data["clips"][0]["sound"] is None
-    assert "gone.wav" in data["clips"][0]["missing"]
-    assert data["clips"][0]["runs"]["edge"]["rounds"]
+    clip = Page(render(comparison(moved), moved)).data()["clips"][0]
+    assert clip["sound"] is None
+    assert "gone 0.wav" in clip["missing"]
+    assert clip["runs"]["edge"]["rounds"]
 
 
 def test_of_repeats_the_first_is_shown(runs: Runs) -> None:

