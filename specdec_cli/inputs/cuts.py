@@ -56,7 +56,7 @@ class Cuts:
         """
         if path.is_dir():
             return cls(path)
-        return cls(path, tuple(_read(path)))
+        return cls(path, _read(path))
 
     def of(self, recording: str) -> tuple[Cut, ...]:
         """The cuts of a recording, found by the name of its file, with or without the ending.
@@ -68,7 +68,7 @@ class Cuts:
             ReferencesError: the folder's file for it is malformed.
         """
         name = Path(recording)
-        cuts = _read(self._beside(name)) if self.path.is_dir() else iter(self._cuts)
+        cuts = _read(self._beside(name)) if self.path.is_dir() else self._cuts
         found = tuple(cut for of, cut in cuts if of is None or _same(of, name))
         if not found:
             message = f"{shown(str(self.path))} has no cuts of {shown(recording)}."
@@ -92,15 +92,14 @@ def _same(named: str, recording: Path) -> bool:
     return name in (recording.name, recording.stem) or Path(name).stem == recording.stem
 
 
-def _read(path: Path) -> Iterator[_Named]:
+def _read(path: Path) -> list[_Named]:
     read = _READERS.get(path.suffix.lower())
     if read is None:
         message = f"{path} is no file of cuts that can be read: its ending is {show(path.suffix)}."
         raise ReferencesError(message, hint=f"Name it {', '.join(_READERS)} after what it holds, or give a folder.")
-    found = list(read(path))
-    if not found:
+    if not (found := list(read(path))):
         raise ReferencesError(f"{path} has no cuts.", hint="It needs a start and an end for each piece.")
-    yield from found
+    return found
 
 
 def _cut(
@@ -171,9 +170,9 @@ def _json(path: Path) -> Iterator[_Named]:
         raise ReferencesError(f"{path} has no list of segments.", hint='Write {"segments": [{"start": ..., ...}]}.')
     for number, segment in enumerate(segments, 1):
         place = f"{path}, segment {number}"
-        if not isinstance(segment, dict) or not {"start", "end"} <= segment.keys():
-            raise ReferencesError(f"{place}: start and end were expected.", hint="Each is an object with both.")
-        yield None, _cut(place, segment["start"], segment["end"], segment.get("speaker"), segment.get("text"))
+        if not isinstance(segment, dict):
+            raise ReferencesError(f"{place}: an object was expected.", hint="Each has a start and an end.")
+        yield None, _cut(place, *map(segment.get, ("start", "end", "speaker", "text")))
 
 
 def _table(path: Path) -> Iterator[_Named]:

@@ -87,7 +87,8 @@ class Paths:
         elif os.path.lexists(path) or not glob.has_magic(path):
             yield path
         else:
-            yield from self._match(path)
+            found = self._others("", glob.iglob(path, recursive=True))
+            yield from [file for file in found if not os.path.isdir(file)] or [path]
 
     def _search(self, folder: str) -> Iterator[str]:
         """Recordings inside a folder, and then those of the folders inside it, if those are to be searched.
@@ -110,10 +111,6 @@ class Paths:
         if self.pattern is not None:
             return fnmatch.fnmatch(name, self.pattern)
         return not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES
-
-    def _match(self, pattern: str) -> Iterator[str]:
-        found = self._others("", glob.iglob(pattern, recursive=True))
-        yield from [path for path in found if not os.path.isdir(path)] or [pattern]
 
 
 def read_list(text: bytes) -> list[str]:

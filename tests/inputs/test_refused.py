@@ -76,7 +76,7 @@ CUTS: list[tuple[dict[str, str], str]] = [
     (grid("size = 3", "size = 99"), "a number was expected"),
     (grid("size = 3", "size = 1e400"), "a number was expected"),
     (grid("xmax = 1.5", "xmax = 0.5"), "line 20: it begins at 0.7 s and ends at 0.5 s"),
-    ({"c.json": '{"segments": [{"start": 1}]}'}, "c.json, segment 1: start and end"),
+    ({"c.json": '{"segments": [{"start": 1}]}'}, "c.json, segment 1: null is no time"),
     ({"c.json": '{"words": []}'}, "c.json has no list of segments"),
     ({"c.json": '{"segments": [{"start": true, "end": 2}]}'}, "c.json, segment 1: true is no time"),
     ({"c.json": "[" * 100_000}, "c.json, line 1: nested too deep"),

@@ -1,4 +1,4 @@
-"""Scores of the shipped pair's captions: they add up, name the right model, cost no word, and cross the wire."""
+"""Labels and scores of the shipped pair's captions: they add up, name the right model, cost no word, cross the wire."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from specdec_cli import Lexicon
+from specdec_cli import Finished, Lexicon
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import load_config
 from specdec_cli.errors import ConfigError
+from specdec_cli.export.recordings import details
 from specdec_cli.labels.calibration import CalibrationFile, Labelling, OfModel, sharpened
 from specdec_cli.labels.probabilities import KEPT, needs_review
 from specdec_cli.transcript.records import ClassScores, Transcript
@@ -26,6 +27,28 @@ def scored(use: Captioner, seed: int = 0, calibration: CalibrationFile | None = 
 
 def of(**classes: float) -> ClassScores:
     return ClassScores(by="edge", classes=classes, other=0.0)
+
+
+def test_a_labelled_captioner() -> None:
+    plain = captioner(prompt__language="en")
+    labelled = plain.labelled(LEXICON)
+    updates = list(labelled.run_samples(voice(0), RATE))
+    transcript = labelled.run_samples(voice(0), RATE).finish()
+    assert isinstance(updates[-1].event, Finished)
+    assert transcript.emotions == LEXICON.emotions(transcript.caption or "", "en") != ()
+    assert details(transcript)["emotions"] == ", ".join(transcript.emotions)
+    assert updates[-1].text.labels == transcript.labels == LEXICON.labels(transcript.caption or "", "en")
+    assert all(update.text.labels is None for update in updates[:-1])
+    assert plain.run_samples(voice(0), RATE).finish().labels is None
+
+
+def test_the_gate_between_classes_sums_over_the_lexicon_s_groups() -> None:
+    found = captioner(prompt__language="en", gate__name="class-entropy", gate__threshold=0.3, decoding__defer=False)
+    transcript = found.run_samples(voice(0), RATE).finish()
+    pairs = [pair for each in transcript.rounds for pair in zip(each.gate_values, each.entropy, strict=True)]
+    assert all(-1e-6 <= value <= nats + 1e-4 for value, nats in pairs)
+    assert any(value < nats - 1e-3 for value, nats in pairs)
+    assert {each.reason for each in transcript.rounds} == {"class-entropy", None}
 
 
 @pytest.mark.parametrize("mode", MODES)
