@@ -6,6 +6,7 @@ The fork has the mini pair loaded already, so that pipes, signals and terminals 
 from __future__ import annotations
 
 import io
+import json
 import os
 import signal
 import subprocess
@@ -25,6 +26,7 @@ from specdec_cli.captioner import Captioner
 from specdec_cli.cli import main
 from specdec_cli.config import Config
 from specdec_cli.pair_loading import Loading
+from specdec_cli.transcript import Transcript
 from tests.cli.status import exit_code
 from tests.mini_pair import captioner_for, mini_pair
 
@@ -52,6 +54,16 @@ class Outcome:
     def lines(self) -> list[str]:
         """Lines of stdout."""
         return self.out.splitlines()
+
+
+def telling(transcript: Transcript) -> tuple[object, ...]:
+    """What of a line must not depend on when and beside whom the clip was captioned, beginning with its place."""
+    rounds = [(round_.draft_ids, round_.committed_ids, round_.escalated) for round_ in transcript.rounds]
+    settings = json.dumps(transcript.settings, sort_keys=True)
+    place = (transcript.file, transcript.start_s, transcript.end_s, transcript.sha256, transcript.duration_s)
+    error = transcript.error.message if transcript.error else None
+    said = (transcript.caption, error, transcript.finish_reason, json.dumps(transcript.labels), rounds, settings)
+    return (*place, transcript.language, transcript.prompt, *said)
 
 
 def load_mini(config: Config, *, loading: Loading) -> Captioner:

@@ -8,7 +8,6 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ from specdec_cli.batch.output_file import Output
 from specdec_cli.captioner import Captioner
 from specdec_cli.transcript import Transcript
 from tests.cli.conftest import Specdec
-from tests.cli.harness import Outcome
+from tests.cli.harness import Outcome, telling
 from tests.mini_pair import RATE, captioner, voice, write_voice
 from tests.transcript.lines import read_transcripts
 
@@ -87,22 +86,6 @@ def break_file(path: Path) -> bytes:
     return whole
 
 
-def alike(one: Any, other: Any) -> bool:
-    """Whether two records are equal; figures of scores up to what kernels of other shapes round otherwise."""
-    if isinstance(one, float) and isinstance(other, float):
-        return abs(one - other) <= 5e-4
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(alike(one[name], other[name]) for name in one)
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(map(alike, one, other))
-    return bool(one == other)
-
-
-WORK = {"forwards_edge", "forwards_cloud", "guessed", "guesses_kept"}
-UNTIMED = {"timing": True, "resources": True, "totals": WORK, "rounds": {"__all__": {"draft_ms", "verify_ms"}}}
-"""What a transcript holds of the clock, of the process, and of guesses, which depend on what came before."""
-
-
 @pytest.mark.parametrize(
     "flags",
     [
@@ -123,7 +106,6 @@ def test_transcripts_are_those_of_the_single_command(
     tmp_path: Path,
     flags: tuple[str, ...],
 ) -> None:
-    """Rounds with their evidence and pieces, totals and labels too."""
     flags = (*flags, "--labels")
     size = ("--batch-size", "1", "--workers", "1") if "0.1" in flags else ("--workers", "3")
     assert batch(clips, "-r", *flags, *size).code == 0
@@ -135,7 +117,7 @@ def test_transcripts_are_those_of_the_single_command(
     assert "edge" in flags or any(round_.escalated for line in alone.values() for round_ in line.rounds)
     for name, line in together.items():
         assert line.labels
-        assert alike(line.model_dump(exclude=UNTIMED), alone[name].model_dump(exclude=UNTIMED)), name
+        assert telling(line) == telling(alone[name]), name
 
 
 def test_labels_are_all_there_or_not_at_all(
@@ -393,7 +375,7 @@ def test_quiet_is_failures_alone(batch: Batch, clips: Path) -> None:
 
 @pytest.mark.parametrize("named", [False, True])
 def test_a_resumed_run_guesses_from_its_output_and_from_transcripts_that_it_is_given(
-    batch: Batch, specdec: Specdec, clips: Path, output: Path, monkeypatch: Any, named: bool
+    batch: Batch, specdec: Specdec, clips: Path, output: Path, monkeypatch: pytest.MonkeyPatch, named: bool
 ) -> None:
     monkeypatch.setattr("specdec_cli.captioner._shipped_captions", lambda _: ())
     earlier = output.with_name("earlier.jsonl")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -15,8 +14,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from specdec_cli.transcript import Transcript
-from tests.cli.harness import Fork, Outcome, on_terminal
+from tests.cli.harness import Fork, Outcome, on_terminal, telling
 from tests.console.screens import ESCAPE
 from tests.mini_pair import RATE, voice, write_voice
 from tests.transcript.lines import read_transcripts
@@ -49,15 +47,6 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def arguments(folder: Path, output: Path) -> list[str]:
     return ["batch", str(folder), "-r", "-o", str(output), *QUICK]
-
-
-def telling(transcript: Transcript) -> tuple[object, ...]:
-    """What of a line must not depend on when and beside whom the clip was captioned."""
-    ids = [(round_.draft_ids, round_.committed_ids) for round_ in transcript.rounds]
-    settings = json.dumps(transcript.settings, sort_keys=True)
-    error = transcript.error.message if transcript.error else None
-    place = (transcript.file, transcript.start_s, transcript.end_s, transcript.sha256, transcript.duration_s)
-    return (*place, transcript.language, transcript.prompt, transcript.caption, error, ids, settings)
 
 
 def sorted_lines(output: Path) -> list[tuple[object, ...]]:

@@ -1,8 +1,10 @@
-"""A loop with its cloud beside it: what its thread inherits, and what it leaves behind."""
+"""A loop with its cloud beside it: what its thread inherits, and what a clip leaves behind: no thread and no cache."""
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from typing import Any
 
 import pytest
@@ -78,3 +80,22 @@ def test_clips_that_call_the_cloud_are_counted() -> None:
     for called, often in ((True, False), (True, False), (False, False), (False, True), (False, False)):
         costs.finished(called=called)
         assert costs.calls_often == often
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "lossless", "edge", "cloud"])
+@pytest.mark.parametrize("ahead", ["auto", "on"])
+def test_no_circle_holds_a_finished_clip(mode: str, ahead: str) -> None:
+    """Its caches are given back at once, without waiting for the garbage collector."""
+    case = make_case(3, temperature=0.0, mode=mode, gate="always", draft_ahead=ahead)
+    loop = case.loop()
+    parts = [part for part in (loop.drafter, loop.verifier) if part is not None]
+    held = [weakref.ref(part) for part in parts] + [weakref.ref(part.session) for part in parts]  # type: ignore[union-attr]
+    del parts
+    gc.collect()
+    gc.disable()
+    try:
+        collect(loop.run())
+        del loop
+        assert [ref() for ref in held] == [None] * len(held)
+    finally:
+        gc.enable()
