@@ -49,12 +49,9 @@ def kaldi(scp: Path) -> Iterator[Listed]:
     """
     recordings: dict[str, tuple[str, str]] = {}
     for place, name, file in _pairs(scp):
-        if file.endswith("|"):
-            hint = "Write the recordings to files, and name those; specdec runs no commands of a list."
-            raise ReferencesError(f"{place}: {show(name)} is a command, not a file.", hint=hint)
-        if _ARCHIVE.search(file):
-            hint = "Write the recordings to files of their own, with wav-copy for example."
-            raise ReferencesError(f"{place}: {show(name)} is in an archive.", hint=hint)
+        if file.endswith("|") or _ARCHIVE.search(file):
+            hint = "Write the recordings to files of their own, and name those; specdec runs no commands of a list."
+            raise ReferencesError(f"{place}: {show(name)} is a command or in an archive, not a file.", hint=hint)
         if name in recordings:
             raise ReferencesError(f"{place}: {show(name)} is in {recordings[name][0]} too.", hint="Keep one of them.")
         recordings[name] = place, file
@@ -116,7 +113,7 @@ def nemo(path: Path) -> Iterator[Listed]:
     Raises:
         ReferencesError: a row is malformed; names the line.
     """
-    for place, row in _rows(path):
+    for place, row in json_lines(path, read_text(path)):
         file = row.get("audio_filepath")
         if not isinstance(file, str) or not file:
             raise ReferencesError(f"{place}: audio_filepath is missing.", hint="Each line names one recording.")
@@ -133,7 +130,7 @@ def lhotse(path: Path) -> Iterator[Listed]:
     Raises:
         ReferencesError: a cut is malformed, made of several, or of a recording that is no file; names the line.
     """
-    for place, row in _rows(path):
+    for place, row in json_lines(path, read_text(path)):
         recording = row.get("recording")
         if row.get("type", "MonoCut") not in ("MonoCut", "MultiCut") or not isinstance(recording, dict):
             hint = "Cuts of one recording each are read; write mixed ones to files first: cuts.save_audios(...)."
@@ -160,13 +157,6 @@ def lhotse(path: Path) -> Iterator[Listed]:
                 text=" ".join(filter(None, (one_line(each.get("text")) for each in said))) or None,
             ),
         )
-
-
-def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Place and object of each line."""
-    if not (text := read_text(path)).strip():
-        raise ReferencesError(f"{path} is empty.", hint="It needs a line per recording.")
-    return json_lines(path, text)
 
 
 # --- Data sets of Hugging Face ---

@@ -60,6 +60,8 @@ class Manifest:
                 hint = "Give each row of one recording an id of its own."
                 raise ConfigError(f"{place}: {show(item.path)} is in {before} already.", hint=hint)
             rows[item.key] = item
+        if not rows:
+            raise ConfigError(f"{path} names no recordings.", hint=_HINT)
         return cls(rows)
 
 

@@ -136,7 +136,7 @@ def calibrate(decisions: Sequence[Decision], *, by_speaker: bool, seed: int = 0)
     if folds < 2 or len(decisions) < LEAST_CAPTIONS:
         raise ConfigError(
             f"{len(decisions)} classes of {len(groups)} speakers or clips are known both from captions and from "
-            f"references{by_mode(decisions)}; a calibration takes {LEAST_CAPTIONS} of two or more",
+            f"references; a calibration takes {LEAST_CAPTIONS} of two or more",
             hint="Name transcripts that were made with --labels, and references with classes for them.",
         )
     order = np.random.default_rng(seed).permutation(len(groups))
@@ -166,12 +166,6 @@ def calibrate(decisions: Sequence[Decision], *, by_speaker: bool, seed: int = 0)
     )
 
 
-def by_mode(decisions: Sequence[Decision]) -> str:
-    """How many decisions there are of each mode: ` (edge 120, hybrid 118)`; empty without any."""
-    counts = Counter(decision.mode for decision in decisions)
-    return f" ({', '.join(f'{mode} {number}' for mode, number in counts.items())})" if counts else ""
-
-
 def calibration_file(found: CalibrationFound, decisions: Sequence[Decision], version: str) -> CalibrationFile:
     """The file of a calibration; `version` is that of specdec.
 
@@ -194,7 +188,7 @@ def calibration_file(found: CalibrationFound, decisions: Sequence[Decision], ver
     if not models:
         raise ConfigError(
             f"no attribute has {LEAST_CAPTIONS} known classes of one model, which it takes to fit a temperature; "
-            f"the most are {max(fit.raw.captions for fit in found.fits)}{by_mode(decisions)}",
+            f"the most are {max(fit.raw.captions for fit in found.fits)}",
             hint="Name more transcripts, or references with more of their files.",
         )
     errors = {

@@ -95,7 +95,7 @@ def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
 
 
 def test_too_little_is_refused_with_what_was_found_and_what_would_do() -> None:
-    with pytest.raises(ConfigError, match=r"10 classes .* \(hybrid 10\).* takes 50"):
+    with pytest.raises(ConfigError, match=r"10 classes .* takes 50"):
         calibrate(decisions(10, 2.0), by_speaker=True)
 
 
