@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,11 +50,14 @@ TEKKEN = (
 """Special tokens of a Voxtral, by id."""
 
 
+Config = Callable[[dict[str, int]], Any]
+
+
 @dataclass(frozen=True)
 class Kind:
     """How to make a family's tiny checkpoints."""
 
-    config: Callable[[dict[str, int]], Any]  # of the module, for the ids of a tokenizer
+    config: Config  # of the module, for the ids of a tokenizer
     specials: tuple[str, ...]  # in the order of their ids after the 256 bytes, eos first; or `TEKKEN`
     template: str
     extractor: dict[str, Any]  # preprocessor_config.json
@@ -122,10 +125,6 @@ def write_tekken(folder: Path) -> None:
         "type": "Tekken",
     }
     write_json(folder / "tekken.json", content)
-
-
-_PAD = {"pad_token": "<|endoftext|>"}
-QWEN = ("<|im_end|>", "<|endoftext|>", "<|im_start|>")
 
 
 def _tower(**more: Any) -> dict[str, Any]:
@@ -305,48 +304,35 @@ def _gemma_layout(folder: Path) -> None:
 WHISPER = {"feature_size": 16, "chunk_length": 30, "return_attention_mask": True, "sampling_rate": 16000}
 WHISPER |= {"feature_extractor_type": "WhisperFeatureExtractor"}
 
+
+def _chatml(config: Config, specials: Sequence[str], audio: str, processor: str, omni: bool = False) -> Kind:
+    """A family with Qwen's tokens and template, in which `audio` stands for a clip, and Whisper's features."""
+    return Kind(
+        config,
+        ("<|im_end|>", "<|endoftext|>", "<|im_start|>", *specials),
+        CHATML.replace("AUDIO", audio),
+        WHISPER | {"processor_class": processor},
+        {"pad_token": "<|endoftext|>"} | ({"audio_token": specials[0]} if omni else {}),
+        finish=omni_layout if omni else lambda _: None,
+    )
+
+
+def _gemma(config: Config, extractor: str) -> Kind:
+    features = {"feature_extractor_type": extractor, "feature_size": 128, "sampling_rate": 16000}
+    return Kind(config, _GEMMA, _GEMMA_TEMPLATE, features, _GEMMA_EXTRAS, spread=0.2, finish=_gemma_layout)
+
+
+_BEGIN_END = "<|audio_bos|><|AUDIO|><|audio_eos|>"
 KINDS: dict[str, Kind] = {
-    "qwen2.5-omni": Kind(
-        lambda ids: thinker_config(ids, vocab_size=VOCAB),
-        (*QWEN, *_OMNI_25),
-        CHATML.replace("AUDIO", "<|audio_bos|><|AUDIO|><|audio_eos|>"),
-        WHISPER | {"processor_class": "Qwen2_5OmniProcessor"},
-        _PAD | {"audio_token": "<|AUDIO|>"},
-        finish=omni_layout,
+    "qwen2.5-omni": _chatml(
+        lambda ids: thinker_config(ids, vocab_size=VOCAB), _OMNI_25, _BEGIN_END, "Qwen2_5OmniProcessor", omni=True
     ),
-    "qwen2-audio": Kind(
-        _qwen2_audio,
-        (*QWEN, "<|AUDIO|>", "<|audio_bos|>", "<|audio_eos|>"),
-        CHATML.replace("AUDIO", "Audio 1: <|audio_bos|><|AUDIO|><|audio_eos|>\n"),
-        WHISPER | {"processor_class": "Qwen2AudioProcessor"},
-        _PAD,
+    "qwen2-audio": _chatml(_qwen2_audio, _OMNI_25[:3], f"Audio 1: {_BEGIN_END}\n", "Qwen2AudioProcessor"),
+    "qwen3-omni": _chatml(
+        _qwen3_omni, _OMNI_3, "<|audio_start|><|audio_pad|><|audio_end|>", "Qwen3OmniMoeProcessor", omni=True
     ),
-    "qwen3-omni": Kind(
-        _qwen3_omni,
-        (*QWEN, *_OMNI_3),
-        CHATML.replace("AUDIO", "<|audio_start|><|audio_pad|><|audio_end|>"),
-        WHISPER | {"processor_class": "Qwen3OmniMoeProcessor"},
-        _PAD | {"audio_token": "<|audio_pad|>"},
-        finish=omni_layout,
-    ),
-    "gemma4": Kind(
-        _gemma4,
-        _GEMMA,
-        _GEMMA_TEMPLATE,
-        {"feature_extractor_type": "Gemma4AudioFeatureExtractor", "feature_size": 128, "sampling_rate": 16000},
-        _GEMMA_EXTRAS,
-        spread=0.2,
-        finish=_gemma_layout,
-    ),
-    "gemma4-unified": Kind(
-        _gemma4_unified,
-        _GEMMA,
-        _GEMMA_TEMPLATE,
-        {"feature_extractor_type": "Gemma4UnifiedAudioFeatureExtractor", "sampling_rate": 16000},
-        _GEMMA_EXTRAS,
-        spread=0.2,
-        finish=_gemma_layout,
-    ),
+    "gemma4": _gemma(_gemma4, "Gemma4AudioFeatureExtractor"),
+    "gemma4-unified": _gemma(_gemma4_unified, "Gemma4UnifiedAudioFeatureExtractor"),
     "voxtral": Kind(
         _voxtral,
         TEKKEN,
@@ -354,19 +340,9 @@ KINDS: dict[str, Kind] = {
         WHISPER | {"processor_class": "VoxtralProcessor"},
         finish=write_tekken,
     ),
-    "audio-flamingo-3": Kind(
-        _audio_flamingo_3,
-        (*QWEN, "<sound>"),
-        CHATML.replace("AUDIO", "<sound>"),
-        WHISPER | {"processor_class": "AudioFlamingo3Processor"},
-        _PAD,
-    ),
-    "music-flamingo": Kind(
-        _music_flamingo,
-        (*QWEN, "<sound>", "<|sound_bos|>", "<|sound_eos|>"),
-        CHATML.replace("AUDIO", "<sound>"),
-        WHISPER | {"processor_class": "MusicFlamingoProcessor"},
-        _PAD,
+    "audio-flamingo-3": _chatml(_audio_flamingo_3, ("<sound>",), "<sound>", "AudioFlamingo3Processor"),
+    "music-flamingo": _chatml(
+        _music_flamingo, ("<sound>", "<|sound_bos|>", "<|sound_eos|>"), "<sound>", "MusicFlamingoProcessor"
     ),
     "granite-speech": Kind(
         _granite_speech,

@@ -125,15 +125,6 @@ def test_characters_split_over_several_tokens_come_back_whole(load: Load) -> Non
         assert CHINESE.startswith(processor.text(ids[: at + 1]).rstrip("\ufffd"))
 
 
-def test_ids_are_those_of_tiktoken(load: Load) -> None:
-    tiktoken = pytest.importorskip("tiktoken")
-    ranks = TikTokenConverter.load_tiktoken_bpe(merges_file())
-    encoding = tiktoken.Encoding("qwen", pat_str=WORDS, mergeable_ranks=ranks, special_tokens={})
-    processor = load("qwen2.5-omni", 151_936).processor
-    for text in (CHINESE, "A woman's voice, low-pitched:  slow (2.5 syllables/s)\n\n— sad."):
-        assert processor.encode(text) == encoding.encode(text)
-
-
 @pytest.mark.parametrize(("family", "rows"), [("qwen2.5-omni", 151_936), ("qwen3-omni", 152_064)])
 def test_prompts_equal_those_of_the_published_processor(load: Load, family: str, rows: int) -> None:
     processor = load(family, rows).processor
@@ -163,10 +154,3 @@ def test_a_pair_without_a_common_beginning_is_refused_with_both_names(load: Load
         Pair.of(edge, cloud)
     assert edge.name in caught.value.message
     assert cloud.name in caught.value.message
-
-
-def test_the_captioner_reads_the_clip_alone(load: Load) -> None:
-    processor = load("qwen3-omni", 152_064).processor
-    text = processor.tokenizer.decode(processor.prompt(tiny_clip(1, 1.0), "").ids)
-    assert text.endswith("<|audio_end|><|im_end|>\n<|im_start|>assistant\n")
-    assert "<|im_start|>user\n<|audio_start|>" in text
