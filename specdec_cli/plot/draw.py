@@ -26,7 +26,7 @@ _LONGEST_NAME, _LONGEST_TITLE = 24, 90  # characters
 _ROW_HEIGHT: Final = 0.8
 _MINUTES_FROM: Final = 120.0  # s
 _WIDTH: Final = 11.0  # inches
-_NAMES: Final[Mapping[str, tuple[str, str | None]]] = {
+_NAMES: Final[Mapping[str, tuple[str, str]]] = {
     "f0_median_hz": ("pitch\nmedian F0, Hz", "pitch"),
     "f0_range_st": ("pitch range\nsemitones", "range"),
     "level_dbfs": ("level\ndBFS", "volume"),
@@ -116,7 +116,7 @@ def _bars(panel: Axes, spans: Sequence[TimelineSpan], bottom: float, height: flo
 
 def _measured(panel: Axes, spans: Sequence[TimelineSpan], name: str, colours: Mapping[str, str]) -> None:
     """A level line per piece, and a cross where the caption says otherwise."""
-    heading, attribute = _NAMES.get(name, (name, None))
+    heading, attribute = _NAMES[name]
     known = [span for span in spans if name in span.measured]
     values = [span.measured[name] for span in known]
     panel.hlines(
@@ -191,7 +191,7 @@ def _keys(timeline: Timeline, colours: Mapping[str, str]) -> list[Any]:
         keys.append(Line2D([], [], color=ALERT, linewidth=3, label="needs review"))
     if any(span.flagged for span in timeline.spans):
         keys.append(Line2D([], [], color=INK, linewidth=3, label="no description"))
-    if any(_NAMES.get(name, ("", None))[1] in span.disputed for span in timeline.spans for name in span.measured):
+    if any(_NAMES[name][1] in span.disputed for span in timeline.spans for name in span.measured):
         style: dict[str, Any] = {"color": ALERT, "markersize": 7, "markeredgewidth": 1.8, "linestyle": ""}
         keys.append(Line2D([], [], marker="x", label="caption says otherwise", **style))
     outcomes = {escalated for span in timeline.spans for _, escalated in span.rounds}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from specdec_cli.evaluate.frontier import FrontierPoint
+from specdec_cli.format import COST_NAMES
 from specdec_cli.plot.picture import COLOURS, GROUND, MUTED, picture
 from specdec_cli.types import COSTS, Cost
 
@@ -22,11 +23,6 @@ _AXES: Final[Mapping[Cost, str]] = {
     "blocks": "blocks escalated, %",
     "clips": "clips that call the cloud, %",
     "time": "the cloud's time, % of cloud-only's",
-}
-_SPENT: Final[Mapping[Cost, str]] = {
-    "blocks": "of blocks escalated",
-    "clips": "of clips call the cloud",
-    "time": "of cloud-only's time in the cloud",
 }
 _PANEL: Final = (4.0, 3.9)  # inches
 _DASHES: Final = (0, (4, 4))
@@ -75,7 +71,7 @@ def frontier(
 def describe(points: Sequence[FrontierPoint], costs: Sequence[Cost]) -> str:
     """The picture in words."""
     sentences = [
-        f"{mark.point.label}{'' if mark.point.confirmed else ' (estimated)'}: {mark.x:.1f}% {_SPENT[cost]}, "
+        f"{mark.point.label}{'' if mark.point.confirmed else ' (estimated)'}: {COST_NAMES[cost]} {mark.x:.1f}%, "
         f"{mark.y:.0f}% of the gap closed{f' ({mark.low:.0f} to {mark.high:.0f})' if mark.high > mark.low else ''}."
         for cost in costs
         for mark in _marks(points, cost)

@@ -71,7 +71,7 @@ def test_the_picture_says_in_words_what_it_shows() -> None:
     assert describe([], ["blocks"]) == "No setting was measured."
     said = describe([point("hybrid", 0.142, 0.71, (0.42, 0.95))], ["blocks", "clips"])
     assert said.startswith(
-        "hybrid: 14.2% of blocks escalated, 71% of the gap closed (42 to 95). hybrid: 42.6% of clips"
+        "hybrid: blocks escalated 14.2%, 71% of the gap closed (42 to 95). hybrid: clips calling the cloud 42.6%"
     )
 
 
