@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from specdec_cli.errors import ConfigError
 from specdec_cli.evaluate.bootstrap import Resampler
 from specdec_cli.evaluate.costs import costs, measurements, process
 from specdec_cli.evaluate.modes import MODES, richest
@@ -38,15 +37,15 @@ def comparison(
     """Compares modes by their transcripts.
 
     Args:
-        transcripts: of all modes, in the order in which clips are to be listed; several of a clip and mode are repeats.
+        transcripts: at least one, of one language and prompt, in the order in which clips are to be listed; several of
+            a clip and mode are repeats.
         modes: those to compare; None: those that occur.
         planned: how many recordings were to be compared, for a run that was interrupted.
         seed: of the bootstrap.
 
     Raises:
-        ConfigError: no transcripts, or they differ in language or prompt; or BERTScore cannot be had.
+        ConfigError: BERTScore cannot be had.
     """
-    _require_one_task(transcripts)
     wanted = set(modes) if modes else {transcript.mode for transcript in transcripts}
     modes = [mode for mode in MODES if mode in wanted]
     language, most = transcripts[0].language, richest({run.mode for run in transcripts})
@@ -86,18 +85,6 @@ def comparison(
         level=resampler.level,
         seed=seed,
     )
-
-
-def _require_one_task(transcripts: Sequence[Transcript]) -> None:
-    if not transcripts:
-        raise ConfigError("There is no transcript to compare.")
-    for what in ("language", "prompt"):
-        found = list(dict.fromkeys(getattr(transcript, what) for transcript in transcripts))
-        if len(found) > 1:
-            raise ConfigError(
-                f"Transcripts of one {what} are compared, and these have {len(found)}: {found[0]!r}, {found[1]!r}.",
-                hint="Compare those of each on their own.",
-            )
 
 
 def _clip(clip: PairedClip, references: References | None, lexicon: Lexicon, language: Language) -> ClipComparison:

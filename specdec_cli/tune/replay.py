@@ -8,7 +8,6 @@ gate and k, stands on one of the two.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -67,8 +66,7 @@ class Candidate:
         """What it would do with a clip; the random gate's draws differ from clip to clip."""
         generator = None
         if self.gate == "random":
-            digest = hashlib.blake2b(f"{seed}:{trace.sha256}".encode(), digest_size=8).digest()
-            generator = torch.Generator().manual_seed(int.from_bytes(digest, "big") >> 1)
+            generator = torch.Generator().manual_seed(seed + int(trace.sha256[:15], 16))
         gate = Gate(
             self.gate,
             self.threshold,

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from specdec_cli.errors import ConfigError
 from specdec_cli.evaluate import comparison_tables as tables
 from specdec_cli.evaluate.comparison import comparison
 from specdec_cli.labels import Lexicon
@@ -203,13 +202,6 @@ def test_without_the_edge_ratios_are_to_the_cloud(lexicon: Lexicon) -> None:
     hybrid = costs_of(comparison([run for run in three_modes() if run.mode != "edge"], lexicon), "hybrid")
     assert hybrid.total_s.to_edge is None
     assert hybrid.total_s.to_cloud is not None
-
-
-def test_transcripts_of_different_tasks_are_refused(lexicon: Lexicon) -> None:
-    with pytest.raises(ConfigError, match="no transcript"):
-        comparison([], lexicon)
-    with pytest.raises(ConfigError, match="one language"):
-        comparison([made("a", "edge"), made("a", "cloud", language="zh")], lexicon)
 
 
 def test_nothing_complete_is_said_and_not_computed(lexicon: Lexicon) -> None:
