@@ -51,7 +51,7 @@ class References:
         path: of the table, for messages.
     """
 
-    def __init__(self, entries: Sequence[Reference], columns: Columns, path: Path = Path("the references")) -> None:
+    def __init__(self, entries: Sequence[Reference], columns: Columns, path: Path) -> None:
         self._path = path
         self.entries = tuple(entries)
         self.columns = columns
