@@ -14,7 +14,8 @@ from specdec_cli.captioner import Captioner
 from specdec_cli.cli.tune import parse_gates
 from specdec_cli.config.gate_file import read_gate_file
 from specdec_cli.errors import ConfigError
-from specdec_cli.tune.outcomes import Tuning
+from specdec_cli.transcript.records import Totals
+from specdec_cli.tune.outcomes import TunedPoint, Tuning
 from tests.cli.conftest import Specdec
 from tests.cli.harness import Outcome
 from tests.mini_pair import captioner, write_voice
@@ -96,20 +97,24 @@ def test_it_recommends_a_setting_that_the_gate_option_takes(specdec: Specdec, vo
     assert file.fitted_on["weights"] == {role: transcript["models"][role]["weights"] for role in ("edge", "cloud")}
 
 
-def test_what_a_confirmed_point_says_is_what_a_run_does(tuned: Tuned) -> None:
-    point = next(point for point in tuned.found.confirmed if point.gate == "entropy")
+def run_on_held_out(recorded: Path, point: TunedPoint, **settings: object) -> list[Totals]:
+    """Captions the clips on which points were confirmed, with the settings of one."""
     runs = captioner(
         gate__name=point.gate,
         gate__threshold=point.threshold,
-        gate__stop_drafting=point.stop_drafting,
-        decoding__k=point.k,
         decoding__max_new_tokens=24,
         prompt__language="zh",
+        **settings,
     )
-    lines = [json.loads(line) for line in tuned.recordings.read_text(encoding="utf-8").splitlines()]
-    held_out = {line["file"] for line in lines if "schema" in line}
-    assert len(held_out) == tuned.found.confirmed_on
-    totals = [run.totals for file in sorted(held_out) if (run := runs.caption(file)).totals is not None]
+    lines = [json.loads(line) for line in recorded.read_text(encoding="utf-8").splitlines()]
+    held_out = sorted({line["file"] for line in lines if "schema" in line})
+    return [run.totals for file in held_out if (run := runs.caption(file)).totals is not None]
+
+
+def test_what_a_confirmed_point_says_is_what_a_run_does(tuned: Tuned) -> None:
+    point = next(point for point in tuned.found.confirmed if point.gate == "entropy")
+    totals = run_on_held_out(tuned.recordings, point, gate__stop_drafting=point.stop_drafting, decoding__k=point.k)
+    assert len(totals) == tuned.found.confirmed_on
     assert point.spent["blocks"] == pytest.approx(
         sum(total.escalations for total in totals) / sum(total.rounds for total in totals)
     )
@@ -166,15 +171,6 @@ def test_the_learned_gate_is_fitted_and_used(specdec: Specdec, voices: Path, rec
     assert "was fitted with the tokenizer sha256:00" in refused.err
 
 
-def test_the_page_names_the_gap_the_advice_and_every_setting(specdec: Specdec, voices: Path, recorded: Path) -> None:
-    outcome = specdec("tune", voices, *QUICK, "--recordings", recorded)
-    said = " ".join(outcome.out.split())
-    assert "Recommended: entropy" in said
-    assert "a difference of" in said
-    assert "run on clips that no setting was chosen on" in said
-    assert max(map(len, outcome.lines)) <= 120
-
-
 def test_a_gate_that_is_not_written_is_an_error_with_its_reason(
     specdec: Specdec, voices: Path, recorded: Path, tmp_path: Path
 ) -> None:
@@ -192,13 +188,17 @@ def test_a_gate_that_is_not_written_is_an_error_with_its_reason(
     assert "blocks=0.001" in (Tuning.model_validate_json(unwritten.out).reason or "")
 
 
-def test_without_scikit_learn_the_learned_gate_is_missed_aloud(
+def test_the_page_names_the_gap_the_advice_and_the_gate_that_needs_scikit_learn(
     specdec: Specdec, voices: Path, recorded: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "sklearn", None)
     outcome = specdec("tune", voices, *QUICK, "--recordings", recorded)
     assert outcome.code == 0
     said = " ".join(outcome.out.split())
+    assert "Recommended: entropy" in said
+    assert "a difference of" in said
+    assert "run on clips that no setting was chosen on" in said
+    assert max(map(len, outcome.lines)) <= 120
     assert "The learned gate was not tried: it needs scikit-learn. Install it with: pip install" in said
     refused = specdec("tune", voices, "--gates", "learned")
     assert refused.code == 2
@@ -268,18 +268,8 @@ def test_deferred_drafts_are_tried_where_clips_count(
     assert all(point.label == f"entropy {point.wake:g}, deferred" for point in points)
     assert all(point.spent["blocks"] is None for point in points)  # whole captions are no blocks of k tokens
     point = points[0]
-    runs = captioner(
-        gate__name=point.gate,
-        gate__threshold=point.threshold,
-        gate__wake=point.wake,
-        decoding__defer=True,
-        decoding__max_new_tokens=24,
-        prompt__language="zh",
-    )
-    lines = [json.loads(line) for line in recorded.read_text(encoding="utf-8").splitlines()]
-    held_out = sorted({line["file"] for line in lines if "schema" in line})
-    woken = [run.totals.escalations > 0 for file in held_out if (run := runs.caption(file)).totals is not None]
-    assert point.spent["clips"] == pytest.approx(sum(woken) / len(woken))
+    totals = run_on_held_out(recorded, point, gate__wake=point.wake, decoding__defer=True)
+    assert point.spent["clips"] == pytest.approx(sum(total.escalations > 0 for total in totals) / len(totals))
     file, best = read_gate_file(gate), found.recommended
     assert best is not None
     assert (file.defer, file.wake) == (best.wake is not None, best.wake)
@@ -309,4 +299,3 @@ def test_of_references_it_is_told_how_many_were_found(
     (tmp_path / "truth.tsv").write_text(f"file\tcaption\n{rows}", encoding="utf-8")
     command = ("tune", voices, *QUICK, "--recordings", recorded, "--references", tmp_path / "truth.tsv")
     assert "references of 9" in specdec(*command).out
-    assert Tuning.model_validate_json(specdec(*command, "--json").out).references_found == 9
