@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -39,7 +40,7 @@ _FAMILIES: Final = "Use an audio language model of one of the families that `spe
 _GEMMA: Final = "Use google/gemma-4-E2B-it, google/gemma-4-E4B-it or google/gemma-4-12B-it."
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Checkpoint:
     """A checkpoint that is of use here, of which all but the weights is in a folder."""
 
@@ -49,7 +50,7 @@ class Checkpoint:
     module_config: Any  # of the part that speech needs: of an Omni the thinker's
     offline: bool
 
-    @property
+    @cached_property
     def weights(self) -> list[Path]:
         """The files with the weights that speech needs, whether they are there or not."""
         return [self.folder / name for name in shards(self.folder, self.family.unused)]
