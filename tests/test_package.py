@@ -6,15 +6,21 @@ import ast
 import re
 import tomllib
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 APART = {"training", "tools", "tests"}
 
 
+@cache
+def parsed(module: Path) -> ast.Module:
+    return ast.parse(module.read_text())
+
+
 def imported(module: Path) -> set[str]:
     """The top-level packages that a module imports, anywhere in it."""
-    nodes = list(ast.walk(ast.parse(module.read_text())))
+    nodes = list(ast.walk(parsed(module)))
     names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
     return {name.split(".")[0] for name in names}
@@ -27,7 +33,7 @@ def test_the_package_imports_nothing_that_is_not_installed() -> None:
 
 
 def test_no_two_classes_have_one_name() -> None:
-    trees = (ast.parse(module.read_text()) for module in (ROOT / "specdec_cli").rglob("*.py"))
+    trees = (parsed(module) for module in (ROOT / "specdec_cli").rglob("*.py"))
     names = Counter(node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef))
     assert [name for name, count in names.items() if count > 1] == []
 
@@ -37,7 +43,7 @@ class ImportedParts(ast.NodeVisitor):
 
     def __init__(self, module: Path) -> None:
         self.found: set[str] = set()
-        self.visit(ast.parse(module.read_text()))
+        self.visit(parsed(module))
 
     def visit_If(self, node: ast.If) -> None:
         if ast.unparse(node.test) != "TYPE_CHECKING":

@@ -25,13 +25,12 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
 from specdec_cli.models.shared import Shared
-from specdec_cli.types import Finished, Round
-from tests.laws.cases import Case, cloud, collect, edge, make_case, mixed, prompt, wordy_edge
+from specdec_cli.types import Round
+from tests.laws.cases import Case, Ran, cloud, collect, edge, make_case, mixed, prompt, wordy_edge
 from tests.laws.reference import assert_rounds
 from tests.laws.tolerance import cases, most_parting
 
 TIMEOUT_S = 60.0
-Ran = tuple[list[Round], Finished]
 
 
 def batch_of(number: int, size: int | None = None, **fixed: Any) -> list[Case]:
