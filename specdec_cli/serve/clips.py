@@ -28,9 +28,8 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt, test_sound
 from specdec_cli.models.session import Session
 from specdec_cli.models.shared import Shared
-from specdec_cli.serve.limits import Refusal, ServeLimits
+from specdec_cli.serve.limits import Layout, Refusal, ServeLimits
 from specdec_cli.serve.observe import Metrics, event
-from specdec_cli.serve.prompt_bounds import Layout
 
 Why = Literal["done", "replaced", "room", "idle", "unfit", "shutdown"]
 """Why a clip was dropped; done: its client deleted it."""
