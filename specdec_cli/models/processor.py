@@ -144,6 +144,10 @@ class Processor:
         """Ids that stand for audio, image or video."""
         return self.family.placeholders(self.config)
 
+    def prompt_settings(self) -> object:
+        """What its prompts depend on beside the tokenizer, to be compared with another's."""
+        return self.family.name, self.placeholder_id, self.parts.chat_template, self.extractor.to_dict()
+
     def encode(self, text: str) -> list[int]:
         """A text as token ids, marks of the chat template included."""
         ids: list[int] = self.tokenizer(text, add_special_tokens=False).input_ids
@@ -186,11 +190,7 @@ def test_sound(seconds: float, sampling_rate: int) -> npt.NDArray[np.float32]:
 
 def same_prompts(one: Processor, other: Processor) -> bool:
     """Whether two processors make the same prompt of a clip and an instruction."""
-
-    def settings(of: Processor) -> object:
-        return of.family.name, of.placeholder_id, of.parts.chat_template, of.extractor.to_dict(), _pieces(of)
-
-    return one is other or settings(one) == settings(other)
+    return one is other or (one.prompt_settings(), _pieces(one)) == (other.prompt_settings(), _pieces(other))
 
 
 def shared_vocab_size(edge: Processor, cloud: Processor) -> int:
