@@ -61,7 +61,7 @@ class Terms:
         for name, then in made.items():
             if (now := getattr(self, name)) not in (None, then):
                 yield name, then, now
-        for role in Models.model_fields if models else ():
+        for role in Models.model_fields if models and _loaded(head.models) else ():
             info, now = getattr(head.models, role), getattr(self, role)
             if (then := info and info.name) != now:
                 yield f"{role}.model", then, now
@@ -121,7 +121,7 @@ def loaded_changes(
 
 def model_changes(there: Models, here: Models, names: Sequence[str] = _MODEL) -> Iterator[Change]:
     """Which of `names` differs of two pairs of models; what is not known of either does not."""
-    for role in Models.model_fields:
+    for role in Models.model_fields if _loaded(there) else ():
         theirs, ours = getattr(there, role), getattr(here, role)
         if theirs is None or ours is None:
             if (theirs is None) != (ours is None):
@@ -132,6 +132,11 @@ def model_changes(there: Models, here: Models, names: Sequence[str] = _MODEL) ->
             unknown = name in ("dtype", "weights") and not {then, now}.isdisjoint((None, "unknown"))
             if then != now and not unknown:
                 yield f"{role}.{name}", then, now
+
+
+def _loaded(models: Models) -> bool:
+    """Whether any model is named: the line of a recording that could not be read may be older than their loading."""
+    return models.edge is not None or models.cloud is not None
 
 
 def suggestions_in_words(found: object) -> Iterator[tuple[str, str]]:

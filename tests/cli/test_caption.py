@@ -103,6 +103,16 @@ def test_files_that_cannot_be_opened_are_refused_before_loading(
         assert kept.read_text("utf-8") == outcome.out
 
 
+def test_an_output_of_files_that_cannot_be_read_takes_others(
+    specdec: Specdec, recordings: list[str], tmp_path: Path
+) -> None:
+    broken, output = tmp_path / "broken.wav", tmp_path / "out.jsonl"
+    broken.write_bytes(b"no audio")
+    assert specdec("caption", broken, "-o", output).code == 1
+    assert specdec("caption", recordings[0], "-o", output).code == 0
+    assert [line.error is None for line in read_transcripts(output)] == [False, True]
+
+
 def test_an_error_line_says_the_same_whether_models_were_loaded_or_not(
     specdec: Specdec, recordings: list[str], tmp_path: Path
 ) -> None:
