@@ -135,6 +135,8 @@ class Checking:
                     layer[name] = replace(given, value=_absolute(name, value, base))
             except ConfigError as error:
                 self.problems.append(error)
+        if of_gate_file and layer.get("gate.stop_drafting", Given(None)).value:  # drafts that stop are blocks
+            of_gate_file["decoding.defer"] = replace(of_gate_file["decoding.defer"], value=False)
         for model in MODELS:
             if model in layer and (own := given_in(model, layer)):
                 message = f"{layer[model].origin}: {model} is null, but {own[0]} is given ({layer[own[0]].origin})."

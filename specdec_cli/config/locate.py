@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ValidationError
 
-from specdec_cli.config.problems import nearest
+from specdec_cli.config.problems import nearest, show
 from specdec_cli.errors import ConfigError
 from specdec_cli.regular_files import open_regular
 
@@ -48,12 +48,12 @@ def find_config(source: str | Path | None, named_by: str | None = None) -> tuple
     if name in shipped:
         return shipped[name], shipped[name].name
     path = Path(os.path.abspath(os.path.expanduser(name)))
-    if not os.path.exists(path):
+    if not name or not os.path.exists(path):
         close = nearest(path.name.removesuffix(".yaml"), shipped)
         hint = f"Shipped configs, by bare name: {', '.join(shipped)}. Anything else is taken as a path."
         where = f" (named by {named_by})" if named_by else ""
         hint = f"Did you mean {close}? {hint}" if close else hint
-        raise ConfigError(f"There is no config file {name}{where}.", hint=hint)
+        raise ConfigError(f"There is no config file {name or show(name)}{where}.", hint=hint)
     return path, name
 
 

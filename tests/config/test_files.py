@@ -31,6 +31,10 @@ def test_shipped_configs_are_valid(name: str) -> None:
     assert resolved.config.cloud is not None
 
 
+def test_an_empty_name_is_no_config_file() -> None:
+    assert_refused(lambda: load_config("", environ={}), "no config file ''")
+
+
 def test_mini_is_for_a_computer_without_network_or_gpu() -> None:
     config = load_config("mini", environ={}).config
     assert config.runtime.offline

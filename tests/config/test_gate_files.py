@@ -55,11 +55,12 @@ def test_what_is_given_beside_it_wins_and_what_is_given_below_does_not(files: Pa
     assert resolve(files / "e.json", {"SPECDEC_DECODING__K": "7"}).config.decoding.k == 3
 
 
-def test_deferral_and_its_threshold_give_way_to_k_and_to_a_threshold(files: Path) -> None:
+def test_deferral_and_its_threshold_give_way_to_blocks_and_to_a_threshold(files: Path) -> None:
     for more, defers, wake in (
         ({}, True, 0.7),
         ({"decoding__k": 8}, False, 0.7),
         ({"decoding__defer": False}, False, 0.7),
+        ({"gate__stop_drafting": True}, False, 0.7),
         ({"gate__threshold": 1.5}, True, None),
     ):
         config = resolve(files / "d.json", **more).config
