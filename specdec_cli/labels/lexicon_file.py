@@ -46,8 +46,13 @@ def _forms(value: object) -> object:
     return value.split("/") if isinstance(value, str) else value
 
 
-Phrase = Annotated[str, StringConstraints(max_length=60), AfterValidator(_phrase)]
-Word = Annotated[str, StringConstraints(min_length=1, max_length=60)]
+def _spelled(value: object) -> object:
+    """Truth values are words too where words are listed, as numbers are."""
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+Phrase = Annotated[str, BeforeValidator(_spelled), StringConstraints(max_length=60), AfterValidator(_phrase)]
+Word = Annotated[str, BeforeValidator(_spelled), StringConstraints(min_length=1, max_length=60)]
 Name = Annotated[str, StringConstraints(pattern="^[a-z][a-z0-9_]{0,39}$")]
 Words = dict[Name, list[Phrase]]
 """Class -> phrases."""

@@ -82,6 +82,12 @@ def test_a_class_and_an_attribute_may_be_added(tmp_path: Path) -> None:
     assert lexicon.labels("年老的女声", "zh") | {"age": "old", "voice": "female"} == lexicon.labels("年老的女声", "zh")
 
 
+def test_numbers_and_truth_values_are_words(tmp_path: Path) -> None:
+    lexicon = load(tmp_path, extending("  emotion: {aliases: {happy: [true, 3]}, ignored: [false]}\n"))
+    assert [lexicon.canonical("emotion", word) for word in ("True", "true", "3")] == ["happy"] * 3
+    assert lexicon.ignores("emotion", "False")
+
+
 def test_what_tables_write() -> None:
     lexicon = Lexicon.load()
     words = {
