@@ -66,7 +66,7 @@ class Candidate:
         """What it would do with a clip; the random gate's draws differ from clip to clip."""
         generator = None
         if self.gate == "random":
-            generator = torch.Generator().manual_seed(seed + int(trace.sha256[:15], 16))
+            generator = torch.Generator().manual_seed((seed + int(trace.sha256[:15], 16)) % 2**63)
         gate = Gate(
             self.gate,
             self.threshold,

@@ -8,7 +8,7 @@ import pytest
 
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.learned import Classifier
-from specdec_cli.tune.replay import replay
+from specdec_cli.tune.replay import Candidate, replay
 from specdec_cli.types import GateName
 from tests.laws.cases import collect, learned_weights
 from tests.table import table_loop
@@ -68,3 +68,10 @@ def test_the_ends_of_the_scale_are_the_two_models() -> None:
         assert (alone.ids, alone.escalations, alone.exact) == (trace.edge.ids, 0, True)
         always = replay(trace, Gate("always"), 3)
         assert (always.ids, always.rounds, always.exact) == (trace.cloud.ids, always.escalations, True)
+
+
+def test_the_random_gate_takes_any_seed() -> None:
+    candidate = Candidate("random", 0.5, 3)
+    seeds = (0, 1, 2, 3, 2**63, 2**64, 2**200)
+    asked = [candidate.replay(trace_of(0), None, seed).escalations for seed in seeds]
+    assert len(set(asked)) > 1
