@@ -234,9 +234,11 @@ def refused(side: str, url: str, request: Request, reply: Reply) -> Exception:
     if reply.status in _TRANSIENT:
         return MalformedError(answer)
     key = f"Set the variable that {side}.token_env names to the server's --api-key."
+    scale_out = "Start vLLM with --enable-scale-out."
+    hints = {401: key, 403: f"{scale_out} {key}", 404: scale_out}
     return RefusedError(
         f"{url}{request.path} answers {answer}",
-        hint={401: key, 403: key, 404: "Start vLLM with --enable-scale-out."}.get(reply.status),
+        hint=hints.get(reply.status),
         forgotten=reply.status == 400 and "cache miss" in reason.lower(),
         about_clip=reply.status in (400, 413, 422),
     )

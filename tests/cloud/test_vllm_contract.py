@@ -192,6 +192,7 @@ def _instead(path: str, answer: Answer) -> Respond:
         (MODELS, 401, '{"error": "Unauthorized"}', ConfigError, "answers status 401", "cloud.token_env"),
         (MODELS, 400, "[" * 100_000 + "]" * 100_000, ConfigError, "status 400: no reason given", ""),
         (GENERATE, 404, '{"detail": "Not Found"}', ConfigError, "404: Not Found", "--enable-scale-out"),
+        (GENERATE, 403, '{"detail": "Forbidden"}', ConfigError, "403: Forbidden", "--enable-scale-out"),
         (GENERATE, 400, '{"error": {"message": "Token id 265 is out of vocabulary"}}', ConfigError, "out of", ""),
         (TOKENIZE, 200, '{"tokens": [1, 2, 3]}', TokenizerMismatchError, "different tokenizers", "cloud.processor"),
     ],
