@@ -33,36 +33,56 @@ if TYPE_CHECKING:
     from specdec_cli.prompts import Language
     from specdec_cli.transcript.lines import Line
 
+_LISTED: Final = 5
 _REMEMBERED: Final = 500  # transcripts that guesses begin with, the latest of a file
 _LONGEST_COMMAND: Final = 300
 
 
-@options.command(*options.PAIR, *options.PROMPT, *options.CUTS, *options.DECODES, "decoding.edge_failed")
 def batch(
     context: typer.Context,
-    output: Path,
-    paths: list[str] | None = None,
-    labels: bool = False,
-    lexicon: Path | None = None,
-    calibration: Path | None = None,
-    measure: bool = False,
-    recursive: bool = False,
-    pattern: str | None = None,
-    manifest: Path | None = None,
-    limit: int | None = None,
-    retry_failed: bool = False,
-    overwrite: bool = False,
-    exports: str | None = None,
-    export_dir: Path | None = None,
-    quiet: bool = False,
-    batch_size: str = "auto",
-    in_flight: str = "auto",
-    workers: int | None = None,
-    ray: bool = False,
-    ray_address: str | None = None,
-    fail_fast: bool = False,
-    lookup: Path | None = None,
-    debug: bool = False,
+    output: options.BatchOut,
+    paths: options.MorePaths = None,
+    edge: options.EdgeModel = None,
+    cloud: options.CloudModel = None,
+    source: options.ConfigFile = None,
+    settings: options.Settings = None,
+    language: options.Language = None,
+    style: options.Style = None,
+    prompt: options.Prompt = None,
+    force_prompt: options.ForcePrompt = None,
+    segment: options.Segment = None,
+    start: options.Start = None,
+    end: options.End = None,
+    labels: options.Labels = False,
+    lexicon: options.LexiconFile = None,
+    calibration: options.CalibrationFile = None,
+    measure: options.Measure = False,
+    recursive: options.Recursive = False,
+    pattern: options.Pattern = None,
+    manifest: options.ManifestFile = None,
+    limit: options.Limit = None,
+    retry_failed: options.RetryFailed = False,
+    overwrite: options.Overwrite = False,
+    exports: options.ExportsAfter = None,
+    export_dir: options.ExportFolder = None,
+    quiet: options.Quiet = False,
+    batch_size: options.BatchSize = "auto",
+    in_flight: options.InFlight = "auto",
+    workers: options.Workers = None,
+    ray: options.Ray = False,
+    ray_address: options.RayAddress = None,
+    fail_fast: options.FailFast = False,
+    mode: options.DecodingMode = None,
+    k: options.BlockSize = None,
+    gate: options.GateOption = None,
+    threshold: options.Threshold = None,
+    defer: options.Defer = None,
+    accept: options.Accept = None,
+    max_new_tokens: options.MaxNewTokens = None,
+    degrade: options.Degrade = None,
+    lookup: options.LookupFile = None,
+    edge_failed: options.EdgeFailed = None,
+    debug: options.Debug = False,
 ) -> int:
     """Caption many recordings, several at a time.
 
@@ -107,6 +127,10 @@ def batch(
         counts, interrupted = job.run(limit, fail_fast=fail_fast)
         unwritten = job.export(more)
     show_totals(view, counts, str(output))
+    for error in unwritten[:_LISTED]:
+        view.hint(error.message)
+    if unwritten[_LISTED:]:
+        view.hint(f"{len(unwritten) - _LISTED} more files were not written.")
     if not quiet and isinstance(inputs, Paths) and (folders := inputs.unsearched):
         view.hint(f"Folders inside those given were not searched ({folders}); --recursive searches them.")
     if failed := counts.failed or counts.in_part:
@@ -180,9 +204,12 @@ class Batching:
         if exports is None or not self.output.is_file():  # interrupted before anything was captioned
             return []
         from specdec_cli.export.recordings import Stored
+        from specdec_cli.format import count
 
         stored = Stored.read(self.output, os.getcwd() if self.inputs is None else self.inputs.base)
-        return exports.write(stored, self.view, inputs=self.inputs)
+        written = exports.write(stored, inputs=self.inputs)
+        self.view.say(f"{count(written.count, 'file')} in {exports.folder}")
+        return written.problems
 
     def _prompting(self, line: Line) -> tuple[Language, str] | None:
         """See `Identity`; None where the line itself says how it was prompted, as those of what failed before do."""

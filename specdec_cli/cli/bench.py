@@ -8,17 +8,26 @@ import sys
 import typer
 
 from specdec_cli.cli import options
-from specdec_cli.cli.startup import load_captioner
+from specdec_cli.cli.startup import load_captioner, require_cloud
 
 
-@options.command(*options.PAIR, "prompt.language", *options.DRAFTS, "decoding.max_new_tokens")
 def bench(
     context: typer.Context,
-    path: str | None = None,
-    repeat: int = 5,
-    json: bool = False,
-    quiet: bool = False,
-    debug: bool = False,
+    path: options.OnePath = None,
+    edge: options.EdgeModel = None,
+    cloud: options.CloudModel = None,
+    source: options.ConfigFile = None,
+    settings: options.Settings = None,
+    repeat: options.Repeat = 5,
+    language: options.Language = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    k: options.BlockSize = None,
+    gate: options.GateOption = None,
+    threshold: options.Threshold = None,
+    defer: options.Defer = None,
+    max_new_tokens: options.MaxNewTokens = None,
+    debug: options.Debug = False,
 ) -> int:
     """Measure what captions cost on this machine.
 
@@ -27,12 +36,15 @@ def bench(
     from specdec_cli.cli.command_run import CommandRun, emit
 
     resolved = options.resolve(context, {"decoding.mode": "hybrid"})
-    with CommandRun(resolved.notes, quiet=quiet, debug=debug) as work:
+    with CommandRun(quiet=quiet, debug=debug) as work:
+        for note in resolved.notes:
+            work.view.say(note)
         with work.libraries():
             from specdec_cli.bench.contenders import build_result
             from specdec_cli.bench.measuring import benchmark, comparable, files_of, read_clips
         config, files = comparable(resolved.config), files_of(path)
-        captioner = load_captioner(config, work.view, needs_cloud=True)
+        captioner = load_captioner(config, work.view)
+        require_cloud(captioner.setup, degrades=False)
         read = read_clips(captioner, files)
         work.view.begin(repeat * len(read))
         timings, notes = benchmark(captioner, read, repeat, work.view.advance)

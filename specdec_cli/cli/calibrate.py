@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from specdec_cli.cli import options
 from specdec_cli.cli.startup import read_references
 from specdec_cli.errors import ConfigError
 
 
-@options.command(output=options.written("FILE", "Write the calibration to this file (.json)."))
 def calibrate(
-    transcripts: list[Path],
-    references: Path | None = None,
-    file_column: str | None = None,
-    label_column: list[str] | None = None,
-    lexicon: Path | None = None,
-    eval_seed: int = 0,
-    output: Path | None = None,
-    plot: Path | None = None,
-    attribute: str = "emotion",
-    json: bool = False,
+    transcripts: options.TranscriptFiles,
+    references: options.ReferenceTable = None,
+    file_column: options.FileColumn = None,
+    label_column: options.LabelColumns = None,
+    lexicon: options.LexiconFile = None,
+    eval_seed: options.EvalSeed = 0,
+    output: options.CalibrationOut = None,
+    plot: options.PlotOut = None,
+    attribute: options.Attribute = "emotion",
+    json: options.Json = False,
+    debug: options.Debug = False,
 ) -> int:
     """Fit a calibration to your own recordings, so that of classes given 70% about 70% are right.
 

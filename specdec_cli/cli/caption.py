@@ -22,21 +22,39 @@ if TYPE_CHECKING:
     from specdec_cli.transcript.terms import Terms
 
 
-@options.command(*options.PAIR, *options.PROMPT, *options.CUTS, *options.DECODES)
 def caption(
     context: typer.Context,
-    paths: list[str],
-    labels: bool = False,
-    lexicon: Path | None = None,
-    calibration: Path | None = None,
-    measure: bool = False,
-    recursive: bool = False,
-    output: Path | None = None,
-    exports: str | None = None,
-    json: bool = False,
-    quiet: bool = False,
-    no_live: bool = False,
-    debug: bool = False,
+    paths: options.Paths,
+    edge: options.EdgeModel = None,
+    cloud: options.CloudModel = None,
+    source: options.ConfigFile = None,
+    settings: options.Settings = None,
+    language: options.Language = None,
+    style: options.Style = None,
+    prompt: options.Prompt = None,
+    force_prompt: options.ForcePrompt = None,
+    segment: options.Segment = None,
+    start: options.Start = None,
+    end: options.End = None,
+    labels: options.Labels = False,
+    lexicon: options.LexiconFile = None,
+    calibration: options.CalibrationFile = None,
+    measure: options.Measure = False,
+    recursive: options.Recursive = False,
+    output: options.TranscriptsOut = None,
+    exports: options.ExportsAfter = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    no_live: options.NoLive = False,
+    mode: options.DecodingMode = None,
+    k: options.BlockSize = None,
+    gate: options.GateOption = None,
+    threshold: options.Threshold = None,
+    defer: options.Defer = None,
+    accept: options.Accept = None,
+    max_new_tokens: options.MaxNewTokens = None,
+    degrade: options.Degrade = None,
+    debug: options.Debug = False,
 ) -> int:
     """Caption recordings, one after the other.
 
@@ -88,7 +106,9 @@ def caption(
         if more is not None and output is not None and (job.done or job.before):
             from specdec_cli.export.recordings import Stored
 
-            unwritten = more.write(Stored.read(output), view)
+            unwritten = more.write(Stored.read(output)).problems
+            for problem in unwritten:
+                view.failed(str(more.folder), problem)
         return 1 if job.failed or unwritten else 0
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final
@@ -55,22 +55,17 @@ class CommandRun:
     `interrupted`; the terminal is given back in any case.
 
     Args:
-        notes: said at the beginning.
         quiet: show no progress.
         debug: show tracebacks.
         interruption: message on Ctrl-C.
     """
 
-    def __init__(
-        self, notes: Iterable[str] = (), *, quiet: bool, debug: bool, interruption: str = "interrupted"
-    ) -> None:
+    def __init__(self, *, quiet: bool, debug: bool, interruption: str = "interrupted") -> None:
         self.view = choose_view(quiet=quiet, debug=debug, steps=True)
         self.begin, self.step, self.advance = self.view.begin, self.view.step, self.view.advance
         self.interrupted = False
         self._interruption = interruption
         self._failed: set[str] = set()
-        for note in notes:
-            self.view.say(note)
 
     def __enter__(self) -> CommandRun:
         return self

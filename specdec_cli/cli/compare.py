@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from specdec_cli.cli import options
-from specdec_cli.cli.startup import load_captioner, read_references
+from specdec_cli.cli.startup import load_captioner, read_references, require_cloud
 from specdec_cli.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -20,35 +19,45 @@ if TYPE_CHECKING:
     from specdec_cli.types import Mode
 
 
-@options.command(
-    *options.PAIR,
-    *options.PROMPT,
-    *options.CUTS,
-    *options.DRAFTS,
-    *options.WRITES,
-    paths=options.LISTED_PATHS,
-)
 def compare(
     context: typer.Context,
-    paths: list[str],
-    modes: str = "edge,hybrid,lossless,cloud",
-    repeat: int = 1,
-    recursive: bool = False,
-    limit: int | None = None,
-    references: Path | None = None,
-    file_column: str | None = None,
-    text_column: list[str] | None = None,
-    label_column: list[str] | None = None,
-    lexicon: Path | None = None,
-    bertscore: bool = False,
-    eval_seed: int = 0,
-    output: Path | None = None,
-    overwrite: bool = False,
-    json: bool = False,
-    html: Path | None = None,
-    captions: int = 2,
-    quiet: bool = False,
-    debug: bool = False,
+    paths: options.ListedPaths,
+    edge: options.EdgeModel = None,
+    cloud: options.CloudModel = None,
+    source: options.ConfigFile = None,
+    settings: options.Settings = None,
+    modes: options.Modes = "edge,hybrid,lossless,cloud",
+    repeat: options.Repeat = 1,
+    recursive: options.Recursive = False,
+    limit: options.Limit = None,
+    language: options.Language = None,
+    style: options.Style = None,
+    prompt: options.Prompt = None,
+    force_prompt: options.ForcePrompt = None,
+    segment: options.Segment = None,
+    start: options.Start = None,
+    end: options.End = None,
+    references: options.ReferenceTable = None,
+    file_column: options.FileColumn = None,
+    text_column: options.TextColumns = None,
+    label_column: options.LabelColumns = None,
+    lexicon: options.LexiconFile = None,
+    bertscore: options.Bertscore = False,
+    eval_seed: options.EvalSeed = 0,
+    output: options.TranscriptsOut = None,
+    overwrite: options.Overwrite = False,
+    json: options.Json = False,
+    html: options.HtmlOut = None,
+    captions: options.Captions = 2,
+    quiet: options.Quiet = False,
+    k: options.BlockSize = None,
+    gate: options.GateOption = None,
+    threshold: options.Threshold = None,
+    defer: options.Defer = None,
+    accept: options.Accept = None,
+    max_new_tokens: options.MaxNewTokens = None,
+    degrade: options.Degrade = None,
+    debug: options.Debug = False,
 ) -> int:
     """Compare modes on the same recordings: time, forwards, captions, quality.
 
@@ -78,9 +87,9 @@ def compare(
         raise ConfigError("--overwrite is about --output, which is not given.", hint="Name a file: --output FILE")
     reads = [*files, references, lexicon, *resolved.reads]
     refuse({"--output": (output, TRANSCRIPTS), "--html": (html, PAGE)}, reads)
-    work = CommandRun(
-        resolved.notes, quiet=quiet, debug=debug, interruption="interrupted: this is what was done so far"
-    )
+    work = CommandRun(quiet=quiet, debug=debug, interruption="interrupted: this is what was done so far")
+    for note in resolved.notes:
+        work.view.say(note)
     recordings = work.identified(files)
     configs = {mode: in_mode(config, mode) for mode in wanted}
     made_with = {mode: Terms.of(of) for mode, of in configs.items()}
@@ -125,8 +134,10 @@ def _captioners(
     work: CommandRun, configs: Mapping[Mode, Config], of_both: Config, journal: StoredRuns
 ) -> dict[Mode, Captioner]:
     """A captioner for each mode, of the same loaded models."""
-    needed = not all(config.decoding.degrades for mode, config in configs.items() if mode != "edge")
-    both = load_captioner(of_both, work.view, needs_cloud=needed)
+    both = load_captioner(of_both, work.view)
+    require_cloud(
+        both.setup, degrades=all(config.decoding.degrades for mode, config in configs.items() if mode != "edge")
+    )
     captioners = {mode: both.variant(config) for mode, config in configs.items()}
     journal.require_models({mode: captioner.setup for mode, captioner in captioners.items()})
     return captioners

@@ -7,10 +7,14 @@ import typer
 from specdec_cli.cli import options
 
 
-@options.command(*options.PAIR)
 def show(
     context: typer.Context,
-    yaml: bool = False,
+    edge: options.EdgeModel = None,
+    cloud: options.CloudModel = None,
+    source: options.ConfigFile = None,
+    settings: options.Settings = None,
+    yaml: options.Yaml = False,
+    debug: options.Debug = False,
 ) -> None:
     """Print every setting, its value, and where the value comes from."""
     resolved = options.resolve(context)
@@ -22,11 +26,11 @@ def show(
     print_config(list(resolved.rows()))
 
 
-@options.command(source=options.CONFIG_ARGUMENT)
 def validate(
     context: typer.Context,
-    source: str | None = None,  # noqa: ARG001 - `resolve` reads both
-    settings: list[str] | None = None,  # noqa: ARG001
+    source: options.ConfigArgument = None,
+    settings: options.Settings = None,
+    debug: options.Debug = False,
 ) -> None:
     """Check a configuration; exit code 2 and all that is wrong with it if it is not right."""
     typer.echo(f"{options.resolve(context).label}: valid")

@@ -9,10 +9,14 @@ import typer
 from specdec_cli.cli import options
 
 
-@options.command(*options.PAIR)
 def doctor(
     context: typer.Context,
-    quick: bool = False,
+    edge: options.EdgeModel = None,
+    cloud: options.CloudModel = None,
+    source: options.ConfigFile = None,
+    settings: options.Settings = None,
+    quick: options.Quick = False,
+    debug: options.Debug = False,
 ) -> int:
     """Check the installation, the machine and the configured models."""
     resolved = options.resolve(context)

@@ -16,7 +16,6 @@ from specdec_cli.types import ExportFormat
 
 if TYPE_CHECKING:
     from specdec_cli.console.view import View
-    from specdec_cli.errors import SpecdecError
     from specdec_cli.export.folder import Written
     from specdec_cli.export.recordings import Stored
     from specdec_cli.inputs.manifest import Inputs
@@ -24,21 +23,16 @@ if TYPE_CHECKING:
 _LISTED: Final = 5
 
 
-@options.command(
-    output=options.written(
-        "FOLDER|FILE", "Folder, or one file by its ending; - for stdout; left out: named after JSONL."
-    )
-)
 def export(
-    transcripts: Path,
-    of_mode: str | None = None,
-    labels: bool = False,
-    lexicon: Path | None = None,
-    to: str | None = None,
-    output: Path | None = None,
-    rttm_name: str = "speaker",
-    quiet: bool = False,
-    debug: bool = False,
+    transcripts: options.TranscriptFile,
+    of_mode: options.OfMode = None,
+    labels: options.Labels = False,
+    lexicon: options.LexiconFile = None,
+    to: options.To = None,
+    output: options.ExportOut = None,
+    rttm_name: options.RttmName = "speaker",
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,
 ) -> int:
     """Write transcripts in the formats of other tools: Praat, ELAN, subtitles, speaker turns, tables.
 
@@ -47,7 +41,6 @@ def export(
     """
     from specdec_cli.console.live import choose_view
     from specdec_cli.export.formats import SUFFIXES, export_file, format_of
-    from specdec_cli.export.formats import export as export_all
     from specdec_cli.export.recordings import Stored
     from specdec_cli.format import count
     from specdec_cli.transcript.lines import stored_lines
@@ -68,8 +61,8 @@ def export(
         view.say(f"{count(stored.replaced, 'recording')} captioned more than once: only the last captions count")
     if one is not None:
         return report(export_file(stored, formats[0], one, naming=rttm_name), transcripts, None, view)
-    folder = folder_for(output, transcripts, "export", "--output")
-    return report(export_all(stored, formats, folder, "--output", naming=rttm_name), transcripts, folder, view)
+    exports = Exports(formats, folder_for(output, transcripts, "export", "--output"), "--output")
+    return report(exports.write(stored, naming=rttm_name), transcripts, exports.folder, view)
 
 
 def parse_formats(text: str, option: str) -> list[ExportFormat]:
@@ -84,10 +77,12 @@ class Exports:
     Attributes:
         formats: names of them.
         folder: for all files.
+        option: that names the folder.
     """
 
     formats: Sequence[ExportFormat]
     folder: Path
+    option: str
 
     @classmethod
     def after(cls, exports: str | None, folder: Path | None, output: Path | None) -> Exports | None:
@@ -102,15 +97,14 @@ class Exports:
             return None
         if output is None:
             raise ConfigError("--export reads --output, which is not given.", hint="Name a file: --output FILE")
-        return cls(parse_formats(exports, "--export"), folder_for(folder, output, "export", "--export-dir"))
+        where = folder_for(folder, output, "export", "--export-dir")
+        return cls(parse_formats(exports, "--export"), where, "--export-dir")
 
-    def write(self, stored: Stored, view: View, *, inputs: Inputs | None = None) -> list[SpecdecError]:
-        """Writes them and shows what was written; returns what was not."""
+    def write(self, stored: Stored, *, naming: str = "speaker", inputs: Inputs | None = None) -> Written:
+        """Writes them."""
         from specdec_cli.export.formats import export
 
-        written = export(stored, self.formats, self.folder, "--export-dir", naming="speaker", inputs=inputs)
-        show_written(written, stored.transcripts, self.folder, view)
-        return written.problems
+        return export(stored, self.formats, self.folder, self.option, naming=naming, inputs=inputs)
 
 
 def folder_for(given: Path | None, transcripts: Path, what: str, option: str) -> Path:
@@ -129,26 +123,22 @@ def folder_for(given: Path | None, transcripts: Path, what: str, option: str) ->
     return folder
 
 
-def show_written(written: Written, transcripts: Path, folder: Path | None, view: View) -> None:
-    """Shows how many files were written to a folder, None for one file, and why others were not."""
+def report(written: Written, transcripts: Path, folder: Path | None, view: View) -> int:
+    """Tells what was written and what was not; returns the exit code.
+
+    Raises:
+        ConfigError: there was nothing to write.
+    """
+    from specdec_cli.cli.command_run import exit_code
     from specdec_cli.format import count
 
+    if not written.count and not written.problems:
+        hint = "Each line without a caption has the reason; --mode takes lines of that mode alone."
+        raise ConfigError(f"{transcripts} has no captions to write.", hint=hint)
     if written.count and folder is not None:
         view.say(f"{count(written.count, 'file')} in {folder}")
     for error in written.problems[:_LISTED]:
         view.failed(str(transcripts), error)
     if more := written.problems[_LISTED:]:
-        view.say(f"{count(len(more), 'more file')} not written")
-
-
-def report(written: Written, transcripts: Path, folder: Path | None, view: View) -> int:
-    """Does the same for a command that does nothing else; returns its exit code.
-
-    Raises:
-        ConfigError: there was nothing to write.
-    """
-    if not written.count and not written.problems:
-        hint = "Each line without a caption has the reason; --mode takes lines of that mode alone."
-        raise ConfigError(f"{transcripts} has no captions to write.", hint=hint)
-    show_written(written, transcripts, folder, view)
-    return 1 if written.problems else 0
+        view.hint(f"{count(len(more), 'more file')} not written")
+    return exit_code(interrupted=False, failed=bool(written.problems))

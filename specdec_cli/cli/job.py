@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -44,6 +45,7 @@ class Job:
     empty: int = 0
     _audio_s: float = 0.0
     _pieces: bool = False
+    _emotions: Counter[str] = field(default_factory=Counter)
     _refused: list[str] = field(default_factory=list)  # pieces without a caption, by their times
     _started: float | None = None  # when the first was begun
 
@@ -68,8 +70,7 @@ class Job:
                 self.append(transcript)
             if error is None:
                 self.done += 1
-                self._audio_s += transcript.duration_s or 0.0
-                self._pieces |= transcript.pieces is not None
+                self._count(transcript)
 
     def repeat(self, file: str, transcripts: Iterable[Transcript]) -> None:
         """Prints what an earlier run captioned."""
@@ -78,15 +79,16 @@ class Job:
             self._print(file, transcript)
 
     def finished(self) -> None:
-        """Shows how many recordings or pieces there were, and how long recordings in pieces took."""
+        """Shows how many recordings or pieces there were, and of recordings in pieces what they hold."""
         facts = [f"{self.before} done before"] if self.before else []
         facts += [f"{self.empty} without anything to describe, as found before"] if self.empty else []
         if self._pieces:
+            facts += [", ".join(f"{name} {times}" for name, times in self._emotions.most_common())]
             facts += [f"{seconds(self._audio_s)} of audio in {seconds(time.monotonic() - (self._started or 0.0))}"]
         if self._refused:
             more = f" and {len(self._refused) - _LISTED} more" if self._refused[_LISTED:] else ""
             facts += [f"without a caption: {', '.join(self._refused[:_LISTED])}{more}"]
-        self.view.finished_all(self.done, self.failed, facts)
+        self.view.finished_all(self.done, self.failed, list(filter(None, facts)))
 
     def _print(self, file: str, transcript: Transcript) -> None:
         from specdec_cli.console.plain import print_caption, write_line
@@ -100,6 +102,15 @@ class Job:
             speaker = f"{transcript.speaker}: " if transcript.pieces is not None and transcript.speaker else ""
             text = marked(speaker + transcript.caption, " ".join(transcript.flags))
             print_caption(text, before=columns, shown=self.view.shows_caption)
+
+    def _count(self, transcript: Transcript) -> None:
+        self._audio_s += transcript.duration_s or 0.0
+        if transcript.pieces is not None:
+            from specdec_cli.labels import Lexicon
+
+            self._pieces = True
+            labels = transcript.labels or Lexicon.load().labels(transcript.caption or "", transcript.language)
+            self._emotions[labels.get("emotion") or "no emotion"] += 1
 
     def transcripts(
         self, captioner: Captioner, file: str, runs: Iterable[Run], item: InputFile | None = None

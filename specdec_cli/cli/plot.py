@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from specdec_cli.cli import options
 from specdec_cli.cli.export import folder_for, report
 from specdec_cli.errors import ConfigError
 
 
-@options.command(
-    output=options.written(
-        "FILE|FOLDER", "Picture (.svg, .png, .pdf), or a folder for several; left out: named after JSONL."
-    )
-)
 def plot(
-    transcripts: Path,
-    of_mode: str | None = None,
-    attribute: str = "emotion",
-    lexicon: Path | None = None,
-    picture: str | None = None,
-    output: Path | None = None,
-    quiet: bool = False,
-    debug: bool = False,
+    transcripts: options.TranscriptFile,
+    of_mode: options.OfMode = None,
+    attribute: options.Attribute = "emotion",
+    lexicon: options.LexiconFile = None,
+    picture: options.PictureFormat = None,
+    output: options.PictureOut = None,
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,
 ) -> int:
     """Draw how people speak over the time of a recording, and where the models were unsure.
 

@@ -8,19 +8,18 @@ from specdec_cli.cli import options
 from specdec_cli.cli.startup import read_references
 
 
-@options.command(output=options.written("FILE", "Write the page to this file (.html)."))
 def review(
-    transcripts: list[Path],
-    of_mode: str | None = None,
-    limit: int | None = None,
-    references: Path | None = None,
-    file_column: str | None = None,
-    label_column: list[str] | None = None,
-    lexicon: Path | None = None,
-    audio_mb: float = 64.0,
-    output: Path = Path("review.html"),
-    quiet: bool = False,
-    debug: bool = False,
+    transcripts: options.TranscriptFiles,
+    of_mode: options.OfMode = None,
+    limit: options.Limit = None,
+    references: options.ReferenceTable = None,
+    file_column: options.FileColumn = None,
+    label_column: options.LabelColumns = None,
+    lexicon: options.LexiconFile = None,
+    audio_mb: options.AudioMb = 64.0,
+    output: options.PageOut = Path("review.html"),
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,
 ) -> int:
     """Make a page to listen to captioned recordings and correct their classes, the doubtful ones first.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import typer
 
 from specdec_cli.cli import options
@@ -10,19 +12,22 @@ from specdec_cli.errors import ConfigError, install
 _TOKEN_LENGTH = 16
 
 
-@options.command(*options.PAIR)
 def serve(
     context: typer.Context,
-    host: str = "127.0.0.1",
-    port: int = 8765,
-    token_env: str | None = None,
-    tls_cert: str | None = None,
-    tls_key: str | None = None,
-    max_sessions: int = 64,
-    memory_mb: int = 4096,
-    max_clip_seconds: float | None = None,
-    idle_s: float = 120.0,
-    debug: bool = False,
+    edge: options.EdgeModel = None,
+    cloud: options.CloudModel = None,
+    source: options.ConfigFile = None,
+    settings: options.Settings = None,
+    host: options.Host = "127.0.0.1",
+    port: options.Port = 8765,
+    token_env: options.TokenVariable = None,
+    tls_cert: options.TlsCert = None,
+    tls_key: options.TlsKey = None,
+    max_sessions: options.MaxSessions = 64,
+    memory_mb: options.MemoryMb = 4096,
+    max_clip_seconds: options.MaxClipSeconds = None,
+    idle_s: options.IdleSeconds = 120.0,
+    debug: options.Debug = False,
 ) -> None:
     """Serve the configured cloud model to edges elsewhere.
 
@@ -47,6 +52,15 @@ def serve(
             hint=f"Install it: {install('serve')}",
         ) from error
     token = read_token(token_env, "--token-env", least=_TOKEN_LENGTH)
-    place = Place(host, port, tls_cert, tls_key)
-    limits = ServeLimits(sessions=max_sessions, memory_bytes=memory_mb << 20, clip_s=max_clip_seconds, idle_s=idle_s)
+    place = Place(host, port, _text(tls_cert), _text(tls_key))
+    limits = ServeLimits(
+        sessions=max_sessions,
+        memory_bytes=memory_mb << 20,
+        clip_s=max_clip_seconds,
+        idle_s=idle_s,
+    )
     serve_model(resolved.config, place, token, limits, debug=debug)
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def load_captioner(
-    config: Config, view: View, labelled: Labelling | None = None, *, measures: bool = False, needs_cloud: bool = False
+    config: Config, view: View, labelled: Labelling | None = None, *, measures: bool = False
 ) -> Captioner:
     """The captioner of a command, whose display shows what is being loaded.
 
@@ -28,7 +28,6 @@ def load_captioner(
         view: the display.
         labelled: finds the classes that captions name; None: no labels.
         measures: measure figures of each clip.
-        needs_cloud: whether the command needs the cloud, whatever the mode does without it.
 
     Raises:
         CloudError: the cloud does not answer, and the mode needs it.
@@ -39,7 +38,7 @@ def load_captioner(
         with view.loading("PyTorch"):
             import specdec_cli.models.loading  # noqa: F401 - takes seconds
     captioner = Captioner.load(config, loading=view.loading)
-    require_cloud(captioner.setup, degrades=config.decoding.degrades and not needs_cloud)
+    require_cloud(captioner.setup, degrades=config.decoding.degrades)
     if labelled is not None:
         captioner = captioner.labelled(*labelled)
     return captioner.measuring() if measures else captioner

@@ -3,46 +3,47 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from pathlib import Path
 
 import typer
 
 from specdec_cli.cli import options
-from specdec_cli.cli.startup import load_captioner, read_references
+from specdec_cli.cli.startup import load_captioner, read_references, require_cloud
 from specdec_cli.config.problems import chosen
 from specdec_cli.errors import ConfigError, SpecdecError
 from specdec_cli.types import COSTS, Cost, GateName
 
 
-@options.command(
-    *options.PAIR,
-    *options.PROMPT,
-    "acceptance.rule",
-    "decoding.max_new_tokens",
-    paths=options.LISTED_PATHS,
-    output=options.written("FILE", "Write the recommended gate to this file (.json)."),
-)
 def tune(
     context: typer.Context,
-    paths: list[str],
-    gates: str | None = None,
-    ks: str = "2,3,5",
-    budget: str | None = None,
-    risk: float | None = None,
-    recursive: bool = False,
-    limit: int | None = None,
-    references: Path | None = None,
-    file_column: str | None = None,
-    text_column: list[str] | None = None,
-    label_column: list[str] | None = None,
-    lexicon: Path | None = None,
-    eval_seed: int = 0,
-    recordings: Path | None = None,
-    output: Path | None = None,
-    plot: Path | None = None,
-    json: bool = False,
-    quiet: bool = False,
-    debug: bool = False,
+    paths: options.ListedPaths,
+    edge: options.EdgeModel = None,
+    cloud: options.CloudModel = None,
+    source: options.ConfigFile = None,
+    settings: options.Settings = None,
+    gates: options.Gates = None,
+    ks: options.BlockSizes = "2,3,5",
+    budget: options.Budget = None,
+    risk: options.Risk = None,
+    recursive: options.Recursive = False,
+    limit: options.Limit = None,
+    language: options.Language = None,
+    style: options.Style = None,
+    prompt: options.Prompt = None,
+    force_prompt: options.ForcePrompt = None,
+    references: options.ReferenceTable = None,
+    file_column: options.FileColumn = None,
+    text_column: options.TextColumns = None,
+    label_column: options.LabelColumns = None,
+    lexicon: options.LexiconFile = None,
+    eval_seed: options.EvalSeed = 0,
+    recordings: options.Recordings = None,
+    output: options.GateOut = None,
+    plot: options.PlotOut = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    accept: options.Accept = None,
+    max_new_tokens: options.MaxNewTokens = None,
+    debug: options.Debug = False,
 ) -> int:
     """Find a gate for your own recordings that closes most of the quality gap with the fewest escalations.
 
@@ -65,7 +66,9 @@ def tune(
     targets = {"--recordings": (recordings, RECORDINGS), "--output": (output, GATE), "--plot": (plot, PICTURE)}
     refuse(targets, [*files, references, lexicon, *resolved.reads])
     again = f"interrupted; run it again to go on from {recordings}" if recordings else "interrupted"
-    with CommandRun(resolved.notes, quiet=quiet, debug=debug, interruption=again) as work:
+    with CommandRun(quiet=quiet, debug=debug, interruption=again) as work:
+        for note in resolved.notes:
+            work.view.say(note)
         clips: dict[str, str] = {}
         for recording in work.identified(files):
             if recording.error is not None:
@@ -80,7 +83,8 @@ def tune(
             from specdec_cli.tune.stored_recordings import StoredRecordings
             from specdec_cli.tune.tuning import tune as tuned
             from specdec_cli.tune.tuning_plan import TuningPlan
-        captioner = load_captioner(resolved.config, work.view, needs_cloud=True)
+        captioner = load_captioner(resolved.config, work.view)
+        require_cloud(captioner.setup, degrades=False)
         plan = TuningPlan(competing, sizes, share, eval_seed, cost, risk)
         find = table.find if table is not None else lambda _: None
         with StoredRecordings(setup_of(captioner), recordings) as journal:
