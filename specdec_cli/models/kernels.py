@@ -160,25 +160,26 @@ def int8_product(
         A function of weights int8 [inputs, n] and their scales [n], which gives float32 [rows, n].
     """
     parts = each(_rows_in_int8, torch.split(x, max(1, _AT_ONCE // x.shape[1])))
-    codes, scales, spreads = (torch.cat(part) for part in zip(*parts, strict=True))
+    codes, scales = (torch.cat(part) for part in zip(*parts, strict=True))
     count, peaked = len(x), torch.empty(0, dtype=torch.int64)
     if peak < math.inf:
+        spreads = torch.linalg.vector_norm(x, dim=1, keepdim=True, dtype=torch.float32) / math.sqrt(x.shape[1])
         peaked = (scales * 127 > spreads * peak).nonzero()[:, 0]
-        rest, fine, _ = _rows_in_int8(x[peaked].float() - codes[peaked] * scales[peaked])
+        rest, fine = _rows_in_int8(x[peaked].float() - codes[peaked] * scales[peaked])
         codes, scales = torch.cat([codes, rest]), torch.cat([scales, fine])
 
     def product(weights: torch.Tensor, of_weights: torch.Tensor) -> torch.Tensor:
         made = torch._int_mm(codes, weights).float().mul_(scales).mul_(of_weights)
-        return made[:count].index_add_(0, peaked, made[count:])
+        return made[:count].index_add_(0, peaked, made[count:]) if len(peaked) else made
 
     return product
 
 
-def _rows_in_int8(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Codes int8 [rows, inputs], scales and root mean squares [rows, 1]."""
+def _rows_in_int8(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Codes int8 [rows, inputs] and scales [rows, 1]."""
     x = x.float()
     scales = (x.abs().amax(dim=1, keepdim=True) / 127).clamp_(min=_LEAST)
-    return (x / scales).round_().to(torch.int8), scales, x.square().mean(dim=1, keepdim=True).sqrt_()
+    return (x / scales).round_().to(torch.int8), scales
 
 
 def _is_slow(weight: torch.Tensor) -> bool:
