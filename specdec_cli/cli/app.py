@@ -7,10 +7,6 @@ import io
 import os
 import signal
 import sys
-import threading
-from _thread import interrupt_main
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from types import FrameType
@@ -23,46 +19,22 @@ from typer.main import get_command
 from specdec_cli.errors import AudioError, ConfigError, SpecdecError, typed
 
 _STDOUT, _STDERR = 1, 2
-TERMINATED: Final = 143
-"""A shell's status for a program that SIGTERM ended (128 + 15)."""
-
 COMMANDS: Final = {
     "caption": ("Caption recordings, one after the other.", "recording.wav --language en"),
     "batch": ("Caption many recordings, several at a time.", "recordings/ -o captions.jsonl --export csv"),
     "listen": ("Caption what a microphone records, an utterance at a time.", "-o talk.jsonl --language en"),
-    "compare": (
-        "Compare modes on the same recordings: time, forwards, captions, quality.",
-        "recordings/ --limit 20 --html page.html",
-    ),
-    "tune": (
-        "Find a gate for your own recordings that closes most of the quality gap with the fewest escalations.",
-        "recordings/ --output gate.json",
-    ),
-    "review": (
-        "Make a page to listen to captioned recordings and correct their classes, the doubtful ones first.",
-        "captions.jsonl --output review.html",
-    ),
-    "calibrate": (
-        "Fit a calibration to your own recordings, so that of classes given 70% about 70% are right.",
-        "captions.jsonl --references truth.tsv --output calibration.json",
-    ),
+    "compare": ("Compare modes on the same recordings.", "recordings/ --limit 20 --html page.html"),
+    "tune": ("Find the best gate for your own recordings.", "recordings/ --output gate.json"),
+    "review": ("Make a page to listen and correct classes.", "captions.jsonl -o review.html"),
+    "calibrate": ("Fit a calibration of class probabilities.", "captions.jsonl --references truth.tsv -o fit.json"),
     "bench": ("Measure what captions cost on this machine.", "recordings/"),
-    "export": (
-        "Write transcripts in the formats of other tools: Praat, ELAN, subtitles, speaker turns, tables.",
-        "captions.jsonl --to textgrid,srt",
-    ),
-    "plot": (
-        "Draw how people speak over the time of a recording, and where the models were unsure.",
-        "captions.jsonl -o picture.svg",
-    ),
-    "serve": (
-        "Serve the configured cloud model to edges elsewhere.",
-        "--host 0.0.0.0 --token-env SPECDEC_TOKEN --tls-cert cert.pem --tls-key key.pem",
-    ),
-    "doctor": ("Check the installation, the machine and the configured models.", "--config qwen2.5-omni"),
+    "export": ("Write transcripts in the formats of other tools.", "captions.jsonl --to textgrid,srt"),
+    "plot": ("Draw how people speak over the time of a recording.", "captions.jsonl -o picture.svg"),
+    "serve": ("Serve the configured cloud model to edges elsewhere.", "--token-env SPECDEC_TOKEN"),
+    "doctor": ("Check the installation and the configured models.", "--config qwen2.5-omni"),
     "config": ("Show or check a configuration.", ""),
 }
-"""Command -> the first sentence of its help, and arguments for an example; its module is imported when it is used."""
+"""Command -> what it does, and arguments for an example; its module is imported when it is used."""
 
 _CONFIG_EXAMPLES: Final = {"show": "--config mini --yaml", "validate": "my.yaml"}
 
@@ -116,12 +88,7 @@ class _Command(TyperCommand):
 
 
 class _Commands(TyperGroup):
-    """Lists commands by their first sentence, and imports the one that is used."""
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - the library's name
-        """Writes the summaries whole."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, command.help or "") for name, command in self.commands.items()])
+    """Imports the command that is used."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that `args` name, with the rest of them."""
@@ -169,8 +136,7 @@ def main() -> None:
     _open_standard_streams()
     signal.signal(signal.SIGTERM, _terminate)
     try:
-        with _signals_kept():
-            raise SystemExit(app(prog_name="specdec", standalone_mode=False))
+        raise SystemExit(app(prog_name="specdec", standalone_mode=False))
     except _UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             typer.echo(error.format_message(), err=True)
@@ -206,28 +172,9 @@ def _open_standard_streams() -> None:
     sys.stderr = sys.stderr or io.TextIOWrapper(io.FileIO(_STDERR, "w", closefd=False), "utf-8")
 
 
-@contextmanager
-def _signals_kept() -> Iterator[None]:
-    """Sends a signal again that arrived while an object was destroyed, where Python drops what a handler raises."""
-    before = sys.unraisablehook
-
-    def dropped(unraisable: Any) -> None:
-        number = {KeyboardInterrupt: signal.SIGINT, SystemExit: signal.SIGTERM}.get(unraisable.exc_type)
-        if number is None:
-            before(unraisable)
-        else:  # in a moment, when the destructor has ended
-            threading.Timer(0.01, interrupt_main, [number]).start()
-
-    sys.unraisablehook = dropped
-    try:
-        yield
-    finally:
-        sys.unraisablehook = before
-
-
 def _terminate(_signal: int, _frame: FrameType | None) -> None:
     """Ends like an interruption does, so that the terminal is given back and lines stay whole."""
-    raise SystemExit(TERMINATED)
+    raise SystemExit(143)
 
 
 def _report(error: SpecdecError, debug: bool) -> None:

@@ -6,36 +6,38 @@ import os
 import shlex
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import typer
 
-from specdec_cli import targets
+from specdec_cli.batch.output_file import Identity, Output
+from specdec_cli.batch.plan import Plan
 from specdec_cli.cli import options
-from specdec_cli.cli.startup import labelling, load_captioner, require_cloud
+from specdec_cli.cli.command_run import exit_code, interruptible, labelling, load_captioner, require_cloud
+from specdec_cli.cli.export import Exports
+from specdec_cli.config import Config
+from specdec_cli.console.live import choose_view
+from specdec_cli.console.progress import show_counts, show_failures, show_totals
 from specdec_cli.errors import ConfigError
+from specdec_cli.inputs.find import Paths, with_list
+from specdec_cli.inputs.manifest import Inputs, Manifest
+from specdec_cli.inputs.opening import Stdin, open_input
+from specdec_cli.prompts import Language
+from specdec_cli.store import read_lines
+from specdec_cli.targets import TRANSCRIPTS, refuse
+from specdec_cli.transcript import Transcript
+from specdec_cli.transcript.lines import Line
+from specdec_cli.transcript.terms import Terms
 
 if TYPE_CHECKING:
-    from specdec_cli.batch.output_file import Identity
-    from specdec_cli.batch.tasks import Backend, Progress
-    from specdec_cli.cli.export import Exports
-    from specdec_cli.config import Config
-    from specdec_cli.console.view import View
-    from specdec_cli.errors import SpecdecError
-    from specdec_cli.inputs.manifest import Inputs
-    from specdec_cli.inputs.opening import Stdin
-    from specdec_cli.labels.calibration import Labelling
-    from specdec_cli.prompts import Language
-    from specdec_cli.transcript.lines import Line
+    from specdec_cli.batch.tasks import Backend
+    from specdec_cli.captioner import Captioner
 
-_LISTED: Final = 5
 _REMEMBERED: Final = 500  # transcripts that guesses begin with, the latest of a file
-_LONGEST_COMMAND: Final = 300
 
 
 def batch(
@@ -88,225 +90,119 @@ def batch(
 
     Run the same command again to go on where it was interrupted.
     """
-    from specdec_cli.cli.command_run import exit_code
-    from specdec_cli.cli.export import Exports
-    from specdec_cli.console.live import choose_view
-    from specdec_cli.console.progress import show_failures, show_totals
-    from specdec_cli.inputs.find import Paths
-    from specdec_cli.inputs.opening import Stdin
-
-    resume = not overwrite
     resolved = options.resolve(context)
-    size, flight = _clips("--batch-size", batch_size), _clips("--in-flight", in_flight)
+    config = resolved.config
+    for option, given in (("--batch-size", batch_size), ("--in-flight", in_flight)):
+        if given != "auto" and not (given.isdecimal() and int(given)):
+            message = f"{option} takes auto or a whole number from 1, not {given!r}."
+            raise ConfigError(message, hint=f"Try {option} 16.")
+    if retry_failed and (overwrite or not output.is_file()):
+        hint = "Name the --output of the earlier run, without --overwrite."
+        raise ConfigError(f"--retry-failed: there is no file {output} to go on with.", hint=hint)
     more = Exports.after(exports, export_dir, output)
-    own = [path for path in (output, more.folder if more else None) if path is not None]
-    stdin = None if ray or ray_address is not None else context.with_resource(Stdin())
-    inputs = find_inputs(paths or [], manifest, recursive, pattern, own, stdin, retry_failed=retry_failed)
+    on_ray = ray or ray_address is not None
+    stdin = None if on_ray else context.with_resource(Stdin())
+    own = frozenset(os.path.abspath(path) for path in (output, more.folder if more else None) if path is not None)
+    inputs = None  # what failed before
+    if manifest is not None or paths or not retry_failed:
+        inputs = find_inputs(paths or [], manifest, stdin, recursive=recursive, pattern=pattern, without=own)
     reads = [*(paths or []), manifest, lexicon, calibration, lookup, *resolved.reads]
-    refuse(reads, output, resume=resume, retry_failed=retry_failed)
+    refuse({"--output": (output, TRANSCRIPTS)}, reads)
     labelled = labelling(labels, lexicon, calibration)
+    terms = Terms.of(config, labels=labelled is not None, measured=measure)
+    identity = Identity(output, terms, partial(_prompting, config, inputs))
+    size = None if batch_size == "auto" else int(batch_size)
+    threads = workers or min(os.cpu_count() or 1, 4)
+    interrupts: list[int] = []
     with closing(choose_view(quiet=quiet, debug=debug, steps=True)) as view:
-        for note in resolved.notes:
-            view.say(note)
-        job = Batching(
-            resolved.config,
-            labelled,
-            inputs,
-            output,
-            view,
-            resume=resume,
-            retry_failed=retry_failed,
-            measures=measure,
-            batch_size=size,
-            in_flight=flight,
-            workers=workers or min(os.cpu_count() or 1, 4),
-            ray=ray or ray_address is not None,
-            ray_address=ray_address,
-            lookup=lookup,
-        )
-        counts, interrupted = job.run(limit, fail_fast=fail_fast)
-        unwritten = job.export(more)
+        view.say(resolved.note)
+        with Output(output, None if overwrite else identity.check) as stored, ExitStack() as working:
+            plan = Plan(inputs, stored, limit=limit, only_failed=retry_failed)
+            counts = plan.look_ahead()
+            backend: Backend
+            if plan.finished:
+                counts.total = counts.done
+            else:
+                if on_ray:
+                    from specdec_cli.batch.cluster import RayBackend
+
+                    cluster = RayBackend(
+                        config,
+                        labelled,
+                        ray_address,
+                        batch_size=size,
+                        workers=threads,
+                        measures=measure,
+                        loading=view.loading,
+                    )
+                    backend = working.enter_context(cluster)
+                    setup = cluster.setup
+                    require_cloud(setup, degrades=config.decoding.degrades)
+                else:
+                    captioner = load_captioner(config, view, labelled, measures=measure)
+                    setup = captioner.setup
+                    before = None if overwrite or not output.is_file() else output
+                    _remember(captioner, [path for path in (lookup, before) if path is not None])
+                    from specdec_cli.batch.local import LocalBackend
+
+                    flight = None if in_flight == "auto" else int(in_flight)
+                    backend = LocalBackend(captioner, batch_size=size, workers=threads, in_flight=flight)
+                identity.check_models(setup.models, setup.settings)
+                if overwrite:
+                    stored.clear()
+                stopping = partial(view.stopping, "finishing what has begun")
+                interrupts = working.enter_context(interruptible(stopping))
+                plan.run(backend, counts, partial(show_counts, view), interrupts, fail_fast=fail_fast)
+        base = os.getcwd() if inputs is None else inputs.base
+        written = more is None or not output.is_file() or more.written(output, view, inputs, base)
     show_totals(view, counts, str(output))
-    for error in unwritten[:_LISTED]:
-        view.hint(error.message)
-    if unwritten[_LISTED:]:
-        view.hint(f"{len(unwritten) - _LISTED} more files were not written.")
     if not quiet and isinstance(inputs, Paths) and (folders := inputs.unsearched):
         view.hint(f"Folders inside those given were not searched ({folders}); --recursive searches them.")
-    if failed := counts.failed or counts.in_part:
+    if failed := bool(counts.failed or counts.in_part):
         show_failures(view, counts, str(output))
     if counts.may_pass:
         view.hint(f"To caption just those again: {command_line('--retry-failed')}")
-    if interrupted:
+    if interrupts:
         view.hint(f"Captions so far are kept, also of single pieces. To go on: {command_line()}")
-    return exit_code(interrupted=interrupted, failed=bool(failed or unwritten))
+    return exit_code(interrupted=bool(interrupts), failed=failed or not written)
 
 
-def _clips(option: str, given: str) -> int | None:
-    if given == "auto":
-        return None
-    if given.isdecimal() and int(given) > 0:
-        return int(given)
-    raise ConfigError(f"{option} takes auto or a whole number from 1, not {given!r}.", hint=f"Try {option} 16.")
+def _remember(captioner: Captioner, earlier: Iterable[Path]) -> None:
+    """Lets guesses begin with the captions of earlier runs."""
+    for path in earlier:
+        lines = deque(read_lines(path), maxlen=_REMEMBERED)
+        captioner.remember(Transcript.from_json(line.raw, str(path)) for line in lines if not line.torn)
 
 
-@dataclass(frozen=True)
-class Batching:
-    """A batch from its inputs to its output; fields are the options of the command, with None for auto.
-
-    Without `inputs`, the recordings are those that failed before.
-    """
-
-    config: Config
-    labelling: Labelling | None
-    inputs: Inputs | None
-    output: Path
-    view: View
-    resume: bool
-    retry_failed: bool
-    measures: bool = False
-    batch_size: int | None = None
-    in_flight: int | None = None
-    workers: int = 1
-    ray: bool = False
-    ray_address: str | None = None
-    lookup: Path | None = None
-
-    def run(self, limit: int | None, *, fail_fast: bool) -> tuple[Progress, bool]:
-        """Captions what is to do; returns the counts, and whether Ctrl-C ended it early.
-
-        Raises:
-            AudioError: nothing of what is to do can be opened as audio.
-        """
-        from specdec_cli.batch.output_file import Identity, Output
-        from specdec_cli.batch.plan import Plan
-        from specdec_cli.cli.command_run import interruptible
-        from specdec_cli.console.progress import show_counts
-        from specdec_cli.transcript.terms import Terms
-
-        terms = Terms.of(self.config, labels=self.labelling is not None, measured=self.measures)
-        identity = Identity(self.output, terms, self._prompting)
-        with Output(self.output, identity.check if self.resume else None) as output:
-            plan = Plan(self.inputs, output, limit=limit, only_failed=self.retry_failed)
-            counts = plan.look_ahead()
-            if plan.finished:
-                counts.total = counts.done
-                return counts, False
-            with self._backend(identity) as backend:
-                if not self.resume:
-                    output.clear()
-                with interruptible(partial(self.view.stopping, "finishing what has begun")) as interrupted:
-                    plan.run(backend, counts, partial(show_counts, self.view), interrupted, fail_fast=fail_fast)
-                return counts, bool(interrupted)
-
-    def export(self, exports: Exports | None) -> list[SpecdecError]:
-        """Writes all captions of the output in the formats of --export; returns what could not be written."""
-        if exports is None or not self.output.is_file():  # interrupted before anything was captioned
-            return []
-        from specdec_cli.export.recordings import Stored
-        from specdec_cli.format import count
-
-        stored = Stored.read(self.output, os.getcwd() if self.inputs is None else self.inputs.base)
-        written = exports.write(stored, inputs=self.inputs)
-        self.view.say(f"{count(written.count, 'file')} in {exports.folder}")
-        return written.problems
-
-    def _prompting(self, line: Line) -> tuple[Language, str] | None:
-        """See `Identity`; None where the line itself says how it was prompted, as those of what failed before do."""
-        from specdec_cli.inputs.manifest import Manifest
-
-        if isinstance(self.inputs, Manifest):
-            return self.inputs.rows[line.key].language_and_prompt(self.config) if line.key in self.inputs.rows else None
-        return None if self.inputs is None else (self.config.prompt.language, self.config.instruction())
-
-    @contextmanager
-    def _backend(self, identity: Identity) -> Iterator[Backend]:
-        """Where to work, with the models loaded."""
-        if self.ray:
-            from specdec_cli.batch.cluster import RayBackend
-
-            with RayBackend(
-                self.config,
-                self.labelling,
-                self.ray_address,
-                batch_size=self.batch_size,
-                workers=self.workers,
-                measures=self.measures,
-                loading=self.view.loading,
-            ) as cluster:
-                require_cloud(cluster.setup, degrades=self.config.decoding.degrades)
-                identity.check_models(cluster.setup.models, cluster.setup.settings)
-                yield cluster
-            return
-        captioner = load_captioner(self.config, self.view, self.labelling, measures=self.measures)
-        from specdec_cli.batch.local import LocalBackend
-        from specdec_cli.store import read_lines
-        from specdec_cli.transcript.records import Transcript
-
-        identity.check_models(captioner.setup.models, captioner.setup.settings)
-        for earlier in filter(None, (self.lookup, self.output if self.resume and self.output.is_file() else None)):
-            lines = deque(read_lines(earlier), maxlen=_REMEMBERED)
-            captioner.remember(Transcript.from_json(line.raw, str(earlier)) for line in lines if not line.torn)
-        yield LocalBackend(captioner, batch_size=self.batch_size, workers=self.workers, in_flight=self.in_flight)
+def _prompting(config: Config, inputs: Inputs | None, line: Line) -> tuple[Language, str] | None:
+    """See `Identity`; None where the line itself says how it was prompted, as those of what failed before do."""
+    if isinstance(inputs, Manifest):
+        return inputs.rows[line.key].language_and_prompt(config) if line.key in inputs.rows else None
+    return None if inputs is None else (config.prompt.language, config.instruction())
 
 
 def find_inputs(
     paths: list[str],
     manifest: Path | None,
-    recursive: bool,
-    pattern: str | None,
-    own: list[Path],
     stdin: Stdin | None,
     *,
-    retry_failed: bool,
-) -> Inputs | None:
-    """What the command line names; None for what failed before.
-
-    Raises:
-        ConfigError: it names nothing, or contradicts itself.
-    """
-    from specdec_cli.inputs.find import Paths, with_list
-    from specdec_cli.inputs.manifest import Manifest
-    from specdec_cli.inputs.opening import open_input
-
-    if manifest is not None and paths:
-        raise ConfigError("Recordings come from PATHs or from a --manifest, not from both.", hint="Leave one out.")
+    recursive: bool,
+    pattern: str | None,
+    without: frozenset[str],
+) -> Inputs:
+    """What the command line names; ConfigError if it names nothing, or contradicts itself."""
+    if (manifest is None) == (not paths):
+        raise ConfigError(
+            "No recordings are named, or twice.", hint="Name files, folders or patterns, or a --manifest."
+        )
     if manifest is not None:
         return Manifest.read(manifest)
-    if paths and (given := with_list(paths, stdin)):
-        without = frozenset(os.path.abspath(path) for path in own)
-        found = Paths(given, recursive, pattern, without, stdin or open_input)
-        found.require_one()
-        return found
-    if retry_failed:
-        return None
-    raise ConfigError("No recordings are named.", hint="Name files, folders or patterns, or a --manifest.")
-
-
-def refuse(
-    reads: Sequence[str | Path | None],
-    output: Path,
-    *,
-    resume: bool,
-    retry_failed: bool,
-) -> None:
-    """Refuses what would fail later, or damage something.
-
-    Raises:
-        ConfigError: options contradict each other, or an output is one of the recordings.
-        TranscriptError: the output cannot be written, or holds something else.
-    """
-    if retry_failed and not resume:
-        raise ConfigError("--retry-failed needs what --overwrite drops.", hint="Leave one of them out.")
-    if retry_failed and not output.is_file():
-        raise ConfigError(f"--retry-failed: there is no file {output}.", hint="Name the --output of the earlier run.")
-    targets.refuse({"--output": (output, targets.TRANSCRIPTS)}, reads)
+    found = Paths(with_list(paths, stdin), recursive, pattern, without, stdin or open_input)
+    found.require_one()
+    return found
 
 
 def command_line(*more: str) -> str:
     """The command line that this process was given, with more and never with --overwrite."""
     arguments = [argument for argument in sys.argv[1:] if argument not in (*more, "--overwrite")]
-    command = shlex.join(["specdec", *arguments, *more])
-    if len(command) > _LONGEST_COMMAND:
-        return f"the same command again{''.join(f', with {flag}' for flag in more)}, and without --overwrite"
-    return command
+    return shlex.join(["specdec", *arguments, *more])

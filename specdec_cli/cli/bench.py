@@ -8,7 +8,8 @@ import sys
 import typer
 
 from specdec_cli.cli import options
-from specdec_cli.cli.startup import load_captioner, require_cloud
+from specdec_cli.cli.command_run import CommandRun, emit, load_captioner
+from specdec_cli.console.bench_table import print_bench
 
 
 def bench(
@@ -33,18 +34,13 @@ def bench(
 
     Times every mode and transformers' generate on the same recordings, in turns.
     """
-    from specdec_cli.cli.command_run import CommandRun, emit
-
     resolved = options.resolve(context, {"decoding.mode": "hybrid"})
-    with CommandRun(quiet=quiet, debug=debug) as work:
-        for note in resolved.notes:
-            work.view.say(note)
-        with work.libraries():
+    with CommandRun(quiet=quiet, debug=debug, resolved=resolved) as work:
+        with work.view.loading("PyTorch"):
             from specdec_cli.bench.contenders import build_result
             from specdec_cli.bench.measuring import benchmark, comparable, files_of, read_clips
         config, files = comparable(resolved.config), files_of(path)
-        captioner = load_captioner(config, work.view)
-        require_cloud(captioner.setup, degrades=False)
+        captioner = load_captioner(config, work.view, degrades=False)
         read = read_clips(captioner, files)
         work.view.begin(repeat * len(read))
         timings, notes = benchmark(captioner, read, repeat, work.view.advance)
@@ -52,7 +48,5 @@ def bench(
         result = build_result(line, resolved, captioner, read, timings, notes)
     if work.interrupted:
         return work.code()
-    from specdec_cli.console.bench_table import print_bench
-
     emit(result, print_bench, json=json)
     return 0

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from specdec_cli import __version__
 from specdec_cli.cli import options
-from specdec_cli.cli.startup import read_references
+from specdec_cli.cli.command_run import emit, read_references
+from specdec_cli.console.fitted_view import print_calibration
 from specdec_cli.errors import ConfigError
+from specdec_cli.labels.temperatures import calibrate as calibrated
+from specdec_cli.labels.temperatures import calibration_file, read_decisions
+from specdec_cli.plot.reliability import reliability
+from specdec_cli.targets import CALIBRATION, PICTURE, refuse, write
 
 
 def calibrate(
@@ -26,32 +32,19 @@ def calibrate(
     classes. The table gives the error on speakers that the temperature was not fitted to: name them in a column
     speaker of the references. Use the file with --calibration FILE.
     """
-    from specdec_cli.cli.command_run import emit
-    from specdec_cli.targets import CALIBRATION, PICTURE, refuse, write
-
-    if references is None:
-        raise ConfigError(
-            "A calibration needs to know which classes are right.", hint="Name a table: --references FILE"
-        )
     words, table = read_references(references, file_column, None, label_column, lexicon)
+    if table is None:
+        hint = "Name a table: --references FILE"
+        raise ConfigError("A calibration needs to know which classes are right.", hint=hint)
     if attribute not in words.attributes:
         raise ConfigError(f"There is no attribute {attribute!r}.", hint=f"Attributes: {', '.join(words.attributes)}.")
     targets = {"--output": (output, CALIBRATION), "--plot": (plot, PICTURE)}
     refuse(targets, [*transcripts, references, lexicon])
-    from specdec_cli import __version__
-    from specdec_cli.labels.temperatures import calibrate as calibrated
-    from specdec_cli.labels.temperatures import calibration_file, read_decisions
-
-    assert table is not None
     decisions = list(read_decisions(transcripts, table))
     found = calibrated(decisions, by_speaker=table.columns.speaker is not None, seed=eval_seed)
     if output is not None:
         write(output, calibration_file(found, decisions, __version__).to_json(), CALIBRATION)
     if plot is not None:
-        from specdec_cli.plot.reliability import reliability
-
         write(plot, reliability(found, attribute, plot.suffix.lower().lstrip(".")), PICTURE)
-    from specdec_cli.console.fitted_view import print_calibration
-
     emit(found, print_calibration, json=json)
     return 0

@@ -9,17 +9,21 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from specdec_cli.batch.output_file import Entry, Identity, Output
 from specdec_cli.cli import options
+from specdec_cli.cli.command_run import labelling, load_captioner
+from specdec_cli.cli.export import Exports
 from specdec_cli.cli.job import Job
-from specdec_cli.cli.startup import labelling, load_captioner, require_shown
+from specdec_cli.console.live import choose_view
+from specdec_cli.inputs.find import all_unreadable, find_recordings
+from specdec_cli.inputs.opening import Stdin
+from specdec_cli.inputs.recording import InputFile, Key
+from specdec_cli.targets import TRANSCRIPTS, refuse
+from specdec_cli.transcript.terms import Terms
 
 if TYPE_CHECKING:
-    from specdec_cli.batch.output_file import Entry, Output
     from specdec_cli.captioner import Captioner
-    from specdec_cli.errors import SpecdecError
-    from specdec_cli.inputs.recording import InputFile
     from specdec_cli.run import Run
-    from specdec_cli.transcript.terms import Terms
 
 
 def caption(
@@ -63,22 +67,11 @@ def caption(
     what --output lacks.
     """
     resolved = options.resolve(context)
-    require_shown(labels or lexicon or calibration, measure, shown=json or output is not None or not quiet)
     labelled = labelling(labels, lexicon, calibration)
-    from specdec_cli.batch.output_file import Identity, Output
-    from specdec_cli.cli.export import Exports
-    from specdec_cli.console.live import choose_view
-    from specdec_cli.inputs.find import find_recordings
-    from specdec_cli.inputs.opening import Stdin
-    from specdec_cli.inputs.recording import InputFile, Key
-    from specdec_cli.targets import TRANSCRIPTS, refuse
-    from specdec_cli.transcript.terms import Terms
-
     stdin = context.with_resource(Stdin())
     files = find_recordings(paths, stdin, recursive=recursive)
     items = {file: InputFile(file, opener=stdin) for file in files}
-    reads = [*files, lexicon, calibration, *resolved.reads]
-    refuse({"--output": (output, TRANSCRIPTS)}, reads)
+    refuse({"--output": (output, TRANSCRIPTS)}, [*files, lexicon, calibration, *resolved.reads])
     more = Exports.after(exports, None, output)
     config = resolved.config
     terms = Terms.of(config, labels=labelled is not None, measured=measure)
@@ -88,8 +81,8 @@ def caption(
     def load() -> Captioner:
         captioner = load_captioner(config, view, labelled, measures=measure)
         identity.check_models(captioner.setup.models, captioner.setup.settings)
-        for note in () if json else resolved.notes:
-            view.say(note)
+        if not json:
+            view.say(resolved.note)
         return captioner
 
     with closing(view), nullcontext() if output is None else Output(output, identity.check) as stored:
@@ -102,22 +95,14 @@ def caption(
             if isinstance(error, KeyboardInterrupt):
                 view.interrupted(output)
             raise
-        unwritten: list[SpecdecError] = []
-        if more is not None and output is not None and (job.done or job.before):
-            from specdec_cli.export.recordings import Stored
-
-            unwritten = more.write(Stored.read(output)).problems
-            for problem in unwritten:
-                view.failed(str(more.folder), problem)
-        return 1 if job.failed or unwritten else 0
+        written = more is None or output is None or not (job.done or job.before) or more.written(output, view)
+        return 1 if job.failed or not written else 0
 
 
 def _caption_all(
     job: Job, items: dict[str, InputFile], stored: Output | None, terms: Terms, load: Callable[[], Captioner]
 ) -> None:
     """Repeats what is stored and captions the rest, with models that are loaded only if there is something to do."""
-    from specdec_cli.inputs.find import all_unreadable
-
     found = {} if stored is None else {file: stored.captioned(item) for file, item in items.items()}
     known = {file: entry for file, entry in found.items() if entry is not None}
     todo = [item for file, item in items.items() if file not in known or not known[file].settled]
@@ -127,7 +112,6 @@ def _caption_all(
         entry = known.get(file)
         if entry is not None and stored is not None:
             job.repeat(file, stored.transcripts(entry))
-            job.empty += sum(mark.final for mark in entry.marks)
         if file in refused:
             job.keep(file, [(terms.error_line(file, refused[file]), refused[file])])
         elif captioner is not None and (entry is None or not entry.settled):

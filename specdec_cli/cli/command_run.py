@@ -1,29 +1,35 @@
-"""What commands over many recordings share: their run, Ctrl-C, and the result as JSON or as a page."""
+"""What commands share: models and references that they load, Ctrl-C, and the result as JSON or as a page."""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+from pydantic import BaseModel
+
+from specdec_cli.config import Config, ResolvedConfig
 from specdec_cli.console.live import choose_view
 from specdec_cli.console.plain import write_line
+from specdec_cli.console.view import View
+from specdec_cli.errors import CloudError, ConfigError, SpecdecError
+from specdec_cli.inputs.find import identify
+from specdec_cli.inputs.recording import InputFile
+from specdec_cli.labels import Lexicon
+from specdec_cli.labels.calibration import Labelling, read_calibration
+from specdec_cli.labels.references import References
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
-    from specdec_cli.errors import SpecdecError
-    from specdec_cli.inputs.recording import InputFile
-
-FAILED: Final = 1
-INTERRUPTED: Final = 130
+    from specdec_cli.captioner import Captioner
+    from specdec_cli.run import Setup
 
 
 def exit_code(*, interrupted: bool, failed: bool) -> int:
     """How a command over many recordings ends; see `app.EXIT_CODES`."""
-    return INTERRUPTED if interrupted else FAILED if failed else 0
+    return 130 if interrupted else 1 if failed else 0
 
 
 @contextmanager
@@ -58,14 +64,19 @@ class CommandRun:
         quiet: show no progress.
         debug: show tracebacks.
         interruption: message on Ctrl-C.
+        resolved: the configuration, whose language is shown first.
     """
 
-    def __init__(self, *, quiet: bool, debug: bool, interruption: str = "interrupted") -> None:
+    def __init__(
+        self, *, quiet: bool, debug: bool, interruption: str = "interrupted", resolved: ResolvedConfig | None = None
+    ) -> None:
         self.view = choose_view(quiet=quiet, debug=debug, steps=True)
         self.begin, self.step, self.advance = self.view.begin, self.view.step, self.view.advance
         self.interrupted = False
         self._interruption = interruption
         self._failed: set[str] = set()
+        if resolved is not None:
+            self.view.say(resolved.note)
 
     def __enter__(self) -> CommandRun:
         return self
@@ -78,12 +89,6 @@ class CommandRun:
         self.view.say(self._interruption, good=False)
         return True
 
-    @contextmanager
-    def libraries(self) -> Iterator[None]:
-        """Imports that take seconds."""
-        with self.view.loading("PyTorch"):
-            yield
-
     def failed(self, file: str, error: SpecdecError) -> None:
         """A recording cannot be used."""
         self._failed.add(file)
@@ -95,8 +100,6 @@ class CommandRun:
 
     def identified(self, files: Sequence[str]) -> list[InputFile]:
         """The recordings by their bytes; a copy of another one is left out, and named."""
-        from specdec_cli.inputs.find import identify
-
         recordings, copies = identify(files)
         for copy, original in copies.items():
             self.view.say(f"{copy} holds the same bytes as {original} and is left out", good=False)
@@ -109,3 +112,80 @@ def emit(found: BaseModel, page: Callable[..., Any], *, json: bool, **shown: Any
         write_line(found.model_dump_json(by_alias=True))
     else:
         page(found, **shown)
+
+
+def load_captioner(
+    config: Config,
+    view: View,
+    labelled: Labelling | None = None,
+    *,
+    measures: bool = False,
+    degrades: bool | None = None,
+) -> Captioner:
+    """The captioner of a command, whose display shows what is being loaded.
+
+    Args:
+        config: what to load.
+        view: the display.
+        labelled: finds the classes that captions name; None: no labels.
+        measures: measure figures of each clip.
+        degrades: whether the edge writes what the cloud cannot; None: as configured.
+
+    Raises:
+        CloudError: the cloud does not answer, and nothing replaces it.
+    """
+    from specdec_cli.captioner import Captioner
+
+    if config.loads_models:
+        with view.loading("PyTorch"):
+            import specdec_cli.models.loading  # noqa: F401 - takes seconds
+    captioner = Captioner.load(config, loading=view.loading)
+    require_cloud(captioner.setup, degrades=config.decoding.degrades if degrades is None else degrades)
+    if labelled is not None:
+        captioner = captioner.labelled(*labelled)
+    return captioner.measuring() if measures else captioner
+
+
+def require_cloud(setup: Setup, *, degrades: bool) -> None:
+    """Refuses to begin if the cloud does not answer, unless the edge writes what the cloud cannot (`degrades`)."""
+    if setup.unanswered and not degrades:
+        hint = "Start the server, or check cloud.url. With decoding.degrade the edge writes alone."
+        raise CloudError(f"The cloud does not answer: {setup.unanswered[0]}.", hint=hint)
+
+
+def labelling(labels: bool, words: Path | None, calibration: Path | None) -> Labelling | None:
+    """What --labels, --lexicon and --calibration ask for, None if none is given; ConfigError if a file is unusable."""
+    if not labels and words is None and calibration is None:
+        return None
+    return Labelling(Lexicon.load(words), None if calibration is None else read_calibration(calibration))
+
+
+def read_references(
+    table: Path | None,
+    file_column: str | None,
+    text_columns: Sequence[str] | None,
+    label_columns: Sequence[str] | None,
+    words: Path | None,
+) -> tuple[Lexicon, References | None]:
+    """The lexicon, and the references if there are any, by which captions are judged.
+
+    Args:
+        table: --references.
+        file_column, text_columns, label_columns: its columns; a label's is "attribute=column".
+        words: --lexicon; None for the shipped one.
+
+    Raises:
+        ConfigError: one of the two is malformed, or a column is named of no table.
+    """
+    lexicon = Lexicon.load(words)
+    if table is None:
+        if file_column or text_columns or label_columns:
+            raise ConfigError("Columns are named, but there are no references.", hint="Name the table: --references")
+        return lexicon, None
+    labels = dict(label.partition("=")[::2] for label in label_columns or ())
+    if wrong := sorted(name for name in labels if name not in lexicon.attributes or not labels[name]):
+        hint = f"Attributes: {', '.join(lexicon.attributes)}. For example: --label-column emotion=mood"
+        raise ConfigError(f"--label-column {wrong[0]!r} is not of the form attribute=column.", hint=hint)
+    texts = tuple(text_columns or ())
+    read = References.read(table, file_column=file_column, text_columns=texts, label_columns=labels, lexicon=lexicon)
+    return lexicon, read

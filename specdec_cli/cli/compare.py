@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
 import typer
 
 from specdec_cli.cli import options
-from specdec_cli.cli.startup import load_captioner, read_references, require_cloud
+from specdec_cli.cli.command_run import CommandRun, emit, exit_code, load_captioner, read_references
+from specdec_cli.console.comparison_view import print_comparison
 from specdec_cli.errors import ConfigError
-
-if TYPE_CHECKING:
-    from specdec_cli.captioner import Captioner
-    from specdec_cli.cli.command_run import CommandRun
-    from specdec_cli.config import Config
-    from specdec_cli.evaluate.stored_runs import StoredRuns
-    from specdec_cli.types import Mode
+from specdec_cli.evaluate.comparison import comparison
+from specdec_cli.evaluate.modes import in_mode, parse_modes, richest
+from specdec_cli.evaluate.running import Runner
+from specdec_cli.evaluate.stored_runs import StoredRuns
+from specdec_cli.inputs.find import find_recordings
+from specdec_cli.targets import PAGE, TRANSCRIPTS, refuse, write
+from specdec_cli.transcript.terms import Terms
 
 
 def compare(
@@ -64,40 +62,32 @@ def compare(
     Needs no references: without them captions are compared with those of the cloud alone. Run the same command with
     the same --output again, and only what is missing is done.
     """
-    from specdec_cli.cli.command_run import CommandRun, emit, exit_code
-    from specdec_cli.evaluate.modes import in_mode, parse_modes, richest
-    from specdec_cli.evaluate.running import Runner
-    from specdec_cli.evaluate.stored_runs import StoredRuns
-    from specdec_cli.inputs.find import find_recordings
-    from specdec_cli.targets import PAGE, TRANSCRIPTS, refuse, write
-    from specdec_cli.transcript.terms import Terms
-
     wanted = parse_modes(modes)
     resolved = options.resolve(context, {"decoding.mode": richest(wanted)}, {"decoding.mode": "--modes"})
-    config = resolved.config
-    if config.decoding.mode != richest(wanted):
+    if resolved.config.decoding.mode != richest(wanted):
         raise ConfigError("--set decoding.mode is ignored here.", hint="Say which modes to compare with --modes.")
-    words, table = read_references(
-        references, file_column, text_column, label_column, lexicon, needed=("--bertscore",) if bertscore else ()
-    )
+    words, table = read_references(references, file_column, text_column, label_column, lexicon)
     files = find_recordings(paths, recursive=recursive, limit=limit)
     if table is not None:
         table.require_some(files)
     if overwrite and output is None:
         raise ConfigError("--overwrite is about --output, which is not given.", hint="Name a file: --output FILE")
-    reads = [*files, references, lexicon, *resolved.reads]
-    refuse({"--output": (output, TRANSCRIPTS), "--html": (html, PAGE)}, reads)
-    work = CommandRun(quiet=quiet, debug=debug, interruption="interrupted: this is what was done so far")
-    for note in resolved.notes:
-        work.view.say(note)
+    if bertscore and table is None:
+        raise ConfigError("--bertscore needs references.", hint="Name the table: --references FILE")
+    refuse({"--output": (output, TRANSCRIPTS), "--html": (html, PAGE)}, [*files, references, lexicon, *resolved.reads])
+    interruption = "interrupted: this is what was done so far"
+    work = CommandRun(quiet=quiet, debug=debug, interruption=interruption, resolved=resolved)
     recordings = work.identified(files)
-    configs = {mode: in_mode(config, mode) for mode in wanted}
+    configs = {mode: in_mode(resolved.config, mode) for mode in wanted}
     made_with = {mode: Terms.of(of) for mode, of in configs.items()}
     with StoredRuns(output, made_with, overwrite=overwrite) as journal:
         with work:
             runner = Runner(made_with, journal, work)
-            steps = runner.steps(recordings, repeat)
-            captioners = _captioners(work, configs, in_mode(config, "hybrid"), journal) if steps else {}
+            if steps := runner.steps(recordings, repeat):
+                degrades = all(config.decoding.degrades for mode, config in configs.items() if mode != "edge")
+                both = load_captioner(in_mode(resolved.config, "hybrid"), work.view, degrades=degrades)
+                captioners = {mode: both.variant(config) for mode, config in configs.items()}
+                journal.require_models({mode: captioner.setup for mode, captioner in captioners.items()})
             if overwrite:
                 journal.clear()
             runner.refuse_unreadable(recordings)
@@ -108,9 +98,6 @@ def compare(
         transcripts = journal.of(recordings)
     if work.interrupted and all(transcript.error for transcript in transcripts):
         return work.code()
-    from specdec_cli.console.comparison_view import print_comparison
-    from specdec_cli.evaluate.comparison import comparison
-
     found = comparison(
         transcripts,
         words,
@@ -128,16 +115,3 @@ def compare(
             write(html, render(found, by_mode, lexicon=words), PAGE)
     emit(found, print_comparison, json=json, **{} if json else {"captions": captions})
     return exit_code(interrupted=work.interrupted, failed=bool(found.errors))
-
-
-def _captioners(
-    work: CommandRun, configs: Mapping[Mode, Config], of_both: Config, journal: StoredRuns
-) -> dict[Mode, Captioner]:
-    """A captioner for each mode, of the same loaded models."""
-    both = load_captioner(of_both, work.view)
-    require_cloud(
-        both.setup, degrades=all(config.decoding.degrades for mode, config in configs.items() if mode != "edge")
-    )
-    captioners = {mode: both.variant(config) for mode, config in configs.items()}
-    journal.require_models({mode: captioner.setup for mode, captioner in captioners.items()})
-    return captioners

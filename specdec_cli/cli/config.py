@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from specdec_cli.cli import options
+from specdec_cli.console.tables import print_config
 
 
 def show(
@@ -21,8 +22,6 @@ def show(
     if yaml:
         typer.echo(resolved.to_yaml(), nl=False)
         return
-    from specdec_cli.console.tables import print_config
-
     print_config(list(resolved.rows()))
 
 

@@ -7,6 +7,9 @@ from contextlib import closing
 import typer
 
 from specdec_cli.cli import options
+from specdec_cli.console.live import choose_view
+from specdec_cli.console.tables import print_doctor
+from specdec_cli.diagnosis import examine
 
 
 def doctor(
@@ -20,10 +23,6 @@ def doctor(
 ) -> int:
     """Check the installation, the machine and the configured models."""
     resolved = options.resolve(context)
-    from specdec_cli.console.live import choose_view
-    from specdec_cli.console.tables import print_doctor
-    from specdec_cli.diagnosis import examine
-
     loaded = "PyTorch" if quick else "PyTorch and the models"
     with closing(choose_view()) as view, view.loading(loaded):
         checks = list(examine(resolved, load_models=not quick))

@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, get_args
+from typing import Final, get_args
 
 from specdec_cli.cli import options
-from specdec_cli.cli.startup import labelling
+from specdec_cli.cli.command_run import exit_code, labelling
 from specdec_cli.config.problems import chosen
+from specdec_cli.console.live import choose_view
+from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError
+from specdec_cli.export.folder import Folder, Written
+from specdec_cli.export.formats import SUFFIXES, export_file, format_of
+from specdec_cli.export.formats import export as export_files
+from specdec_cli.export.recordings import Stored
+from specdec_cli.format import count
+from specdec_cli.inputs.manifest import Inputs
 from specdec_cli.targets import STDOUT
+from specdec_cli.transcript.lines import stored_lines
 from specdec_cli.types import ExportFormat
-
-if TYPE_CHECKING:
-    from specdec_cli.console.view import View
-    from specdec_cli.export.folder import Written
-    from specdec_cli.export.recordings import Stored
-    from specdec_cli.inputs.manifest import Inputs
 
 _LISTED: Final = 5
 
@@ -39,12 +42,6 @@ def export(
     textgrid, eaf, srt, vtt and txt are a file per recording, rttm and csv one file, audformat is a folder. Nothing is
     overwritten that specdec did not write.
     """
-    from specdec_cli.console.live import choose_view
-    from specdec_cli.export.formats import SUFFIXES, export_file, format_of
-    from specdec_cli.export.recordings import Stored
-    from specdec_cli.format import count
-    from specdec_cli.transcript.lines import stored_lines
-
     ending = None if output is None or output.is_dir() else format_of(output)
     if to is None and ending is None:
         next(stored_lines(transcripts), None)  # raises for a recording, which is to be captioned first
@@ -61,8 +58,9 @@ def export(
         view.say(f"{count(stored.replaced, 'recording')} captioned more than once: only the last captions count")
     if one is not None:
         return report(export_file(stored, formats[0], one, naming=rttm_name), transcripts, None, view)
-    exports = Exports(formats, folder_for(output, transcripts, "export", "--output"), "--output")
-    return report(exports.write(stored, naming=rttm_name), transcripts, exports.folder, view)
+    folder = folder_for(output, transcripts, "export", "--output")
+    written = export_files(stored, formats, folder, "--output", naming=rttm_name, inputs=None)
+    return report(written, transcripts, folder, view)
 
 
 def parse_formats(text: str, option: str) -> list[ExportFormat]:
@@ -72,17 +70,10 @@ def parse_formats(text: str, option: str) -> list[ExportFormat]:
 
 @dataclass(frozen=True, slots=True)
 class Exports:
-    """What to export, and where to.
-
-    Attributes:
-        formats: names of them.
-        folder: for all files.
-        option: that names the folder.
-    """
+    """The formats that --export names, and the folder for all files."""
 
     formats: Sequence[ExportFormat]
     folder: Path
-    option: str
 
     @classmethod
     def after(cls, exports: str | None, folder: Path | None, output: Path | None) -> Exports | None:
@@ -91,20 +82,20 @@ class Exports:
         Raises:
             ConfigError: a format is unknown, the transcripts or the exports have no place, or that is not a folder.
         """
+        if exports is None and folder is not None:
+            raise ConfigError("--export-dir is about --export, which is not given.", hint="E.g. --export textgrid")
         if exports is None:
-            if folder is not None:
-                raise ConfigError("--export-dir is about --export, which is not given.", hint="E.g. --export textgrid")
             return None
         if output is None:
             raise ConfigError("--export reads --output, which is not given.", hint="Name a file: --output FILE")
-        where = folder_for(folder, output, "export", "--export-dir")
-        return cls(parse_formats(exports, "--export"), where, "--export-dir")
+        return cls(parse_formats(exports, "--export"), folder_for(folder, output, "export", "--export-dir"))
 
-    def write(self, stored: Stored, *, naming: str = "speaker", inputs: Inputs | None = None) -> Written:
-        """Writes them."""
-        from specdec_cli.export.formats import export
-
-        return export(stored, self.formats, self.folder, self.option, naming=naming, inputs=inputs)
+    def written(self, output: Path, view: View, inputs: Inputs | None = None, base: str | None = None) -> bool:
+        """Writes what `output` holds, and shows how that went; whether all could be written."""
+        stored = Stored.read(output, base)
+        written = export_files(stored, self.formats, self.folder, "--export-dir", naming="speaker", inputs=inputs)
+        show_written(written, output, self.folder, view)
+        return not written.problems
 
 
 def folder_for(given: Path | None, transcripts: Path, what: str, option: str) -> Path:
@@ -114,8 +105,6 @@ def folder_for(given: Path | None, transcripts: Path, what: str, option: str) ->
         ConfigError: it is not a folder.
         TranscriptError: its list of what specdec wrote cannot be read.
     """
-    from specdec_cli.export.folder import Folder
-
     folder = transcripts.with_name(f"{transcripts.stem}-{what}") if given is None else given
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{option} {folder} is not a folder.", hint="Name another one; it will be created.")
@@ -123,22 +112,20 @@ def folder_for(given: Path | None, transcripts: Path, what: str, option: str) ->
     return folder
 
 
-def report(written: Written, transcripts: Path, folder: Path | None, view: View) -> int:
-    """Tells what was written and what was not; returns the exit code.
-
-    Raises:
-        ConfigError: there was nothing to write.
-    """
-    from specdec_cli.cli.command_run import exit_code
-    from specdec_cli.format import count
-
-    if not written.count and not written.problems:
-        hint = "Each line without a caption has the reason; --mode takes lines of that mode alone."
-        raise ConfigError(f"{transcripts} has no captions to write.", hint=hint)
+def show_written(written: Written, transcripts: Path, folder: Path | None, view: View) -> None:
+    """Tells what was written and what was not."""
     if written.count and folder is not None:
         view.say(f"{count(written.count, 'file')} in {folder}")
     for error in written.problems[:_LISTED]:
         view.failed(str(transcripts), error)
     if more := written.problems[_LISTED:]:
         view.hint(f"{count(len(more), 'more file')} not written")
+
+
+def report(written: Written, transcripts: Path, folder: Path | None, view: View) -> int:
+    """Tells what was written and what was not; returns the exit code. ConfigError: there was nothing to write."""
+    if not written.count and not written.problems:
+        hint = "Each line without a caption has the reason; --mode takes lines of that mode alone."
+        raise ConfigError(f"{transcripts} has no captions to write.", hint=hint)
+    show_written(written, transcripts, folder, view)
     return exit_code(interrupted=False, failed=bool(written.problems))

@@ -12,18 +12,20 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
+from specdec_cli.audio.microphone import Block, Microphone, Utterance, devices, find_device, utterances
 from specdec_cli.cli import options
+from specdec_cli.cli.command_run import interruptible, labelling, load_captioner
 from specdec_cli.cli.job import Job
-from specdec_cli.cli.startup import labelling, load_captioner, require_shown
-from specdec_cli.errors import ConfigError, DeviceError
+from specdec_cli.console.cells import clean
+from specdec_cli.console.live import choose_view
+from specdec_cli.console.plain import write_line
+from specdec_cli.console.view import View
+from specdec_cli.errors import ConfigError
 from specdec_cli.store import append_line
 from specdec_cli.targets import TRANSCRIPTS, refuse, writing
 
 if TYPE_CHECKING:
-    from specdec_cli.audio.microphone import Block, Utterance
     from specdec_cli.captioner import Captioner
-    from specdec_cli.console.view import View
-    from specdec_cli.run import Run
 
 _OF_FILES: Final = {"segment": None, "start_s": None, "end_s": None}
 """Settings of which part of a recording counts and how it is cut: a microphone is cut at pauses."""
@@ -66,17 +68,10 @@ def listen(
     An utterance ends with a pause of a third of a second. Its caption follows in the live view, with the time that it
     took, and is appended to --output at once. Ctrl-C ends the recording and captions what was recorded until then.
     """
-    from specdec_cli.audio.microphone import Microphone, devices, find_device
-    from specdec_cli.cli.command_run import interruptible
-    from specdec_cli.console.cells import clean
-    from specdec_cli.console.live import choose_view
-    from specdec_cli.console.plain import write_line
-
     if list_devices:
         for line in devices():
             write_line(clean(line))
         return 0
-    require_shown(labels or lexicon or calibration, measure, shown=json or output is not None or not quiet)
     resolved = options.resolve(context)
     labelled = labelling(labels, lexicon, calibration)
     refuse({"--output": (output, TRANSCRIPTS)}, [lexicon, calibration, *resolved.reads])
@@ -90,8 +85,7 @@ def listen(
         config = resolved.config.model_copy(update={"audio": audio})
         captioner = load_captioner(config, view, labelled, measures=measure)
         if not json:
-            for note in resolved.notes:
-                view.say(note)
+            view.say(resolved.note)
         append = None if output is None else lambda line: append_line(output, TRANSCRIPTS, line.to_json())
         job = Job(view, append, json=json, labelled=False)
         with (
@@ -113,16 +107,17 @@ def listen(
 
 def _caption_all(captioner: Captioner, job: Job, blocks: Iterable[Block], save: Path | None) -> None:
     """Captions each utterance as it ends."""
-    from specdec_cli.audio.microphone import utterances
-
-    view, name = job.view, f"microphone-{datetime.now():%Y%m%d-%H%M%S}"
-    for utterance in utterances(_shown(blocks, view), captioner.sampling_rate, captioner.window_s):
-        file = name if save is None else _saved(utterance, captioner.sampling_rate, save, name)
-        runs = _run(captioner, utterance, name) if save is None else captioner.runs(file)
+    view, rate, name = job.view, captioner.sampling_rate, f"microphone-{datetime.now():%Y%m%d-%H%M%S}"
+    for utterance in utterances(_shown(blocks, view), rate, captioner.window_s):
+        cut = utterance.segment
+        if save is None:
+            file, runs = name, iter([captioner.run_samples(cut.samples, rate, name=name, start_s=cut.start_s)])
+        else:
+            file = _saved(utterance, rate, save, name)
+            runs = captioner.runs(file)
         transcripts, done = job.transcripts(captioner, file, runs), job.done
         if utterance.lost:
-            hint = "Close other programs, or take a smaller model: --mode edge."
-            view.failed(name, DeviceError(f"{_LOST}.".capitalize(), hint=hint))
+            view.warn(f"{name}: {_LOST}; close other programs, or take a smaller model")
             transcripts = (
                 (line.model_copy(update={"warnings": (*line.warnings, _LOST)}), error) for line, error in transcripts
             )
@@ -136,12 +131,6 @@ def _shown(blocks: Iterable[Block], view: View) -> Iterator[Block]:
     for block in blocks:
         view.listening(10 * math.log10(float(block.samples.var()) + 1e-12) if len(block.samples) else -math.inf)
         yield block
-
-
-def _run(captioner: Captioner, utterance: Utterance, name: str) -> Iterator[Run]:
-    """The run over an utterance, with its place in what was recorded."""
-    cut = utterance.segment
-    yield captioner.run_samples(cut.samples, captioner.sampling_rate, name=name, start_s=cut.start_s)
 
 
 def _saved(utterance: Utterance, sampling_rate: int, folder: Path, name: str) -> str:

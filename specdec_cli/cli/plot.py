@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from specdec_cli.cli import options
 from specdec_cli.cli.export import folder_for, report
+from specdec_cli.console.live import choose_view
 from specdec_cli.errors import ConfigError
+from specdec_cli.export.folder import Folder, fitted
+from specdec_cli.export.recordings import Stored
+from specdec_cli.labels import Lexicon
+from specdec_cli.plot.draw import draw
+from specdec_cli.plot.picture import KINDS
+from specdec_cli.plot.timeline import timelines
 
 
 def plot(
@@ -22,14 +29,6 @@ def plot(
     A recording in pieces gets a picture: the class of each piece, measured figures where there are any, the entropy of
     each block and which were escalated. Recordings that were captioned whole share one.
     """
-    from specdec_cli.console.live import choose_view
-    from specdec_cli.export.folder import Folder, fitted
-    from specdec_cli.export.recordings import Stored
-    from specdec_cli.labels import Lexicon
-    from specdec_cli.plot.draw import draw
-    from specdec_cli.plot.picture import KINDS
-    from specdec_cli.plot.timeline import timelines
-
     ending = "" if output is None or output.is_dir() else output.suffix.lower().lstrip(".")
     kind = picture or (ending if ending in KINDS else "svg")
     if kind not in KINDS:

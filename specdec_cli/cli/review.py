@@ -5,7 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from specdec_cli.cli import options
-from specdec_cli.cli.startup import read_references
+from specdec_cli.cli.command_run import CommandRun, read_references
+from specdec_cli.format import count
+from specdec_cli.review.pieces import read_pieces
+from specdec_cli.review.review_page import write_review
+from specdec_cli.targets import REVIEW, refuse
 
 
 def review(
@@ -26,16 +30,9 @@ def review(
     The page is one file that works offline: it plays every piece, shows the probability of each class (of transcripts
     made with --labels), and saves corrections as a table for --references of compare, tune and calibrate.
     """
-    from specdec_cli.cli.command_run import CommandRun
-    from specdec_cli.format import count
-    from specdec_cli.targets import REVIEW, refuse
-
     words, table = read_references(references, file_column, None, label_column, lexicon)
     refuse({"--output": (output, REVIEW)}, [*transcripts, references, lexicon])
     with CommandRun(quiet=quiet, debug=debug, interruption="interrupted; no page was written") as work:
-        from specdec_cli.review.pieces import read_pieces
-        from specdec_cli.review.review_page import write_review
-
         pieces = read_pieces(transcripts, words, table, of_mode)
         if table is not None:
             table.require_some([piece.run.file for piece in pieces])
@@ -44,16 +41,12 @@ def review(
         doubtful = sum(piece.doubtful for piece in chosen)
         known = "" if table is None else f", references of {sum(bool(piece.truth) for piece in chosen)}"
         work.view.say(f"{count(len(chosen), 'piece')}, {doubtful} of them to be reviewed{known}: {output}")
-        if limit is not None and len(pieces) > limit:
-            work.view.say(f"{count(len(pieces) - limit, 'piece')} with less doubt left out (--limit)", good=False)
-        if sounds.left_out:
-            work.view.say(
-                f"{count(sounds.left_out, 'piece')} without audio, for which the page would exceed {audio_mb:g} MB: "
-                "make room with --audio-mb, or take fewer pieces with --limit",
-                good=False,
-            )
-        if sounds.missing:
-            reason = next(iter(sounds.missing.values()))
-            without = f"{count(len(sounds.missing), 'piece')} without audio"
-            work.view.say(f"{without}, for example because: {reason}", good=False)
+        left_out = [
+            (len(pieces) - len(chosen), "with less doubt left out (--limit)"),
+            (sounds.left_out, f"without audio, for which the page would exceed {audio_mb:g} MB (--audio-mb)"),
+            (len(sounds.missing), f"without audio, for example because: {next(iter(sounds.missing.values()), '')}"),
+        ]
+        for number, why in left_out:
+            if number:
+                work.view.say(f"{count(number, 'piece')} {why}", good=False)
     return work.code()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import typer
 
 from specdec_cli.cli import options
@@ -37,9 +35,8 @@ def serve(
     resolved = options.resolve(context)
     served = resolved.config.cloud
     if served is None or served.url is not None:
-        raise ConfigError(
-            "There is no cloud model to serve: the configuration has none of its own.", hint="Name one in cloud.model."
-        )
+        hint = "Name one in cloud.model."
+        raise ConfigError("There is no cloud model to serve: the configuration has none of its own.", hint=hint)
     if (tls_cert is None) != (tls_key is None):
         raise ConfigError("--tls-cert and --tls-key go together.", hint="Give both PEM files, or neither.")
     try:
@@ -47,20 +44,9 @@ def serve(
         from specdec_cli.serve.limits import ServeLimits
         from specdec_cli.serve.server import Place, serve_model
     except ImportError as error:
-        raise ConfigError(
-            f"specdec serve needs a package that is not installed: {error.name}",
-            hint=f"Install it: {install('serve')}",
-        ) from error
+        message = f"specdec serve needs a package that is not installed: {error.name}"
+        raise ConfigError(message, hint=f"Install it: {install('serve')}") from error
     token = read_token(token_env, "--token-env", least=_TOKEN_LENGTH)
-    place = Place(host, port, _text(tls_cert), _text(tls_key))
-    limits = ServeLimits(
-        sessions=max_sessions,
-        memory_bytes=memory_mb << 20,
-        clip_s=max_clip_seconds,
-        idle_s=idle_s,
-    )
+    place = Place(host, port, tls_cert and str(tls_cert), tls_key and str(tls_key))
+    limits = ServeLimits(sessions=max_sessions, memory_bytes=memory_mb << 20, clip_s=max_clip_seconds, idle_s=idle_s)
     serve_model(resolved.config, place, token, limits, debug=debug)
-
-
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)

@@ -7,9 +7,14 @@ from importlib.util import find_spec
 import typer
 
 from specdec_cli.cli import options
-from specdec_cli.cli.startup import load_captioner, read_references, require_cloud
+from specdec_cli.cli.command_run import CommandRun, emit, load_captioner, read_references
 from specdec_cli.config.problems import chosen
+from specdec_cli.console.fitted_view import print_tuning
+from specdec_cli.console.plain import print_error
 from specdec_cli.errors import ConfigError, SpecdecError
+from specdec_cli.inputs.find import find_recordings
+from specdec_cli.targets import GATE, PICTURE, RECORDINGS, refuse, write
+from specdec_cli.tune.tuning_plan import TuningPlan, require_tunable
 from specdec_cli.types import COSTS, Cost, GateName
 
 
@@ -51,11 +56,6 @@ def tune(
     them on the other half. Needs no references: without them quality is agreement with the cloud's caption. Use the
     gate with --gate FILE.
     """
-    from specdec_cli.cli.command_run import FAILED, CommandRun, emit
-    from specdec_cli.inputs.find import find_recordings
-    from specdec_cli.targets import GATE, PICTURE, RECORDINGS, refuse, write
-    from specdec_cli.tune.tuning_plan import require_tunable
-
     competing, sizes = parse_gates(gates), parse_ks(ks)
     cost, share = parse_budget(budget or ("clips=0.5" if risk is None else "clips=1"))
     resolved = options.resolve(context, {"decoding.mode": "hybrid"})
@@ -66,9 +66,7 @@ def tune(
     targets = {"--recordings": (recordings, RECORDINGS), "--output": (output, GATE), "--plot": (plot, PICTURE)}
     refuse(targets, [*files, references, lexicon, *resolved.reads])
     again = f"interrupted; run it again to go on from {recordings}" if recordings else "interrupted"
-    with CommandRun(quiet=quiet, debug=debug, interruption=again) as work:
-        for note in resolved.notes:
-            work.view.say(note)
+    with CommandRun(quiet=quiet, debug=debug, interruption=again, resolved=resolved) as work:
         clips: dict[str, str] = {}
         for recording in work.identified(files):
             if recording.error is not None:
@@ -76,15 +74,13 @@ def tune(
             elif recording.sha256 is not None:
                 clips[recording.sha256] = recording.path
         if not clips:
-            return FAILED
+            return 1
         require_tunable(resolved.config, competing, len(clips), risk)
-        with work.libraries():
-            from specdec_cli.tune.recording import setup_of
-            from specdec_cli.tune.stored_recordings import StoredRecordings
-            from specdec_cli.tune.tuning import tune as tuned
-            from specdec_cli.tune.tuning_plan import TuningPlan
-        captioner = load_captioner(resolved.config, work.view)
-        require_cloud(captioner.setup, degrades=False)
+        captioner = load_captioner(resolved.config, work.view, degrades=False)
+        from specdec_cli.tune.recording import setup_of
+        from specdec_cli.tune.stored_recordings import StoredRecordings
+        from specdec_cli.tune.tuning import tune as tuned
+
         plan = TuningPlan(competing, sizes, share, eval_seed, cost, risk)
         find = table.find if table is not None else lambda _: None
         with StoredRecordings(setup_of(captioner), recordings) as journal:
@@ -101,15 +97,11 @@ def tune(
         title = f"{found.confirmed_on} clips, {resolved.config.prompt.language}; {advice}"
         oracles = {curve.cost: curve.points for curve in found.oracles}
         kind = plot.suffix.lower().lstrip(".")
-        drawn = frontier([*found.estimated, *found.confirmed], title=title, oracles=oracles, kind=kind)
-        write(plot, drawn, PICTURE)
-    from specdec_cli.console.fitted_view import print_tuning
-    from specdec_cli.console.plain import print_error
-
+        write(plot, frontier([*found.estimated, *found.confirmed], title=title, oracles=oracles, kind=kind), PICTURE)
     emit(found, print_tuning, json=json)
     if output is not None and file is None:
         print_error(SpecdecError(f"{output} was not written: no setting can be recommended."), debug=debug)
-        return FAILED
+        return 1
     return work.code()
 
 
@@ -134,30 +126,19 @@ def parse_budget(text: str) -> tuple[Cost, float]:
     """
     name, _, value = text.rpartition("=")
     cost = next((known for known in COSTS if known == (name.strip() or "clips")), None)
-    if cost is None:
-        raise ConfigError(f"--budget: there is no cost {name.strip()!r}.", hint=f"Costs: {', '.join(COSTS)}.")
     try:
         share = float(value)
     except ValueError:
         share = -1.0
-    if not 0 <= share <= 1:
-        raise ConfigError(
-            f"--budget: {value.strip()!r} is no share from 0 to 1.", hint="For example: --budget clips=0.5"
-        )
+    if cost is None or not 0 <= share <= 1:
+        hint = f"For example: --budget clips=0.5. Costs: {', '.join(COSTS)}."
+        raise ConfigError(f"--budget: {text!r} is no share from 0 to 1 of a cost.", hint=hint)
     return cost, share
 
 
 def parse_ks(text: str) -> tuple[int, ...]:
-    """Block sizes out of `2,3,5`.
-
-    Raises:
-        ConfigError: one is no whole number from 1 to 64.
-    """
-    sizes = []
-    for word in text.split(","):
-        if not word.strip().isdecimal() or not 1 <= int(word) <= 64:
-            raise ConfigError(
-                f"--ks: {word.strip()!r} is no whole number from 1 to 64.", hint="For example: --ks 2,3,5"
-            )
-        sizes.append(int(word))
-    return tuple(sorted(set(sizes)))
+    """Block sizes out of `2,3,5`; ConfigError if one is no whole number from 1 to 64."""
+    words = [word.strip() for word in text.split(",")]
+    if wrong := [word for word in words if not word.isdecimal() or not 1 <= int(word) <= 64]:
+        raise ConfigError(f"--ks: {wrong[0]!r} is no whole number from 1 to 64.", hint="For example: --ks 2,3,5")
+    return tuple(sorted({int(word) for word in words}))

@@ -8,19 +8,11 @@ Defaults < config file < environment (`SPECDEC_DECODING__K=3`) < flags. Nothing 
 """
 
 from specdec_cli.config.fields import FamilyName
-from specdec_cli.config.layers import parse_setting
 from specdec_cli.config.locate import configs_folder, model_source, shipped_configs
 from specdec_cli.config.model_schema import CloudConfig, EdgeConfig, LinkedConfig, ModelConfig
-from specdec_cli.config.resolve import ResolvedConfig, load_config
-from specdec_cli.config.schema import (
-    AcceptanceConfig,
-    Config,
-    DecodingConfig,
-    GateConfig,
-    PromptConfig,
-    RuntimeConfig,
-)
-from specdec_cli.config.settings import SETTINGS, Setting
+from specdec_cli.config.resolve import ResolvedConfig, load_config, parse_setting
+from specdec_cli.config.schema import AcceptanceConfig, Config, DecodingConfig, GateConfig, PromptConfig, RuntimeConfig
+from specdec_cli.config.settings import SETTINGS
 
 __all__ = [
     "SETTINGS",
@@ -36,7 +28,6 @@ __all__ = [
     "PromptConfig",
     "ResolvedConfig",
     "RuntimeConfig",
-    "Setting",
     "configs_folder",
     "load_config",
     "model_source",

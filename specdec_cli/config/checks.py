@@ -4,48 +4,47 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 
-from specdec_cli.config.layers import Given
 from specdec_cli.config.locate import is_loopback
 from specdec_cli.config.model_schema import CloudConfig, EdgeConfig
 from specdec_cli.config.problems import show, show_name
-from specdec_cli.config.schema import AcceptanceConfig, Config, ScoringConfig
-from specdec_cli.config.settings import settings_of
+from specdec_cli.config.schema import AcceptanceConfig, Config, GateConfig, ScoringConfig
 from specdec_cli.errors import ConfigError
-from specdec_cli.types import (
-    DEFAULT_THRESHOLDS,
-    LOSSY_RULES,
-    NOTHING_DONE,
-    TOKEN_GATES,
-    VLLM_HIGHEST_RANK,
-    VLLM_RULES,
-    Decider,
+from specdec_cli.types import LOSSY_RULES, NOTHING_DONE, TOKEN_GATES, VLLM_HIGHEST_RANK, VLLM_RULES, Decider
+
+_OF_BOTH_MODELS: Final = (
+    *(f"gate.{name}" for name in GateConfig.model_fields),
+    *(f"acceptance.{name}" for name in AcceptanceConfig.model_fields),
+    *(f"decoding.{name}" for name in ("cloud_prefill", "draft_ahead", "run_on", "degrade")),
 )
+_BOUNDS: Final = {"entropy": (0, math.inf), "class-entropy": (0, math.inf), "logprob": (-math.inf, 0)}
+"""Gate -> range of its thresholds, nats; those of the other gates are from 0 to 1."""
 
-_OF_A_LINK: Final = ("token_env", "timeout_s", "retry_s", "ca_file", "allow_plain_http")
-_OF_LOADING: Final = ("device", "dtype", "device_map", "attention", "quantization", "encoder_dtype", "graphs")
-_BOUNDS: Final = {
-    "entropy": (0.0, math.inf),
-    "class-entropy": (0.0, math.inf),
-    "margin": (0.0, 1.0),
-    "logprob": (-math.inf, 0.0),
-    "learned": (0.0, 1.0),
-    "random": (0.0, 1.0),
-}
-"""Gate -> range of its thresholds."""
+_ONE: Final = "Leave one of them out, or change it."
+_FITS: Final = "Greedy goes with temperature 0; sampling, top_p and top_k go with a higher one."
+
+Clash = tuple[bool, str, str, str]
+"""Whether two settings exclude each other, their names, and a hint."""
 
 
-class Clash(NamedTuple):
-    """Two settings that exclude each other; `needs` is what the first requires."""
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value and its origin for messages: "default", "mini.yaml:12", "SPECDEC_DECODING__K" or "flag -k".
 
-    first: str
-    second: str
-    hint: str
-    needs: str = ""
+    `chosen` is whether it was given for this one run, by the command line or by a caller; `file` is the gate file that
+    it stands in.
+    """
+
+    value: object
+    origin: str = "default"
+    chosen: bool = False
+    file: Path | None = None
 
 
-def contradictions(config: Config, given: Mapping[str, Given]) -> list[ConfigError]:
+def contradictions(config: Config, given: Mapping[str, Given]) -> Iterator[ConfigError]:
     """Everything in `config` that contradicts something else in it; `given` has the origins by dotted name."""
 
     def described(name: str) -> str:
@@ -53,60 +52,51 @@ def contradictions(config: Config, given: Mapping[str, Given]) -> list[ConfigErr
         return f"{name} is {show_name(value) if isinstance(value, str) else show(value)} ({given[name].origin})"
 
     # A file may serve for every mode, but an option that has no effect is refused.
-    clashes = [clash for clash in _ignored(config) if given[clash.first].chosen]
-    clashes += [*_models(config), *_decoding(config)]
-    return [ConfigError(f"{described(c.first)}{c.needs}, but {described(c.second)}.", hint=c.hint) for c in clashes]
+    ignored = (clash for clash in _ignored(config) if given[clash[1]].chosen)
+    for clashes, first, second, hint in (*ignored, *_models(config), *_decoding(config)):
+        if clashes:
+            yield ConfigError(f"{described(first)}, but {described(second)}.", hint=hint)
 
 
 def _models(config: Config) -> Iterator[Clash]:
     mode, edge, cloud = config.decoding.mode, config.edge, config.cloud
-    if edge is None and mode != "cloud":
-        yield Clash("decoding.mode", "edge", "Name one in edge.model, or use mode cloud.", ", which needs that model")
-    if cloud is None and mode != "edge":
-        yield Clash("decoding.mode", "cloud", "Name one in cloud.model, or use mode edge.", ", which needs that model")
+    yield mode != "cloud" and edge is None, "decoding.mode", "edge", "Name one in edge.model, or use mode cloud."
+    yield mode != "edge" and cloud is None, "decoding.mode", "cloud", "Name one in cloud.model, or use mode edge."
     if edge is not None:
-        yield from _model("edge", edge, config, takes_part=mode != "cloud")
-        if edge.url is not None and edge.engine != "vllm":
-            yield Clash("edge.url", "edge.engine", "An edge at an address is a vllm: set edge.engine to vllm.")
-        if edge.url is not None and mode in ("hybrid", "lossless") and cloud is not None and cloud.engine != "vllm":
-            yield Clash("edge.engine", "cloud.engine", "In front of a vllm edge the cloud is a vllm, too.")
-        if edge.url is not None and mode == "hybrid" and config.gate.name == "random":
-            yield Clash("gate.name", "edge.url", "The gate random needs an edge that is loaded here.")
+        linked = edge.url is not None
+        yield linked and edge.engine != "vllm", "edge.url", "edge.engine", "An edge at an address is a vllm."
+        mixed = mode in ("hybrid", "lossless") and cloud is not None and cloud.engine != "vllm"
+        yield linked and mixed, "edge.engine", "cloud.engine", "In front of a vllm edge the cloud is a vllm, too."
+        yield linked and config.gate_in_force == "random", "gate.name", "edge.url", _ONE
     if cloud is not None:
-        yield from _model("cloud", cloud, config, takes_part=mode != "edge")
-        if cloud.url is not None and cloud.model is not None and cloud.engine != "vllm":
-            hint = "A cloud is loaded here or reached at an address: leave one of them out."
-            yield Clash("cloud.url", "cloud.model", hint)
-        if cloud.url is not None and edge is None and cloud.processor is None:
-            hint = "Name the checkpoint that is served in cloud.processor, or an edge."
-            yield Clash("cloud.url", "cloud.processor", hint, ", which needs a tokenizer here")
-    if config.prompt.text is not None and not config.prompt.force:
-        loaded = [(role, model) for role, model in (("edge", edge), ("cloud", cloud)) if model and model.url is None]
-        if mini := next((role for role, model in loaded if model.is_mini), None):
-            hint = (
-                "These models were trained on the instructions of prompt.style alone, and write broken text for "
-                "another. Use other models, or set prompt.force to true."
-            )
-            yield Clash("prompt.text", f"{mini}.model", hint)
+        linked = cloud.url is not None
+        yield not linked and cloud.model is None, "cloud.model", "cloud.url", "Name a model, or the address of one."
+        yield linked and cloud.model is not None and cloud.engine != "vllm", "cloud.url", "cloud.model", _ONE
+        hint = "A tokenizer is needed here: name the checkpoint that is served in cloud.processor, or an edge."
+        yield linked and edge is None and cloud.processor is None, "cloud.url", "cloud.processor", hint
+    models: tuple[tuple[Decider, EdgeConfig | CloudConfig | None], ...] = (("edge", edge), ("cloud", cloud))
+    for role, model in models:
+        if model is not None:
+            yield from _model(role, model, config)
 
 
-def _model(role: Decider, model: EdgeConfig | CloudConfig, config: Config, *, takes_part: bool) -> Iterator[Clash]:
-    if model.device_map is not None and model.device != "auto":
-        yield Clash(f"{role}.device_map", f"{role}.device", "A device map chooses the devices: leave one out.")
+def _model(role: Decider, model: EdgeConfig | CloudConfig, config: Config) -> Iterator[Clash]:
+    yield model.device_map is not None and model.device != "auto", f"{role}.device_map", f"{role}.device", _ONE
     plain = model.url is not None and model.url.startswith("http://") and not is_loopback(model.url)
-    if plain and not model.allow_plain_http:
-        hint = f"Use https://, or set {role}.allow_plain_http: true for a link that is protected in another way."
-        yield Clash(f"{role}.url", f"{role}.allow_plain_http", hint, ", which is not encrypted")
-    if model.engine != "vllm":
-        return
-    for name, value in (("url", model.url), ("model", model.model)):
-        if value is None:
-            yield Clash(f"{role}.engine", f"{role}.{name}", "A vllm needs its address and the name of its model.")
-    if takes_part and not model.allow_audio_upload:
+    hint = f"Use https://, or set {role}.allow_plain_http: true for a link that is protected in another way."
+    yield plain and not model.allow_plain_http, f"{role}.url", f"{role}.allow_plain_http", hint
+    own_text = config.prompt.text is not None and not config.prompt.force
+    hint = "The mini pair writes broken text for your own instruction. Use other models, or set prompt.force to true."
+    yield own_text and model.url is None and model.is_mini, "prompt.text", f"{role}.model", hint
+    if model.engine == "vllm":
+        hint = "A vllm needs its address and the name of its model."
+        yield model.url is None, f"{role}.engine", f"{role}.url", hint
+        yield model.model is None, f"{role}.engine", f"{role}.model", hint
+    if model.engine == "vllm" and config.decoding.mode in ("hybrid", "lossless", role):
         hint = "Recordings would leave this machine. Allow it, or use specdec serve, which is sent log-mel features."
-        yield Clash(f"{role}.engine", f"{role}.allow_audio_upload", hint, ", which takes the recordings")
-    for name, hint in beyond_likeliest(config.decoding, config.acceptance) if takes_part else ():
-        yield Clash(f"{role}.engine", name, hint, ", which returns the likeliest tokens only")
+        yield not model.allow_audio_upload, f"{role}.engine", f"{role}.allow_audio_upload", hint
+        for name, hint in beyond_likeliest(config.decoding, config.acceptance):
+            yield True, f"{role}.engine", name, hint
 
 
 def beyond_likeliest(scoring: ScoringConfig, acceptance: AcceptanceConfig) -> Iterator[tuple[str, str]]:
@@ -122,64 +112,48 @@ def beyond_likeliest(scoring: ScoringConfig, acceptance: AcceptanceConfig) -> It
 
 def _decoding(config: Config) -> Iterator[Clash]:
     decoding, gate, rule, audio = config.decoding, config.gate, config.acceptance.rule, config.audio
-    if decoding.mode == "lossless" and rule in LOSSY_RULES:
-        hint = "Lossless allows greedy and sampling; for this rule use mode hybrid."
-        yield Clash("decoding.mode", "acceptance.rule", hint)
-    if decoding.mode in ("hybrid", "lossless") and rule == ("greedy" if decoding.sampling else "sampling"):
-        hint = "Greedy goes with temperature 0, sampling with a higher one; null leaves the rule to the temperature."
-        yield Clash("acceptance.rule", "decoding.temperature", hint)
-    for name, off in (("top_p", (None, 1.0)), ("top_k", (None,))):
-        if not decoding.sampling and getattr(decoding, name) not in off:
-            hint = f"Greedy decoding ignores {name}: set a temperature above 0, or leave {name} out."
-            yield Clash(f"decoding.{name}", "decoding.temperature", hint)
-    if decoding.mode == "hybrid":
-        low, high = _BOUNDS.get(gate.name, (-math.inf, math.inf))
-        for name, value in (("threshold", gate.threshold), ("wake", gate.wake)):
-            if value is not None and not low <= value <= high:
-                default = DEFAULT_THRESHOLDS.get(gate.name, "the gate file's")
-                hint = f"It must be from {low:g} to {high:g}; the default is {default}."
-                yield Clash(f"gate.{name}", "gate.name", hint)
-        if gate.name == "learned" and gate.file is None:
-            hint = "Set gate.name to a file of specdec tune, or gate.file to package:mini/gate.json (mini pair)."
-            yield Clash("gate.name", "gate.file", hint, ", which needs weights")
-    if (decoding.min_new_tokens or 0) > decoding.max_new_tokens:
-        yield Clash("decoding.min_new_tokens", "decoding.max_new_tokens", "The minimum may not exceed the maximum.")
-    if audio.end_s is not None and audio.end_s <= (audio.start_s or 0.0):
-        yield Clash("audio.end_s", "audio.start_s", "The end comes after the start.")
+    hint = "Lossless allows greedy and sampling; for this rule use mode hybrid."
+    yield decoding.mode == "lossless" and rule in LOSSY_RULES, "decoding.mode", "acceptance.rule", hint
+    misfit = decoding.mode in ("hybrid", "lossless") and rule == ("greedy" if decoding.sampling else "sampling")
+    yield misfit, "acceptance.rule", "decoding.temperature", _FITS
+    greedy = not decoding.sampling
+    yield greedy and decoding.top_p not in (None, 1.0), "decoding.top_p", "decoding.temperature", _FITS
+    yield greedy and decoding.top_k is not None, "decoding.top_k", "decoding.temperature", _FITS
+    low, high = _BOUNDS.get(gate.name, (0, 1))
+    for name, value in (("threshold", gate.threshold), ("wake", gate.wake)):
+        beyond = value is not None and not low <= value <= high and config.gate_in_force not in ("always", "never")
+        yield beyond, f"gate.{name}", "gate.name", f"It must be from {low:g} to {high:g}."
+    hint = "Set gate.name to a file of specdec tune, or gate.file to package:mini/gate.json (mini pair)."
+    yield config.gate_in_force == "learned" and gate.file is None, "gate.name", "gate.file", hint
+    too_long = (decoding.min_new_tokens or 0) > decoding.max_new_tokens
+    yield too_long, "decoding.min_new_tokens", "decoding.max_new_tokens", "The minimum may not exceed the maximum."
+    ends_first = audio.end_s is not None and audio.end_s <= (audio.start_s or 0.0)
+    yield ends_first, "audio.end_s", "audio.start_s", "The end comes after the start."
 
 
 def _ignored(config: Config) -> Iterator[Clash]:
     """What has no effect; the model that a mode does not use may be named, so that one line serves for every mode."""
-    cloud, decoding, gate, mode = config.cloud, config.decoding, config.gate, config.decoding.mode
-    unused: list[str] = []
-    if mode in ("edge", "cloud"):
-        unused += [setting.name for section in ("gate", "acceptance") for setting in settings_of(section)]
-        unused += ["decoding.cloud_prefill", "decoding.draft_ahead", "decoding.run_on", "decoding.degrade"]
-        unused += ["decoding.defer"] * decoding.defer + ["decoding.edge_failed"] * (mode == "cloud")
-    elif mode == "lossless":
-        unused += ["gate.threshold", "gate.wake", "gate.file", "gate.stop_drafting"]
-        unused += ["gate.name"] * (gate.name != "always")
-        if decoding.sampling and decoding.defer:
-            hint = "Lossless defers greedy drafts only: leave one of the two out."
-            yield Clash("decoding.defer", "decoding.temperature", hint)
+    decoding, gate, mode = config.decoding, config.gate, config.decoding.mode
+    unused: tuple[str, ...] = ()
+    if mode == "lossless":
+        unused = ("gate.threshold", "gate.wake", "gate.file", "gate.stop_drafting")
+        yield gate.name != "always", "gate.name", "decoding.mode", "To compare modes, use specdec compare."
+        yield decoding.sampling and decoding.defer, "decoding.defer", "decoding.temperature", _ONE
+    elif mode == "hybrid":
+        yield gate.name in ("always", "never"), "gate.threshold", "gate.name", "That gate has no threshold."
+        yield gate.name != "learned", "gate.file", "gate.name", "Only the gate learned has weights."
+        stops = gate.stop_drafting and gate.name not in TOKEN_GATES
+        yield stops, "gate.stop_drafting", "gate.name", f"It goes with {', '.join(sorted(TOKEN_GATES))}."
+        yield not decoding.defer, "gate.wake", "decoding.defer", "It counts only with --defer."
     else:
-        if gate.name in ("always", "never"):
-            yield Clash("gate.threshold", "gate.name", "That gate has no threshold.")
-        if gate.name != "learned":
-            yield Clash("gate.file", "gate.name", "Only the gate learned has weights.")
-        if gate.stop_drafting and gate.name not in TOKEN_GATES:
-            hint = f"Drafting stops only for a gate that judges tokens: {', '.join(sorted(TOKEN_GATES))}."
-            yield Clash("gate.stop_drafting", "gate.name", hint)
-        if not decoding.defer:
-            yield Clash("gate.wake", "decoding.defer", "It counts only for a draft of the whole caption: add --defer.")
-    hint = f"Mode {mode} ignores it: leave it out, or use mode hybrid. To compare modes, use specdec compare."
-    yield from (Clash(name, "decoding.mode", hint) for name in unused)
-    if decoding.defers:
-        hint = "A deferred draft is not cut into blocks: add --no-defer, or leave it out."
-        yield from (Clash(name, "decoding.defer", hint) for name in ("decoding.k", "gate.stop_drafting"))
-    if config.prompt.text is not None:
-        yield Clash("prompt.style", "prompt.text", "Give a style or a text of your own, not both.")
-    if cloud is not None:
-        served = cloud.url is not None
-        hint = "The server decides how its model is loaded." if served else "It counts only for a cloud at an address."
-        yield from (Clash(f"cloud.{name}", "cloud.url", hint) for name in (_OF_LOADING if served else _OF_A_LINK))
+        unused = (*_OF_BOTH_MODELS, *("decoding.edge_failed",) * (mode == "cloud"))
+        yield decoding.defer, "decoding.defer", "decoding.mode", _ONE
+    hint = f"Mode {mode} ignores it: leave it out, or use mode hybrid."
+    yield from ((True, name, "decoding.mode", hint) for name in unused)
+    hint = "A deferred draft is not cut into blocks: add --no-defer, or leave it out."
+    yield from ((decoding.defers, name, "decoding.defer", hint) for name in ("decoding.k", "gate.stop_drafting"))
+    yield config.prompt.text is not None, "prompt.style", "prompt.text", _ONE
+    linked = config.cloud is not None and config.cloud.url is not None
+    for name in ("device", "dtype", "quantization", "token_env", "timeout_s") if config.cloud is not None else ():
+        hint = "The server decides how its model is loaded." if linked else "It counts only for a cloud at an address."
+        yield linked == (name not in ("token_env", "timeout_s")), f"cloud.{name}", "cloud.url", hint

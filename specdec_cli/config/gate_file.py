@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from specdec_cli.config.locate import read_json
-from specdec_cli.config.schema import GateConfig
 from specdec_cli.errors import ConfigError
 
 
@@ -53,8 +52,6 @@ class LearnedWeights(FilePart):
     def _as_many_weights_as_features(self) -> LearnedWeights:
         if len(self.weights) != len(self.features):
             raise ValueError(f"{len(self.features)} features, but {len(self.weights)} weights")
-        if len(set(self.features)) != len(self.features):
-            raise ValueError("a feature is named twice")
         return self
 
 
@@ -82,8 +79,6 @@ class GateFile(FilePart):
     def _weights_where_learned(self) -> GateFile:
         if (self.gate == "learned") != (self.learned is not None):
             raise ValueError("the gate `learned`, and no other, has weights")
-        if self.waking is not None and (self.learned is None or self.wake is None):
-            raise ValueError("weights to wake the cloud by go with the gate `learned` and a threshold `wake`")
         return self
 
     def not_fitted_to(self, weights: Mapping[str, str | None]) -> tuple[str, ...]:
@@ -111,8 +106,7 @@ def read_gate_file(path: Path, label: str | None = None) -> GateFile:
     Raises:
         ConfigError: it is not there, or not a gate file of this version.
     """
-    hint = "specdec tune --output FILE writes one."
-    return read_json(path, GateFile, "gate file", hint, label=label)
+    return read_json(path, GateFile, "gate file", "specdec tune --output FILE writes one.", label=label)
 
 
 def read_learned(path: Path, label: str | None) -> tuple[GateFile, LearnedWeights]:
@@ -123,21 +117,6 @@ def read_learned(path: Path, label: str | None) -> tuple[GateFile, LearnedWeight
     """
     file = read_gate_file(path, label)
     if file.learned is None:
-        raise ConfigError(
-            f"gate.name is learned, but {label} holds the gate {file.gate}, which has no weights",
-            hint=f"Use it as it is: set gate.name to {label}.",
-        )
+        message = f"gate.name is learned, but {label} holds the gate {file.gate}, which has no weights"
+        raise ConfigError(message, hint=f"Use it as it is: set gate.name to {label}.")
     return file, file.learned
-
-
-def thresholds(gate: GateConfig) -> tuple[float | None, float | None]:
-    """The threshold in force, and the one that counts until the cloud has been called; None where there is none.
-
-    Raises:
-        ConfigError: the gate's weights cannot be read.
-    """
-    threshold, wake = gate.effective_threshold, None
-    if gate.name == "learned" and gate.weights_path is not None:
-        file = read_gate_file(gate.weights_path, gate.file)
-        threshold, wake = file.threshold if threshold is None else threshold, file.wake
-    return threshold, gate.effective_wake(threshold, wake)

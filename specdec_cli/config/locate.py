@@ -11,17 +11,16 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ValidationError
 
-from specdec_cli.config.problems import nearest, show
+from specdec_cli.config.problems import did_you_mean, show
 from specdec_cli.errors import ConfigError
 from specdec_cli.regular_files import open_regular
 
 File = TypeVar("File", bound=BaseModel)
 
-PACKAGED_MODELS: Final = ("package:mini/edge", "package:mini/cloud")
-PACKAGED_GATES: Final = ("package:mini/gate.json",)
 DEFAULT_CONFIG: Final = "mini"
-
 _PACKAGE: Final = Path(__file__).resolve().parent.parent
+PACKAGED: Final = {f"package:mini/{name}": _PACKAGE / "mini/weights" / name for name in ("edge", "cloud", "gate.json")}
+"""Name of what is in the package -> its folder or file."""
 
 
 def configs_folder() -> Path:
@@ -35,10 +34,8 @@ def shipped_configs() -> dict[str, Path]:
     return {path.stem: path for path in sorted(configs_folder().glob("*.yaml"))}
 
 
-def find_config(source: str | Path | None, named_by: str | None = None) -> tuple[Path, str]:
+def find_config(source: str | Path | None) -> tuple[Path, str]:
     """The file that `source` names (a shipped config or a path; None: the default), and its name in messages.
-
-    `named_by` is the environment variable that names it, if one does.
 
     Raises:
         ConfigError: there is no such file.
@@ -49,11 +46,8 @@ def find_config(source: str | Path | None, named_by: str | None = None) -> tuple
         return shipped[name], shipped[name].name
     path = Path(os.path.abspath(os.path.expanduser(name)))
     if not name or not os.path.exists(path):
-        close = nearest(path.name.removesuffix(".yaml"), shipped)
-        hint = f"Shipped configs, by bare name: {', '.join(shipped)}. Anything else is taken as a path."
-        where = f" (named by {named_by})" if named_by else ""
-        hint = f"Did you mean {close}? {hint}" if close else hint
-        raise ConfigError(f"There is no config file {name or show(name)}{where}.", hint=hint)
+        hint = f"--config, or else SPECDEC_CONFIG, takes a path or one of {', '.join(shipped)}."
+        raise ConfigError(f"There is no config file {name or show(name)}.", hint=did_you_mean(name, shipped) + hint)
     return path, name
 
 
@@ -75,10 +69,7 @@ def absolute_model(name: str, base: Path) -> str:
 
 def model_source(name: str) -> str:
     """What to load a model or a gate from: the folder or file behind a packaged name, else `name` itself."""
-    if name in (*PACKAGED_MODELS, *PACKAGED_GATES):
-        family, which = name.removeprefix("package:").split("/")
-        return str(_PACKAGE / family / "weights" / which)
-    return name
+    return str(PACKAGED.get(name, name))
 
 
 def follows_shipped_prompts(model: str) -> bool:
@@ -93,10 +84,8 @@ def follows_shipped_prompts(model: str) -> bool:
 def is_loopback(address: str) -> bool:
     """Whether a host, or the host in an address like http://host:port, is this machine itself."""
     host = (urlsplit(address).hostname or "") if "://" in address else address.strip("[]").lower()
-    if host == "localhost":
-        return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 

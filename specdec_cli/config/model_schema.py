@@ -6,38 +6,23 @@ from typing import Literal
 
 from pydantic import Field
 
-from specdec_cli.config.fields import (
-    Device,
-    FamilyName,
-    ModelName,
-    OwnInstruction,
-    PlainText,
-    Section,
-    Url,
-    VariableName,
-    setting,
-)
+from specdec_cli.config import fields
+from specdec_cli.config.fields import FamilyName, ModelName, PlainText, Section, setting
 from specdec_cli.config.locate import follows_shipped_prompts, model_source
 
 
 class ModelConfig(Section):
     """One audio language model and how to load it."""
 
-    model: ModelName = Field(
-        description="folder (relative to this file), hub id (owner/name), or package:mini/edge, package:mini/cloud"
-    )
+    model: ModelName = Field(description="folder (relative to this file), hub id, package:mini/edge or ...cloud")
     revision: PlainText | None = setting(None, "branch, tag or commit of a hub model; null: main")
     family: FamilyName = setting("auto", "model family; auto: by the checkpoint's model_type, or else the generic way")
-    device: Device = setting("auto", "auto: cuda, then mps, then cpu")
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = setting(
-        "auto", "number format of the weights; auto: the checkpoint's own"
-    )
+    device: fields.Device = setting("auto", "auto, cpu, mps, cuda or cuda:N; auto: cuda, then mps, then cpu")
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = setting("auto", "of the weights; auto: as stored")
     device_map: Literal["auto", "balanced", "sequential"] | None = setting(
         None, "spread one model over several devices; null: all of it on `device`"
     )
-    attention: Literal["sdpa", "eager", "flash_attention_2"] = setting(
-        "sdpa", "attention kernel; flash_attention_2 needs cuda and a 16-bit dtype"
-    )
+    attention: Literal["sdpa", "eager", "flash_attention_2"] = setting("sdpa", "attention kernel")
     quantization: Literal["int8", "int4"] | None = setting(
         None, "weights of the decoder in 8 or 4 bits; a GPU needs torchao or bitsandbytes for it; null: as stored"
     )
@@ -45,13 +30,9 @@ class ModelConfig(Section):
         None, "format in which the audio encoder multiplies; int8 needs a CPU with VNNI; null: as dtype"
     )
     graphs: Literal["auto", "on", "off"] = setting(
-        "auto",
-        "cache of fixed size with CUDA graphs, for models whose attention is sdpa and full in every layer; "
-        "auto: on cuda; on: on a CPU, too; off: a cache that grows",
+        "auto", "CUDA graphs over a cache of fixed size, where attention is sdpa and full; on: that cache on a CPU, too"
     )
-    instruction: OwnInstruction | None = setting(
-        None, 'instruction for this model alone, "" for none; null: the one of `prompt`'
-    )
+    instruction: fields.OwnInstruction | None = setting(None, 'of this model alone; "": none; null: that of `prompt`')
 
     @property
     def source(self) -> str:
@@ -78,11 +59,9 @@ class ModelConfig(Section):
 class LinkedConfig(ModelConfig):
     """A model that is loaded here, or a server that runs one."""
 
-    processor: ModelName | None = setting(
-        None, "checkpoint whose tokenizer, features and chat template the model at `url` has; null: the edge's"
-    )
-    url: Url | None = setting(None, "address of the model's server: https://host:port; null: none")
-    token_env: VariableName | None = setting(None, "variable that holds the server's token; null: it requires none")
+    processor: ModelName | None = setting(None, "checkpoint with the tokenizer of the model at `url`; null: the edge")
+    url: fields.Url | None = setting(None, "address of the model's server: https://host:port; null: none")
+    token_env: fields.VariableName | None = setting(None, "variable with the server's token; null: it requires none")
     timeout_s: float = setting(5.0, "time limit of a call to the server, s", gt=0, le=3600)
     retry_s: float = setting(10.0, "time after a failed call until the server is called again, s", ge=0, le=3600)
     ca_file: PlainText | None = setting(None, "PEM file of certificates to trust for `url`; null: the public ones")
@@ -103,14 +82,7 @@ class LinkedConfig(ModelConfig):
 class EdgeConfig(LinkedConfig):
     """The edge: a model that is loaded here, or a vLLM server."""
 
-    engine: Literal["transformers", "vllm"] = setting(
-        "transformers", "what runs it: transformers here, or vllm serve at `url`"
-    )
-    model: ModelName = Field(
-        description="folder (relative to this file), hub id (owner/name), package:mini/edge, package:mini/cloud, or "
-        "the name that a vllm serves"
-    )
-    processor: ModelName | None = setting(None, "checkpoint whose tokenizer the model at `url` has; null: `model`")
+    engine: Literal["transformers", "vllm"] = setting("transformers", "transformers here, or vllm serve at `url`")
     timeout_s: float = setting(120.0, "time limit of a call to the server, with retries, s", gt=0, le=3600)
 
 

@@ -20,14 +20,12 @@ def raise_if_any(problems: Iterable[ConfigError]) -> None:
     found = list({problem.message: problem for problem in problems}.values())
     if not found:
         return
-    first, *others = found
+    first, others = found[0], found[1:]
     if not others:
         raise first
-    noun = "problem" if len(others) == 1 else "problems"
-    lines = [*([first.hint] if first.hint else []), "Also:", *(f"- {other.message}" for other in others[:_LISTED])]
-    if len(others) > _LISTED:
-        lines.append(f"- and {len(others) - _LISTED} more")
-    raise ConfigError(f"{first.message} ({len(others)} more {noun}, listed below)", hint="\n".join(lines))
+    listed = [f"- {other.message}" for other in others[:_LISTED]]
+    more = f"{len(others)} more problem{'s' * (len(others) > 1)}"
+    raise ConfigError(f"{first.message} ({more})", hint="\n".join([first.hint or "", "Also:", *listed]).strip())
 
 
 def chosen(text: str, known: Sequence[Word], option: str, noun: str) -> list[Word]:
@@ -46,13 +44,15 @@ def chosen(text: str, known: Sequence[Word], option: str, noun: str) -> list[Wor
 
 def nearest(name: str, valid: Iterable[str]) -> str | None:
     """The valid name that `name` is most likely a slip of, or None; case and hyphens count for nothing."""
-    known = {_folded(word): word for word in valid}
-    close = difflib.get_close_matches(_folded(name[:_LONGEST]), known, n=1, cutoff=0.6)
+    known = {word.casefold().replace("-", "_"): word for word in valid}
+    close = difflib.get_close_matches(name[:_LONGEST].casefold().replace("-", "_"), known, n=1, cutoff=0.6)
     return known[close[0]] if close else None
 
 
-def _folded(name: str) -> str:
-    return name.casefold().replace("-", "_")
+def did_you_mean(name: str, valid: Iterable[str]) -> str:
+    """The beginning of a hint that names what `name` is most likely a slip of; nothing where that is unclear."""
+    close = nearest(name, valid)
+    return f"Did you mean {close}? " if close else ""
 
 
 def show_name(name: str) -> str:

@@ -1,40 +1,41 @@
-"""Laying defaults, file, environment and flags over each other into one checked configuration."""
+"""Defaults, a file, environment variables and flags, laid over each other into one checked configuration.
+
+A layer is a mapping of dotted names to what was given. `edge` or `cloud` alone, with null, mean: no such model.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from specdec_cli.config.checks import contradictions
-from specdec_cli.config.gate_file import thresholds
-from specdec_cli.config.layers import (
-    CONFIG_VARIABLE,
-    MODELS,
-    Checking,
-    Given,
-    Layer,
-    given_in,
-    read_environment,
-    read_file,
-    read_flags,
-)
-from specdec_cli.config.locate import find_config, follows_shipped_prompts
-from specdec_cli.config.problems import raise_if_any, show_name
-from specdec_cli.config.schema import Config
-from specdec_cli.config.settings import SETTINGS
-from specdec_cli.config.yaml_file import write_yaml
+from pydantic import ValidationError
+
+from specdec_cli.config.checks import Given, contradictions
+from specdec_cli.config.fields import AT_PAUSES
+from specdec_cli.config.gate_file import read_gate_file
+from specdec_cli.config.locate import absolute_model, absolute_path, find_config, follows_shipped_prompts, model_source
+from specdec_cli.config.problems import raise_if_any, show, show_name
+from specdec_cli.config.schema import SECTIONS, Config
+from specdec_cli.config.settings import SETTINGS, takes_text, unknown, wrong_values
+from specdec_cli.config.yaml_file import read_value, read_yaml, write_yaml
 from specdec_cli.errors import ConfigError
 
-_NOTHING: Final[Mapping[str, Any]] = {}
+Layer = dict[str, Given]
+
+_MODELS: Final = ("edge", "cloud")
+"""Sections that a model's name, or null, may stand for as a whole."""
+
+_FILES: Final = ("audio.segment", "edge.ca_file", "cloud.ca_file", "gate.file")
+"""Settings that name a file, relative to the config file or to the working folder."""
+
 _LOCALES: Final = ("LC_ALL", "LC_MESSAGES", "LANG")
 _MINI_ENTROPY: Final = 1.0  # nats; the mini pair's captions are of a closed vocabulary, so its entropies are low
-
-_DEFAULTS: Final[Layer] = {
-    **{name: Given(None) for name in MODELS},
-    **{setting.name: Given(setting.default) for setting in SETTINGS.values()},
+_NOTHING: Final[Mapping[str, Any]] = {}
+_DEFAULTS: Final[Layer] = dict.fromkeys(_MODELS, Given(None)) | {
+    name: Given(None if info.is_required() else info.default) for name, info in SETTINGS.items()
 }
 
 _RESETS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -66,7 +67,7 @@ class ResolvedConfig:
         origin: dotted name -> where its value came from: "default", "mini.yaml:12", "SPECDEC_DECODING__K", "flag -k".
             `edge` and `cloud` say it of a model that there is not.
         path: the config file; None: the defaults, which are for published models.
-        reads: the files that it came from: that one, gate files that any layer names, and a file of cuts.
+        reads: the files that it came from: that one, a gate file, and a file of cuts.
     """
 
     config: Config
@@ -75,32 +76,11 @@ class ResolvedConfig:
     reads: tuple[Path, ...]
 
     def rows(self) -> Iterator[tuple[str, object, str]]:
-        """Name, value and origin of every setting, in the order of the schema; where null has a meaning, that value.
-
-        Raises:
-            ConfigError: the gate file cannot be used.
-        """
-        meant = dict(self._meant())
+        """Name, value and origin of every setting, in the order of the schema."""
         for section, settings in self.config:
-            if settings is None:
-                yield section, None, self.origin[section]
-                continue
-            for setting, value in settings:
-                name = f"{section}.{setting}"
-                yield name, *(meant[name] if value is None and name in meant else (value, self.origin[name]))
-
-    def _meant(self) -> Iterator[tuple[str, tuple[object, str]]]:
-        """What null stands for in the settings of the gate and the loop: value and origin."""
-        decoding, gate = self.config.decoding, self.config.gate
-        if decoding.mode in ("hybrid", "lossless"):
-            yield "decoding.degrade", (decoding.degrades, f"default in mode {decoding.mode}")
-            yield "acceptance.rule", (self.config.acceptance_rule, f"default at temperature {decoding.temperature:g}")
-        if decoding.mode == "hybrid":
-            threshold, wake = thresholds(gate)
-            origin = f"default of the gate {gate.name}" if gate.name != "learned" else str(gate.file)
-            yield "gate.threshold", (threshold, origin)
-            if decoding.defers:
-                yield "gate.wake", (wake, "the threshold" if wake == threshold else origin)
+            for name, value in [(section, None)] if settings is None else settings:
+                dotted = section if settings is None else f"{section}.{name}"
+                yield dotted, value, self.origin[dotted]
 
     @property
     def label(self) -> str:
@@ -108,18 +88,10 @@ class ResolvedConfig:
         return str(self.path or "the defaults for published models")
 
     @property
-    def notes(self) -> Iterator[str]:
-        """Sentences to print before a run: the language of the captions, and the meaning of k."""
-        config = self.config
-        name = {"zh": "Chinese", "en": "English"}[config.prompt.language]
-        yield f"Captions are in {name} ({self.origin['prompt.language'].removeprefix('flag ')})."
-        k, origin = config.decoding.k, self.origin["decoding.k"].removeprefix("flag ")
-        in_blocks = config.decoding.mode == "hybrid" and not config.decoding.defers and k != "auto"
-        if in_blocks and config.gate.stop_drafting:
-            yield (
-                f"Blocks hold up to {k} tokens ({origin}); a block ends early at a token that the gate is unsure of "
-                "(gate.stop_drafting is true)."
-            )
+    def note(self) -> str:
+        """A sentence to print before a run: the language of the captions, and why it is that one."""
+        name = {"zh": "Chinese", "en": "English"}[self.config.prompt.language]
+        return f"Captions are in {name} ({self.origin['prompt.language'].removeprefix('flag ')})."
 
     def to_yaml(self) -> str:
         """The merged settings as a config file that loads back to the same configuration."""
@@ -146,42 +118,150 @@ def load_config(
         flag_names: dotted name -> how the user spells it ("-k"), for messages.
 
     Raises:
-        ConfigError: with everything that is wrong, each with its place.
+        ConfigError: names the place of every value that is wrong.
     """
     environ = os.environ if environ is None else environ
-    named = environ.get(CONFIG_VARIABLE) if source is None else None
-    path, label = find_config(named or source, CONFIG_VARIABLE if named else None)
-    check = Checking()
-    in_file = check.layers(read_file(path, label), path.parent)
-    stronger = [
-        *check.layers(read_environment(environ), Path()),
-        *check.layers(read_flags(flags, flag_names), Path()),
-    ]
-    other = _other_model(in_file, stronger)
-    if other and (source or named):
-        message = f"{other.value} ({other.origin}) is another model than those {label} is written for."
-        hint = "Leave --config out: the defaults are those of published models."
-        check.problems.append(ConfigError(message, hint=hint))
-    raise_if_any(check.problems)
-    merged = _merged([*([] if other else in_file), *stronger])
+    named = source if source is not None else environ.get("SPECDEC_CONFIG") or None
+    path, label = find_config(named)
+    now = [*_layers(read_environment(environ), Path()), *_layers(_read_flags(flags, flag_names), Path())]
+    models = [layer[f"{model}.model"] for layer in now for model in _MODELS if f"{model}.model" in layer]
+    in_file = named is not None or all(model.value is None or _is_mini(model) for model in models)
+    merged = _merged([*(_layers(_read_file(path, label), path.parent) if in_file else ()), *now])
     _derive(merged, environ)
-    config = _build(merged)
+    values: dict[str, Any] = {}
+    for name, each in merged.items():
+        section, _, setting = name.partition(".")
+        if setting:
+            values.setdefault(section, {})[setting] = each.value
     given = _DEFAULTS | merged
+    try:
+        config = Config.model_validate(values)
+    except ValidationError as error:
+        raise_if_any(wrong_values(error, lambda name: (merged.get(name) or merged[_own(name, merged)[0]]).origin))
+        raise
     raise_if_any(contradictions(config, given))
-    reads = [None if other else path, *check.gate_files, config.gate.weights_path, config.audio.cuts_path]
+    path_read = path if in_file else None
+    reads = (path_read, given["gate.name"].file, config.gate.weights_path, config.audio.cuts_path)
     origin = {name: each.origin for name, each in given.items()}
-    return ResolvedConfig(config, origin, None if other else path, tuple(file for file in reads if file is not None))
+    return ResolvedConfig(config, origin, path_read, tuple(file for file in reads if file is not None))
 
 
-def _other_model(in_file: Iterable[Layer], stronger: Iterable[Layer]) -> Given | None:
-    """What names another model than the mini pair's where the file is the mini pair's own; None: nothing does."""
+def parse_setting(text: str) -> tuple[str, object]:
+    """Split `decoding.k=3` into a dotted name and a value that `load_config` takes among its flags.
 
-    def named(layers: Iterable[Layer]) -> Iterator[Given]:
-        yield from (given for layer in layers for name in MODELS if (given := layer.get(f"{name}.model")))
+    Raises:
+        ConfigError: no `=` in it.
+    """
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise ConfigError(f"A setting is written name=value, not {show(text)}.", hint="For example: decoding.k=3")
+    return name.strip(), parse_value(name.strip(), value)
 
-    if not any(_is_mini(given) for given in named(in_file)):
+
+def parse_value(name: str, text: str) -> object:
+    """The value that `text` spells for the setting `name`, not checked yet.
+
+    Text is taken as it stands, so that a prompt with a colon needs no quotes; everything else is read as YAML.
+    `null`, `~` and nothing at all mean null.
+    """
+    if text.strip().lower() in ("", "~", "null"):
         return None
-    return next((given for given in named(stronger) if given.value and not _is_mini(given)), None)
+    return text if name in _MODELS or (name in SETTINGS and takes_text(name)) else read_value(text)
+
+
+def read_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, Given]]:
+    """Name and value of what looks like a setting in `environ`, not checked yet."""
+    for variable in sorted(environ):
+        rest = variable.removeprefix("SPECDEC_")
+        name = rest.lower().replace("__", ".")
+        if variable != rest and ("__" in rest or name.partition("_")[0] in SECTIONS):
+            yield name, Given(parse_value(name, environ[variable]), show_name(variable))
+
+
+def _read_flags(flags: Mapping[str, object], spelled: Mapping[str, str]) -> Iterator[tuple[str, Given]]:
+    for name, value in flags.items():
+        value = os.fspath(value) if isinstance(value, os.PathLike) else value
+        yield name, Given(value, f"flag {spelled.get(name, name)}", chosen=True)
+
+
+def _read_file(path: Path, label: str) -> Iterator[tuple[str, Given]]:
+    """Name and value of the settings in a file, which messages call `label`; ConfigError if it is no mapping."""
+    tree, lines = read_yaml(path, label)
+    if not isinstance(tree, dict):
+        hint = f"A config file is a mapping of sections: {', '.join(SECTIONS)}."
+        raise ConfigError(f"{label} holds {show(tree)}, and no sections.", hint=hint)
+    for section, values in tree.items():
+        if isinstance(values, dict) and section in SECTIONS:
+            for name, value in values.items():
+                yield f"{section}.{name}", Given(value, f"{label}:{lines[section, name]}")
+        elif values is not None or section in _MODELS or section not in SECTIONS:
+            yield section, Given(values, f"{label}:{lines[section,]}")
+
+
+def _layers(values: Iterable[tuple[str, Given]], base: Path) -> tuple[Layer, Layer]:
+    """A layer with absolute paths, after one with the settings of a gate file that it names.
+
+    Beside a gate file null means the file's value, and beside a null model its settings do not count. `base` is the
+    folder that relative paths start from.
+
+    Raises:
+        ConfigError: there is no such setting, or the gate file cannot be used.
+    """
+    of_gate_file: Layer = {}
+    layer: Layer = {}
+    problems: list[ConfigError] = []
+    for given_name, given in values:
+        name = f"{given_name}.model" if given_name in _MODELS and given.value is not None else given_name
+        if name == "gate.name" and str(given.value).lower().endswith(".json"):
+            of_gate_file = _of_gate_file(absolute_path(str(given.value), base), given)
+        elif name in SETTINGS or name in _MODELS:
+            layer[name] = replace(given, value=_absolute(name, given.value, base))
+        else:
+            problems.append(unknown(name, given.origin))
+    raise_if_any(problems)
+    of_none = {name for model in _MODELS if model in layer for name in _own(model, layer)}
+    kept = {
+        name: given
+        for name, given in layer.items()
+        if name not in of_none and (given.value is not None or name not in of_gate_file)
+    }
+    return of_gate_file, kept
+
+
+def _own(name: str, layer: Layer) -> list[str]:
+    """The settings that a layer gives of the section of `name`."""
+    return [given for given in layer if given.startswith(f"{name.partition('.')[0]}.")]
+
+
+def _absolute(name: str, value: object, base: Path) -> object:
+    if not isinstance(value, str) or not value.isprintable() or not value.strip() or "://" in value:
+        return value  # refused later where it should be a path
+    if name.endswith(".model"):
+        return absolute_model(value, base)
+    return absolute_path(value, base) if name in _FILES and value != AT_PAUSES else value
+
+
+def _of_gate_file(path: str, given: Given) -> Layer:
+    """The settings in the gate file at `path`, which `given`, a `gate.name`, names; ConfigError if it cannot be used.
+
+    They count less than the settings of the layer that names the file. Only the gate itself is chosen for the run.
+    """
+    source = Path(model_source(path))
+    try:
+        file = read_gate_file(source, str(given.value))
+    except ConfigError as error:
+        raise ConfigError(f"{given.origin}: {error.message}", hint=error.hint) from error
+    origin = f"{given.origin}, {source.name}"
+    settings = {
+        "gate.threshold": file.threshold,
+        "gate.wake": file.wake,
+        "gate.stop_drafting": file.stop_drafting,
+        "gate.file": path if file.learned else None,
+        "decoding.defer": file.defer,
+        "decoding.k": file.k,
+    }
+    brought = {name: Given(value, origin) for name, value in settings.items() if value is not None}
+    return {"gate.name": Given(file.gate, origin, given.chosen, source), **brought}
 
 
 def _is_mini(model: Given) -> bool:
@@ -190,15 +270,12 @@ def _is_mini(model: Given) -> bool:
 
 
 def _merged(layers: Iterable[Layer]) -> Layer:
-    """`layers`, the weakest first, over each other."""
+    """Layers, the weakest first, over each other."""
     merged: Layer = {}
     for layer in layers:
         dropped = set(_reset_by(layer, merged))
-        for model in MODELS:
-            if model in layer:
-                dropped |= {*given_in(model, merged)}
-            elif given_in(model, layer):
-                dropped.add(model)
+        for model in _MODELS:
+            dropped |= {*_own(model, merged)} if model in layer else {model} if _own(model, layer) else set()
         merged = {name: given for name, given in merged.items() if name not in dropped} | layer
     return merged
 
@@ -210,15 +287,14 @@ def _reset_by(layer: Layer, weaker: Layer) -> Iterator[str]:
         if chosen in layer and (chosen in _RESET_BY_THE_SAME or layer[chosen].value != before):
             yield from resets
     engine = layer.get("cloud.engine") or weaker.get("cloud.engine")
-    if engine is None or engine.value != "vllm":
-        for chosen, resets in _PLACES.items():
-            if chosen in layer and layer[chosen].value:
-                yield from resets
+    for chosen, resets in _PLACES.items() if engine is None or engine.value != "vllm" else ():
+        if chosen in layer and layer[chosen].value:
+            yield from resets
 
 
 def _derive(merged: Layer, environ: Mapping[str, str]) -> None:
     """Fills in what follows from other settings or from the locale, where no layer gives it."""
-    models = [model for model in MODELS if given_in(model, merged)]
+    models = [model for model in _MODELS if _own(model, merged)]
     if "decoding.mode" not in merged and len(models) == 1:
         merged["decoding.mode"] = Given(models[0], f"default, as {models[0]} stands alone")
     name, threshold, edge = (merged.get(key, Given(None)) for key in ("gate.name", "gate.threshold", "edge.model"))
@@ -229,19 +305,3 @@ def _derive(merged: Layer, environ: Mapping[str, str]) -> None:
         locale = environ[variable] if variable else ""
         place = f"{variable} is {show_name(locale)}" if variable else "default, without a locale"
         merged["prompt.language"] = Given("zh" if locale.lower().startswith("zh") else "en", place)
-
-
-def _build(merged: Layer) -> Config:
-    """The configuration of checked values; ConfigError where a model has settings, but no name."""
-    values: dict[str, Any] = {}
-    for name, given in merged.items():
-        section, _, setting = name.partition(".")
-        if setting:
-            values.setdefault(section, {})[setting] = given.value
-    for model in MODELS:
-        own = values.get(model)
-        if own is not None and not own.get("model") and not (model == "cloud" and own.get("url")):
-            first = merged[given_in(model, merged)[0]].origin
-            hint = f"Add {model}: NAME, a folder or a hub id; or give --{model}."
-            raise ConfigError(f"{model}.model is not given, though {model} has settings ({first}).", hint=hint)
-    return Config.model_validate(values)

@@ -1,9 +1,6 @@
-"""The settings: their types, bounds, defaults and meaning, as frozen pydantic models.
+"""The settings: their types, bounds, defaults and meaning, as frozen pydantic models; `checks` has contradictions.
 
-The defaults are those of published pairs; the mini pair's are in configs/mini.yaml.
-
-A single value is checked here; how values contradict each other is in `checks`. Units are in the descriptions:
-nats for entropy and log-probability, seconds for audio, tokens for lengths.
+The defaults are those of published pairs; the mini pair's are in configs/mini.yaml. Units are in the descriptions.
 """
 
 from __future__ import annotations
@@ -14,28 +11,14 @@ from typing import Annotated, Final, Literal, get_args
 
 from pydantic import Field
 
-from specdec_cli.config.fields import (
-    AT_PAUSES,
-    GateFileName,
-    Instruction,
-    Moment,
-    PlainText,
-    Section,
-    Segmenting,
-    expected,
-    setting,
-)
+from specdec_cli.config.fields import AT_PAUSES, Instruction, Moment, PlainText, Section, Segmenting, setting
 from specdec_cli.config.locate import model_source
 from specdec_cli.config.model_schema import CloudConfig, EdgeConfig
 from specdec_cli.prompts import Language, Style, prompt_for
 from specdec_cli.types import DEFAULT_THRESHOLDS, AcceptanceName, GateName, Mode
 
-GATES: Final[tuple[GateName, ...]] = get_args(GateName)
-
-BlockLength = Annotated[
-    Literal["auto"] | Annotated[int, Field(ge=1, le=64)], expected("auto, or a whole number from 1 to 64", ("auto",))
-]
-Texts = Annotated[tuple[PlainText, ...], Field(strict=False), expected("a list of non-empty texts")]
+BlockLength = Literal["auto"] | Annotated[int, Field(ge=1, le=64)]
+Texts = Annotated[tuple[PlainText, ...], Field(strict=False)]
 
 
 class RuntimeConfig(Section):
@@ -59,9 +42,7 @@ class ScoringConfig(Section):
     no_repeat_ngram: int | None = setting(
         None, "no run of so many tokens occurs twice; 0: off; null: as the checkpoint suggests", ge=0, le=1000
     )
-    min_new_tokens: int | None = setting(
-        None, "no caption is shorter, tokens; 0: off; null: as the checkpoint suggests", ge=0
-    )
+    min_new_tokens: int | None = setting(None, "least tokens; 0: off; null: as the checkpoint suggests", ge=0)
 
     @property
     def sampling(self) -> bool:
@@ -78,12 +59,8 @@ class BlockConfig(Section):
 
     mode: Mode = setting("hybrid", "hybrid: the gate decides; lossless: verify all; edge, cloud: that model alone")
     k: BlockLength = setting(5, "tokens drafted per block; auto: as many as pay, at most 16")
-    defer: bool = setting(
-        False, "true: draft the whole caption, 64 tokens at a time, and verify it in one call; k does not count"
-    )
-    cost_ratio: float | None = setting(
-        None, "with k auto: time of an edge step over that of a verification; null: measured", gt=0
-    )
+    defer: bool = setting(False, "true: draft the whole caption and verify it in one call; k does not count")
+    cost_ratio: float | None = setting(None, "with k auto: an edge step / a verification; null: measured", gt=0)
     max_new_tokens: int = setting(256, "length limit of a caption, tokens", ge=1)
 
 
@@ -93,9 +70,7 @@ class DecodingConfig(ScoringConfig, BlockConfig):
     sentences: int | None = setting(None, "stop after so many sentences; null: off", ge=1)
     stop_strings: Texts = setting((), "stop where one of these texts appears; []: off")
     closing: Literal["auto", "on", "off"] = setting(
-        "auto",
-        "on: end a caption before it addresses the listener, and escalate refusals and other languages; "
-        "auto: except with the mini pair",
+        "auto", "on: cut what addresses the listener, escalate refusals and other languages; auto: not of the mini pair"
     )
     loop_period: int = setting(8, "longest repeating run looked for, tokens; 0: off", ge=0, le=64)
     loop_repeats: int = setting(3, "times a run repeats at the tail to count as a loop", ge=2)
@@ -116,8 +91,7 @@ class DecodingConfig(ScoringConfig, BlockConfig):
         "fail", "an edge at `edge.url` that fails: fail the clip, or let the cloud write the rest"
     )
     degrade: bool | None = setting(
-        None,
-        "true: where the cloud fails, the edge writes the rest; false: the clip fails; null: true in hybrid mode alone",
+        None, "true: where the cloud fails, the edge writes the rest; false: the clip fails; null: true in hybrid mode"
     )
 
     @property
@@ -140,9 +114,9 @@ class DecodingConfig(ScoringConfig, BlockConfig):
 class GateConfig(Section):
     """What decides whether a drafted block goes to the cloud."""
 
-    name: Annotated[GateName, expected(f"a gate file (.json), or one of {', '.join(GATES)}", GATES)] = setting(
+    name: GateName = setting(
         "class-entropy",
-        f"what escalates a block: {', '.join(GATES)}; or a gate file (.json), which brings threshold and k",
+        f"what escalates a block: {', '.join(get_args(GateName))}; or a gate file (.json), with threshold and k",
     )
     threshold: float | None = setting(
         None,
@@ -151,12 +125,9 @@ class GateConfig(Section):
         "null: 2.5 (mini pair: 1.0), 0.7, 0.3, -1.0, the gate file's, 0.1",
     )
     wake: float | None = setting(
-        None,
-        "with decoding.defer: threshold until the clip has called the cloud; null: the gate file's, or the threshold",
+        None, "with decoding.defer: threshold of a clip's first call; null: the gate file's, or the threshold"
     )
-    file: GateFileName | None = setting(
-        None, "weights of the gate learned: a file of `specdec tune`, or package:mini/gate.json"
-    )
+    file: PlainText | None = setting(None, "weights of the gate learned: a gate file, or package:mini/gate.json")
     stop_drafting: bool = setting(False, "true: a block ends with its first unsure token and goes to the cloud")
 
     @property
@@ -195,9 +166,7 @@ class AcceptanceConfig(Section):
     typical_epsilon: float = setting(0.09, "rule typical: hard threshold, a probability", gt=0, le=1)
     typical_delta: float = setting(0.3, "rule typical: factor of exp(-entropy)", gt=0, le=1)
     # Speculative cascades (Narasimhan et al. 2025), rule OPT: max q >= max p - alpha * TV(p, q).
-    cascade_alpha: float = setting(
-        0.1, "rule cascade: how much surer than the edge the cloud must be, in units of their distance", ge=0, le=10
-    )
+    cascade_alpha: float = setting(0.1, "rule cascade: weight of the models' distance", ge=0, le=10)
 
     def in_force(self, *, sampling: bool) -> AcceptanceName:
         """The rule: the configured one, or the lossless one."""
@@ -259,8 +228,8 @@ class AudioConfig(Section):
 class Config(Section):
     """All settings. `load_config` builds one from its layers and checks the values against each other."""
 
-    edge: EdgeConfig | None = setting(None, "null: no edge model, so only mode cloud works")
-    cloud: CloudConfig | None = setting(None, "null: no cloud model, so only mode edge works")
+    edge: EdgeConfig | None = None
+    cloud: CloudConfig | None = None
     decoding: DecodingConfig = DecodingConfig()
     gate: GateConfig = GateConfig()
     acceptance: AcceptanceConfig = AcceptanceConfig()

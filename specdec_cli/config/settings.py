@@ -1,10 +1,11 @@
-"""The settings by dotted name (`decoding.k`), and the check of one value on its own."""
+"""The settings by dotted name (`decoding.k`), and what is wrong with a value in words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from types import UnionType
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
@@ -13,116 +14,69 @@ from specdec_cli.config.problems import nearest, show, show_name
 from specdec_cli.config.schema import SECTIONS
 from specdec_cli.errors import ConfigError
 
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One setting: where it lives, what it takes and what it means.
-
-    Attributes:
-        section, field: the two halves of its dotted name.
-        expected: what it takes, in words: "a whole number from 1 to 64".
-        choices: the words it takes, if it takes only certain ones.
-        description: meaning and unit.
-        required: whether it has no default.
-        default: value where no layer gives one; None if required.
-        takes_text: whether any text will do, so that an environment variable needs no quoting.
-    """
-
-    section: str
-    field: str
-    expected: str
-    choices: tuple[str, ...]
-    description: str
-    required: bool
-    default: object
-    takes_text: bool
-
-    @property
-    def name(self) -> str:
-        """The dotted name."""
-        return f"{self.section}.{self.field}"
-
-
-def _phrase(schema: Mapping[str, Any]) -> str:
-    """What a field of this JSON schema takes, in words."""
-    if phrase := schema.get("expected"):
-        return str(phrase)
-    if "anyOf" in schema:
-        return f"{_phrase(schema['anyOf'][0])}, or null"
-    if words := _choices(schema):
-        return f"one of {', '.join(words)}" if len(words) > 1 else words[0]
-    noun = {"integer": "a whole number", "number": "a number", "boolean": "true or false"}.get(schema["type"], "text")
-    if schema.keys() >= {"minimum", "maximum"}:
-        return f"{noun} from {schema['minimum']:.12g} to {schema['maximum']:.12g}"
-    bounds = {"minimum": "of at least", "exclusiveMinimum": "above", "maximum": "up to"}
-    return " ".join([noun, *(f"{word} {schema[bound]:.12g}" for bound, word in bounds.items() if bound in schema)])
-
-
-def _choices(schema: Mapping[str, Any]) -> tuple[str, ...]:
-    if "anyOf" in schema and "choices" not in schema:
-        return _choices(schema["anyOf"][0])
-    words = [schema["const"]] if "const" in schema else schema.get("enum", ())
-    return tuple(schema.get("choices", words))
-
-
-def _setting(section: str, field: str, schema: Mapping[str, Any], info: FieldInfo) -> Setting:
-    inner = schema.get("anyOf", [schema])[0]
-    return Setting(
-        section=section,
-        field=field,
-        expected=_phrase(schema),
-        choices=_choices(schema),
-        description=info.description or "",
-        required=info.is_required(),
-        default=None if info.is_required() else info.default,
-        takes_text=inner.get("type") == "string" and not inner.keys() & {"enum", "const"},
-    )
-
-
-SETTINGS: Final[dict[str, Setting]] = {
-    f"{section}.{field}": _setting(section, field, schema, model.model_fields[field])
-    for section, model in SECTIONS.items()
-    for field, schema in model.model_json_schema()["properties"].items()
+SETTINGS: Final[dict[str, FieldInfo]] = {
+    f"{section}.{field}": info for section, model in SECTIONS.items() for field, info in model.model_fields.items()
 }
+"""Dotted name -> type, default and meaning, in the order of the schema."""
 
 
-def settings_of(section: str) -> Iterator[Setting]:
-    """The settings of one section, in the order of the schema."""
-    return (setting for setting in SETTINGS.values() if setting.section == section)
+def _kinds(name: str) -> list[Any]:
+    """The types that a setting takes, without their bounds."""
+    given: Any = SETTINGS[name].annotation
+    kinds = get_args(given) if get_origin(given) in (Union, UnionType) else [given]
+    return [get_args(kind)[0] if get_origin(kind) is Annotated else kind for kind in kinds]
 
 
-def check_value(name: str, value: object, origin: str) -> Any:
-    """The checked value of a setting; `origin`, for messages, is where it comes from ("mini.yaml:12").
+def choices(name: str) -> tuple[str, ...]:
+    """The words that a setting takes, if there are any that it takes."""
+    return next((get_args(kind) for kind in _kinds(name) if get_origin(kind) is Literal), ())
+
+
+def takes_text(name: str) -> bool:
+    """Whether any text will do for a setting, so that an environment variable needs no quoting."""
+    return _kinds(name)[0] is str
+
+
+def check_value(name: str, value: object, origin: str) -> None:
+    """Checks a value of a setting; `origin`, for messages, is where it comes from ("list.tsv:12").
 
     Raises:
-        ConfigError: there is no such setting, or it does not take the value.
+        ConfigError: the setting does not take it.
     """
-    if name not in SETTINGS:
-        raise _unknown(name, origin)
-    setting = SETTINGS[name]
-    required = {other.field: "-" for other in settings_of(setting.section) if other.required}
+    section, _, field = name.partition(".")
     try:
-        checked = SECTIONS[setting.section].model_validate(required | {setting.field: value})
+        SECTIONS[section].model_validate({field: value})
     except ValidationError as error:
-        detail = error.errors(include_url=False)[0]
-        reason = f"must be {setting.expected}, not {show(value)}"
-        if detail["type"] == "value_error":
-            reason = str(detail["ctx"]["error"])
-        close = nearest(value, setting.choices) if isinstance(value, str) else None
-        hint = f"Did you mean {close}?" if close else f"{name}: {setting.description}."
-        raise ConfigError(f"{origin}: {name} {reason}.", hint=hint) from error
-    return getattr(checked, setting.field)
+        raise next(wrong_values(error, lambda _: origin, section)) from error
 
 
-def _unknown(name: str, origin: str) -> ConfigError:
+def wrong_values(error: ValidationError, origin: Callable[[str], str], *section: str) -> Iterator[ConfigError]:
+    """An error for each setting whose value pydantic refuses; `origin` gives the place of a dotted name.
+
+    `section` is the one that was validated; none: a whole configuration.
+    """
+    found = [(".".join(map(str, (*section, *each["loc"])[:2])), each) for each in error.errors(include_url=False)]
+    for name, group in groupby(found, key=lambda pair: pair[0]):
+        details = [each for _, each in group]
+        value = details[0]["input"]
+        said = " or ".join(each["msg"].removeprefix("Input ").removeprefix("String ") for each in details)
+        if details[0]["type"] == "value_error":  # of a check in `fields`
+            reason = str(details[0]["ctx"]["error"])
+        else:
+            reason = "is not given" if details[0]["type"] == "missing" else f"{said}, not {show(value)}"
+        close = nearest(value, choices(name)) if isinstance(value, str) else None
+        hint = f"Did you mean {close}?" if close else f"{name}: {SETTINGS[name].description}."
+        yield ConfigError(f"{origin(name)}: {name} {reason}.", hint=hint)
+
+
+def unknown(name: str, origin: str) -> ConfigError:
     """The error about a dotted name that does not exist, or that is a section."""
     section, _, field = name.partition(".")
-    known = [setting.field for setting in settings_of(section)]
-    listed = f"Settings in {section}: {', '.join(known)}." if known else f"Sections: {', '.join(SECTIONS)}."
-    if known and not field:
+    known = SECTIONS[section].model_fields if section in SECTIONS else SECTIONS
+    listed = f"{f'Settings in {section}' if section in SECTIONS else 'Sections'}: {', '.join(known)}."
+    if section in SECTIONS and not field:
         return ConfigError(f"{origin}: {section} is a section, not a setting.", hint=listed)
-    close = nearest(field, known)
-    elsewhere = [setting.name for setting in SETTINGS.values() if setting.field == (field or section)]
-    meant = f"{section}.{close}" if close else next(iter(elsewhere), None) or nearest(name, [*SETTINGS, *SECTIONS])
+    elsewhere = [setting for setting in SETTINGS if setting.endswith(f".{field or section}")]
+    meant = next(iter(elsewhere), None) or nearest(name, [*SETTINGS, *SECTIONS])
     hint = f"Did you mean {meant}? {listed}" if meant else listed
     return ConfigError(f"{origin}: there is no setting {show_name(name)}.", hint=hint)

@@ -9,7 +9,6 @@ from typing import Any
 import yaml
 
 from specdec_cli.config.locate import read_bytes
-from specdec_cli.config.problems import show_name
 from specdec_cli.errors import ConfigError, first_line
 
 Place = tuple[str | int, ...]
@@ -17,12 +16,11 @@ Place = tuple[str | int, ...]
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader without aliases, by which a small file could grow without bound."""
+    """PyYAML's safe loader, without aliases, by which a small file could grow without bound."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
-            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.MarkedYAMLError(problem="aliases (*name) are not supported", problem_mark=mark)
+            raise yaml.YAMLError("aliases (*name) are not supported")
         return super().compose_node(parent, index)
 
 
@@ -37,20 +35,18 @@ for _tag, _pattern, _first in (
     ("bool", r"(?:true|True|TRUE|false|False|FALSE)\Z", list("tTfF")),
     ("int", r"[-+]?(?:0|[1-9][0-9]*)\Z", list("-+0123456789")),
     ("float", r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?\Z", list("-+.0123456789")),
-    ("float", r"(?:[-+]?\.inf|\.nan)\Z", list("-+.")),
 ):
     for _kind in (_Loader, _Dumper):
         _kind.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), _first)
 
 
 def read_value(text: str) -> object:
-    """The scalar, or the list of scalars, that `text` spells in YAML; `text` itself if it spells neither."""
+    """The scalar, or the list, that `text` spells in YAML; `text` itself if it spells neither."""
     try:
         value = yaml.load(text, _Loader)
     except (yaml.YAMLError, ValueError):
         return text
-    nested = isinstance(value, dict) or (isinstance(value, list) and any(isinstance(v, (list, dict)) for v in value))
-    return text if nested else value
+    return text if isinstance(value, dict) else value
 
 
 def write_yaml(values: dict[str, Any]) -> str:
@@ -70,13 +66,11 @@ def read_yaml(path: Path, label: str) -> tuple[object, dict[Place, int]]:
         loader = _Loader(data.decode("utf-8-sig"))
         root = loader.get_single_node()
         return None if root is None else _value(loader, root, (), lines), lines
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{label} is not UTF-8 text (byte {error.start}).", hint="Save it as UTF-8.") from error
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{label}:{mark.line + 1}:{mark.column + 1}" if mark else label
         reason = (getattr(error, "problem", None) or first_line(error))[:200]
-        hint = "Is it a config file? Check quotes, colons and indentation around that place: spaces, not tabs."
+        hint = "It is UTF-8 text. Check quotes, colons and indentation around that place: spaces, not tabs."
         raise ConfigError(f"{place}: not valid YAML: {reason}.", hint=hint) from error
 
 
@@ -89,10 +83,8 @@ def _value(loader: _Loader, node: yaml.Node, place: Place, lines: dict[Place, in
         return loader.construct_object(node, deep=True)
     found: dict[str, object] = {}
     for key, value in node.value:
-        if not isinstance(key, yaml.ScalarNode):
-            raise yaml.MarkedYAMLError(problem="a name was expected", problem_mark=key.start_mark)
-        if key.value in found:
-            problem = f"{show_name(key.value)} is given twice, first in line {lines[*place, key.value]}"
+        if not isinstance(key, yaml.ScalarNode) or key.value in found:
+            problem = f"{key.value!r} is given twice" if isinstance(key, yaml.ScalarNode) else "a name was expected"
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
         lines[*place, key.value] = key.start_mark.line + 1
         found[key.value] = _value(loader, value, (*place, key.value), lines)
