@@ -46,7 +46,8 @@ def calibrate(
     decisions = list(read_decisions(transcripts, table))
     found = calibrated(decisions, by_speaker=table.columns.speaker is not None, seed=eval_seed)
     if output is not None:
-        write(output, calibration_file(found, decisions, __version__).to_json(), CALIBRATION)
+        fitted = calibration_file(found, decisions, __version__)
+        write(output, f"{fitted.model_dump_json(indent=1)}\n", CALIBRATION)
     if plot is not None:
         from specdec_cli.plot.reliability import reliability
 

@@ -158,7 +158,7 @@ class _Text:
         """Tokens of a reading: (first that may decide it, first of its word, one after its word); None: not found."""
         begin, last = reading.mention.start, reading.mention.end - 1
         word = units(self.whole)[last:][:1]
-        first = self._begin(max(reading.since, begin - REACH))
+        first = self._begin(max(reading.mention.since, begin - REACH))
         start = self._begin(begin, first)
         ends = (at for at in range(start + 1, len(self.ids) + 1) if units(self.until(at))[last:][:1] == word)
         end = next(ends, None)

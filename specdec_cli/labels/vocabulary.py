@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from specdec_cli.labels.lexicon_file import Attribute, LexiconFile, Words
 from specdec_cli.labels.units import COMMA, ENDS, GAP, folded, units
@@ -13,21 +13,13 @@ from specdec_cli.prompts import Language
 
 GAP_UNITS: Final = 4
 """Units that `...` may stand for, at most; it never reaches over a punctuation mark."""
-
-_LEAST_BEGINNING: Final = 3
-"""Letters of Latin script that determine which phrases may follow; fewer may begin any other word."""
+UNCLASSED: Final = ""
+"""In place of a class, for a feeling that is none of the attribute's classes ("determined")."""
 
 Said = frozenset[tuple[str, str]]
 """(attribute, class) pairs."""
 Topic = tuple[str, int]
 """Attribute, and the number of one of its `near` groups."""
-
-
-class Feeling(NamedTuple):
-    """An open word of an attribute's wheel."""
-
-    attribute: str
-    word: str  # the normal form: "angry" for "angrily" and "anger"
 
 
 @dataclass(slots=True, eq=False)
@@ -40,18 +32,18 @@ class Meaning:
     near: dict[Topic, str] = field(default_factory=dict)  # group -> class that it names beside a noun of that group
     alone: dict[str, str] = field(default_factory=dict)  # attribute -> class that it names by itself
     weak: dict[str, str] = field(default_factory=dict)
-    feeling: Feeling | None = None  # of the wheel
-
-    @property
-    def speaks(self) -> bool:
-        """Whether it names a class or is a noun that qualities go with."""
-        return bool(self.topics or self.near or self.alone or self.weak)
+    feelings: dict[str, str] = field(default_factory=dict)  # attribute -> normal form in its wheel: "angry" for "anger"
 
     @property
     def said(self) -> Said:
         """All (attribute, class) pairs that it can name."""
         beside = {(name, class_) for (name, _), class_ in self.near.items()}
-        return frozenset(beside.union(self.alone.items(), self.weak.items()))
+        return frozenset(pair for pair in beside.union(self.alone.items(), self.weak.items()) if pair[1])
+
+    @property
+    def speaks(self) -> bool:
+        """Whether it names a class or is a noun that qualities go with."""
+        return bool(self.topics or self.near or self.weak or any(self.alone.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +55,7 @@ class Mention:
     meaning: Meaning
     sentence: int  # its number; words like "but" begin a new one too
     clause: int  # its number; commas begin a new one too
+    since: int  # the first unit after what stands before it: a word that names something, or a mark
 
     def marks(self, marker: str) -> bool:
         """Whether it stands in this list of markers."""
@@ -81,27 +74,29 @@ class Vocabulary:
     """The phrases of one language in lexicon files, later ones over earlier ones.
 
     Attributes:
+        meanings: of every phrase.
         groups: every form of a wheel's word, as a table may write it -> its group.
         first: attribute and class -> the first word of the wheel that names it.
     """
 
     def __init__(self, files: Sequence[LexiconFile], language: Language) -> None:
+        self.meanings: dict[str, Meaning] = {}
         self.groups: dict[str, str] = {}
         self.first: dict[tuple[str, str], str] = {}
-        self._meanings: dict[str, Meaning] = {}
         self._root = _Node()
         self._near_groups = 0
         for file in files:
             for name, attribute in file.attributes.items():
-                self._add_attribute(name, attribute, language)
-            for marker, phrases in getattr(file.markers, language):
+                self._add_wheel(name, attribute, language)
+                self._add_words(name, attribute, language)
+            for marker, phrases in file.markers.get(language, {}).items():
                 for phrase in phrases:
                     self._meaning(phrase).markers.add(marker)
 
     def mentions(self, row: Sequence[str]) -> list[Mention]:
         """The longest known phrase at each place of a row of units, left to right, none over another."""
         found: list[Mention] = []
-        sentence = clause = place = at = 0
+        sentence = clause = place = since = at = 0
         while at < len(row):
             end, meaning = _longest(self._root, row, at)
             if meaning is None:
@@ -112,38 +107,22 @@ class Vocabulary:
             sentence += ended
             clause += ended or COMMA in between
             if "nothing" not in meaning.markers:
-                found.append(Mention(at, end, meaning, sentence, clause))
+                since = max([since, *(mark + 1 for mark in range(since, at) if not row[mark].isalnum())])
+                found.append(Mention(at, end, meaning, sentence, clause, since))
+                since = end if meaning.speaks else since
             at = place = end
         return found
 
     def begun(self, attribute: str, text: str) -> Counter[str]:
         """Classes of an attribute whose phrases begin with `text`, and how many of their phrases do."""
         begin = "".join(units(text))
-        if len(begin) < _least(begin):
-            return Counter()
         return Counter(
             class_
-            for phrase, meaning in self._meanings.items()
+            for phrase, meaning in self.meanings.items()
+            if len(begin) >= fewest(begin) and phrase.replace(" ", "").startswith(begin)
             for name, class_ in meaning.said
-            if name == attribute and phrase.replace(" ", "").startswith(begin)
+            if name == attribute
         )
-
-    def beginnings(self) -> tuple[dict[str, Said], dict[str, Said]]:
-        """Every phrase, and every beginning of one, without spaces -> the (attribute, class) pairs that it comes to.
-
-        A whole phrase names its own. A beginning names none where phrases that begin so differ, or one names no class.
-        """
-        whole: dict[str, Said] = {}
-        begun: dict[str, Said] = {}
-        for phrase, meaning in self._meanings.items():
-            spelled, _, wild = phrase.replace(" ", "").partition(GAP)
-            spelled = spelled.removesuffix("*")
-            said = meaning.said if not wild and not meaning.markers and not meaning.topics else frozenset()
-            whole[spelled] = said
-            for end in range(max(_least(spelled), 2), len(spelled)):
-                if begun.setdefault(spelled[:end], said) != said:
-                    begun[spelled[:end]] = frozenset()
-        return whole, begun
 
     def _meaning(self, phrase: str) -> Meaning:
         """That of a phrase; those that differ in case, width or hyphens only are one phrase."""
@@ -155,26 +134,28 @@ class Vocabulary:
             for step in steps:
                 node = node.following.setdefault(step, _Node())
         if node.meaning is None:
-            node.meaning = self._meanings[phrase] = Meaning()
+            node.meaning = self.meanings[phrase] = Meaning()
         return node.meaning
 
-    def _add_attribute(self, name: str, attribute: Attribute, language: Language) -> None:
-        words = getattr(attribute, language)
+    def _add_wheel(self, name: str, attribute: Attribute, language: Language) -> None:
         for group_name, feelings in attribute.wheel.items():
             for forms in getattr(feelings, language):
+                if feelings.class_ is not None:
+                    self.first.setdefault((name, feelings.class_), forms[0])
                 for phrase in forms:
                     meaning = self._meaning(phrase)
-                    meaning.feeling = Feeling(name, forms[0].removesuffix("*"))
+                    meaning.feelings[name] = forms[0].removesuffix("*")
+                    meaning.alone[name] = feelings.class_ or UNCLASSED
                     self.groups[folded(phrase)] = group_name
-                    if feelings.class_ is not None:
-                        meaning.alone[name] = feelings.class_
-                        self.first.setdefault((name, feelings.class_), forms[0])
+
+    def _add_words(self, name: str, attribute: Attribute, language: Language) -> None:
+        words = getattr(attribute, language)
         for index, group in enumerate(words.near):
             topic = (name, self._near_groups)
             self._near_groups += 1
             for phrase in group.about:
                 meaning = self._meaning(phrase)
-                meaning.topics.insert(0, topic)  # a later file's group counts first
+                meaning.topics.append(topic)
                 if index == 0 and attribute.absent is not None:
                     meaning.deniable.add(name)
             for meaning, class_ in self._said(group.words):
@@ -188,8 +169,9 @@ class Vocabulary:
         return ((self._meaning(phrase), class_) for class_, phrases in words.items() for phrase in phrases)
 
 
-def _least(text: str) -> int:
-    return _LEAST_BEGINNING if text.isascii() else 1
+def fewest(text: str) -> int:
+    """Letters that determine which phrases may follow: fewer of Latin script may begin any other word."""
+    return 3 if text.isascii() else 1
 
 
 def _longest(node: _Node, row: Sequence[str], at: int) -> tuple[int, Meaning | None]:
@@ -202,15 +184,13 @@ def _longest(node: _Node, row: Sequence[str], at: int) -> tuple[int, Meaning | N
     return best
 
 
-def _steps(node: _Node, row: Sequence[str], at: int) -> list[tuple[int, _Node]]:
+def _steps(node: _Node, row: Sequence[str], at: int) -> Iterator[tuple[int, _Node]]:
     """Places and nodes that one more part of a phrase leads to; literal words first."""
-    steps = []
     if at < len(row):
         beginnings = (f"{row[at][:length]}*" for length in range(len(row[at]), 0, -1))
-        steps += [(at + 1, node.following[key]) for key in (row[at], *beginnings) if key in node.following]
+        yield from ((at + 1, node.following[key]) for key in (row[at], *beginnings) if key in node.following)
     if GAP in node.following:
         for end in range(at, min(at + GAP_UNITS, len(row)) + 1):
-            steps.append((end, node.following[GAP]))
+            yield end, node.following[GAP]
             if end < len(row) and (row[end] in ENDS or row[end] == COMMA):
                 break
-    return steps

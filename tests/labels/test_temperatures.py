@@ -64,26 +64,26 @@ def test_what_gains_nothing_is_left_as_it_is() -> None:
 
 
 def test_the_error_is_the_mean_distance_of_the_bins() -> None:
-    found = reliability(np.array([0.95, 0.95, 0.55, 0.55]), np.array([True, False, True, True]))
+    given = [(0.95, "happy"), (0.95, "sad"), (0.55, "happy"), (0.55, "happy")]
+    made = [
+        Decision("edge", "emotion", {"happy": p, "sad": 1 - p}, "happy", truth, "", "", "edge") for p, truth in given
+    ]
+    found = reliability([(decision, 1.0) for decision in made])
     assert found.ece == pytest.approx((0.45 + 0.45) / 2)
     assert [(each.captions, each.accuracy) for each in found.bins] == [(2, 1.0), (2, 0.5)]
-    assert reliability(np.array([1.0]), np.array([True])).ece == 0
 
 
-def test_a_file_is_of_one_pair(tmp_path: Path) -> None:
+def test_a_file_is_of_one_pair_and_has_a_temperature() -> None:
     made = decisions(300, 2.0)
     found = calibrate(made, by_speaker=True)
-    path = tmp_path / "calibration.json"
-    path.write_text(calibration_file(found, made, "0").to_json())
-    assert read_calibration(path).models["cloud"].temperatures["emotion"] == pytest.approx(2, rel=0.3)
+    assert calibration_file(found, made, "0").models["cloud"].temperatures["emotion"] == pytest.approx(2, rel=0.3)
     with pytest.raises(ConfigError, match="one cloud model"):
         calibration_file(found, [*made, *decisions(1, 2.0, weights="sha256:2")], "0")
-
-
-def test_a_file_without_a_temperature_is_not_written() -> None:
     few = [*decisions(40, 2.0), *decisions(40, 2.0, by="edge")]
     with pytest.raises(ConfigError, match="50 known classes of one model"):
         calibration_file(calibrate(few, by_speaker=True), few, "0")
+    with pytest.raises(ConfigError, match=r"10 classes .* takes 50"):
+        calibrate(few[:10], by_speaker=True)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"format": "specdec gate"}', '{"models": {"edge": 1}}'])
@@ -92,11 +92,6 @@ def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(ConfigError, match="is not a calibration file"):
         read_calibration(path)
-
-
-def test_too_little_is_refused_with_what_was_found_and_what_would_do() -> None:
-    with pytest.raises(ConfigError, match=r"10 classes .* takes 50"):
-        calibrate(decisions(10, 2.0), by_speaker=True)
 
 
 def test_the_diagram_says_what_it_shows() -> None:
