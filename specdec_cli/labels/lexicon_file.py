@@ -146,9 +146,10 @@ def read_lexicon(path: Path | None) -> list[LexiconFile]:
         named = (class_ for _, class_ in own.attributes[name].words()) if name in own.attributes else ()
         fits = (class_ for fit in rules.measured for class_ in fit.classes)
         used = (*named, *fits, *rules.negated, *rules.negated.values(), *rules.yields, rules.absent)
-        if unknown := [class_ for class_ in used if class_ is not None and class_ not in rules.classes]:
+        unknown = [class_ for class_ in used if class_ is not None and class_ not in rules.classes]
+        if unknown or not rules.classes:
             hint = f"Classes of {name}: {', '.join(rules.classes) or 'none'}. {_HELP}"
-            raise LexiconError(f"{path}: attributes.{name} has no class {unknown[0]}.", hint=hint)
+            raise LexiconError(f"{path}: attributes.{name} has no class{' '.join(['', *unknown[:1]])}.", hint=hint)
     return files
 
 
