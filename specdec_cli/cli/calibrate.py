@@ -40,14 +40,13 @@ def calibrate(
     refuse(targets, [*transcripts, references, lexicon])
     from specdec_cli import __version__
     from specdec_cli.labels.temperatures import calibrate as calibrated
-    from specdec_cli.labels.temperatures import calibration_file, read_decisions
+    from specdec_cli.labels.temperatures import read_decisions
 
     assert table is not None
     decisions = list(read_decisions(transcripts, table))
-    found = calibrated(decisions, by_speaker=table.columns.speaker is not None, seed=eval_seed)
+    found = calibrated(decisions, by_speaker=any(entry.speaker for entry in table.entries), seed=eval_seed)
     if output is not None:
-        fitted = calibration_file(found, decisions, __version__)
-        write(output, f"{fitted.model_dump_json(indent=1)}\n", CALIBRATION)
+        write(output, f"{found.file(__version__).model_dump_json(indent=1)}\n", CALIBRATION)
     if plot is not None:
         from specdec_cli.plot.reliability import reliability
 

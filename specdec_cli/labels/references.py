@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from operator import eq
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Final, NamedTuple
 
 from specdec_cli.config.problems import show, show_name
 from specdec_cli.errors import ReferencesError
@@ -26,30 +26,6 @@ _ALIKE: Final = 0.5
 """Share of two pieces' joint length that they have in common, from which they are the same piece."""
 
 _Parts = tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """Columns of a table by what they hold.
-
-    Attributes:
-        file: the clip's path, name or id.
-        texts: reference captions.
-        labels: attribute -> column with its class, in the lexicon's words or their aliases.
-        speaker: who speaks, or None.
-        span: start and end in the recording of the piece that a row is about, s; None: rows are about recordings.
-    """
-
-    file: str
-    texts: tuple[str, ...]
-    labels: Mapping[str, str]
-    speaker: str | None = None
-    span: tuple[str, str] | None = None
-
-    @property
-    def named(self) -> dict[str, str]:
-        """What is read from which column: each attribute, and `text`."""
-        return {**self.labels, **({"text": ", ".join(self.texts)} if self.texts else {})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +52,11 @@ class References:
 
     Args:
         entries: one per clip.
-        columns: the table's columns that they come from.
+        columns: of the table that they come from: attribute, or `text` -> column.
         path: of the table, for messages.
     """
 
-    def __init__(self, entries: Sequence[Reference], columns: Columns, path: Path) -> None:
+    def __init__(self, entries: Sequence[Reference], columns: Mapping[str, str], path: Path) -> None:
         self.entries, self.columns, self._path = tuple(entries), columns, path
         self._by_path: dict[_Parts, list[Reference]] = defaultdict(list)
         for entry in entries:
@@ -109,7 +85,8 @@ class References:
 
         Args:
             path: the table.
-            file_column, text_columns, label_columns: see `Columns`.
+            file_column, text_columns: of the clip's path, name or id, and of reference captions.
+            label_columns: attribute -> column with its class, in the lexicon's words or their aliases.
             lexicon: knows attributes, classes and words.
 
         Raises:
@@ -118,7 +95,8 @@ class References:
         """
         table = read_table(path)
         columns = _find_columns(table, file_column, text_columns, label_columns or {}, lexicon)
-        return cls(_entries(table, columns, lexicon), columns, path)
+        named = {**columns.labels, **({"text": ", ".join(columns.texts)} if columns.texts else {})}
+        return cls(_entries(table, columns, lexicon), named, path)
 
     def find(self, file: str, start_s: float | None = None, end_s: float | None = None) -> Reference | None:
         """The reference of a recording, or of a piece of it; None if there is none.
@@ -146,8 +124,7 @@ class References:
             raise ReferencesError(
                 f"0 of {len(files)} recordings were found in {self._path}.",
                 hint=f"The first recording is {show(files[0])} and the first row is about {show(self.entries[0].key)}: "
-                f"names or ends of paths have to agree. They were read from column "
-                f"{show_name(self.columns.file)}; --file-column names another.",
+                "names or ends of paths have to agree. --file-column names another column.",
             )
 
     def _of(self, file: str) -> Sequence[Reference]:
@@ -172,9 +149,19 @@ def _parts(path: str) -> _Parts:
     return PurePosixPath(text).parts or ("",)
 
 
+class _Columns(NamedTuple):
+    """Columns of a table by what they hold; `span`: start and end in the recording of the piece that a row is about."""
+
+    file: str
+    texts: Sequence[str]
+    labels: Mapping[str, str]
+    speaker: str | None
+    span: Sequence[str]
+
+
 def _find_columns(
     table: Table, file: str | None, texts: Sequence[str], labels: Mapping[str, str], lexicon: Lexicon
-) -> Columns:
+) -> _Columns:
     """The columns as named, and for what is not named those that are called accordingly."""
     hint = (
         f"Its columns: {', '.join(map(show_name, table.columns))}. "
@@ -191,8 +178,8 @@ def _find_columns(
     texts = texts or next(filter(None, groups), ())
     if not texts and not labels:
         raise ReferencesError(f"{table.path} has neither reference texts nor labels.", hint=hint)
-    start, end = table.first(("start_s",)), table.first(("end_s",))
-    return Columns(file, tuple(texts), labels, table.first(SPEAKERS), (start, end) if start and end else None)
+    ends = [column for name in ("start_s", "end_s") if (column := table.first((name,)))]
+    return _Columns(file, texts, labels, table.first(SPEAKERS), ends if len(ends) == 2 else ())
 
 
 def _label_column(table: Table, attribute: str, lexicon: Lexicon) -> str | None:
@@ -203,7 +190,7 @@ def _label_column(table: Table, attribute: str, lexicon: Lexicon) -> str | None:
     return column if any(lexicon.table_words[attribute].get(word) for word in words) else None
 
 
-def _entries(table: Table, columns: Columns, lexicon: Lexicon) -> list[Reference]:
+def _entries(table: Table, columns: _Columns, lexicon: Lexicon) -> list[Reference]:
     entries: list[Reference] = []
     first: dict[tuple[object, ...], str] = {}
     unknown: dict[str, str] = {}  # attribute and word -> where it stands
@@ -212,7 +199,7 @@ def _entries(table: Table, columns: Columns, lexicon: Lexicon) -> list[Reference
         if key is None:
             message = f"{row.place}: column {show_name(columns.file)} is empty, so the row belongs to no clip."
             raise ReferencesError(message, hint="Name the clip, or delete the row.")
-        ends = [row.single(column) for column in columns.span or ()]
+        ends = [row.single(column) for column in columns.span]
         piece = span(row.place, *ends) if any(ends) else None
         if (known := first.setdefault((_parts(key), piece), row.place)) != row.place:
             raise ReferencesError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,12 +72,10 @@ class Reliability(Figures):
 
 
 class TemperatureFit(Figures):
-    """One attribute: what one model decided in any mode, or what was decided in one mode by either model."""
+    """How well the probabilities of one attribute hold in captions of one mode."""
 
     attribute: str
-    by: Decider | None = Field(description="the model; null: either")
-    mode: Mode | None = Field(description="the mode; null: any")
-    temperature: float | None = Field(description="of the model; 1: none lowers the error; null: too few captions")
+    mode: Mode
     raw: Reliability = Field(description="as the models give them")
     calibrated: Reliability = Field(description="at temperatures that were fitted to other speakers, if to any")
 
@@ -87,11 +84,23 @@ class CalibrationFound(Figures):
     """What a calibration comes to."""
 
     decisions: int
-    by_mode: dict[Mode, int] = Field(description="how many of the decisions are of each mode")
     groups: int = Field(description="speakers, or clips where the references name no speakers")
     by_speaker: bool
-    folds: int
+    models: dict[Decider, OfModel] = Field(description="temperatures; 1: none lowers the error; too few captions: none")
     fits: list[TemperatureFit]
+
+    def file(self, version: str) -> CalibrationFile:
+        """The file of the calibration; `version` is that of specdec."""
+        errors = {
+            f"{fit.attribute}, mode {fit.mode}": {
+                "captions": fit.raw.captions,
+                "ece": round(fit.raw.ece, 4),
+                "ece_calibrated": round(fit.calibrated.ece, 4),
+            }
+            for fit in self.fits
+        }
+        about = self.model_dump(include={"decisions", "groups", "by_speaker"})
+        return CalibrationFile(models=self.models, fitted_on={"specdec": version, **about, "errors": errors})
 
 
 def read_decisions(paths: Sequence[Path], references: References) -> Iterator[Decision]:
@@ -116,67 +125,44 @@ def read_decisions(paths: Sequence[Path], references: References) -> Iterator[De
 
 
 def calibrate(decisions: Sequence[Decision], *, by_speaker: bool, seed: int = 0) -> CalibrationFound:
-    """Fits a temperature to each model and attribute, and measures it on groups that it was not fitted to.
+    """Fits a temperature to each model and attribute, and measures them on groups that they were not fitted to.
 
     Raises:
-        ConfigError: there is too little to fit to.
-    """
-    groups = sorted({decision.group for decision in decisions})
-    folds = min(FOLDS, len(groups))
-    if folds < 2 or len(decisions) < LEAST_CAPTIONS:
-        raise ConfigError(
-            f"{len(decisions)} classes of {len(groups)} speakers or clips are known both from captions and from "
-            f"references; a calibration takes {LEAST_CAPTIONS} of two or more",
-            hint="Name transcripts that were made with --labels, and references with classes for them.",
-        )
-    order = np.random.default_rng(seed).permutation(len(groups))
-    fold = {group: int(place) % folds for group, place in zip(groups, order, strict=True)}
-    fits: list[TemperatureFit] = []
-    for attribute in dict.fromkeys(decision.attribute for decision in decisions):
-        held_out: list[_Measured] = []
-        for by in _ROLES:
-            if own := [each for each in decisions if (each.attribute, each.by) == (attribute, by)]:
-                temperature, pairs = _fit(own, fold)
-                fits.append(_compared(attribute, by, None, temperature, pairs))
-                held_out += pairs
-        for mode in dict.fromkeys(decision.mode for decision, _ in held_out):
-            fits.append(_compared(attribute, None, mode, None, [pair for pair in held_out if pair[0].mode == mode]))
-    by_mode = Counter(decision.mode for decision in decisions)
-    return CalibrationFound(
-        decisions=len(decisions), by_mode=by_mode, groups=len(groups), by_speaker=by_speaker, folds=folds, fits=fits
-    )
-
-
-def calibration_file(found: CalibrationFound, decisions: Sequence[Decision], version: str) -> CalibrationFile:
-    """The file of a calibration; `version` is that of specdec.
-
-    Raises:
-        ConfigError: no model has enough captions, the transcripts are of several models in one role, or of models
+        ConfigError: there is too little to fit to, or the decisions are of several models in one role or of models
             without a fingerprint.
     """
+    groups = sorted({decision.group for decision in decisions})
+    order = np.random.default_rng(seed).permutation(len(groups))
+    fold = {group: int(place) % FOLDS for group, place in zip(groups, order, strict=True)}
     models: dict[Decider, OfModel] = {}
+    held_out: list[_Measured] = []
     for by in _ROLES:
-        if temperatures := {fit.attribute: fit.temperature for fit in found.fits if fit.by == by and fit.temperature}:
-            weights, *others = {decision.weights for decision in decisions if decision.by == by}
-            if others or weights is None:
-                message = f"the transcripts do not name one {by} model by the fingerprint of its weights"
-                raise ConfigError(message, hint="Calibrate transcripts of one pair.")
-            models[by] = OfModel(weights=weights, temperatures=temperatures)
+        own = [decision for decision in decisions if decision.by == by]
+        temperatures: dict[str, float] = {}
+        for attribute in dict.fromkeys(decision.attribute for decision in own):
+            temperature, pairs = _fit([decision for decision in own if decision.attribute == attribute], fold)
+            held_out += pairs
+            if temperature is not None:
+                temperatures[attribute] = temperature
+        weights, *others = {decision.weights for decision in own} or {None}
+        if temperatures and (others or weights is None):
+            message = f"the transcripts do not name one {by} model by the fingerprint of its weights"
+            raise ConfigError(message, hint="Calibrate transcripts of one pair.")
+        if temperatures:
+            models[by] = OfModel(weights=str(weights), temperatures=temperatures)
     if not models:
         raise ConfigError(
-            f"no attribute has {LEAST_CAPTIONS} known classes of one model, which it takes to fit a temperature",
-            hint="Name more transcripts, or references with more of their files.",
+            f"{len(decisions)} classes of {len(groups)} speakers or clips are known both from captions and from "
+            f"references; a temperature takes {LEAST_CAPTIONS} of one attribute and model, of two or more",
+            hint="Name more transcripts that were made with --labels, or references with more of their files.",
         )
-    errors = {
-        f"{fit.attribute}, {fit.by or f'mode {fit.mode}'}": {
-            "captions": fit.raw.captions,
-            "ece": round(fit.raw.ece, 4),
-            "ece_calibrated": round(fit.calibrated.ece, 4),
-        }
-        for fit in found.fits
-    }
-    about = found.model_dump(include={"decisions", "groups", "by_speaker", "folds"})
-    return CalibrationFile(models=models, fitted_on={"specdec": version, **about, "errors": errors})
+    fits = []
+    for attribute, mode in sorted({(decision.attribute, decision.mode) for decision in decisions}):
+        pairs = [pair for pair in held_out if (pair[0].attribute, pair[0].mode) == (attribute, mode)]
+        raw = reliability([(decision, 1.0) for decision, _ in pairs])
+        fits.append(TemperatureFit(attribute=attribute, mode=mode, raw=raw, calibrated=reliability(pairs)))
+    known = {"decisions": len(decisions), "groups": len(groups)}
+    return CalibrationFound(**known, by_speaker=by_speaker, models=models, fits=fits)
 
 
 def fit_temperature(decisions: Sequence[Decision]) -> float:
@@ -208,14 +194,6 @@ def reliability(pairs: Sequence[_Measured]) -> Reliability:
     error = sum(each.captions * abs(each.probability - each.accuracy) for each in bins) / len(pairs)
     accuracy, probability = float(right.mean()), float(given.mean())
     return Reliability(captions=len(pairs), accuracy=accuracy, probability=probability, ece=error, bins=bins)
-
-
-def _compared(
-    attribute: str, by: Decider | None, mode: Mode | None, temperature: float | None, pairs: Sequence[_Measured]
-) -> TemperatureFit:
-    raw = reliability([(decision, 1.0) for decision, _ in pairs])
-    after = reliability(pairs)
-    return TemperatureFit(attribute=attribute, by=by, mode=mode, temperature=temperature, raw=raw, calibrated=after)
 
 
 def _fit(decisions: Sequence[Decision], fold: Mapping[str, int]) -> tuple[float | None, list[_Measured]]:

@@ -117,10 +117,9 @@ def test_columns_are_found_by_what_they_are_called(tmp_path: Path) -> None:
     header = ["Path", "text", "Caption_1", "caption_2", "rate", "c_rate", "label_emotion", "volume", "pitch", "spk"]
     row = ["a.wav", "what was said", "One.", "Two.", "5.4", "quick", "calm", "-20.1", "low", "me"]
     references = read(tmp_path / "t.tsv", "\t".join(header) + "\n" + "\t".join(row) + "\n")
-    assert references.columns.file == "Path"
-    assert references.columns.texts == ("Caption_1", "caption_2")
     # a column of numbers that is called like an attribute is no label column
-    assert references.columns.labels == {"rate": "c_rate", "pitch": "pitch", "emotion": "label_emotion"}
+    labels = {"rate": "c_rate", "pitch": "pitch", "emotion": "label_emotion"}
+    assert references.columns == {**labels, "text": "Caption_1, caption_2"}
     labels = {"rate": "fast", "pitch": "low", "emotion": "neutral"}
     assert references.entries == (Reference("a.wav", ("One.", "Two."), labels, "me"),)
 
@@ -170,9 +169,9 @@ def test_finding_a_clip(tmp_path: Path) -> None:
 @pytest.mark.data
 def test_the_corpora_table(data: Path) -> None:
     references = References.read(data / "labels.tsv", lexicon=LEXICON)
-    assert references.columns.texts == ("caption",)
-    assert references.columns.speaker == "speaker"
-    assert set(references.columns.labels) == {"voice", "rate", "pitch", "range", "volume", "pauses", "emotion"}
+    attributes = {"voice", "rate", "pitch", "range", "volume", "pauses", "emotion"}
+    assert set(references.columns) == attributes | {"text"}
+    assert references.columns["text"] == "caption"
     assert len(references.entries) > 10_000
     for entry in references.entries[::500]:
         assert references.find(str(data / entry.key)) == entry
