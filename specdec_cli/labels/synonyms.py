@@ -67,8 +67,8 @@ def _beginnings(vocabulary: Vocabulary) -> tuple[dict[str, Said], dict[str, Said
     """
     whole: dict[str, Said] = {}
     begun: dict[str, Said] = {}
-    for phrase, meaning in vocabulary.meanings.items():
-        spelled, _, wild = phrase.replace(" ", "").partition(GAP)
+    for steps, meaning in vocabulary.meanings.items():
+        spelled, _, wild = "".join(steps).partition(GAP)
         spelled = spelled.removesuffix("*")
         said = meaning.said if not wild and not meaning.markers and not meaning.topics else frozenset()
         whole[spelled] = said
