@@ -8,7 +8,7 @@ from specdec_cli.cli.command_run import emit, read_references
 from specdec_cli.console.fitted_view import print_calibration
 from specdec_cli.errors import ConfigError
 from specdec_cli.labels.temperatures import calibrate as calibrated
-from specdec_cli.labels.temperatures import calibration_file, read_decisions
+from specdec_cli.labels.temperatures import read_decisions
 from specdec_cli.plot.reliability import reliability
 from specdec_cli.targets import CALIBRATION, PICTURE, refuse, write
 
@@ -41,9 +41,9 @@ def calibrate(
     targets = {"--output": (output, CALIBRATION), "--plot": (plot, PICTURE)}
     refuse(targets, [*transcripts, references, lexicon])
     decisions = list(read_decisions(transcripts, table))
-    found = calibrated(decisions, by_speaker=table.columns.speaker is not None, seed=eval_seed)
+    found = calibrated(decisions, by_speaker=any(entry.speaker for entry in table.entries), seed=eval_seed)
     if output is not None:
-        write(output, calibration_file(found, decisions, __version__).to_json(), CALIBRATION)
+        write(output, f"{found.file(__version__).model_dump_json(indent=1)}\n", CALIBRATION)
     if plot is not None:
         write(plot, reliability(found, attribute, plot.suffix.lower().lstrip(".")), PICTURE)
     emit(found, print_calibration, json=json)

@@ -118,27 +118,26 @@ def print_calibration(found: CalibrationFound, *, console: Console | None = None
 
 def _calibration(found: CalibrationFound, _: int) -> Iterator[RenderableType]:
     kind = "speakers" if found.by_speaker else "clips"
-    modes = ", ".join(f"{mode} {number}" for mode, number in found.by_mode.items())
-    facts = f"{found.decisions} classes ({modes}), {found.groups} {kind}, {found.folds} folds that keep {kind} together"
-    yield Text(facts, DIM)
+    yield Text(f"{found.decisions} classes, {found.groups} {kind}", DIM)
     yield Text()
-    figures = ("captions", "right", "probability", "ECE", "temperature", "ECE calibrated")
-    table = columns("attribute", "of", *figures, right=figures)
+    figures = ("captions", "right", "probability", "ECE", "calibrated", *(f"T {by}" for by in found.models))
+    table = columns("attribute", "mode", *figures, right=figures)
     for fit in found.fits:
+        fitted = (of.temperatures.get(fit.attribute) for of in found.models.values())
         table.add_row(
             Text(clean(fit.attribute)),
-            fit.by or f"mode {fit.mode}",
+            fit.mode,
             str(fit.raw.captions),
             percent(fit.raw.accuracy),
             percent(fit.raw.probability),
             share(fit.raw.ece),
-            NONE if fit.temperature is None else f"{fit.temperature:.2f}",
-            NONE if fit.calibrated is None else share(fit.calibrated.ece),
+            share(fit.calibrated.ece),
+            *(NONE if temperature is None else f"{temperature:.2f}" for temperature in fitted),
         )
     yield table
     yield Text()
     note = (
         "ECE: expected calibration error, the mean distance between how likely and how often right, over ten bins. "
-        f"Calibrated: each of the folds at the temperature fitted to the others, so to other {kind}."
+        f"Calibrated: at the temperatures (T) of each model, fitted to other {kind}."
     )
     yield Prose(Text(note, DIM), indent=1)

@@ -79,7 +79,7 @@ def comparison(
         quality=quality(clips, language, lexicon, resampler, bertscore=bertscore) if clips else [],
         gaps=found,
         attributes=list(lexicon.attributes),
-        reference_columns=None if references is None else references.columns.named,
+        reference_columns=None if references is None else dict(references.columns),
         references_found=None if references is None else sum(clip.reference is not None for clip in clips),
         resamples=resampler.resamples,
         level=resampler.level,

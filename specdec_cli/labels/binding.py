@@ -35,10 +35,8 @@ def bind(row: Sequence[str], mentions: Sequence[Mention], language: Language) ->
 
     `mentions` are the known phrases in `row`, the caption's units.
     """
-    nouns = {}
-    for index, word in enumerate(mentions):
-        if word.meaning.near and (noun := _nearest(row, mentions, index, language)) is not None:
-            nouns[index] = noun
+    nearest = ((at, _nearest(row, mentions, at, language)) for at, word in enumerate(mentions) if word.meaning.near)
+    nouns = {index: noun for index, noun in nearest if noun is not None}
     bound = {}
     for index, noun in nouns.items():
         bound[index] = _named(mentions[index], mentions[noun])
@@ -50,12 +48,9 @@ def bind(row: Sequence[str], mentions: Sequence[Mention], language: Language) ->
 
 
 def _named(word: Mention, noun: Mention) -> dict[str, str]:
-    """Attribute -> class that `word` names beside `noun`; empty where the two do not go together."""
-    found: dict[str, str] = {}
-    for topic in noun.meaning.topics:
-        if topic in word.meaning.near:
-            found.setdefault(topic[0], word.meaning.near[topic])
-    return found
+    """Attribute -> class that `word` names beside `noun`, if any; a later file's group counts first."""
+    near = word.meaning.near
+    return {topic[0]: near[topic] for topic in noun.meaning.topics if topic in near}
 
 
 def _nearest(row: Sequence[str], mentions: Sequence[Mention], index: int, language: Language) -> int | None:
@@ -67,8 +62,7 @@ def _nearest(row: Sequence[str], mentions: Sequence[Mention], index: int, langua
             continue
         first, second = sorted((other, index))
         gap = row[mentions[first].end : mentions[second].start]
-        measure = _DISTANCES[language, other < index]
-        if (distance := measure(gap)) is not None:
+        if (distance := _DISTANCES[language, other < index](gap)) is not None:
             between = sum(bool(mention.meaning.topics) for mention in mentions[first + 1 : second])
             distances.append((distance + _PER_NOUN * between, other))
     return min(distances)[1] if distances else None

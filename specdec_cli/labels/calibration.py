@@ -7,7 +7,6 @@ T above 1 makes a model that is too sure less so. The likeliest class stays the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
@@ -21,14 +20,12 @@ from specdec_cli.types import Decider
 
 SHIPPED: Final = Path(__file__).parent.parent / "mini" / "weights" / "calibration.json"
 
-Temperature = Annotated[float, Field(ge=0.05, le=20.0)]
-
 
 class OfModel(FilePart):
     """The temperatures of one model."""
 
     weights: str = Field(description="fingerprint of the model's files, as transcripts have it")
-    temperatures: dict[str, Temperature] = Field(description="attribute -> T")
+    temperatures: dict[str, Annotated[float, Field(ge=0.05, le=20.0)]] = Field(description="attribute -> T")
 
 
 class CalibrationFile(FilePart):
@@ -38,10 +35,6 @@ class CalibrationFile(FilePart):
     version: Literal[1] = 1
     models: dict[Decider, OfModel]
     fitted_on: dict[str, Any] = Field(description="clips, speakers and measured figures, for people")
-
-    def to_json(self) -> str:
-        """The file's text."""
-        return self.model_dump_json(indent=1) + "\n"
 
 
 class Labelling(NamedTuple):
@@ -65,7 +58,7 @@ def calibration_for(weights: Mapping[str, str | None], chosen: CalibrationFile |
     Raises:
         ConfigError: the chosen one is of other weights.
     """
-    file = chosen or _shipped()
+    file = chosen or read_calibration(SHIPPED)
     found: Calibration = {
         role: model.temperatures for role, model in file.models.items() if weights.get(role) == model.weights
     }
@@ -75,11 +68,6 @@ def calibration_for(weights: Mapping[str, str | None], chosen: CalibrationFile |
             hint="Fit one to transcripts of this pair: specdec calibrate",
         )
     return found or None
-
-
-@cache
-def _shipped() -> CalibrationFile:
-    return read_calibration(SHIPPED)
 
 
 def sharpened(classes: Mapping[str, float], power: float) -> dict[str, float]:
@@ -95,5 +83,4 @@ def read_calibration(path: Path) -> CalibrationFile:
     Raises:
         ConfigError: it is not there, or not a calibration file of this version.
     """
-    hint = "specdec calibrate --output FILE writes one."
-    return read_json(path, CalibrationFile, "calibration file", hint)
+    return read_json(path, CalibrationFile, "calibration file", "specdec calibrate --output FILE writes one.")

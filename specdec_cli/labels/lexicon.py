@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, get_args
 
-from specdec_cli.labels.extraction import UNCLASSED, Reader, Reading, Strength
-from specdec_cli.labels.lexicon_file import Attribute, LexiconFile, Span, read_lexicon, rules_of
+from specdec_cli.labels.extraction import Reader, Reading, Strength
+from specdec_cli.labels.lexicon_file import LexiconFile, Span, read_lexicon, rules_of
 from specdec_cli.labels.units import folded
-from specdec_cli.labels.vocabulary import Vocabulary
+from specdec_cli.labels.vocabulary import UNCLASSED, Vocabulary
 from specdec_cli.prompts import Language
 from specdec_cli.reading.faults import language_of
 from specdec_cli.types import Claim, Measured
@@ -28,6 +28,7 @@ class Lexicon:
     Attributes:
         attributes: attribute -> its classes, both in the lexicon's order.
         measurable: the attributes that have a measured figure.
+        table_words: attribute -> words that tables may write, `folded` -> class; None for "", "unknown", boredom.
     """
 
     def __init__(self, files: Sequence[LexiconFile]) -> None:
@@ -36,15 +37,16 @@ class Lexicon:
         self.measurable = tuple(name for name, each in rules.items() if each.measured)
         languages: tuple[Language, ...] = get_args(Language)
         self._readers = {of: Reader(Vocabulary(files, of), rules, of) for of in languages}
-        parts = {name: [file.attributes[name] for file in files if name in file.attributes] for name in rules}
-        self._names = {name: _table_words(of) for name, of in parts.items()}
+        self.table_words = {name: dict[str, str | None].fromkeys(NOT_GIVEN) for name in rules}
+        for name, part in (item for file in files for item in file.attributes.items()):
+            self.table_words[name].update((folded(word), class_) for word, class_ in part.words())
 
     @classmethod
     def load(cls, path: Path | None = None) -> Lexicon:
         """Reads a lexicon file, or the shipped one.
 
         Raises:
-            LexiconError: the file cannot be read, is malformed, or contradicts itself; names the line and the key.
+            LexiconError: the file cannot be read, is malformed, or uses a class that does not exist; names the key.
         """
         return cls(read_lexicon(path))
 
@@ -68,12 +70,11 @@ class Lexicon:
 
     def namings(self, text: str, language: Language) -> dict[str, Reading]:
         """For every attribute of which a caption names a class, the first word that decides it; see `labels`."""
-        readings = self._readers[self._written_in(text, language)].read(text)
-        found = {
-            name: self._decide(name, [reading for reading in readings if reading.attribute == name])
-            for name in self.attributes
-        }
-        return {name: reading for name, reading in found.items() if reading is not None}
+        readings = self._reader(text, language).read(text)
+        decided = (
+            (name, self._decide(name, [one for one in readings if one.attribute == name])) for name in self._rules
+        )
+        return {name: reading for name, reading in decided if reading is not None}
 
     def emotions(self, text: str, language: Language) -> tuple[str, ...]:
         """The emotion words that a caption uses of the speaker, in order, each once and in its normal form.
@@ -81,24 +82,24 @@ class Lexicon:
         They are words of a wheel ("angry" for "angrily"). Where another word names one (低沉 beside 情绪), the first
         word of that class stands for it. Words beside the point count where there are no others.
         """
-        reader = self._readers[self._written_in(text, language)]
+        reader = self._reader(text, language)
         readings = [one for one in reader.read(text) if self._rules[one.attribute].wheel]
         above = [one for one in readings if one.strength != "weak"]
-        words = [
-            one.feeling.word if one.feeling is not None else reader.vocabulary.first.get((one.attribute, one.class_))
+        words = (
+            one.mention.meaning.feelings.get(one.attribute) or reader.vocabulary.first.get((one.attribute, one.class_))
             for one in sorted(above or readings, key=lambda one: one.mention.start)
-        ]
-        return tuple(dict.fromkeys(word for word in words if word is not None))
+        )
+        return tuple(dict.fromkeys(word for word in words if word))
 
     def emotion_groups(self, words: Iterable[str]) -> frozenset[str]:
         """The groups of a wheel, joy or guilt, that words belong to in either language."""
         known = [reader.vocabulary.groups for reader in self._readers.values()]
         return frozenset(groups[word] for word in map(folded, words) for groups in known if word in groups)
 
-    def _written_in(self, text: str, language: Language) -> Language:
-        """The language of a text, which may not be the one asked for."""
+    def _reader(self, text: str, language: Language) -> Reader:
+        """Of the language of a text, which may not be the one asked for."""
         found = language_of(text)
-        return next((known for known in self._readers if known == found), language)
+        return next((reader for known, reader in self._readers.items() if known == found), self._readers[language])
 
     def _decide(self, attribute: str, readings: Sequence[Reading]) -> Reading | None:
         """The first reading of the class that those of one attribute come to, by the rules of `labels`."""
@@ -137,41 +138,8 @@ class Lexicon:
                 claims.append(Claim(name, said, fit.figure, getattr(measured, fit.figure), span.least, span.most))
         return tuple(claims)
 
-    def canonical(self, attribute: str, value: str) -> str | None:
-        """The class that a table's own word stands for ("calm", "anger", "愤怒"), or None if it is not known.
-
-        Raises:
-            KeyError: the lexicon has no such attribute.
-        """
-        return self._names[attribute].get(folded(value))
-
-    def ignores(self, attribute: str, value: str) -> bool:
-        """Whether a table's word means on purpose that there is no class: empty, "unknown", boredom.
-
-        Raises:
-            KeyError: the lexicon has no such attribute.
-        """
-        word, known = folded(value), self._names[attribute]
-        return known[word] is None if word in known else word in NOT_GIVEN
-
 
 def _commonest(classes: Sequence[str]) -> set[str]:
     """Those that occur most often."""
     counts = Counter(classes)
     return {class_ for class_, count in counts.items() if count == max(counts.values())}
-
-
-def _table_words(parts: Sequence[Attribute]) -> dict[str, str | None]:
-    """Word as a table may write it -> class, or None for one that is ignored."""
-    known: dict[str, str | None] = {}
-    for part in parts:
-        for language in (part.zh, part.en):
-            for words in (language.weak, *(group.words for group in language.near), language.alone):
-                known.update({folded(word): class_ for class_, phrases in words.items() for word in phrases})
-        for group in part.wheel.values():
-            if group.class_ is not None:
-                known.update({folded(form): group.class_ for word in (*group.zh, *group.en) for form in word})
-        known.update({folded(word): class_ for class_, words in part.aliases.items() for word in words})
-        known.update({folded(word): None for word in part.ignored})
-        known.update({folded(class_): class_ for class_ in part.classes})
-    return known

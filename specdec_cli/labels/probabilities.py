@@ -18,6 +18,7 @@ import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache, lru_cache
 from typing import Final, NamedTuple
 
 from specdec_cli.labels import Lexicon
@@ -32,7 +33,6 @@ KEPT: Final = 20
 """Likeliest tokens of a position that are looked at."""
 REACH: Final = 3
 """Words before the one that names a class at which another class may have been decided."""
-_REMEMBERED: Final = 1 << 14
 _MARK: Final = re.compile(r"[,，.。;；:：!！?？()（）\n]")
 
 DOUBTFUL: Final = 0.5
@@ -78,7 +78,6 @@ class Scorer:
 
     def __init__(self, lexicon: Lexicon, calibration: Calibration | None = None) -> None:
         self.lexicon, self._calibration = lexicon, calibration or {}
-        self._read: dict[tuple[Language, str, str], str | None] = {}  # captions name the same few things over and over
 
     def scores(
         self, tokens: Sequence[Token], decode: Decode, language: Language, labels: Mapping[str, str | None]
@@ -91,23 +90,19 @@ class Scorer:
             language: of the caption.
             labels: classes that the caption names, which may end before the tokens do.
         """
-        text = _Text([token.id for token in tokens], decode)
+        ids = [token.id for token in tokens]
+
+        @cache
+        def until(end: int) -> str:
+            return decode(ids[:end]).rstrip("\ufffd")  # a character's first bytes are left out
+
         found = {}
-        for name, reading in self.lexicon.namings(text.whole, language).items():
-            if labels.get(name) == reading.class_ and (span := text.span(reading)) is not None:
-                scores = self._walk(_Word(self, language, reading, text, span), tokens)
+        for name, reading in self.lexicon.namings(until(len(ids)), language).items():
+            if labels.get(name) == reading.class_:
+                scores = self._walk(_Word(self.lexicon, language, reading, ids, decode, until), tokens)
                 if scores is not None:
                     found[name] = scores
         return found
-
-    def said(self, attribute: str, clause: str, language: Language) -> str | None:
-        """The class that a clause names."""
-        key = language, attribute, clause
-        if key not in self._read:
-            if len(self._read) >= _REMEMBERED:
-                self._read.clear()
-            self._read[key] = self.lexicon.labels(clause, language)[attribute]
-        return self._read[key]
 
     def _walk(self, word: _Word, tokens: Sequence[Token]) -> ClassScores | None:
         found = dict.fromkeys(self.lexicon.attributes[word.attribute], 0.0)
@@ -127,73 +122,51 @@ class Scorer:
                 break
         found[word.class_] += left
         temperature = self._calibration.get(by, {}).get(word.attribute)
-        return ClassScores(
-            by=by,
-            classes=sharpened(found, 1.0 if temperature is None else 1.0 / temperature),
-            other=max(1.0 - sum(found.values()), 0.0),
-            temperature=temperature,
-            edge=edge,
-        )
-
-
-class _Text:
-    """The text of token ids, and of each of their beginnings."""
-
-    def __init__(self, ids: Sequence[int], decode: Decode) -> None:
-        self.ids, self._decode = ids, decode
-        self._known: dict[int, str] = {}
-        self.whole = self.until(len(ids))
-
-    def until(self, end: int) -> str:
-        """The text of the first `end` tokens; a character's first bytes are left out."""
-        if end not in self._known:
-            self._known[end] = self._decode(self.ids[:end]).rstrip("\ufffd")
-        return self._known[end]
-
-    def instead(self, at: int, id_: int) -> str:
-        """The text up to and with another token in the place of the one at `at`."""
-        return self._decode([*self.ids[:at], id_]).rstrip("\ufffd")
-
-    def span(self, reading: Reading) -> tuple[int, int, int] | None:
-        """Tokens of a reading: (first that may decide it, first of its word, one after its word); None: not found."""
-        begin, last = reading.mention.start, reading.mention.end - 1
-        word = units(self.whole)[last:][:1]
-        first = self._begin(max(reading.since, begin - REACH))
-        start = self._begin(begin, first)
-        ends = (at for at in range(start + 1, len(self.ids) + 1) if units(self.until(at))[last:][:1] == word)
-        end = next(ends, None)
-        return None if end is None else (first, start, end)
-
-    def _begin(self, unit: int, low: int = 0) -> int:
-        """The token in which a unit begins."""
-        places = range(low, len(self.ids) - 1)
-        return low + bisect_right(places, unit, key=lambda at: len(units(self.until(at + 1))))
+        classes, other = sharpened(found, 1.0 / (temperature or 1.0)), max(1.0 - sum(found.values()), 0.0)
+        return ClassScores(by=by, classes=classes, other=other, temperature=temperature, edge=edge)
 
 
 class _Word:
-    """The word that names a class, at its place in the tokens, and what other tokens there would name."""
+    """The word that names a class, at its place in the tokens, and what other tokens there would name.
+
+    Attributes:
+        first, start, end: the first token that may decide the class, the first of the word, the one after it.
+    """
 
     def __init__(
-        self, scorer: Scorer, language: Language, reading: Reading, text: _Text, span: tuple[int, int, int]
+        self,
+        lexicon: Lexicon,
+        language: Language,
+        reading: Reading,
+        ids: Sequence[int],
+        decode: Decode,
+        until: Callable[[int], str],
     ) -> None:
         self.attribute, self.class_ = reading.attribute, reading.class_
-        self.first, self.start, self.end = span
-        self._scorer, self._language, self._text = scorer, language, text
-        self._from = max((found.end() for found in _MARK.finditer(text.until(self.first))), default=0)
-        rest = text.whole[len(text.until(self.end)) :]
-        mark = _MARK.search(rest)
-        self._until = len(text.whole) - (0 if mark is None else len(rest) - mark.start())
-        if scorer.said(self.attribute, text.whole[self._from : self._until], language) != self.class_:
-            self._from, self._until = 0, len(text.whole)  # the clause alone is not enough
+        self._lexicon, self._language, self._ids, self._decode, self._until = lexicon, language, ids, decode, until
+        whole, begin, last = until(len(ids)), reading.mention.start, reading.mention.end - 1
+
+        def token_of(unit: int, low: int = 0) -> int:
+            return bisect_right(range(len(ids) - 1), unit, low, key=lambda at: len(units(until(at + 1))))
+
+        self.first = token_of(max(reading.mention.since, begin - REACH))
+        self.start = token_of(begin, self.first)
+        word = units(whole)[last]
+        self.end = next(at for at in range(self.start + 1, len(ids) + 1) if units(until(at))[last:][:1] == [word])
+        self._from = max((found.end() for found in _MARK.finditer(until(self.first))), default=0)
+        mark = _MARK.search(whole, len(until(self.end)))
+        self._to = len(whole) if mark is None else mark.start()
+        if _said(lexicon, self.attribute, whole[self._from : self._to], language) != self.class_:
+            self._from, self._to = 0, len(whole)  # the clause alone is not enough
 
     def shares(self, at: int, id_: int) -> Mapping[str, float]:
         """Class -> share of another token at this place; empty: it names none."""
-        text = self._text.instead(at, id_)
-        if (class_ := self._said(text, self.end)) is not None:
+        text = self._decode([*self._ids[:at], id_]).rstrip("\ufffd")
+        if (class_ := self._said_with(text, self.end)) is not None:
             return {class_: 1.0}
         if at >= self.start:
             return self._begun(text)
-        turned = self._said(text, at + 1)
+        turned = self._said_with(text, at + 1)
         return {} if turned is None or turned == self.class_ else {turned: 1.0}
 
     def shared_out(self, at: int, token: Token) -> tuple[float, dict[str, float]]:
@@ -212,9 +185,7 @@ class _Word:
 
     def settled(self, at: int) -> bool:
         """Whether nothing but the named class can follow the token at this place."""
-        if at < self.start or at + 1 == self.end:
-            return False
-        return set(self._begun(self._text.until(at + 1))) == {self.class_}
+        return self.start <= at < self.end - 1 and set(self._begun(self._until(at + 1))) == {self.class_}
 
     def edge_class(self, at: int, token: Token) -> str | None:
         """The class that the edge drafted at a verified token, if that is another one than the cloud's."""
@@ -228,11 +199,16 @@ class _Word:
 
     def _begun(self, text: str) -> dict[str, float]:
         """Class -> share of the attribute's phrases that begin like the end of `text`, from the word's place on."""
-        word = text[len(self._text.until(self.start)) :]
-        counts = self._scorer.lexicon.vocabulary(self._language).begun(self.attribute, word)
+        word = text[len(self._until(self.start)) :]
+        counts = self._lexicon.vocabulary(self._language).begun(self.attribute, word)
         return {class_: count / counts.total() for class_, count in counts.items()}
 
-    def _said(self, text: str, end: int) -> str | None:
+    def _said_with(self, text: str, end: int) -> str | None:
         """The class that the clause names with `text` in place of its first `end` tokens."""
-        rest = self._text.whole[len(self._text.until(end)) : self._until]
-        return self._scorer.said(self.attribute, text[self._from :] + rest, self._language)
+        rest = self._until(len(self._ids))[len(self._until(end)) : self._to]
+        return _said(self._lexicon, self.attribute, text[self._from :] + rest, self._language)
+
+
+@lru_cache(maxsize=1 << 14)  # captions name the same few things over and over
+def _said(lexicon: Lexicon, attribute: str, clause: str, language: Language) -> str | None:
+    return lexicon.labels(clause, language)[attribute]

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
+from operator import eq
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Final, NamedTuple
 
 from specdec_cli.config.problems import show, show_name
 from specdec_cli.errors import ReferencesError
-from specdec_cli.inputs.table_files import Table, read_table, span
+from specdec_cli.inputs.table_files import FILES, SPEAKERS, Table, read_table, span
 from specdec_cli.labels.lexicon import Lexicon
-from specdec_cli.labels.lexicon_file import suggestion
-from specdec_cli.labels.reference_columns import Columns, find_columns
+from specdec_cli.labels.units import folded
 
-_Parts = tuple[str, ...]
+_CLIPS: Final = ("wav", "wav_path", "clip", "key", "id", "utt", "utt_id", "utterance", "utterance_id", "name")
+_TEXTS: Final = (r"(captions?|references?|ref|descriptions?)[_ ]?\d*", r"texts?[_ ]?\d*")
+"""The second only where a table has none of the first: `text` may be what was spoken."""
 _LISTED: Final = 8
 _ALIKE: Final = 0.5
 """Share of two pieces' joint length that they have in common, from which they are the same piece."""
+
+_Parts = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +52,12 @@ class References:
 
     Args:
         entries: one per clip.
-        columns: the table's columns that they come from.
+        columns: of the table that they come from: attribute, or `text` -> column.
         path: of the table, for messages.
     """
 
-    def __init__(self, entries: Sequence[Reference], columns: Columns, path: Path) -> None:
-        self._path = path
-        self.entries = tuple(entries)
-        self.columns = columns
+    def __init__(self, entries: Sequence[Reference], columns: Mapping[str, str], path: Path) -> None:
+        self.entries, self.columns, self._path = tuple(entries), columns, path
         self._by_path: dict[_Parts, list[Reference]] = defaultdict(list)
         for entry in entries:
             self._by_path[_parts(entry.key)].append(entry)
@@ -82,16 +85,18 @@ class References:
 
         Args:
             path: the table.
-            file_column, text_columns, label_columns: see `Columns`.
+            file_column, text_columns: of the clip's path, name or id, and of reference captions.
+            label_columns: attribute -> column with its class, in the lexicon's words or their aliases.
             lexicon: knows attributes, classes and words.
 
         Raises:
             ReferencesError: the table cannot be read or is malformed; a column is missing; a clip has no name or two
-                rows; a word for a class is not known. Names row and column.
+                rows; a word for a class is not known. Names row or column.
         """
         table = read_table(path)
-        columns = find_columns(table, file_column, text_columns, label_columns or {}, lexicon)
-        return cls(_entries(table, columns, lexicon), columns, path)
+        columns = _find_columns(table, file_column, text_columns, label_columns or {}, lexicon)
+        named = {**columns.labels, **({"text": ", ".join(columns.texts)} if columns.texts else {})}
+        return cls(_entries(table, columns, lexicon), named, path)
 
     def find(self, file: str, start_s: float | None = None, end_s: float | None = None) -> Reference | None:
         """The reference of a recording, or of a piece of it; None if there is none.
@@ -106,20 +111,20 @@ class References:
             start_s, end_s: of the piece; None: the whole recording.
         """
         found = self._of(file)
+        whole = next((entry for entry in found if entry.span is None), None)
         if start_s is None or end_s is None:
-            return next((entry for entry in found if entry.span is None), None)
+            return whole
         alike = [(_in_common(entry.span, (start_s, end_s)), entry) for entry in found if entry.span is not None]
         share, best = max(alike, key=lambda pair: pair[0], default=(0.0, None))
-        return best if share >= _ALIKE else next((entry for entry in found if entry.span is None), None)
+        return best if share >= _ALIKE else whole
 
     def require_some(self, files: Sequence[str]) -> None:
         """Raises ReferencesError if the table has a row about none of these recordings."""
-        if files and self.entries and not any(self._of(file) for file in files):
+        if files and not any(self._of(file) for file in files):
             raise ReferencesError(
                 f"0 of {len(files)} recordings were found in {self._path}.",
                 hint=f"The first recording is {show(files[0])} and the first row is about {show(self.entries[0].key)}: "
-                f"names or ends of paths have to agree. They were read from column "
-                f"{show_name(self.columns.file)}; --file-column names another.",
+                "names or ends of paths have to agree. --file-column names another column.",
             )
 
     def _of(self, file: str) -> Sequence[Reference]:
@@ -127,10 +132,9 @@ class References:
         parts = _parts(file)
         if parts in self._by_path:
             return self._by_path[parts]
-        name = parts[-1]
-        alike = self._called.get(name) or self._called.get(PurePosixPath(name).stem, [])
-        most = max((_trailing(parts, other) for other in alike), default=0)
-        found = [other for other in alike if _trailing(parts, other) == most]
+        alike = self._called.get(parts[-1]) or self._called.get(PurePosixPath(parts[-1]).stem, [])
+        shared = [sum(takewhile(bool, map(eq, parts[::-1], other[::-1]))) for other in alike]
+        found = [other for other, count in zip(alike, shared, strict=True) if count == max(shared)]
         return self._by_path[found[0]] if len(found) == 1 else ()
 
 
@@ -145,24 +149,57 @@ def _parts(path: str) -> _Parts:
     return PurePosixPath(text).parts or ("",)
 
 
-def _trailing(one: _Parts, other: _Parts) -> int:
-    """How many parts two paths share at their ends."""
-    pairs = zip(reversed(one), reversed(other), strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+class _Columns(NamedTuple):
+    """Columns of a table by what they hold; `span`: start and end in the recording of the piece that a row is about."""
+
+    file: str
+    texts: Sequence[str]
+    labels: Mapping[str, str]
+    speaker: str | None
+    span: Sequence[str]
 
 
-def _entries(table: Table, columns: Columns, lexicon: Lexicon) -> list[Reference]:
+def _find_columns(
+    table: Table, file: str | None, texts: Sequence[str], labels: Mapping[str, str], lexicon: Lexicon
+) -> _Columns:
+    """The columns as named, and for what is not named those that are called accordingly."""
+    hint = (
+        f"Its columns: {', '.join(map(show_name, table.columns))}. "
+        "Name them with --file-column, --text-column and --label-column ATTRIBUTE=COLUMN."
+    )
+    missing = {file, *texts, *labels.values()} - {None, *table.columns}
+    if missing:
+        raise ReferencesError(f"{table.path} has no column {show_name(str(missing.pop()))}.", hint=hint)
+    if (file := file or table.first(FILES + _CLIPS)) is None:
+        raise ReferencesError(f"{table.path} has no column that names the clip.", hint=hint)
+    found = {attribute: _label_column(table, attribute, lexicon) for attribute in lexicon.attributes}
+    labels = {**{attribute: column for attribute, column in found.items() if column}, **labels}
+    groups = ([name for name in table.columns if re.fullmatch(pattern, name.casefold())] for pattern in _TEXTS)
+    texts = texts or next(filter(None, groups), ())
+    if not texts and not labels:
+        raise ReferencesError(f"{table.path} has neither reference texts nor labels.", hint=hint)
+    ends = [column for name in ("start_s", "end_s") if (column := table.first((name,)))]
+    return _Columns(file, texts, labels, table.first(SPEAKERS), ends if len(ends) == 2 else ())
+
+
+def _label_column(table: Table, attribute: str, lexicon: Lexicon) -> str | None:
+    """A column of classes; one that is merely called like the attribute may hold measurements instead."""
+    if (column := table.first((f"c_{attribute}", f"label_{attribute}"))) or not (column := table.first((attribute,))):
+        return column
+    words = (folded(word) for row in table.rows for word in row.cells.get(column, ()))
+    return column if any(lexicon.table_words[attribute].get(word) for word in words) else None
+
+
+def _entries(table: Table, columns: _Columns, lexicon: Lexicon) -> list[Reference]:
     entries: list[Reference] = []
     first: dict[tuple[object, ...], str] = {}
-    unknown: dict[tuple[str, str], list[str]] = defaultdict(list)  # attribute and word -> where it stands
+    unknown: dict[str, str] = {}  # attribute and word -> where it stands
     for row in table.rows:
         key = row.single(columns.file)
         if key is None:
-            raise ReferencesError(
-                f"{row.place}: column {show_name(columns.file)} is empty, so the row belongs to no clip.",
-                hint="Name the clip, or delete the row.",
-            )
-        ends = [row.single(column) for column in columns.span or ()]
+            message = f"{row.place}: column {show_name(columns.file)} is empty, so the row belongs to no clip."
+            raise ReferencesError(message, hint="Name the clip, or delete the row.")
+        ends = [row.single(column) for column in columns.span]
         piece = span(row.place, *ends) if any(ends) else None
         if (known := first.setdefault((_parts(key), piece), row.place)) != row.place:
             raise ReferencesError(
@@ -171,28 +208,18 @@ def _entries(table: Table, columns: Columns, lexicon: Lexicon) -> list[Reference
             )
         labels = {}
         for attribute, column in columns.labels.items():
-            word = row.single(column) or ""
-            if class_ := lexicon.canonical(attribute, word):
+            word, words = row.single(column) or "", lexicon.table_words[attribute]
+            if class_ := words.get(folded(word)):
                 labels[attribute] = class_
-            elif not lexicon.ignores(attribute, word):
-                unknown[attribute, word].append(f"{row.place}, column {show_name(column)}")
+            elif folded(word) not in words:
+                unknown.setdefault(f"{attribute} {show(word)}", f"{row.place}, column {show_name(column)}")
         texts = tuple(text for column in columns.texts for text in row.cells.get(column, ()))
-        speaker = row.single(columns.speaker) if columns.speaker else None
-        entries.append(Reference(key, texts, labels, speaker, piece))
+        entries.append(Reference(key, texts, labels, row.single(columns.speaker), piece))
     if unknown:
-        raise _unknown(unknown, lexicon)
+        raise ReferencesError(
+            f"{next(iter(unknown.values()))}: the lexicon has no such class or word. Of this table it does not know "
+            f"{', '.join([*unknown][:_LISTED])}{' and others' if len(unknown) > _LISTED else ''}.",
+            hint="Add them to a lexicon file that extends the default one, under aliases or, to leave such rows out, "
+            "under ignored; or name another column.",
+        )
     return entries
-
-
-def _unknown(places: Mapping[tuple[str, str], Sequence[str]], lexicon: Lexicon) -> ReferencesError:
-    """Words for classes that the lexicon does not know, all of them at once."""
-    commonest = sorted(places, key=lambda pair: -len(places[pair]))
-    attribute, word = commonest[0]
-    listed = [f"{show(other)} ({name}, {len(places[name, other])} times)" for name, other in commonest]
-    more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
-    return ReferencesError(
-        f"{places[attribute, word][0]}: {attribute} has no class or word {show(word)}.",
-        hint=f"{suggestion(word, lexicon.attributes[attribute])}Words that are not known: "
-        f"{', '.join(listed[:_LISTED])}{more}. Add them to a lexicon file that extends the default one, under aliases "
-        "or, to leave such rows out, under ignored; or name another column.",
-    )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 from specdec_cli.labels.lexicon import Lexicon
-from specdec_cli.labels.units import units
+from specdec_cli.labels.units import GAP, units
+from specdec_cli.labels.vocabulary import Said, Vocabulary, fewest
 from specdec_cli.prompts import Language
 
 _SHORTEST: Final = 3
@@ -36,14 +37,15 @@ def synonyms(lexicon: Lexicon, pieces: Iterable[tuple[int, str]], language: Lang
     Returns:
         Token id -> number of its group; tokens that name no class are left out.
     """
-    whole, begun = lexicon.vocabulary(language).beginnings()
+    whole, begun = _beginnings(lexicon.vocabulary(language))
     words = [(id_, "".join(units(text))) for id_, text in pieces if _begins_a_word(text)]
     vocabulary = sorted({word for _, word in words})
-    groups: defaultdict[frozenset[tuple[str, str]], list[int]] = defaultdict(list)
+    groups: defaultdict[Said, list[int]] = defaultdict(list)
     for id_, word in words:
         said = whole.get(word) or whole.get(_DEGREE.sub("", word))
         if said is None and (said := begun.get(word)):
-            others = {whole.get(other, begun.get(other)) for other in _beginning_with(word, vocabulary)}
+            longer = vocabulary[bisect_left(vocabulary, word) : bisect_left(vocabulary, f"{word}\U0010ffff")]
+            others = {whole.get(other, begun.get(other)) for other in longer}
             said = said if others == {said} else None
         if said:
             groups[said].append(id_)
@@ -58,8 +60,19 @@ def _begins_a_word(text: str) -> bool:
     return not (text[0].isascii() and text[0].islower())
 
 
-def _beginning_with(word: str, vocabulary: Sequence[str]) -> Iterable[str]:
-    for at in range(bisect_left(vocabulary, word), len(vocabulary)):
-        if not vocabulary[at].startswith(word):
-            return
-        yield vocabulary[at]
+def _beginnings(vocabulary: Vocabulary) -> tuple[dict[str, Said], dict[str, Said]]:
+    """Every phrase, and every beginning of one, without spaces -> the (attribute, class) pairs that it comes to.
+
+    A whole phrase names its own. A beginning names none where phrases that begin so differ, or one names no class.
+    """
+    whole: dict[str, Said] = {}
+    begun: dict[str, Said] = {}
+    for steps, meaning in vocabulary.meanings.items():
+        spelled, _, wild = "".join(steps).partition(GAP)
+        spelled = spelled.removesuffix("*")
+        said = meaning.said if not wild and not meaning.markers and not meaning.topics else frozenset()
+        whole[spelled] = said
+        for end in range(max(fewest(spelled), 2), len(spelled)):
+            if begun.setdefault(spelled[:end], said) != said:
+                begun[spelled[:end]] = frozenset()
+    return whole, begun

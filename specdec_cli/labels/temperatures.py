@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from specdec_cli.errors import ConfigError
-from specdec_cli.evaluate.bootstrap import Figures, Values
+from specdec_cli.evaluate.bootstrap import Figures
 from specdec_cli.labels.calibration import CalibrationFile, OfModel, sharpened
 from specdec_cli.labels.references import References
 from specdec_cli.transcript.lines import stored_lines, transcript_at
@@ -25,10 +23,7 @@ FOLDS: Final = 10
 LEAST_CAPTIONS: Final = 50
 """Decisions of one model about one attribute that a temperature is fitted to."""
 _LOG_T: Final = (-2.0, 2.0)
-
 _ROLES: Final[tuple[Decider, ...]] = ("edge", "cloud")
-
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +48,8 @@ class Decision:
     weights: str | None
     mode: Mode
 
-    def probability(self, temperature: float) -> float:
-        """Of the class in the caption, at a temperature."""
-        return sharpened(self.classes, 1 / temperature)[self.named]
 
-
-_HeldOut = tuple[Decision, float]
+_Measured = tuple[Decision, float]
 """A decision, and the temperature at which it is measured."""
 
 
@@ -81,27 +72,35 @@ class Reliability(Figures):
 
 
 class TemperatureFit(Figures):
-    """One attribute: what one model decided in any mode, or what was decided in one mode by either model."""
+    """How well the probabilities of one attribute hold in captions of one mode."""
 
     attribute: str
-    by: Decider | None = Field(description="the model; null: either")
-    mode: Mode | None = Field(description="the mode; null: any")
-    temperature: float | None = Field(description="of the model; 1: none lowers the error; null: too few captions")
+    mode: Mode
     raw: Reliability = Field(description="as the models give them")
-    calibrated: Reliability | None = Field(
-        description="at temperatures that were fitted to other speakers; null: too few captions"
-    )
+    calibrated: Reliability = Field(description="at temperatures that were fitted to other speakers, if to any")
 
 
 class CalibrationFound(Figures):
     """What a calibration comes to."""
 
     decisions: int
-    by_mode: dict[Mode, int] = Field(description="how many of the decisions are of each mode")
     groups: int = Field(description="speakers, or clips where the references name no speakers")
     by_speaker: bool
-    folds: int
+    models: dict[Decider, OfModel] = Field(description="temperatures; 1: none lowers the error; too few captions: none")
     fits: list[TemperatureFit]
+
+    def file(self, version: str) -> CalibrationFile:
+        """The file of the calibration; `version` is that of specdec."""
+        errors = {
+            f"{fit.attribute}, mode {fit.mode}": {
+                "captions": fit.raw.captions,
+                "ece": round(fit.raw.ece, 4),
+                "ece_calibrated": round(fit.calibrated.ece, 4),
+            }
+            for fit in self.fits
+        }
+        about = self.model_dump(include={"decisions", "groups", "by_speaker"})
+        return CalibrationFile(models=self.models, fitted_on={"specdec": version, **about, "errors": errors})
 
 
 def read_decisions(paths: Sequence[Path], references: References) -> Iterator[Decision]:
@@ -126,81 +125,44 @@ def read_decisions(paths: Sequence[Path], references: References) -> Iterator[De
 
 
 def calibrate(decisions: Sequence[Decision], *, by_speaker: bool, seed: int = 0) -> CalibrationFound:
-    """Fits a temperature to each model and attribute, and measures it on groups that it was not fitted to.
+    """Fits a temperature to each model and attribute, and measures them on groups that they were not fitted to.
 
     Raises:
-        ConfigError: there is too little to fit to.
-    """
-    groups = sorted({decision.group for decision in decisions})
-    folds = min(FOLDS, len(groups))
-    if folds < 2 or len(decisions) < LEAST_CAPTIONS:
-        raise ConfigError(
-            f"{len(decisions)} classes of {len(groups)} speakers or clips are known both from captions and from "
-            f"references; a calibration takes {LEAST_CAPTIONS} of two or more",
-            hint="Name transcripts that were made with --labels, and references with classes for them.",
-        )
-    order = np.random.default_rng(seed).permutation(len(groups))
-    fold = {group: int(place) % folds for group, place in zip(groups, order, strict=True)}
-    fits: list[TemperatureFit] = []
-    for attribute in dict.fromkeys(decision.attribute for decision in decisions):
-        of_attribute = [decision for decision in decisions if decision.attribute == attribute]
-        held_out: list[_HeldOut] = []
-        for by in _ROLES:
-            if own := [decision for decision in of_attribute if decision.by == by]:
-                fit, pairs = _fit(by, attribute, own, fold)
-                fits.append(fit)
-                held_out += pairs
-        for mode in dict.fromkeys(decision.mode for decision, _ in held_out):
-            pairs = [pair for pair in held_out if pair[0].mode == mode]
-            raw, after = _measured([(decision, 1.0) for decision, _ in pairs]), _measured(pairs)
-            fits.append(
-                TemperatureFit(attribute=attribute, by=None, mode=mode, temperature=None, raw=raw, calibrated=after)
-            )
-    return CalibrationFound(
-        decisions=len(decisions),
-        by_mode=Counter(decision.mode for decision in decisions),
-        groups=len(groups),
-        by_speaker=by_speaker,
-        folds=folds,
-        fits=fits,
-    )
-
-
-def calibration_file(found: CalibrationFound, decisions: Sequence[Decision], version: str) -> CalibrationFile:
-    """The file of a calibration; `version` is that of specdec.
-
-    Raises:
-        ConfigError: no model has enough captions, the transcripts are of several models in one role, or of models
+        ConfigError: there is too little to fit to, or the decisions are of several models in one role or of models
             without a fingerprint.
     """
+    groups = sorted({decision.group for decision in decisions})
+    order = np.random.default_rng(seed).permutation(len(groups))
+    fold = {group: int(place) % FOLDS for group, place in zip(groups, order, strict=True)}
     models: dict[Decider, OfModel] = {}
+    held_out: list[_Measured] = []
     for by in _ROLES:
-        temperatures = {fit.attribute: fit.temperature for fit in found.fits if fit.by == by and fit.temperature}
-        weights = {decision.weights for decision in decisions if decision.by == by}
-        if not temperatures:
-            continue
-        if len(weights) != 1 or None in weights:
-            raise ConfigError(
-                f"the transcripts do not name one {by} model by the fingerprint of its weights",
-                hint="Calibrate transcripts of one pair.",
-            )
-        models[by] = OfModel(weights=str(weights.pop()), temperatures=temperatures)
+        own = [decision for decision in decisions if decision.by == by]
+        temperatures: dict[str, float] = {}
+        for attribute in dict.fromkeys(decision.attribute for decision in own):
+            temperature, pairs = _fit([decision for decision in own if decision.attribute == attribute], fold)
+            held_out += pairs
+            if temperature is not None:
+                temperatures[attribute] = temperature
+        weights, *others = {decision.weights for decision in own} or {None}
+        if temperatures and (others or weights is None):
+            message = f"the transcripts do not name one {by} model by the fingerprint of its weights"
+            raise ConfigError(message, hint="Calibrate transcripts of one pair.")
+        if temperatures:
+            models[by] = OfModel(weights=str(weights), temperatures=temperatures)
     if not models:
         raise ConfigError(
-            f"no attribute has {LEAST_CAPTIONS} known classes of one model, which it takes to fit a temperature; "
-            f"the most are {max(fit.raw.captions for fit in found.fits)}",
-            hint="Name more transcripts, or references with more of their files.",
+            f"{len(decisions)} classes of {len(groups)} speakers or clips are known both from captions and from "
+            f"references; a temperature takes {LEAST_CAPTIONS} of one attribute and model, of two or more",
+            hint="Name more transcripts that were made with --labels, or references with more of their files.",
         )
-    errors = {
-        f"{fit.attribute}, {fit.by or f'mode {fit.mode}'}": {
-            "captions": fit.raw.captions,
-            "ece": round(fit.raw.ece, 4),
-            "ece_calibrated": None if fit.calibrated is None else round(fit.calibrated.ece, 4),
-        }
-        for fit in found.fits
-    }
-    about = found.model_dump(include={"decisions", "groups", "by_speaker", "folds"})
-    return CalibrationFile(models=models, fitted_on={"specdec": version, **about, "errors": errors})
+    fits = []
+    for attribute, mode in sorted({(decision.attribute, decision.mode) for decision in decisions}):
+        pairs = [pair for pair in held_out if (pair[0].attribute, pair[0].mode) == (attribute, mode)]
+        raw = reliability([(decision, 1.0) for decision, _ in pairs])
+        fits.append(TemperatureFit(attribute=attribute, mode=mode, raw=raw, calibrated=reliability(pairs)))
+    known = {"decisions": len(decisions), "groups": len(groups)}
+    return CalibrationFound(**known, by_speaker=by_speaker, models=models, fits=fits)
 
 
 def fit_temperature(decisions: Sequence[Decision]) -> float:
@@ -219,38 +181,29 @@ def fit_temperature(decisions: Sequence[Decision]) -> float:
     return float(np.exp(minimize_scalar(loss, bounds=_LOG_T, method="bounded", options={"xatol": 1e-6}).x))
 
 
-def reliability(probabilities: Values, right: Bools) -> Reliability:
-    """Bins of probabilities [n] of classes of which `right` [n] are right (Naeini et al. 2015; Guo et al. 2017)."""
-    places = np.minimum((probabilities * BINS).astype(int), BINS - 1)
-    bins, error = [], 0.0
-    for place in range(BINS):
-        if (inside := places == place).any():
-            mean, share = float(probabilities[inside].mean()), float(right[inside].mean())
-            error += float(inside.mean()) * abs(mean - share)
-            bins.append(Bin(captions=int(inside.sum()), probability=mean, accuracy=share))
-    return Reliability(
-        captions=len(right), accuracy=float(right.mean()), probability=float(probabilities.mean()), ece=error, bins=bins
-    )
+def reliability(pairs: Sequence[_Measured]) -> Reliability:
+    """How often the classes in captions are right, by their probability (Naeini et al. 2015; Guo et al. 2017)."""
+    given = np.array([sharpened(each.classes, 1 / temperature)[each.named] for each, temperature in pairs])
+    right = np.array([decision.named == decision.truth for decision, _ in pairs])
+    places = np.minimum((given * BINS).astype(int), BINS - 1)
+    bins = [
+        Bin(captions=int(inside.sum()), probability=float(given[inside].mean()), accuracy=float(right[inside].mean()))
+        for inside in (places == place for place in range(BINS))
+        if inside.any()
+    ]
+    error = sum(each.captions * abs(each.probability - each.accuracy) for each in bins) / len(pairs)
+    accuracy, probability = float(right.mean()), float(given.mean())
+    return Reliability(captions=len(pairs), accuracy=accuracy, probability=probability, ece=error, bins=bins)
 
 
-def _fit(
-    by: Decider, attribute: str, decisions: Sequence[Decision], fold: Mapping[str, int]
-) -> tuple[TemperatureFit, list[_HeldOut]]:
+def _fit(decisions: Sequence[Decision], fold: Mapping[str, int]) -> tuple[float | None, list[_Measured]]:
     """A temperature, 1 where no other lowers the error; and each decision at the one fitted to the other folds."""
-    pairs: list[_HeldOut] = [(decision, 1.0) for decision in decisions]
-    raw, after, temperature = _measured(pairs), None, None
+    raw = [(decision, 1.0) for decision in decisions]
     parts = {fold[decision.group] for decision in decisions}
-    if len(decisions) >= LEAST_CAPTIONS and len(parts) > 1:
-        others = {part: fit_temperature([one for one in decisions if fold[one.group] != part]) for part in parts}
-        tried = [(decision, others[fold[decision.group]]) for decision in decisions]
-        after, temperature = raw, 1.0
-        if (measured := _measured(tried)).ece < raw.ece:
-            after, temperature, pairs = measured, round(fit_temperature(decisions), 4), tried
-    return TemperatureFit(
-        attribute=attribute, by=by, mode=None, temperature=temperature, raw=raw, calibrated=after
-    ), pairs
-
-
-def _measured(pairs: Sequence[_HeldOut]) -> Reliability:
-    probabilities = np.array([decision.probability(temperature) for decision, temperature in pairs])
-    return reliability(probabilities, np.array([decision.named == decision.truth for decision, _ in pairs]))
+    if len(decisions) < LEAST_CAPTIONS or len(parts) < 2:
+        return None, raw
+    others = {part: fit_temperature([one for one in decisions if fold[one.group] != part]) for part in parts}
+    tried = [(decision, others[fold[decision.group]]) for decision in decisions]
+    if reliability(tried).ece >= reliability(raw).ece:
+        return 1.0, raw
+    return round(fit_temperature(decisions), 4), tried

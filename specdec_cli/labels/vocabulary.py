@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from specdec_cli.labels.lexicon_file import Attribute, LexiconFile, Words
 from specdec_cli.labels.units import COMMA, ENDS, GAP, folded, units
@@ -13,21 +13,14 @@ from specdec_cli.prompts import Language
 
 GAP_UNITS: Final = 4
 """Units that `...` may stand for, at most; it never reaches over a punctuation mark."""
-
-_LEAST_BEGINNING: Final = 3
-"""Letters of Latin script that determine which phrases may follow; fewer may begin any other word."""
+UNCLASSED: Final = ""
+"""In place of a class, for a feeling that is none of the attribute's classes ("determined")."""
 
 Said = frozenset[tuple[str, str]]
 """(attribute, class) pairs."""
-Topic = tuple[str, int]
-"""Attribute, and the number of one of its `near` groups."""
-
-
-class Feeling(NamedTuple):
-    """An open word of an attribute's wheel."""
-
-    attribute: str
-    word: str  # the normal form: "angry" for "angrily" and "anger"
+Topic = tuple[str, int, int]
+"""Attribute, and the numbers of a file and of one of the attribute's `near` groups in it."""
+Steps = tuple[str, ...]
 
 
 @dataclass(slots=True, eq=False)
@@ -40,18 +33,18 @@ class Meaning:
     near: dict[Topic, str] = field(default_factory=dict)  # group -> class that it names beside a noun of that group
     alone: dict[str, str] = field(default_factory=dict)  # attribute -> class that it names by itself
     weak: dict[str, str] = field(default_factory=dict)
-    feeling: Feeling | None = None  # of the wheel
-
-    @property
-    def speaks(self) -> bool:
-        """Whether it names a class or is a noun that qualities go with."""
-        return bool(self.topics or self.near or self.alone or self.weak)
+    feelings: dict[str, str] = field(default_factory=dict)  # attribute -> normal form in its wheel: "angry" for "anger"
 
     @property
     def said(self) -> Said:
         """All (attribute, class) pairs that it can name."""
-        beside = {(name, class_) for (name, _), class_ in self.near.items()}
-        return frozenset(beside.union(self.alone.items(), self.weak.items()))
+        beside = {(topic[0], class_) for topic, class_ in self.near.items()}
+        return frozenset(pair for pair in beside.union(self.alone.items(), self.weak.items()) if pair[1])
+
+    @property
+    def speaks(self) -> bool:
+        """Whether it names a class or is a noun that qualities go with."""
+        return bool(self.topics or self.near or self.weak or any(self.alone.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,48 +56,48 @@ class Mention:
     meaning: Meaning
     sentence: int  # its number; words like "but" begin a new one too
     clause: int  # its number; commas begin a new one too
+    since: int  # the first unit after what stands before it: a word that names something, or a mark
 
     def marks(self, marker: str) -> bool:
         """Whether it stands in this list of markers."""
         return marker in self.meaning.markers
 
 
-@dataclass(slots=True)
-class _Node:
-    """A place in the tree of phrases: what may follow (a unit, `beginning*` of one, or `...`), and what ends here."""
-
-    following: dict[str, _Node] = field(default_factory=dict)
-    meaning: Meaning | None = None
-
-
 class Vocabulary:
     """The phrases of one language in lexicon files, later ones over earlier ones.
 
     Attributes:
+        meanings: steps of every phrase (units, `beginning*` of one, or `...`) -> its meaning. Phrases that differ in
+            case, width or hyphens only are one.
         groups: every form of a wheel's word, as a table may write it -> its group.
         first: attribute and class -> the first word of the wheel that names it.
     """
 
     def __init__(self, files: Sequence[LexiconFile], language: Language) -> None:
+        self.meanings: defaultdict[Steps, Meaning] = defaultdict(Meaning)
         self.groups: dict[str, str] = {}
         self.first: dict[tuple[str, str], str] = {}
-        self._meanings: dict[str, Meaning] = {}
-        self._root = _Node()
-        self._near_groups = 0
-        for file in files:
+        for number, file in enumerate(files):
             for name, attribute in file.attributes.items():
-                self._add_attribute(name, attribute, language)
-            for marker, phrases in getattr(file.markers, language):
+                self._add_wheel(name, attribute, language)
+                self._add_words(name, attribute, language, number)
+            for marker, phrases in file.markers.get(language, {}).items():
                 for phrase in phrases:
-                    self._meaning(phrase).markers.add(marker)
+                    self.meanings[steps_of(phrase)].markers.add(marker)
+        self._by_first: defaultdict[str, list[Steps]] = defaultdict(list)
+        for steps in sorted(self.meanings, key=lambda steps: [(step == GAP, step.endswith("*")) for step in steps]):
+            self._by_first[steps[0]].append(steps)  # literal words first
 
     def mentions(self, row: Sequence[str]) -> list[Mention]:
         """The longest known phrase at each place of a row of units, left to right, none over another."""
         found: list[Mention] = []
-        sentence = clause = place = at = 0
+        sentence = clause = place = since = at = 0
         while at < len(row):
-            end, meaning = _longest(self._root, row, at)
-            if meaning is None:
+            beginnings = (f"{row[at][:length]}*" for length in range(len(row[at]), 0, -1))
+            phrases = (steps for first in (row[at], *beginnings) for steps in self._by_first.get(first, ()))
+            ends = ((_end(steps, row, at), self.meanings[steps]) for steps in phrases)
+            end, meaning = max(ends, key=lambda found: found[0], default=(0, Meaning()))
+            if not end:
                 at += 1
                 continue
             between = row[place:at]
@@ -112,69 +105,41 @@ class Vocabulary:
             sentence += ended
             clause += ended or COMMA in between
             if "nothing" not in meaning.markers:
-                found.append(Mention(at, end, meaning, sentence, clause))
+                since = max([since, *(mark + 1 for mark in range(since, at) if not row[mark].isalnum())])
+                found.append(Mention(at, end, meaning, sentence, clause, since))
+                since = end if meaning.speaks else since
             at = place = end
         return found
 
     def begun(self, attribute: str, text: str) -> Counter[str]:
         """Classes of an attribute whose phrases begin with `text`, and how many of their phrases do."""
         begin = "".join(units(text))
-        if len(begin) < _least(begin):
-            return Counter()
         return Counter(
             class_
-            for phrase, meaning in self._meanings.items()
+            for steps, meaning in self.meanings.items()
+            if len(begin) >= fewest(begin) and "".join(steps).startswith(begin)
             for name, class_ in meaning.said
-            if name == attribute and phrase.replace(" ", "").startswith(begin)
+            if name == attribute
         )
 
-    def beginnings(self) -> tuple[dict[str, Said], dict[str, Said]]:
-        """Every phrase, and every beginning of one, without spaces -> the (attribute, class) pairs that it comes to.
-
-        A whole phrase names its own. A beginning names none where phrases that begin so differ, or one names no class.
-        """
-        whole: dict[str, Said] = {}
-        begun: dict[str, Said] = {}
-        for phrase, meaning in self._meanings.items():
-            spelled, _, wild = phrase.replace(" ", "").partition(GAP)
-            spelled = spelled.removesuffix("*")
-            said = meaning.said if not wild and not meaning.markers and not meaning.topics else frozenset()
-            whole[spelled] = said
-            for end in range(max(_least(spelled), 2), len(spelled)):
-                if begun.setdefault(spelled[:end], said) != said:
-                    begun[spelled[:end]] = frozenset()
-        return whole, begun
-
-    def _meaning(self, phrase: str) -> Meaning:
-        """That of a phrase; those that differ in case, width or hyphens only are one phrase."""
-        node = self._root
-        for part in phrase.split():
-            steps = [GAP] if part == GAP else units(part)
-            if steps and part.endswith("*"):
-                steps[-1] += "*"
-            for step in steps:
-                node = node.following.setdefault(step, _Node())
-        if node.meaning is None:
-            node.meaning = self._meanings[phrase] = Meaning()
-        return node.meaning
-
-    def _add_attribute(self, name: str, attribute: Attribute, language: Language) -> None:
-        words = getattr(attribute, language)
+    def _add_wheel(self, name: str, attribute: Attribute, language: Language) -> None:
         for group_name, feelings in attribute.wheel.items():
             for forms in getattr(feelings, language):
+                if feelings.class_ is not None:
+                    self.first.setdefault((name, feelings.class_), forms[0])
                 for phrase in forms:
-                    meaning = self._meaning(phrase)
-                    meaning.feeling = Feeling(name, forms[0].removesuffix("*"))
+                    meaning = self.meanings[steps_of(phrase)]
+                    meaning.feelings[name] = forms[0].removesuffix("*")
+                    meaning.alone[name] = feelings.class_ or UNCLASSED
                     self.groups[folded(phrase)] = group_name
-                    if feelings.class_ is not None:
-                        meaning.alone[name] = feelings.class_
-                        self.first.setdefault((name, feelings.class_), forms[0])
+
+    def _add_words(self, name: str, attribute: Attribute, language: Language, file: int) -> None:
+        words = getattr(attribute, language)
         for index, group in enumerate(words.near):
-            topic = (name, self._near_groups)
-            self._near_groups += 1
+            topic = (name, file, index)
             for phrase in group.about:
-                meaning = self._meaning(phrase)
-                meaning.topics.insert(0, topic)  # a later file's group counts first
+                meaning = self.meanings[steps_of(phrase)]
+                meaning.topics.append(topic)
                 if index == 0 and attribute.absent is not None:
                     meaning.deniable.add(name)
             for meaning, class_ in self._said(group.words):
@@ -185,32 +150,32 @@ class Vocabulary:
             meaning.weak[name] = class_
 
     def _said(self, words: Words) -> Iterator[tuple[Meaning, str]]:
-        return ((self._meaning(phrase), class_) for class_, phrases in words.items() for phrase in phrases)
+        return ((self.meanings[steps_of(phrase)], class_) for class_, every in words.items() for phrase in every)
 
 
-def _least(text: str) -> int:
-    return _LEAST_BEGINNING if text.isascii() else 1
+def steps_of(phrase: str) -> Steps:
+    """The steps of a phrase of a lexicon file."""
+    steps: list[str] = []
+    for part in phrase.split():
+        steps += [GAP] if part == GAP else units(part)
+        if part.endswith("*") and steps:
+            steps[-1] += "*"
+    return tuple(steps)
 
 
-def _longest(node: _Node, row: Sequence[str], at: int) -> tuple[int, Meaning | None]:
-    """End and meaning of the longest phrase that goes on from `node` with the units from `at` on."""
-    best = at, node.meaning
-    for step, following in _steps(node, row, at):
-        end, meaning = _longest(following, row, step)
-        if meaning is not None and (best[1] is None or end > best[0]):
-            best = end, meaning
-    return best
+def fewest(text: str) -> int:
+    """Letters that determine which phrases may follow: fewer of Latin script may begin any other word."""
+    return 3 if text.isascii() else 1
 
 
-def _steps(node: _Node, row: Sequence[str], at: int) -> list[tuple[int, _Node]]:
-    """Places and nodes that one more part of a phrase leads to; literal words first."""
-    steps = []
-    if at < len(row):
-        beginnings = (f"{row[at][:length]}*" for length in range(len(row[at]), 0, -1))
-        steps += [(at + 1, node.following[key]) for key in (row[at], *beginnings) if key in node.following]
-    if GAP in node.following:
-        for end in range(at, min(at + GAP_UNITS, len(row)) + 1):
-            steps.append((end, node.following[GAP]))
-            if end < len(row) and (row[end] in ENDS or row[end] == COMMA):
-                break
-    return steps
+def _end(steps: Steps, row: Sequence[str], at: int) -> int:
+    """Where a phrase that begins at `at` ends, as late as it can; 0 if it does not stand there."""
+    for index, step in enumerate(steps):
+        if step == GAP:
+            reach = next((end for end in range(at, len(row)) if row[end] in ENDS or row[end] == COMMA), len(row))
+            places = range(at, min(at + GAP_UNITS, reach) + 1)
+            return max(_end(steps[index + 1 :], row, place) for place in places)
+        if at == len(row) or not (row[at] == step or (step.endswith("*") and row[at].startswith(step[:-1]))):
+            return 0
+        at += 1
+    return at

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def reliability(found: CalibrationFound, attribute: str, kind: str = "svg") -> bytes:
     """A panel per mode: hollow dots before calibration, filled ones after, sized by their captions."""
-    fits = [fit for fit in found.fits if fit.attribute == attribute and fit.mode is not None]
+    fits = [fit for fit in found.fits if fit.attribute == attribute]
     return picture(lambda: _figure(found, fits, attribute), kind, " ".join(map(_sentence, fits)))[0]
 
 
@@ -36,16 +36,14 @@ def _panel(panel: Axes, fit: TemperatureFit) -> None:
     panel.grid(linewidth=0.7)
     panel.plot([0, 100], [0, 100], color=MUTED, linewidth=1.2, linestyle=(0, (4, 4)))
     for measured, colour, face in ((fit.raw, COLOURS[1], GROUND), (fit.calibrated, COLOURS[0], COLOURS[0])):
-        if measured is not None:
-            places = [100 * each.probability for each in measured.bins], [100 * each.accuracy for each in measured.bins]
-            sizes = [20 + 260 * each.captions / measured.captions for each in measured.bins]
-            panel.plot(*places, color=colour, linewidth=1, alpha=0.6)
-            panel.scatter(*places, s=sizes, facecolors=face, edgecolors=colour, zorder=2)
+        places = [100 * each.probability for each in measured.bins], [100 * each.accuracy for each in measured.bins]
+        sizes = [20 + 260 * each.captions / measured.captions for each in measured.bins]
+        panel.plot(*places, color=colour, linewidth=1, alpha=0.6)
+        panel.scatter(*places, s=sizes, facecolors=face, edgecolors=colour, zorder=2)
     panel.set_title(f"mode {fit.mode}, {fit.raw.captions} captions", fontsize=10)
-    after = "" if fit.calibrated is None else f" → calibrated {100 * fit.calibrated.ece:.1f}"
-    panel.set_xlabel(f"probability, %\nECE {100 * fit.raw.ece:.1f}{after}")
+    panel.set_xlabel(f"probability, %\nECE {100 * fit.raw.ece:.1f} → calibrated {100 * fit.calibrated.ece:.1f}")
 
 
 def _sentence(fit: TemperatureFit) -> str:
-    after = "" if fit.calibrated is None else f", {100 * fit.calibrated.ece:.1f}% calibrated"
-    return f"Mode {fit.mode}: expected calibration error {100 * fit.raw.ece:.1f}%{after}."
+    error, after = 100 * fit.raw.ece, 100 * fit.calibrated.ece
+    return f"Mode {fit.mode}: expected calibration error {error:.1f}%, {after:.1f}% calibrated."

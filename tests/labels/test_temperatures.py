@@ -12,10 +12,8 @@ from specdec_cli.errors import ConfigError
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.calibration import read_calibration, sharpened
 from specdec_cli.labels.temperatures import (
-    CalibrationFound,
     Decision,
     calibrate,
-    calibration_file,
     fit_temperature,
     reliability,
 )
@@ -48,42 +46,37 @@ def test_a_temperature_is_found_again(too_sure: float) -> None:
 
 def test_a_calibration_lowers_the_error_where_it_was_not_fitted() -> None:
     found = calibrate(decisions(2000, 2.5), by_speaker=True)
-    model, mode = found.fits
-    assert (model.by, model.mode, mode.by, mode.mode) == ("cloud", None, None, "hybrid")
-    assert model.raw.ece > 0.1
-    assert model.calibrated.ece < 0.05
-    assert mode.calibrated == model.calibrated
-    assert found.folds == found.groups == 8
+    (fit,) = found.fits
+    assert (fit.attribute, fit.mode, found.groups) == ("emotion", "hybrid", 8)
+    assert fit.raw.ece > 0.1
+    assert fit.calibrated.ece < 0.05
 
 
 def test_what_gains_nothing_is_left_as_it_is() -> None:
-    (model, _) = calibrate(decisions(2000, 1.0), by_speaker=True).fits
-    assert model.temperature == pytest.approx(1, abs=0.1)
-    few = calibrate([*decisions(2000, 2.0), *decisions(20, 2.0, by="edge")], by_speaker=True)
-    assert [fit.temperature for fit in few.fits if fit.by == "edge"] == [None]
+    honest = calibrate([*decisions(2000, 1.0), *decisions(20, 2.0, by="edge")], by_speaker=True)
+    assert honest.models["cloud"].temperatures == {"emotion": pytest.approx(1, abs=0.1)}
+    assert "edge" not in honest.models
 
 
 def test_the_error_is_the_mean_distance_of_the_bins() -> None:
-    found = reliability(np.array([0.95, 0.95, 0.55, 0.55]), np.array([True, False, True, True]))
+    given = [(0.95, "happy"), (0.95, "sad"), (0.55, "happy"), (0.55, "happy")]
+    made = [
+        Decision("edge", "emotion", {"happy": p, "sad": 1 - p}, "happy", truth, "", "", "edge") for p, truth in given
+    ]
+    found = reliability([(decision, 1.0) for decision in made])
     assert found.ece == pytest.approx((0.45 + 0.45) / 2)
     assert [(each.captions, each.accuracy) for each in found.bins] == [(2, 1.0), (2, 0.5)]
-    assert reliability(np.array([1.0]), np.array([True])).ece == 0
 
 
-def test_a_file_is_of_one_pair(tmp_path: Path) -> None:
+def test_a_calibration_is_of_one_pair_and_has_a_temperature() -> None:
     made = decisions(300, 2.0)
-    found = calibrate(made, by_speaker=True)
-    path = tmp_path / "calibration.json"
-    path.write_text(calibration_file(found, made, "0").to_json())
-    assert read_calibration(path).models["cloud"].temperatures["emotion"] == pytest.approx(2, rel=0.3)
+    file = calibrate(made, by_speaker=True).file("0")
+    assert file.models["cloud"].temperatures["emotion"] == pytest.approx(2, rel=0.3)
+    assert file.fitted_on["errors"]["emotion, mode hybrid"]["captions"] == 300
     with pytest.raises(ConfigError, match="one cloud model"):
-        calibration_file(found, [*made, *decisions(1, 2.0, weights="sha256:2")], "0")
-
-
-def test_a_file_without_a_temperature_is_not_written() -> None:
-    few = [*decisions(40, 2.0), *decisions(40, 2.0, by="edge")]
-    with pytest.raises(ConfigError, match="50 known classes of one model"):
-        calibration_file(calibrate(few, by_speaker=True), few, "0")
+        calibrate([*made, *decisions(1, 2.0, weights="sha256:2")], by_speaker=True)
+    with pytest.raises(ConfigError, match=r"80 classes .* takes 50"):
+        calibrate([*decisions(40, 2.0), *decisions(40, 2.0, by="edge")], by_speaker=True)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"format": "specdec gate"}', '{"models": {"edge": 1}}'])
@@ -94,13 +87,8 @@ def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
         read_calibration(path)
 
 
-def test_too_little_is_refused_with_what_was_found_and_what_would_do() -> None:
-    with pytest.raises(ConfigError, match=r"10 classes .* takes 50"):
-        calibrate(decisions(10, 2.0), by_speaker=True)
-
-
 def test_the_diagram_says_what_it_shows() -> None:
-    found: CalibrationFound = calibrate(decisions(500, 2.0), by_speaker=True)
+    found = calibrate(decisions(500, 2.0), by_speaker=True)
     drawn = diagram(found, "emotion").decode()
     assert "Mode hybrid: expected calibration error" in drawn
     assert "mode hybrid, 500 captions" in drawn
