@@ -19,7 +19,7 @@ prefill; of the time that cloud-only takes in the cloud: audio encoder, prefill 
 COSTS: Final[tuple[Cost, ...]] = get_args(Cost)
 
 GateName = Literal["entropy", "class-entropy", "margin", "logprob", "learned", "random", "always", "never"]
-AcceptanceName = Literal["greedy", "sampling", "rank", "prob", "typical", "cascade", "class"]
+AcceptanceName = Literal["greedy", "sampling", "rank", "prob", "typical", "class"]
 
 DEFAULT_THRESHOLDS: Final[dict[GateName, float]] = {
     "entropy": 2.5,
@@ -36,7 +36,7 @@ TOKEN_GATES: Final[frozenset[GateName]] = frozenset({"entropy", "class-entropy",
 LOW_IS_UNSURE: Final[frozenset[GateName]] = frozenset({"margin", "logprob", "random"})
 """Gates that escalate a block whose figure is low; the others escalate one whose figure is high."""
 
-LOSSY_RULES: Final[frozenset[AcceptanceName]] = frozenset({"rank", "prob", "typical", "cascade", "class"})
+LOSSY_RULES: Final[frozenset[AcceptanceName]] = frozenset({"rank", "prob", "typical", "class"})
 """Acceptance rules under which the text may differ from the cloud's own."""
 
 VLLM_RULES: Final[frozenset[AcceptanceName]] = frozenset({"greedy", "rank", "class"})

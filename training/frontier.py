@@ -57,7 +57,6 @@ _DEFERRED: Final = "deferred"
 RUNS: Final[Mapping[str, tuple[str, ...]]] = {
     "entropy": ("--gate", "entropy", "--no-defer", "--modes", "edge,hybrid,lossless,cloud"),
     "learned": ("--gate", "learned", "--modes", "edge,hybrid,cloud"),
-    "cascade": ("--gate", "always", "--accept", "cascade", "--modes", "edge,hybrid,cloud"),
 }
 """Comparisons by name, with the options of each; the first one's runs of cloud-only and lossless time the replays."""
 

@@ -8,7 +8,7 @@
 | DELETE /v1/sessions/{id}       |                                               | 204      |
 
 A body is four bytes (length of the JSON, little-endian, at most 1 MiB), the JSON, and the tensors, if any: the
-clip's by the names of the module's forward; under the rules `sampling` and `cascade` also the draft's distributions.
+clip's by the names of the module's forward; under the rule `sampling` also the draft's distributions.
 Every request may be repeated: the client names the session by a random UUID, and a block comes with the whole text
 before it, so the server needs no memory of earlier blocks to verify it. Everything that is not an answer is an
 `ErrorReply` with its code.
@@ -95,7 +95,7 @@ class BlockRequest(Message):
     text: list[TokenId]  # all committed token ids
     draft: list[TokenId]  # drafted ids, possibly none
     more: Count = 0  # tokens to generate after the cloud's own token
-    rows: list[Count] | None = None  # rules sampling, cascade: possible tokens at each drafted one; see `ROWS`
+    rows: list[Count] | None = None  # rule sampling: possible tokens at each drafted one; see `ROWS`
 
 
 class ClipRequest(Message):

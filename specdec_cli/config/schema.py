@@ -75,10 +75,9 @@ class DecodingConfig(ScoringConfig, BlockConfig):
     loop_period: int = setting(8, "longest repeating run looked for, tokens; 0: off", ge=0, le=64)
     loop_repeats: int = setting(3, "times a run repeats at the tail to count as a loop", ge=2)
     loop_top_k: int = setting(10, "tokens to sample among when the edge breaks a loop", ge=2)
-    cloud_prefill: Literal["lazy", "early", "overlap", "auto"] = setting(
+    cloud_prefill: Literal["lazy", "early", "overlap"] = setting(
         "lazy",
-        "when the cloud encodes a clip; lazy: at the first escalation; early: before the edge; overlap: beside it; "
-        "auto: beside it, if the cloud is elsewhere and at least half of the latest clips have called it",
+        "when the cloud encodes a clip; lazy: at the first escalation; early: before the edge; overlap: beside it",
     )
     draft_ahead: Literal["auto", "on", "off"] = setting(
         "auto", "draft on during verifications; auto: of a cloud elsewhere, where it pays; on: also of one loaded here"
@@ -157,16 +156,11 @@ class AcceptanceConfig(Section):
 
     rule: AcceptanceName | None = setting(
         None,
-        "which drafted tokens pass: greedy, sampling (lossless), rank, prob, typical, cascade, class (lossy); "
+        "which drafted tokens pass: greedy, sampling (lossless), rank, prob, typical, class (lossy); "
         "null: greedy at temperature 0, else sampling",
     )
     rank: int = setting(3, "rule rank: within the cloud's so many most likely tokens", ge=1)
     prob: float = setting(0.1, "rule prob: the cloud's probability is at least this", ge=0, le=1)
-    # Medusa (Cai et al. 2024), "typical acceptance": p >= min(epsilon, delta * exp(-entropy)).
-    typical_epsilon: float = setting(0.09, "rule typical: hard threshold, a probability", gt=0, le=1)
-    typical_delta: float = setting(0.3, "rule typical: factor of exp(-entropy)", gt=0, le=1)
-    # Speculative cascades (Narasimhan et al. 2025), rule OPT: max q >= max p - alpha * TV(p, q).
-    cascade_alpha: float = setting(0.1, "rule cascade: weight of the models' distance", ge=0, le=10)
 
     def in_force(self, *, sampling: bool) -> AcceptanceName:
         """The rule: the configured one, or the lossless one."""
@@ -174,7 +168,7 @@ class AcceptanceConfig(Section):
 
     def compares(self, *, sampling: bool) -> bool:
         """Whether the rule in force needs the edge's distributions beside the cloud's."""
-        return self.in_force(sampling=sampling) in ("sampling", "cascade")
+        return self.in_force(sampling=sampling) == "sampling"
 
 
 class PromptConfig(Section):

@@ -7,13 +7,11 @@
 | rank     | it is among the cloud's `rank` likeliest                          | no              |
 | prob     | the cloud gives it a probability of at least `prob`               | no              |
 | typical  | p > min(epsilon, delta * exp(-H)), H the cloud's entropy in nats   | no              |
-| cascade  | max q >= max p - alpha * TV(p, q), or as under greedy or sampling  | no              |
 | class    | the cloud's choice says the same class of the lexicon              | no              |
 
 Sources: sampling: Leviathan et al. 2023 and Chen et al. 2023 (speculative sampling); typical: Cai et al. 2024
-(Medusa); cascade: Narasimhan et al. 2025 (speculative cascades, rule OPT; TV is the total variation distance, p and q
-the distributions of cloud and edge). The first rejected token is replaced by the cloud's choice there (the correction);
-a block accepted whole is followed by the cloud's choice after it (the bonus).
+(Medusa, with their epsilon of 0.09 and delta of 0.3). The first rejected token is replaced by the cloud's choice there
+(the correction); a block accepted whole is followed by the cloud's choice after it (the bonus).
 """
 
 from __future__ import annotations
@@ -35,6 +33,8 @@ Synonyms = Mapping[int, int]
 """Token id -> number of a group whose tokens say the same; most tokens are in none."""
 
 NO_SYNONYMS: Final[Synonyms] = {}
+TYPICAL_EPSILON: Final = 0.09  # a probability
+TYPICAL_DELTA: Final = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,8 @@ def accept_block(
     token is drawn.
     """
     rule = rules.in_force(sampling=sampling)
-    if sampling and rule in ("sampling", "cascade"):
-        return _speculative_sampling(draft, scores, generator, rules.cascade_alpha if rule == "cascade" else None)
+    if rule == "sampling":
+        return _speculative_sampling(draft, scores, generator)
     passes = _passing(draft, scores[:-1], rules, rule, synonyms) if draft.ids else []
     accepted = passes.index(False) if False in passes else len(passes)
     return accepted, chosen(scores[accepted], generator, sampling=sampling)
@@ -105,9 +105,6 @@ def _passing(
             token == own or (token in groups and groups[token] == groups.get(own))
             for token, own in zip(draft.ids, likeliest, strict=True)
         ]
-    if rule == "cascade":
-        sure = _sure(scores.softmax(dim=-1), draft.probabilities().to(scores.device), rules.cascade_alpha).tolist()
-        return [keeps or token == own for keeps, token, own in zip(sure, draft.ids, likeliest, strict=True)]
     drafted = torch.tensor(draft.ids, device=scores.device)
     own = scores.gather(1, drafted[:, None])
     if rule == "rank":
@@ -115,21 +112,13 @@ def _passing(
     else:
         probabilities = scores.softmax(dim=-1)
         own = probabilities.gather(1, drafted[:, None])[:, 0]
-        ceiling = rules.typical_delta * torch.exp(-entropies(probabilities))
-        passes = own >= rules.prob if rule == "prob" else own > ceiling.clamp(max=rules.typical_epsilon)
+        ceiling = TYPICAL_DELTA * torch.exp(-entropies(probabilities))
+        passes = own >= rules.prob if rule == "prob" else own > ceiling.clamp(max=TYPICAL_EPSILON)
     found: list[bool] = passes.tolist()
     return found
 
 
-def _sure(p: torch.Tensor, q: torch.Tensor, alpha: float) -> torch.Tensor:
-    """Where the edge is sure enough to keep its word: bool [m], from the distributions [m, vocab] of cloud and edge."""
-    distance = (p - q).abs().sum(dim=-1) / 2
-    return q.amax(dim=-1) >= p.amax(dim=-1) - alpha * distance
-
-
-def _speculative_sampling(
-    draft: Draft, scores: torch.Tensor, generator: torch.Generator, alpha: float | None
-) -> tuple[int, int]:
+def _speculative_sampling(draft: Draft, scores: torch.Tensor, generator: torch.Generator) -> tuple[int, int]:
     import torch
 
     from specdec_cli.decoding.scores import draw
@@ -139,8 +128,7 @@ def _speculative_sampling(
     for position, token in enumerate(draft.ids):
         p, q = target[position], proposal[position]
         # Equal in distribution to always drawing from p: accept with min(1, p/q), else draw from what q left of p.
-        accepted = float(torch.rand((), generator=generator)) * float(q[token]) < float(p[token])
-        if accepted or (alpha is not None and bool(_sure(p, q, alpha))):
+        if float(torch.rand((), generator=generator)) * float(q[token]) < float(p[token]):
             continue
         residual = (p - q).clamp(min=0)
         # A rejection means p < q somewhere, hence p > q elsewhere; only rounding can leave nothing.

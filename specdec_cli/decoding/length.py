@@ -42,7 +42,6 @@ _ROW: Final = 0.1  # cost of a guess while nothing has been measured
 _DECAY: Final = 0.9  # of what is known, whenever more comes to be known
 _IDLE: Final = 0.98  # of what is known, whenever nothing was tried: then it is tried again
 _WINDOW: Final = 16  # measurements that a median is taken of
-_FEWEST_CLIPS: Final = 4
 _RETRY: Final = 24  # clips after which a lossless caption is drafted for once, though the cloud alone is faster
 
 
@@ -109,28 +108,17 @@ Timed = Literal["token", "verification"]
 class Costs:
     """What drafting and verifying take on this machine: running medians, shared by all clips.
 
-    Also how many of the latest clips have called the cloud, and what guesses cost each model.
+    Also what guesses cost each model.
     """
 
     def __init__(self) -> None:
         self._ms: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=_WINDOW))
-        self._called: deque[bool] = deque(maxlen=_WINDOW)
-        self._clips = 0
+        self.clips = 0  # that have ended
         self.guesses: defaultdict[str, GuessCosts] = defaultdict(GuessCosts)  # by model
 
     def took(self, what: Timed, ms: float) -> None:
         """Takes in a time."""
         self._ms[what].append(ms)
-
-    def finished(self, *, called: bool) -> None:
-        """Takes in a clip, and whether it called the cloud."""
-        self._called.append(called)
-        self._clips += 1
-
-    @property
-    def calls_often(self) -> bool:
-        """Whether at least half of the latest clips have called the cloud; not before there are four."""
-        return len(self._called) >= _FEWEST_CLIPS and 2 * sum(self._called) >= len(self._called)
 
     @property
     def ratio(self) -> float | None:
@@ -152,7 +140,7 @@ class Costs:
     def cloud_alone(self) -> bool:
         """Whether the cloud writes a lossless text faster from guesses alone; drafts are tried now and then."""
         drafted, alone = self._ms["clip, drafted"], self._ms["clip, alone"]
-        return bool(drafted and alone) and median(alone) < median(drafted) and self._clips % _RETRY > 0
+        return bool(drafted and alone) and median(alone) < median(drafted) and self.clips % _RETRY > 0
 
 
 @dataclass(eq=False)

@@ -72,14 +72,10 @@ class Loop:
         self.cloud_alone = self.drafter is None or (settings.may_skip_drafts and self.costs.cloud_alone)
         if self.verifier is None:
             return
-        reading, ahead = settings.cloud_prefill, settings.draft_ahead
-        often = settings.mode == "lossless" or self.costs.calls_often
-        served = self.drafter is not None and self.drafter.elsewhere  # then reading ahead is one more request
-        pays = self.cloud_is_parallel and often and not served
-        self.reads_ahead = reading == "overlap" or (reading == "auto" and pays)
-        drafts = self.drafter is not None and not served and settings.mode != "cloud"
-        drafts_ahead = drafts and (ahead == "on" or (ahead == "auto" and self.cloud_is_parallel))
-        self.verify_async = self.reads_ahead or drafts_ahead
+        ahead = settings.draft_ahead == "on" or (settings.draft_ahead == "auto" and self.cloud_is_parallel)
+        drafts = self.drafter is not None and not self.drafter.elsewhere and settings.mode != "cloud"
+        self.reads_ahead = settings.cloud_prefill == "overlap"
+        self.verify_async = self.reads_ahead or (drafts and ahead)
 
     def run(self) -> Generator[Event, None, None]:
         """Yields a Prefill per model, a Round per block, and Finished. Stopping to read ends what is under way."""
@@ -111,7 +107,7 @@ class Loop:
 
     def _learn(self, total_ms: float, sources: Sequence[Source]) -> None:
         """Takes in what the clip took, and lets later captions be guessed from its text."""
-        self.costs.finished(called=self._cloud_called)
+        self.costs.clips += 1
         if self.settings.may_skip_drafts and self.verifier is not None and (rows := self.verifier.rows) is not None:
             ms = total_ms - self.verifier.work.reading_ms  # which is the same either way, and most of it
             self.costs.wrote(len(self.text), ms, None if self.cloud_alone else rows.forwards(self.text))
@@ -284,7 +280,6 @@ class Loop:
     def _prefill_early(self) -> None:
         """Lets the cloud read the clip before anything escalates, if the settings say so."""
         reading = self.settings.cloud_prefill
-        # under `auto` it counts as not called all the same: what other clips have done must not change the text
         self._cloud_called = self.verifier is not None and reading in ("early", "overlap")
         if self.verifier is not None and self.reads_ahead:  # if it fails, so does the first verification
             self._submit(self.verifier.prefill)

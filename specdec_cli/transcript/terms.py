@@ -86,9 +86,7 @@ def recorded_settings(config: Config) -> dict[str, object]:
         "gate_weights": weights.fingerprint if weights else None,
         "wake_weights": file.waking.fingerprint if file and file.waking and wakes else None,
         "acceptance": config.acceptance_rule if config.decoding.mode in ("hybrid", "lossless") else None,
-        **config.acceptance.model_dump(
-            mode="json", exclude={"rule"} if config.acceptance_rule == "cascade" else {"rule", "cascade_alpha"}
-        ),
+        **config.acceptance.model_dump(mode="json", exclude={"rule"}),
         "style": None if config.prompt.text is not None else config.prompt.style,
         "system": config.prompt.system,
         "segment_s": config.audio.length_s,

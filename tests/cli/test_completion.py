@@ -16,7 +16,7 @@ WORDS = [
     ("specdec caption --mode ", {"hybrid", "lossless", "edge", "cloud"}),
     ("specdec caption --mode l", {"lossless"}),
     ("specdec caption --gate lea", {"learned"}),
-    ("specdec batch --accept ", {"greedy", "sampling", "rank", "prob", "typical", "cascade", "class"}),
+    ("specdec batch --accept ", {"greedy", "sampling", "rank", "prob", "typical", "class"}),
     ("specdec compare --modes edge,h", {"edge,hybrid"}),
     (
         "specdec tune --gates entropy,",

@@ -43,24 +43,6 @@ def test_the_number_of_torch_threads_holds_beside_the_loop() -> None:
     assert set(seen) == {torch.get_num_threads()}
 
 
-def test_a_cloud_elsewhere_reads_ahead_while_most_clips_call_it() -> None:
-    """It changes no text: the wake threshold still decides, and a clip that stays below it has only cost the cloud."""
-    for number in range(6):
-        case = make_case(
-            number, mode="hybrid", gate="entropy", threshold=1.0, wake=(1e9, 0.5)[number % 2], defer=True, loop_period=0
-        )
-        expected = case.run()
-        loop = case.but(cloud_prefill="auto").loop()
-        assert not loop.reads_ahead  # a cloud on the same device would take time from the edge
-        loop.verify_async = loop.reads_ahead = True
-        rounds, finished = collect(loop.run())
-        assert [round_.committed_ids for round_ in rounds] == [round_.committed_ids for round_ in expected[0]]
-        assert [round_.waking for round_ in rounds] == [round_.waking for round_ in expected[0]]
-        assert finished.cloud is not None
-        woken = any(round_.escalated for round_ in rounds)
-        assert finished.cloud.encoder_passes in ((1,) if woken else (0, 1))  # 0: it ended before the cloud began
-
-
 @pytest.mark.parametrize(
     ("ahead", "step_ms", "drafts"), [("auto", 4.0, True), ("auto", 6.0, False), ("on", 6.0, True), ("off", 4.0, False)]
 )
@@ -73,13 +55,6 @@ def test_a_step_longer_than_half_a_verification_is_not_begun_during_one(
     monkeypatch.setattr(Costs, "ratio", property(lambda _: step_ms / 10.0))
     collect(case.loop().run())
     assert bool(begun) == drafts
-
-
-def test_clips_that_call_the_cloud_are_counted() -> None:
-    costs = Costs()
-    for called, often in ((True, False), (True, False), (False, False), (False, True), (False, False)):
-        costs.finished(called=called)
-        assert costs.calls_often == often
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "lossless", "edge", "cloud"])

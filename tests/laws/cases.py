@@ -231,14 +231,14 @@ def mixed(rng: random.Random) -> dict[str, Any]:
     temperature = rng.choice((0.0, 0.0, 0.7, 1.2))
     rule = None
     if mode == "hybrid":
-        rule = rng.choice(("sampling" if temperature else "greedy", "rank", "prob", "typical", "cascade", "class"))
+        rule = rng.choice(("sampling" if temperature else "greedy", "rank", "prob", "typical", "class"))
     drawn: dict[str, Any] = {
         "mode": mode,
         "acceptance": rule,
         "temperature": temperature,
         "top_k": rng.choice((None, 12)),
         "top_p": rng.choice((None, 0.9)),
-        "cloud_prefill": rng.choice(("lazy", "auto", "early", "overlap")),
+        "cloud_prefill": rng.choice(("lazy", "early", "overlap")),
         "draft_ahead": rng.choice(("auto", "on")),
         "run_on": rng.choice((0, 0, 1, 3)),
         "stop_strings": rng.choice(((), (), tuple("aeiou"), ("Q", "zz"))),

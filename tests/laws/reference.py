@@ -343,30 +343,21 @@ class Reference:
             before = [*self.text, *draft[:at]]
             row = self._cloud(before)
             self._call("top-k or top-p of a verification", self._cloud.fuzzy(before))
-            sure = rule == "cascade" and self._surer(row, self._now.rows[at])
-            if rule == "sampling" or (rule == "cascade" and self._decoding.temperature > 0):
+            if rule == "sampling":
                 p, q = row.softmax(-1), self._now.rows[at].softmax(-1)
                 u, own = float(torch.rand((), generator=draws)), float(p[token])
                 off = 2 * (allowed(row) + allowed(self._now.rows[at]))
                 self._call("acceptance", abs(u * float(q[token]) - own) <= off * max(own, u * float(q[token])))
-                if sure or u < own / float(q[token]):
+                if u < own / float(q[token]):
                     continue
                 return at, self._drawn((p - q).clamp(min=0), p + q, off, "correction", draws)
-            if not (sure or self._passes(token, row)):
+            if not self._passes(token, row):
                 return at, self._own(before, draws)
         return len(draft), self._own([*self.text, *draft], draws)
 
-    def _surer(self, cloud: torch.Tensor, edge: torch.Tensor) -> bool:
-        """Whether the edge keeps its word under the rule `cascade`, whatever it is."""
-        p, q = cloud.softmax(-1), edge.softmax(-1)
-        alpha, distance = self._config.acceptance.cascade_alpha, float((p - q).clamp(min=0).sum())
-        gained = float(q.max()) - float(p.max()) + alpha * distance
-        self._call("acceptance", abs(gained) <= (1 + alpha) * 2 * (allowed(cloud) + allowed(edge)))
-        return gained >= 0
-
     def _passes(self, token: int, row: torch.Tensor) -> bool:
         rules, rule, off = self._config.acceptance, self._config.acceptance_rule, allowed(row)
-        if rule in ("greedy", "cascade", "class"):
+        if rule in ("greedy", "class"):
             best = row.topk(2).values
             self._call("acceptance", float(best[0] - best[1]) <= off)
             likeliest = int(row.argmax())
@@ -380,7 +371,7 @@ class Reference:
         if rule == "prob":
             self._call("acceptance", abs(p - rules.prob) <= off)
             return p >= rules.prob
-        floor = min(rules.typical_epsilon, rules.typical_delta * math.exp(-entropy))
+        floor = min(0.09, 0.3 * math.exp(-entropy))
         self._call("acceptance", abs(p - floor) <= 3 * off * max(1.0, entropy))
         return p > floor
 

@@ -115,11 +115,11 @@ def over_the_wire(servers: Servers, law: Run) -> Any:
 def ways(number: int, **fixed: Any) -> Case:
     """A case with a rule, prefill, run-on and drafting ahead that depend on its number."""
     rng = random.Random(number)
-    rule = rng.choice(("greedy", "greedy", "rank", "prob", "typical", "cascade", "class"))
+    rule = rng.choice(("greedy", "greedy", "rank", "prob", "typical", "class"))
     drawn: dict[str, Any] = {
         "mode": "lossless" if rule == "greedy" and rng.random() < 0.5 else "hybrid",
         "acceptance": rule,
-        "cloud_prefill": rng.choice(("lazy", "early", "overlap", "auto")),
+        "cloud_prefill": rng.choice(("lazy", "early", "overlap")),
         "draft_ahead": ("on", "off")[number % 2],
         "run_on": rng.choice((0, 0, 1, 3)),
     }
