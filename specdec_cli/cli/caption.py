@@ -112,6 +112,7 @@ def _caption_all(
         entry = known.get(file)
         if entry is not None and stored is not None:
             job.repeat(file, stored.transcripts(entry))
+            job.empty += sum(mark.final for mark in entry.marks)
         if file in refused:
             job.keep(file, [(terms.error_line(file, refused[file]), refused[file])])
         elif captioner is not None and (entry is None or not entry.settled):

@@ -149,7 +149,8 @@ def load_captioner(
 def require_cloud(setup: Setup, *, degrades: bool) -> None:
     """Refuses to begin if the cloud does not answer, unless the edge writes what the cloud cannot (`degrades`)."""
     if setup.unanswered and not degrades:
-        hint = "Start the server, or check cloud.url. With decoding.degrade the edge writes alone."
+        alone = " With decoding.degrade the edge writes alone." if setup.mode == "lossless" else ""
+        hint = f"Start the server, or check cloud.url.{alone}"
         raise CloudError(f"The cloud does not answer: {setup.unanswered[0]}.", hint=hint)
 
 

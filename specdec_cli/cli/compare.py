@@ -70,8 +70,6 @@ def compare(
     files = find_recordings(paths, recursive=recursive, limit=limit)
     if table is not None:
         table.require_some(files)
-    if overwrite and output is None:
-        raise ConfigError("--overwrite is about --output, which is not given.", hint="Name a file: --output FILE")
     if bertscore and table is None:
         raise ConfigError("--bertscore needs references.", hint="Name the table: --references FILE")
     refuse({"--output": (output, TRANSCRIPTS), "--html": (html, PAGE)}, [*files, references, lexicon, *resolved.reads])

@@ -27,6 +27,7 @@ class Job:
         json: print transcripts on stdout instead of captions.
         labelled: write the file's name before each caption.
         done, failed, before: recordings or pieces captioned, without a caption, and captioned by an earlier run.
+        empty: recordings or pieces in which an earlier run found nothing to describe.
     """
 
     view: View
@@ -36,6 +37,7 @@ class Job:
     done: int = 0
     failed: int = 0
     before: int = 0
+    empty: int = 0
 
     def keep(self, file: str, transcripts: Iterable[tuple[Transcript, SpecdecError | None]]) -> None:
         """Prints, records and counts the transcripts of one file, one per segment, and shows their errors.
@@ -60,7 +62,8 @@ class Job:
 
     def finished(self) -> None:
         """Shows how many recordings or pieces there were."""
-        self.view.finished_all(self.done, self.failed, [f"{self.before} done before"] if self.before else [])
+        facts = ((self.before, "done before"), (self.empty, "without anything to describe, as found before"))
+        self.view.finished_all(self.done, self.failed, [f"{number} {what}" for number, what in facts if number])
 
     def transcripts(
         self, captioner: Captioner, file: str, runs: Iterable[Run], item: InputFile | None = None

@@ -74,10 +74,8 @@ def _models(config: Config) -> Iterator[Clash]:
         yield linked and cloud.model is not None and cloud.engine != "vllm", "cloud.url", "cloud.model", _ONE
         hint = "A tokenizer is needed here: name the checkpoint that is served in cloud.processor, or an edge."
         yield linked and edge is None and cloud.processor is None, "cloud.url", "cloud.processor", hint
-    models: tuple[tuple[Decider, EdgeConfig | CloudConfig | None], ...] = (("edge", edge), ("cloud", cloud))
-    for role, model in models:
-        if model is not None:
-            yield from _model(role, model, config)
+    yield from _model("edge", edge, config) if edge is not None else ()
+    yield from _model("cloud", cloud, config) if cloud is not None else ()
 
 
 def _model(role: Decider, model: EdgeConfig | CloudConfig, config: Config) -> Iterator[Clash]:
@@ -153,7 +151,7 @@ def _ignored(config: Config) -> Iterator[Clash]:
     hint = "A deferred draft is not cut into blocks: add --no-defer, or leave it out."
     yield from ((decoding.defers, name, "decoding.defer", hint) for name in ("decoding.k", "gate.stop_drafting"))
     yield config.prompt.text is not None, "prompt.style", "prompt.text", _ONE
-    linked = config.cloud is not None and config.cloud.url is not None
-    for name in ("device", "dtype", "quantization", "token_env", "timeout_s") if config.cloud is not None else ():
-        hint = "The server decides how its model is loaded." if linked else "It counts only for a cloud at an address."
-        yield linked == (name not in ("token_env", "timeout_s")), f"cloud.{name}", "cloud.url", hint
+    if config.cloud is not None:
+        linked = config.cloud.url is not None
+        names = ("device", "dtype", "quantization") if linked else ("token_env", "timeout_s")
+        yield from ((True, f"cloud.{name}", "cloud.url", "One is of a model here, one of a server.") for name in names)

@@ -16,16 +16,14 @@ _LONGEST: Final = 60
 
 
 def raise_if_any(problems: Iterable[ConfigError]) -> None:
-    """Raise one error for all of `problems`: the first, with the messages of the others in its hint."""
+    """Raise the first of `problems`, with the messages of the others in its hint."""
     found = list({problem.message: problem for problem in problems}.values())
-    if not found:
-        return
-    first, others = found[0], found[1:]
-    if not others:
-        raise first
-    listed = [f"- {other.message}" for other in others[:_LISTED]]
-    more = f"{len(others)} more problem{'s' * (len(others) > 1)}"
-    raise ConfigError(f"{first.message} ({more})", hint="\n".join([first.hint or "", "Also:", *listed]).strip())
+    if found[1:]:
+        others = "\n".join(f"- {other.message}" for other in found[1 : _LISTED + 1])
+        more = f"{found[0].message} ({len(found) - 1} more)"
+        raise ConfigError(more, hint=f"{found[0].hint or ''}\nAlso:\n{others}".strip()) from found[0]
+    if found:
+        raise found[0]
 
 
 def chosen(text: str, known: Sequence[Word], option: str, noun: str) -> list[Word]:

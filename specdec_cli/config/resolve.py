@@ -38,18 +38,16 @@ _DEFAULTS: Final[Layer] = dict.fromkeys(_MODELS, Given(None)) | {
     name: Given(None if info.is_required() else info.default) for name, info in SETTINGS.items()
 }
 
-_RESETS: Final[Mapping[str, tuple[str, ...]]] = {
+_RESETS: Final[Mapping[str, tuple[str, ...]]] = {"decoding.k": ("decoding.defer",), "prompt.style": ("prompt.text",)}
+"""Choice -> settings of weaker layers that return to their defaults."""
+
+_RESETS_IF_CHANGED: Final[Mapping[str, tuple[str, ...]]] = {
     "gate.name": ("gate.threshold", "gate.wake"),
     "gate.threshold": ("gate.wake",),
-    "decoding.k": ("decoding.defer",),
-    "prompt.style": ("prompt.text",),
     "edge.model": ("edge.revision",),
     "cloud.model": ("cloud.revision",),
 }
-"""Choice -> settings that a weaker layer wrote for another choice: they return to their defaults."""
-
-_RESET_BY_THE_SAME: Final = ("decoding.k", "prompt.style")
-"""Choices that reset the others even where they are what they were."""
+"""The same, where the choice is another one than a weaker layer's."""
 
 _PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     "cloud.model": ("cloud.url", "cloud.token_env", "cloud.ca_file"),
@@ -123,7 +121,8 @@ def load_config(
     environ = os.environ if environ is None else environ
     named = source if source is not None else environ.get("SPECDEC_CONFIG") or None
     path, label = find_config(named)
-    now = [*_layers(read_environment(environ), Path()), *_layers(_read_flags(flags, flag_names), Path())]
+    in_flags = [(name, Given(value, f"flag {flag_names.get(name, name)}", True)) for name, value in flags.items()]
+    now = [*_layers(read_environment(environ), Path()), *_layers(in_flags, Path())]
     models = [layer[f"{model}.model"] for layer in now for model in _MODELS if f"{model}.model" in layer]
     in_file = named is not None or all(model.value is None or _is_mini(model) for model in models)
     merged = _merged([*(_layers(_read_file(path, label), path.parent) if in_file else ()), *now])
@@ -178,12 +177,6 @@ def read_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, Given]]:
             yield name, Given(parse_value(name, environ[variable]), show_name(variable))
 
 
-def _read_flags(flags: Mapping[str, object], spelled: Mapping[str, str]) -> Iterator[tuple[str, Given]]:
-    for name, value in flags.items():
-        value = os.fspath(value) if isinstance(value, os.PathLike) else value
-        yield name, Given(value, f"flag {spelled.get(name, name)}", chosen=True)
-
-
 def _read_file(path: Path, label: str) -> Iterator[tuple[str, Given]]:
     """Name and value of the settings in a file, which messages call `label`; ConfigError if it is no mapping."""
     tree, lines = read_yaml(path, label)
@@ -209,7 +202,6 @@ def _layers(values: Iterable[tuple[str, Given]], base: Path) -> tuple[Layer, Lay
     """
     of_gate_file: Layer = {}
     layer: Layer = {}
-    problems: list[ConfigError] = []
     for given_name, given in values:
         name = f"{given_name}.model" if given_name in _MODELS and given.value is not None else given_name
         if name == "gate.name" and str(given.value).lower().endswith(".json"):
@@ -217,15 +209,10 @@ def _layers(values: Iterable[tuple[str, Given]], base: Path) -> tuple[Layer, Lay
         elif name in SETTINGS or name in _MODELS:
             layer[name] = replace(given, value=_absolute(name, given.value, base))
         else:
-            problems.append(unknown(name, given.origin))
-    raise_if_any(problems)
-    of_none = {name for model in _MODELS if model in layer for name in _own(model, layer)}
-    kept = {
-        name: given
-        for name, given in layer.items()
-        if name not in of_none and (given.value is not None or name not in of_gate_file)
-    }
-    return of_gate_file, kept
+            raise unknown(name, given.origin)
+    without = {name for model in _MODELS if model in layer for name in _own(model, layer)}
+    without |= {name for name in of_gate_file if name in layer and layer[name].value is None}
+    return of_gate_file, {name: given for name, given in layer.items() if name not in without}
 
 
 def _own(name: str, layer: Layer) -> list[str]:
@@ -234,6 +221,7 @@ def _own(name: str, layer: Layer) -> list[str]:
 
 
 def _absolute(name: str, value: object, base: Path) -> object:
+    value = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(value, str) or not value.isprintable() or not value.strip() or "://" in value:
         return value  # refused later where it should be a path
     if name.endswith(".model"):
@@ -283,13 +271,13 @@ def _merged(layers: Iterable[Layer]) -> Layer:
 def _reset_by(layer: Layer, weaker: Layer) -> Iterator[str]:
     """Settings that weaker layers wrote for another choice than the layer's."""
     for chosen, resets in _RESETS.items():
+        yield from resets if chosen in layer else ()
+    for chosen, resets in _RESETS_IF_CHANGED.items():
         before = weaker.get(chosen, _DEFAULTS[chosen]).value
-        if chosen in layer and (chosen in _RESET_BY_THE_SAME or layer[chosen].value != before):
-            yield from resets
+        yield from resets if chosen in layer and layer[chosen].value != before else ()
     engine = layer.get("cloud.engine") or weaker.get("cloud.engine")
     for chosen, resets in _PLACES.items() if engine is None or engine.value != "vllm" else ():
-        if chosen in layer and layer[chosen].value:
-            yield from resets
+        yield from resets if chosen in layer and layer[chosen].value else ()
 
 
 def _derive(merged: Layer, environ: Mapping[str, str]) -> None:
