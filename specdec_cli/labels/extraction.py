@@ -36,37 +36,105 @@ class Reading:
     mention: Mention
 
 
+def read(text: str, vocabulary: Vocabulary, rules: Mapping[str, Attribute], language: Language) -> list[Reading]:
+    """All classes that a caption names by the rules of each attribute, negated words left out or turned round."""
+    row = units(text)[:LONGEST]
+    quoted = quotations(text)
+    every = vocabulary.mentions(row)
+    outside = [one for one in every if not any(start <= one.start and one.end <= end for start, end in quoted)]
+    mentions = outside if any(mention.meaning.speaks for mention in outside) else every
+    bound, named = bind(row, mentions, language), list[Reading]()
+    for index, mention in enumerate(mentions):  # beside its noun or, where that gives nothing, by itself
+        alone = bound.get(index, mention.meaning.alone)
+        weak = {} if index in bound else mention.meaning.weak
+        named += [Reading(name, class_, "plain", mention) for name, class_ in alone.items()]
+        named += [Reading(name, class_, "weak", mention) for name, class_ in weak.items()]
+    return _Caption(row, mentions, named, rules, language).readings()
+
+
 @dataclass(frozen=True, slots=True)
 class _Caption:
     """A caption's units, the known phrases in it, and everything that they name, denied or not."""
 
     row: Sequence[str]
     mentions: Sequence[Mention]
-    readings: Sequence[Reading]
+    named: Sequence[Reading]
+    rules: Mapping[str, Attribute]
+    language: Language
 
-    def before(self, word: Mention) -> list[Mention]:
-        """The known phrases that stand before a word in its sentence."""
-        return [one for one in self.mentions if one.sentence == word.sentence and one.end <= word.start]
+    def readings(self) -> list[Reading]:
+        """What is named and not denied, or turned round by that, and what a negated noun names ("no pauses")."""
+        denied = {other for reading in self.named if self._denied(reading) for other in self._listed_with(reading)}
+        denied.update(reading for reading in self.named if self._in_denial(reading))
+        kept = []
+        for reading in self.named:
+            opposites = self.rules[reading.attribute].negated
+            class_ = opposites.get(reading.class_) if reading in denied else reading.class_
+            if class_ is not None:
+                kept.append(replace(reading, class_=class_, strength=self._strength(reading)))
+        return kept + [
+            Reading(name, absent, "plain", noun)
+            for noun in self.mentions
+            for name in noun.meaning.deniable
+            if (absent := self.rules[name].absent)
+            and not any(one.attribute == name and one.mention.clause == noun.clause for one in self.named)
+            and self._negated(name, noun, NOUN_REACH[self.language])
+        ]
 
-    def strength(self, reading: Reading) -> Strength:
+    def _denied(self, reading: Reading) -> bool:
+        return reading.strength == "plain" and self._negated(reading.attribute, reading.mention, REACH[self.language])
+
+    def _in_denial(self, reading: Reading) -> bool:
+        """Whether "no signs of" or the like stands before it in its sentence, which spares a class that yields."""
+        yields = reading.class_ in self.rules[reading.attribute].yields
+        return not yields and any(mention.marks("denial") for mention in self._before(reading.mention))
+
+    def _negated(self, attribute: str, word: Mention, reach: int) -> bool:
+        """Whether a negation of the same clause reaches a word about `attribute`.
+
+        It must be near enough, and nothing that it denies already may stand between: no other reading, and no noun
+        of another attribute that "no" makes sense with ("no pauses in her fast speech"), unless the two are listed
+        ("no pauses or emotion").
+        """
+        # "little" in "little inflection" has named its class, and denies nothing more
+        plain = [one.mention for one in self.named if one.strength == "plain"]
+        taken = plain + [
+            one
+            for one in self.mentions
+            if one.meaning.deniable - {attribute} and not _LISTING.issuperset(self.row[one.end : word.start])
+        ]
+        return any(
+            negation.marks("negation")
+            and negation not in plain
+            and negation.clause == word.clause
+            and 0 <= word.start - negation.end <= reach
+            and not any(negation.end <= one.start and one.end <= word.start for one in taken)
+            for negation in self.mentions
+        )
+
+    def _strength(self, reading: Reading) -> Strength:
         """What markers before the word, in its sentence, make of it.
 
         "Likeliest" and "slight" hold for the next word about the attribute, "aside" for the rest of the sentence.
         """
-        word, before = reading.mention, self.before(reading.mention)
+        word, before = reading.mention, self._before(reading.mention)
         if reading.strength == "weak" or any(mention.marks("aside") for mention in before):
             return "weak"
-        ends = [one.mention.end for one in self.readings if one.attribute == reading.attribute]
+        ends = [one.mention.end for one in self.named if one.attribute == reading.attribute]
         earlier = max((end for end in ends if end <= word.start), default=0)
         near = [mention for mention in before if mention.start >= earlier]
         if any(mention.marks("likeliest") for mention in near):
             return "likeliest"
         return "slight" if any(one.marks("slight") and one.clause == word.clause for one in near) else "plain"
 
-    def listed_with(self, reading: Reading) -> list[Reading]:
+    def _before(self, word: Mention) -> list[Mention]:
+        """The known phrases that stand before a word in its sentence."""
+        return [one for one in self.mentions if one.sentence == word.sentence and one.end <= word.start]
+
+    def _listed_with(self, reading: Reading) -> list[Reading]:
         """The reading and those listed after it; commas alone make a list only where an "or" follows."""
         listed, gaps = [reading], []
-        for other in self.readings:
+        for other in self.named:
             if other.mention.start < listed[-1].mention.end:
                 continue
             gap = self.row[listed[-1].mention.end : other.mention.start]
@@ -77,86 +145,3 @@ class _Caption:
         if not any(_ALTERNATIVE.intersection(gap) for gap in gaps):
             gaps = list(takewhile(lambda gap: COMMA not in gap, gaps))
         return listed[: len(gaps) + 1]
-
-
-class Reader:
-    """Reads captions of one language, by the rules of each attribute."""
-
-    def __init__(self, vocabulary: Vocabulary, rules: Mapping[str, Attribute], language: Language) -> None:
-        self.vocabulary = vocabulary
-        self._rules = rules
-        self._language: Language = language
-
-    def read(self, text: str) -> list[Reading]:
-        """All classes that the caption names, negated words left out or turned round."""
-        row = units(text)[:LONGEST]
-        quoted = quotations(text)
-        every = self.vocabulary.mentions(row)
-        outside = [one for one in every if not any(start <= one.start and one.end <= end for start, end in quoted)]
-        mentions = outside if any(mention.meaning.speaks for mention in outside) else every
-        caption = _Caption(row, mentions, _readings(row, mentions, self._language))
-        denied, kept = self._denied(caption), []
-        for reading in caption.readings:
-            negated = self._rules[reading.attribute].negated
-            class_ = negated.get(reading.class_) if reading in denied else reading.class_
-            if class_ is not None:
-                kept.append(replace(reading, class_=class_, strength=caption.strength(reading)))
-        return kept + self._missing(caption)
-
-    def _denied(self, caption: _Caption) -> set[Reading]:
-        """Readings that a negation reaches, with the rest of the list that they begin ("no anger, fear or joy")."""
-        denied = set()
-        for reading in caption.readings:
-            yields = reading.class_ in self._rules[reading.attribute].yields
-            if not yields and any(mention.marks("denial") for mention in caption.before(reading.mention)):
-                denied.add(reading)
-            negated = self._negated(reading.attribute, reading.mention, caption, REACH[self._language])
-            if reading.strength == "plain" and negated:
-                denied.update(caption.listed_with(reading))
-        return denied
-
-    def _missing(self, caption: _Caption) -> list[Reading]:
-        """What "no pauses" names: a negated noun with no word about it in its clause."""
-        return [
-            Reading(name, absent, "plain", noun)
-            for noun in caption.mentions
-            for name in noun.meaning.deniable
-            if (absent := self._rules[name].absent)
-            and not any(one.attribute == name and one.mention.clause == noun.clause for one in caption.readings)
-            and self._negated(name, noun, caption, NOUN_REACH[self._language])
-        ]
-
-    def _negated(self, attribute: str, word: Mention, caption: _Caption, reach: int) -> bool:
-        """Whether a negation of the same clause reaches a word about `attribute`.
-
-        It must be near enough, and nothing that it denies already may stand between: no other reading, and no noun
-        of another attribute that "no" makes sense with ("no pauses in her fast speech"), unless the two are listed
-        ("no pauses or emotion").
-        """
-        # "little" in "little inflection" has named its class, and denies nothing more
-        plain = [one.mention for one in caption.readings if one.strength == "plain"]
-        taken = plain + [
-            one
-            for one in caption.mentions
-            if one.meaning.deniable - {attribute} and not _LISTING.issuperset(caption.row[one.end : word.start])
-        ]
-        return any(
-            negation.marks("negation")
-            and negation not in plain
-            and negation.clause == word.clause
-            and 0 <= word.start - negation.end <= reach
-            and not any(negation.end <= one.start and one.end <= word.start for one in taken)
-            for negation in caption.mentions
-        )
-
-
-def _readings(row: Sequence[str], mentions: Sequence[Mention], language: Language) -> list[Reading]:
-    """Everything that words name, beside their noun or, where that gives nothing, by themselves; in order."""
-    bound = bind(row, mentions, language)
-    found = []
-    for index, mention in enumerate(mentions):
-        alone = bound.get(index, mention.meaning.alone)
-        weak = {} if index in bound else mention.meaning.weak
-        found += [Reading(name, class_, "plain", mention) for name, class_ in alone.items()]
-        found += [Reading(name, class_, "weak", mention) for name, class_ in weak.items()]
-    return found

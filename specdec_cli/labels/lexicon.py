@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, get_args
 
-from specdec_cli.labels.extraction import Reader, Reading, Strength
+from specdec_cli.labels.extraction import Reading, Strength, read
 from specdec_cli.labels.lexicon_file import LexiconFile, Span, read_lexicon, rules_of
 from specdec_cli.labels.units import folded
 from specdec_cli.labels.vocabulary import UNCLASSED, Vocabulary
@@ -28,6 +28,7 @@ class Lexicon:
     Attributes:
         attributes: attribute -> its classes, both in the lexicon's order.
         measurable: the attributes that have a measured figure.
+        vocabularies: the phrases of each language.
         table_words: attribute -> words that tables may write, `folded` -> class; None for "", "unknown", boredom.
     """
 
@@ -35,11 +36,10 @@ class Lexicon:
         self._rules = rules = rules_of(files)
         self.attributes: Mapping[str, tuple[str, ...]] = {name: tuple(each.classes) for name, each in rules.items()}
         self.measurable = tuple(name for name, each in rules.items() if each.measured)
-        languages: tuple[Language, ...] = get_args(Language)
-        self._readers = {of: Reader(Vocabulary(files, of), rules, of) for of in languages}
         self.table_words = {name: dict[str, str | None].fromkeys(NOT_GIVEN) for name in rules}
         for name, part in (item for file in files for item in file.attributes.items()):
             self.table_words[name].update((folded(word), class_) for word, class_ in part.words())
+        self.vocabularies: Mapping[Language, Vocabulary] = {of: Vocabulary(files, of) for of in get_args(Language)}
 
     @classmethod
     def load(cls, path: Path | None = None) -> Lexicon:
@@ -70,11 +70,9 @@ class Lexicon:
 
     def namings(self, text: str, language: Language) -> dict[str, Reading]:
         """For every attribute of which a caption names a class, the first word that decides it; see `labels`."""
-        readings = self._reader(text, language).read(text)
-        decided = (
-            (name, self._decide(name, [one for one in readings if one.attribute == name])) for name in self._rules
-        )
-        return {name: reading for name, reading in decided if reading is not None}
+        readings, _ = self._read(text, language)
+        of = {name: [one for one in readings if one.attribute == name] for name in self.attributes}
+        return {name: found for name, own in of.items() if (found := self._decide(name, own)) is not None}
 
     def emotions(self, text: str, language: Language) -> tuple[str, ...]:
         """The emotion words that a caption uses of the speaker, in order, each once and in its normal form.
@@ -82,24 +80,25 @@ class Lexicon:
         They are words of a wheel ("angry" for "angrily"). Where another word names one (低沉 beside 情绪), the first
         word of that class stands for it. Words beside the point count where there are no others.
         """
-        reader = self._reader(text, language)
-        readings = [one for one in reader.read(text) if self._rules[one.attribute].wheel]
+        every, vocabulary = self._read(text, language)
+        readings = [one for one in every if self._rules[one.attribute].wheel]
         above = [one for one in readings if one.strength != "weak"]
         words = (
-            one.mention.meaning.feelings.get(one.attribute) or reader.vocabulary.first.get((one.attribute, one.class_))
+            one.mention.meaning.feelings.get(one.attribute) or vocabulary.first.get((one.attribute, one.class_))
             for one in sorted(above or readings, key=lambda one: one.mention.start)
         )
         return tuple(dict.fromkeys(word for word in words if word))
 
     def emotion_groups(self, words: Iterable[str]) -> frozenset[str]:
         """The groups of a wheel, joy or guilt, that words belong to in either language."""
-        known = [reader.vocabulary.groups for reader in self._readers.values()]
+        known = [vocabulary.groups for vocabulary in self.vocabularies.values()]
         return frozenset(groups[word] for word in map(folded, words) for groups in known if word in groups)
 
-    def _reader(self, text: str, language: Language) -> Reader:
-        """Of the language of a text, which may not be the one asked for."""
+    def _read(self, text: str, language: Language) -> tuple[list[Reading], Vocabulary]:
+        """What a text names in the language that it is written in, which may not be the one asked for."""
         found = language_of(text)
-        return next((reader for known, reader in self._readers.items() if known == found), self._readers[language])
+        of = next((known for known in self.vocabularies if known == found), language)
+        return read(text, self.vocabularies[of], self._rules, of), self.vocabularies[of]
 
     def _decide(self, attribute: str, readings: Sequence[Reading]) -> Reading | None:
         """The first reading of the class that those of one attribute come to, by the rules of `labels`."""
@@ -118,10 +117,6 @@ class Lexicon:
                 most = _commonest([one.class_ for one in readings if one.class_ in most])
                 return next(one for one in left if one.class_ in most)
         return None
-
-    def vocabulary(self, language: Language) -> Vocabulary:
-        """The phrases of a language."""
-        return self._readers[language].vocabulary
 
     def claims(self, labels: Mapping[str, str | None], measured: Measured) -> tuple[Claim, ...]:
         """The labels of every attribute that can be measured, each beside its figure and what of it fits the class.

@@ -200,7 +200,7 @@ class _Word:
     def _begun(self, text: str) -> dict[str, float]:
         """Class -> share of the attribute's phrases that begin like the end of `text`, from the word's place on."""
         word = text[len(self._until(self.start)) :]
-        counts = self._lexicon.vocabulary(self._language).begun(self.attribute, word)
+        counts = self._lexicon.vocabularies[self._language].begun(self.attribute, word)
         return {class_: count / counts.total() for class_, count in counts.items()}
 
     def _said_with(self, text: str, end: int) -> str | None:

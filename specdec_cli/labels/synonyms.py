@@ -37,7 +37,7 @@ def synonyms(lexicon: Lexicon, pieces: Iterable[tuple[int, str]], language: Lang
     Returns:
         Token id -> number of its group; tokens that name no class are left out.
     """
-    whole, begun = _beginnings(lexicon.vocabulary(language))
+    whole, begun = _beginnings(lexicon.vocabularies[language])
     words = [(id_, "".join(units(text))) for id_, text in pieces if _begins_a_word(text)]
     vocabulary = sorted({word for _, word in words})
     groups: defaultdict[Said, list[int]] = defaultdict(list)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,30 +24,20 @@ FOLDS: Final = 10
 LEAST_CAPTIONS: Final = 50
 """Decisions of one model about one attribute that a temperature is fitted to."""
 _LOG_T: Final = (-2.0, 2.0)
-_ROLES: Final[tuple[Decider, ...]] = ("edge", "cloud")
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What one model gave the classes of one attribute in one clip, and which is right.
-
-    Attributes:
-        by, attribute: the model, and what it decided.
-        classes: class -> probability, before any calibration.
-        named, truth: the class in the caption, and the one in the references.
-        group: the speaker, or the clip; groups are kept together when data is split.
-        weights: fingerprint of the model's files.
-        mode: that the caption was made in.
-    """
+    """What one model gave the classes of one attribute in one clip, and which is right."""
 
     by: Decider
     attribute: str
-    classes: Mapping[str, float]
-    named: str
-    truth: str
-    group: str
-    weights: str | None
-    mode: Mode
+    classes: Mapping[str, float]  # class -> probability, before any calibration
+    named: str  # the class in the caption
+    truth: str  # the class in the references
+    group: str  # the speaker, or the clip; groups are kept together when data is split
+    weights: str | None  # fingerprint of the model's files
+    mode: Mode  # that the caption was made in
 
 
 _Measured = tuple[Decision, float]
@@ -91,16 +82,9 @@ class CalibrationFound(Figures):
 
     def file(self, version: str) -> CalibrationFile:
         """The file of the calibration; `version` is that of specdec."""
-        errors = {
-            f"{fit.attribute}, mode {fit.mode}": {
-                "captions": fit.raw.captions,
-                "ece": round(fit.raw.ece, 4),
-                "ece_calibrated": round(fit.calibrated.ece, 4),
-            }
-            for fit in self.fits
-        }
-        about = self.model_dump(include={"decisions", "groups", "by_speaker"})
-        return CalibrationFile(models=self.models, fitted_on={"specdec": version, **about, "errors": errors})
+        bins = {"raw": {"bins"}, "calibrated": {"bins"}}
+        figures = self.model_dump(exclude={"models": True, "fits": {"__all__": bins}})
+        return CalibrationFile(models=self.models, fitted_on={"specdec": version, **figures})
 
 
 def read_decisions(paths: Sequence[Path], references: References) -> Iterator[Decision]:
@@ -118,10 +102,16 @@ def read_decisions(paths: Sequence[Path], references: References) -> Iterator[De
                 named, truth = (run.labels or {}).get(attribute), reference.labels.get(attribute)
                 if named in scores.classes and truth in scores.classes:
                     model = run.models.edge if scores.by == "edge" else run.models.cloud
-                    raw = sharpened(scores.classes, scores.temperature or 1.0)
-                    group = reference.speaker or reference.key
-                    weights = None if model is None else model.weights
-                    yield Decision(scores.by, attribute, raw, named, truth, group, weights, run.mode)
+                    yield Decision(
+                        by=scores.by,
+                        attribute=attribute,
+                        classes=sharpened(scores.classes, scores.temperature or 1.0),
+                        named=named,
+                        truth=truth,
+                        group=reference.speaker or reference.key,
+                        weights=None if model is None else model.weights,
+                        mode=run.mode,
+                    )
 
 
 def calibrate(decisions: Sequence[Decision], *, by_speaker: bool, seed: int = 0) -> CalibrationFound:
@@ -134,35 +124,40 @@ def calibrate(decisions: Sequence[Decision], *, by_speaker: bool, seed: int = 0)
     groups = sorted({decision.group for decision in decisions})
     order = np.random.default_rng(seed).permutation(len(groups))
     fold = {group: int(place) % FOLDS for group, place in zip(groups, order, strict=True)}
-    models: dict[Decider, OfModel] = {}
-    held_out: list[_Measured] = []
-    for by in _ROLES:
-        own = [decision for decision in decisions if decision.by == by]
-        temperatures: dict[str, float] = {}
-        for attribute in dict.fromkeys(decision.attribute for decision in own):
-            temperature, pairs = _fit([decision for decision in own if decision.attribute == attribute], fold)
-            held_out += pairs
-            if temperature is not None:
-                temperatures[attribute] = temperature
-        weights, *others = {decision.weights for decision in own} or {None}
-        if temperatures and (others or weights is None):
-            message = f"the transcripts do not name one {by} model by the fingerprint of its weights"
-            raise ConfigError(message, hint="Calibrate transcripts of one pair.")
-        if temperatures:
-            models[by] = OfModel(weights=str(weights), temperatures=temperatures)
-    if not models:
+    temperatures: defaultdict[Decider, dict[str, float]] = defaultdict(dict)
+    held_out: defaultdict[tuple[str, Mode], list[_Measured]] = defaultdict(list)
+    for by, attribute in dict.fromkeys((decision.by, decision.attribute) for decision in decisions):
+        own = [decision for decision in decisions if (decision.by, decision.attribute) == (by, attribute)]
+        temperature, pairs = _fit(own, fold)
+        for pair in pairs:
+            held_out[attribute, pair[0].mode].append(pair)
+        if temperature is not None:
+            temperatures[by][attribute] = temperature
+    if not temperatures:
         raise ConfigError(
             f"{len(decisions)} classes of {len(groups)} speakers or clips are known both from captions and from "
             f"references; a temperature takes {LEAST_CAPTIONS} of one attribute and model, of two or more",
             hint="Name more transcripts that were made with --labels, or references with more of their files.",
         )
-    fits = []
-    for attribute, mode in sorted({(decision.attribute, decision.mode) for decision in decisions}):
-        pairs = [pair for pair in held_out if (pair[0].attribute, pair[0].mode) == (attribute, mode)]
-        raw = reliability([(decision, 1.0) for decision, _ in pairs])
-        fits.append(TemperatureFit(attribute=attribute, mode=mode, raw=raw, calibrated=reliability(pairs)))
-    known = {"decisions": len(decisions), "groups": len(groups)}
-    return CalibrationFound(**known, by_speaker=by_speaker, models=models, fits=fits)
+    weights = {by: {decision.weights for decision in decisions if decision.by == by} for by in temperatures}
+    if any(len(of) != 1 or None in of for of in weights.values()):
+        message = f"the transcripts do not name one model by its weights as {' and '.join(weights)} each"
+        raise ConfigError(message, hint="Calibrate transcripts of one pair.")
+    return CalibrationFound(
+        decisions=len(decisions),
+        groups=len(groups),
+        by_speaker=by_speaker,
+        models={by: OfModel(weights=of.pop() or "", temperatures=temperatures[by]) for by, of in weights.items()},
+        fits=[
+            TemperatureFit(
+                attribute=attribute,
+                mode=mode,
+                raw=reliability([(decision, 1.0) for decision, _ in pairs]),
+                calibrated=reliability(pairs),
+            )
+            for (attribute, mode), pairs in sorted(held_out.items())
+        ],
+    )
 
 
 def fit_temperature(decisions: Sequence[Decision]) -> float:
