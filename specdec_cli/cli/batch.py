@@ -92,7 +92,6 @@ def batch(
     from specdec_cli.cli.export import Exports
     from specdec_cli.console.live import choose_view
     from specdec_cli.console.progress import show_failures, show_totals
-    from specdec_cli.inputs.find import Paths
     from specdec_cli.inputs.opening import Stdin
 
     resume = not overwrite
@@ -131,8 +130,6 @@ def batch(
         view.hint(error.message)
     if unwritten[_LISTED:]:
         view.hint(f"{len(unwritten) - _LISTED} more files were not written.")
-    if not quiet and isinstance(inputs, Paths) and (folders := inputs.unsearched):
-        view.hint(f"Folders inside those given were not searched ({folders}); --recursive searches them.")
     if failed := counts.failed or counts.in_part:
         show_failures(view, counts, str(output))
     if counts.may_pass:
@@ -265,9 +262,9 @@ def find_inputs(
     Raises:
         ConfigError: it names nothing, or contradicts itself.
     """
+    from specdec_cli.audio.paths import opened
     from specdec_cli.inputs.find import Paths, with_list
     from specdec_cli.inputs.manifest import Manifest
-    from specdec_cli.inputs.opening import open_input
 
     if manifest is not None and paths:
         raise ConfigError("Recordings come from PATHs or from a --manifest, not from both.", hint="Leave one out.")
@@ -275,7 +272,7 @@ def find_inputs(
         return Manifest.read(manifest)
     if paths and (given := with_list(paths, stdin)):
         without = frozenset(os.path.abspath(path) for path in own)
-        found = Paths(given, recursive, pattern, without, stdin or open_input)
+        found = Paths(given, recursive, pattern, without, stdin or opened)
         found.require_one()
         return found
     if retry_failed:

@@ -72,7 +72,7 @@ OUTPUTS: list[Row] = [
     ("caption a.wav --segment cuts.csv -o cuts.csv", "is one of the recordings or other inputs"),
     ("batch a.wav b.wav -o b.wav --overwrite", "is one of the recordings"),
     ("batch --manifest m.jsonl -o m.jsonl --overwrite", "is one of the recordings or other inputs"),
-    ("batch --manifest own.jsonl -o own.jsonl --overwrite", "own.jsonl, line 1, column models: text was expected"),
+    ("batch --manifest own.jsonl -o own.jsonl --overwrite", "is one of the recordings or other inputs"),
     ("caption a.wav --export srt", "--export reads --output"),
     ("caption a.wav -o o.jsonl --export praat", "--export: there is no format 'praat'"),
     ("batch a.wav -o o.jsonl --export-dir x", "--export-dir is about --export"),
