@@ -42,11 +42,11 @@ _FORMATS = (
 _DECLARE_LENGTH = ("aiff", "ape", "au", "caf", "flac", "mov", "mp3", "tta", "wv")  # FFmpeg estimates it for the others
 
 
-class _Undecodable(Exception):
-    """Not decodable: why, to be said after the path, and a hint."""
+_HINT = "Copy or record it again. To keep what is there: ffmpeg -i FILE -ac 1 -ar 16000 converted.wav"
 
-    def __init__(self, reason: str, hint: str = "Copy or record it again. To keep what is there: {convert}") -> None:
-        super().__init__(reason, hint)
+
+class _Undecodable(Exception):
+    """Not decodable: why, to be said after the path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +66,13 @@ def open_sound(path: str, file: FileIO, from_s: float = 0.0) -> Iterator[Sound]:
     """
     try:
         with ExitStack() as stack:
-            head = _read(file, 0, 4)
-            if head == b"OggS":
+            file.seek(0)
+            if (head := file.read(4)) == b"OggS":
                 _require_whole_page(file)
             sound = None if head.startswith((b"ID3", b"\xff")) else _sndfile(file, stack, from_s)
             yield sound or _ffmpeg(file, stack, from_s)
     except _Undecodable as error:
-        raise audio_error(AudioDecodeError, path, *error.args) from error
-
-
-def _read(file: FileIO, start: int, count: int) -> bytes:
-    file.seek(start)
-    return file.read(count)
+        raise audio_error(AudioDecodeError, path, str(error), _HINT) from error
 
 
 def _require_whole_page(file: FileIO) -> None:
@@ -86,7 +81,8 @@ def _require_whole_page(file: FileIO) -> None:
     One that ends exactly between two pages looks like a stopped live stream, which is complete.
     """
     longest = 27 + 255 + 255 * 255
-    _, found, page = _read(file, max(0, file.seek(0, 2) - longest), longest).rpartition(b"OggS")
+    file.seek(max(0, file.seek(0, 2) - longest))
+    _, found, page = file.read(longest).rpartition(b"OggS")
     table_end = 23 + sum(page[22:23])
     if found:  # else something other than sound follows
         _require_bytes(table_end + sum(page[23:table_end]), len(page))
@@ -114,11 +110,11 @@ def _sound(
         except Exception as error:  # PyAV raises many kinds
             if type(error) is MemoryError:  # of Python, not of FFmpeg over an absurd header
                 raise
-            reason = f"cannot be decoded: it is damaged or cut short, at {frames / rate:.1f} s or later"
-            raise _Undecodable(reason) from error
-        if declared_s is not None and (ends_s := frames / rate) < declared_s - tolerance_s:
-            says = f"is cut short: its header promises {declared_s:.1f} s, but it ends after {ends_s:.1f} s"
-            raise _Undecodable(says)
+            at = f"{frames / rate:.1f} s or later"
+            raise _Undecodable(f"cannot be decoded: it is damaged or cut short, at {at}") from error
+        if declared_s is not None and frames / rate < declared_s - tolerance_s:
+            ends = f"but it ends after {frames / rate:.1f} s"
+            raise _Undecodable(f"is cut short: its header promises {declared_s:.1f} s, {ends}")
 
     return Sound(rate, declared_s, complete(frames))
 
@@ -165,9 +161,9 @@ def _ffmpeg(file: FileIO, stack: ExitStack, from_s: float) -> Sound:
         first = next(frames, None)
     except Exception as error:
         reason = "cannot be decoded: its format or codec is not known, or it is damaged or cut short"
-        raise _Undecodable(reason, "If it is a recording, copy it again, or convert it with: {convert}") from error
+        raise _Undecodable(reason) from error
     if stream is None or first is None:
-        raise _Undecodable("cannot be decoded: it holds no sound", "Name a recording, or a video that has sound.")
+        raise _Undecodable("cannot be decoded: it holds no sound")
     channels = first.layout.nb_channels
     blocks = (np.asarray(frame.to_ndarray(), np.float32).reshape(-1, channels) for frame in chain([first], frames))
     # containers round, and may count the padding of the encoder

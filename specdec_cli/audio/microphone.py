@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 import numpy as np
@@ -68,40 +68,32 @@ def find_device(device: str | None) -> Mapping[str, Any]:
 
 
 class Microphone:
-    """An open device, which records from `with` on.
+    """A device that records from `with` on, at its own rate, which is resampled.
 
     Args:
         device: number, name or part of a name; None: the system's default.
-        sampling_rate: of the samples that it gives, Hz. A device that cannot record at it is resampled.
+        sampling_rate: of the samples that it gives, Hz.
 
     Raises:
         ConfigError: sounddevice or PortAudio is not installed.
-        DeviceError: there is no such device, or it cannot be opened.
+        DeviceError: there is no such device, or `with` cannot open it.
     """
 
     def __init__(self, device: str | None, sampling_rate: int) -> None:
-        sounds, found = _portaudio(), find_device(device)
-        self.name = str(found["name"])
+        self._device, self._found, self._sampling_rate = _named(device), find_device(device), sampling_rate
+        self.name = str(self._found["name"])
         self._queue: queue.SimpleQueue[Block] = queue.SimpleQueue()
-        self._resampler: soxr.ResampleStream | None = None
-        own_rate, named = round(found["default_samplerate"]), _named(device)
-        given = {"device": named, "dtype": "float32", "callback": self._take}
-        try:
-            try:
-                block = round(_BLOCK_S * sampling_rate)
-                self._stream = sounds.InputStream(samplerate=sampling_rate, blocksize=block, channels=1, **given)
-            except sounds.PortAudioError:
-                block, channels = round(_BLOCK_S * own_rate), found["max_input_channels"]
-                self._stream = sounds.InputStream(samplerate=own_rate, blocksize=block, channels=channels, **given)
-                self._resampler = soxr.ResampleStream(own_rate, sampling_rate, 1, "float32", "HQ")
-        except sounds.PortAudioError as error:
-            raise _device_error(f"The microphone {self.name} cannot be opened", error) from error
 
     def __enter__(self) -> Self:
+        sounds, rate = _portaudio(), round(self._found["default_samplerate"])
+        self._resampler: Any = soxr.ResampleStream(rate, self._sampling_rate, 1, "float32", "HQ")
+        channels = min(2, self._found["max_input_channels"])  # some devices claim a hundred
+        given = {"device": self._device, "channels": channels, "dtype": "float32", "callback": self._take}
         try:
+            self._stream = sounds.InputStream(samplerate=rate, blocksize=round(_BLOCK_S * rate), **given)
             self._stream.start()
-        except _portaudio().PortAudioError as error:
-            raise _device_error(f"The microphone {self.name} cannot be started", error) from error
+        except sounds.PortAudioError as error:
+            raise _device_error(f"The microphone {self.name} cannot be opened", error) from error
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -128,9 +120,7 @@ class Microphone:
                     raise DeviceError(f"The microphone {self.name} delivers no sound any more.", hint=hint) from None
                 continue
             delivered = time.monotonic()
-            if self._resampler is not None:
-                block = Block(self._resampler.resample_chunk(block.samples), block.at, block.lost)
-            yield block
+            yield replace(block, samples=self._resampler.resample_chunk(block.samples))
 
     def _take(self, data: Any, _frames: int, _times: Any, status: Any) -> None:
         """Called in PortAudio's thread."""

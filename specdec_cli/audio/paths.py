@@ -6,7 +6,6 @@ import glob
 import hashlib
 import os
 import re
-import shlex
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from io import FileIO
@@ -30,11 +29,8 @@ def shown(path: str) -> str:
 
 
 def audio_error(error: type[_Error], path: str, says: str, hint: str) -> _Error:
-    """An error about the recording at `path`; "{convert}" in a hint is a command that mends what it can of it."""
-    stem = os.path.splitext(os.path.basename(path))[0].lstrip("-") or "stdin"  # no option of ffmpeg's
-    target = f"{stem}-16k.wav"
-    convert = f"ffmpeg -i {shlex.quote(shown(path))} -ac 1 -ar 16000 {shlex.quote(shown(target))}"
-    return error(f"{shown(path) or 'An empty path'} {says}.", hint=hint.replace("{convert}", convert))
+    """An error about the recording at `path`."""
+    return error(f"{shown(path) or 'An empty path'} {says}.", hint=hint)
 
 
 @contextmanager
@@ -57,12 +53,12 @@ def opened(path: str) -> Iterator[FileIO]:
 def sha256(file: FileIO) -> str:
     """Hex digest of the file's bytes; that of a large file, of which many parts may be named, is cached."""
     size, *others = found = stamp(file)
-    if found in _digests:
-        return _digests[found]
-    file.seek(0)
-    digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if size >= _LARGE and others:
-        _digests[found] = digest
+    digest = _digests.get(found)
+    if digest is None:
+        file.seek(0)
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if size >= _LARGE and others:
+            _digests[found] = digest
     return digest
 
 
