@@ -7,10 +7,9 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol, Self
+from typing import BinaryIO, Protocol, Self
 
 from filelock import FileLock, Timeout
 
@@ -19,13 +18,7 @@ from specdec_cli.errors import ConfigError, SpecdecError, TranscriptError
 from specdec_cli.regular_files import open_regular
 from specdec_cli.targets import Kind, replace, writing
 
-PATIENCE_S = 10.0
-"""How long a single append waits for its turn, seconds; a batch holds its file for hours."""
-
-LONGEST: Final = 1 << 26
-"""Bytes of a line: one of a clip has some ten thousand, one of a thousand rounds some million."""
-
-_OPTIONS: Final = {"labels": "labels (--labels)", "measured": "measured (--measure)"}
+PATIENCE_S = 10.0  # how long a single append waits for its turn; a batch holds its file for hours
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +54,21 @@ class Store:
 
     def __init__(self, path: Path, kind: Kind, *, wait_s: float = 0.0) -> None:
         self.path, self._kind = path, kind
-        self._lock = _locked(path, wait_s)
-        self._draft = Path(self._lock.lock_file).with_suffix(".draft")
-        with suppress(OSError):  # there is one where a run was killed while it rewrote the file
-            self._draft.unlink()
+        self._lock = FileLock(lock_file(path), timeout=wait_s, thread_local=False)
+        with writing(path):
+            if not lock_file(path).parent.is_dir():  # which the lock would create
+                raise FileNotFoundError("its folder does not exist")
+            try:
+                self._lock.acquire(poll_interval=0.005)
+            except Timeout as error:
+                hint = "Wait until it has ended, or name another file."
+                raise TranscriptError(f"{path} is being written by another run.", hint=hint) from error
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        Path(self._lock.lock_file).unlink(missing_ok=True)  # a run that waits for it notices, and makes a new one
+        lock_file(self.path).unlink(missing_ok=True)  # a run that waits for it notices, and makes a new one
         self._lock.release()
 
     def lines(self) -> Iterator[StoredLine]:
@@ -114,7 +112,7 @@ class Store:
     def keep(self, offsets: Iterable[int]) -> None:
         """Rewrites the file with the lines at `offsets` alone; the new file takes the old one's place at once."""
         with self.path.open("rb") as old:
-            replace(self.path, (_line_at(old, offset) for offset in offsets), draft=self._draft, durable=True)
+            replace(self.path, (_line_at(old, offset) for offset in offsets), durable=True)
 
 
 class Watch(Protocol):
@@ -129,22 +127,17 @@ class Watch(Protocol):
 class Journal(ABC):
     """What a run has made so far: in memory, and in a store from which a later run resumes. A context manager.
 
-    Args:
-        path: of the store; None: memory alone.
-        kind: what its lines are.
-        read: whether to read what the file holds.
-
-    Raises:
-        TranscriptError: as `Store`.
+    `path` None: in memory alone. `read`: whether to read what the file holds. Errors are those of `Store`.
     """
 
     def __init__(self, path: Path | None, kind: Kind, *, read: bool = True) -> None:
         self._store = None if path is None else Store(path, kind)
         if self._store is not None and read:
-            with ExitStack() as on_error:
-                on_error.push(self._store)
+            try:
                 self._read(self._store)
-                on_error.pop_all()
+            except BaseException:
+                self._store.__exit__()
+                raise
 
     @abstractmethod
     def _read(self, store: Store) -> None:
@@ -163,17 +156,10 @@ class Journal(ABC):
 
 
 def read_lines(path: Path, offset: int = 0) -> Iterator[StoredLine]:
-    """The lines of a file that need not be held, in order from a line's offset, and counted from there; no empty ones.
-
-    Raises:
-        TranscriptError: a line is longer than any that specdec writes.
-    """
+    """The lines of a file that need not be held, from a line's offset on, and counted from there; no empty ones."""
     with open_regular(path) as file:
         file.seek(offset)
-        for number, raw in enumerate(iter(lambda: file.readline(LONGEST), b""), 1):
-            if len(raw) == LONGEST:
-                hint = "Name a file that specdec wrote."
-                raise TranscriptError(f"{path}:{number} is longer than {LONGEST >> 20} MiB.", hint=hint)
+        for number, raw in enumerate(file, 1):
             if raw.strip():
                 yield StoredLine(number, offset, raw)
             offset += len(raw)
@@ -190,13 +176,9 @@ def made_otherwise(path: Path, number: int, changes: Iterable[tuple[str, object,
 
     `changes`: name, value there and value here of whatever differs.
     """
-    listed = "; ".join(
-        f"{_OPTIONS.get(name, name)} was {_shown(there)} and is {_shown(here)}" for name, there, here in changes
-    )
-    return ConfigError(
-        f"{path}:{number} was made with other settings: {listed}.",
-        hint="Give the same settings, name a new file, or start anew (--overwrite, where the command has it).",
-    )
+    listed = "; ".join(f"{name} was {show(there)} and is {show(here)}" for name, there, here in changes)
+    hint = "Give the same settings, name a new file, or start anew (--overwrite, where the command has it)."
+    return ConfigError(f"{path}:{number} was made with other settings: {listed}.", hint=hint)
 
 
 def lock_file(path: Path) -> Path:
@@ -205,26 +187,6 @@ def lock_file(path: Path) -> Path:
     return real.with_name(f".specdec-{hashlib.sha256(os.fsencode(real.name)).hexdigest()[:16]}.lock")
 
 
-def _locked(path: Path, wait_s: float) -> FileLock:
-    """The lock of a file, held, which follows no link."""
-    lock = FileLock(lock_file(path), timeout=wait_s, thread_local=False)
-    with writing(path):
-        if not Path(lock.lock_file).parent.is_dir():  # which the lock would create
-            raise FileNotFoundError("its folder does not exist")
-        try:
-            lock.acquire(poll_interval=0.005)
-        except Timeout as error:
-            raise TranscriptError(
-                f"{path} is being written by another run.", hint="Wait until it has ended, or name another file."
-            ) from error
-    return lock
-
-
 def _line_at(file: BinaryIO, offset: int) -> bytes:
-    """A line with its newline, which the last one may lack."""
     file.seek(offset)
     return file.readline().rstrip(b"\r\n") + b"\n"
-
-
-def _shown(value: object) -> str:
-    return ascii(value)[:200] if isinstance(value, dict) else show(value)

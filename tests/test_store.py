@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.errors import TranscriptError
-from specdec_cli.store import LONGEST, Store, lock_file, read_lines
+from specdec_cli.store import Store, lock_file
 from specdec_cli.targets import TRANSCRIPTS
 from tests.batch.lines import failed_line
 from tests.transcript.lines import append_transcript, read_transcripts
@@ -63,15 +63,6 @@ def test_an_end_of_another_kind_is_left_alone(tmp_path: Path, end: bytes) -> Non
     assert path.read_bytes() == HEAD + end
 
 
-def test_a_line_without_end_is_not_read_to_its_end(tmp_path: Path) -> None:
-    path = tmp_path / "o.jsonl"
-    with path.open("wb") as file:
-        file.write(HEAD)
-        file.truncate(LONGEST + 2 * len(HEAD))
-    with pytest.raises(TranscriptError, match=r"o\.jsonl:2 is longer than 64 MiB"):
-        list(read_lines(path))
-
-
 def test_a_writer_waits_for_another_that_holds_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "out.jsonl"
     append_transcript(path, failed_line("first"))
@@ -120,7 +111,7 @@ except TranscriptError as error:
     assert path.read_bytes() == before
 
 
-def test_what_a_killed_rewrite_left_is_removed(tmp_path: Path) -> None:
+def test_a_rewrite_that_is_killed_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
     path.write_bytes(HEAD)
     code = """
@@ -133,9 +124,7 @@ with store.Store(path, TRANSCRIPTS) as held:
 """
     killed = python(code, path)
     assert (killed.communicate(timeout=60)[0], killed.returncode) == (b"", 9)
-    assert len(os.listdir(tmp_path)) == 3  # the lock and the draft as well
     assert lines(path) == [HEAD]
-    assert os.listdir(tmp_path) == ["out.jsonl"]
 
 
 @pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="needs POSIX")

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from io import FileIO
-from itertools import chain, groupby
+from itertools import chain, count, groupby, takewhile
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from av import AudioFrame
     from av.audio.stream import AudioStream
     from av.container import InputContainer
-    from soundfile import SoundFile
 
 _STREAMED = 0x7FFFF000  # writers into a pipe declare 0, 0x7fffffff less a header, 0x80000000 or 0xffffffff bytes
 
@@ -43,11 +42,11 @@ _FORMATS = (
 _DECLARE_LENGTH = ("aiff", "ape", "au", "caf", "flac", "mov", "mp3", "tta", "wv")  # FFmpeg estimates it for the others
 
 
-class _Undecodable(Exception):
-    """Not decodable: why, to be said after the path, and a hint."""
+_HINT = "Copy or record it again. To keep what is there: ffmpeg -i FILE -ac 1 -ar 16000 converted.wav"
 
-    def __init__(self, reason: str, hint: str = "Copy or record it again. To keep what is there: {convert}") -> None:
-        super().__init__(reason, hint)
+
+class _Undecodable(Exception):
+    """Not decodable: why, to be said after the path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,60 +66,42 @@ def open_sound(path: str, file: FileIO, from_s: float = 0.0) -> Iterator[Sound]:
     """
     try:
         with ExitStack() as stack:
-            head = _read(file, 0, 4096)
-            _refuse_early_end(file, head)
-            if head.startswith(b"ID3"):  # an MP3, or a FLAC behind an MP3's tag
-                length = sum((byte & 127) << shift for byte, shift in zip(head[6:10], (21, 14, 7, 0), strict=False))
-                for_sndfile = _read(file, 10 + length, 4) == b"fLaC"
-            else:
-                for_sndfile = not head.startswith(b"\xff")
-            yield (for_sndfile and _sndfile(file, stack, from_s)) or _ffmpeg(file, stack, from_s)
+            file.seek(0)
+            if (head := file.read(4)) == b"OggS":
+                _require_whole_page(file)
+            sound = None if head.startswith((b"ID3", b"\xff")) else _sndfile(file, stack, from_s)
+            yield sound or _ffmpeg(file, stack, from_s)
     except _Undecodable as error:
-        raise audio_error(AudioDecodeError, path, *error.args) from error
+        raise audio_error(AudioDecodeError, path, str(error), _HINT) from error
 
 
-def _read(file: FileIO, start: int, count: int) -> bytes:
-    file.seek(start)
-    return file.read(count)
+def _require_whole_page(file: FileIO) -> None:
+    """Refuses an Ogg whose last page is cut, which the decoders do not report.
 
-
-def _refuse_early_end(file: FileIO, head: bytes) -> None:
-    """Two formats in which the decoders do not report a cut: AVI by its size, Ogg by its last page.
-
-    An Ogg that ends exactly between two pages looks like a stopped live stream, which is complete.
+    One that ends exactly between two pages looks like a stopped live stream, which is complete.
     """
-    size = file.seek(0, 2)
-    if head[:4] == b"RIFF" and head[8:12] == b"AVI ":
-        _require_bytes(8 + int.from_bytes(head[4:8], "little"), size)
-    if head.startswith(b"OggS"):
-        longest = 27 + 255 + 255 * 255
-        _, found, page = _read(file, max(0, size - longest), longest).rpartition(b"OggS")
-        table_end = 23 + sum(page[22:23])
-        if found:  # else something other than sound follows
-            _require_bytes(table_end + sum(page[23:table_end]), len(page))
+    longest = 27 + 255 + 255 * 255
+    file.seek(max(0, file.seek(0, 2) - longest))
+    _, found, page = file.read(longest).rpartition(b"OggS")
+    table_end = 23 + sum(page[22:23])
+    if found:  # else something other than sound follows
+        _require_bytes(table_end + sum(page[23:table_end]), len(page))
 
 
 def _require_bytes(declared: int, present: int) -> None:
-    missing = declared - present
-    if missing > 0 and declared < _STREAMED:
-        more = f"{missing:,} more {'byte' if missing == 1 else 'bytes'}"
-        raise _Undecodable(f"is cut short: its header promises {more} than the file holds")
+    if present < declared < _STREAMED:
+        raise _Undecodable(f"is cut short: its header promises {declared - present:,} more bytes than the file holds")
 
 
 def _sound(
-    rate: int,
-    declared_s: float | None,
-    tolerance_s: float,
-    blocks: Iterator[Floats],
-    skipped: int = 0,
-    from_s: float = 0.0,
+    rate: int, declared_s: float | None, tolerance_s: float, blocks: Iterator[Floats], frames: int, from_s: float
 ) -> Sound:
-    """What a decoder opened, `skipped` frames in, from `from_s` on; an end before the declared length is refused."""
+    """What a decoder opened, `frames` in, from `from_s` on; an end before the declared length is refused."""
     if not 1_000 <= rate <= 768_000:
         raise _Undecodable(f"cannot be decoded: its header claims a sampling rate of {rate:,} Hz")
 
-    def complete() -> Iterator[Floats]:
-        frames, first = skipped, round(from_s * rate)
+    def complete(frames: int) -> Iterator[Floats]:
+        first = round(from_s * rate)
         try:
             for block in blocks:
                 frames += len(block)
@@ -129,13 +110,13 @@ def _sound(
         except Exception as error:  # PyAV raises many kinds
             if type(error) is MemoryError:  # of Python, not of FFmpeg over an absurd header
                 raise
-            reason = f"cannot be decoded: it is damaged or cut short, at {frames / rate:.1f} s or later"
-            raise _Undecodable(reason) from error
+            at = f"{frames / rate:.1f} s or later"
+            raise _Undecodable(f"cannot be decoded: it is damaged or cut short, at {at}") from error
         if declared_s is not None and frames / rate < declared_s - tolerance_s:
-            promised, ends = f"its header promises {declared_s:.1f} s", f"it ends after {frames / rate:.1f} s"
-            raise _Undecodable(f"is cut short: {promised}, but {ends}")
+            ends = f"but it ends after {frames / rate:.1f} s"
+            raise _Undecodable(f"is cut short: its header promises {declared_s:.1f} s, {ends}")
 
-    return Sound(rate, declared_s, complete())
+    return Sound(rate, declared_s, complete(frames))
 
 
 def _sndfile(file: FileIO, stack: ExitStack, from_s: float) -> Sound | None:
@@ -157,13 +138,9 @@ def _sndfile(file: FileIO, stack: ExitStack, from_s: float) -> Sound | None:
     rate, skipped = sound.samplerate, 0
     if from_s > 0 and sound.seekable():
         skipped = sound.seek(min(round(from_s * rate), sound.frames))
-    return _sound(rate, sound.frames / rate, 0.0, _sndfile_blocks(sound), skipped, from_s)
-
-
-def _sndfile_blocks(sound: SoundFile) -> Iterator[Floats]:
     size = max(1, _BLOCK_SAMPLES // sound.channels)
-    while len(block := sound.read(size, dtype="float32", always_2d=True)):
-        yield block
+    blocks = takewhile(len, (sound.read(size, dtype="float32", always_2d=True) for _ in count()))
+    return _sound(rate, sound.frames / rate, 0.0, blocks, skipped, from_s)
 
 
 def _ffmpeg(file: FileIO, stack: ExitStack, from_s: float) -> Sound:
@@ -184,15 +161,13 @@ def _ffmpeg(file: FileIO, stack: ExitStack, from_s: float) -> Sound:
         first = next(frames, None)
     except Exception as error:
         reason = "cannot be decoded: its format or codec is not known, or it is damaged or cut short"
-        raise _Undecodable(reason, "If it is a recording, copy it again, or convert it with: {convert}") from error
-    if stream is None:
-        raise _Undecodable("cannot be decoded: it has no sound track", "Name a recording, or a video that has sound.")
-    if first is None:
+        raise _Undecodable(reason) from error
+    if stream is None or first is None:
         raise _Undecodable("cannot be decoded: it holds no sound")
-    channels, declared_s = first.layout.nb_channels, _declared_s(container, stream, size)
+    channels = first.layout.nb_channels
     blocks = (np.asarray(frame.to_ndarray(), np.float32).reshape(-1, channels) for frame in chain([first], frames))
     # containers round, and may count the padding of the encoder
-    return _sound(first.sample_rate, declared_s, 0.1, blocks, from_s=from_s)
+    return _sound(first.sample_rate, _declared_s(container, stream, size), 0.1, blocks, 0, from_s)
 
 
 def _frames(container: InputContainer, stream: AudioStream) -> Iterator[AudioFrame]:

@@ -6,12 +6,13 @@ import hashlib
 import math
 import os
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final, Literal
 
 import numpy as np
+import soxr
 from numpy.typing import ArrayLike
 
 from specdec_cli.audio.codecs import Sound, open_sound
@@ -21,7 +22,7 @@ from specdec_cli.audio.samples import MAX_DURATION_S, Cut, Floats, SampleStatist
 from specdec_cli.errors import AudioContentError, AudioDecodeError, CutsError
 
 _HIGHEST_RATE: Final = 1e6  # Hz, of samples in memory
-_ROUNDING = 1e-6  # samples: 0.1 * 16000 must not lose one
+_ROUNDING: Final = 1e-6  # samples: 0.1 * 16000 must not lose one
 _BEYOND_S: Final = 0.1  # seconds that a cut may end after the recording: its writer may have rounded
 
 Pauses = Literal["never", "long", "always"]
@@ -64,10 +65,8 @@ class Recording:
             samples = rest[start - at : end - at].copy()
             fault = None
             if not self.whole:
-                statistics = SampleStatistics(self.sampling_rate)
-                statistics.add(samples)
                 name = piece_of(self.path, cut.start_s, cut.end_s)
-                fault = statistics.fault(name, cut.end_s - cut.start_s)
+                fault = SampleStatistics(self.sampling_rate, samples).fault(name, cut.end_s - cut.start_s)
             yield Segment(samples, cut.start_s, cut.end_s, fault, index, cut.speaker, cut.text)
 
     def _decoded_again(self) -> Iterator[Floats]:
@@ -88,29 +87,15 @@ def from_samples(
     array = given = mono(samples, name)
     duration_s = len(given) / float(sample_rate)
     if duration_s > window_s:
-        raise AudioContentError(
-            f"{name} lasts {duration_s:.2f} s, but the models take {window_s:g} s at once",
-            hint="Cut it into shorter pieces.",
-        )
-    statistics = SampleStatistics(round(float(sample_rate)))
-    statistics.add(given)
-    if (fault := statistics.fault(name, duration_s)) is not None:
+        says = f"{name} lasts {duration_s:.2f} s, but the models take {window_s:g} s at once"
+        raise AudioContentError(says, hint="Cut it into shorter pieces.")
+    if (fault := SampleStatistics(round(float(sample_rate)), given).fault(name, duration_s)) is not None:
         raise fault
     if sample_rate != sampling_rate:
-        import soxr
-
         array = soxr.resample(given, sample_rate, sampling_rate)
-    begin_s = start_s or 0.0
-    return Recording(
-        path=name,
-        sampling_rate=sampling_rate,
-        duration_s=duration_s,
-        sha256=hashlib.sha256(given.tobytes()).hexdigest(),
-        cuts=(Cut(begin_s, begin_s + duration_s),),
-        whole=start_s is None,
-        _span=(begin_s, begin_s + duration_s),
-        _samples=array,
-    )
+    span = (start_s or 0.0, (start_s or 0.0) + duration_s)
+    digest = hashlib.sha256(given.tobytes()).hexdigest()
+    return Recording(name, sampling_rate, duration_s, digest, (Cut(*span),), start_s is None, span, array)
 
 
 def open_recording(
@@ -146,34 +131,30 @@ def open_recording(
     path, begun = os.fsdecode(path), time.perf_counter()
     span = start_s, math.inf if end_s is None else end_s
     divided = segment_s is not None or cuts is not None
-    finder = None if divided or pauses == "never" else PauseCutter(sampling_rate, window_s)
+    cutter = None if divided or pauses == "never" else PauseCutter(sampling_rate, window_s)
     with opener(path) as file:
         with open_sound(path, file, start_s) as sound:
             mixdown = _Mixdown(path, sound, sampling_rate, span)
-            samples, found = _decoded(mixdown, window_s, finder, divided=divided, search=pauses == "always")
+            samples, utterances = mixdown.read(window_s, cutter, divided=divided, always=pauses == "always")
         if start_s > 0 and not mixdown.length:
             says = f"ends before {start_s:g} s, where its part is to begin"
             raise audio_error(CutsError, path, says, "Name an earlier start.")
         if (fault := mixdown.statistics.fault(path, mixdown.duration_s)) is not None:
             raise fault
-        if cuts is not None:
-            pieces = tuple(_usable(cuts, mixdown, window_s))
-        elif found is not None:
-            pieces = tuple(found)
-            if not pieces:
-                hint = "Its level hardly changes, as in music or noise. Give the length of pieces: audio.segment."
-                raise audio_error(AudioContentError, path, "has no utterances between pauses", hint)
-        else:
-            pieces = tuple(_equal(mixdown, segment_s))
+        if utterances is None:
+            found = [*(_equal(mixdown, segment_s) if cuts is None else _usable(cuts, mixdown, window_s))]
+        elif not (found := utterances):
+            hint = "Its level hardly changes, as in music or noise. Give the length of pieces: audio.segment."
+            raise audio_error(AudioContentError, path, "has no utterances between pauses", hint)
         return Recording(
-            path=path,
-            sampling_rate=sampling_rate,
-            duration_s=mixdown.duration_s,
-            sha256=sha256(file),
-            cuts=pieces,
-            whole=cuts is None and found is None and span == (0.0, math.inf) and len(pieces) == 1,
+            path,
+            sampling_rate,
+            mixdown.duration_s,
+            sha256(file),
+            tuple(found),
+            whole=cuts is None and utterances is None and span == (0.0, math.inf) and len(found) == 1,
             total_s=start_s + mixdown.duration_s if end_s is None else sound.declared_s,
-            level_dbfs=mixdown.statistics.level_dbfs() if len(pieces) > 1 else None,
+            level_dbfs=mixdown.statistics.level_dbfs() if len(found) > 1 else None,
             decode_s=time.perf_counter() - begun,
             _span=span,
             _samples=samples,
@@ -182,59 +163,22 @@ def open_recording(
         )
 
 
-def _decoded(
-    mixdown: _Mixdown, window_s: float, finder: PauseCutter | None, *, divided: bool, search: bool
-) -> tuple[Floats | None, list[Cut] | None]:
-    """One pass over a recording: its samples if they fit the window, and the places of its utterances.
-
-    One that does not fit is searched for them, as any one is with `search`, or refused if nothing divides it.
-    """
-    declared_s, (start_s, end_s) = mixdown.sound.declared_s, mixdown.span
-    mixdown.require_bounded(declared_s or 0.0)
-    fits = min((declared_s or 0.0) - start_s, end_s - start_s) <= window_s
-    kept, searched = list[Floats](), 0
-    finding, found = finder if search else None, list[Cut]()
-
-    def places(utterances: Sequence[Segment]) -> list[Cut]:
-        return [Cut(start_s + one.start_s, start_s + one.end_s) for one in utterances]
-
-    for block in chain([np.zeros(0, np.float32)], mixdown):
-        kept.append(block)
-        fits = fits and mixdown.length <= window_s * mixdown.sampling_rate + _ROUNDING
-        if not (fits or divided or finder is not None):
-            length = f"more than {window_s:g} s" if declared_s is None else f"{declared_s:.2f} s"
-            says = f"lasts {length}, but the model reads {window_s:g} s at once"
-            hint = "Caption it piece by piece: set audio.segment to pauses, or to a length in seconds."
-            raise audio_error(AudioContentError, mixdown.path, says, hint)
-        finding = finding if fits else finder
-        if finding is not None and math.isfinite(mixdown.statistics.peak):  # else it is refused
-            for part in kept[searched:]:
-                found += places(finding.feed(part))
-            searched = len(kept)
-        if not fits:
-            kept, searched = [], 0
-    kept.append(np.zeros(1, np.float32))  # the resampler may return a sample less
-    samples = np.concatenate(kept)[: mixdown.length] if fits else None
-    return samples, None if finding is None else found + places(finding.finish())
-
-
 def _equal(mixdown: _Mixdown, segment_s: float | None) -> Iterator[Cut]:
     """The fewest equal pieces within a length, or one piece."""
     start_s, rate, total = mixdown.span[0], mixdown.sampling_rate, mixdown.length
     longest = math.inf if segment_s is None else math.floor(segment_s * rate + _ROUNDING)
     count = max(1, math.ceil(total / longest))
-    for index in range(count):
-        start, end = total * index // count, total * (index + 1) // count
-        yield Cut(start_s + start / rate, start_s + end / rate)
+    edges = [start_s + total * index // count / rate for index in range(count + 1)]
+    yield from map(Cut, edges, edges[1:])
 
 
 def _usable(cuts: Sequence[Cut], mixdown: _Mixdown, window_s: float) -> Iterator[Cut]:
     """The given cuts within the part, by their start."""
     start_s, end_s = mixdown.span[0], mixdown.span[0] + mixdown.duration_s
     for cut in sorted(cuts, key=lambda cut: (cut.start_s, cut.end_s)):
-        where = f"{cut.place}: the cut from {cut.start_s:g} s to {cut.end_s:g} s"
         if cut.start_s < start_s or cut.end_s > mixdown.span[1]:
             continue
+        where = f"{cut.place}: the cut from {cut.start_s:g} s to {cut.end_s:g} s"
         if cut.start_s >= end_s or cut.end_s > end_s + _BEYOND_S:
             says = f"lasts {end_s:.2f} s. {where} is outside of it"
             raise audio_error(CutsError, mixdown.path, says, "Mend the cuts, or name the right recording.")
@@ -253,48 +197,71 @@ class _Mixdown:
 
     def __init__(self, path: str, sound: Sound, sampling_rate: int, span: tuple[float, float]) -> None:
         self.path, self.sound, self.sampling_rate, self.span = path, sound, sampling_rate, span
-        self._most = None if span[1] == math.inf else round((span[1] - span[0]) * sound.sampling_rate)
-        self._frames = 0  # samples per channel so far, at the recording's rate
-        self.statistics = SampleStatistics(sampling_rate)  # of the blocks so far
-
-    def __iter__(self) -> Iterator[Floats]:
-        for block in self._blocks():
-            self.statistics.add(block)
-            yield block
-
-    def _blocks(self) -> Iterator[Floats]:
-        resampler = None
-        if self.sound.sampling_rate != self.sampling_rate:
-            import soxr
-
-            resampler = soxr.ResampleStream(self.sound.sampling_rate, self.sampling_rate, 1, "float32", "HQ")
-        for block in self.sound.blocks:
-            if self._most is not None:
-                if self._frames >= self._most:
-                    break
-                block = block[: self._most - self._frames]
-            self._frames += len(block)
-            self.require_bounded(self.span[0] + self.duration_s)
-            with np.errstate(all="ignore"):  # NaN and inf are refused later
-                mono = block[:, 0] if block.shape[1] == 1 else block.mean(axis=1, dtype=np.float32)
-            yield mono if resampler is None else resampler.resample_chunk(mono)
-        if resampler is not None and self._frames:
-            yield resampler.resample_chunk(np.zeros(0, np.float32), last=True)
-
-    @property
-    def duration_s(self) -> float:
-        """Length of what was decoded so far, seconds."""
-        return self._frames / self.sound.sampling_rate
+        self.duration_s = 0.0  # of what was decoded so far
+        self.statistics = SampleStatistics(sampling_rate)  # of what was read
 
     @property
     def length(self) -> int:
         """Samples that it amounts to; the resampler's own count may differ by one."""
         return round(self.duration_s * self.sampling_rate)
 
-    def require_bounded(self, seconds: float) -> None:
+    def __iter__(self) -> Iterator[Floats]:
+        rate, ours, frames = self.sound.sampling_rate, self.sampling_rate, 0
+        most = math.inf if self.span[1] == math.inf else round((self.span[1] - self.span[0]) * rate)
+        resampler = None if rate == ours else soxr.ResampleStream(rate, ours, 1, "float32", "HQ")
+        for decoded in self.sound.blocks:
+            if frames >= most:
+                break
+            block = decoded[: min(len(decoded), most - frames)]
+            frames += len(block)
+            self.duration_s = frames / rate
+            self._require_bounded(self.span[0] + self.duration_s)
+            with np.errstate(all="ignore"):  # NaN and inf are refused later
+                mixed = block[:, 0] if block.shape[1] == 1 else block.mean(axis=1, dtype=np.float32)
+            yield mixed if resampler is None else resampler.resample_chunk(mixed)
+        if resampler is not None and frames:
+            yield resampler.resample_chunk(np.zeros(0, np.float32), last=True)
+
+    def read(
+        self, window_s: float, cutter: PauseCutter | None, *, divided: bool, always: bool
+    ) -> tuple[Floats | None, list[Cut] | None]:
+        """All of it in one pass: its samples if they fit the window, and its utterances if they are looked for.
+
+        They are in one that does not fit, and with `always`; one that does not fit and is not divided is refused.
+        """
+        declared_s, (start_s, end_s) = self.sound.declared_s, self.span
+        self._require_bounded(declared_s or 0.0)
+        fits = min((declared_s or 0.0) - start_s, end_s - start_s) <= window_s
+        kept, waiting, found = list[Floats](), list[Floats](), list[Cut]()
+
+        def places(utterances: Iterable[Segment]) -> list[Cut]:
+            return [Cut(start_s + one.start_s, start_s + one.end_s) for one in utterances]
+
+        for block in chain([np.zeros(0, np.float32)], self):
+            self.statistics.add(block)
+            fits = fits and self.length <= window_s * self.sampling_rate + _ROUNDING
+            if not (fits or divided or cutter is not None):
+                length = f"more than {window_s:g} s" if declared_s is None else f"{declared_s:.2f} s"
+                says = f"lasts {length}, but the model reads {window_s:g} s at once"
+                hint = "Caption it piece by piece: set audio.segment to pauses, or to a length in seconds."
+                raise audio_error(AudioContentError, self.path, says, hint)
+            kept = [*kept, block] if fits else []
+            if cutter is None:
+                continue
+            waiting.append(block)
+            if always or not fits:
+                if math.isfinite(self.statistics.peak):  # else it is refused
+                    found += places(one for part in waiting for one in cutter.feed(part))
+                waiting.clear()
+        # the resampler may return a sample less
+        samples = np.concatenate([*kept, np.zeros(1, np.float32)])[: self.length] if fits else None
+        if cutter is None or (fits and not always):
+            return samples, None
+        return samples, found + places(cutter.finish())
+
+    def _require_bounded(self, seconds: float) -> None:
         """Refuses a recording of so many seconds if that is too long."""
         if seconds > MAX_DURATION_S:
-            length, most = (f"{s:g} s" if s < 3600 else f"{s / 3600:,.1f} h" for s in (seconds, MAX_DURATION_S))
-            says = f"is too long: it lasts {length} or more, and {most} is the most"
-            hint = "Cut it into shorter recordings. If it is short, mend its header with: {convert}"
+            says = f"is too long: it lasts {seconds:,.0f} s or more, and {MAX_DURATION_S:,.0f} s is the most"
+            hint = "Cut it into shorter recordings. If it is short, its header is wrong: convert it with ffmpeg."
             raise audio_error(AudioContentError, self.path, says, hint)

@@ -6,14 +6,13 @@ import glob
 import hashlib
 import os
 import re
-import shlex
-import stat
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from io import FileIO
 from typing import Final, TypeVar
 
 from specdec_cli.errors import AudioDecodeError, AudioError, AudioNotFoundError
+from specdec_cli.regular_files import open_regular
 
 Opener = Callable[[str], AbstractContextManager[FileIO]]
 """Opens a recording by its path; raises AudioNotFoundError and AudioDecodeError as `opened` does."""
@@ -30,48 +29,36 @@ def shown(path: str) -> str:
 
 
 def audio_error(error: type[_Error], path: str, says: str, hint: str) -> _Error:
-    """An error about the recording at `path`; "{convert}" in a hint is a command that mends what it can of it."""
-    stem = os.path.splitext(os.path.basename(path))[0].lstrip("-") or "stdin"  # no option of ffmpeg's
-    target = f"{stem}-16k.wav"
-    convert = f"ffmpeg -i {shlex.quote(shown(path))} -ac 1 -ar 16000 {shlex.quote(shown(target))}"
-    return error(f"{shown(path) or 'An empty path'} {says}.", hint=hint.replace("{convert}", convert))
+    """An error about the recording at `path`."""
+    return error(f"{shown(path) or 'An empty path'} {says}.", hint=hint)
 
 
 @contextmanager
 def opened(path: str) -> Iterator[FileIO]:
     """Open a regular file; raises AudioNotFoundError where there is none to read, AudioDecodeError if it is empty."""
-    if is_url(path):
-        hint = "Download it first, with curl -O for example, and name the file."
-        raise audio_error(AudioNotFoundError, path, "is an address, not a file", hint)
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            hint = "Name a recording, or all those in a folder with a *; save what a pipe delivers to a file first."
-            raise audio_error(AudioNotFoundError, path, "is a folder, pipe or device, not a recording", hint)
-        file = FileIO(os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0)), "rb")  # PyAV cannot encode every name
-    except FileNotFoundError as error:
-        hint = "Check the spelling, the folder that you are in, and where it leads if it is a link."
-        reason = "matches no file" if glob.has_magic(path) else "does not exist"
-        raise audio_error(AudioNotFoundError, path, reason, hint) from error
+        file = open_regular(path)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        reason = getattr(error, "strerror", None) or "it is not a valid path"
-        hint = "Check the path, its permissions and the disk it is on."
-        raise audio_error(AudioNotFoundError, path, f"cannot be opened: {reason}", hint) from error
+        reason = f"cannot be opened: {getattr(error, 'strerror', None) or error}"
+        if isinstance(error, FileNotFoundError):
+            reason = "matches no file" if glob.has_magic(path) else "does not exist"
+        hint = "Check the spelling, permissions and where it leads if it is a link; for an address, download it first."
+        raise audio_error(AudioNotFoundError, path, reason, hint) from error
     with file:
         if os.fstat(file.fileno()).st_size == 0:
-            hint = "Record it again, or copy it again from its source."
-            raise audio_error(AudioDecodeError, path, "is empty: it holds 0 bytes", hint)
-        yield file
+            raise audio_error(AudioDecodeError, path, "is empty: it holds 0 bytes", "Record or copy it again.")
+        yield file.raw
 
 
 def sha256(file: FileIO) -> str:
     """Hex digest of the file's bytes; that of a large file, of which many parts may be named, is cached."""
     size, *others = found = stamp(file)
-    if found in _digests:
-        return _digests[found]
-    file.seek(0)
-    digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if size >= _LARGE and others:
-        _digests[found] = digest
+    digest = _digests.get(found)
+    if digest is None:
+        file.seek(0)
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if size >= _LARGE and others:
+            _digests[found] = digest
     return digest
 
 

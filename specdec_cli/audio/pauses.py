@@ -3,8 +3,7 @@
 Sound is what stands out from the noise floor: in bands of equal ratio, the excess of the power over a low percentile of
 the last seconds, averaged over the bands. So steady noise is a pause however loud it is, and a soft speaker is found
 after a loud one. Stretches of sound less than 0.33 s apart are one utterance, whose ends are where its own level is
-within 28 dB of its loud parts, which leaves the room's noise and breath out. `librosa.effects.split` compares with one
-level for the whole recording, which it needs in memory, and finds nothing in noise.
+within 28 dB of its loud parts, which leaves the room's noise and breath out.
 """
 
 from __future__ import annotations
@@ -119,21 +118,9 @@ class PauseCutter:
         """The utterances that have ended; forgets what no later one needs."""
         if len(self._levels) < (1 if last else _FIRST):
             return
-        found, settled = self._found(last=last)
-        for start, end, after in found:
-            yield self._segment(start, end, split=end == after)
-            self._done = after
-        self._forget(max(self._done, settled - _PAUSE))
-
-    def _found(self, *, last: bool) -> tuple[list[tuple[int, int, int]], int]:
-        """First frame, frame behind the last, and frame where the next may begin, of each utterance that has ended.
-
-        Also the frame before which no utterance under way began.
-        """
-        start, totals = self._done, self._levels[self._done - self._dropped :, -1]
-        sound = self._sound()
-        settled = ended = max(0, len(totals) if last else len(totals) - _PAUSE)
-        found: list[tuple[int, int, int]] = []
+        start, totals = self._done, self._levels[self._done - self._dropped :, -1]  # frames below count from there
+        sound, done = self._sound(), 0
+        settled = ended = max(0, len(totals) - (0 if last else _PAUSE))  # before what is under way
         for begin, end in _stretches(sound):
             loud = np.zeros_like(sound)
             loud[begin:end] = sound[begin:end] & (totals[begin:end] > totals[begin:end].max() - _PAUSE_DB)
@@ -147,12 +134,13 @@ class PauseCutter:
                 first, behind = int(inner[0]), int(inner[-1]) + 1
                 while behind - first > self._most:
                     middle = first + self._most // 2
-                    split = middle + int(np.argmin(totals[middle : min(first + self._most, behind - _LEAST)]))
-                    found.append((start + first, start + split, start + split))
-                    first = split
+                    done = middle + int(np.argmin(totals[middle : min(first + self._most, behind - _LEAST)]))
+                    yield self._segment(start + first, start + done, split=True)
+                    first = done
                 if right <= ended:
-                    found.append((start + first, start + behind, start + right + 1))
-        return found, start + settled
+                    yield self._segment(start + first, start + behind, split=False)
+                    done = right + 1
+        self._forget(start + max(done, settled - _PAUSE))
 
     def _sound(self) -> NDArray[np.bool_]:
         """Which of the frames behind the last utterance stand out from the noise floor."""

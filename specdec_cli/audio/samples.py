@@ -54,11 +54,13 @@ def piece_of(file: object, start_s: float, end_s: float) -> str:
 class SampleStatistics:
     """Peak and level of mono samples that arrive block by block; it keeps one number for every 20 ms."""
 
-    def __init__(self, sampling_rate: int) -> None:
+    def __init__(self, sampling_rate: int, samples: Floats | None = None) -> None:
         self.peak = 0.0  # largest magnitude; NaN or infinite if any sample is
         self._frame = max(1, round(0.020 * sampling_rate))
         self._powers: list[Floats] = []
         self._rest = np.zeros(0, np.float32)
+        if samples is not None:
+            self.add(samples)
 
     def add(self, samples: Floats) -> None:
         """Count samples, float32 [n]."""
@@ -88,19 +90,15 @@ class SampleStatistics:
         """What is wrong with samples in which there is nothing to describe; None if nothing is."""
         if duration_s < MIN_DURATION_S:
             says = f"is too short: it lasts {duration_s:.3f} s, and {MIN_DURATION_S} s is the least"
-            hint = "Record, or cut, at least a few spoken words."
         elif not math.isfinite(self.peak):
             says = "holds samples that are not numbers (NaN or infinite)"
-            hint = "Export it again, as 16-bit PCM for example; whatever wrote this file failed."
         elif self.peak > _MAX_PEAK:
             says = f"holds samples of up to {self.peak:.4g}, where full scale is 1.0"
-            hint = "Its float samples seem to be integers: divide them by 32768, or export it as 16-bit PCM."
         elif (level := self.loudest_frame_dbfs()) < SILENCE_DBFS:
-            moment = "every sample is the same" if level == -math.inf else f"its loudest moment is at {level:.0f} dBFS"
-            says = f"is silent ({moment}): a caption would be invented"
-            hint = "Check the microphone and its level, then record again."
+            says = f"is silent (at {level:.0f} dBFS at most): a caption would be invented"
         else:
             return None
+        hint = "Record it again, or export it as 16-bit PCM, with a few words that can be heard."
         return audio_error(AudioContentError, name, says, hint)
 
 
@@ -113,17 +111,14 @@ def mono(samples: ArrayLike, name: str) -> Floats:
         array = np.asarray(samples)
     except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError: PyTorch's
         raise AudioContentError(f"{name} cannot be read as an array: {error}") from error
-    if array.ndim != 1:
+    integer = array.dtype in (np.uint8, np.int16, np.int32)
+    if array.ndim != 1 or not (integer or array.dtype.kind == "f"):
         raise AudioContentError(
-            f"{name} has the shape {array.shape}; mono samples [n] are needed",
+            f"{name} has the type {array.dtype} and the shape {array.shape}; mono samples [n] are needed, as floats or "
+            "integers of 8 (unsigned), 16 or 32 bits",
             hint="Mix its channels: samples.mean(axis=1) of [n, channels], samples.mean(axis=0) of [channels, n].",
         )
-    if array.dtype in (np.uint8, np.int16, np.int32):
+    if integer:
         full_scale = 2.0 ** (8 * array.itemsize - 1)
         array = array.astype(np.float64) / full_scale - (array.dtype == np.uint8)
-    elif array.dtype.kind != "f":
-        raise AudioContentError(
-            f"{name} holds values of the type {array.dtype}, whose full scale is not known",
-            hint="Give floats from -1.0 to 1.0, or integers of 16 bits: numpy.asarray(samples, dtype=numpy.int16).",
-        )
     return np.ascontiguousarray(array, dtype=np.float32)

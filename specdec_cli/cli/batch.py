@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
+from specdec_cli.audio.paths import opened
 from specdec_cli.batch.output_file import Identity, Output
 from specdec_cli.batch.plan import Plan
 from specdec_cli.cli import options
@@ -25,7 +26,7 @@ from specdec_cli.console.progress import show_counts, show_failures, show_totals
 from specdec_cli.errors import ConfigError
 from specdec_cli.inputs.find import Paths, with_list
 from specdec_cli.inputs.manifest import Inputs, Manifest
-from specdec_cli.inputs.opening import Stdin, open_input
+from specdec_cli.inputs.opening import Stdin
 from specdec_cli.prompts import Language
 from specdec_cli.store import read_lines
 from specdec_cli.targets import TRANSCRIPTS, refuse
@@ -156,8 +157,6 @@ def batch(
         base = os.getcwd() if inputs is None else inputs.base
         written = more is None or not output.is_file() or more.written(output, view, inputs, base)
     show_totals(view, counts, str(output))
-    if not quiet and isinstance(inputs, Paths) and (folders := inputs.unsearched):
-        view.hint(f"Folders inside those given were not searched ({folders}); --recursive searches them.")
     if failed := bool(counts.failed or counts.in_part):
         show_failures(view, counts, str(output))
     if counts.may_pass:
@@ -197,7 +196,7 @@ def find_inputs(
         )
     if manifest is not None:
         return Manifest.read(manifest)
-    found = Paths(with_list(paths, stdin), recursive, pattern, without, stdin or open_input)
+    found = Paths(with_list(paths, stdin), recursive, pattern, without, stdin or opened)
     found.require_one()
     return found
 

@@ -5,26 +5,26 @@ from __future__ import annotations
 import fnmatch
 import glob
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
 from specdec_cli.audio.codecs import open_sound
-from specdec_cli.audio.paths import Opener, is_url, sha256
+from specdec_cli.audio.paths import Opener, is_url, opened, sha256
 from specdec_cli.config.problems import show
 from specdec_cli.errors import AudioError, ConfigError, SpecdecError, typed
-from specdec_cli.inputs.opening import STDIN, Stdin, is_sound, open_input
+from specdec_cli.inputs.opening import STDIN, Stdin, is_sound
 from specdec_cli.inputs.recording import InputFile, Key
 
-SUFFIXES: Final = frozenset(
-    {".3gp", ".aac", ".ac3", ".aif", ".aifc", ".aiff", ".amr", ".au", ".avi", ".bwf", ".caf", ".flac", ".m4a", ".m4b"}
-    | {".mka", ".mkv", ".mov", ".mp2", ".mp3", ".mp4", ".mpga", ".oga", ".ogg", ".opus", ".rf64", ".snd", ".sph"}
-    | {".w64", ".wav", ".wave", ".webm", ".wma"}
+_SOUND: Final = re.compile(
+    r"[^.].*\.(3gp|aac|ac3|aif[cf]?|amr|au|avi|bwf|caf|flac|m4[ab]|mk[av]|mov|mp[234]|mpga|og[ag]|opus|rf64|snd|sph"
+    r"|w64|wave?|webm|wma)",
+    re.IGNORECASE | re.DOTALL,
 )
-"""Endings of what a folder is searched for; a file that is named, or matched by a pattern, may have any."""
+"""What a folder is searched for; a file that is named, or matched by a pattern, may have any name."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Paths:
     recursive: bool = False
     pattern: str | None = None
     without: frozenset[str] = field(default_factory=frozenset)
-    opener: Opener = open_input
+    opener: Opener = opened
 
     @property
     def base(self) -> str:
@@ -59,27 +59,15 @@ class Paths:
         for path in self.paths:
             for file in self._expand(path):
                 found = InputFile(file, opener=self.opener)
-                if len(self.paths) > 1:  # a folder alone names nothing twice, and may hold millions
-                    if found.key in seen:
-                        continue
+                if found.key not in seen:
                     seen.add(found.key)
-                yield found
-
-    @property
-    def unsearched(self) -> int:
-        """Folders inside the given ones that are not searched."""
-        count = 0
-        for folder in self.paths if not self.recursive else ():
-            with suppress(OSError), os.scandir(folder) as entries:
-                count += sum(e.is_dir(follow_symlinks=False) and not e.name.startswith(".") for e in entries)
-        return count
+                    yield found
 
     def require_one(self) -> None:
         """Raises ConfigError for folders that hold no recording; looks no further than the first."""
         if next(iter(self), None) is None:
-            hint = "Choose by name with a pattern, e.g. 'clips/*.dat'; a folder gives what ends like a recording."
-            deeper = "" if self.recursive else " Search deeper with --recursive."
-            raise ConfigError(f"There are no recordings in {self.base}.", hint=hint + deeper)
+            hint = "Search deeper with --recursive, or choose by name with a pattern, e.g. 'clips/*.dat'."
+            raise ConfigError(f"There are no recordings in {self.base}.", hint=hint)
 
     def _expand(self, path: str) -> Iterator[str]:
         if os.path.isdir(path):
@@ -106,43 +94,34 @@ class Paths:
         return sorted(name for name in names if os.path.abspath(os.path.join(folder, name)) not in self.without)
 
     def _wanted(self, name: str) -> bool:
-        if name.startswith(".specdec-"):  # locks and drafts of outputs
-            return False
         if self.pattern is not None:
-            return fnmatch.fnmatch(name, self.pattern)
-        return not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES
-
-
-def read_list(text: bytes) -> list[str]:
-    """The paths of a list, one a line; or each ended by a NUL, as from `find -print0`."""
-    separator = b"\0" if b"\0" in text else b"\n"
-    names = (name.rstrip(b"\r") if separator == b"\n" else name for name in text.split(separator))
-    return [os.fsdecode(name) for name in names if name.strip()]
+            return fnmatch.fnmatch(name, self.pattern) and not name.startswith(".specdec-")  # locks and drafts
+        return _SOUND.fullmatch(name) is not None
 
 
 def with_list(paths: Sequence[str], stdin: Stdin | None = None) -> list[str]:
     """The paths, with the list on stdin in the place of the first "-", which stays if a recording is on stdin.
 
-    `stdin` keeps such a recording; None: only lists are accepted.
+    A list has a path on each line, or ended by a NUL, as from `find -print0`. `stdin` keeps a recording; None: only
+    lists are accepted.
 
     Raises:
-        ConfigError: one of them is an address, there is none, or a recording on stdin cannot be taken or kept.
+        ConfigError: there is nothing, an address, or a recording that cannot be taken or kept.
     """
     given = list(paths)
     if STDIN in given:
         head = sys.stdin.buffer.read(4096)
-        if is_sound(head):
-            if stdin is None:
-                hint = "Save it to a file, and name that file."
-                raise ConfigError("There is a recording on stdin, and only a list of paths is taken here.", hint=hint)
-            stdin.keep(head, sys.stdin.buffer)
+        if not is_sound(head):
+            at, text = given.index(STDIN), head + sys.stdin.buffer.read()
+            names = text.split(b"\0") if b"\0" in text else text.splitlines()
+            given[at : at + 1] = [os.fsdecode(name) for name in names if name.strip()]
+        elif stdin is None:
+            hint = "Save it to a file, and name that file."
+            raise ConfigError("There is a recording on stdin, and only a list of paths is taken here.", hint=hint)
         else:
-            at = given.index(STDIN)
-            given[at : at + 1] = read_list(head + sys.stdin.buffer.read())
+            stdin.keep(head, sys.stdin.buffer)
         if not given:
-            raise ConfigError(
-                "Stdin is empty: it names no recording, and is none.", hint="Pipe a list or a recording in."
-            )
+            raise ConfigError("Stdin is empty: it names no recording, and is none.", hint="Pipe a list or one in.")
     if address := next(filter(is_url, given), None):
         hint = "Download it first, with curl -O for example, and name the file."
         raise ConfigError(f"{show(address)} is an address, not a file.", hint=hint)
@@ -173,7 +152,7 @@ def identify(paths: Iterable[str]) -> tuple[list[InputFile], dict[str, str]]:
     copies: dict[str, str] = {}
     for path in paths:
         try:
-            with open_input(path) as file:
+            with opened(path) as file:
                 digest = sha256(file)
         except AudioError as error:
             recordings.append(InputFile(path, error=error))
@@ -209,24 +188,16 @@ def all_unreadable(recordings: Iterable[InputFile]) -> dict[str, SpecdecError]:
 
 def relative_name(path: str, base: str) -> str:
     """What to call an absolute path in exports: its place below `base`, or all of it below `outside`."""
-    inside = os.path.relpath(path, base) if common_folder([path, base]) == base else ""
-    if inside and not inside.startswith(os.pardir):
-        return inside
-    drive, tail = os.path.splitdrive(path)
-    return os.path.join("outside", drive.rstrip(":"), tail.lstrip("/\\"))
+    name = os.path.relpath(path, base)
+    return os.path.join("outside", path.lstrip(os.sep)) if name.startswith(os.pardir) else name
 
 
 def common_folder(paths: Sequence[str]) -> str:
     """The deepest folder that holds all of `paths`, which are absolute; the root if there is none."""
-    try:
-        return os.path.commonpath(paths)
-    except ValueError:  # no paths, or several drives
-        return os.path.abspath(os.sep)
+    return os.path.commonpath(paths) if paths else os.sep
 
 
 def _root(path: str) -> str:
-    if not os.path.lexists(path) and glob.has_magic(path):
-        parts = path.split(os.sep)
-        fixed = next(i for i, part in enumerate(parts) if glob.has_magic(part))
-        return os.path.abspath(os.sep.join(parts[:fixed]) or (os.sep if path.startswith(os.sep) else os.curdir))
+    while glob.has_magic(path) and not os.path.lexists(path):
+        path = os.path.dirname(path)
     return os.path.abspath(path if os.path.isdir(path) else os.path.dirname(path))

@@ -7,10 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from specdec_cli.audio.paths import Opener
+from specdec_cli.audio.paths import Opener, opened
 from specdec_cli.audio.paths import sha256 as digest_of
 from specdec_cli.errors import AudioContentError, AudioError, SpecdecError
-from specdec_cli.inputs.opening import open_input
 from specdec_cli.prompts import Language
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ class InputFile:
     end_s: float | None = None
     speaker: str | None = None
     text: str | None = None
-    opener: Opener = field(default=open_input, compare=False, repr=False)
+    opener: Opener = field(default=opened, compare=False, repr=False)
 
     @property
     def key(self) -> Key:

@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from specdec_cli.audio import Cut, open_recording
+from specdec_cli.audio.paths import opened
 from specdec_cli.audio.paths import sha256 as digest_of
 from specdec_cli.audio.prosody import HOP, LEAD, SAMPLE_RATE, f0_contour, measure
 from specdec_cli.errors import AudioError
 from specdec_cli.format import measured
-from specdec_cli.inputs.opening import open_input
 from specdec_cli.types import Measured
 
 COLUMNS: Final = 400
@@ -96,10 +96,10 @@ def pieces_of(file: str, sha256: str, spans: Sequence[tuple[float, float]] | Non
         cuts = [Cut(start, end, place="the transcript") for start, end in spans]
         longest_s = max(end - start for start, end in spans)
     try:
-        with open_input(file) as content:
+        with opened(file) as content:
             if digest_of(content) != sha256:
                 raise SoundUnavailable("The file has changed since it was captioned.")
-        for piece in open_recording(file, SAMPLE_RATE, window_s=longest_s, cuts=cuts, opener=open_input).pieces():
+        for piece in open_recording(file, SAMPLE_RATE, window_s=longest_s, cuts=cuts).pieces():
             yield piece.samples
     except AudioError as error:
         raise SoundUnavailable(error.message) from error

@@ -11,8 +11,7 @@ import pytest
 
 from specdec_cli.audio import open_recording
 from specdec_cli.audio.load import from_samples
-from specdec_cli.audio.paths import audio_error
-from specdec_cli.errors import AudioContentError, AudioDecodeError, AudioNotFoundError
+from specdec_cli.errors import AudioContentError, AudioNotFoundError
 from tests.audio.encode import Samples, healthy, load_audio, sndfile_bytes, tone
 from tests.audio.test_formats import saved
 
@@ -76,12 +75,3 @@ def test_what_is_no_file_at_all(path: str) -> None:
     with pytest.raises(AudioNotFoundError) as raised:
         load_audio(path)
     assert raised.value.hint
-
-
-def test_the_hint_is_a_command(tmp_path: Path) -> None:
-    path = saved(tmp_path, healthy("wav")[:5000], "my clip.wav")
-    with pytest.raises(AudioDecodeError) as raised:
-        load_audio(path)
-    assert f"ffmpeg -i '{path}' -ac 1 -ar 16000 'my clip-16k.wav'" in (raised.value.hint or "")
-    of_stdin = audio_error(AudioDecodeError, "-", "is damaged", "{convert}")
-    assert of_stdin.hint == "ffmpeg -i - -ac 1 -ar 16000 stdin-16k.wav"

@@ -100,10 +100,7 @@ def test_a_microphone_that_goes_ends_it_with_what_was_captioned(
 
 def test_microphones_are_listed(specdec: Specdec) -> None:
     outcome = specdec("listen", "--list-devices")
-    assert outcome.lines == [
-        "  1  Desk \\x1b[31mmicrophone  (ALSA, 2 channels, 48000 Hz, default)",
-        "  2  Headset  (ALSA, 1 channel, 16000 Hz)",
-    ]
+    assert outcome.lines == ["  1  Desk \\x1b[31mmicrophone  (default)", "  2  Headset"]
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ def test_labels_are_all_there_or_not_at_all(
     monkeypatch.setattr(Captioner, "load", lambda *_, **__: pytest.fail("loaded"))
     outcome = batch(clips, "-r", *QUICK)
     assert outcome.code == 2
-    assert "labels (--labels) was true and is false" in outcome.err
+    assert "labels was true and is false" in outcome.err
 
 
 def test_another_working_directory_changes_nothing(

@@ -63,7 +63,7 @@ def test_a_batch_writes_columns_and_refuses_to_mix(specdec: Specdec, recordings:
         assert {row[f"agrees_{name}"] for name in line.agrees} <= {"true", "false", ""}
     mixed = specdec(*command)
     assert mixed.code == 2
-    assert "measured (--measure) was true and is false" in mixed.err
+    assert "measured was true and is false" in mixed.err
     assert specdec(*command, "--measure").code == 0
 
 

@@ -63,7 +63,6 @@ RECORDINGS: list[Row] = [
     ("batch --retry-failed --overwrite -o o.jsonl", "--overwrite"),
 ]
 OUTPUTS: list[Row] = [
-    ("caption a.wav -o no/out.jsonl", "mkdir -p"),
     ("caption a.wav -o a.wav", "is one of the recordings"),
     ("caption a.wav -o -", "--json"),
     ("caption a.wav -o new.csv", "specdec export"),
@@ -72,7 +71,7 @@ OUTPUTS: list[Row] = [
     ("caption a.wav --segment cuts.csv -o cuts.csv", "is one of the recordings or other inputs"),
     ("batch a.wav b.wav -o b.wav --overwrite", "is one of the recordings"),
     ("batch --manifest m.jsonl -o m.jsonl --overwrite", "is one of the recordings or other inputs"),
-    ("batch --manifest own.jsonl -o own.jsonl --overwrite", "own.jsonl, line 1, column models: text was expected"),
+    ("batch --manifest own.jsonl -o own.jsonl --overwrite", "is one of the recordings or other inputs"),
     ("caption a.wav --export srt", "--export reads --output"),
     ("caption a.wav -o o.jsonl --export praat", "--export: there is no format 'praat'"),
     ("batch a.wav -o o.jsonl --export-dir x", "--export-dir is about --export"),
@@ -127,6 +126,7 @@ STUDIES: list[Row] = [
 ]
 FILES: list[tuple[str, str, int]] = [
     ("caption a.wav -o .", "cannot be written", 3),
+    ("caption a.wav -o no/out.jsonl", "cannot be written", 3),
     ("caption a.wav -o b.wav", "something else than transcripts", 3),
     ("batch a.wav -o settings.json --overwrite", "something else than transcripts", 3),
     ("export a.wav", "a.wav looks like a recording, not like transcripts: caption it first", 3),

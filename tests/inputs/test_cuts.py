@@ -47,6 +47,6 @@ def test_a_folder_has_a_file_for_each_recording(tmp_path: Path) -> None:
     (tmp_path / "two.vtt").write_text(VTT)
     cuts = Cuts.read(tmp_path)
     assert [cut.start_s for cut in cuts.of(str(tmp_path / "talk.wav"))] == [0.7, 2.2]
-    for name, said in (("one.wav", "no file of cuts for one.wav"), ("two.wav", "2 files of cuts for two.wav")):
+    for name, said in (("one.wav", "0 files of cuts for one.wav"), ("two.wav", "2 files of cuts for two.wav")):
         with pytest.raises(AudioContentError, match=said):
             cuts.of(str(tmp_path / name))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.errors import ConfigError
-from specdec_cli.inputs.find import Paths, find_recordings, read_list, relative_name
+from specdec_cli.inputs.find import Paths, find_recordings, relative_name, with_list
 
 TREE = ("a/x.wav", "a/y.FLAC", "a/notes.txt", "a/.hidden.wav", "b/x.wav", "b/deep/x.wav", "b/deep/z.mp3", "top.ogg")
 
@@ -65,25 +65,19 @@ def test_a_circle_of_links_ends(tree: Path) -> None:
     assert len(found(tree, tree, recursive=True)) == 6
 
 
-def test_folders_are_scanned_while_they_are_read(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    scanned: list[str] = []
-    scan = os.scandir
-
-    def watched(folder: str) -> object:
-        scanned.append(os.path.relpath(folder, tree))
-        return scan(folder)
-
-    items = iter(Paths([str(tree)], recursive=True))
-    monkeypatch.setattr("specdec_cli.inputs.find.os.scandir", watched)
-    next(items)
-    assert scanned == ["."]
-
-
-def test_a_list_is_split_at_lines_or_at_nuls() -> None:
-    assert read_list(b"a.wav\r\nb c.wav\n\n") == ["a.wav", "b c.wav"]
-    assert read_list(b"a\nb.wav\0c.wav\0") == ["a\nb.wav", "c.wav"]
-    assert read_list(b"") == []
-    assert os.fsencode(read_list(b"\xff.wav\n")[0]) == b"\xff.wav"
+@pytest.mark.parametrize(
+    ("listed", "names"),
+    [
+        (b"a.wav\r\nb c.wav\n\n", [b"a.wav", b"b c.wav"]),
+        (b"a\nb.wav\0c.wav\0", [b"a\nb.wav", b"c.wav"]),
+        (b"\xff.wav\n", [b"\xff.wav"]),
+    ],
+)
+def test_a_list_is_split_at_lines_or_at_nuls(
+    listed: bytes, names: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(listed)))
+    assert [os.fsencode(name) for name in with_list(["-"])] == names
 
 
 def test_names_mirror_the_folders_and_never_collide(tree: Path) -> None:
@@ -99,12 +93,6 @@ def test_names_mirror_the_folders_and_never_collide(tree: Path) -> None:
 def test_a_recording_from_elsewhere_keeps_its_whole_path() -> None:
     assert relative_name("/data/x.wav", "/home/me") == "outside/data/x.wav"
     assert relative_name("/home/me2/x.wav", "/home/me") == "outside/home/me2/x.wav"
-
-
-def test_folders_that_are_not_searched_are_counted(tree: Path) -> None:
-    (tree / ".git").mkdir()
-    assert Paths([str(tree), str(tree / "b"), str(tree / "top.ogg")]).unsearched == 3
-    assert Paths([str(tree)], recursive=True).unsearched == 0
 
 
 def test_every_command_takes_patterns_folders_and_a_list(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,21 +1,26 @@
-"""Lists with ids, prompts and languages, and everything that can be wrong with one."""
+"""Lists with ids, prompts and languages, and those of Kaldi, NeMo and Lhotse."""
 
 from __future__ import annotations
 
+import gzip
 import json
-import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from specdec_cli.errors import ConfigError
 from specdec_cli.inputs.manifest import Manifest
 from specdec_cli.inputs.recording import InputFile
+from tests.inputs.formats import LHOTSE
 
 
 def read(path: Path, text: str) -> list[InputFile]:
-    path.write_text(text, "utf-8")
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
     return list(Manifest.read(path))
+
+
+def jsonl(*rows: Any) -> str:
+    return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
 
 
 def test_a_table_and_json_lines_say_the_same(tmp_path: Path) -> None:
@@ -25,37 +30,60 @@ def test_a_table_and_json_lines_say_the_same(tmp_path: Path) -> None:
         ("d.wav", "3", "", ""),
     ]
     names = ("file", "id", "language", "prompt")
-    quoted = ["\t".join(f'"{field.replace(chr(34), chr(34) * 2)}"' for field in row) for row in (names, *rows)]
-    tsv = read(tmp_path / "list.tsv", "\n".join(quoted) + "\n")
-    csv = read(tmp_path / "list.csv", "\n".join(line.replace("\t", ",") for line in quoted))
-    jsonl = read(tmp_path / "list.jsonl", "\n".join(json.dumps(dict(zip(names, row, strict=True))) for row in rows))
-    semicolons = read(tmp_path / "semi.csv", "\n".join(line.replace("\t", ";") for line in quoted))
-    objects = read(tmp_path / "list.json", json.dumps([dict(zip(names, row, strict=True)) for row in rows]))
-    assert tsv == csv == jsonl == semicolons == objects
-    assert tsv == [
+    quoted = "\n".join(",".join(f'"{field.replace(chr(34), chr(34) * 2)}"' for field in row) for row in (names, *rows))
+    objects = [dict(zip(names, row, strict=True)) for row in rows]
+    expected = [
         InputFile(str(tmp_path / "a.wav"), id="1", language="zh", prompt="怎么说话的？"),
         InputFile("/b c.wav", id="2", language="en", prompt='with a "quote", and a comma'),
         InputFile(str(tmp_path / "d.wav"), id="3"),
     ]
+    assert read(tmp_path / "list.csv", quoted) == expected
+    assert read(tmp_path / "semi.csv", quoted.replace('","', '";"')) == expected
+    assert read(tmp_path / "quoted.tsv", quoted.replace('","', '"\t"')) == expected
+    assert read(tmp_path / "plain.tsv", "\n".join(map("\t".join, (names, *rows)))) == expected
+    assert read(tmp_path / "list.jsonl", jsonl(*objects)) == expected
+    assert read(tmp_path / "list.json", json.dumps(objects, indent=1)) == expected
 
 
 def test_other_columns_and_a_byte_order_mark_do_no_harm(tmp_path: Path) -> None:
     assert read(tmp_path / "l.tsv", "\ufeffmood\tpath\n1\ta.wav\n") == [InputFile(str(tmp_path / "a.wav"))]
-    assert read(tmp_path / "l.jsonl", '{"audio": "a.wav", "id": 7, "x": [1]}\n\n') == [
+    assert read(tmp_path / "l.jsonl", '{"audio": "a.wav", "id": 7, "x": [{"y": 1}]}\n\n') == [
         InputFile(str(tmp_path / "a.wav"), id="7")
     ]
 
 
-def test_a_manifest_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be read"):
-        Manifest.read(tmp_path / "none.tsv")
+def test_kaldi_without_and_with_segments(tmp_path: Path) -> None:
+    file = str(tmp_path / "a b.wav")
+    whole = [InputFile(file, id="talk"), InputFile("/x/other.flac", id="other")]
+    assert read(tmp_path / "wav.scp", "talk a b.wav\nother /x/other.flac\n") == whole
+    (tmp_path / "segments").write_text("talk-1 talk 0.5 2.25\ntalk-2 talk 3 -1\n")
+    (tmp_path / "text").write_text("talk-1 你好 你好\ntalk-2\n")
+    (tmp_path / "utt2spk").write_text("talk-1 Ann\ntalk-2 Bo\n")
+    assert list(Manifest.read(tmp_path)) == [
+        InputFile(file, id="talk-1", start_s=0.5, end_s=2.25, speaker="Ann", text="你好 你好"),
+        InputFile(file, id="talk-2", start_s=3.0, end_s=None, speaker="Bo"),
+    ]
 
 
-def test_a_name_in_gbk_keeps_its_bytes_and_a_prompt_in_gbk_is_refused(tmp_path: Path) -> None:
-    name = "说话人.wav".encode("gbk")
-    (tmp_path / "l.tsv").write_bytes(b"file\tid\n" + name + b"\t1\n")
-    (item,) = Manifest.read(tmp_path / "l.tsv")
-    assert os.fsencode(item.path) == os.fsencode(tmp_path) + b"/" + name
-    (tmp_path / "p.tsv").write_bytes(b"file\tprompt\na.wav\t" + "描述".encode("gbk") + b"\n")
-    with pytest.raises(ConfigError, match=r"p\.tsv, line 2: not valid Unicode"):
-        Manifest.read(tmp_path / "p.tsv")
+@pytest.mark.parametrize("name", ["train.json", "train.jsonl"])
+def test_nemo(tmp_path: Path, name: str) -> None:
+    rows = [
+        {"audio_filepath": "a.wav", "duration": 2.0, "text": "你好", "speaker": "Ann"},
+        {"audio_filepath": "/b.wav", "offset": 1.5, "duration": 2.0, "text": "x"},
+        {"audio_filepath": "/b.wav", "offset": 4, "duration": 1, "id": "mine"},
+    ]
+    assert read(tmp_path / name, jsonl(*rows)) == [
+        InputFile(str(tmp_path / "a.wav"), speaker="Ann", text="你好"),
+        InputFile("/b.wav", id="b-0001500-0003500", start_s=1.5, end_s=3.5, text="x"),
+        InputFile("/b.wav", id="mine", start_s=4.0, end_s=5.0),
+    ]
+
+
+@pytest.mark.parametrize("name", ["cuts.jsonl", "cuts.jsonl.gz"])
+def test_lhotse(tmp_path: Path, name: str) -> None:
+    whole = {**LHOTSE, "id": "cut-2", "start": 0, "duration": 10.0, "supervisions": []}
+    file = str(tmp_path / "a.wav")
+    assert read(tmp_path / name, jsonl(LHOTSE, whole)) == [
+        InputFile(file, id="cut-1", start_s=1.0, end_s=3.5, speaker="Ann", text="你好 again"),
+        InputFile(file, id="cut-2"),
+    ]

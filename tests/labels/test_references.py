@@ -48,7 +48,6 @@ LAYOUTS = {
     "list.json": json.dumps(ROWS),
     "indent.json": json.dumps(ROWS, ensure_ascii=False, indent=2),
     "lines.jsonl": "\n\n".join(json.dumps(row, ensure_ascii=False) for row in ROWS),
-    "map.json": json.dumps({row["file"]: {k: v for k, v in row.items() if k != "file"} for row in ROWS}),
 }
 
 
