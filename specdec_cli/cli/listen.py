@@ -16,6 +16,7 @@ from specdec_cli.cli import options
 from specdec_cli.cli.job import Job
 from specdec_cli.cli.startup import labelling, load_captioner, require_shown
 from specdec_cli.errors import ConfigError, DeviceError
+from specdec_cli.format import seconds
 from specdec_cli.store import append_line
 from specdec_cli.targets import TRANSCRIPTS, refuse, writing
 
@@ -128,7 +129,7 @@ def _caption_all(captioner: Captioner, job: Job, blocks: Iterable[Block], save: 
             )
         job.keep(file, transcripts)
         if job.done > done:
-            view.delayed(time.monotonic() - utterance.ended)
+            view.say(f"caption {seconds(time.monotonic() - utterance.ended)} after the end of the utterance")
 
 
 def _shown(blocks: Iterable[Block], view: View) -> Iterator[Block]:
