@@ -24,7 +24,6 @@ _ROWS: Final[tuple[tuple[str, Callable[[ContenderTime], Interval | float | None]
     ("tokens/s", lambda found: found.tokens_per_s, short),
     ("over cloud-only", lambda found: found.to_cloud, "{:.2f}x".format),
     ("over generate", lambda found: found.to_generate, "{:.2f}x".format),
-    ("  its own kernels", lambda found: found.to_published, "{:.2f}x".format),
     ("clips that call the cloud", lambda found: found.woken, share),
     ("rounds escalated", lambda found: found.escalated, share),
     ("cloud's time", lambda found: found.cloud_time, share),
@@ -49,8 +48,6 @@ def _page(bench: Bench, width: int) -> Iterator[RenderableType]:
         yield Text(f" {FAIL} tokens differ from those of transformers' generate: {', '.join(unequal)}", BAD)
     elif any(each.equal for each in found):
         yield Text(f" {OK} edge, cloud and lossless: tokens equal to those of transformers' generate", GOOD)
-    peaks = (("memory", bench.peak_mb), ("GPU memory", bench.gpu_peak_mb))
-    yield _facts(*(f"{name} at most {mb:.0f} MiB" for name, mb in peaks if mb is not None))
     yield from map(_facts, bench.notes)
 
 

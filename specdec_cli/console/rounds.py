@@ -40,7 +40,7 @@ _OWN_FIGURES: Final = {
 """Gates that look at another figure than entropy, and what it is."""
 
 
-_WITHOUT_FIGURE = ("loop", "refusal", "language")
+_WITHOUT_FIGURE = ("always", "loop", "refusal", "language")
 """Reasons to escalate that no figure of the gate decides."""
 
 

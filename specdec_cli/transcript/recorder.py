@@ -38,11 +38,9 @@ def totals(rounds: Sequence[Round], finished: Finished, *, cloud_takes_part: boo
         near_ties=_sum(event.near_ties for event in rounds),
         guessed=finished.guessed,
         guesses_kept=finished.guesses_kept,
-        forwards_edge=edge.forwards if edge else None,
-        forwards_cloud=cloud.forwards if cloud else None,
-        encoder_passes=EncoderPasses(
-            edge=edge.encoder_passes if edge else None, cloud=cloud.encoder_passes if cloud else None
-        ),
+        forwards_edge=edge and edge.forwards,
+        forwards_cloud=cloud and cloud.forwards,
+        encoder_passes=EncoderPasses(edge=edge and edge.encoder_passes, cloud=cloud and cloud.encoder_passes),
     )
 
 
@@ -51,19 +49,18 @@ def timing(finished: Finished, *, load_s: float | None, audio_s: float | None) -
     edge, cloud = (work if work and work.forwards else None for work in (finished.edge, finished.cloud))
     read = [work for work in (edge, cloud) if work and work.reading_ms]  # a vLLM does not say
     reading_s = sum(work.reading_ms for work in read) / 1e3
-    times = {
-        "load_s": load_s,
-        "audio_s": audio_s,
-        "prefill_edge_ms": edge and edge.reading_ms,
-        "prefill_cloud_ms": cloud and (cloud.reading_ms or None),
-        "forwards_edge_ms": edge and edge.total_ms,
-        "forwards_cloud_ms": cloud and cloud.total_ms,
-        "ttft_ms": finished.ttft_ms,
-        "total_ms": finished.total_ms,
-        "tokens_per_s": _ratio(len(finished.token_ids), finished.total_ms / 1e3),
-        "input_tokens_per_s": _ratio(sum(work.prompt_tokens for work in read), reading_s),
-    }
-    return Timing.model_validate(times)
+    return Timing(
+        load_s=load_s,
+        audio_s=audio_s,
+        prefill_edge_ms=edge and edge.reading_ms,
+        prefill_cloud_ms=cloud and (cloud.reading_ms or None),
+        forwards_edge_ms=edge and edge.total_ms,
+        forwards_cloud_ms=cloud and cloud.total_ms,
+        ttft_ms=finished.ttft_ms,
+        total_ms=finished.total_ms,
+        tokens_per_s=_ratio(len(finished.token_ids), finished.total_ms / 1e3),
+        input_tokens_per_s=_ratio(sum(work.prompt_tokens for work in read), reading_s),
+    )
 
 
 def error_transcript(file: str, error: SpecdecError, **known: Any) -> Transcript:

@@ -8,9 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from specdec_cli.console.rounds import verdict_of
+from specdec_cli.console.rounds import TokenCell, cells_of, figure_names, token_rows, verdict_of
 from specdec_cli.console.theme import STYLES
-from specdec_cli.console.tokens import CaptionTrail, TokenCell, cells_of, figure_names, token_rows
 from specdec_cli.types import EventText, Round
 from tests.console.screens import Screen
 from tests.console.script import CLOUD, CUT, EN, PARTIAL, ZH, Clip
@@ -127,7 +126,7 @@ def test_entropy_is_always_shown_and_another_figure_beside_it(gate: str, names: 
         ),
         ({"waking": False}, {}, "learned 0.41, at or above 0.2: the cloud verifies the draft"),
         ({"reason": "loop"}, {}, "loop: the cloud verifies the draft"),
-        ({"reason": "always"}, {"gate": "always", "threshold": None}, "the cloud verifies the draft"),
+        ({"reason": "always"}, {"gate": "always", "threshold": None}, "always: the cloud verifies the draft"),
         (
             {"reason": "margin", "gate_value": 0.1},
             {"gate": "margin", "wake": 0.3},
@@ -144,21 +143,3 @@ def test_the_verdict_on_a_draft_names_figure_and_threshold(
     change: dict[str, object], settings: dict[str, object], verdict: str
 ) -> None:
     assert verdict_of(replace(DRAFT, **change), SETTINGS | settings) == verdict  # type: ignore[arg-type]
-
-
-def test_the_caption_knows_what_the_cloud_put_in() -> None:
-    trail = CaptionTrail()
-    for event, text in rounds(EN):
-        trail.add(event, text)
-    caption = trail.text()
-    assert caption.plain == EN.caption
-    assert [caption.plain[span.start : span.end] for span in caption.spans] == ["fast", "pitch", "and", "ang"]
-
-
-def test_a_caption_that_its_pieces_do_not_spell_is_shown_plain() -> None:
-    trail = CaptionTrail()
-    for event, text in rounds(PARTIAL):
-        trail.add(event, text)
-    trail.caption = "她的嗓"
-    assert trail.text().plain == "她的嗓"
-    assert not trail.text().spans
