@@ -9,23 +9,15 @@ from rich.constrain import Constrain
 from rich.rule import Rule
 from rich.text import Text
 
-from specdec_cli.config.schema import AcceptanceConfig, DecodingConfig, GateConfig, PromptConfig
 from specdec_cli.console.cells import PROSE_WIDTH, Prose, clean, fit_end
 from specdec_cli.console.rounds import SIGNS_LEGEND, figures_legend
 from specdec_cli.console.theme import ASKED, BAD, DIM, DOT, RULE, STRONG
 from specdec_cli.format import contradiction, count, measured, milliseconds, percent, seconds, setting
 from specdec_cli.transcript.recorder import totals
-from specdec_cli.transcript.terms import SUGGESTED, suggestions_in_words
 from specdec_cli.types import FLAG_WORDS, EventText, Finished, Flag, Mode, Prefill, Round, Started
 
 INDENT = 10
-_NEVER = (SUGGESTED, "gate_weights", "wake_weights", "stop_drafting")  # a digest tells a reader nothing
-_ALWAYS = ("k", "gate", "threshold", "acceptance", "temperature", "max_new_tokens")
-_DEFAULTS = {
-    name: setting(field.default)
-    for section in (DecodingConfig, GateConfig, AcceptanceConfig, PromptConfig)
-    for name, field in section.model_fields.items()
-}
+_SETTINGS = ("k", "gate", "threshold", "wake", "acceptance", "temperature", "max_new_tokens")
 
 
 def labelled(label: str, body: Text, style: str = DIM) -> Prose:
@@ -47,28 +39,20 @@ def file_line(event: Started, width: int) -> Constrain:
 
 
 def heading(event: Started) -> Iterator[Prose]:
-    """The models in use, the settings that matter first, the prompt, warnings, and what the signs mean."""
+    """The models in use, the settings that matter most, the prompt, warnings, and what the signs mean."""
     for label, name in (("edge", event.edge), ("cloud", event.cloud)):
         if name is not None:
             yield labelled(label, Text(clean(name)))
-    settings = [Text.assemble((f"{clean(name)}\xa0", DIM), clean(value)) for name, value in _worth_showing(event)]
+    known = {name: setting(event.settings[name]) for name in _SETTINGS if event.settings.get(name) is not None}
+    if event.settings.get("defer"):
+        known = {"block": "the whole draft (k does not count)"} | {name: known[name] for name in known if name != "k"}
+    settings = [Text.assemble((f"{name}\xa0", DIM), clean(value)) for name, value in known.items()]
     yield labelled("settings", Text.assemble((DOT, DIM)).join(settings))
     yield labelled("prompt", Text(clean(event.prompt)))
     for warning in event.warnings:
         yield labelled("warning", Text(clean(warning)), BAD)
     yield labelled("signs", Text(SIGNS_LEGEND))
     yield labelled("figures", Text(figures_legend(event.settings)))
-
-
-def _worth_showing(event: Started) -> Iterator[tuple[str, str]]:
-    """The settings that shape every run, what checkpoints add to them, and those that are not at their default."""
-    own = {name: setting(value) for name, value in event.settings.items() if name not in _NEVER and value is not None}
-    if own.pop("defer", None) == "on":
-        own.pop("k", None)
-        yield "block", "the whole draft (k does not count)"
-    yield from ((name, own[name]) for name in _ALWAYS if name in own)
-    yield from suggestions_in_words(event.settings.get(SUGGESTED))
-    yield from ((name, own[name]) for name in own if name not in _ALWAYS and own[name] != _DEFAULTS.get(name))
 
 
 def prefill_line(event: Prefill) -> Prose:

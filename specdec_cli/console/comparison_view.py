@@ -35,8 +35,6 @@ def print_comparison(comparison: Comparison, *, captions: int, console: Console 
 
 def _parts(found: Comparison, captions: int, width: int) -> Iterator[RenderableType]:
     facts = [count(len(found.clips), "clip"), seconds(found.audio_s), found.language]
-    if found.planned is not None and found.unfinished + len(found.clips) + len(found.errors) < found.planned:
-        facts[0] += f" of {count(found.planned, 'recording')}"
     facts += [f"references of {found.references_found}"] if found.references_found is not None else []
     yield Text(DOT.join(facts), DIM)
     yield from map(_item, found.headline)

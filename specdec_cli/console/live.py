@@ -68,7 +68,6 @@ class LiveView(View):
         self._bar: tuple[int, int | None] | None = None  # how much of how much is done
 
     def _open(self, state: str) -> None:
-        """Show a region with nothing in it but what is going on."""
         self.close()
         self._state, self._since, self._facts, self._bar = state, self._clock(), (), None
         if self.shows_caption:
@@ -96,8 +95,6 @@ class LiveView(View):
         """Show `what` and how far a download is, then print it with the time it took."""
         start = self._clock()
         self._open(f"loading {what}")
-        if not self.shows_caption:
-            self._print(Prose(Text(f" … loading {clean(what)}")))
         try:
             yield self._watch
         finally:
@@ -105,7 +102,7 @@ class LiveView(View):
         self.say(Text.assemble(f"loaded {clean(what)} ", (seconds(self._clock() - start), DIM)))
 
     def _heading(self, event: Started) -> None:
-        """Print models and settings only where they differ from the last clip's; open the region."""
+        """Models and settings only where they differ from the last clip's."""
         self.close()
         self._space()
         self._print(parts.file_line(event, self._console.width))
@@ -189,8 +186,7 @@ def choose_view(
     `json` goes to the terminal that would show the display.
     """
     console, terminal = console_on(stderr=True), sys.stderr.isatty()
-    named = os.environ.get("TERM", "").lower() not in ("", "dumb", "unknown") or sys.platform == "win32"
-    redraw = terminal and named and not (no_live or debug or os.environ.get("CI"))
+    redraw = terminal and not (console.is_dumb_terminal or no_live or debug or os.environ.get("CI"))
     if quiet or (json and terminal and sys.stdout.isatty()):
         return View(console, quiet=True, debug=debug)
     if not redraw and (steps or not (terminal or no_live)):

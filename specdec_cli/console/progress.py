@@ -29,16 +29,15 @@ def show_totals(view: View, counts: Progress, output: str) -> None:
     """A batch is over: its totals, where its captions are, and which lack the cloud or describe nothing."""
     view.close()
     kept = counts.captioned or counts.in_part or counts.skipped
-    found, pieces = counts.pieces
+    numbers = {
+        "in part ({:,} of {:,} pieces)".format(*counts.pieces): counts.in_part,
+        "failed": counts.failed,
+        "done before": counts.skipped,
+        "without anything to describe, as found before": counts.empty,
+    }
     line = Text(f"{counts.captioned:,} captioned")
-    for number, what in (
-        (counts.in_part, f"in part ({found:,} of {pieces:,} pieces)"),
-        (counts.failed, "failed"),
-        (counts.skipped, "done before"),
-        (counts.empty, "without anything to describe, as found before"),
-    ):
-        if number:
-            line.append(f"  {number:,} {what}", BAD if what == "failed" else "")
+    for what, number in numbers.items():
+        line.append(f"  {number:,} {what}" if number else "", BAD if what == "failed" else "")
     if counts.captioned:
         line.append(f"  {DOT.join([*_rates(counts), f'in {seconds(counts.elapsed_s)}'])}", DIM)
     view.say(line, good=bool(kept))

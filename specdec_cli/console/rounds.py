@@ -5,7 +5,6 @@ A draft that is gated as a whole is shown clause by clause, other blocks as they
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +27,6 @@ LABEL: Final = 8
 _WIDEST: Final = 110
 _MOST_TOKENS: Final = 8  # of a row
 _EOS = re.compile(r"<\|(im_end|endoftext|eot_id|end_of_text|end|eos)\|>|</s>|<eos>")
-_SPECIAL = re.compile(r"<\|(\w+)\|>")
 _CLAUSE_ENDS: Final = frozenset(",;:.!?，、；：。！？…")
 SIGNS_LEGEND: Final = f"edge unmarked  ✓accepted  ✗rejected  -not judged  →corrected  +bonus  {JOINT} between tokens"
 _OWN_FIGURES: Final = {
@@ -38,8 +36,6 @@ _OWN_FIGURES: Final = {
     "class-entropy": "entropy over classes, nats",
 }
 """Gates that look at another figure than entropy, and what it is."""
-
-
 _WITHOUT_FIGURE = ("always", "loop", "refusal", "language")
 """Reasons to escalate that no figure of the gate decides."""
 
@@ -65,7 +61,7 @@ def shown(piece: str) -> str:
         return EOS
     if piece and not piece.strip():
         return NEWLINE if "\n" in piece else SPACE
-    return _SPECIAL.sub(r"<\1>", clean(piece)).replace("\ufffd", PARTIAL).strip()
+    return clean(piece).replace("\ufffd", PARTIAL).strip()
 
 
 def cells_of(round_: Round, text: EventText, settings: Mapping[str, object]) -> Iterator[TokenCell]:
@@ -89,22 +85,16 @@ def _figures(round_: Round, index: int, settings: Mapping[str, object]) -> Itera
         values = round_.entropy if name == "entropy" else round_.gate_values
         if index < len(values):
             value = values[index]
-            figure = "?" if math.isnan(value) else f"{value:.2f}" if abs(value) < 10 else f"{value:.0f}"
             above = name == settings.get("gate") and threshold is not None and crosses(name, value, threshold)
-            yield Text(f"{figure}!", ABOVE) if above else Text(figure, BELOW)
+            yield Text(f"{value:.2f}!", ABOVE) if above else Text(f"{value:.2f}", BELOW)
 
 
 def token_rows(
     label: str, cells: Sequence[TokenCell], width: int, names: Sequence[str], *, by_clause: bool = False
 ) -> Iterator[Table]:
-    """Rows of tokens, figures under their words; a table for each, so that a token takes the cells that it needs.
+    """Rows of tokens under the names of their figures; a table for each, so that a token takes the cells that it needs.
 
-    Args:
-        label: what stands before the first row.
-        cells: the tokens.
-        width: cells of a row at most.
-        names: of the figures, in the order of `TokenCell.figures`.
-        by_clause: whether a row ends behind each punctuation mark.
+    `label` stands before the first row; `by_clause`: a row also ends behind each punctuation mark.
     """
     for number, row in enumerate(_divided(cells, min(width, _WIDEST) - LABEL, by_clause)):
         table = Table.grid()
@@ -187,7 +177,6 @@ def verdict_of(round_: Round, settings: dict[str, object]) -> str:
     threshold = threshold_of(settings, waking=round_.waking)
     if round_.gate_value is None or threshold is None:
         return outcome
-    relation = ("at or " if round_.escalated else "") + (
-        "below" if (gate in LOW_IS_UNSURE) is round_.escalated else "above"
-    )
+    side = "below" if (gate in LOW_IS_UNSURE) is round_.escalated else "above"
+    relation = f"at or {side}" if round_.escalated else side
     return f"{gate} {round_.gate_value:.2f}, {relation} {threshold:g}: {outcome}"

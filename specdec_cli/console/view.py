@@ -32,13 +32,8 @@ LINE_EVERY_S: Final = 10.0
 class View:
     """A display in plain lines, for logs and pipes, of clips one after the other or of steps.
 
-    Two lines a clip, and one every few seconds on steps.
-
-    Args:
-        console: where.
-        quiet: errors and warnings alone are shown.
-        debug: errors come with their traceback.
-        clock: seconds from any start.
+    Two lines a clip, and one every few seconds on steps. `quiet`: errors and warnings alone; `debug`: errors come with
+    their traceback; `clock`: seconds from any start.
     """
 
     shows_caption = False

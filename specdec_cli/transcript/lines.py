@@ -78,11 +78,6 @@ def standing(marks: Iterable[Mark]) -> tuple[Mark, ...]:
     return tuple(sorted([*good.values(), *failed.values()], key=lambda mark: mark.place or (-1.0, -1.0)))
 
 
-def complete(marks: Sequence[Mark]) -> bool:
-    """Whether lines that stand have captions of all of a recording."""
-    return all(mark.good for mark in marks) and settled(marks)
-
-
 def settled(marks: Sequence[Mark]) -> bool:
     """Whether captions of all of a recording that can have one are among the lines that stand."""
     alike = len({mark.cut for mark in marks}) == 1 and all(mark.good or mark.final for mark in marks)

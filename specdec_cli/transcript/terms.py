@@ -61,8 +61,7 @@ class Terms:
         known = {name: now for name in made if (now := getattr(self, name)) is not None}
         yield from differing({name: made[name] for name in known}, known)
         if models and head.models.names:
-            named = {f"{role}.model": getattr(self, role) for role in Models.model_fields}
-            yield from differing({role: head.models.names.get(role) for role in named}, named)
+            yield from differing(head.models.names, {"edge.model": self.edge, "cloud.model": self.cloud})
         yield from differing(head.settings, self.settings, but=_NOT_COMPARED)
 
 
@@ -113,8 +112,7 @@ def loaded_changes(
 ) -> Iterator[Change]:
     """Which of `names` differs of the loaded models from those of a transcript, and what checkpoints suggest."""
     yield from model_changes(made.models, models, names)
-    then, now = ({SUGGESTED: of.get(SUGGESTED)} for of in (made.settings, settings))
-    yield from differing(then, now)
+    yield from differing(*({SUGGESTED: of.get(SUGGESTED)} for of in (made.settings, settings)))
 
 
 def model_changes(there: Models, here: Models, names: Sequence[str] = _MODEL) -> Iterator[Change]:
@@ -122,8 +120,7 @@ def model_changes(there: Models, here: Models, names: Sequence[str] = _MODEL) ->
 
     The line of a recording that could not be read may be older than their loading, and name none.
     """
-    for role in Models.model_fields if there.names else ():
-        theirs, ours = getattr(there, role), getattr(here, role)
+    for (role, theirs), (_, ours) in zip(there, here, strict=True) if there.names else ():
         if theirs is None or ours is None:
             yield from differing({role: theirs and theirs.name}, {role: ours and ours.name})
             continue
@@ -132,10 +129,3 @@ def model_changes(there: Models, here: Models, names: Sequence[str] = _MODEL) ->
             unknown = name in ("dtype", "weights") and not {then, now}.isdisjoint((None, "unknown"))
             if then != now and not unknown:
                 yield f"{role}.{name}", then, now
-
-
-def suggestions_in_words(found: object) -> Iterator[tuple[str, str]]:
-    """Name and value of each suggestion: `repetition_penalty`, `1.1 (suggested by the edge's checkpoint)`."""
-    for role, values in found.items() if isinstance(found, Mapping) else ():
-        for name, value in values.items() if isinstance(values, Mapping) else ():
-            yield str(name), f"{value} (suggested by the {role}'s checkpoint)"

@@ -56,21 +56,6 @@ def test_a_long_draft_keeps_all_its_tokens_and_figures(width: int, defer: bool) 
     assert ("settings k 40" in found) != defer
 
 
-def test_what_a_checkpoint_suggests_is_shown_and_nothing_that_is_null() -> None:
-    penalty = {"repetition_penalty": 1.1}
-    open_ = {"repetition_penalty": None, "no_repeat_ngram": None, "min_new_tokens": None}
-
-    def settings(suggested: dict[str, object]) -> str:
-        return words(shown(starting(EN, started("a.wav", "en", **open_, suggested=suggested)), 160))
-
-    both = settings({"edge": penalty, "cloud": {"suppressed": 3}})
-    assert "repetition_penalty 1.1 (suggested by the edge's checkpoint)" in both
-    assert "suppressed 3 (suggested by the cloud's checkpoint)" in both
-    for none in (settings({}), both):
-        assert "None" not in none
-        assert "null" not in none
-
-
 def test_a_round_and_the_totals_say_why_it_was_escalated_and_what_that_brought() -> None:
     found = words(shown(EN, 120))
     for fact in (
@@ -129,7 +114,7 @@ HOSTILE = "[bold red]x[/] :smile: \x1b]0;owned\x07\x1b[2J\u202e.wav"
 def test_names_and_captions_are_never_obeyed(live: bool) -> None:
     screen = Screen(160, terminal=live)
     view = LiveView(screen, redraw=live)
-    head = started(HOSTILE, "en", note="[blink]")
+    head = started(HOSTILE, "en", gate="[blink]")
     head = dataclasses.replace(head, edge=HOSTILE, prompt=HOSTILE)
     clip = build(head, [step(f" {HOSTILE}/[/]", "0.1 0.1")])
     with view.loading(HOSTILE):

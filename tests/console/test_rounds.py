@@ -51,7 +51,7 @@ def test_a_draft_is_shown_clause_by_clause_with_figures_under_their_words() -> N
         " entropy 0.00 0.10  0.20 0.90  0.00",
         " learned 0.00 0.00  0.00 0.41! 0.00",
         "         and  sad |.   |∎",
-        " entropy 0.30 1.50 ?    0.00",
+        " entropy 0.30 1.50 nan  0.00",
         " learned 0.00 0.25 0.00 0.00",
     ]
     assert "0.25!" in drafted(replace(DRAFT, waking=False))[-1]
@@ -105,7 +105,7 @@ def test_every_fate_has_its_colour() -> None:
 def test_pieces_with_escapes_and_markup_are_only_text() -> None:
     round_ = Round(0, (1, 2), (0.1, 0.1), (0.1, 0.1), False, None, 2, (1, 2), ("edge", "edge"), 1.0, None)
     text = EventText(("[red]", "\x1b[2J"), ("[red]", "\x1b[2J<|audio_eos|>"), "")
-    assert printed(cells_of(round_, text, {}))[0].strip() == "[red]|\\x1b[2J<audio_eos>"
+    assert printed(cells_of(round_, text, {}))[0].strip() == "[red]|\\x1b[2J<|audio_eos|>"
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,6 @@ class Stream:
         (True, {}, {"debug": True}, "rows"),
         (True, {"CI": "true"}, {}, "rows"),
         (True, {"TERM": "dumb"}, {}, "rows"),
-        (True, {"TERM": ""}, {}, "rows"),
         (True, {}, {"quiet": True}, "errors"),
         (True, {}, {"json": True}, "errors"),
         (False, {}, {}, "plain"),

@@ -89,14 +89,6 @@ def test_the_summary_stands_without_a_script(read: Page, runs: Runs) -> None:
     assert sum(tag == "img" for tag, _ in read.elements) == 3  # a picture for each cost
 
 
-def test_what_a_checkpoint_suggests_stands_among_the_settings(runs: Runs) -> None:
-    made = comparison(runs)
-    suggested = {"edge": {"repetition_penalty": 1.1}, "cloud": {"repetition_penalty": 1.1}}
-    page = render(made.model_copy(update={"settings": made.settings | {"suggested": suggested}}), runs)
-    assert '<th scope="row">repetition_penalty</th><td>1.1 (suggested by both checkpoints)</td>' in page
-    assert "{&#39;edge&#39;" not in page
-
-
 def test_nothing_is_fetched(page: Path, read: Page) -> None:
     for tag, attributes in read.elements:
         assert tag not in ("iframe", "object", "embed", "link", "base", "video", "source")
