@@ -38,9 +38,11 @@ def totals(rounds: Sequence[Round], finished: Finished, *, cloud_takes_part: boo
         near_ties=_sum(event.near_ties for event in rounds),
         guessed=finished.guessed,
         guesses_kept=finished.guesses_kept,
-        forwards_edge=edge and edge.forwards,
-        forwards_cloud=cloud and cloud.forwards,
-        encoder_passes=EncoderPasses(edge=edge and edge.encoder_passes, cloud=cloud and cloud.encoder_passes),
+        forwards_edge=edge.forwards if edge else None,
+        forwards_cloud=cloud.forwards if cloud else None,
+        encoder_passes=EncoderPasses(
+            edge=edge.encoder_passes if edge else None, cloud=cloud.encoder_passes if cloud else None
+        ),
     )
 
 
@@ -52,10 +54,10 @@ def timing(finished: Finished, *, load_s: float | None, audio_s: float | None) -
     return Timing(
         load_s=load_s,
         audio_s=audio_s,
-        prefill_edge_ms=edge and edge.reading_ms,
-        prefill_cloud_ms=cloud and (cloud.reading_ms or None),
-        forwards_edge_ms=edge and edge.total_ms,
-        forwards_cloud_ms=cloud and cloud.total_ms,
+        prefill_edge_ms=edge.reading_ms if edge else None,
+        prefill_cloud_ms=cloud.reading_ms or None if cloud else None,
+        forwards_edge_ms=edge.total_ms if edge else None,
+        forwards_cloud_ms=cloud.total_ms if cloud else None,
         ttft_ms=finished.ttft_ms,
         total_ms=finished.total_ms,
         tokens_per_s=_ratio(len(finished.token_ids), finished.total_ms / 1e3),

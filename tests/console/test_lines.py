@@ -16,7 +16,7 @@ from specdec_cli.console.view import View
 from specdec_cli.errors import AudioContentError
 from specdec_cli.types import Claim, Finished, Measured, Started
 from tests.console.screens import COLOUR, Screen, play, shown
-from tests.console.script import CLIPS, EN, LOOP, LOSSLESS, ZH, Clip, build, started, step
+from tests.console.script import EDGE, EN, LOOP, LOSSLESS, PARTIAL, ZH, Clip, build, started, step
 
 
 def words(screen: Screen) -> str:
@@ -36,9 +36,8 @@ def ending(clip: Clip, *, degraded: str | None = None, **text: object) -> Clip:
 
 @pytest.mark.parametrize("width", [1, 5, 12, 20, 30, 40, 53, 60, 75, 76, 80, 95, 110, 120, 160, 200])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
-    for name in ("zh", "en", "partial", "edge", "lossless"):
-        screen = shown(CLIPS[name], width)
-        assert max(map(cell_len, screen.lines)) <= width, name
+    for clip in (ZH, EN, PARTIAL, EDGE, LOSSLESS):
+        assert max(map(cell_len, shown(clip, width).lines)) <= width, clip.started.file
 
 
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
@@ -202,11 +201,3 @@ def test_classes_and_figures_and_what_does_not_fit_them_stand_among_the_totals(w
     assert "measured F0 110.4 Hz, range 6.23 st, level -24.1 dBFS, 3.10 syllables/s, pauses 8.0%" in found
     assert "agrees pitch, pauses" in found
     assert "differs rate fast, but 3.10 syllables/s; volume loud, but -24.1 dBFS" in found
-
-
-def test_nothing_is_said_of_classes_and_figures_that_nobody_asked_for_or_found() -> None:
-    plain = shown(EN, 100).output
-    assert not any(f" {name} " in plain for name in ("labels", "measured", "agrees"))
-    found = words(shown(ending(starting(EN, measured=Measured(level_dbfs=-30.0)), labels=dict.fromkeys(LABELS)), 100))
-    assert "labels none found measured unvoiced, level -30.0 dBFS" in found
-    assert "agrees" not in found

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from rich.cells import cell_len
 
 from specdec_cli.batch.tasks import LISTED, Progress
 from specdec_cli.console.live import LiveView
@@ -129,21 +128,6 @@ def test_errors_appear_in_every_display_and_progress_in_two(kind: Callable[..., 
     view.close()
     assert "a.wav is no recording." in " ".join(screen.lines)
     assert ("models" in screen.output) == (kind is not QUIET)
-
-
-@pytest.mark.parametrize("width", [30, 60, 200])
-def test_the_bar_fits_its_terminal_and_leaves_nothing_behind(width: int) -> None:
-    screen = Screen(width, terminal=True)
-    view = LiveView(screen)
-    view.begin(8)
-    for index in range(8):
-        view.step(f"lossless /a/rather/long/path/录音 {index}.wav")
-        view.advance()
-    view.close()
-    assert "8 of 8" in screen.output
-    assert screen.output.count("\x1b[?25l") == screen.output.count("\x1b[?25h") == 1
-    assert screen.lines[-1] == ""
-    assert max(map(cell_len, screen.lines)) <= width
 
 
 def test_failures_are_listed_as_far_as_they_were_kept() -> None:

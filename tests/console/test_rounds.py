@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 
 from specdec_cli.console.rounds import TokenCell, cells_of, figure_names, token_rows, verdict_of
-from specdec_cli.console.theme import STYLES
 from specdec_cli.types import EventText, Round
 from tests.console.screens import Screen
 from tests.console.script import CLOUD, CUT, EN, PARTIAL, ZH, Clip
@@ -65,12 +64,6 @@ def test_no_token_is_lost_where_rows_are_narrow(width: int) -> None:
     assert {"The", "voice", "is", "low", ",", "and", "sad", ".", "∎"} <= {*shown}
 
 
-def test_rows_with_figures_have_at_most_eight_tokens() -> None:
-    round_ = replace(DRAFT, draft_ids=tuple(range(20)), entropy=(0.1,) * 20, gate_values=(0.1,) * 20)
-    lines = drafted(round_, tuple(f" w{index}" for index in range(20)), 500)
-    assert [line.count(" w") for line in lines if "w" in line] == [8, 8, 4]
-
-
 def test_tokens_of_the_cloud_have_no_figures() -> None:
     round_ = replace(DRAFT, draft_ids=(1, 2), accepted=1, committed_ids=(1, 3), source=("accepted", "corrected"))
     cells = cells_of(round_, EventText((" a", " b"), (" a", " c")), SETTINGS)
@@ -89,30 +82,10 @@ def test_every_fate_has_its_sign_without_colour() -> None:
     assert words(CLOUD, 0) == "说话|人|是|女|声"
 
 
-def test_every_fate_has_its_colour() -> None:
-    styles = {
-        cell.word.plain: [str(span.style) for span in cell.word.spans][-1] for cell in cells_of(*rounds(ZH)[1], {})
-    }
-    assert styles["语速"] == STYLES["accepted"]
-    assert styles["✗慢"] == STYLES["rejected"]
-    assert styles["→快"] == STYLES["corrected"]
-    (row,) = token_rows("", list(cells_of(*rounds(EN)[1], {})), 80, ())
-    segments = Screen(80).render(row)
-    assert [str(part.style) for part in segments if part.text == ","] == ["none"]  # behind a joint, which is dim
-    assert len({*STYLES.values()}) == len(STYLES) - 1  # `cloud` and `run_on` never stand beside each other
-
-
 def test_pieces_with_escapes_and_markup_are_only_text() -> None:
     round_ = Round(0, (1, 2), (0.1, 0.1), (0.1, 0.1), False, None, 2, (1, 2), ("edge", "edge"), 1.0, None)
     text = EventText(("[red]", "\x1b[2J"), ("[red]", "\x1b[2J<|audio_eos|>"), "")
     assert printed(cells_of(round_, text, {}))[0].strip() == "[red]|\\x1b[2J<|audio_eos|>"
-
-
-@pytest.mark.parametrize(
-    ("gate", "names"), [("entropy", ("entropy",)), ("margin", ("entropy", "margin")), ("never", ("entropy",))]
-)
-def test_entropy_is_always_shown_and_another_figure_beside_it(gate: str, names: tuple[str, ...]) -> None:
-    assert figure_names({"gate": gate}) == names
 
 
 @pytest.mark.parametrize(

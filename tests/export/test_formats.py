@@ -60,16 +60,6 @@ def test_textgrid(tmp_path: Path) -> None:
     assert tiers[f"{ANN} - pitch"][0] == (0, 1.5, "")
 
 
-def test_praat_itself_reads_a_textgrid(tmp_path: Path) -> None:
-    parselmouth = pytest.importorskip("parselmouth")
-    file = exported(tmp_path, "textgrid", *PIECES)
-    grid, ask = parselmouth.read(str(file)), parselmouth.praat.call
-    names = [ask(grid, "Get tier name", n) for n in range(1, ask(grid, "Get number of tiers") + 1)]
-    assert [names[0], names[-1]] == [f"{ANN} - caption", f"{BOB} - needs_review"]
-    assert ask(grid, "Get label of interval", 1, 1) == ONE_LINE
-    assert [ask(grid, f"Get {end} time of interval", 1, 3) for end in ("start", "end")] == [4, 7200]
-
-
 @pytest.mark.parametrize("segment", ["pauses", 1.0, None])
 def test_a_textgrid_is_as_long_as_its_recording_and_has_no_slivers(tmp_path: Path, segment: object) -> None:
     """As Praat reads both; in pieces cut at pauses, in equal ones, or whole."""
