@@ -130,13 +130,9 @@ def measured(figures: Measured) -> list[str]:
 
 
 def contradiction(claim: Claim) -> str:
-    """A class that the figure does not fit: `rate fast, but 3.12 syllables/s (fast: 3.9 or more)`."""
+    """A class that the figure does not fit: `rate fast, but 3.12 syllables/s`."""
     form = _WRITTEN[claim.figure]
-    form = form[form.index("{") :]
-    written = (lambda end: f"{100 * end:g}%") if "%" in form else "{:g}".format
-    ends = [written(end) for end in (claim.least, claim.most) if end is not None]
-    fits = " to ".join(ends) + (" or more" if claim.most is None else "" if len(ends) == 2 else " or less")
-    return f"{claim.attribute} {claim.class_}, but {form.format(claim.value)} ({claim.class_}: {fits})"
+    return f"{claim.attribute} {claim.class_}, but {form[form.index('{') :].format(claim.value)}"
 
 
 def setting(value: object) -> str:

@@ -17,7 +17,7 @@ from specdec_cli.models.processor import Processor, Prompt, suggestions
 from specdec_cli.prompts import PROMPTS, Language
 from specdec_cli.reading import caption_of, description_end, flags_of
 from specdec_cli.transcript.recorder import error_transcript, timing, totals
-from specdec_cli.transcript.records import ModelInfo, Models, Resources, RoundRecord, Transcript, Uplink
+from specdec_cli.transcript.records import ModelInfo, Models, Resources, Transcript, Uplink
 from specdec_cli.transcript.terms import SUGGESTED, recorded_settings
 from specdec_cli.types import Clip, EventText, Finished, Mode, Round, Sent, Started, Update
 
@@ -224,7 +224,7 @@ class Run:
             agrees=None if claims is None else {claim.attribute: claim.agrees for claim in claims},
             finish_reason=finished.finish_reason,
             degraded=finished.degraded,
-            rounds=[RoundRecord.model_validate(each, from_attributes=True) for each in self._rounds],
+            rounds=tuple(self._rounds),
             totals=totals(self._rounds, finished, cloud_takes_part=setup.mode in ("hybrid", "lossless")),
             timing=timing(finished, load_s=setup.load_s, audio_s=self._audio_s),
             resources=Resources(

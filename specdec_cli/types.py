@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Final, Literal, get_args
+from typing import Annotated, ClassVar, Final, Literal, TypeVar, get_args
+
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic.json_schema import SkipJsonSchema
 
 Mode = Literal["hybrid", "lossless", "edge", "cloud"]
 """hybrid: the gate decides; lossless: every block is verified; edge, cloud: one model alone, in the same loop."""
@@ -109,47 +112,84 @@ class Sent:
     draft_ids: tuple[int, ...]  # none where the cloud is to generate
 
 
+def _rounded(value: float) -> float:
+    return round(value, 4)
+
+
+Figure = Annotated[float, AfterValidator(_rounded)]
+"""A measured figure, of which transcripts keep four decimals."""
+
+_T = TypeVar("_T")
+_Known = Annotated[tuple[_T, ...], BeforeValidator(lambda figures: figures or ())]  # null in older transcripts
+_Unwritten = Annotated[_T, Field(exclude=True), SkipJsonSchema()]
+
+RECORD: Final[Mapping[str, object]] = {"use_attribute_docstrings": True, "extra": "forbid", "allow_inf_nan": False}
+"""How pydantic reads a dataclass that is a field of transcripts: its docstrings become descriptions."""
+
+
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One block: drafted, then kept or escalated, then committed. `entropy` to `candidates`: of each drafted token."""
+    """One block: drafted, then kept or escalated, then committed."""
 
-    index: int  # 0-based
-    draft_ids: tuple[int, ...]  # none where the cloud generates without a draft
-    entropy: tuple[float, ...]  # of the drafting model, nats
-    gate_values: tuple[float, ...]  # the gate's own figure, in its own unit
-    escalated: bool  # whether the cloud verified it
-    reason: Reason | None  # why it was escalated
-    accepted: int  # leading drafted tokens that were kept, before stop rules cut the text
-    committed_ids: tuple[int, ...]  # what was added to the text (stop rules applied), correction or bonus included
-    source: tuple[Source, ...]  # of each committed token
-    draft_ms: float  # without prefill
-    verify_ms: float | None  # the cloud's pass and the acceptance rule, without prefill; None if kept
-    gate_value: float | None = None  # the block's, which is compared with the threshold; None: nothing was drafted
-    network_ms: float | None = None  # on the link; None where there is no link
-    least_entropy: tuple[float, ...] | None = None  # where an edge elsewhere names the likeliest tokens alone
-    margin: tuple[float, ...] = ()  # probability of the likeliest token minus that of the second
-    logprob: tuple[float, ...] = ()  # natural logarithm of the drafted token's probability
-    candidates: tuple[Candidates, ...] = ()  # the likeliest three
-    hidden_ms: float | None = None  # drafting it during an earlier verification, not in `draft_ms`; None: impossible
-    thrown_away: int = 0  # tokens drafted ahead that this round proved useless
-    near_ties: int | None = None  # verified positions whose two best scores the cloud's number format cannot tell apart
-    bytes_up: int | None = None  # bodies of requests as sent, repeats included; None where nothing was sent
-    bytes_down: int | None = None  # and of answers
-    alternatives: tuple[Alternatives, ...] = ()  # of each committed token; empty where the loop does not keep them
-    waking: bool = False  # whether the gate decided on the clip's first call of the cloud, by the wake threshold
+    __pydantic_config__: ClassVar[Mapping[str, object]] = {**RECORD, "revalidate_instances": "always"}
+    index: Annotated[int, Field(ge=0)]
+    """0-based number of the round"""
+    draft_ids: tuple[int, ...]
+    """drafted token ids; none where the cloud generates without a draft"""
+    entropy: tuple[Figure, ...]
+    """of the drafting model at each drafted token, nats"""
+    gate_values: tuple[Figure, ...]
+    """the gate's own figure per drafted token, in its unit"""
+    escalated: bool
+    """whether the cloud verified it"""
+    reason: Reason | None
+    """why it did"""
+    accepted: Annotated[int, Field(ge=0)]
+    """leading drafted tokens that were kept, before stop rules"""
+    committed_ids: tuple[int, ...]
+    """token ids that the round added, stop rules applied, correction or bonus included"""
+    source: tuple[Source, ...]
+    """origin of each committed token"""
+    draft_ms: Figure
+    """time drafting, ms, prefill left out"""
+    verify_ms: Figure | None
+    """time of the cloud's pass and the rule, ms, prefill left out; null: kept"""
+    gate_value: Figure | None = None
+    """the block's, which is compared with the threshold; null: nothing was drafted"""
+    max_entropy: Figure | None = None
+    """largest of `entropy`, nats; null where nothing was drafted"""
+    network_ms: Figure | None = None
+    """time on the link, ms; null where there is none"""
+    least_entropy: tuple[Figure, ...] | None = None
+    """lower bounds where an edge elsewhere names the likeliest tokens alone, `entropy` being upper ones; else null"""
+    margin: _Known[Figure] = ()
+    """p(likeliest) - p(second) at each drafted token"""
+    logprob: _Known[Figure] = ()
+    """of each drafted token, nats"""
+    candidates: _Known[tuple[tuple[int, Figure], ...]] = ()
+    """likeliest tokens at each drafted one: [id, probability]"""
+    hidden_ms: Figure | None = None
+    """time drafting the block while an earlier one was verified elsewhere, ms, not in `draft_ms`"""
+    thrown_away: _Unwritten[int] = 0
+    """tokens drafted ahead that this round proved useless"""
+    near_ties: int | None = None
+    """positions whose two best scores the cloud's number format cannot tell apart"""
+    bytes_up: int | None = None
+    """sent for this round, repeats included; null where there is no link"""
+    bytes_down: int | None = None
+    """received for it; null where there is no link"""
+    alternatives: _Unwritten[tuple[Alternatives, ...]] = ()
+    """of each committed token; empty where the loop does not keep them"""
+    waking: bool = False
+    """whether the gate decided by the wake threshold, on the first call"""
     draft_text: str = ""  # this and the following are written by a `Run`: the loop knows ids only
+    """text of the draft, special tokens left out; half a character is U+FFFD"""
     committed_text: str = ""
-    draft_pieces: tuple[str, ...] = ()  # of each token; bytes that are not yet a character are U+FFFD
-    committed_pieces: tuple[str, ...] = ()
-
-    @property
-    def max_entropy(self) -> float | None:
-        return max(self.entropy, default=None)
-
-    @property
-    def corrected(self) -> bool:
-        """Whether a token of the cloud's replaced a drafted one."""
-        return "corrected" in self.source
+    """text added, without special tokens; half a character comes with its rest"""
+    draft_pieces: _Known[str] = ()
+    """text of each drafted token; bytes that are no character yet are U+FFFD"""
+    committed_pieces: _Known[str] = ()
+    """text of each committed token, likewise"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,11 +244,7 @@ Event = Prefill | Sent | Round | Finished
 class Measured:
     """Figures of the clip's sound; null where there is nothing to measure. docs/acoustics.md defines them."""
 
-    __pydantic_config__: ClassVar[Mapping[str, object]] = {  # as a field of transcripts
-        "use_attribute_docstrings": True,
-        "extra": "forbid",
-        "allow_inf_nan": False,
-    }
+    __pydantic_config__: ClassVar[Mapping[str, object]] = RECORD
     f0_median_hz: float | None = None
     """median F0 of the voiced frames, Hz; null: fewer than ten of them"""
     f0_range_st: float | None = None

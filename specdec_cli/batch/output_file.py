@@ -18,7 +18,7 @@ from specdec_cli.inputs.recording import InputFile, Key
 from specdec_cli.prompts import Language
 from specdec_cli.store import Store, made_otherwise
 from specdec_cli.targets import TRANSCRIPTS
-from specdec_cli.transcript.lines import Line, Mark, complete, heads, settled, standing, transcript_at
+from specdec_cli.transcript.lines import Line, Mark, heads, settled, standing, transcript_at
 from specdec_cli.transcript.records import Transcript
 from specdec_cli.transcript.terms import SUGGESTED, Terms, loaded_changes
 
@@ -192,7 +192,8 @@ class Output:
         entries = {}
         for key, marks in found.items():
             stand = standing(marks)
-            entries[key] = Entry(stand, None if complete(stand) else latest[key])
+            complete = settled(stand) and all(mark.good for mark in stand)
+            entries[key] = Entry(stand, None if complete else latest[key])
         kept = [mark.offset for entry in entries.values() for mark in entry.marks]
         if kept != order:
             self._store.keep(kept)

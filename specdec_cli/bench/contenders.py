@@ -10,6 +10,7 @@ import datetime
 import os
 import platform
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final, Literal
@@ -23,16 +24,12 @@ from specdec_cli.bench.timing import BenchClip, CaptionTiming
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import ResolvedConfig
 from specdec_cli.evaluate.bootstrap import Figures, Interval, median
-from specdec_cli.run import gpu_mb, peak_rss_mb
 from specdec_cli.transcript.records import Models
 
-Contender = Literal["edge", "cloud", "lossless", "hybrid", "generate-edge", "generate-cloud", "published-cloud"]
-"""The four modes, transformers' `generate` on either model as it is loaded, and on the cloud as transformers runs it.
+Contender = Literal["edge", "cloud", "lossless", "hybrid", "generate-edge", "generate-cloud"]
+"""The four modes, and transformers' `generate` on either model as it is loaded."""
 
-The last one is there where specdec multiplies otherwise: with other kernels, or an encoder in fewer bits.
-"""
-
-EQUAL_TO: Final[Mapping[Contender, Contender]] = {
+_EQUAL_TO: Final[dict[Contender, Contender]] = {
     "edge": "generate-edge",
     "cloud": "generate-cloud",
     "lossless": "generate-cloud",
@@ -66,10 +63,8 @@ class ContenderTime(Figures):
     woken: float | None = Field(description="share of clips that called the cloud; null alike")
     cloud_time: float | None = Field(description="the cloud's forwards, as a share of cloud-only's; null: not timed")
     saved: float | None = Field(description="share of forwards that guesses saved; null: it makes none")
-    saved_cold: float | None = Field(description="the same of the first clip of each round, before others were seen")
     to_cloud: Interval = Field(description="speed-up of a clip over cloud-only, paired by clip and round")
     to_generate: Interval | None = Field(description="speed-up of a clip over `generate` of the model that it replaces")
-    to_published: Interval | None = Field(description="the same over `published-cloud`; null: it was not measured")
     tokens: int = Field(description="of one round over all clips, eos included")
     equal: bool | None = Field(description="tokens equal to those of `generate` on every clip; null: they need not be")
 
@@ -77,7 +72,7 @@ class ContenderTime(Figures):
 class Bench(Figures):
     """Everything that one run of the benchmark found."""
 
-    schema_: Literal[3] = Field(default=3, alias="schema")
+    schema_: Literal[4] = Field(default=4, alias="schema")
     date: str = Field(description="UTC, ISO 8601")
     command: str
     config: str
@@ -90,8 +85,6 @@ class Bench(Figures):
     language: str
     rounds: int
     contenders: list[ContenderTime]
-    peak_mb: float | None = Field(description="largest resident memory of the process, MiB")
-    gpu_peak_mb: float | None
     notes: list[str]
 
 
@@ -118,19 +111,17 @@ def build_result(
         language=captioner.setup.language,
         rounds=len(timings["cloud"]) // len(clips),
         contenders=[_contender(name, timings, len(clips)) for name in timings],
-        peak_mb=peak_rss_mb(),
-        gpu_peak_mb=gpu_mb(),
         notes=list(notes),
     )
 
 
 def _contender(name: Contender, timings: Mapping[Contender, Sequence[CaptionTiming]], clips: int) -> ContenderTime:
     runs, cloud = timings[name], timings["cloud"]
-    equal_to = timings.get(EQUAL_TO[name]) if name in EQUAL_TO else None
+    equal_to = timings.get(_EQUAL_TO[name]) if name in _EQUAL_TO else None
     replaced = equal_to or (timings.get("generate-cloud") if name == "hybrid" else None)
-    published = None if name in ("edge", "generate-edge") else timings.get("published-cloud")
     overhead = [run.overhead for run in runs if run.overhead is not None]
-    of_two, timed = name in ("lossless", "hybrid"), name in ("edge", "cloud", "lossless", "hybrid")
+    of_two, timed = name in ("lossless", "hybrid"), not name.startswith("generate")
+    saved, forwards = sum(run.saved for run in runs), sum(run.forwards for run in runs)
     return ContenderTime(
         name=name,
         clip_ms=median([run.wall_ms for run in runs]),
@@ -139,19 +130,12 @@ def _contender(name: Contender, timings: Mapping[Contender, Sequence[CaptionTimi
         escalated=sum(run.escalated for run in runs) / sum(run.rounds for run in runs) if of_two else None,
         woken=sum(run.escalated > 0 for run in runs) / len(runs) if of_two else None,
         cloud_time=sum(run.cloud_ms for run in runs) / sum(run.cloud_ms for run in cloud) if timed else None,
-        saved=_saved(runs) if timed else None,
-        saved_cold=_saved(runs[::clips]) if timed else None,
+        saved=saved / (saved + forwards) if timed else None,
         to_cloud=_ratio(runs, cloud),
         to_generate=_ratio(runs, replaced) if replaced else None,
-        to_published=_ratio(runs, published) if published else None,
         tokens=sum(len(run.ids) for run in runs[:clips]),
         equal=all(run.ids == other.ids for run, other in zip(runs, equal_to, strict=True)) if equal_to else None,
     )
-
-
-def _saved(runs: Sequence[CaptionTiming]) -> float:
-    saved = sum(run.saved for run in runs)
-    return saved / (saved + sum(run.forwards for run in runs))
 
 
 def _ratio(runs: Sequence[CaptionTiming], others: Sequence[CaptionTiming]) -> Interval:
@@ -177,9 +161,8 @@ def describe_machine() -> Machine:
 
 def _processor() -> str:
     """The processor's name; Linux keeps it in a file, `platform` has it elsewhere."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or "unknown"
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or "unknown"

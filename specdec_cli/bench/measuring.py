@@ -16,7 +16,6 @@ from specdec_cli.errors import ConfigError, first_line
 from specdec_cli.evaluate.modes import MODES, in_mode, turns
 from specdec_cli.inputs.find import find_recordings
 from specdec_cli.models.processor import test_sound
-from specdec_cli.run import Run
 
 _TEST_S: Final = 3
 
@@ -53,40 +52,28 @@ def files_of(clips: str | None) -> list[str]:
 
 
 def read_clips(captioner: Captioner, files: Sequence[str]) -> list[BenchClip]:
-    """Reads recordings, or the pieces that the settings cut them into; test sound where there are none.
-
-    Raises:
-        AudioError: a recording cannot be captioned.
-    """
-    if not files:
-        rate = captioner.sampling_rate
-        return [_clip(captioner.run_samples(test_sound(_TEST_S, rate), rate, name="test sound"))]
-    return [_clip(run) for file in files for run in captioner.runs(file)]
-
-
-def _clip(run: Run) -> BenchClip:
-    if run.error is not None:
-        raise run.error
-    edge, cloud = run.prompts or (None, None)
-    assert edge is not None
-    assert cloud is not None
-    return BenchClip(run.clip.file, run.clip.duration_s, edge, cloud)
+    """Reads recordings, or their pieces; test sound where there are none; AudioError where one cannot be captioned."""
+    rate, clips = captioner.sampling_rate, []
+    sound = () if files else [captioner.run_samples(test_sound(_TEST_S, rate), rate, name="test sound")]
+    for run in (*sound, *(run for file in files for run in captioner.runs(file))):
+        if run.error is not None:
+            raise run.error
+        edge, cloud = run.prompts or (None, None)
+        assert edge is not None
+        assert cloud is not None
+        clips.append(BenchClip(run.clip.file, run.clip.duration_s, edge, cloud))
+    return clips
 
 
 def benchmark(
     both: Captioner, clips: Sequence[BenchClip], rounds: int, done: Callable[[], None]
 ) -> tuple[dict[Contender, list[CaptionTiming]], list[str]]:
-    """Times at least one clip: what each contender took, and what a reader of the figures should know.
+    """Times clips with a captioner in mode hybrid that is `comparable`: what each contender took, and notes on it.
 
     Entry i of one contender and of another are of the same clip in the same round. A first run allocates memory and
     picks kernels, so each contender captions the first clip once before anything counts; a `generate` that does not run
-    there is left out and noted. The modes begin each round with what they guess from as it ships.
-
-    Args:
-        both: a captioner in mode hybrid, with a configuration that is `comparable`.
-        clips: what to caption.
-        rounds: how many times.
-        done: called after each clip that all contenders have captioned.
+    there is left out and noted. The modes begin each round with what they guess from as it ships. `done` is called
+    after each clip that all contenders have captioned.
 
     Raises:
         ConfigError: the cloud is elsewhere.
@@ -96,8 +83,12 @@ def benchmark(
             "The benchmark needs edge and cloud in this process.",
             hint="Configure a cloud that is loaded here, not one behind an address.",
         )
-    notes: list[str] = []
-    contenders: dict[Contender, _Contend] = {**_modes(both), **_peers(both)}
+    (edge, cloud), settings, notes = both.pair.loaded, both.config.decoding, list[str]()
+    contenders: dict[Contender, _Contend] = {
+        **_modes(both),
+        "generate-edge": lambda clip: generate(edge, clip.edge, settings),
+        "generate-cloud": lambda clip: generate(cloud, clip.cloud, settings),
+    }
     for name, contend in list(contenders.items()):
         try:
             contend(clips[0])
@@ -107,13 +98,11 @@ def benchmark(
             del contenders[name]
             notes.append(f"{name} does not run here: {first_line(error)}")
     timings: dict[Contender, list[CaptionTiming]] = {name: [] for name in contenders}
-    repeat = -1
-    for number, turn in enumerate(turns(clips, list(contenders), rounds), 1):
-        if turn.repeat != repeat:
-            repeat = turn.repeat
+    for number, turn in enumerate(turns(clips, list(contenders), rounds)):
+        if number % (len(clips) * len(contenders)) == 0:
             contenders |= _modes(both)
         timings[turn.mode].append(contenders[turn.mode](turn.recording))
-        if number % len(contenders) == 0:
+        if (number + 1) % len(contenders) == 0:
             done()
     return timings, notes
 
@@ -121,18 +110,3 @@ def benchmark(
 def _modes(both: Captioner) -> dict[Contender, _Contend]:
     """Each mode, with nothing learnt from the clips."""
     return {mode: partial(caption, both.variant(in_mode(both.config, mode))) for mode in MODES}
-
-
-def _peers(both: Captioner) -> dict[Contender, _Contend]:
-    """transformers' `generate` on both models, and on the cloud as it is published where it runs otherwise here."""
-
-    def published(clip: BenchClip) -> CaptionTiming:
-        with cloud.kernels.as_published():
-            return generate(cloud, clip.cloud, settings)
-
-    (edge, cloud), settings = both.pair.loaded, both.config.decoding
-    peers: dict[Contender, _Contend] = {
-        "generate-edge": lambda clip: generate(edge, clip.edge, settings),
-        "generate-cloud": lambda clip: generate(cloud, clip.cloud, settings),
-    }
-    return peers | ({"published-cloud": published} if cloud.kernels.chosen else {})

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-import transformers
 
 from specdec_cli.captioner import Captioner
 from specdec_cli.config.schema import DecodingConfig
@@ -70,24 +67,25 @@ def caption(captioner: Captioner, clip: BenchClip) -> CaptionTiming:
 
 def drive(loop: Loop, built_ms: float = 0.0) -> CaptionTiming:
     """Runs a loop, which took `built_ms` to put together, to its end."""
-    rounds = escalated = verified = accepted = 0
-    for event in loop.run():
-        if isinstance(event, Round):
-            rounds += 1
-            escalated += event.escalated
-            if event.escalated:  # after the first rejected token nothing was verified (Leviathan et al. 2023, def. 3.1)
-                accepted += event.accepted
-                verified += min(event.accepted + 1, len(event.draft_ids))
-        elif isinstance(event, Finished):
-            works = [work for work in (event.edge, event.cloud) if work is not None]
-            prefill = sum(work.encoder_ms + work.prefill_ms for work in works)
-            steps = sum(work.step_ms for work in works)
-            cloud_ms = event.cloud.total_ms if event.cloud is not None else 0.0
-            wall_ms = built_ms + event.total_ms
-            counts = rounds, escalated, cloud_ms, verified, accepted
-            made, saved = sum(work.forwards for work in works), event.guesses_kept or 0
-            return CaptionTiming(event.token_ids, wall_ms, prefill, steps, *counts, made, saved)
-    raise RuntimeError("a loop ended without a Finished")
+    events = list(loop.run())
+    rounds, finished = [event for event in events if isinstance(event, Round)], events[-1]
+    assert isinstance(finished, Finished)
+    works = [work for work in (finished.edge, finished.cloud) if work is not None]
+    escalated = [event for event in rounds if event.escalated]
+    return CaptionTiming(
+        ids=finished.token_ids,
+        wall_ms=built_ms + finished.total_ms,
+        prefill_ms=sum(work.reading_ms for work in works),
+        steps_ms=sum(work.step_ms for work in works),
+        rounds=len(rounds),
+        escalated=len(escalated),
+        cloud_ms=finished.cloud.total_ms if finished.cloud is not None else 0.0,
+        # after the first rejected token nothing was verified (Leviathan et al. 2023, def. 3.1)
+        verified=sum(min(event.accepted + 1, len(event.draft_ids)) for event in escalated),
+        accepted=sum(event.accepted for event in escalated),
+        forwards=sum(work.forwards for work in works),
+        saved=finished.guesses_kept or 0,
+    )
 
 
 def generate(model: AudioLM, prompt: Prompt, settings: DecodingConfig, **more: Any) -> CaptionTiming:
@@ -104,7 +102,7 @@ def generate(model: AudioLM, prompt: Prompt, settings: DecodingConfig, **more: A
         for name, values in prompt.audio.items()
     }
     started = time.perf_counter()
-    with torch.inference_mode(), _without_warnings():
+    with torch.inference_mode(), warnings.catch_warnings(action="ignore"):
         output = module.generate(
             input_ids=ids,
             attention_mask=torch.ones_like(ids),
@@ -121,15 +119,3 @@ def generate(model: AudioLM, prompt: Prompt, settings: DecodingConfig, **more: A
         text: list[int] = output[0, len(prompt.ids) :].tolist()
         wall_ms = (time.perf_counter() - started) * 1e3
     return CaptionTiming(tuple(text), wall_ms)
-
-
-@contextmanager
-def _without_warnings() -> Iterator[None]:
-    verbosity = transformers.logging.get_verbosity()
-    transformers.logging.set_verbosity_error()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        transformers.logging.set_verbosity(verbosity)

@@ -21,6 +21,7 @@ from specdec_cli.console.live import choose_view
 from specdec_cli.console.plain import write_line
 from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError
+from specdec_cli.format import seconds
 from specdec_cli.store import append_line
 from specdec_cli.targets import TRANSCRIPTS, refuse, writing
 
@@ -123,7 +124,7 @@ def _caption_all(captioner: Captioner, job: Job, blocks: Iterable[Block], save: 
             )
         job.keep(file, transcripts)
         if job.done > done:
-            view.delayed(time.monotonic() - utterance.ended)
+            view.say(f"caption {seconds(time.monotonic() - utterance.ended)} after the end of the utterance")
 
 
 def _shown(blocks: Iterable[Block], view: View) -> Iterator[Block]:

@@ -6,7 +6,7 @@ from specdec_cli.cli import options
 from specdec_cli.cli.export import folder_for, report
 from specdec_cli.console.live import choose_view
 from specdec_cli.errors import ConfigError
-from specdec_cli.export.folder import Folder, fitted
+from specdec_cli.export.folder import Folder
 from specdec_cli.export.recordings import Stored
 from specdec_cli.labels import Lexicon
 from specdec_cli.plot.draw import draw
@@ -48,7 +48,7 @@ def plot(
     legible = True
     target = Folder(folder, "--output")
     for drawing in pictures:
-        name = one.name if one is not None else fitted(drawing.name, f".{kind}")
+        name = one.name if one is not None else f"{drawing.name}.{kind}"
         drawn, whole = draw(drawing, kind)
         target.put(name, drawn)
         legible = legible and whole

@@ -10,41 +10,24 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from specdec_cli.console.cells import Prose, clean
-from specdec_cli.console.tables import grid, print_page, titled
-from specdec_cli.console.theme import BAD, DIM, DOT, FAIL, GOOD, OK
+from specdec_cli.console.tables import grid, print_page
+from specdec_cli.console.theme import BAD, DIM, DOT, FAIL, GOOD, OK, STRONG
 from specdec_cli.evaluate.bootstrap import Interval
-from specdec_cli.evaluate.comparison_tables import FigureRow, measured
+from specdec_cli.evaluate.comparison_tables import Cell, FigureRow, measured
 from specdec_cli.format import count, milliseconds, seconds, share, short
 
 if TYPE_CHECKING:
     from specdec_cli.bench.contenders import Bench, ContenderTime
 
-_NAMES: Final = {
-    "generate-edge": "generate edge",
-    "generate-cloud": "generate cloud",
-    "published-cloud": "its own kernels",
-}
-
-
-def _times(value: float) -> str:
-    return f"{short(value)}x"
-
-
-def _share(value: float | None) -> Interval | None:
-    return None if value is None else Interval(value, None, None)
-
-
-_ROWS: Final[tuple[tuple[str, Callable[[ContenderTime], Interval | None], Callable[[float], str]], ...]] = (
+_ROWS: Final[tuple[tuple[str, Callable[[ContenderTime], Interval | float | None], Callable[[float], str]], ...]] = (
     ("a clip", lambda found: found.clip_ms, milliseconds),
     ("tokens/s", lambda found: found.tokens_per_s, short),
-    ("over cloud-only", lambda found: found.to_cloud, _times),
-    ("over generate", lambda found: found.to_generate, _times),
-    ("  its own kernels", lambda found: found.to_published, _times),
-    ("clips that call the cloud", lambda found: _share(found.woken), share),
-    ("rounds escalated", lambda found: _share(found.escalated), share),
-    ("cloud's time", lambda found: _share(found.cloud_time), share),
-    ("forwards saved", lambda found: _share(found.saved), share),
-    ("  on first clips", lambda found: _share(found.saved_cold), share),
+    ("over cloud-only", lambda found: found.to_cloud, "{:.2f}x".format),
+    ("over generate", lambda found: found.to_generate, "{:.2f}x".format),
+    ("clips that call the cloud", lambda found: found.woken, share),
+    ("rounds escalated", lambda found: found.escalated, share),
+    ("cloud's time", lambda found: found.cloud_time, share),
+    ("forwards saved", lambda found: found.saved, share),
     ("loop overhead", lambda found: found.overhead, share),
 )
 
@@ -56,33 +39,29 @@ def print_bench(bench: Bench, *, console: Console | None = None) -> None:
 
 def _page(bench: Bench, width: int) -> Iterator[RenderableType]:
     yield from _heading(bench)
-    yield from titled("Captions", "from the ready prompt to the last token: median and its 95% interval")
+    yield from (Text(), Text("Captions from the ready prompt to the last token: median and its 95% interval", STRONG))
     found = bench.contenders
-    rows = [FigureRow(label, tuple(measured(of(each), show) for each in found)) for label, of, show in _ROWS]
-    yield from grid([_NAMES.get(each.name, each.name) for each in found], rows, width)
+    rows = [FigureRow(label, tuple(_cell(of(each), show) for each in found)) for label, of, show in _ROWS]
+    yield from grid([each.name for each in found], rows, width)
     unequal = [each.name for each in found if each.equal is False]
     if unequal:
         yield Text(f" {FAIL} tokens differ from those of transformers' generate: {', '.join(unequal)}", BAD)
     elif any(each.equal for each in found):
         yield Text(f" {OK} edge, cloud and lossless: tokens equal to those of transformers' generate", GOOD)
-    peaks = (("memory", bench.peak_mb), ("GPU memory", bench.gpu_peak_mb))
-    yield _facts(*(f"{name} at most {mb:.0f} MiB" for name, mb in peaks if mb is not None))
     yield from map(_facts, bench.notes)
+
+
+def _cell(found: Interval | float | None, show: Callable[[float], str]) -> Cell:
+    return Cell(show(found)) if isinstance(found, float) else measured(found, show)
 
 
 def _heading(bench: Bench) -> Iterator[Prose]:
     machine = bench.machine
-    models = [model for model in (bench.models.edge, bench.models.cloud) if model]
     yield _facts(bench.date, f"specdec {machine.specdec}", bench.command)
-    yield _facts(
-        machine.gpu or machine.processor,
-        f"{count(machine.threads, 'thread')} of {machine.cores or '?'}",
-        f"{machine.memory_gib:g} GiB",
-        f"Python {machine.python}",
-        f"torch {machine.torch}",
-        f"transformers {machine.transformers}",
-    )
-    loaded = (f"{model.name} {model.placed}" for model in models)
+    cores = f"{count(machine.threads, 'thread')} of {machine.cores or '?'}"
+    libraries = f"Python {machine.python}", f"torch {machine.torch}", f"transformers {machine.transformers}"
+    yield _facts(machine.gpu or machine.processor, cores, f"{machine.memory_gib:g} GiB", *libraries)
+    loaded = (f"{model.name} {model.placed}" for model in (bench.models.edge, bench.models.cloud) if model)
     blocks = "whole captions drafted" if bench.k == "deferred" else f"k {bench.k}"
     settings = (blocks, f"gate {bench.gate}", bench.language, count(bench.rounds, "round"))
     yield _facts(*loaded, count(len(bench.clips), "clip"), seconds(bench.audio_s), *settings)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Iterator
+import re
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Final
@@ -14,29 +13,18 @@ from rich.text import Text
 
 PROSE_WIDTH: Final = 100
 """Cells of a line of prose at most: longer ones are hard to read."""
-_CLOSING = frozenset("，。、；：！？）】》〉”’」』…,.;:!?)]}%|·")
-_OPENING = frozenset("（【《〈“‘「『([{✓✗→+~=>")
-_UNSAFE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-_VARIATION_SELECTORS = range(0xFE00, 0xFE10)
+_WIDE = "\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff01-\uff60\uffe0-\uffe6"
+_ATOM: Final = re.compile(rf"[（【《〈“‘「『]*(?:[^{_WIDE} ]+|[{_WIDE}])[，。、；：！？）】》〉”’」』…]*(?: ·)? *| +")
+"""What no line break divides: a word or a wide character, with its punctuation and the spaces behind it."""
 
 
 def clean(text: str) -> str:
     """`text` on one line with nothing in it that a terminal would obey.
 
-    Line breaks and tabs become spaces; other control, formatting (bidirectional overrides among them) and surrogate
-    characters become visible escapes such as `\\x1b`.
+    White space becomes spaces; other control, formatting (bidirectional overrides among them) and surrogate characters
+    become visible escapes such as `\\x1b`.
     """
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(map(_safe, text))
-
-
-def _safe(character: str) -> str:
-    if character in "\t\n\r\v\f\u2028\u2029\x85":
-        return " "
-    if unicodedata.category(character) in _UNSAFE:
-        return character.encode("unicode_escape", "surrogatepass").decode("ascii")
-    return "" if ord(character) in _VARIATION_SELECTORS else character
+    return "".join(each if each.isprintable() else " " if each.isspace() else ascii(each)[1:-1] for each in text)
 
 
 def paragraph(text: str) -> str:
@@ -51,39 +39,24 @@ def fit_end(text: str, width: int) -> str:
     return "…" + chop_cells(text[::-1], max(width - 1, 1))[0][::-1]
 
 
-def _atoms(plain: str) -> Iterator[str]:
-    """Parts that a line break may stand between: words with the spaces behind them, and single wide characters."""
-    start = 0
-    for index in range(1, len(plain)):
-        before, after = plain[index - 1], plain[index]
-        if after == " " or after in _CLOSING or before in _OPENING or not cell_len(after):
-            continue
-        if before == " " or cell_len(before) == 2 or cell_len(after) == 2:
-            yield plain[start:index]
-            start = index
-    if plain:
-        yield plain[start:]
-
-
 def wrap(text: Text, width: int) -> list[Text]:
     """`text` in lines of at most `width` cells (trailing spaces not counted), styles kept.
 
-    Lines break at spaces and, which rich does not do, between wide characters, never before a closing or after an
-    opening punctuation mark. What is longer than a line is broken where that ends.
+    Lines break at spaces and, which rich does not do, between wide characters.
     """
-    width = max(width, 2)
     breaks: list[int] = []
     position = used = 0
-    for atom in _atoms(text.plain):
-        if used and used + cell_len(atom.rstrip(" ")) > width:
+    for atom in _ATOM.findall(text.plain):
+        first, *more = chop_cells(atom.rstrip(), max(width, 2)) or [""]
+        if used and (more or used + cell_len(first) > width):
             breaks.append(position)
             used = 0
-        parts = chop_cells(atom, width) if cell_len(atom.rstrip(" ")) > width else [atom]
-        for part in parts[:-1]:
+        end = position + len(atom)
+        for part in [first, *more][:-1]:
             position += len(part)
             breaks.append(position)
-        used += cell_len(parts[-1])
-        position += len(parts[-1])
+        used += cell_len(text.plain[position:end])
+        position = end
     lines = list(text.divide(breaks))
     for line in lines:
         line.rstrip()

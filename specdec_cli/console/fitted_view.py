@@ -12,16 +12,14 @@ from rich.text import Text
 from specdec_cli.console.cells import Prose, clean
 from specdec_cli.console.tables import columns, print_page
 from specdec_cli.console.theme import ASKED, DIM, DOT, GOOD, OK, STRONG
-from specdec_cli.format import NONE, count, percent, points, share, whole_points, with_ends
+from specdec_cli.format import NONE, count, percent, points, share, with_ends
 from specdec_cli.types import COSTS, Cost
 
 if TYPE_CHECKING:
     from specdec_cli.labels.temperatures import CalibrationFound
-    from specdec_cli.tune.outcomes import TunedPoint, Tuning
-    from specdec_cli.tune.risk import Certified
+    from specdec_cli.tune.outcomes import Tuning
 
-_LEAST: Final[dict[Cost, str]] = {"blocks": "of the blocks", "clips": "of the clips", "time": "of the cloud's time"}
-_WITH_QUALITY: Final = 90  # cells from which there is room for quality itself
+_OF: Final[dict[Cost, str]] = {"blocks": "the blocks", "clips": "the clips", "time": "cloud-only's time in the cloud"}
 _MEASURES: Final = {
     "labels": "the classes of the references",
     "texts": "the texts of the references (chrF)",
@@ -34,80 +32,55 @@ def print_tuning(tuning: Tuning, *, console: Console | None = None) -> None:
     print_page(partial(_tuning, tuning), console)
 
 
-def _tuning(found: Tuning, width: int) -> Iterator[RenderableType]:
+def _tuning(found: Tuning, _: int) -> Iterator[RenderableType]:
     facts = [count(found.clips, "clip"), f"{found.confirmed_on} of them for confirmation, split by {found.split_by}"]
-    if found.references_found is not None:
-        facts.append(f"references of {found.references_found}")
+    facts += [f"references of {found.references_found}"] if found.references_found is not None else []
     yield Prose(Text(DOT.join(facts), DIM))
     for sentence in (*_sentences(found), *map(Text, found.notes)):
         yield Prose(sentence, Text(DOT), indent=3)
     yield Text()
-    yield _frontier(found, width)
-    note = (
-        "run on clips that no setting was chosen on; blocks: escalated, clips: that call the cloud, time: the cloud's, "
-        "of cloud-only's; random escalates a fixed share of blocks"
-    )
+    yield _frontier(found)
+    note = "run on clips that no setting was chosen on; random escalates a fixed share of blocks"
     yield Prose(Text(note, DIM), indent=1)
 
 
 def _sentences(found: Tuning) -> Iterator[Text]:
-    gap, best = found.gap, found.recommended
+    best, risk = found.recommended, found.risk
     yield Text(
         f"Measured against {_MEASURES[found.measure]}: edge {share(found.edge_quality)}, "
-        f"cloud {share(found.cloud_quality)}, a difference of {with_ends(gap, points, ' points')}."
+        f"cloud {share(found.cloud_quality)}, a difference of {with_ends(found.gap, points, ' points')}."
     )
     if best is None:
         yield Text(found.reason or "", ASKED)
         return
-    calls = f"{best.escalations_per_clip:.1f} calls per clip"
-    spent = [f"calls the cloud for {share(best.spent['clips'])} of the clips ({calls})"]
-    if best.spent["blocks"] is not None:
-        spent.insert(0, f"escalates {share(best.spent['blocks'])} of the blocks")
-    if best.spent["time"] is not None:
-        spent.append(f"takes {share(best.spent['time'])} of cloud-only's time in the cloud")
+    known = [f"{share(best.spent[cost])} of {_OF[cost]}" for cost in COSTS if best.spent[cost] is not None]
     closed = f", and closes {with_ends(best.gap_closed, percent)} of the gap" if best.gap_closed is not None else ""
-    why = f"the least {_LEAST[found.cost]} within one standard error of the best within the budget"
-    if found.risk is not None:
-        why = f"the least {_LEAST[found.cost]} that is certified"
-    yield Text(f"Recommended: {best.label}. It {', '.join(spent)}{closed}: {why}.", GOOD)
-    if found.risk is not None:
-        yield Text(_guarantee(found.risk))
-    yield from _otherwise(best, found.cost)
+    why = "that is certified" if risk else "within one standard error of the best within the budget"
+    yield Text(
+        f"Recommended: {best.label}. It takes {', '.join(known)} ({best.escalations_per_clip:.1f} calls per clip)"
+        f"{closed}: the least of {_OF[found.cost]} {why}.",
+        GOOD,
+    )
+    if risk is not None:
+        yield Text(
+            f"Certified: on average, at most {100 * risk.alpha:g}% of captions name another class than the cloud's own "
+            f"caption ({risk.differing} of {risk.clips} clips here, bound {share(risk.bound)}), for clips that are "
+            "exchangeable with these."
+        )
     if found.output:
         yield Text(f"Use it: --gate {clean(found.output)}")
 
 
-def _guarantee(risk: Certified) -> str:
-    """What is certified, on what condition."""
-    return (
-        f"Certified: on average, at most {100 * risk.alpha:g}% of captions name another class than the cloud's own "
-        f"caption ({risk.differing} of {risk.clips} clips here, bound {share(risk.bound)}), for clips that are "
-        "exchangeable with these."
-    )
-
-
-def _otherwise(best: TunedPoint, cost: Cost) -> Iterator[Text]:
-    """What random escalation and the oracle close for as much."""
-    at = best.at(cost)
-    if at is None or at.above_random is None:
-        return
-    oracle = f", the oracle {with_ends(at.oracle, percent)}" if at.oracle is not None else ""
-    above = with_ends(at.above_random, whole_points, " points")
-    yield Text(f"For as much, escalation at random closes {percent(at.spent.value)}: it is {above} above{oracle}.")
-
-
-def _frontier(found: Tuning, width: int) -> RenderableType:
+def _frontier(found: Tuning) -> RenderableType:
     """The settings that were run, gate by gate."""
-    figures = ("blocks", "clips", "time", *(["quality"] if width >= _WITH_QUALITY else []), "gap closed")
+    figures = (*COSTS, "quality", "gap closed")
     table = columns(" setting", *figures, right=figures)
     gates = list(dict.fromkeys(point.gate for point in found.confirmed))
     for point in sorted(found.confirmed, key=lambda point: gates.index(point.gate)):
         chosen = found.recommended is not None and point.label == found.recommended.label
         label = Text.assemble((OK if chosen else " ", GOOD), (clean(point.label), STRONG if chosen else ""))
-        closed = point.gap_closed
-        spent = (share(point.spent[cost]) for cost in COSTS)
-        quality = [share(point.quality)] if width >= _WITH_QUALITY else []
-        table.add_row(label, *spent, *quality, with_ends(closed, percent) if closed else NONE)
+        closed = with_ends(point.gap_closed, percent) if point.gap_closed else NONE
+        table.add_row(label, *(share(point.spent[cost]) for cost in COSTS), share(point.quality), closed)
     return table
 
 
@@ -134,8 +107,7 @@ def _calibration(found: CalibrationFound, _: int) -> Iterator[RenderableType]:
             share(fit.calibrated.ece),
             *(NONE if temperature is None else f"{temperature:.2f}" for temperature in fitted),
         )
-    yield table
-    yield Text()
+    yield from (table, Text())
     note = (
         "ECE: expected calibration error, the mean distance between how likely and how often right, over ten bins. "
         f"Calibrated: at the temperatures (T) of each model, fitted to other {kind}."

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import traceback
-import unicodedata
 from collections.abc import Sequence
 from io import TextIOWrapper
 
@@ -14,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from specdec_cli.console.cells import Prose, clean, paragraph
-from specdec_cli.console.theme import ASCII_SIGNS, BAD, DIM
+from specdec_cli.console.theme import BAD, DIM
 from specdec_cli.errors import SpecdecError
 
 BROKEN_PIPE_STATUS = 141
@@ -22,10 +20,10 @@ BROKEN_PIPE_STATUS = 141
 
 
 def console_on(*, stderr: bool = False) -> Console:
-    """A console on stdout or stderr that interprets neither markup nor emoji codes, and writes ASCII where it must."""
+    """A console on stdout or stderr that interprets neither markup nor emoji codes; ? for what it cannot encode."""
     stream = sys.stderr if stderr else sys.stdout
     if isinstance(stream, TextIOWrapper):
-        stream.reconfigure(errors=ASCII_SIGNS)
+        stream.reconfigure(errors="replace")
     return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
 
 
@@ -53,7 +51,7 @@ def print_caption(caption: str, *, before: Sequence[str] = (), shown: bool = Fal
 def write_line(line: str) -> None:
     """Write `line` and a newline to stdout at once: in UTF-8, but in the terminal's own encoding to a terminal.
 
-    What a terminal would act on (U+009B, U+202E) becomes an escape there, which JSON reads back as the character.
+    There, what a terminal would act on (U+009B, U+202E) becomes an escape.
 
     Raises:
         SystemExit: nobody reads stdout any more.
@@ -61,7 +59,7 @@ def write_line(line: str) -> None:
     encoding = "utf-8"
     if sys.stdout.isatty():
         encoding = sys.stdout.encoding or encoding
-        line = "".join(map(_visible, line))
+        line = "\t".join(map(clean, line.split("\t")))
     try:
         sys.stdout.flush()
         sys.stdout.buffer.write(line.encode(encoding, "backslashreplace") + b"\n")
@@ -72,21 +70,13 @@ def write_line(line: str) -> None:
         raise SystemExit(BROKEN_PIPE_STATUS) from None
 
 
-def _visible(character: str) -> str:
-    if character == "\t" or character.isprintable() or unicodedata.category(character) == "Zs":
-        return character
-    return json.dumps(character)[1:-1]
-
-
 def print_error(
     error: SpecdecError, *, file: str | None = None, debug: bool = False, console: Console | None = None
 ) -> None:
     """Print `error` and its hint on stderr, named after `file` unless it names it itself; its traceback if `debug`."""
     console = console or console_on(stderr=True)
-    if debug:
-        trace = "".join(traceback.format_exception(error))
-        for row in trace.rstrip("\n").split("\n"):
-            console.print(Text(clean(row), style=DIM), soft_wrap=True)
+    for row in "".join(traceback.format_exception(error)).splitlines() if debug else ():
+        console.print(Text(clean(row), style=DIM), soft_wrap=True)
     message = paragraph(error.message)
     if file is not None and clean(file) not in message:
         message = f"{clean(file)}: {message}"

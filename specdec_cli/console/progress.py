@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from specdec_cli.console.clip import count_flags
-from specdec_cli.console.theme import BAD, DIM, DOT, FAIL
+from specdec_cli.console.theme import BAD, DIM, DOT
 from specdec_cli.errors import SpecdecError
 from specdec_cli.format import count, percent, seconds
 
@@ -29,16 +29,15 @@ def show_totals(view: View, counts: Progress, output: str) -> None:
     """A batch is over: its totals, where its captions are, and which lack the cloud or describe nothing."""
     view.close()
     kept = counts.captioned or counts.in_part or counts.skipped
-    found, pieces = counts.pieces
+    numbers = {
+        "in part ({:,} of {:,} pieces)".format(*counts.pieces): counts.in_part,
+        "failed": counts.failed,
+        "done before": counts.skipped,
+        "without anything to describe, as found before": counts.empty,
+    }
     line = Text(f"{counts.captioned:,} captioned")
-    for number, what, sign in (
-        (counts.in_part, f"in part ({found:,} of {pieces:,} pieces)", ""),
-        (counts.failed, "failed", f"{FAIL} "),
-        (counts.skipped, "done before", ""),
-        (counts.empty, "without anything to describe, as found before", ""),
-    ):
-        if number:
-            line.append(f"  {sign}", BAD).append(f"{number:,} {what}")
+    for what, number in numbers.items():
+        line.append(f"  {number:,} {what}" if number else "", BAD if what == "failed" else "")
     if counts.captioned:
         line.append(f"  {DOT.join([*_rates(counts), f'in {seconds(counts.elapsed_s)}'])}", DIM)
     view.say(line, good=bool(kept))
@@ -60,12 +59,9 @@ def show_failures(view: View, counts: Progress, output: str) -> None:
 
 def _rates(counts: Progress) -> list[str]:
     facts = [f"{seconds(counts.audio_s)} of audio"] if counts.audio_s else []
-    if counts.tokens_per_s is not None:
-        facts.append(f"{counts.tokens_per_s:.1f} tokens/s")
-    if counts.edge_ms and counts.clips_per_s is not None:
-        facts.append(f"{counts.clips_per_s:.1f} clips/s")
-        edge = counts.edge_ms / (counts.edge_ms + counts.cloud_ms)
-        facts.append(f"edge {percent(edge)} and cloud {percent(1 - edge)} of the time at servers")
+    facts += [f"{counts.tokens_per_s:.1f} tokens/s"] if counts.tokens_per_s is not None else []
+    if counts.edge_ms:
+        facts.append(f"edge {percent(counts.edge_ms / (counts.edge_ms + counts.cloud_ms))} of the time at servers")
     if counts.escalation_rate is not None:
         facts.append(f"{percent(counts.escalation_rate)} of blocks escalated")
     return facts

@@ -1,68 +1,163 @@
 """The rounds of a run as they are printed: tokens with their figures, the gate's decision, what the cloud accepted.
 
-A draft that is gated as a whole is shown clause by clause, with the gate's verdict and the cloud's part below it. Other
-blocks have their decision and times beside them, below them on a narrow terminal.
+A draft that is gated as a whole is shown clause by clause, other blocks as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Final
 
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from specdec_cli.console.cells import Prose
-from specdec_cli.console.theme import ASKED, BAD, DIM, DOT, GOOD
-from specdec_cli.console.tokens import LABEL, WIDEST, cells_of, figure_names, shown, threshold_of, token_rows
+from specdec_cli.console.cells import Prose, clean
+from specdec_cli.console.theme import ABOVE, ASKED, BELOW, DIM, DOT, EOS, JOINT, NEWLINE, PARTIAL, SIGNS, SPACE, STYLES
 from specdec_cli.decoding.gate import crosses
 from specdec_cli.format import milliseconds
-from specdec_cli.types import LOW_IS_UNSURE, EventText, Round, Sent, Started
+from specdec_cli.transcript.token_fates import Fate, fates
+from specdec_cli.types import LOW_IS_UNSURE, EventText, Round, Started
 
-_WITHOUT_FIGURE = ("loop", "refusal", "language")
+LABEL: Final = 8
+"""Cells before the tokens of a row: for the names of figures, of which a longer one is cut."""
+_WIDEST: Final = 110
+_MOST_TOKENS: Final = 8  # of a row
+_EOS = re.compile(r"<\|(im_end|endoftext|eot_id|end_of_text|end|eos)\|>|</s>|<eos>")
+_CLAUSE_ENDS: Final = frozenset(",;:.!?，、；：。！？…")
+SIGNS_LEGEND: Final = f"edge unmarked  ✓accepted  ✗rejected  -not judged  →corrected  +bonus  {JOINT} between tokens"
+_OWN_FIGURES: Final = {
+    "learned": "probability that the cloud changes the token",
+    "margin": "p(likeliest) - p(second)",
+    "logprob": "log-probability, nats",
+    "class-entropy": "entropy over classes, nats",
+}
+"""Gates that look at another figure than entropy, and what it is."""
+_WITHOUT_FIGURE = ("always", "loop", "refusal", "language")
 """Reasons to escalate that no figure of the gate decides."""
-_FACTS = 36
-"""Cells beside a block for what became of it."""
-_BESIDE_FROM = 76
-"""Cells of a terminal that has room for them."""
 
 
-def flight(sent: Sent, text: EventText) -> Text:
-    """A block that is on its way to the cloud."""
-    words = " ".join(map(shown, text.draft_pieces))
-    return Text.assemble((f"block {sent.index + 1}: ", DIM), (words, DIM), (" in flight…", ASKED))
+@dataclass(frozen=True, slots=True)
+class TokenCell:
+    """One token: its word, whether no space separates it from the one before, and its figures (empty: not drafted)."""
+
+    word: Text
+    joined: bool
+    figures: tuple[Text, ...]
+    ends_clause: bool
+
+    @property
+    def width(self) -> int:
+        """With the space before it."""
+        return 1 + max(text.cell_len for text in (self.word, *self.figures))
 
 
-def render_round(
-    round_: Round, text: EventText, clip: Started, width: int, *, in_prefill: bool = False
-) -> Iterator[RenderableType]:
-    """What is printed of one round of `clip` on a terminal of `width` cells.
+def shown(piece: str) -> str:
+    """`piece` with what cannot be seen made visible."""
+    if _EOS.fullmatch(piece.strip()):
+        return EOS
+    if piece and not piece.strip():
+        return NEWLINE if "\n" in piece else SPACE
+    return clean(piece).replace("\ufffd", PARTIAL).strip()
 
-    `in_prefill`: whether the cloud verified in the forward of its prefill, which has a line of its own.
+
+def cells_of(round_: Round, text: EventText, settings: Mapping[str, object]) -> Iterator[TokenCell]:
+    """The tokens of a round in the order of the text, each run of one fate behind its sign."""
+    tokens = list(fates(text.draft_pieces, text.committed_pieces, round_.source, round_.accepted))
+    before: tuple[str, Fate | None] = (" ", None)
+    for (piece, fate, index), following in zip_longest(tokens, tokens[1:]):
+        mark = (SIGNS[fate], STYLES[fate].replace(" strike", "")) if fate != before[1] else ("", "")
+        word = shown(piece)
+        joined = not (mark[0] or before[0].endswith((" ", "\n")) or piece.startswith((" ", "\n")))
+        figures = () if index is None else tuple(_figures(round_, index, settings))
+        ends_clause = word[-1:] in _CLAUSE_ENDS and not (following and shown(following[0]) == EOS)
+        yield TokenCell(Text.assemble(mark, (word, STYLES[fate])), joined, figures, ends_clause)
+        before = piece, fate
+
+
+def _figures(round_: Round, index: int, settings: Mapping[str, object]) -> Iterator[Text]:
+    """`0.42`, and `1.64!` where the token by itself crosses the gate's threshold."""
+    threshold = threshold_of(settings, waking=round_.waking)
+    for name in figure_names(settings):
+        values = round_.entropy if name == "entropy" else round_.gate_values
+        if index < len(values):
+            value = values[index]
+            above = name == settings.get("gate") and threshold is not None and crosses(name, value, threshold)
+            yield Text(f"{value:.2f}!", ABOVE) if above else Text(f"{value:.2f}", BELOW)
+
+
+def token_rows(
+    label: str, cells: Sequence[TokenCell], width: int, names: Sequence[str], *, by_clause: bool = False
+) -> Iterator[Table]:
+    """Rows of tokens under the names of their figures; a table for each, so that a token takes the cells that it needs.
+
+    `label` stands before the first row; `by_clause`: a row also ends behind each punctuation mark.
     """
-    names = figure_names(clip.settings)
-    cells = list(cells_of(round_, text, clip.settings))
-    if not clip.settings.get("defer") or clip.mode not in ("hybrid", "lossless"):
-        label = str(round_.index + 1)
-        facts = [fact for fact in (_decision(round_, clip), _times(round_, clip, in_prefill=in_prefill)) if fact]
-        if width < _BESIDE_FROM:
-            yield from token_rows(label, cells, width, names)
-            yield _named("", Text(DOT).join(facts))
-            return
-        beside = min(width, WIDEST) - _FACTS - 2
-        table = Table.grid(padding=(0, 2, 0, 0))
-        table.add_column(width=beside)
-        table.add_column()
-        table.add_row(Group(*token_rows(label, cells, beside, names)), Text("\n").join(facts))
+    for number, row in enumerate(_divided(cells, min(width, _WIDEST) - LABEL, by_clause)):
+        table = Table.grid()
+        table.add_column(style=DIM, justify="right", width=LABEL, no_wrap=True, overflow="crop")
+        for _ in row:
+            table.add_column(no_wrap=True)
+        joints = [(JOINT, DIM) if place and cell.joined else " " for place, cell in enumerate(row)]
+        words = [Text.assemble(joint, cell.word) for joint, cell in zip(joints, row, strict=True)]
+        table.add_row("" if number else label, *words)
+        for place, name in enumerate(names):
+            figures = [cell.figures[place] if cell.figures else Text() for cell in row]
+            if any(figures):
+                table.add_row(name, *(Text(" ") + figure for figure in figures))
         yield table
+
+
+def _divided(cells: Sequence[TokenCell], width: int, by_clause: bool) -> Iterator[Sequence[TokenCell]]:
+    row: list[TokenCell] = []
+    for cell in cells:
+        full = len(row) == _MOST_TOKENS or sum(each.width for each in row) + cell.width > width
+        if row and (full or (by_clause and row[-1].ends_clause)):
+            yield row
+            row = []
+        row.append(cell)
+    if row:
+        yield row
+
+
+def figure_names(settings: Mapping[str, object]) -> tuple[str, ...]:
+    """What stands under each word: entropy, and the gate's own figure where the gate looks at another."""
+    gate = str(settings.get("gate"))
+    return ("entropy", gate) if gate in _OWN_FIGURES else ("entropy",)
+
+
+def threshold_of(settings: Mapping[str, object], *, waking: bool = False) -> float | None:
+    """The gate's threshold in the unit of its figure; `waking`: the one that counts until the cloud has been called."""
+    value = settings.get("wake" if waking else "threshold")
+    return float(value) if isinstance(value, int | float) else None
+
+
+def figures_legend(settings: Mapping[str, object]) -> str:
+    """What stands under the words, and which of them the gate alone would escalate."""
+    gate = str(settings.get("gate"))
+    own = [f"{gate}: {_OWN_FIGURES[gate]}"] if gate in _OWN_FIGURES else []
+    return "; ".join(["entropy of each token, nats", *own, "! beyond the gate's threshold"])
+
+
+def render_round(round_: Round, text: EventText, clip: Started, width: int) -> Iterator[RenderableType]:
+    """What is printed of one round of `clip` on a terminal of `width` cells."""
+    whole, drafted = bool(clip.settings.get("defer")), len(round_.draft_ids)
+    label = "" if whole and drafted else str(round_.index + 1)
+    cells = list(cells_of(round_, text, clip.settings))
+    yield from token_rows(label, cells, width, figure_names(clip.settings), by_clause=whole)
+    if clip.mode in ("edge", "cloud"):
+        own = round_.draft_ms if round_.verify_ms is None or clip.mode == "edge" else round_.verify_ms
+        yield _named(clip.mode, Text(milliseconds(own), DIM))
         return
-    yield from token_rows("" if round_.draft_ids else "cloud", cells, width, names, by_clause=True)
-    if round_.draft_ids:
+    if drafted:
         verdict = (verdict_of(round_, clip.settings), ASKED if round_.escalated else "")
         yield _named("gate", Text.assemble(verdict, (f"{DOT}drafted in {milliseconds(round_.draft_ms)}", DIM)))
-    if round_.escalated or not round_.draft_ids:
-        outcome = [f"{_accepted(round_)} accepted"] if round_.escalated else []
-        outcome.append("verified in the prefill" if in_prefill else f"verified in {milliseconds(round_.verify_ms)}")
+    if round_.escalated or not drafted:
+        outcome = [f"{round_.accepted}/{drafted} accepted"] if round_.escalated else []
+        outcome.append(f"verified in {milliseconds(round_.verify_ms)}")
         outcome += [f"{milliseconds(round_.network_ms)} on the link"] if round_.network_ms is not None else []
         yield _named("cloud" if round_.escalated else "", Text(DOT.join(outcome), DIM))
 
@@ -71,45 +166,17 @@ def _named(name: str, body: Text) -> Prose:
     return Prose(body, Text(f"{name:>{LABEL}}", DIM), LABEL + 1)
 
 
-def _decision(round_: Round, clip: Started) -> Text:
-    """`edge`, or why the block was escalated, the figure that decided it, and how much of it the cloud accepted."""
-    if clip.mode in ("edge", "cloud"):
-        return Text()
-    if not round_.escalated:
-        return Text("edge", DIM)
-    why = Text("cloud", ASKED if clip.mode == "hybrid" else DIM)
-    if round_.reason not in ("always", None):
-        figure = "" if round_.reason in _WITHOUT_FIGURE or round_.gate_value is None else f" {round_.gate_value:.2f}"
-        why = Text(f"cloud: {round_.reason}{figure}", BAD if round_.reason == "loop" else ASKED)
-    return Text.assemble(why, (DOT, DIM), _accepted(round_), " accepted")
-
-
-def _accepted(round_: Round) -> Text:
-    """How much of the draft the cloud took: `3/5`."""
-    accepted, drafted = round_.accepted, len(round_.draft_ids)
-    return Text(f"{accepted}/{drafted}", GOOD if accepted == drafted else ASKED)
-
-
-def _times(round_: Round, clip: Started, *, in_prefill: bool) -> Text:
-    if clip.mode in ("edge", "cloud"):
-        alone = round_.verify_ms if clip.mode == "cloud" and round_.verify_ms is not None else round_.draft_ms
-        return Text(milliseconds(alone), DIM)
-    times = [f"draft {milliseconds(round_.draft_ms)}"]
-    if round_.verify_ms is not None:
-        times.append("verify in prefill" if in_prefill else f"verify {milliseconds(round_.verify_ms)}")
-    times += [f"link {milliseconds(round_.network_ms)}"] if round_.network_ms is not None else []
-    return Text(DOT.join(times), DIM)
-
-
 def verdict_of(round_: Round, settings: dict[str, object]) -> str:
-    """The gate's decision on a whole draft, in words, with the figure and the threshold that decided it."""
-    outcome = "the cloud verifies the draft" if round_.escalated else "the draft is kept, the cloud is not called"
+    """The gate's decision on a draft, in words, with the figure and the threshold that decided it."""
+    outcome = "the cloud verifies the draft" if round_.escalated else "the draft is kept"
+    if settings.get("defer") and not round_.escalated:
+        outcome += ", the cloud is not called"
     gate = str(settings.get("gate"))
     if round_.reason in _WITHOUT_FIGURE:
         return f"{round_.reason}: {outcome}"
     threshold = threshold_of(settings, waking=round_.waking)
-    if round_.gate_value is None or threshold is None or gate in ("always", "never"):
+    if round_.gate_value is None or threshold is None:
         return outcome
-    low, escalates = gate in LOW_IS_UNSURE, crosses(gate, round_.gate_value, threshold)
-    relation = ("at or " if escalates else "") + ("below" if low is escalates else "above")
+    side = "below" if (gate in LOW_IS_UNSURE) is round_.escalated else "above"
+    relation = f"at or {side}" if round_.escalated else side
     return f"{gate} {round_.gate_value:.2f}, {relation} {threshold:g}: {outcome}"

@@ -10,25 +10,23 @@ from rich.table import Table
 from rich.text import Text
 
 from specdec_cli.config.problems import show
-from specdec_cli.console.cells import Prose, clean
+from specdec_cli.console.cells import clean
 from specdec_cli.console.plain import console_on
 from specdec_cli.console.theme import ASKED, BAD, DIM, FAIL, GOOD, OK, STRONG, WARN
 from specdec_cli.format import count
 
 if TYPE_CHECKING:
-    from specdec_cli.evaluate.comparison_tables import Cell, FigureRow
+    from specdec_cli.evaluate.comparison_tables import FigureRow
 
 Status = Literal["ok", "warn", "fail"]
 
 PIPED_WIDTH: Final = 120
 """Cells of a line where there is no terminal to ask."""
-WIDEST: Final = 160
-
+_WIDEST: Final = 160
 _STATUS: dict[Status, tuple[str, str]] = {"ok": (OK, GOOD), "warn": (WARN, ASKED), "fail": (FAIL, BAD)}
 _UNLIMITED: Final = 10_000
 _LABEL: Final = 18  # cells of a row's label in a grid, gap included
 _NARROWEST: Final = 10  # cells of a grid's column, gap included
-_WIDEST_COLUMN: Final = 34
 
 
 def print_page(
@@ -39,7 +37,7 @@ def print_page(
     `page` takes the width and gives the parts, which stand below each other.
     """
     console = console or console_on()
-    console.width = min(console.width, WIDEST) if console.is_terminal else piped_width
+    console.width = min(console.width, _WIDEST) if console.is_terminal else piped_width
     for part in page(console.width):
         for segments in console.render_lines(part, pad=False):
             line = Text.assemble(*((segment.text, segment.style or "") for segment in segments))
@@ -55,43 +53,25 @@ def columns(*names: str, right: Sequence[str] = ()) -> Table:
     return table
 
 
-def titled(title: str, note: str) -> Iterator[RenderableType]:
-    """An empty line, and the title of what follows."""
-    yield Text()
-    yield Prose(Text.assemble((title, STRONG), (f" {note}" if note else "", DIM)))
-
-
 def grid(names: Sequence[str], rows: Sequence[FigureRow], width: int) -> Iterator[RenderableType]:
-    """Rows under the names of their columns; what does not fit comes in further blocks below.
+    """Rows under the names of their columns; columns that do not fit come in further blocks below.
 
-    What a figure is compared with, its first note, stands beside it or below it.
+    What a figure is compared with, its first note, stands beside it, or below it in a narrow column.
     """
     room = max((width - _LABEL) // _NARROWEST, 1)
     for start in range(0, len(names), room):
         block = slice(start, start + room)
-        column = min((width - _LABEL) // len(names[block]), _WIDEST_COLUMN)
         table = Table(box=None, pad_edge=False, padding=(0, 0, 0, 1), header_style=STRONG)
         table.add_column(width=_LABEL)
         for name in names[block]:
-            table.add_column(Text(name), justify="right", width=column - 1)
+            table.add_column(Text(name), justify="right", max_width=(width - _LABEL) // len(names[block]) - 1)
         for row in rows:
-            table.add_row(Text(f" {row.label}"), *_fitted(row.cells[block], column))
-        if start:
-            yield Text()
+            made = []
+            for cell in row.cells[block]:
+                note = "".join(f" {part}" for part in (cell.notes[0] if cell.notes else ()) if part)
+                made.append(Text.assemble(cell.value, (note, DIM)))
+            table.add_row(Text(f" {row.label}"), *made)
         yield table
-
-
-def _fitted(cells: Sequence[Cell], width: int) -> list[Text]:
-    """A row in as few lines as its cells fit into."""
-    for first, second in ((" ", " "), ("\n", " "), ("\n", "\n")):
-        made = []
-        for cell in cells:
-            more, ends = cell.notes[0] if cell.notes else ("", "")
-            note = second.join(filter(None, (more, ends)))
-            made.append(Text.assemble(cell.value, (first + note if note else "", DIM)))
-        if all(len(line) < width for text in made for line in text.plain.split("\n")):
-            break
-    return made
 
 
 def print_config(rows: Sequence[tuple[str, object, str]], *, console: Console | None = None) -> None:

@@ -5,7 +5,6 @@ The styles use the terminal's own sixteen colours, so they follow its light or d
 
 from __future__ import annotations
 
-import codecs
 from typing import Final
 
 from specdec_cli.transcript.token_fates import Fate
@@ -40,17 +39,3 @@ JOINT = "|"
 EOS, NEWLINE, SPACE, PARTIAL = "∎", "⏎", "␣", "·"
 """In place of a token that ends a text, or is nothing but white space, and of bytes that are not yet a character."""
 RULE = "─"
-
-ASCII_SIGNS: Final = "specdec-ascii"
-"""Name of the error handler that writes signs in ASCII, and other characters as escapes, where there is no Unicode."""
-_ASCII: Final = str.maketrans("✓✗→»·∎⏎␣─…—×–\xa0", "=~>}-$/_-.-x- ")
-
-
-def _in_ascii(error: UnicodeError) -> tuple[str, int]:
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    text = error.object[error.start : error.end].translate(_ASCII)
-    return text.encode("ascii", "backslashreplace").decode("ascii"), error.end
-
-
-codecs.register_error(ASCII_SIGNS, _in_ascii)

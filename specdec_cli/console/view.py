@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
@@ -28,47 +27,46 @@ if TYPE_CHECKING:
 
 LINE_EVERY_S: Final = 10.0
 """Time between two lines of a log on how far a command is."""
-_FEWEST: Final = 4  # steps before an estimate is more than a guess
 
 
 class View:
-    """A display of clips, one after the other, or of steps, that shows errors and warnings and nothing else.
+    """A display in plain lines, for logs and pipes, of clips one after the other or of steps.
 
-    Args:
-        console: where.
-        debug: errors come with their traceback.
-        clock: seconds from any start.
+    Two lines a clip, and one every few seconds on steps. `quiet`: errors and warnings alone; `debug`: errors come with
+    their traceback; `clock`: seconds from any start.
     """
 
     shows_caption = False
     """Whether the finished caption is part of the display."""
 
-    def __init__(self, console: Console, *, debug: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
-        self._console = console
-        self._debug = debug
-        self._clock = clock
+    def __init__(
+        self,
+        console: Console,
+        *,
+        quiet: bool = False,
+        debug: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._console, self._quiet, self._debug, self._clock = console, quiet, debug, clock
         self._clip: Started | None = None
         self._rounds: list[Round] = []
         self._done = 0
-        self._delays: list[float] = []
         self._flags = Counter[Flag]()
         self._degraded = 0  # captions that the edge finished without the cloud
         self._steps, self._taken, self._begun = 0, 0, clock()
         self._printed_s = clock()  # a line on steps
 
     @contextmanager
-    def loading(self, what: str) -> Iterator[Watch | None]:  # noqa: ARG002 - for displays that show it
+    def loading(self, what: str) -> Iterator[Watch]:
         """Show that `what` is being loaded, e.g. "edge: mini-edge", until the block is left; show its download."""
-        yield None
+        self.say(f"loading {what} ...")
+        yield self._watch
 
     def _watch(self, download: Download, done: int) -> None:
         """Show a download before it begins, and how far it is."""
         if done == 0:
-            self._begun = self._clock()
             self.say(str(download))
-        rate = done / max(self._clock() - self._begun, 1e-3)
-        facts = [f"{volume(done)} of {volume(download.bytes)}", f"{volume(rate)}/s"]
-        self.progress(done, download.bytes, facts)
+        self.progress(done, download.bytes, [f"{volume(done)} of {volume(download.bytes)}"])
 
     def show(self, update: Update) -> None:
         """Show one step of a run."""
@@ -80,51 +78,65 @@ class View:
     def started(self, event: Started) -> None:
         """A clip is about to be decoded."""
         self._clip, self._rounds = event, []
+        self._heading(event)
+
+    def _heading(self, event: Started) -> None:
+        place = f"{event.file}: {seconds(event.duration_s)}, {event.language}, {event.mode}"
+        if event.piece is not None:
+            place = f"{event.file}, {_name(event)}: {event.start_s or 0.0:.2f} to {event.end_s or 0.0:.2f} s"
+        self.say(f"{place}, no speech found" if event.no_speech else place)
+        for warning in event.warnings:
+            self.say(f"warning: {warning}")
 
     def event(self, event: Event, text: EventText) -> None:
         """Something happened to the clip that was started last."""
         if isinstance(event, Round):
             self._rounds.append(event)
         elif isinstance(event, Finished):
+            assert self._clip is not None
             self._done += 1
             self._flags.update(text.flags)
             self._degraded += event.degraded is not None
-            self._finished(event, text)
+            self._finished(self._clip, text, summary(self._clip, self._rounds, event, text))
+            if self._quiet:
+                degraded = None if event.degraded is None else f"degraded: {event.degraded}"
+                for warning in filter(None, (degraded, flagged(text.flags))):
+                    self.warn(f"{self._clip.file}: {warning}")
 
-    def _finished(self, event: Finished, text: EventText) -> None:
-        """Show why the cloud did not take part in a clip, where it should have, and what makes it no description."""
-        degraded = [] if event.degraded is None else [f"degraded: {clean(event.degraded)}"]
-        for warning in (*degraded, *filter(None, [flagged(text.flags)])):
-            self.warn(f"{self._clip.file}: {warning}" if self._clip else warning)
+    def _finished(self, clip: Started, text: EventText, facts: Sequence[tuple[str, Text]]) -> None:  # noqa: ARG002
+        """Show what a clip came to."""
+        self.say(f"{_name(clip)}: {'; '.join(f'{label} {words}' for label, words in facts)}")
 
     def begin(self, steps: int) -> None:
         """There are so many steps to take."""
         self.close()
         self._steps, self._taken, self._begun = steps, 0, self._clock()
-        self._step_taken("")
+        self.step("")
 
     def step(self, what: str) -> None:
-        """A step is about to be taken."""
-        self._step_taken(what)
+        """A step is about to be taken: show `12 of 400`, `3%`, `4.10 s`, `about 2 min 11 s left`."""
+        elapsed, done, total = self._clock() - self._begun, self._taken, self._steps
+        facts = [f"{done:,} of {total:,}", f"{100 * done // max(total, 1)}%", seconds(elapsed)]
+        if 0 < done < total:
+            facts.append(f"about {seconds(elapsed / done * (total - done))} left")
+        self.progress(done, total, facts, what)
 
     def advance(self) -> None:
         """A step was taken."""
         self._taken += 1
-        self._step_taken("")
-
-    def _step_taken(self, doing: str) -> None:
-        """Show `12 of 400`, `3%`, `about 2 min 11 s left`, `4.10 s`."""
-        elapsed, done, total = self._clock() - self._begun, self._taken, self._steps
-        facts = [f"{done:,} of {total:,}", f"{100 * done // max(total, 1)}%", seconds(elapsed)]
-        if _FEWEST <= done < total:
-            facts.insert(2, f"about {seconds(elapsed / done * (total - done))} left")
-        self.progress(done, total, facts, doing)
+        self.step("")
 
     def progress(self, done: int, total: int | None, facts: Sequence[str], doing: str = "") -> None:
         """Show how far a command is; `total` is None as long as it is not known, `doing` is the step that follows."""
+        now = self._clock()
+        if done and not doing and (done == total or now - self._printed_s >= LINE_EVERY_S):
+            self._printed_s = now
+            self.say(", ".join(facts))
 
-    def say(self, sentence: str | Text, *, good: bool = True) -> None:
+    def say(self, sentence: str | Text, *, good: bool = True) -> None:  # noqa: ARG002 - for displays with signs
         """Show something that is no error; `good`: nor a warning."""
+        if not self._quiet:
+            print_line(self._console, Text(clean(str(sentence))))
 
     def warn(self, sentence: str) -> None:
         """Show what is wrong with results that are kept."""
@@ -137,11 +149,6 @@ class View:
     def listening(self, level_dbfs: float) -> None:
         """Sound of this level came from the microphone."""
 
-    def delayed(self, delay_s: float) -> None:
-        """The caption that was just finished came so long after the end of its utterance."""
-        self._delays.append(delay_s)
-        self.say(f"caption {seconds(delay_s)} after the end of the utterance")
-
     def stopping(self, what: str) -> None:
         """The user wants it to end: show `what` is done first. Called in a signal handler: nothing buffered is used."""
         os.write(sys.stderr.fileno(), f"{what} (Ctrl-C again stops at once)\n".encode())
@@ -152,14 +159,10 @@ class View:
 
     def interrupted(self, output: Path | None) -> None:
         """The user stopped it: show what is kept, transcripts in `output` if there is one."""
-        kept = "nothing was captioned yet"
-        if self._done and output is not None:
-            kept = f"{count(self._done, 'caption')} finished and kept in {output}; the same command goes on"
-        elif self._done:
-            kept = f"{count(self._done, 'caption')} finished, no transcript kept (--output keeps them)"
+        kept = "no transcript kept (--output keeps them)" if output is None else f"kept in {output}"
         self.close()
         self._space()
-        self.say(f"interrupted: {kept}", good=False)
+        self.say(f"interrupted: {count(self._done, 'caption')} finished, {kept}", good=False)
 
     def finished_all(self, done: int, failed: int, facts: Sequence[str] = ()) -> None:
         """No more clips: `done` were captioned and `failed` were not; `facts` is what else there is to say of them."""
@@ -171,52 +174,12 @@ class View:
                 total.append(f", {self._degraded} by the edge alone: the cloud failed", ASKED)
             self._space()
             self.say(total.append("".join(f"; {clean(fact)}" for fact in facts)), good=done > 0)
-        if self._delays:
-            typical, longest = seconds(median(self._delays)), seconds(max(self._delays))
-            self.say(f"captions came {typical} after their utterances (median), {longest} at most")
 
     def close(self) -> None:
         """Give the terminal back as it was. Safe to call at any time, also twice."""
 
     def _space(self) -> None:
         """Set what follows apart from what was printed."""
-
-
-class PlainView(View):
-    """One line when a clip starts, one when it is done, and one every few seconds on steps, for logs and pipes."""
-
-    @contextmanager
-    def loading(self, what: str) -> Iterator[Watch]:
-        """Print `what` before it begins, and how far a download is."""
-        self.say(f"loading {what} ...")
-        yield self._watch
-
-    def started(self, event: Started) -> None:
-        """Print the file and its length."""
-        super().started(event)
-        place = f"{event.file}: {seconds(event.duration_s)}, {event.language}, {event.mode}"
-        if event.piece is not None:
-            place = f"{event.file}, {_name(event)}: {event.start_s or 0.0:.2f} to {event.end_s or 0.0:.2f} s"
-        self.say(f"{place}, no speech found" if event.no_speech else place)
-        for warning in event.warnings:
-            self.say(f"warning: {warning}")
-
-    def _finished(self, event: Finished, text: EventText) -> None:
-        """Print what it came to, all in one line."""
-        if self._clip is not None:
-            facts = summary(self._clip, self._rounds, event, text)
-            self.say(f"{_name(self._clip)}: {'; '.join(f'{label} {words}' for label, words in facts)}")
-
-    def progress(self, done: int, total: int | None, facts: Sequence[str], doing: str = "") -> None:
-        """Print the facts now and then, and at the end."""
-        now = self._clock()
-        if done and not doing and (done == total or now - self._printed_s >= LINE_EVERY_S):
-            self._printed_s = now
-            self.say(", ".join(facts))
-
-    def say(self, sentence: str | Text, *, good: bool = True) -> None:  # noqa: ARG002 - a log has no signs
-        """Print it."""
-        print_line(self._console, Text(clean(str(sentence))))
 
 
 def _name(clip: Started) -> str:

@@ -56,6 +56,7 @@ def round_of(
         index=index,
         draft_ids=draft.ids,
         entropy=entropy,
+        max_entropy=max(entropy, default=None),
         least_entropy=least if bounded else None,
         gate_values=draft.gate_values,
         gate_value=draft.gate_value,

@@ -20,7 +20,6 @@ from specdec_cli.pages.offline import asset, environment, policy
 from specdec_cli.pages.sound import ClipSound, SoundUnavailable, read_sound, whole_recording
 from specdec_cli.plot.frontier_plot import Oracles, describe, frontier, measured_costs
 from specdec_cli.transcript import Transcript
-from specdec_cli.transcript.terms import SUGGESTED, suggestions_in_words
 from specdec_cli.transcript.token_fates import run_view
 from specdec_cli.types import Mode
 
@@ -50,7 +49,7 @@ def render(
     style, script = asset("report.css"), asset(*_SCRIPTS)
     clips = list(_clips(comparison, transcripts, lexicon))
     whole_recording.cache_clear()
-    settings = [(name, figures.setting(value)) for name, value in comparison.settings.items() if name != SUGGESTED]
+    settings = [(name, figures.setting(value)) for name, value in comparison.settings.items()]
     subject, points, oracles = tables.frontier_points(comparison) or ("", [], {})
     return template.render(
         policy=policy(script, style),
@@ -58,7 +57,7 @@ def render(
         script=Markup(script),
         frontier={"subject": subject, "pictures": _pictures(points, oracles), "oracle": bool(oracles)},
         comparison=comparison,
-        settings=[*settings, *suggestions_in_words(comparison.settings.get(SUGGESTED))],
+        settings=settings,
         tables=tables,
         data={
             **{name: getattr(comparison, name) for name in ("modes", "language", "attributes")},

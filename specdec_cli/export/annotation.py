@@ -1,27 +1,83 @@
-"""Tiers in the files of Praat (TextGrid) and ELAN (EAF)."""
+"""Pieces of a recording as annotation tiers, in the files of Praat (TextGrid) and ELAN (EAF)."""
 
 from __future__ import annotations
 
+import mimetypes
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
 from itertools import count
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import quote
-from xml.etree import ElementTree
 
-from specdec_cli.export.recordings import CaptionedRecording
-from specdec_cli.export.tiers import Tier, tiers_of
+from jinja2 import Environment
 
-_SCHEMA: Final = "http://www.mpi.nl/tools/elan/EAFv3.0.xsd"
-_MIME: Final = {
-    ".wav": "audio/x-wav",
-    ".mp4": "video/mp4",
-    ".mpg": "video/mpeg",
-    ".mpeg": "video/mpeg",
-    ".mp3": "audio/mpeg",
-}
-_ASSOCIATION: Final = "Symbolic_Association"
+from specdec_cli.export.recordings import CaptionedRecording, columns, one_line, short_name
+
+_Item = TypeVar("_Item")
+_WITHOUT: Final = ("speaker", "agrees", "score")
+"""What has no tiers of its own: a speaker has all tiers, and the rest would be too many to work with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """Annotations that follow each other in time and never overlap.
+
+    Attributes:
+        name: e.g. `emotion`, `ann - emotion` (as the Montreal Forced Aligner names tiers), `ann - emotion (2)`.
+        speaker: None: unknown.
+        intervals: start and end in ms, and what is said; an empty text where there is nothing to say.
+    """
+
+    name: str
+    speaker: str | None
+    intervals: tuple[tuple[int, int, str], ...]
+
+
+def kinds_of(recordings: Iterable[CaptionedRecording]) -> dict[str, str]:
+    """Column of `details` -> its kind of tier, of those that say something of any piece, in the order of `columns`."""
+    pieces = (piece for recording in recordings for piece in recording.pieces)
+    found = columns([name for name, value in piece.details.items() if _said(value)] for piece in pieces)
+    return {column: short_name(column) for column in found if column.partition("_")[0] not in _WITHOUT}
+
+
+def tiers_of(recording: CaptionedRecording, kinds: Mapping[str, str]) -> Iterator[list[Tier]]:
+    """The tiers of a recording, those of the same pieces together: the caption first, then all else about them.
+
+    Each speaker has tiers of their own. Where pieces of one speaker overlap, the later one goes to a further layer.
+    `kinds`: see `kinds_of`, of all recordings that are exported together; each is there, also where it is empty.
+    """
+    for speaker in dict.fromkeys(piece.speaker for piece in recording.pieces):
+        own = [piece for piece in recording.pieces if piece.speaker == speaker]
+        before = "" if speaker is None else f"{speaker} - "
+        for layer, pieces in enumerate(layers(own, lambda piece: piece.start_ms, lambda piece: piece.end_ms)):
+            after = f" ({layer + 1})" if layer else ""
+            said = {"caption": [piece.caption for piece in pieces]}
+            said |= {kind: [_said(piece.details.get(column)) for piece in pieces] for column, kind in kinds.items()}
+            starts, ends = [piece.start_ms for piece in pieces], [piece.end_ms for piece in pieces]
+            yield [
+                Tier(f"{before}{kind}{after}", speaker, tuple(zip(starts, ends, texts, strict=True)))
+                for kind, texts in said.items()
+            ]
+
+
+def layers(items: Sequence[_Item], start: Callable[[_Item], float], end: Callable[[_Item], float]) -> list[list[_Item]]:
+    """Items in order of their start, in as few rows without overlaps as possible."""
+    rows: list[list[_Item]] = []
+    for item in items:
+        free = (row for row in rows if end(row[-1]) <= start(item))
+        if (row := next(free, None)) is None:
+            rows.append(row := [])
+        row.append(item)
+    return rows
+
+
+def _said(value: object) -> str:
+    if isinstance(value, bool):
+        return "review" if value else ""
+    return one_line(value) if isinstance(value, str) else "" if value is None else f"{value:g}"
 
 
 def textgrid(recording: CaptionedRecording, kinds: Mapping[str, str]) -> str:
@@ -51,80 +107,25 @@ def eaf(recording: CaptionedRecording, kinds: Mapping[str, str], target: Path) -
 
     Format: https://www.mpi.nl/tools/elan/EAF_Annotation_Format_3.0_and_ELAN.pdf
     """
-    document = ElementTree.Element(
-        "ANNOTATION_DOCUMENT",
-        {"xmlns:xsi": "http://www.w3.org/2001/XMLSchema-instance", "xsi:noNamespaceSchemaLocation": _SCHEMA},
-        AUTHOR="specdec",
-        DATE=recording.made.isoformat(timespec="seconds"),
-        FORMAT="3.0",
-        VERSION="3.0",
-    )
-    header = ElementTree.SubElement(document, "HEADER", MEDIA_FILE="", TIME_UNITS="milliseconds")
-    ElementTree.SubElement(header, "MEDIA_DESCRIPTOR", _media(recording.path, target))
-    order = ElementTree.SubElement(document, "TIME_ORDER")
-    ids, slots = count(1), count(1)
+    ids, slots, tiers = count(1), [], []
     for parent, *children in tiers_of(recording, kinds):
-        aligned = _tier(document, parent, "piece")
-        references = []
-        for start, end, text in parent.intervals:
-            name = f"a{next(ids)}"
-            references.append(name)
-            begin, stop = (_slot(order, f"ts{next(slots)}", time) for time in (start, end))
-            where = {"ANNOTATION_ID": name, "TIME_SLOT_REF1": begin, "TIME_SLOT_REF2": stop}
-            _annotation(aligned, "ALIGNABLE_ANNOTATION", where, text)
+        pieces = [(next(ids), *interval) for interval in parent.intervals]
+        slots += [slot for id_, start, end, _ in pieces for slot in ((start, f"from{id_}"), (end, f"to{id_}"))]
+        tiers.append((parent, None, [(id_, None, text) for id_, _, _, text in pieces]))
         for child in children:
-            attached = _tier(document, child, "about", parent)
-            for reference, (_, _, text) in zip(references, child.intervals, strict=True):
-                if text:
-                    where = {"ANNOTATION_ID": f"a{next(ids)}", "ANNOTATION_REF": reference}
-                    _annotation(attached, "REF_ANNOTATION", where, text)
-    ElementTree.SubElement(header, "PROPERTY", NAME="lastUsedAnnotationId").text = str(next(ids) - 1)
-    order[:] = sorted(order, key=lambda slot: int(slot.attrib["TIME_VALUE"]))
-    _types(document)
-    ElementTree.indent(document)
-    return ElementTree.tostring(document, encoding="unicode", xml_declaration=False).join(
-        ('<?xml version="1.0" encoding="UTF-8"?>\n', "\n")
-    )
-
-
-def _media(path: str, target: Path) -> dict[str, str]:
-    """How an EAF links its recording."""
-    suffix = os.path.splitext(path)[1].lower()
-    relative = os.path.relpath(path, os.path.abspath(target.parent))
-    return {
-        "MEDIA_URL": Path(path).as_uri(),
-        "MIME_TYPE": _MIME.get(suffix, f"audio/{suffix[1:] if suffix[1:].isalnum() and suffix.isascii() else 'x-wav'}"),
-        "RELATIVE_MEDIA_URL": quote(os.fsencode(relative if relative.startswith(os.pardir) else f"./{relative}")),
-    }
-
-
-def _tier(document: ElementTree.Element, tier: Tier, kind: str, parent: Tier | None = None) -> ElementTree.Element:
-    attributes = {"TIER_ID": tier.name, "LINGUISTIC_TYPE_REF": kind}
-    if tier.speaker is not None:
-        attributes["PARTICIPANT"] = tier.speaker
-    if parent is not None:
-        attributes["PARENT_REF"] = parent.name
-    return ElementTree.SubElement(document, "TIER", attributes)
-
-
-def _annotation(tier: ElementTree.Element, kind: str, where: dict[str, str], text: str) -> None:
-    annotation = ElementTree.SubElement(ElementTree.SubElement(tier, "ANNOTATION"), kind, where)
-    ElementTree.SubElement(annotation, "ANNOTATION_VALUE").text = text
-
-
-def _slot(order: ElementTree.Element, name: str, time_ms: int) -> str:
-    ElementTree.SubElement(order, "TIME_SLOT", TIME_SLOT_ID=name, TIME_VALUE=str(time_ms))
-    return name
-
-
-def _types(document: ElementTree.Element) -> None:
-    """The types that tiers refer to, and what ties children to a parent."""
-    tied = {"TIME_ALIGNABLE": "false", "CONSTRAINTS": _ASSOCIATION}
-    for name, more in (("piece", {"TIME_ALIGNABLE": "true"}), ("about", tied)):
-        attributes = {"LINGUISTIC_TYPE_ID": name, "GRAPHIC_REFERENCES": "false", **more}
-        ElementTree.SubElement(document, "LINGUISTIC_TYPE", attributes)
-    ElementTree.SubElement(
-        document, "CONSTRAINT", STEREOTYPE=_ASSOCIATION, DESCRIPTION="1-1 association with a parent annotation"
+            said = zip(pieces, child.intervals, strict=True)
+            tiers.append((child, parent, [(next(ids), about[0], text) for about, (_, _, text) in said if text]))
+    relative = os.path.relpath(recording.path, os.path.abspath(target.parent))
+    source = files("specdec_cli.export").joinpath("eaf.xml.j2").read_text("utf-8")
+    template = Environment(autoescape=True, trim_blocks=True).from_string(source)
+    return template.render(
+        date=recording.made.isoformat(timespec="seconds"),
+        media=Path(recording.path).as_uri(),
+        mime=mimetypes.guess_type(recording.path)[0] or "audio/x-wav",
+        relative=quote(os.fsencode(relative if relative.startswith(os.pardir) else f"./{relative}")),
+        last=next(ids) - 1,
+        slots=sorted(slots),
+        tiers=tiers,
     )
 
 

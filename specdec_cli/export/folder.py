@@ -15,7 +15,6 @@ INDEX: Final = ".specdec-exports"
 """File in a folder of exports: a digest of whatever specdec writes there, a line each, added before it is written."""
 
 _HEAD: Final = "specdec exports"
-_LONGEST: Final = 255  # bytes of a file's name
 
 
 @dataclass(slots=True)
@@ -44,12 +43,13 @@ class Folder:
 
     def put(self, name: str, content: str | bytes) -> None:
         """Writes a file, whose name may begin with folders; one of others, or edited since, stays and is a problem."""
+        target = self.path / name
         try:
-            self._put(self.path / name, content.encode("utf-8") if isinstance(content, str) else content)
+            with writing(target):
+                self._put(target, content.encode("utf-8") if isinstance(content, str) else content)
             self.result.count += 1
-        except (TranscriptError, OSError, ValueError) as error:
-            known = error if isinstance(error, SpecdecError) else TranscriptError(f"{self.path / name}: {error}.")
-            self.result.problems.append(known)
+        except TranscriptError as error:
+            self.result.problems.append(error)
 
     def _put(self, target: Path, data: bytes) -> None:
         if os.path.lexists(target):
@@ -64,41 +64,24 @@ class Folder:
                     hint=f"Name another {self._option}, or move that file away.",
                 )
         target.parent.mkdir(parents=True, exist_ok=True)
-        self._note(digest(data))
+        if (name := digest(data)) not in self._ours:
+            with (self.path / INDEX).open("a") as index:
+                index.write(f"{name}\n" if self._ours else f"{_HEAD}\n{name}\n")
+            self._ours.add(name)
         replace(target, data)
-
-    def _note(self, content: str) -> None:
-        """Adds a digest to the index, which is opened without following a link."""
-        if content not in self._ours:
-            line = content if self._ours else f"{_HEAD}\n{content}"
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
-            with writing(self.path / INDEX), os.fdopen(os.open(self.path / INDEX, flags, 0o644), "a") as index:
-                index.write(f"{line}\n")
-            self._ours.add(content)
 
     def _read_index(self) -> set[str]:
         """The digests of what specdec wrote."""
         index = self.path / INDEX
-        try:
-            lines = index.read_text("utf-8").splitlines() if os.path.lexists(index) else []
-        except (OSError, ValueError):
-            lines = [""]
-        if lines[:1] not in ([], [_HEAD]) or index.is_symlink():
+        if not os.path.lexists(index):
+            return set()
+        lines = index.read_bytes().decode("utf-8", "replace").splitlines() if index.is_file() else []
+        if lines[:1] != [_HEAD] or index.is_symlink():
             raise TranscriptError(
                 f"{index} does not say which files specdec wrote.",
                 hint=f"Move it away, or name another {self._option}.",
             )
         return set(lines)
-
-
-def fitted(path: str, ending: str) -> str:
-    """A relative path with an ending; a name that is too long for a file system is cut, and ends in a digest."""
-    folder, name = os.path.split(path)
-    if len(os.fsencode(f"{name}{ending}")) > _LONGEST:
-        tail = f"-{digest(os.fsencode(name))}"
-        cut = _LONGEST - len(tail) - len(os.fsencode(ending))
-        name = os.fsencode(name)[:cut].decode("utf-8", "ignore") + tail
-    return os.path.join(folder, f"{name}{ending}")
 
 
 def digest(content: bytes) -> str:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from specdec_cli.errors import ConfigError, SpecdecError
-from specdec_cli.export.annotation import eaf, textgrid
-from specdec_cli.export.audformat import database
-from specdec_cli.export.folder import Folder, Written, fitted
+from specdec_cli.export.annotation import eaf, kinds_of, textgrid
+from specdec_cli.export.folder import Folder, Written
 from specdec_cli.export.recordings import CaptionedRecording, Stored
-from specdec_cli.export.rttm import rttm
-from specdec_cli.export.subtitles import srt, txt, vtt
-from specdec_cli.export.table import table_rows
-from specdec_cli.export.tiers import kinds_of
+from specdec_cli.export.tables import database, table_rows
+from specdec_cli.export.turns import rttm, srt, txt, vtt
 from specdec_cli.inputs.manifest import Inputs
 from specdec_cli.targets import STDOUT, TABLE, write
 from specdec_cli.types import ExportFormat
@@ -30,6 +26,15 @@ SUFFIXES: Final[Mapping[ExportFormat, str]] = {
     "txt": ".txt",
 }
 """Format -> ending of its files, of those that can be written to a file of any name."""
+
+_EACH: Final[Mapping[ExportFormat, Callable[[CaptionedRecording, Mapping[str, str], Path], str]]] = {
+    "textgrid": lambda recording, kinds, _: textgrid(recording, kinds),
+    "eaf": eaf,
+    "srt": lambda recording, *_: srt(recording),
+    "vtt": lambda recording, *_: vtt(recording),
+    "txt": lambda recording, *_: txt(recording),
+}
+"""Formats with a file per recording: from a recording, `kinds_of` all and the file's path to its text."""
 
 
 def format_of(target: Path) -> ExportFormat | None:
@@ -48,58 +53,33 @@ def export(
 ) -> Written:
     """Writes transcripts in other formats: a file per recording, or one file or folder named after the transcripts.
 
-    Args:
-        folder: created with the first file. What specdec did not write there is left alone.
-        option: that names the folder, for messages.
-        naming: what names turns in RTTM, see `rttm`.
-        inputs: the order of the table's rows; None: that of the transcripts.
+    `option` names the folder in messages, `naming` says what names turns in RTTM (see `rttm`), and rows of a table come
+    in the order of `inputs`. What specdec did not write in the folder is left alone.
 
     Raises:
         TranscriptError: the transcripts cannot be read, or the folder cannot be written at all.
     """
-    each = _each(formats, stored)
-    target = Folder(folder, option)
+    each, target = [name for name in formats if name in _EACH], Folder(folder, option)
+    kinds = kinds_of(stored) if each else {}
     for recording in stored if each else ():
-        for name, text in each.items():
-            path = fitted(recording.name, SUFFIXES[name])
-            target.put(path, text(recording, folder / path))
+        for name in each:
+            path = f"{recording.name}{SUFFIXES[name]}"
+            target.put(path, _EACH[name](recording, kinds, folder / path))
+    stem, captioned = stored.transcripts.stem, next(iter(stored), None) is not None
     for name in formats:
         try:
-            _put_all(target, stored, name, naming, inputs)
+            if name == "csv" and stored.runs:
+                folder.mkdir(parents=True, exist_ok=True)
+                write(folder / f"{stem}.csv", table_rows(stored, inputs), TABLE)
+                target.result.count += 1
+            elif name == "audformat" and captioned:
+                for file, text in database(stored).items():
+                    target.put(f"audformat/{file}", text)
+            elif name == "rttm" and captioned:
+                target.put(f"{stem}.rttm", rttm(stored, naming))
         except SpecdecError as error:
             target.result.problems.append(error)
     return target.result
-
-
-def _each(
-    formats: Iterable[ExportFormat], recordings: Iterable[CaptionedRecording]
-) -> dict[ExportFormat, Callable[[CaptionedRecording, Path], str]]:
-    """Those formats that have a file per recording, each with what gives its text, for a target."""
-    kinds = kinds_of(recordings) if {"textgrid", "eaf"}.intersection(formats) else {}
-    every: dict[ExportFormat, Callable[[CaptionedRecording, Path], str]] = {
-        "textgrid": lambda recording, _: textgrid(recording, kinds),
-        "eaf": lambda recording, target: eaf(recording, kinds, target),
-        "srt": lambda recording, _: srt(recording),
-        "vtt": lambda recording, _: vtt(recording),
-        "txt": lambda recording, _: txt(recording),
-    }
-    return {name: every[name] for name in formats if name in every}
-
-
-def _put_all(target: Folder, stored: Stored, name: ExportFormat, naming: str, inputs: Inputs | None) -> None:
-    """The files of a format that are about all recordings; see `export`."""
-    if name == "csv" and stored.runs:
-        table = target.path / fitted(stored.transcripts.stem, ".csv")
-        target.path.mkdir(parents=True, exist_ok=True)
-        write(table, table_rows(stored, inputs), TABLE)
-        target.result.count += 1
-    elif next(iter(stored), None) is None:
-        return
-    elif name == "audformat":
-        for file, parts in database(stored).items():
-            target.put(f"audformat/{file}", "".join(parts))
-    elif name == "rttm":
-        target.put(fitted(stored.transcripts.stem, ".rttm"), "".join(rttm(stored, naming)))
 
 
 def export_file(stored: Stored, name: ExportFormat, file: Path, *, naming: str) -> Written:
@@ -112,14 +92,13 @@ def export_file(stored: Stored, name: ExportFormat, file: Path, *, naming: str) 
         write(file, table_rows(stored), TABLE)
         return Written(1)
     if name == "rttm":
-        text = "".join(rttm(stored, naming))
+        text = rttm(stored, naming)
     else:
-        recordings = list(islice(stored, 2))
+        recordings = list(stored)
         if len(recordings) != 1:
-            has = "several recordings" if recordings else "no captions"
-            hint = "Name a folder, for a file per recording." if recordings else "Each line says why it has none."
-            raise ConfigError(f"{stored.transcripts} has {has}, and {file} is one file.", hint=hint)
-        text = _each([name], recordings)[name](recordings[0], file)
+            hint = "Name a folder, for a file per recording."
+            raise ConfigError(f"{stored.transcripts} has {len(recordings)} recordings, {file} is one file.", hint=hint)
+        text = _EACH[name](recordings[0], kinds_of(recordings), file)
     if file == STDOUT:
         write(file, text, TABLE)
         return Written(1)

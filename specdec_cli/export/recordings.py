@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +17,6 @@ from specdec_cli.export.folder import digest
 from specdec_cli.inputs.find import common_folder, relative_name
 from specdec_cli.inputs.recording import Key
 from specdec_cli.transcript.lines import Line, Mark, lines_at, standing, stored_lines
-from specdec_cli.types import Measured
 
 if TYPE_CHECKING:
     from specdec_cli.labels import Lexicon
@@ -24,27 +24,20 @@ if TYPE_CHECKING:
 
 _NO_TEXT: Final = re.compile("[\0-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")  # what XML cannot hold, and controls
 _KINDS: Final = ("speaker", "text", "label", "emotions", "measured", "needs", "flags", "agrees", "score")
+_NOT_SHORT: Final = ("caption", "file", "start", "end", "speaker", "text", "emotions", "flags")
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A captioned piece of a recording, or all of it.
+    """A captioned piece of a recording, or all of it."""
 
-    Attributes:
-        start_ms, end_ms: in the recording, rounded to ms, so that pieces that touch in the transcript touch here.
-        caption, speaker: as one line each; no speaker: None.
-        language: of the caption, `zh` or `en`.
-        details: what else its transcript says of it, see `details`.
-        mark: of its line in the transcript file.
-    """
-
-    start_ms: int
+    start_ms: int  # in the recording, rounded, so that pieces that touch in the transcript touch here
     end_ms: int
-    caption: str
+    caption: str  # as one line, like the speaker
     speaker: str | None
-    language: str
-    details: Mapping[str, Any]
-    mark: Mark
+    language: str  # of the caption, `zh` or `en`
+    details: Mapping[str, Any]  # what else its transcript says of it, see `details`
+    mark: Mark  # of its line in the transcript file
 
     @classmethod
     def of(cls, line: Line, transcripts: Path) -> Piece:
@@ -60,36 +53,20 @@ class Piece:
                 f"{transcripts}:{line.number}: {head.file} does not say where its piece begins and ends.",
                 hint="Delete that line, or caption the recording again: start_s and end_s, or duration_s, say so.",
             )
-        begin = round(1000 * start)
-        speaker, caption = one_line(head.speaker or "") or None, one_line(head.caption or "")
-        return cls(
-            begin, max(begin + 1, round(1000 * end)), caption, speaker, head.language, details(head), Mark.of(line)
-        )
+        times = round(1000 * start), max(round(1000 * start) + 1, round(1000 * end))
+        texts = one_line(head.caption or ""), one_line(head.speaker or "") or None
+        return cls(*times, *texts, head.language, details(head), Mark.of(line))
 
 
 @dataclass(frozen=True, slots=True)
 class CaptionedRecording:
-    """A recording and its captioned pieces, by time.
+    """A recording and its captioned pieces, by time."""
 
-    Attributes:
-        path: absolute; to be opened.
-        name: its place below the folder of all recordings, without suffix unless another one has the same; no two have
-            the same, not even where white space or case do not count.
-        pieces: at least one.
-        duration_s: of all of it, as its transcripts say; else to the end of the last piece.
-        made: when its transcript was last written.
-    """
-
-    path: str
-    name: str
-    pieces: tuple[Piece, ...]
-    duration_s: float
-    made: datetime
-
-    @property
-    def speakers(self) -> list[str | None]:
-        """Every speaker once, in the order in which they begin; None: pieces of an unknown speaker."""
-        return list(dict.fromkeys(piece.speaker for piece in self.pieces))
+    path: str  # absolute; to be opened
+    name: str  # its place below the folder of all recordings, without suffix; no two have the same, even without case
+    pieces: tuple[Piece, ...]  # at least one
+    duration_s: float  # of all of it, as its transcripts say; else to the end of the last piece
+    made: datetime  # when its transcript was last written
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,34 +74,19 @@ class Stored:
     """Where the lines of each clip stand in a transcript file; lines that a later run replaced are left out.
 
     Iterating it gives the recordings that have a caption, in the order of the file.
-
-    Attributes:
-        base: absolute folder that names are relative to.
-        runs: clip -> its lines.
-        replaced: how many clips were captioned again later on.
-        lexicon: finds the classes that captions name, for lines without labels; None: they stay without.
     """
 
     transcripts: Path
-    base: str
-    runs: Mapping[Key, Sequence[Mark]]
-    replaced: int
-    lexicon: Lexicon | None = None
+    base: str  # absolute folder that names are relative to
+    runs: Mapping[Key, Sequence[Mark]]  # clip -> its lines
+    replaced: int  # how many clips were captioned again later on
+    lexicon: Lexicon | None = None  # finds the classes that captions name, for lines without labels; None: without
 
     @classmethod
     def read(
-        cls,
-        transcripts: Path,
-        base: str | None = None,
-        *,
-        mode: str | None = None,
-        lexicon: Lexicon | None = None,
+        cls, transcripts: Path, base: str | None = None, *, mode: str | None = None, lexicon: Lexicon | None = None
     ) -> Stored:
-        """Looks through a file.
-
-        Args:
-            base: None: the deepest folder that holds all recordings.
-            mode: choose lines of that mode; None: all.
+        """Looks through a file for lines of `mode`; without `base` it is the deepest folder that holds all recordings.
 
         Raises:
             TranscriptError: it holds something else than transcripts, or cannot be read.
@@ -150,15 +112,13 @@ class Stored:
 
     def lines(self, keys: Iterable[Key]) -> Iterator[Line]:
         """The lines of these clips."""
-        yield from map(self._labelled, lines_at(self.transcripts, (mark for key in keys for mark in self.runs[key])))
-
-    def _labelled(self, line: Line) -> Line:
-        head = line.head
-        if self.lexicon is None or head.labels is not None or not head.good:
-            return line
-        text = head.caption or "", head.language
-        found = {"labels": self.lexicon.labels(*text), "emotions": self.lexicon.emotions(*text)}
-        return replace(line, head=head.model_copy(update=found))
+        for line in lines_at(self.transcripts, (mark for key in keys for mark in self.runs[key])):
+            head = line.head
+            if self.lexicon is not None and head.labels is None and head.good:
+                text = head.caption or "", head.language
+                found = {"labels": self.lexicon.labels(*text), "emotions": self.lexicon.emotions(*text)}
+                line = replace(line, head=head.model_copy(update=found))
+            yield line
 
     def __iter__(self) -> Iterator[CaptionedRecording]:
         """The recordings.
@@ -182,13 +142,12 @@ class Stored:
 
 
 def _joined(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
-    """Pieces by time; one that begins within 1 ms of another's end begins there, because their writer has rounded."""
-    found, ends = list[Piece](), set[int]()
+    """Pieces by time; one that begins within 1 ms of the end of the one before begins there."""
+    found: list[Piece] = []
     for piece in sorted(pieces, key=lambda piece: (piece.start_ms, piece.end_ms)):
-        near = ends & {piece.start_ms - 1, piece.start_ms, piece.start_ms + 1}
-        start_ms = min(near, key=lambda end: abs(end - piece.start_ms), default=piece.start_ms)
-        found.append(replace(piece, start_ms=start_ms) if start_ms < piece.end_ms else piece)
-        ends.add(piece.end_ms)
+        end_ms = found[-1].end_ms if found else 0
+        near = abs(piece.start_ms - end_ms) <= 1 and end_ms < piece.end_ms
+        found.append(replace(piece, start_ms=end_ms) if near else piece)
     return tuple(found)
 
 
@@ -225,35 +184,15 @@ def details(head: TranscriptHead) -> dict[str, Any]:
     return found | {f"measured_{name}": value for name, value in measured.items()}
 
 
-def all_columns() -> list[str]:
-    """Every column that `details` may have with the shipped lexicon, in the order of `columns`."""
-    from specdec_cli.labels import Lexicon
-
-    lexicon = Lexicon.load()
-    attributes = lexicon.attributes
-    return [
-        *("speaker", "text", *(f"label_{name}" for name in attributes), "emotions"),
-        *(f"measured_{name}" for name in Measured.__slots__),
-        *("needs_review", "flags", *(f"agrees_{name}" for name in lexicon.measurable)),
-        *(f"score_{name}_{class_}" for name, classes in attributes.items() for class_ in (*classes, "other")),
-    ]
-
-
 def columns(found: Iterable[Iterable[str]]) -> list[str]:
-    """Every column of some `details`, in one order whichever comes first.
-
-    Those of one kind stand together, as in `all_columns`; those of another lexicon follow by name.
-    """
-    ranks = {name: rank for rank, name in enumerate(all_columns())}
-    names = {name for some in found for name in some}
-    return sorted(names, key=lambda name: (_KINDS.index(name.partition("_")[0]), ranks.get(name, len(ranks)), name))
+    """Every column of some `details`, those of one kind together."""
+    return sorted(dict.fromkeys(chain.from_iterable(found)), key=lambda name: _KINDS.index(name.partition("_")[0]))
 
 
-def short_names(found: Iterable[str]) -> dict[str, str]:
-    """Column of `details` -> its name where the caption is called `caption`: attributes without their prefix."""
-    names = {column: one_line(column.removeprefix("label_")) for column in found}
-    taken = {"caption", "file", "start", "end", *names}
-    return {column: column if name in taken else name for column, name in names.items()}
+def short_name(column: str) -> str:
+    """The name of a column of `details` where the caption is called `caption`: of a class that of its attribute."""
+    name = one_line(column.removeprefix("label_"))
+    return column if name in _NOT_SHORT and name != column else name
 
 
 def one_line(text: str) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from specdec_cli.export.tiers import layers
+from specdec_cli.export.annotation import layers
 from specdec_cli.plot.picture import ALERT, COLOURS, INK, LINE, MUTED, picture
 from specdec_cli.plot.timeline import Timeline, TimelineSpan
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from specdec_cli.errors import AudioContentError, TranscriptError
 from specdec_cli.inputs.recording import Key
-from specdec_cli.regular_files import open_regular
 from specdec_cli.store import StoredLine, read_lines
 from specdec_cli.transcript.records import Transcript, TranscriptHead, parse
 
@@ -20,17 +18,11 @@ _ROUNDS: Final = b',"rounds":['
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The head of a transcript.
+    """The head of a transcript."""
 
-    Attributes:
-        head: its fields up to `rounds`.
-        number: 1-based, in the file.
-        offset: place in the file, bytes.
-    """
-
-    head: TranscriptHead
-    number: int
-    offset: int
+    head: TranscriptHead  # its fields up to `rounds`
+    number: int  # 1-based, in the file
+    offset: int  # place in the file, bytes
 
     @property
     def key(self) -> Key:
@@ -86,17 +78,10 @@ def standing(marks: Iterable[Mark]) -> tuple[Mark, ...]:
     return tuple(sorted([*good.values(), *failed.values()], key=lambda mark: mark.place or (-1.0, -1.0)))
 
 
-def complete(marks: Iterable[Mark]) -> bool:
-    """Whether lines that stand have captions of all of a recording."""
-    found = list(marks)
-    return all(mark.good for mark in found) and settled(found)
-
-
-def settled(marks: Iterable[Mark]) -> bool:
+def settled(marks: Sequence[Mark]) -> bool:
     """Whether captions of all of a recording that can have one are among the lines that stand."""
-    found = list(marks)
-    alike = len({mark.cut for mark in found}) == 1 and all(mark.good or mark.final for mark in found)
-    return alike and found[0].pieces in (None, len(found))
+    alike = len({mark.cut for mark in marks}) == 1 and all(mark.good or mark.final for mark in marks)
+    return alike and marks[0].pieces in (None, len(marks))
 
 
 def stored_lines(path: Path) -> Iterator[Line]:
@@ -106,11 +91,6 @@ def stored_lines(path: Path) -> Iterator[Line]:
         TranscriptError: it holds something else, or cannot be read.
     """
     try:
-        with open_regular(path) as file:
-            head = file.read(4096).lstrip()
-        if b"\0" in head and not head.startswith(b"{"):
-            hint = f"specdec caption {shlex.quote(str(path))} --output {shlex.quote(f'{path.stem}.jsonl')}"
-            raise TranscriptError(f"{path} looks like a recording, not like transcripts: caption it first.", hint=hint)
         yield from heads(path, (line for line in read_lines(path) if not line.torn))
     except OSError as error:
         raise TranscriptError(

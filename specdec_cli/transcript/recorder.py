@@ -51,19 +51,18 @@ def timing(finished: Finished, *, load_s: float | None, audio_s: float | None) -
     edge, cloud = (work if work and work.forwards else None for work in (finished.edge, finished.cloud))
     read = [work for work in (edge, cloud) if work and work.reading_ms]  # a vLLM does not say
     reading_s = sum(work.reading_ms for work in read) / 1e3
-    times = {
-        "load_s": load_s,
-        "audio_s": audio_s,
-        "prefill_edge_ms": edge and edge.reading_ms,
-        "prefill_cloud_ms": cloud and (cloud.reading_ms or None),
-        "forwards_edge_ms": edge and edge.total_ms,
-        "forwards_cloud_ms": cloud and cloud.total_ms,
-        "ttft_ms": finished.ttft_ms,
-        "total_ms": finished.total_ms,
-        "tokens_per_s": _ratio(len(finished.token_ids), finished.total_ms / 1e3),
-        "input_tokens_per_s": _ratio(sum(work.prompt_tokens for work in read), reading_s),
-    }
-    return Timing.model_validate(times)
+    return Timing(
+        load_s=load_s,
+        audio_s=audio_s,
+        prefill_edge_ms=edge.reading_ms if edge else None,
+        prefill_cloud_ms=cloud.reading_ms or None if cloud else None,
+        forwards_edge_ms=edge.total_ms if edge else None,
+        forwards_cloud_ms=cloud.total_ms if cloud else None,
+        ttft_ms=finished.ttft_ms,
+        total_ms=finished.total_ms,
+        tokens_per_s=_ratio(len(finished.token_ids), finished.total_ms / 1e3),
+        input_tokens_per_s=_ratio(sum(work.prompt_tokens for work in read), reading_s),
+    )
 
 
 def error_transcript(file: str, error: SpecdecError, **known: Any) -> Transcript:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from specdec_cli.errors import TranscriptError
 from specdec_cli.times import MOST_S
-from specdec_cli.types import Decider, FinishReason, Flag, Measured, Mode, Reason, Source
+from specdec_cli.types import Decider, Figure, FinishReason, Flag, Measured, Mode, Round
 
 
 def readable(text: str) -> str:
@@ -41,16 +41,8 @@ FileName = Annotated[str, AfterValidator(_of_a_file)]
 
 _Head = TypeVar("_Head", bound="TranscriptHead")
 
-Figure = Annotated[float, AfterValidator(lambda value: round(value, 4))]
-"""A measured figure, of which four decimals are kept."""
-
 Seconds = Annotated[float, Field(ge=0, le=MOST_S)]
 """A time in a recording, or its length."""
-
-
-_T = TypeVar("_T")
-Known: TypeAlias = Annotated[_T | None, BeforeValidator(lambda figures: figures or None)]
-"""Null where there are none: nothing was drafted, or its evidence is not known."""
 
 
 def maybe(description: str, **bounds: Any) -> Any:
@@ -88,43 +80,12 @@ class Models(_Record):
     @property
     def weights(self) -> dict[str, str | None]:
         """Fingerprint of each model that took part."""
-        both = {"edge": self.edge, "cloud": self.cloud}
-        return {role: info.weights for role, info in both.items() if info is not None}
+        return {role: info.weights for role, info in self if info is not None}
 
-
-class RoundRecord(_Record):
-    """One block: drafted, kept or escalated, committed."""
-
-    index: int = Field(ge=0, description="0-based number of the round")
-    draft_ids: list[int] = Field(description="drafted token ids")
-    draft_text: Text = Field(description="their text, special tokens left out; half a character is U+FFFD")
-    entropy: list[Figure] = Field(description="of the drafting model at each drafted token, nats")
-    max_entropy: Figure | None = Field(description="largest of `entropy`, nats; null where nothing was drafted")
-    least_entropy: list[Figure] | None = maybe(
-        "what it is at least, where an edge elsewhere names the likeliest tokens alone; `entropy` is then the most it "
-        "can be; null: they differ by 0.01 at most"
-    )
-    gate_values: list[Figure] = Field(description="the gate's own figure per drafted token, in its unit")
-    gate_value: Figure | None = maybe("the block's, which is compared with the threshold; null: nothing was drafted")
-    margin: Known[list[Figure]] = maybe("p(likeliest) - p(second) at each drafted token")
-    logprob: Known[list[Figure]] = maybe("of each drafted token, nats")
-    candidates: Known[list[list[tuple[int, Figure]]]] = maybe("likeliest tokens at each drafted one: [id, probability]")
-    escalated: bool = Field(description="whether the cloud verified it")
-    reason: Reason | None = Field(description="why it did")
-    accepted: int = Field(ge=0, description="leading drafted tokens that were kept, before stop rules")
-    committed_ids: list[int] = Field(description="token ids that the round added, stop rules applied")
-    committed_text: Text = Field(description="text added, without special tokens; half a character comes with its rest")
-    source: list[Source] = Field(description="origin of each committed token")
-    draft_pieces: list[Text] | None = maybe("text of each drafted token; bytes that are no character yet are U+FFFD")
-    committed_pieces: list[Text] | None = maybe("text of each committed token, likewise")
-    draft_ms: Figure = Field(description="time drafting, ms, prefill left out")
-    verify_ms: Figure | None = Field(description="time of the cloud's pass and the rule, ms, prefill left out")
-    network_ms: Figure | None = Field(description="time on the link, ms; null where there is none")
-    bytes_up: int | None = maybe("sent for this round; null where there is no link")
-    bytes_down: int | None = maybe("received for it; null where there is no link")
-    hidden_ms: Figure | None = maybe("time drafting the block while an earlier one was verified elsewhere, ms")
-    near_ties: int | None = maybe("positions whose two best scores the cloud's number format cannot tell apart")
-    waking: bool = Field(default=False, description="whether the gate decided by the wake threshold, on the first call")
+    @property
+    def names(self) -> dict[str, str]:
+        """`edge.model`, `cloud.model` -> name of each model that took part."""
+        return {f"{role}.model": info.name for role, info in self if info is not None}
 
 
 class EncoderPasses(_Record):
@@ -256,7 +217,7 @@ class TranscriptHead(_Record):
 class Transcript(TranscriptHead):
     """One clip, or one segment of a clip."""
 
-    rounds: list[RoundRecord]
+    rounds: tuple[Round, ...]
     totals: Totals | None
     timing: Timing
     resources: Resources

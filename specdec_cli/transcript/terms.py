@@ -58,13 +58,10 @@ class Terms:
         made: dict[str, object] = {name: getattr(head, name) for name in ("mode", "language", "prompt")}
         if head.caption is not None:
             made |= {name: getattr(head, name) is not None for name in ("labels", "measured")}
-        for name, then in made.items():
-            if (now := getattr(self, name)) not in (None, then):
-                yield name, then, now
-        for role in Models.model_fields if models and _loaded(head.models) else ():
-            info, now = getattr(head.models, role), getattr(self, role)
-            if (then := info and info.name) != now:
-                yield f"{role}.model", then, now
+        known = {name: now for name in made if (now := getattr(self, name)) is not None}
+        yield from differing({name: made[name] for name in known}, known)
+        if models and head.models.names:
+            yield from differing(head.models.names, {"edge.model": self.edge, "cloud.model": self.cloud})
         yield from differing(head.settings, self.settings, but=_NOT_COMPARED)
 
 
@@ -113,38 +110,20 @@ def loaded_changes(
 ) -> Iterator[Change]:
     """Which of `names` differs of the loaded models from those of a transcript, and what checkpoints suggest."""
     yield from model_changes(made.models, models, names)
-    then, now = ({SUGGESTED: of.get(SUGGESTED)} for of in (made.settings, settings))
-    yield from differing(then, now)
+    yield from differing(*({SUGGESTED: of.get(SUGGESTED)} for of in (made.settings, settings)))
 
 
 def model_changes(there: Models, here: Models, names: Sequence[str] = _MODEL) -> Iterator[Change]:
-    """Which of `names` differs of two pairs of models; what is not known of either does not."""
-    for role in Models.model_fields if _loaded(there) else ():
-        theirs, ours = getattr(there, role), getattr(here, role)
+    """Which of `names` differs of two pairs of models; what is not known of either does not.
+
+    The line of a recording that could not be read may be older than their loading, and name none.
+    """
+    for (role, theirs), (_, ours) in zip(there, here, strict=True) if there.names else ():
         if theirs is None or ours is None:
-            if (theirs is None) != (ours is None):
-                yield role, theirs and theirs.name, ours and ours.name
+            yield from differing({role: theirs and theirs.name}, {role: ours and ours.name})
             continue
         for name in names:
             then, now = getattr(theirs, name), getattr(ours, name)
             unknown = name in ("dtype", "weights") and not {then, now}.isdisjoint((None, "unknown"))
             if then != now and not unknown:
                 yield f"{role}.{name}", then, now
-
-
-def _loaded(models: Models) -> bool:
-    """Whether any model is named: the line of a recording that could not be read may be older than their loading."""
-    return models.edge is not None or models.cloud is not None
-
-
-def suggestions_in_words(found: object) -> Iterator[tuple[str, str]]:
-    """Name and value of each suggestion: `repetition_penalty`, `1.1 (suggested by the edge's checkpoint)`."""
-    given = found.items() if isinstance(found, Mapping) else ()
-    by_role = {role: values for role, values in given if isinstance(values, Mapping)}
-    alike = len(by_role) == 2 and by_role.get("edge") == by_role.get("cloud")
-    for role, values in list(by_role.items())[: 1 if alike else None]:
-        whose = "both checkpoints" if alike else f"the {role}'s checkpoint"
-        for name, value in values.items():
-            written = f"{value:g}" if isinstance(value, int | float) else str(value)
-            unit = " tokens" if name == "suppressed" else ""
-            yield str(name), f"{written}{unit} (suggested by {whose})"

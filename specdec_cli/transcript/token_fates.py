@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from specdec_cli.types import LOW_IS_UNSURE, Source
+from specdec_cli.types import LOW_IS_UNSURE, Round, Source
 
 if TYPE_CHECKING:
     from specdec_cli.transcript import Transcript
-    from specdec_cli.transcript.records import RoundRecord
 
 Fate = Source | Literal["rejected", "cut", "run_on"]
 """What became of a token: the sources of committed tokens, and more.
@@ -20,9 +19,10 @@ writes in cloud mode.
 """
 
 _UNITS: Final = {"entropy": "nats", "class-entropy": "nats", "logprob": "nats"}
-_SHOWN: Final = {"draft_ids", "committed_ids", "committed_text", "escalated", "reason", "accepted", "max_entropy"} | {
-    "draft_ms", "verify_ms", "network_ms"
-}  # fmt: skip
+_SHOWN: Final = (
+    *("draft_ids", "committed_ids", "committed_text", "escalated", "reason", "accepted", "max_entropy"),
+    *("draft_ms", "verify_ms", "network_ms"),
+)
 
 
 def fates(
@@ -62,23 +62,18 @@ def run_view(transcript: Transcript) -> dict[str, Any]:
         "prefill": {"edge": transcript.timing.prefill_edge_ms, "cloud": transcript.timing.prefill_cloud_ms},
         "edge_share": totals.edge_token_share if totals else None,
         "rounds": [
-            record.model_dump(mode="json", include=_SHOWN)
-            | {
-                "tokens": list(tokens(record)),
-                "threshold": settings.get("wake" if record.waking else "threshold"),
-            }
-            for record in transcript.rounds
+            {name: getattr(round_, name) for name in _SHOWN}
+            | {"tokens": list(tokens(round_)), "threshold": settings.get("wake" if round_.waking else "threshold")}
+            for round_ in transcript.rounds
         ],
     }
 
 
-def tokens(record: RoundRecord) -> Iterator[tuple[str, Fate, float | None, float | None]]:
+def tokens(round_: Round) -> Iterator[tuple[str, Fate, float | None, float | None]]:
     """Text, fate, entropy and gate's figure of each token; none without the text of single tokens in the transcript."""
-    if record.committed_pieces is None or record.draft_pieces is None:
-        return
-    for piece, fate, index in fates(record.draft_pieces, record.committed_pieces, record.source, record.accepted):
-        entropy, score = (
+    for piece, fate, index in fates(round_.draft_pieces, round_.committed_pieces, round_.source, round_.accepted):
+        entropy, value = (
             None if index is None or index >= len(figures) else figures[index]
-            for figures in (record.entropy, record.gate_values)
+            for figures in (round_.entropy, round_.gate_values)
         )
-        yield piece, fate, entropy, score
+        yield piece, fate, entropy, value

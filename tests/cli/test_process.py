@@ -140,7 +140,7 @@ def test_a_signal_is_not_lost_in_a_destructor(
         _Interrupted()
 
     monkeypatch.setattr(_Interrupted, "number", number)
-    monkeypatch.setattr("specdec_cli.console.view.PlainView.started", destroy)
+    monkeypatch.setattr("specdec_cli.console.view.View.started", destroy)
     files = copies(recordings, tmp_path)
     outcome = Fork(["caption", "--json", *files]).wait()
     assert outcome.code == code

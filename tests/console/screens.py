@@ -8,7 +8,6 @@ import re
 from rich.console import Console
 
 from specdec_cli.console.live import LiveView
-from specdec_cli.console.theme import ASCII_SIGNS
 from specdec_cli.console.view import View
 from tests.console.script import Clip
 
@@ -23,7 +22,7 @@ class Screen(Console):
         self, width: int, height: int = 24, *, terminal: bool = False, encoding: str = "utf-8", no_color: bool = False
     ) -> None:
         self.bytes = io.BytesIO()
-        file = io.TextIOWrapper(self.bytes, encoding=encoding, errors=ASCII_SIGNS, write_through=True)
+        file = io.TextIOWrapper(self.bytes, encoding=encoding, errors="replace", write_through=True)
         super().__init__(
             file=file,
             width=width,

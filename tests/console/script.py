@@ -172,14 +172,3 @@ PARTIAL = build(
     [step("\ufffd/\ufffd/ /\n", "0.2 0.1 3.0 0.4", "entropy", "嗓", accepted=2)],
     "max_tokens",
 )
-CLIPS = {
-    "zh": ZH,
-    "en": EN,
-    "long": LONG,
-    "loop": LOOP,
-    "lossless": LOSSLESS,
-    "edge": EDGE,
-    "cloud": CLOUD,
-    "cut": CUT,
-    "partial": PARTIAL,
-}

@@ -1,10 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from rich.cells import cell_len
 from rich.text import Text
 
-from specdec_cli.console.cells import Prose, clean, fit_end, paragraph, wrap
+from specdec_cli.console.cells import Prose, clean, wrap
 from tests.console.screens import Screen
 
 MIXED = "The speaker 说话人是女声，语速较快，supercalifragilistic 音调偏高（起伏明显）。 End."
@@ -28,10 +27,6 @@ def test_clean_leaves_nothing_that_a_terminal_obeys(raw: str, safe: str) -> None
     assert clean(raw).isprintable()
 
 
-def test_a_paragraph_has_single_spaces() -> None:
-    assert paragraph("  one\n\n two\t三 ") == "one two 三"
-
-
 @pytest.mark.parametrize("width", range(2, 90))
 def test_wrapped_lines_fit_and_lose_nothing(width: int) -> None:
     lines = wrap(Text(MIXED), width)
@@ -39,13 +34,6 @@ def test_wrapped_lines_fit_and_lose_nothing(width: int) -> None:
     assert "".join(line.plain for line in lines).replace(" ", "") == MIXED.replace(" ", "")
     if width >= 6:
         assert not any(line.plain.startswith(("，", "。", "）")) or line.plain.endswith("（") for line in lines)
-
-
-@pytest.mark.parametrize("width", range(1, 12))
-def test_a_path_keeps_its_end(width: int) -> None:
-    cut = fit_end("/a/path/女声 a.wav", width)
-    assert cell_len(cut) <= max(width, 2)
-    assert "/a/path/女声 a.wav".endswith(cut.removeprefix("…"))
 
 
 def test_prose_aligns_under_wide_characters_and_ends_no_line_in_spaces() -> None:

@@ -57,7 +57,7 @@ def test_checks_have_a_sign_a_word_and_a_verdict() -> None:
     assert screen.lines[-2] == "1 problem, 1 warning."
     healthy = Screen(100, encoding="ascii")
     print_doctor([("python", "ok", "3.11.2")], console=healthy)
-    assert healthy.lines == ["= ok  python  3.11.2", "", "No problem found.", ""]
+    assert healthy.lines == ["? ok  python  3.11.2", "", "No problem found.", ""]
 
 
 def test_an_error_is_a_sentence_and_a_hint() -> None:

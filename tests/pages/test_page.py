@@ -6,6 +6,7 @@ import base64
 import hashlib
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,9 +33,7 @@ def hostile(runs: Runs) -> tuple[Runs, object]:
     for mode, transcripts in runs.items():
         evil_runs[mode] = []
         for transcript in transcripts:
-            rounds = [
-                each.model_copy(update={"committed_pieces": [EVIL] * len(each.source)}) for each in transcript.rounds
-            ]
+            rounds = [replace(each, committed_pieces=(EVIL,) * len(each.source)) for each in transcript.rounds]
             changes = {"file": EVIL, "caption": EVIL, "prompt": EVIL, "rounds": rounds}
             evil_runs[mode].append(transcript.model_copy(update=changes))
     made = comparison(runs)
@@ -88,14 +87,6 @@ def test_the_summary_stands_without_a_script(read: Page, runs: Runs) -> None:
     ):
         assert words in read.text
     assert sum(tag == "img" for tag, _ in read.elements) == 3  # a picture for each cost
-
-
-def test_what_a_checkpoint_suggests_stands_among_the_settings(runs: Runs) -> None:
-    made = comparison(runs)
-    suggested = {"edge": {"repetition_penalty": 1.1}, "cloud": {"repetition_penalty": 1.1}}
-    page = render(made.model_copy(update={"settings": made.settings | {"suggested": suggested}}), runs)
-    assert '<th scope="row">repetition_penalty</th><td>1.1 (suggested by both checkpoints)</td>' in page
-    assert "{&#39;edge&#39;" not in page
 
 
 def test_nothing_is_fetched(page: Path, read: Page) -> None:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from specdec_cli.transcript.records import RoundRecord
 from specdec_cli.transcript.token_fates import run_view, tokens
+from specdec_cli.types import Round
 from tests.pages.sample import MODES, Runs
 
 
-def record(draft: str, committed: str, source: str, accepted: int, **more: Any) -> RoundRecord:
+def record(draft: str, committed: str, source: str, accepted: int, **more: Any) -> Round:
     """A round from `a b c`; entropies are 0.1, 0.2, ..., and the gate's figures 0.9, 0.8, ..."""
     drafted, kept = draft.split(), committed.split()
     figures = [round(0.1 * (index + 1), 1) for index in range(len(drafted))]
@@ -34,7 +34,7 @@ def record(draft: str, committed: str, source: str, accepted: int, **more: Any) 
         "verify_ms": None,
         "network_ms": None,
     }
-    return RoundRecord.model_validate(values | more)
+    return Round(**values | more)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_every_token_has_its_fate_and_the_figures_of_who_drafted_it(
 
 
 def test_without_single_pieces_the_text_stands_whole(runs: Runs) -> None:
-    older = record("a b", "a b", "edge edge", 2, draft_pieces=None, committed_pieces=None)
+    older = record("a b", "a b", "edge edge", 2, draft_pieces=(), committed_pieces=())
     view = run_view(runs["edge"][0].model_copy(update={"rounds": [older]}))
     assert view["rounds"][0]["tokens"] == []
     assert view["rounds"][0]["committed_text"] == "a b"

@@ -1,0 +1,84 @@
+"""Captions as subtitles, SubRip (SRT) and WebVTT, as plain text, and as speaker turns (RTTM)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+
+from specdec_cli.errors import ConfigError
+from specdec_cli.export.recordings import CaptionedRecording, Piece, one_line
+from specdec_cli.format import marked
+
+
+def srt(recording: CaptionedRecording) -> str:
+    """SubRip: the caption of each piece while it lasts, after the speaker's name. An arrow in a text becomes →.
+
+    What makes it no description stands after it in brackets, as in VTT.
+    """
+    cues = []
+    for number, piece in enumerate(recording.pieces, 1):
+        text = _marked(piece) if piece.speaker is None else f"{piece.speaker}: {_marked(piece)}"
+        cues.append(f"{number}\n{_times(piece, ',')}\n{text.replace('-->', '→')}\n")
+    return "\n".join(cues)
+
+
+def vtt(recording: CaptionedRecording) -> str:
+    """WebVTT: the caption of each piece while it lasts, voiced by its speaker (https://www.w3.org/TR/webvtt1/)."""
+    cues = ["WEBVTT\n"]
+    for piece in recording.pieces:
+        voice = "" if piece.speaker is None else f"<v {escape(piece.speaker, quote=False)}>"
+        cues.append(f"{_times(piece, '.')}\n{voice}{escape(_marked(piece), quote=False)}\n")
+    return "\n".join(cues)
+
+
+def txt(recording: CaptionedRecording) -> str:
+    """The caption of each piece on a line of its own."""
+    return "".join(f"{_marked(piece)}\n" for piece in recording.pieces)
+
+
+def rttm(recordings: Iterable[CaptionedRecording], naming: str) -> str:
+    """One line per piece: `SPEAKER recording 1 start duration <NA> <NA> name <NA> <NA>`, times in s.
+
+    Fields are separated by white space, which becomes `_` inside one; `"`, a quote to readers of tables, becomes `'`.
+    Format: NIST, The 2009 (RT-09) Rich Transcription Meeting Recognition Evaluation Plan, appendix A.
+
+    `naming`: `speaker`, or the attribute whose class names a turn; `unknown` where it is not known, and `no_speech`
+    where no speech was found.
+
+    Raises:
+        ConfigError: no piece names a class of the attribute.
+    """
+    column = "speaker" if naming == "speaker" else f"label_{naming}"
+    lines, named = [], naming == "speaker"
+    for recording in recordings:
+        for piece in recording.pieces:
+            name = piece.details.get(column)
+            named = named or bool(name)
+            turn = "no_speech" if "no_speech" in piece.details.get("flags", "").split() else _field(name or "")
+            times = f"{piece.start_ms / 1000:.3f} {(piece.end_ms - piece.start_ms) / 1000:.3f}"
+            lines.append(f"SPEAKER {_field(recording.name)} 1 {times} <NA> <NA> {turn} <NA> <NA>\n")
+    if not named:
+        raise ConfigError(
+            f"RTTM names turns, and the transcripts have no {naming} to name them by.",
+            hint="Classes come with --labels; without --rttm-name turns are named after their speakers.",
+        )
+    return "".join(lines)
+
+
+def _marked(piece: Piece) -> str:
+    return marked(piece.caption, piece.details.get("flags", ""))
+
+
+def _times(piece: Piece, point: str) -> str:
+    return f"{clock(piece.start_ms, point)} --> {clock(piece.end_ms, point)}"
+
+
+def clock(time_ms: int, point: str) -> str:
+    """HH:MM:SS and milliseconds, which stand behind `point`."""
+    seconds, rest = divmod(time_ms, 1000)
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}{point}{rest:03}"
+
+
+def _field(text: str) -> str:
+    """A field with its blanks filled; nothing is not <NA>, which pandas, and tools built on it, read as no text."""
+    return "_".join(one_line(text).replace('"', "'").split()) or "unknown"
