@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
     from specdec_cli.cli.command_run import CommandRun
     from specdec_cli.config import Config
-    from specdec_cli.evaluate.stored_runs import StoredRuns
+    from specdec_cli.evaluate.running import StoredRuns
     from specdec_cli.types import Mode
 
 
@@ -66,8 +66,7 @@ def compare(
     """
     from specdec_cli.cli.command_run import CommandRun, emit, exit_code
     from specdec_cli.evaluate.modes import in_mode, parse_modes, richest
-    from specdec_cli.evaluate.running import Runner
-    from specdec_cli.evaluate.stored_runs import StoredRuns
+    from specdec_cli.evaluate.running import Runner, StoredRuns
     from specdec_cli.inputs.find import find_recordings
     from specdec_cli.targets import PAGE, TRANSCRIPTS, refuse, write
     from specdec_cli.transcript.terms import Terms
@@ -100,11 +99,9 @@ def compare(
             captioners = _captioners(work, configs, in_mode(config, "hybrid"), journal) if steps else {}
             if overwrite:
                 journal.clear()
-            runner.refuse_unreadable(recordings)
             if steps:
                 work.view.say("warming up: a first run of every mode, which does not count")
-                runner.warm_up(steps, captioners)
-                runner.run(steps, captioners)
+            runner.run(recordings, steps, captioners)
         transcripts = journal.of(recordings)
     if work.interrupted and all(transcript.error for transcript in transcripts):
         return work.code()

@@ -79,8 +79,7 @@ def tune(
             return FAILED
         require_tunable(resolved.config, competing, len(clips), risk)
         with work.libraries():
-            from specdec_cli.tune.recording import setup_of
-            from specdec_cli.tune.stored_recordings import StoredRecordings
+            from specdec_cli.tune.recording import StoredRecordings, setup_of
             from specdec_cli.tune.tuning import tune as tuned
             from specdec_cli.tune.tuning_plan import TuningPlan
         captioner = load_captioner(resolved.config, work.view)
@@ -99,10 +98,7 @@ def tune(
 
         advice = f"recommended: {found.recommended.label}" if found.recommended else "nothing is recommended"
         title = f"{found.confirmed_on} clips, {resolved.config.prompt.language}; {advice}"
-        oracles = {curve.cost: curve.points for curve in found.oracles}
-        kind = plot.suffix.lower().lstrip(".")
-        drawn = frontier([*found.estimated, *found.confirmed], title=title, oracles=oracles, kind=kind)
-        write(plot, drawn, PICTURE)
+        write(plot, frontier(found.confirmed, title=title, kind=plot.suffix.lower().lstrip(".")), PICTURE)
     from specdec_cli.console.fitted_view import print_tuning
     from specdec_cli.console.plain import print_error
 

@@ -87,13 +87,11 @@ def _guarantee(risk: Certified) -> str:
 
 
 def _otherwise(best: TunedPoint, cost: Cost) -> Iterator[Text]:
-    """What random escalation and the oracle close for as much."""
-    at = best.at(cost)
-    if at is None or at.above_random is None:
-        return
-    oracle = f", the oracle {with_ends(at.oracle, percent)}" if at.oracle is not None else ""
-    above = with_ends(at.above_random, whole_points, " points")
-    yield Text(f"For as much, escalation at random closes {percent(at.spent.value)}: it is {above} above{oracle}.")
+    """What random escalation closes for as much."""
+    for at in best.at_costs:
+        if at.cost == cost and at.above_random is not None:
+            above = with_ends(at.above_random, whole_points, " points")
+            yield Text(f"For as much, escalation at random closes {percent(at.spent.value)}: it is {above} above.")
 
 
 def _frontier(found: Tuning, width: int) -> RenderableType:
