@@ -35,10 +35,9 @@ from specdec_cli.labels.references import Reference
 from specdec_cli.prompts import Language
 from specdec_cli.store import Watch
 from specdec_cli.tune.learned_gate import Consequences, examples, fit
-from specdec_cli.tune.measure import CaptionQuality
-from specdec_cli.tune.recording import Trace, setup_of
+from specdec_cli.tune.outcomes import CaptionQuality
+from specdec_cli.tune.recording import StoredRecordings, Trace, setup_of
 from specdec_cli.tune.replay import Replayed, replay
-from specdec_cli.tune.stored_recordings import StoredRecordings
 from specdec_cli.tune.tuner import Tuner
 from specdec_cli.tune.tuning_plan import TuningPlan
 from training import WEIGHTS
@@ -105,12 +104,11 @@ class Fitting:
 
     Args:
         parts: the recordings.
-        k: tokens drafted per block.
         weights: attribute -> how much a change of its class counts for waking the cloud.
         seed: of the folds within.
     """
 
-    def __init__(self, parts: Mapping[Language, Part], k: int, weights: Mapping[str, float], seed: int) -> None:
+    def __init__(self, parts: Mapping[Language, Part], weights: Mapping[str, float], seed: int) -> None:
         self._seed = seed
         names = sorted({speaker for part in parts.values() for speaker in part.speakers})
         self._found: dict[str, list[Any]] = {"block": [], "wake": []}
@@ -118,9 +116,8 @@ class Fitting:
         for part in parts.values():
             groups = [names.index(speaker) for speaker in part.speakers]
             self._decided |= Consequences(part.quality.classes).decided(part.traces)
-            for what, length, counted in (("block", k, {}), ("wake", MOST_DEFERRED, weights)):
-                consequences = Consequences(part.quality.classes, counted)
-                self._found[what] += examples(part.traces, groups, length, consequences)
+            for what, counted in (("block", {}), ("wake", weights)):
+                self._found[what] += examples(part.traces, groups, Consequences(part.quality.classes, counted))
         self._names = names
 
     def fitted(self, without: Sequence[str] = ()) -> tuple[LearnedWeights, LearnedWeights, dict[str, Any]]:
@@ -131,7 +128,7 @@ class Fitting:
             for what, found in self._found.items()
         }
         figures = {what: fitting.figures for what, fitting in fits.items()}
-        return fits["block"].weights, fits["wake"].weights, figures
+        return fits["block"].weights, fits["wake"].waking, figures
 
 
 def folds_of(parts: Mapping[Language, Part], fitting: Fitting) -> list[Fold]:
@@ -169,7 +166,7 @@ class Frontier:
             gate = Gate(name, 0.0, classifier=fold.classifier)
             for language, at in fold.clips:
                 judge = gate.open(0, waking=True, whole=True)
-                for token in self._parts[language].traces[at].edge.drafted(0, MOST_DEFERRED):
+                for token in self._parts[language].traces[at].edge.edge[:MOST_DEFERRED]:
                     judge.add(token)
                 found.append(min(judge.values) if name == "margin" else max(judge.values))
         return np.array(found)
@@ -236,7 +233,7 @@ def fitted_gate(
 ) -> tuple[GateFile, dict[str, Any]]:
     """The gate file, and the figures that it was chosen by."""
     tokenizer = tokenizer_fingerprint(captioner.pair.writer.tokenizer.get_vocab())
-    fitting = Fitting(parts, k, weights, seed)
+    fitting = Fitting(parts, weights, seed)
     frontier, figures, wake = _ordered(parts, folds_of(parts, fitting), share, weights.get("emotion", 1.0))
     tried = {threshold: frontier.run("learned", threshold, wake) for threshold in THRESHOLDS}
     enough = tried[THRESHOLDS[0]]["mean_gap_closed"] - TOLERANCE

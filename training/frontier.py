@@ -25,22 +25,20 @@ from specdec_cli.config.gate_file import read_gate_file
 from specdec_cli.console.live import choose_view
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.evaluate.bootstrap import Interval, Resampler, Statistic, Values, difference, mean
-from specdec_cli.evaluate.frontier import Oracle, constant, oracle
 from specdec_cli.evaluate.gap import share_of_gap
 from specdec_cli.inputs.find import identify
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import References
 from specdec_cli.transcript.records import Transcript
-from specdec_cli.tune.measure import CaptionQuality, Parts, parts_of
-from specdec_cli.tune.outcomes import SettingOutcome
-from specdec_cli.tune.recording import Trace, setup_of
+from specdec_cli.tune.outcomes import CaptionQuality, SettingOutcome, swept
+from specdec_cli.tune.recording import StoredRecordings, Trace, setup_of
 from specdec_cli.tune.replay import candidates, deferred
-from specdec_cli.tune.stored_recordings import StoredRecordings
-from specdec_cli.tune.tuner import Tuner, swept
+from specdec_cli.tune.tuner import Tuner
 from specdec_cli.tune.tuning_plan import TuningPlan
 from specdec_cli.types import COSTS, Cost, GateName
 from training import WEIGHTS
 from training.labels import balanced, dev_rows, read_rows
+from training.oracle import Oracle, oracle
 from training.references import write_references
 from training.sweep import read_sweep
 
@@ -58,7 +56,7 @@ RUNS: Final[Mapping[str, tuple[str, ...]]] = {
     "entropy": ("--gate", "entropy", "--no-defer", "--modes", "edge,hybrid,lossless,cloud"),
     "learned": ("--gate", "learned", "--modes", "edge,hybrid,cloud"),
 }
-"""Comparisons by name, with the options of each; the first one's runs of cloud-only and lossless time the replays."""
+"""Comparisons by name, with the options of each; the first one's runs of cloud-only time the replays."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,6 @@ class Replays:
     cloud: Values
     best: Callable[[slice], Oracle]  # of these columns of attributes
     attributes: Sequence[str]
-    exact: float  # share of replays that never left the recorded texts
 
 
 def compare(table: Path, language: str, name: str, own_options: Sequence[str], work: Path) -> Path:
@@ -107,43 +104,36 @@ def replays(table: Path, language: str, gates: Sequence[GateName], k: int, work:
         watch.close()
     known = {trace.sha256: found for trace in traces if (found := references.find(trace.file))}
     quality = CaptionQuality(lexicon, known, config.prompt.language, captioner.decode)
-    parts = parts_of(*(_runs(work / f"{language}-entropy.jsonl", mode) for mode in ("cloud", "lossless")))
+    prefill = _prefill(work / f"{language}-entropy.jsonl")
     file = read_gate_file(WEIGHTS / "gate.json")
     learned = file.learned, file.threshold, file.wake, file.waking
     classifier = Classifier(*learned) if learned[0] else None  # type: ignore[arg-type]
     settings: dict[str, list[SettingOutcome]] = {}
-    exact = total = 0
     for gate in gates:
-        whole = [each for each in candidates(traces, (gate,), (k,), classifier, RATES) if not each.stop_drafting]
+        whole = list(candidates(traces, (gate,), (k,), classifier, RATES))
         tried = {gate: whole, f"{gate}, {_DEFERRED}": list(deferred(traces, (gate,), k, classifier))}
         for name, each in tried.items():
-            made = [swept(candidate, traces, quality, classifier, plan.seed, parts) for candidate in each]
+            made = [swept(candidate, traces, quality, classifier, plan.seed, prefill) for candidate in each]
             settings |= {name: made} if made else {}
-            exact += sum(outcome.exact for outcome in made)
-            total += len(made) * len(traces)
     edge, cloud = (quality.table(traces, [getattr(t, side).ids for t in traces]) for side in ("edge", "cloud"))
 
     def best(columns: slice) -> Oracle:
-        return _oracle(traces, edge[:, columns], cloud[:, columns], k, parts)
+        blocks, tokens = ([float(len(getattr(t, side).ids)) for t in traces] for side in ("edge", "cloud"))
+        return oracle(edge[:, columns], cloud[:, columns], -(-np.array(blocks) // k), np.array(tokens), prefill)
 
-    return Replays(settings, edge, cloud, best, list(lexicon.attributes), exact / total)
-
-
-def _runs(path: Path, mode: str) -> list[Transcript]:
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return [run for line in lines if (run := Transcript.from_json(line)).mode == mode and run.error is None]
+    return Replays(settings, edge, cloud, best, list(lexicon.attributes))
 
 
-def _oracle(traces: Sequence[Trace], edge: Values, cloud: Values, k: int, parts: Parts | None) -> Oracle:
-    blocks = np.array([-(-len(trace.edge.ids) // k) for trace in traces], float)
-    if parts is None:
-        nothing = np.full(len(traces), np.nan)
-        return oracle(edge, cloud, blocks, nothing, None, nothing)
-    alone_ms, prefill_ms = (
-        parts.alone_ms([len(trace.cloud.ids) for trace in traces]),
-        np.full(len(traces), parts.prefill_ms),
-    )
-    return oracle(edge, cloud, blocks, prefill_ms, parts.verification_ms, alone_ms)
+def _prefill(path: Path) -> float:
+    """Forwards of one token that cloud-only's encoder and prefill take as long as, by its runs; NaN: not known."""
+    lines = map(Transcript.from_json, path.read_text(encoding="utf-8").splitlines())
+    ratios = [
+        prefill_ms * (forwards - 1) / (run.timing.forwards_cloud_ms - prefill_ms)
+        for run in lines
+        if run.mode == "cloud" and run.totals is not None and run.timing.forwards_cloud_ms is not None
+        if (prefill_ms := run.timing.prefill_cloud_ms) is not None and (forwards := run.totals.forwards_cloud or 0) > 1
+    ]
+    return float(np.median(ratios)) if ratios else float("nan")
 
 
 def curve_table(
@@ -166,7 +156,7 @@ def curve_table(
     yield "|---|" + "---|" * len(shares)
     before: dict[float, Statistic] = {}
     for gate, outcomes in settings.items():
-        gains = [(each.spendings[cost].share, difference(mean(each.quality), mean(edge))) for each in outcomes]
+        gains = [(each.spent[cost], difference(mean(each.quality), mean(edge))) for each in outcomes]
         cells = []
         for share in shares:
             closed = share_of_gap(between(gains, share), gap)
@@ -175,9 +165,7 @@ def curve_table(
             before[share] = closed
         yield f"| {gate} | " + " | ".join(cells) + " |"
     if best is not None:
-        cells = [
-            _cell(resampler.interval(share_of_gap(best.gain(cost, constant(share)), gap)), None) for share in shares
-        ]
+        cells = [_cell(resampler.interval(share_of_gap(best.gain(cost, share), gap)), None) for share in shares]
         yield "| oracle | " + " | ".join(cells) + " |"
 
 
@@ -229,7 +217,6 @@ def _markdown(found: Replays, language: str) -> Iterator[str]:
             else:
                 shown = settings
             yield from ("", *curve_table(f"{name}, {language}", shown, edge, cloud, best, cost, SHARES[cost]))
-    yield f"\n{100 * found.exact:.0f}% of the replays are exact ({language})."
 
 
 def main(

@@ -10,8 +10,7 @@ from specdec_cli.console.comparison_view import print_comparison
 from specdec_cli.errors import ConfigError
 from specdec_cli.evaluate.comparison import comparison
 from specdec_cli.evaluate.modes import in_mode, parse_modes, richest
-from specdec_cli.evaluate.running import Runner
-from specdec_cli.evaluate.stored_runs import StoredRuns
+from specdec_cli.evaluate.running import Runner, StoredRuns
 from specdec_cli.inputs.find import find_recordings
 from specdec_cli.targets import PAGE, TRANSCRIPTS, refuse, write
 from specdec_cli.transcript.terms import Terms
@@ -88,11 +87,9 @@ def compare(
                 journal.require_models({mode: captioner.setup for mode, captioner in captioners.items()})
             if overwrite:
                 journal.clear()
-            runner.refuse_unreadable(recordings)
             if steps:
                 work.view.say("warming up: a first run of every mode, which does not count")
-                runner.warm_up(steps, captioners)
-                runner.run(steps, captioners)
+            runner.run(recordings, steps, captioners)
         transcripts = journal.of(recordings)
     if work.interrupted and all(transcript.error for transcript in transcripts):
         return work.code()

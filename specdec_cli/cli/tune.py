@@ -77,8 +77,7 @@ def tune(
             return 1
         require_tunable(resolved.config, competing, len(clips), risk)
         captioner = load_captioner(resolved.config, work.view, degrades=False)
-        from specdec_cli.tune.recording import setup_of
-        from specdec_cli.tune.stored_recordings import StoredRecordings
+        from specdec_cli.tune.recording import StoredRecordings, setup_of
         from specdec_cli.tune.tuning import tune as tuned
 
         plan = TuningPlan(competing, sizes, share, eval_seed, cost, risk)
@@ -95,9 +94,7 @@ def tune(
 
         advice = f"recommended: {found.recommended.label}" if found.recommended else "nothing is recommended"
         title = f"{found.confirmed_on} clips, {resolved.config.prompt.language}; {advice}"
-        oracles = {curve.cost: curve.points for curve in found.oracles}
-        kind = plot.suffix.lower().lstrip(".")
-        write(plot, frontier([*found.estimated, *found.confirmed], title=title, oracles=oracles, kind=kind), PICTURE)
+        write(plot, frontier(found.confirmed, title=title, kind=plot.suffix.lower().lstrip(".")), PICTURE)
     emit(found, print_tuning, json=json)
     if output is not None and file is None:
         print_error(SpecdecError(f"{output} was not written: no setting can be recommended."), debug=debug)

@@ -93,14 +93,13 @@ def mean(values: Values) -> Statistic:
     table = values.reshape(len(values), -1)
     known = np.isfinite(table)
     filled = np.where(known, table, 0.0)
-    return lambda counts: over_attributes(counts @ filled, counts @ known)
 
+    def statistic(counts: Values) -> Values:
+        means = _divided(counts @ filled, counts @ known)
+        exist = np.isfinite(means)
+        return _divided(np.where(exist, means, 0.0).sum(axis=-1), exist.sum(axis=-1))
 
-def over_attributes(sums: Values, clips: Values) -> Values:
-    """Mean over attributes of `sums` / `clips` [..., attributes]; those without any clip are left out."""
-    means = _divided(sums, clips)
-    exist = np.isfinite(means)
-    return _divided(np.where(exist, means, 0.0).sum(axis=-1), exist.sum(axis=-1).astype(np.float64))
+    return statistic
 
 
 def middle(values: Values) -> Statistic:

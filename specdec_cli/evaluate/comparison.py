@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from specdec_cli.evaluate.bootstrap import Resampler
-from specdec_cli.evaluate.costs import costs, measurements, process
+from specdec_cli.evaluate.costs import costs, measurements
 from specdec_cli.evaluate.modes import MODES, richest
-from specdec_cli.evaluate.pairing import PairedClip, pair
+from specdec_cli.evaluate.pairing import PairedClip, middle_of, pair
 from specdec_cli.evaluate.quality import gaps, quality
 from specdec_cli.evaluate.result import ClipComparison, Comparison, Gap
 from specdec_cli.format import count, percent, share, with_ends
@@ -46,19 +46,17 @@ def comparison(
     Raises:
         ConfigError: BERTScore cannot be had.
     """
-    wanted = set(modes) if modes else {transcript.mode for transcript in transcripts}
-    modes = [mode for mode in MODES if mode in wanted]
-    language, most = transcripts[0].language, richest({run.mode for run in transcripts})
-    pairing = pair(transcripts, modes)
-    paired = pairing.clips
+    occurring = {transcript.mode for transcript in transcripts}
+    modes = [mode for mode in MODES if mode in (modes or occurring)]
+    language = transcripts[0].language
+    paired, failures, unfinished = pair(transcripts, modes)
     clips = [_clip(clip, references, lexicon, language) for clip in paired]
     resampler = Resampler(len(clips), seed=seed)
     table = measurements(paired, modes)
     found = gaps(clips, lexicon, table, resampler) if clips else []
-    runs = [run for clip in paired for runs in clip.runs.values() for run in runs]
-    unstable = [clip.about.file for clip in paired if clip.unstable]
+    unstable = [clip.file for clip, runs in zip(clips, paired, strict=True) if any(map(_unstable, runs.values()))]
     return Comparison(
-        headline=_headline(paired, unstable, clips, found),
+        headline=[*_faults(paired, unstable), *_verdicts(clips, found)],
         modes=modes,
         language=language,
         prompt=transcripts[0].prompt,
@@ -66,87 +64,81 @@ def comparison(
             edge=next((run.models.edge for run in transcripts if run.models.edge), None),
             cloud=next((run.models.cloud for run in transcripts if run.models.cloud), None),
         ),
-        settings=next(run.settings for run in transcripts if run.mode == most),
+        settings=next(run.settings for run in transcripts if run.mode == richest(occurring)),
         clips=clips,
         planned=planned,
-        unfinished=pairing.unfinished,
+        unfinished=unfinished,
         audio_s=round(sum(clip.duration_s or 0.0 for clip in clips), 4),
-        repeats=max((len(runs) for clip in paired for runs in clip.runs.values()), default=0),
+        repeats=max((len(runs) for clip in paired for runs in clip.values()), default=0),
         unstable=unstable,
-        errors=pairing.failures,
+        errors=failures,
         costs=costs(table, resampler) if clips else [],
-        process=process(runs),
         quality=quality(clips, language, lexicon, resampler, bertscore=bertscore) if clips else [],
         gaps=found,
         attributes=list(lexicon.attributes),
         reference_columns=None if references is None else dict(references.columns),
         references_found=None if references is None else sum(clip.reference is not None for clip in clips),
-        resamples=resampler.resamples,
         level=resampler.level,
-        seed=seed,
     )
 
 
 def _clip(clip: PairedClip, references: References | None, lexicon: Lexicon, language: Language) -> ClipComparison:
-    about = clip.about
+    first = {mode: runs[0] for mode, runs in clip.items()}
+    about = next(iter(first.values()))  # file, length and place are the same in all
     reference = references.find(about.file, about.start_s, about.end_s) if references else None
-    captions = {mode: clip.first(mode).caption or "" for mode in clip.runs}
     return ClipComparison(
         file=about.file,
         sha256=about.sha256 or "",
         duration_s=about.duration_s,
         start_s=about.start_s,
         end_s=about.end_s,
-        captions=captions,
-        flags={mode: flags for mode in clip.runs if (flags := clip.first(mode).flags)},
-        labels={mode: lexicon.labels(caption, language) for mode, caption in captions.items()},
-        emotions={mode: list(lexicon.emotions(caption, language)) for mode, caption in captions.items()},
-        total_ms={mode: round(clip.middle(mode, lambda run: run.timing.total_ms), 4) for mode in clip.runs},
-        escalation_rate={mode: getattr(clip.first(mode).totals, "escalation_rate", None) for mode in clip.runs},
+        captions={mode: run.caption or "" for mode, run in first.items()},
+        flags={mode: run.flags for mode, run in first.items() if run.flags},
+        labels={mode: lexicon.labels(run.caption or "", language) for mode, run in first.items()},
+        total_ms={mode: round(middle_of(clip[mode], lambda run: run.timing.total_ms), 4) for mode in first},
+        escalation_rate={mode: getattr(run.totals, "escalation_rate", None) for mode, run in first.items()},
         reference=reference.key if reference else None,
         reference_texts=list(reference.texts) if reference else [],
         reference_labels=dict(reference.labels) if reference else {},
     )
 
 
-def _headline(
-    paired: Sequence[PairedClip], unstable: Sequence[str], clips: Sequence[ClipComparison], gaps: Sequence[Gap]
-) -> list[str]:
-    """The sentences: faults first, then how much of the gap each mode closes by the measure that leads.
+def _unstable(repeats: Sequence[Transcript]) -> bool:
+    """Whether the caption is not the same in every repeat though nothing was drawn at random."""
+    return not repeats[0].settings.get("temperature") and len({run.caption for run in repeats}) > 1
+
+
+def _faults(clips: Sequence[PairedClip], unstable: Sequence[str]) -> Iterator[str]:
+    """Sentences about what must not happen."""
+    if unstable:
+        yield (
+            f"Fault: greedy captions of {count(len(unstable), 'clip')} differ between repeats, e.g. of {unstable[0]}. "
+            "Figures of quality are those of the first."
+        )
+    both = [clip for clip in clips if {"lossless", "cloud"} <= clip.keys()]
+    greedy = [clip for clip in both if clip["lossless"][0].settings.get("acceptance") == "greedy"]
+    if other := sum(clip["lossless"][0].caption != clip["cloud"][0].caption for clip in greedy):
+        yield (
+            f"Lossless differs from cloud-only in {other} of {len(greedy)} captions; "
+            "in 16-bit formats a near tie may fall the other way, in float32 it is a fault."
+        )
+
+
+def _verdicts(clips: Sequence[ClipComparison], gaps: Sequence[Gap]) -> Iterator[str]:
+    """How much of the gap each mode closes, by the first of the measures that has a gap to close.
 
     A mode whose captions all equal the cloud's is left out.
     """
     if not clips:
-        return ["No clip was captioned by every mode, so there is nothing to compare."]
-    faults = list(_faults(paired, unstable))
-    if len(clips) < FEWEST_CLIPS:
-        few = f"{count(len(clips), 'clip')} only: at least {FEWEST_CLIPS} are needed to say which mode is better."
-        return [*faults, few]
-    leading: dict[Mode, Gap] = {}
-    for gap in gaps:  # of the measures, the first that has a gap to close
-        known = leading.setdefault(gap.mode, gap)
-        if known.closed is None and gap.closed is not None and gap.basis == known.basis:
-            leading[gap.mode] = gap
-    differing = [m for m in leading if any(clip.captions[m] != clip.captions["cloud"] for clip in clips)]
-    return [*faults, *(_closed(leading[mode]) for mode in differing)]
-
-
-def _faults(clips: Sequence[PairedClip], unstable: Sequence[str]) -> Iterator[str]:
-    """What must not happen."""
-    if unstable:
-        more = f" ({len(unstable)} such clips)" if len(unstable) > 1 else ""
-        yield (
-            f"Fault: the greedy caption of {unstable[0]} differs between repeats{more}. "
-            "Figures of quality are those of the first."
-        )
-    if {"lossless", "cloud"} <= clips[0].runs.keys():
-        greedy = [clip for clip in clips if clip.first("lossless").settings.get("acceptance") == "greedy"]
-        other = [clip for clip in greedy if clip.first("lossless").caption != clip.first("cloud").caption]
-        if other:
-            yield (
-                f"Lossless differs from cloud-only in {len(other)} of {len(greedy)} captions; "
-                "in 16-bit formats a near tie may fall the other way, in float32 it is a fault."
-            )
+        yield "No clip was captioned by every mode, so there is nothing to compare."
+    elif len(clips) < FEWEST_CLIPS:
+        yield f"{count(len(clips), 'clip')} only: at least {FEWEST_CLIPS} are needed to say which mode is better."
+    else:
+        for mode in dict.fromkeys(gap.mode for gap in gaps):
+            if any(clip.captions[mode] != clip.captions["cloud"] for clip in clips):
+                own = [gap for gap in gaps if gap.mode == mode]
+                own = [gap for gap in own if gap.basis == own[0].basis]
+                yield _closed(next((gap for gap in own if gap.closed), own[0]))
 
 
 def _closed(gap: Gap) -> str:

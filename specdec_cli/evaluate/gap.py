@@ -1,7 +1,13 @@
-"""Gap closed: how much of what the cloud is better by than the edge a hybrid gains."""
+"""Gap closed: how much of what the cloud is better by than the edge a hybrid gains, and what it spends for that.
+
+Each of the three costs is a share of what the cloud alone would take of it, from 0 (edge-only) to 1. Captioning clips
+that are drawn at random by the cloud alone and the others by the edge closes, on average, the share of the gap that it
+spends of any of the costs: that is escalation at random.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -9,8 +15,21 @@ import numpy.typing as npt
 from pydantic import Field
 
 from specdec_cli.evaluate.bootstrap import Figures, Interval, Resampler, Statistic, Values, difference, mean, quotient
+from specdec_cli.types import Cost
 
 _ROUNDING: Final = 1e-9  # differences of shares below this are none
+Spent = Mapping[Cost, Statistic]
+"""Cost -> the share of it that a setting spends; NaN where it was not measured."""
+
+
+class AtCost(Figures):
+    """What a setting spends of one cost, and how far what it closes is above random escalation that spends as much."""
+
+    cost: Cost
+    spent: Interval = Field(description="share of the cost, 0 to 1; escalation at random closes as much of the gap")
+    above_random: Interval | None = Field(
+        description="gap closed - spent, paired by clip; null: no share of the gap can be given"
+    )
 
 
 class GapClosed(Figures):
@@ -23,10 +42,15 @@ class GapClosed(Figures):
     gap: Interval = Field(description="cloud - edge, paired by clip")
     gain: Interval = Field(description="value - edge, paired by clip")
     closed: Interval | None = Field(description="gain / gap; null: the interval of the gap holds 0, or it is below")
+    at_costs: list[AtCost] = Field(default=[], description="one for each cost that was measured")
 
 
 def measure_gap(
-    edge: npt.ArrayLike, hybrid: npt.ArrayLike, cloud: npt.ArrayLike, resampler: Resampler
+    edge: npt.ArrayLike,
+    hybrid: npt.ArrayLike,
+    cloud: npt.ArrayLike,
+    resampler: Resampler,
+    spent: Spent | None = None,
 ) -> GapClosed | None:
     """The gap between edge and cloud, and how much of it the hybrid closes: (hybrid - edge) / (cloud - edge).
 
@@ -40,34 +64,40 @@ def measure_gap(
             [clips, attributes]; NaN where the clip's reference names no class. What one of the three does not know
             counts for none.
         resampler: of these clips.
+        spent: what the hybrid spends; None: not measured.
 
     Returns:
         The figures; None where no clip is known.
     """
-    tables = known_alike(edge, hybrid, cloud)
-    known = np.isfinite(tables[0])
+    tables = [np.asarray(values, dtype=np.float64) for values in (edge, hybrid, cloud)]
+    known = np.asarray(np.isfinite(tables).all(axis=0))
     if not known.any():
         return None
-    of_edge, of_hybrid, of_cloud = map(mean, tables)
+    of_edge, of_hybrid, of_cloud = (mean(np.where(known, table, np.nan)) for table in tables)
     gap, gain = difference(of_cloud, of_edge), difference(of_hybrid, of_edge)
-    width = _existing(resampler.interval(gap))
+    width, gained = resampler.interval(gap), resampler.interval(gain)
+    assert width is not None
+    assert gained is not None
+    closed, once = share_of_gap(gain, gap), np.ones(resampler.clips)
     measurable = width.low is not None and width.low > _ROUNDING
     return GapClosed(
         clips=int(known.reshape(len(known), -1).any(axis=1).sum()),
-        edge=float(of_edge(np.ones(resampler.clips))),
-        value=float(of_hybrid(np.ones(resampler.clips))),
-        cloud=float(of_cloud(np.ones(resampler.clips))),
+        edge=float(of_edge(once)),
+        value=float(of_hybrid(once)),
+        cloud=float(of_cloud(once)),
         gap=width,
-        gain=_existing(resampler.interval(gain)),
-        closed=resampler.interval(share_of_gap(gain, gap)) if measurable else None,
+        gain=gained,
+        closed=resampler.interval(closed) if measurable else None,
+        at_costs=[
+            AtCost(
+                cost=cost,
+                spent=interval,
+                above_random=resampler.interval(difference(closed, share)) if measurable else None,
+            )
+            for cost, share in (spent or {}).items()
+            if (interval := resampler.interval(share))
+        ],
     )
-
-
-def known_alike(*tables: npt.ArrayLike) -> list[Values]:
-    """The tables, of one shape, with NaN wherever one of them has it."""
-    found = [np.asarray(values, dtype=np.float64) for values in tables]
-    known = np.asarray(np.isfinite(found).all(axis=0))
-    return [np.where(known, table, np.nan) for table in found]
 
 
 def share_of_gap(gain: Statistic, gap: Statistic) -> Statistic:
@@ -78,8 +108,3 @@ def share_of_gap(gain: Statistic, gap: Statistic) -> Statistic:
         return np.where(values > _ROUNDING, values, 0.0)
 
     return quotient(gain, existing)
-
-
-def _existing(interval: Interval | None) -> Interval:
-    assert interval is not None  # at least one clip is known, and in all three
-    return interval

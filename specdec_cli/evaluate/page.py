@@ -13,12 +13,10 @@ from rapidfuzz.distance import Levenshtein
 
 from specdec_cli import format as figures
 from specdec_cli.evaluate import comparison_tables as tables
-from specdec_cli.evaluate.frontier import FrontierPoint
 from specdec_cli.evaluate.result import Comparison
 from specdec_cli.labels import Lexicon
 from specdec_cli.pages.offline import asset, environment, policy
 from specdec_cli.pages.sound import ClipSound, SoundUnavailable, read_sound, whole_recording
-from specdec_cli.plot.frontier_plot import Oracles, describe, frontier, measured_costs
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.token_fates import run_view
 from specdec_cli.types import Mode
@@ -31,10 +29,7 @@ _SCRIPTS: Final = (
 
 
 def render(
-    comparison: Comparison,
-    transcripts: Mapping[Mode, Sequence[Transcript]],
-    *,
-    lexicon: Lexicon | None = None,
+    comparison: Comparison, transcripts: Mapping[Mode, Sequence[Transcript]], *, lexicon: Lexicon | None = None
 ) -> str:
     """`comparison` as a page that works offline.
 
@@ -50,12 +45,10 @@ def render(
     clips = list(_clips(comparison, transcripts, lexicon))
     whole_recording.cache_clear()
     settings = [(name, figures.setting(value)) for name, value in comparison.settings.items()]
-    subject, points, oracles = tables.frontier_points(comparison) or ("", [], {})
     return template.render(
         policy=policy(script, style),
         style=Markup(style),
         script=Markup(script),
-        frontier={"subject": subject, "pictures": _pictures(points, oracles), "oracle": bool(oracles)},
         comparison=comparison,
         settings=settings,
         tables=tables,
@@ -69,33 +62,21 @@ def render(
     )
 
 
-def _pictures(points: Sequence[FrontierPoint], oracles: Oracles) -> list[tuple[str, str]]:
-    """A picture for each cost that was measured: its address, and what it shows in words."""
-    drawn = [
-        (frontier(points, title=figures.COST_NAMES[cost].capitalize(), oracles=oracles, costs=[cost]), cost)
-        for cost in measured_costs(points)
-    ]
-    encoded = [(base64.b64encode(svg).decode("ascii"), cost) for svg, cost in drawn]
-    return [(f"data:image/svg+xml;base64,{data}", describe(points, [cost])) for data, cost in encoded]
-
-
 def _clips(
-    comparison: Comparison,
-    transcripts: Mapping[Mode, Sequence[Transcript]],
-    lexicon: Lexicon | None,
+    comparison: Comparison, transcripts: Mapping[Mode, Sequence[Transcript]], lexicon: Lexicon | None
 ) -> Iterator[tuple[dict[str, Any], ClipSound | None]]:
     """The clips of `comparison`, in its order: what the page's script draws of each, and its sound.
 
     Of several transcripts of one clip in one mode, as repeats give, the first is shown.
     """
-    modes = comparison.modes
-    runs: dict[tuple[Mode, str, str | None, float | None], Transcript] = {}
-    for mode in modes:
-        for transcript in transcripts.get(mode, ()):
-            if transcript.caption is not None:
-                runs.setdefault((mode, transcript.file, transcript.sha256, transcript.start_s), transcript)
+    runs = {
+        (run.mode, run.file, run.sha256, run.start_s): run
+        for own in transcripts.values()
+        for run in reversed(own)
+        if run.caption is not None
+    }
     for clip in comparison.clips:
-        own = {mode: runs.get((mode, clip.file, clip.sha256, clip.start_s)) for mode in modes}
+        own = {mode: runs.get((mode, clip.file, clip.sha256, clip.start_s)) for mode in comparison.modes}
         sound, missing = None, None
         try:
             sound = read_sound(clip.file, clip.sha256, clip.start_s, clip.end_s)
@@ -103,7 +84,7 @@ def _clips(
             missing = str(unavailable)
         values = clip.model_dump(mode="json") | {
             "name": PurePath(clip.file).name or clip.file,
-            "measured": {mode: _against_sound(clip.labels[mode], sound, lexicon) for mode in modes},
+            "measured": {mode: _against_sound(clip.labels[mode], sound, lexicon) for mode in comparison.modes},
             "disagreement": round(disagreement(list(clip.captions.values())), 4),
             "runs": {mode: run_view(run) for mode, run in own.items() if run is not None},
             "sound": sound.drawing if sound else None,

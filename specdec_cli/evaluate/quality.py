@@ -1,27 +1,23 @@
-"""How good each mode's captions are, against references and the cloud's captions, and how much of the gap it closes."""
+"""How good each mode's captions are, against references and the cloud's captions, and how much of the gap it closes.
+
+A caption that names no class of an attribute counts as wrong, never as left out. A clip whose true class is not known
+is left out.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from specdec_cli.evaluate.accuracy import EmotionWords, attribute_table, label_hits, label_scores, word_scores
 from specdec_cli.evaluate.bootstrap import Resampler, Values, mean
-from specdec_cli.evaluate.costs import Columns, oracle_of, spent
-from specdec_cli.evaluate.frontier import measure_costs, oracle_curves
+from specdec_cli.evaluate.costs import Columns, spent
 from specdec_cli.evaluate.gap import measure_gap
-from specdec_cli.evaluate.result import (
-    Basis,
-    ClipComparison,
-    CloudAgreement,
-    Gap,
-    GapMeasure,
-    ModeQuality,
-)
-from specdec_cli.evaluate.text_scores import chrf, clip_chrf, text_scores
+from specdec_cli.evaluate.result import Basis, ClipComparison, Gap, GapMeasure, LabelQuality, ModeQuality
+from specdec_cli.evaluate.text_scores import clip_chrf, text_scores
 from specdec_cli.prompts import Language
 from specdec_cli.types import Mode
 
@@ -29,6 +25,33 @@ if TYPE_CHECKING:
     from specdec_cli.labels import Lexicon
 
 Clips = Sequence[ClipComparison]
+Named = Sequence[Mapping[str, str | None]]  # of each clip: attribute -> class that a caption names
+Truth = Sequence[Mapping[str, str]]  # of each clip: attribute -> true class, of those that are known
+
+
+def label_hits(named: Named, truth: Truth, lexicon: Lexicon) -> Values:
+    """[clips, attributes of the lexicon] 1 or 0 for right or wrong, NaN where the truth is unknown."""
+    return np.array(
+        [
+            [float(own.get(name) == known[name]) if name in known else np.nan for name in lexicon.attributes]
+            for own, known in zip(named, truth, strict=True)
+        ]
+    )
+
+
+def label_scores(named: Named, truth: Truth, lexicon: Lexicon, resampler: Resampler) -> dict[str, LabelQuality]:
+    """Scores of every attribute that at least one clip has a true class for, in the lexicon's order."""
+    found = {}
+    for attribute, hits in zip(lexicon.attributes, label_hits(named, truth, lexicon).T, strict=True):
+        if accuracy := resampler.interval(mean(hits)):
+            pairs = [(k[attribute], n.get(attribute)) for n, k in zip(named, truth, strict=True) if attribute in k]
+            true, said, right = Counter(k for k, _ in pairs), Counter(n for _, n in pairs), Counter(pairs)
+            # F1 = 2 TP / (2 TP + FP + FN), and the two counts of a class add up to that denominator
+            f1 = [2 * right[name, name] / (true[name] + said[name]) for name in true]
+            found[attribute] = LabelQuality(
+                clips=len(pairs), accuracy=accuracy, macro_f1=fmean(f1), majority=max(true.values()) / len(pairs)
+            )
+    return found
 
 
 def quality(
@@ -41,57 +64,22 @@ def quality(
     """
     described = [clip for clip in clips if clip.reference_texts]
     reference_texts = [clip.reference_texts for clip in described]
-    reference_words = [
-        [word for text in clip.reference_texts for word in lexicon.emotions(text, language)] for clip in clips
-    ]
+    truth = [clip.reference_labels for clip in clips]
     found = []
     for mode in clips[0].captions:
-        texts = [clip.captions[mode] for clip in described]
-        right = _right(clips, mode, lexicon)
-        labels = [clip.labels[mode] for clip in clips], [clip.reference_labels for clip in clips]
+        named, texts = [clip.labels[mode] for clip in clips], [clip.captions[mode] for clip in described]
+        against = mode != "cloud" and "cloud" in clips[0].captions
         found.append(
             ModeQuality(
                 mode=mode,
-                agreement=_agreement(clips, mode, lexicon, resampler),
                 text=text_scores(texts, reference_texts, language, bertscore=bertscore) if described else None,
-                labels=label_scores(*labels, lexicon, resampler),
-                label_mean=resampler.interval(mean(attribute_table(right))),
-                emotions=_emotions(clips, mode, reference_words, lexicon, resampler),
+                labels=label_scores(named, truth, lexicon, resampler),
+                label_mean=resampler.interval(mean(label_hits(named, truth, lexicon))),
+                same_captions=float(_same(clips, mode).mean()) if against else None,
+                same_labels=resampler.interval(mean(_like_cloud(clips, mode, lexicon))) if against else None,
             )
         )
     return found
-
-
-def _right(clips: Clips, mode: Mode, lexicon: Lexicon) -> dict[str, Values]:
-    """Attribute -> 1 or 0 for the reference's class or another [clips]; NaN where the reference names none."""
-    return label_hits([clip.labels[mode] for clip in clips], [clip.reference_labels for clip in clips], lexicon)
-
-
-def _like_cloud(clips: Clips, mode: Mode, lexicon: Lexicon) -> dict[str, Values]:
-    """The same with the classes that the cloud's caption names for the reference's."""
-    named = [{name: class_ for name, class_ in clip.labels["cloud"].items() if class_} for clip in clips]
-    return label_hits([clip.labels[mode] for clip in clips], named, lexicon)
-
-
-def _emotions(
-    clips: Clips, mode: Mode, known: Sequence[Sequence[str]], lexicon: Lexicon, resampler: Resampler
-) -> EmotionWords | None:
-    """Scores of a mode's emotion words by other ones [clips]."""
-    groups = lexicon.emotion_groups
-    return word_scores([groups(clip.emotions[mode]) for clip in clips], [groups(its) for its in known], resampler)
-
-
-def _agreement(clips: Clips, mode: Mode, lexicon: Lexicon, resampler: Resampler) -> CloudAgreement | None:
-    if mode == "cloud" or "cloud" not in clips[0].captions:
-        return None
-    same = _like_cloud(clips, mode, lexicon)
-    return CloudAgreement(
-        exact=fmean(clip.captions[mode] == clip.captions["cloud"] for clip in clips),
-        chrf=chrf([clip.captions[mode] for clip in clips], [[clip.captions["cloud"]] for clip in clips]),
-        labels={attribute: resampler.value(mean(values)) for attribute, values in same.items()},
-        label_mean=resampler.interval(mean(attribute_table(same))),
-        emotions=_emotions(clips, mode, [clip.emotions["cloud"] for clip in clips], lexicon, resampler),
-    )
 
 
 def gaps(clips: Clips, lexicon: Lexicon, table: Mapping[Mode, Columns], resampler: Resampler) -> list[Gap]:
@@ -99,44 +87,46 @@ def gaps(clips: Clips, lexicon: Lexicon, table: Mapping[Mode, Columns], resample
 
     None where edge-only or cloud-only was not run. `table` holds what was measured of the same clips.
     """
-    found: list[Gap] = []
     modes = list(clips[0].captions)
     if not {"edge", "cloud"} <= set(modes):
-        return found
-    for basis, measure, figures in _measures(clips, lexicon):
-        of = {mode: np.asarray(figures(mode), dtype=np.float64) for mode in modes}
-        best = oracle_of(of["edge"], of["cloud"], table) if measure in _OF_CLASSES else None
-        curves = oracle_curves(best) if best else []
-        for mode in modes:
-            tables = of["edge"], of[mode], of["cloud"]
-            if mode in ("edge", "cloud") or (gap := measure_gap(*tables, resampler)) is None:
-                continue
-            at_costs = measure_costs(tables, spent(mode, table), best, resampler, measurable=gap.closed is not None)
-            found.append(Gap(mode=mode, basis=basis, measure=measure, at_costs=at_costs, oracle=curves, **dict(gap)))
+        return []
+    found = []
+    for basis, measure, of in _measures(clips, lexicon):
+        edge, cloud = of("edge"), of("cloud")
+        for mode in (mode for mode in modes if mode not in ("edge", "cloud")):
+            if gap := measure_gap(edge, of(mode), cloud, resampler, spent(mode, table)):
+                found.append(Gap(mode=mode, basis=basis, measure=measure, **dict(gap)))
     return found
 
 
-_OF_CLASSES: Final[tuple[GapMeasure, ...]] = ("labels", "emotion")
-_Quality = Callable[[Mode], Sequence[float] | Values]
-"""How good each caption of a mode is, 0 to 1, [clips] or [clips, attributes]; NaN where that is not known."""
+def _measures(clips: Clips, lexicon: Lexicon) -> Iterator[tuple[Basis, GapMeasure, Callable[[Mode], Values]]]:
+    """What captions are measured by: references as far as there are any, and the cloud's captions.
 
+    The last of each gives how good the captions of a mode are, 0 to 1, [clips] or [clips, attributes]; NaN where that
+    is not known.
+    """
+    truth = [clip.reference_labels for clip in clips]
+    known = {attribute for labels in truth for attribute in labels}
 
-def _measures(clips: Clips, lexicon: Lexicon) -> Iterator[tuple[Basis, GapMeasure, _Quality]]:
-    """What captions are measured by: references as far as there are any, and the cloud's captions."""
+    def right(mode: Mode) -> Values:
+        return label_hits([clip.labels[mode] for clip in clips], truth, lexicon)
 
-    def near(references: Sequence[Sequence[str]]) -> _Quality:
-        return lambda mode: clip_chrf([clip.captions[mode] for clip in clips], references) / 100
-
-    known = {attribute for clip in clips for attribute in clip.reference_labels}
     if known != {"emotion"}:
-        yield "references", "labels", lambda mode: attribute_table(_right(clips, mode, lexicon))
+        yield "references", "labels", right
     if "emotion" in known:
-        yield "references", "emotion", lambda mode: _right(clips, mode, lexicon)["emotion"]
-    yield "references", "chrf", near([clip.reference_texts for clip in clips])
-    yield (
-        "cloud",
-        "captions",
-        lambda mode: [float(clip.captions[mode] == clip.captions["cloud"]) for clip in clips],
-    )
-    yield "cloud", "labels", lambda mode: attribute_table(_like_cloud(clips, mode, lexicon))
-    yield "cloud", "chrf", near([[clip.captions["cloud"]] for clip in clips])
+        yield "references", "emotion", lambda mode: right(mode)[:, list(lexicon.attributes).index("emotion")]
+    texts = [clip.reference_texts for clip in clips]
+    yield "references", "chrf", lambda mode: clip_chrf([clip.captions[mode] for clip in clips], texts) / 100
+    yield "cloud", "captions", lambda mode: _same(clips, mode)
+    yield "cloud", "labels", lambda mode: _like_cloud(clips, mode, lexicon)
+
+
+def _same(clips: Clips, mode: Mode) -> Values:
+    """[clips] 1 where the caption is the cloud's."""
+    return np.array([float(clip.captions[mode] == clip.captions["cloud"]) for clip in clips])
+
+
+def _like_cloud(clips: Clips, mode: Mode, lexicon: Lexicon) -> Values:
+    """As `label_hits`, with the classes that the cloud's caption names for the truth."""
+    truth = [{name: class_ for name, class_ in clip.labels["cloud"].items() if class_} for clip in clips]
+    return label_hits([clip.labels[mode] for clip in clips], truth, lexicon)

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from importlib import import_module
+from itertools import zip_longest
 from statistics import fmean
 from typing import Any, Final
 
@@ -19,13 +20,8 @@ from specdec_cli.errors import ConfigError, install
 from specdec_cli.evaluate.bootstrap import Figures, Values
 from specdec_cli.prompts import Language
 
-_TOKENIZERS: Final[dict[Language, str]] = {"zh": "zh", "en": "13a"}
-"""Name of sacrebleu's tokenizer: characters for Chinese, mteval-v13a for English."""
-
-_WORDS: Final[dict[Language, re.Pattern[str]]] = {
-    "zh": re.compile(r"[a-z0-9]+|[^\W_]"),
-    "en": re.compile(r"[a-z0-9]+"),
-}
+_TOKENIZERS: Final[dict[Language, str]] = {"zh": "zh", "en": "13a"}  # of sacrebleu; zh: characters
+_WORDS: Final[dict[Language, re.Pattern[str]]] = {"zh": re.compile(r"[a-z0-9]+|[^\W_]"), "en": re.compile(r"[a-z0-9]+")}
 """What ROUGE-L counts: characters of Chinese, with Latin words and numbers whole; words of English."""
 
 
@@ -33,10 +29,7 @@ class TextQuality(Figures):
     """Captions against reference texts; figures of the whole corpus, 0 to 100."""
 
     clips: int = Field(description="clips with at least one reference text")
-    bleu_1: float = Field(description="BLEU with n-grams up to this order, and so on")
-    bleu_2: float
-    bleu_3: float
-    bleu_4: float
+    bleu: float = Field(description="BLEU with n-grams of up to four tokens; characters in Chinese")
     chrf: float = Field(description="character F-score (order 6, beta 2)")
     rouge_l: float = Field(
         description="mean over clips of ROUGE-L F1 with the best reference; characters in Chinese, words in English"
@@ -52,43 +45,24 @@ def text_scores(
     Raises:
         ConfigError: BERTScore is requested and not installed, or its model cannot be loaded.
     """
+    # first references of all clips, second references of all clips, and so on; None, which sacrebleu leaves out though
+    # its annotations do not say so, where a clip has fewer
+    streams: Any = list(zip_longest(*references))
     rouge_l = [_rouge_l(text, wanted, language) for text, wanted in zip(hypotheses, references, strict=True)]
     return TextQuality(
         clips=len(hypotheses),
-        **{f"bleu_{order}": _bleu(hypotheses, references, language, order) for order in (1, 2, 3, 4)},
-        chrf=chrf(hypotheses, references),
+        bleu=BLEU(tokenize=_TOKENIZERS[language]).corpus_score(hypotheses, streams).score,
+        chrf=CHRF().corpus_score(hypotheses, streams).score,
         rouge_l=fmean(rouge_l),
         bertscore=_bertscore(hypotheses, references, language) if bertscore else None,
     )
 
 
-def chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> float:
-    """chrF of a corpus, 0 to 100 (Popović 2015, as sacrebleu computes it)."""
-    return float(CHRF().corpus_score(hypotheses, _streams(references)).score)
-
-
 def clip_chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Values:
-    """chrF of each clip [n], 0 to 100, for intervals over clips; NaN where it has no reference.
-
-    Its mean is not the corpus's chrF.
-    """
+    """chrF (Popović 2015) of each clip [n], 0 to 100; NaN where it has no reference. Its mean is not the corpus's."""
     metric = CHRF()
     pairs = zip(hypotheses, references, strict=True)
     return np.array([metric.sentence_score(text, list(known)).score if known else np.nan for text, known in pairs])
-
-
-def _streams(references: Sequence[Sequence[str]]) -> Any:
-    """First references of all clips, second references of all clips, and so on; None where a clip has fewer.
-
-    sacrebleu leaves None out, though its annotations do not say so.
-    """
-    most = max(len(wanted) for wanted in references)
-    return [[wanted[turn] if turn < len(wanted) else None for wanted in references] for turn in range(most)]
-
-
-def _bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]], language: Language, order: int) -> float:
-    metric = BLEU(tokenize=_TOKENIZERS[language], max_ngram_order=order)
-    return float(metric.corpus_score(hypotheses, _streams(references)).score)
 
 
 def _rouge_l(text: str, references: Sequence[str], language: Language) -> float:
@@ -102,17 +76,11 @@ def _rouge_l(text: str, references: Sequence[str], language: Language) -> float:
 
 def _bertscore(hypotheses: Sequence[str], references: Sequence[Sequence[str]], language: Language) -> float:
     try:
-        bert_score = import_module("bert_score")
-    except ImportError as error:
-        raise ConfigError(
-            "BERTScore is requested, but the package bert-score is not installed.",
-            hint=f"Install it: {install('bertscore')}",
-        ) from error
-    try:
+        bert_score: Any = import_module("bert_score")
         _, _, f1 = bert_score.score(list(hypotheses), [list(wanted) for wanted in references], lang=language)
-    except OSError as error:  # what transformers raises for a model that it can neither find nor download
+    except (ImportError, OSError) as error:  # OSError: its model can be neither found nor downloaded
         raise ConfigError(
-            f"BERTScore's model cannot be loaded: {' '.join(str(error).split())[:200]}",
-            hint="Connect to the internet once, so that it is downloaded, or leave BERTScore out.",
+            f"BERTScore cannot be computed: {' '.join(str(error).split())[:200]}",
+            hint=f"Install it ({install('bertscore')}), and connect to the internet once for its model.",
         ) from error
     return 100.0 * float(f1.mean())

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
-from specdec_cli.evaluate.frontier import FrontierPoint
-from specdec_cli.format import COST_NAMES
-from specdec_cli.plot.picture import COLOURS, GROUND, MUTED, picture
+from specdec_cli.evaluate.bootstrap import Interval
+from specdec_cli.plot.picture import COLOURS, MUTED, picture
 from specdec_cli.types import COSTS, Cost
 
 if TYPE_CHECKING:
@@ -25,134 +22,63 @@ _AXES: Final[Mapping[Cost, str]] = {
     "time": "the cloud's time, % of cloud-only's",
 }
 _PANEL: Final = (4.0, 3.9)  # inches
-_DASHES: Final = (0, (4, 4))
-_DOTS: Final = (0, (1, 2))
-Oracles = Mapping[Cost, Sequence[tuple[float, float]]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Mark:
-    """A point with a place in a panel, in percent."""
+class FrontierPoint(Protocol):
+    """One setting: its name, the gate that it belongs to, the share of each cost that it spends, and gap closed.
 
-    point: FrontierPoint
-    x: float
-    y: float
-    low: float
-    high: float
+    None stands for what was not measured, which leaves the point out of a panel.
+    """
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def gate(self) -> str: ...
+    @property
+    def spent(self) -> Mapping[Cost, float | None]: ...
+    @property
+    def gap_closed(self) -> Interval | None: ...
 
 
-def measured_costs(points: Sequence[FrontierPoint]) -> list[Cost]:
-    """The costs that some point has."""
-    return [cost for cost in COSTS if any(point.spent.get(cost) is not None for point in points)]
-
-
-def frontier(
-    points: Sequence[FrontierPoint],
-    *,
-    title: str,
-    oracles: Oracles | None = None,
-    costs: Sequence[Cost] | None = None,
-    kind: str = "svg",
-) -> bytes:
-    """The settings with their intervals, escalation at random (dashed) and the oracle (dotted), a panel for each cost.
+def frontier(points: Sequence[FrontierPoint], *, title: str, kind: str = "svg") -> bytes:
+    """The settings with their intervals, and escalation at random (dashed), a panel for each cost that was measured.
 
     Args:
-        points: settings; those of one gate share a colour, a sign and a line.
+        points: settings; those of one gate share a colour and a sign.
         title: above all panels.
-        oracles: of each cost, (share of the cost, share of the gap closed).
-        costs: those to draw; None: all that were measured.
         kind: one of `picture.KINDS`.
     """
-    shown = costs or measured_costs(points) or ["blocks"]
-    drawn = picture(lambda: _figure(points, title, oracles or {}, shown), kind, describe(points, shown))
-    return drawn[0]
+    return picture(lambda: _figure(points, title), kind, title)[0]
 
 
-def describe(points: Sequence[FrontierPoint], costs: Sequence[Cost]) -> str:
-    """The picture in words."""
-    sentences = [
-        f"{mark.point.label}{'' if mark.point.confirmed else ' (estimated)'}: {COST_NAMES[cost]} {mark.x:.1f}%, "
-        f"{mark.y:.0f}% of the gap closed{f' ({mark.low:.0f} to {mark.high:.0f})' if mark.high > mark.low else ''}."
-        for cost in costs
-        for mark in _marks(points, cost)
-    ]
-    return " ".join(sentences) or "No setting was measured."
-
-
-def _figure(points: Sequence[FrontierPoint], title: str, oracles: Oracles, costs: Sequence[Cost]) -> Figure:
+def _figure(points: Sequence[FrontierPoint], title: str) -> Figure:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(_PANEL[0] * len(costs), _PANEL[1]), layout="constrained")
-    panels = list(figure.subplots(1, len(costs), sharey=True, squeeze=False)[0])
-    gates = list(dict.fromkeys(point.gate for point in points if point.gap_closed is not None))
-    for panel, cost in zip(panels, costs, strict=True):
-        marks = list(_marks(points, cost))
-        _scales(panel, marks)
-        _references(panel, oracles.get(cost, ()))
-        for number, gate in enumerate(gates):
-            _gate(panel, [mark for mark in marks if mark.point.gate == gate], number)
-        panel.set_xlabel(_AXES[cost])
-    panels[0].set_ylabel("gap closed, %")
-    figure.legend(
-        handles=_keys(points, gates, bool(oracles)), loc="outside lower left", ncols=3 * len(panels), columnspacing=1.2
-    )
+    costs = [cost for cost in COSTS if any(point.spent.get(cost) is not None for point in points)] or ["blocks"]
+    figure = Figure(figsize=(max(_PANEL[0] * len(costs), 5.5), _PANEL[1]), layout="constrained")
     figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
+    panels = figure.subplots(1, len(costs), sharey=True, squeeze=False)[0]
+    for panel, cost in zip(panels, costs, strict=True):
+        panel.set(xlabel=_AXES[cost], xlim=(-2, 104))
+        panel.grid()
+        panel.plot([0, 100], [0, 100], linestyle=(0, (4, 4)), color=MUTED, label="at random")
+        for number, gate in enumerate(dict.fromkeys(point.gate for point in points)):
+            _gate(panel, [point for point in points if point.gate == gate], cost, number)
+    panels[0].set_ylabel("gap closed, %")
+    names = {name: handle for panel in panels for handle, name in zip(*panel.get_legend_handles_labels(), strict=True)}
+    figure.legend([*names.values()], [*names], loc="outside lower left", ncols=3 * len(costs), columnspacing=1.2)
     return figure
 
 
-def _marks(points: Sequence[FrontierPoint], cost: Cost) -> Iterator[_Mark]:
-    for point in points:
-        gap, share = point.gap_closed, point.spent.get(cost)
-        if gap is not None and math.isfinite(gap.value) and share is not None:
-            ends = (gap.value if end is None or not math.isfinite(end) else end for end in (gap.low, gap.high))
-            yield _Mark(point, 100 * share, 100 * gap.value, *(100 * end for end in ends))
-
-
-def _scales(panel: Axes, marks: Sequence[_Mark]) -> None:
-    """Shares from 0; beyond -50% and 150% of the gap there is nothing to see."""
-    most = max((mark.x for mark in marks), default=100.0)
-    panel.set_xlim(-2, next((end for end in (10, 20, 30, 50) if end >= 1.05 * most), 100) * 1.04)
-    panel.set_ylim(
-        max(min([-10.0, *(mark.low - 5 for mark in marks)]), -50.0),
-        min(max([115.0, *(mark.high + 5 for mark in marks)]), 150.0),
-    )
-    panel.grid(linewidth=0.7)
-
-
-def _references(panel: Axes, oracle: Sequence[tuple[float, float]]) -> None:
-    """Escalation at random, which closes what it spends; and the oracle."""
-    line: dict[str, Any] = {"color": MUTED, "linewidth": 1.3, "scalex": False, "scaley": False}
-    panel.plot([0, 100], [0, 100], linestyle=_DASHES, **line)
-    if oracle:
-        places = [100 * share for share, _ in oracle], [100 * closed for _, closed in oracle]
-        panel.plot(*places, linestyle=_DOTS, **line)
-
-
-def _gate(panel: Axes, marks: Sequence[_Mark], number: int) -> None:
-    """The settings of one gate: filled and with intervals where they were run, hollow where they were estimated."""
-    for confirmed in (False, True):
-        mine = sorted((mark for mark in marks if mark.point.confirmed is confirmed), key=lambda mark: mark.x)
-        values = np.clip([[mark.low, mark.y, mark.high] for mark in mine], *panel.get_ylim()).reshape(-1, 3)
-        places, style = ([mark.x for mark in mine], values[:, 1]), _style(number, confirmed)
-        if confirmed:
-            ends = np.abs(values[:, [0, 2]] - values[:, 1:2]).T
-            panel.errorbar(*places, yerr=ends, elinewidth=1.3, capsize=3, linestyle="", zorder=3, **style)
-        else:
-            panel.plot(*places, linewidth=0.8, alpha=0.5, **style)
-
-
-def _style(number: int, confirmed: bool) -> dict[str, Any]:
-    colour = COLOURS[number % len(COLOURS)]
-    own = {"color": colour, "marker": _SIGNS[number % len(_SIGNS)], "markerfacecolor": colour if confirmed else GROUND}
-    return own | {"markersize": 7 if confirmed else 4}
-
-
-def _keys(points: Sequence[FrontierPoint], gates: Sequence[str], oracle: bool) -> list[Any]:
-    """The entries of the legend."""
-    from matplotlib.lines import Line2D
-
-    keys = [Line2D([], [], linestyle="", label=gate, **_style(n, True)) for n, gate in enumerate(gates)]
-    if not all(point.confirmed for point in points):
-        keys.append(Line2D([], [], linestyle="", label="hollow: estimated", **_style(0, False)))
-    keys.append(Line2D([], [], linestyle=_DASHES, color=MUTED, label="at random"))
-    return keys + ([Line2D([], [], linestyle=_DOTS, color=MUTED, label="oracle")] if oracle else [])
+def _gate(panel: Axes, points: Sequence[FrontierPoint], cost: Cost, number: int) -> None:
+    """The settings of one gate with their intervals; beyond -50% and 150% of the gap there is nothing to see."""
+    rows = [
+        (share, gap.value if gap.low is None else gap.low, gap.value, gap.value if gap.high is None else gap.high)
+        for point in points
+        if (share := point.spent.get(cost)) is not None and (gap := point.gap_closed) is not None
+    ]
+    if not rows:
+        return
+    x, low, y, high = 100 * np.clip(np.array(rows).T, -0.5, 1.5)
+    style: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)], "marker": _SIGNS[number % len(_SIGNS)]}
+    panel.errorbar(x, y, yerr=[y - low, high - y], label=points[0].gate, linestyle="", capsize=3, markersize=7, **style)

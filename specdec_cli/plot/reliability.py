@@ -33,7 +33,7 @@ def _figure(found: CalibrationFound, fits: list[TemperatureFit], attribute: str)
 
 def _panel(panel: Axes, fit: TemperatureFit) -> None:
     panel.set(xlim=(-3, 103), ylim=(-3, 103), aspect="equal")
-    panel.grid(linewidth=0.7)
+    panel.grid()
     panel.plot([0, 100], [0, 100], color=MUTED, linewidth=1.2, linestyle=(0, (4, 4)))
     for measured, colour, face in ((fit.raw, COLOURS[1], GROUND), (fit.calibrated, COLOURS[0], COLOURS[0])):
         places = [100 * each.probability for each in measured.bins], [100 * each.accuracy for each in measured.bins]

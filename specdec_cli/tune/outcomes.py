@@ -1,46 +1,107 @@
-"""What a tuning finds: what each setting did with clips, and the frontier of quality against each cost."""
+"""What settings did with clips: how good their captions are, from 0 to 1, what they cost, and what a tuning finds."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from functools import cache
+from typing import Any, Final, Literal
 
 import numpy as np
 from pydantic import Field
 
+from specdec_cli.decoding.learned import Classifier
 from specdec_cli.evaluate.bootstrap import Figures, Interval, Resampler, Values, mean
-from specdec_cli.evaluate.frontier import AtCost, FrontierPoint, Oracle, OracleCurve, Spending, measure_costs, spendings
-from specdec_cli.evaluate.gap import GapClosed, measure_gap
-from specdec_cli.tune.measure import Measure, Parts
+from specdec_cli.evaluate.costs import cloud_ms, spent_shares
+from specdec_cli.evaluate.gap import AtCost, GapClosed, Spent, measure_gap
+from specdec_cli.evaluate.quality import label_hits
+from specdec_cli.evaluate.text_scores import clip_chrf
+from specdec_cli.labels import Lexicon
+from specdec_cli.labels.references import Reference
+from specdec_cli.prompts import Language
+from specdec_cli.transcript.records import Transcript
+from specdec_cli.tune.recording import Trace
 from specdec_cli.tune.replay import Candidate
 from specdec_cli.tune.risk import Certified
-from specdec_cli.types import COSTS, Cost, GateName
+from specdec_cli.types import COSTS, Cost
+
+Measure = Literal["labels", "texts", "agreement"]
+
+PREFILL: Final = 10.0
+"""Forwards of one token that take the cloud as long as audio encoder and prefill, by which replays are timed."""
+
+
+class CaptionQuality:
+    """Measures texts of recorded clips: the classes that references name, else chrF with their texts.
+
+    Without references the cloud's caption is the reference text.
+
+    Args:
+        lexicon: reads classes from captions.
+        references: SHA-256 of a clip -> its reference; empty without references.
+        language: of the captions.
+        decode: token ids to text.
+
+    Attributes:
+        measure: which of them counts.
+        classes: the class of every attribute that a text names, None where it names none.
+    """
+
+    def __init__(
+        self,
+        lexicon: Lexicon,
+        references: Mapping[str, Reference],
+        language: Language,
+        decode: Callable[[Sequence[int]], str],
+    ) -> None:
+        known = references.values()
+        self.measure: Measure = "labels" if any(each.labels for each in known) else "agreement"
+        if self.measure == "agreement" and any(each.texts for each in known):
+            self.measure = "texts"
+
+        @cache
+        def classes(ids: tuple[int, ...]) -> Mapping[str, str | None]:
+            return lexicon.labels(decode(ids), language)
+
+        @cache  # most settings give a clip one of a few texts
+        def figures(sha256: str, ids: tuple[int, ...], cloud_caption: str) -> Values:
+            reference = references.get(sha256)
+            if self.measure == "labels":
+                return label_hits([classes(ids)], [reference.labels if reference else {}], lexicon)[0]
+            texts = reference.texts if reference else ()
+            return clip_chrf([decode(ids)], [[cloud_caption] if self.measure == "agreement" else texts]) / 100
+
+        self.classes, self._figures = classes, figures
+
+    def table(self, traces: Sequence[Trace], texts: Iterable[tuple[int, ...]]) -> Values:
+        """Figures of one text of each clip [clips, attributes], one column for texts; NaN without a reference."""
+        pairs = zip(traces, texts, strict=True)
+        return np.stack([self._figures(trace.sha256, ids, trace.cloud_caption) for trace, ids in pairs])
+
+    def differing(self, traces: Sequence[Trace], texts: Iterable[tuple[int, ...]]) -> Values:
+        """1 where a text of a clip names another class of any attribute than the cloud's caption, else 0 [clips]."""
+        pairs = zip(traces, texts, strict=True)
+        return np.array([float(self.classes(ids) != self.classes(trace.cloud.ids)) for trace, ids in pairs])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TunedPoint(FrontierPoint):
-    """One setting of one gate, measured.
+class TunedPoint(Candidate):
+    """A setting that was run on clips that nothing was fitted on.
 
     Attributes:
-        at_costs: what it spends of each cost, and what that closes otherwise.
-        threshold, k, stop_drafting, wake: see `Candidate`.
+        spent: share of each cost, 0 to 1; None where it was not measured.
+        gap_closed: share of the distance from edge to cloud that it covers; None: the two are not measurably apart.
+        at_costs: what it spends of each cost, and how far it is above random escalation.
         quality: mean of the figure that the gap is taken in, 0 to 1.
         escalations_per_clip: mean number of escalations of a clip. Unlike the escalation rate it does not
             change merely because the same text is cut into smaller blocks.
     """
 
-    gate: GateName
-    threshold: float
-    k: int
-    quality: float
-    stop_drafting: bool
-    wake: float | None
-    escalations_per_clip: float
+    spent: Mapping[Cost, float | None]
+    gap_closed: Interval | None
     at_costs: list[AtCost]
-
-    def at(self, cost: Cost) -> AtCost | None:
-        """What it spends of one cost; None: not measured."""
-        return next((at for at in self.at_costs if at.cost == cost), None)
+    quality: float
+    escalations_per_clip: float
 
 
 class Tuning(Figures):
@@ -50,28 +111,20 @@ class Tuning(Figures):
         description="classes of references, chrF with their texts, or (agreement) with the cloud's caption"
     )
     clips: int = Field(description="clips that were recorded")
-    references_found: int | None = Field(
-        default=None, description="of them, those with a reference; null: no references were given"
-    )
+    references_found: int | None = Field(description="of them, those with a reference; null: none were given")
     fitted_on: int = Field(description="clips that thresholds and weights were chosen on")
     confirmed_on: int = Field(description="other clips, on which settings were run")
     split_by: str = Field(description="what keeps the two apart: speaker or clip")
     cost: Cost = Field(description="what the budget is of: share of blocks, of clips, or of cloud-only's time")
     budget: float = Field(description="largest share of it that was to be recommended")
-    risk: Certified | None = Field(default=None, description="guarantee of the recommended setting; null: no --risk")
+    risk: Certified | None = Field(description="guarantee of the recommended setting; null: no --risk")
     edge_quality: float = Field(description="mean quality of the edge alone, on the clips of the runs")
     cloud_quality: float = Field(description="mean quality of the cloud alone, on the same clips")
     gap: Interval = Field(description="their difference")
-    parts: Parts | None = Field(
-        description="by which the cloud's time of estimates is reckoned; null: the cloud does not report its times"
-    )
-    replays_exact: float = Field(description="share of the estimates' clips whose text never left the recorded ones")
-    estimated: tuple[TunedPoint, ...] = Field(description="every setting, replayed on the clips of the fitting")
     confirmed: tuple[TunedPoint, ...] = Field(description="the settings that were run")
     recommended: TunedPoint | None = Field(description="the setting to take; null: none, for the reason below")
-    reason: str | None = Field(default=None, description="why nothing is recommended; null: a setting is")
-    oracles: list[OracleCurve] = Field(default=[], description="on the clips of the runs; empty: not of classes")
-    notes: list[str] = Field(default=[], description="what was left out, and how to have it")
+    reason: str | None = Field(description="why nothing is recommended; null: a setting is")
+    notes: list[str] = Field(description="what was left out, and how to have it")
     learned: dict[str, Any] | None = Field(description="how the learned gate was fitted; null without it")
     output: str | None = Field(default=None, description="gate file that was written")
 
@@ -84,9 +137,9 @@ class Baselines:
     cloud: Values
     resampler: Resampler
 
-    def gap(self, quality: Values) -> GapClosed | None:
+    def gap(self, quality: Values, spent: Spent | None = None) -> GapClosed | None:
         """What captions of this quality gain over the edge's; None: no reference covers the clips."""
-        return measure_gap(self.edge, quality, self.cloud, self.resampler)
+        return measure_gap(self.edge, quality, self.cloud, self.resampler, spent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,53 +147,83 @@ class SettingOutcome:
     """What a setting did with each of n clips, by replays or by real runs."""
 
     candidate: Candidate
-    confirmed: bool  # by real runs
     quality: Values  # figures per clip [n, attributes], NaN where no reference has any
     differing: Values  # 1 for clips that name another class than the cloud [n]
     rounds: Values  # blocks per clip [n]
     escalations: Values  # of them, those that were escalated [n]
     woken: Values  # 1 for clips on which the cloud worked [n]
-    cloud_ms: Values  # time of the cloud's forwards [n]; NaN: not known
-    alone_ms: Values  # the same of cloud-only [n]
-    exact: int = 0  # clips whose replay is exact
+    cloud_time: Values  # of the cloud's forwards [n], in any unit; NaN: not known
+    alone_time: Values  # the same of cloud-only [n]
 
     @property
-    def spendings(self) -> dict[Cost, Spending]:
-        """What it spent by cost; a deferred draft is no block like others."""
-        found = spendings(self.escalations, self.rounds, self.woken, self.cloud_ms, self.alone_ms)
-        if self.candidate.deferred:
-            del found["blocks"]
-        return found
+    def spent(self) -> Spent:
+        """The share of each cost that it spends; a deferred draft is no block like others."""
+        found = spent_shares(self.escalations, self.rounds, self.woken, self.cloud_time, self.alone_time)
+        return {cost: share for cost, share in found.items() if not (self.candidate.deferred and cost == "blocks")}
 
     def share(self, cost: Cost) -> float:
         """Share of a cost; NaN where it is not known."""
-        spending = self.spendings.get(cost)
-        return float("nan") if spending is None else float(spending.share(np.ones(len(self.rounds))))
+        share = self.spent.get(cost)
+        return float("nan") if share is None else float(share(np.ones(len(self.rounds))))
 
     @property
     def mean(self) -> float:
         """Mean quality: over attributes, of the mean over the clips that a reference covers."""
         return float(mean(self.quality)(np.ones(len(self.quality))))
 
-    def point(self, alone: Baselines, best: Oracle | None) -> TunedPoint:
-        """The setting as a point, on the frontier of these baselines and this oracle.
-
-        Estimates come without the comparison with it, which takes its time for dozens of settings.
-        """
-        found = alone.gap(self.quality)
-        closed = found.closed if found else None
-        at_costs: list[AtCost] = []
-        if self.confirmed:
-            tables, measurable = (alone.edge, self.quality, alone.cloud), closed is not None
-            at_costs = measure_costs(tables, self.spendings, best, alone.resampler, measurable=measurable)
-        shares = {cost: self.share(cost) for cost in COSTS}
+    def point(self, alone: Baselines) -> TunedPoint:
+        """The setting as a point."""
+        found, shares = alone.gap(self.quality, self.spent), {cost: self.share(cost) for cost in COSTS}
         return TunedPoint(
             **asdict(self.candidate),
-            label=self.candidate.label,
             spent={cost: share if np.isfinite(share) else None for cost, share in shares.items()},
-            gap_closed=closed,
-            at_costs=at_costs,
+            gap_closed=found.closed if found else None,
+            at_costs=found.at_costs if found else [],
             quality=self.mean,
-            confirmed=self.confirmed,
             escalations_per_clip=float(self.escalations.mean()),
         )
+
+
+def swept(
+    candidate: Candidate,
+    traces: Sequence[Trace],
+    quality: CaptionQuality,
+    classifier: Classifier | None,
+    seed: int,
+    prefill: float = PREFILL,
+) -> SettingOutcome:
+    """A candidate replayed on every clip, timed in forwards of one token, of which the first takes `prefill`."""
+    found = [candidate.replay(trace, classifier, seed) for trace in traces]
+    rows = [
+        (each.rounds, each.escalations, each.escalations > 0, each.escalations and prefill + each.escalations - 1)
+        for each in found
+    ]
+    alone = [prefill + len(trace.cloud.ids) - 1 for trace in traces]
+    return _outcome(candidate, traces, quality, [each.ids for each in found], rows, alone)
+
+
+def confirmed(
+    candidate: Candidate,
+    traces: Sequence[Trace],
+    quality: CaptionQuality,
+    runs: Sequence[Transcript],
+    alone: Sequence[Transcript],
+) -> SettingOutcome:
+    """What a candidate did with clips by its runs, beside those of cloud-only."""
+    texts = [tuple(id_ for round_ in run.rounds for id_ in round_.committed_ids) for run in runs]
+    rows = [(len(run.rounds), sum(each.escalated for each in run.rounds), run.woken, cloud_ms(run)) for run in runs]
+    return _outcome(candidate, traces, quality, texts, rows, [cloud_ms(run) for run in alone])
+
+
+def _outcome(
+    candidate: Candidate,
+    traces: Sequence[Trace],
+    quality: CaptionQuality,
+    texts: Sequence[tuple[int, ...]],
+    rows: Sequence[tuple[float | None, ...]],
+    alone: Sequence[float | None],
+) -> SettingOutcome:
+    """`rows`: of each clip rounds, escalations, whether the cloud worked, and its time; None is not known."""
+    figures = np.array(rows, dtype=np.float64).reshape(-1, 4).T
+    measured = quality.table(traces, texts), quality.differing(traces, texts)
+    return SettingOutcome(candidate, *measured, *figures, np.array(alone, dtype=np.float64))

@@ -1,12 +1,14 @@
-"""Recording a clip: the edge's text and the cloud's, each scored by both models at every position."""
+"""Recording a clip: the edge's text and the cloud's, each scored by both models at every position; and their store."""
 
 from __future__ import annotations
 
+import json
+from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final, Literal
 
-import torch
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import AcceptanceConfig, Config, DecodingConfig
@@ -18,39 +20,27 @@ from specdec_cli.decoding.length import capacity, most_drafted
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.stop import StopRules
 from specdec_cli.decoding.verify import LocalVerifier
-from specdec_cli.errors import AudioContentError, ConfigError
+from specdec_cli.errors import AudioContentError, ConfigError, TranscriptError
 from specdec_cli.evaluate.bootstrap import Figures
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
-from specdec_cli.transcript.terms import SUGGESTED
-from specdec_cli.types import Candidates
+from specdec_cli.store import Journal, Store, made_otherwise
+from specdec_cli.targets import RECORDINGS
+from specdec_cli.transcript.records import Transcript
+from specdec_cli.transcript.terms import SUGGESTED, differing
+from specdec_cli.types import Mode
 
-_DIGITS: Final = 5
+_RECORDING: Final = b'{"recording"'
 
 
 class Track(Figures):
-    """One text, with what both models predict at each of its n positions. All lists have n entries."""
+    """One text, with what both models predict at each of its n positions."""
 
     ids: tuple[int, ...] = Field(description="the text")
-    chosen: tuple[int, ...] = Field(description="the edge's likeliest token after the text so far")
-    target: tuple[int, ...] = Field(description="the cloud's likeliest token there")
-    entropy: tuple[float, ...] = Field(description="of the edge, nats")
-    logprob: tuple[float, ...] = Field(description="of the edge's likeliest token, nats")
-    class_entropy: tuple[float, ...] = Field(description="of the edge, summed over groups of tokens, nats")
-    candidates: tuple[Candidates, ...] = Field(description="the edge's likeliest tokens with their probabilities")
-
-    def evidence(self, position: int) -> TokenEvidence:
-        """The evidence on the token that the edge chooses at `position`."""
-        candidates = self.candidates[position]
-        second = candidates[1][1] if len(candidates) > 1 else 0.0
-        own = self.chosen[position], self.entropy[position], candidates[0][1] - second, self.logprob[position]
-        return TokenEvidence(*own, candidates, self.class_entropy[position])
-
-    def drafted(self, position: int, k: int) -> list[TokenEvidence]:
-        """The block of up to `k` tokens that the edge drafts at `position`, ended by the end of the text."""
-        return [self.evidence(place) for place in range(position, min(position + k, len(self.ids)))]
+    edge: tuple[TokenEvidence, ...] = Field(description="the edge's likeliest token after the text so far [n]")
+    target: tuple[int, ...] = Field(description="the cloud's likeliest token there [n]")
 
 
 class Trace(Figures):
@@ -63,7 +53,6 @@ class Trace(Figures):
     setup: dict[str, Any] = Field(description="models, prompt and decoding settings; another setup is another text")
     edge: Track = Field(description="the text that the edge writes alone")
     cloud: Track = Field(description="the text that the cloud writes alone, which is that of a lossless run")
-    edge_caption: str
     cloud_caption: str
 
     def to_json(self) -> str:
@@ -79,10 +68,7 @@ def record(captioner: Captioner, path: str) -> Trace:
     """
     recording = captioner.recording(InputFile(path))
     if len(recording.cuts) != 1:
-        raise AudioContentError(
-            f"{path} is longer than the {captioner.window_s:g} s that the models take at once.",
-            hint="Cut it into clips first, or give --set audio.end_s.",
-        )
+        raise AudioContentError(f"{path} is longer than models take at once.", hint="Cut it into clips first.")
     (run,) = captioner.runs_of(recording)
     if run.error is not None:
         raise run.error
@@ -95,7 +81,6 @@ def record(captioner: Captioner, path: str) -> Trace:
         setup=setup_of(captioner),
         edge=edge,
         cloud=cloud,
-        edge_caption=captioner.decode(edge.ids),
         cloud_caption=captioner.decode(cloud.ids),
     )
 
@@ -148,21 +133,62 @@ def _session(pair: Pair, model: AudioLM | None, settings: DecodingConfig, prompt
     return Session(model, prompt, capacity(settings), pair.vocab_size)
 
 
-def _scores_along(text: Sequence[int], model: Drafter | LocalVerifier) -> torch.Tensor:
-    """[n, vocab] a model's processed scores of each of the n tokens of `text`, by one pass."""
-    return model.rows.after(text[:-1], len(text), guesses=False)
-
-
 def _track(text: Sequence[int], edge: Drafter, cloud: LocalVerifier, groups: Groups) -> Track:
-    scores = _scores_along(text, edge)
-    chosen = scores.argmax(dim=-1).tolist()
-    evidence = evidence_of(scores, chosen, groups)
-    return Track(
-        ids=tuple(text),
-        chosen=tuple(chosen),
-        target=tuple(_scores_along(text, cloud).argmax(dim=-1).tolist()),
-        entropy=tuple(round(token.entropy, _DIGITS) for token in evidence),
-        logprob=tuple(round(token.logprob, _DIGITS) for token in evidence),
-        class_entropy=tuple(round(token.class_entropy, _DIGITS) for token in evidence),
-        candidates=tuple(tuple((id_, round(p, _DIGITS)) for id_, p in token.candidates) for token in evidence),
-    )
+    """By one more pass of each model over a text, which gives its processed scores [n, vocab]."""
+    edge_scores, cloud_scores = (model.rows.after(text[:-1], len(text), guesses=False) for model in (edge, cloud))
+    evidence = evidence_of(edge_scores, edge_scores.argmax(dim=-1).tolist(), groups)
+    return Track(ids=tuple(text), edge=tuple(evidence), target=tuple(cloud_scores.argmax(dim=-1).tolist()))
+
+
+class StoredRecordings(Journal):
+    """What was recorded, and the transcripts of runs, in memory, and in a store from which a later tuning goes on.
+
+    Args:
+        setup: what recordings depend on.
+        path: see the base.
+
+    Raises:
+        ConfigError: a recording in the file was made with other models, prompts or settings; names them.
+        TranscriptError: as the base.
+    """
+
+    def __init__(self, setup: dict[str, object], path: Path | None = None) -> None:
+        self.recordings: dict[str, Trace] = {}
+        self._setup = json.loads(json.dumps(setup))
+        self._runs: defaultdict[str | None, list[Transcript]] = defaultdict(list)
+        super().__init__(path, RECORDINGS)
+
+    def add(self, line: Trace | Transcript) -> None:
+        """Keeps a line, and appends it to the file.
+
+        Raises:
+            TranscriptError: the file cannot be written.
+        """
+        self._append(line.to_json())
+        self._take(line)
+
+    def run(self, sha256: str, mode: Mode, settings: dict[str, object]) -> Transcript | None:
+        """The last transcript of a clip in this mode under these settings, if there is one."""
+        runs = reversed(self._runs[sha256])
+        return next((run for run in runs if run.mode == mode and not any(differing(run.settings, settings))), None)
+
+    def _read(self, stored: Store) -> None:
+        for row in stored.lines():
+            place = f"{stored.path}:{row.number}"
+            if not row.raw.startswith(_RECORDING):
+                self._take(Transcript.from_json(row.raw, place))
+                continue
+            try:
+                trace = Trace.model_validate_json(row.raw)
+            except ValidationError as error:
+                hint = "Name another file in --recordings."
+                raise TranscriptError(f"{place} is no recording of this version of specdec.", hint=hint) from error
+            if changed := list(differing(trace.setup, self._setup)):
+                raise made_otherwise(stored.path, row.number, changed)
+            self._take(trace)
+
+    def _take(self, line: Trace | Transcript) -> None:
+        if isinstance(line, Trace):
+            self.recordings[line.sha256] = line
+        elif line.error is None:
+            self._runs[line.sha256].append(line)

@@ -22,7 +22,7 @@ from specdec_cli.decoding.length import MOST_DEFERRED
 from specdec_cli.tune.recording import Trace
 from specdec_cli.types import LOW_IS_UNSURE, TOKEN_GATES, GateName
 
-RATES: Final = (0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6)
+RATES: Final = (0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.8)
 """Shares of the blocks that thresholds are chosen for."""
 
 WOKEN: Final = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -47,8 +47,12 @@ class Candidate:
     gate: GateName
     threshold: float
     k: int
-    stop_drafting: bool = False
     wake: float | None = None
+
+    @property
+    def stop_drafting(self) -> bool:
+        """Whether a block ends with its first unsure token, which saves the edge what follows."""
+        return self.gate in TOKEN_GATES and not self.deferred
 
     @property
     def deferred(self) -> bool:
@@ -57,24 +61,18 @@ class Candidate:
 
     @property
     def label(self) -> str:
-        """Short name: "entropy 0.85, k 3, stopping", "entropy 0.85, deferred"."""
+        """Short name: "entropy 0.85, k 3", "entropy 0.85, deferred"."""
         if self.deferred:
             return f"{self.gate} {self.wake:g}, deferred"
-        return f"{self.gate} {self.threshold:g}, k {self.k}" + (", stopping" if self.stop_drafting else "")
+        return f"{self.gate} {self.threshold:g}, k {self.k}"
 
     def replay(self, trace: Trace, classifier: Classifier | None, seed: int) -> Replayed:
         """What it would do with a clip; the random gate's draws differ from clip to clip."""
         generator = None
         if self.gate == "random":
             generator = torch.Generator().manual_seed((seed + int(trace.sha256[:15], 16)) % 2**63)
-        gate = Gate(
-            self.gate,
-            self.threshold,
-            wake=self.wake,
-            stop_drafting=self.stop_drafting,
-            classifier=classifier,
-            generator=generator,
-        )
+        setting = {"wake": self.wake, "stop_drafting": self.stop_drafting}
+        gate = Gate(self.gate, self.threshold, **setting, classifier=classifier, generator=generator)
         return replay(trace, gate, self.k, defer=self.deferred)
 
 
@@ -85,7 +83,7 @@ def candidates(
     classifier: Classifier | None,
     rates: Sequence[float] = RATES,
 ) -> Iterator[Candidate]:
-    """Every gate with every k, with and without stopping, at the thresholds that would escalate `rates` of the blocks.
+    """Every gate with every k, at the thresholds that would escalate `rates` of the blocks.
 
     Thresholds are quantiles over the blocks of `traces`, cut as the edge alone would cut them; `classifier` is that of
     the learned gate, if that is among them.
@@ -95,8 +93,6 @@ def candidates(
             thresholds = rates if gate == "random" else _thresholds(traces, gate, k, classifier, rates)
             for threshold in thresholds:
                 yield Candidate(gate, threshold, k)
-                if gate in TOKEN_GATES and k > 1:
-                    yield Candidate(gate, threshold, k, stop_drafting=True)
 
 
 def deferred(
@@ -120,7 +116,7 @@ def _thresholds(
     for trace in traces:
         for position in range(0, len(trace.edge.ids), k) if k else (0,):
             state = gate.open(position, waking=k is None, whole=k is None)
-            for token in trace.edge.drafted(position, k or MOST_DEFERRED):
+            for token in trace.edge.edge[position : position + (k or MOST_DEFERRED)]:
                 state.add(token)
             assert state.block_value is not None  # a trace has tokens
             figures.append(state.block_value)
@@ -153,7 +149,7 @@ def replay(trace: Trace, gate: Gate, k: int, *, defer: bool = False) -> Replayed
     rounds = escalations = 0
     exact = True
     while position < len(track.ids):
-        tokens = track.drafted(position, MOST_DEFERRED if defer else k)
+        tokens = track.edge[position : position + (MOST_DEFERRED if defer else k)]
         crossed, size = _escalated(gate.open(position, waking=defer and not escalations, whole=defer), tokens)
         rounds += 1
         # after the first token that is not the text's own, a block's evidence is that of the recorded text
@@ -181,7 +177,7 @@ def replay(trace: Trace, gate: Gate, k: int, *, defer: bool = False) -> Replayed
     return Replayed(tuple(ids), rounds, escalations, exact)
 
 
-def _escalated(state: GateState, tokens: list[TokenEvidence]) -> tuple[int | None, int]:
+def _escalated(state: GateState, tokens: Sequence[TokenEvidence]) -> tuple[int | None, int]:
     """Index of the token at which the gate escalates a block, None if it does not; and how many tokens are drafted."""
     crossed = None
     for index, token in enumerate(tokens):

@@ -25,14 +25,13 @@ LOSS: Final = "captions of which a class that the lexicon reads differs from tha
 
 
 class Certified(Figures):
-    """A guarantee, as a gate file holds it."""
+    """A guarantee by conformal risk control, as a gate file holds it."""
 
     alpha: float = Field(description="largest expected share of such captions, over clips that are exchangeable")
     clips: int = Field(description="that certify it; settings were chosen on others")
     differing: int = Field(description="of them, clips that count as such captions, at this threshold or a safer one")
     bound: float = Field(description="(differing + 1) / (clips + 1), which is at most alpha")
     loss: str = Field(default=LOSS, description="what is counted")
-    method: str = Field(default="conformal risk control (Angelopoulos et al. 2022)", description="how it is certified")
 
 
 def fewest(alpha: float) -> int:
@@ -55,7 +54,5 @@ def certify(losses: Values, alpha: float) -> tuple[int, Certified] | None:
     last = int((bounds <= alpha + 1e-12).sum()) - 1
     if last < 0:
         return None
-    found = Certified(
-        alpha=alpha, clips=len(losses), differing=round(float(worst[last])), bound=round(float(bounds[last]), 6)
-    )
-    return last, found
+    differing, bound = round(float(worst[last])), round(float(bounds[last]), 6)
+    return last, Certified(alpha=alpha, clips=len(losses), differing=differing, bound=bound)

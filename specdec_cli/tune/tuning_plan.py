@@ -43,54 +43,30 @@ class TuningPlan:
 
 
 def require_tunable(config: Config, gates: Sequence[GateName], clips: int, risk: float | None = None) -> None:
-    """Refuses what no tuning of a hybrid run over so many different clips can succeed with.
-
-    Raises:
-        ConfigError: a temperature above 0, under which there is no one text to record; recordings in pieces; a cloud
-            that returns verdicts only; the learned gate without scikit-learn; too few clips, at all or for the risk;
-            or a risk with a rule under which escalating everything does not give the cloud's caption.
-    """
+    """Refuses what no tuning of a hybrid run over so many different clips can succeed with, by ConfigErrors."""
     if config.decoding.sampling:
-        raise ConfigError(
-            f"tuning compares texts, and at temperature {config.decoding.temperature:g} there is no one text",
-            hint="Use temperature 0; the gate that comes out serves sampling too.",
-        )
+        raise ConfigError("tuning compares texts, and sampling leaves no one text", hint="Use temperature 0.")
     if config.cloud is not None and config.cloud.url is not None:
-        raise ConfigError(
-            f"tuning needs the cloud's scores, and {config.cloud.url} returns verdicts only",
-            hint="Tune where both models can be loaded: set cloud.model in place of cloud.url.",
-        )
+        hint = "Tune where both models can be loaded: set cloud.model in place of cloud.url."
+        raise ConfigError(f"tuning needs the cloud's scores, and {config.cloud.url} returns verdicts only", hint=hint)
     if config.audio.segment is not None:
-        raise ConfigError(
-            "tuning takes whole recordings, and audio.segment cuts them into pieces",
-            hint="Leave audio.segment out, and give recordings that fit the models as a whole.",
-        )
+        raise ConfigError("tuning takes whole recordings, not pieces", hint="Leave audio.segment out.")
     if "learned" in gates and find_spec("sklearn") is None:
-        raise ConfigError(
-            "the learned gate is fitted with scikit-learn, which is not installed",
-            hint=f"Install it with: {INSTALL}; or leave this gate out.",
-        )
+        raise ConfigError("the learned gate needs scikit-learn", hint=f"Install it: {INSTALL}; or name other gates.")
     require_clips(clips)
-    if risk is not None:
-        least, confirming = fewest(risk), clips // 2
-        if confirming < least:
-            raise ConfigError(
-                f"certifying a risk of {100 * risk:g}% takes {least} clips in the half that confirms settings, and of "
-                f"{clips} clips it holds {confirming}",
-                hint=f"Tune on {2 * least} clips or more, or certify a larger risk.",
-            )
-        if config.acceptance.rule not in (None, "greedy"):
-            raise ConfigError(
-                f"--risk needs a rule under which escalating every block gives the cloud's caption, and "
-                f"{config.acceptance.rule} does not",
-                hint="Use --accept greedy, or leave --risk out.",
-            )
+    if risk is not None and clips // 2 < fewest(risk):
+        raise ConfigError(
+            f"certifying a risk of {100 * risk:g}% takes {fewest(risk)} clips in each half, and there are {clips // 2}",
+            hint=f"Tune on {2 * fewest(risk)} clips or more, or certify a larger risk.",
+        )
+    if risk is not None and config.acceptance.rule not in (None, "greedy"):
+        problem = f"--risk needs a rule that gives the cloud's own caption, and {config.acceptance.rule} does not"
+        raise ConfigError(problem, hint="Use --accept greedy, or leave --risk out.")
 
 
 def require_clips(clips: int) -> None:
     """Raises ConfigError for fewer than `FEWEST` clips."""
     if clips < FEWEST:
         raise ConfigError(
-            f"tuning needs at least {FEWEST} clips, and {clips} can be recorded",
-            hint="Half of them choose the settings, the other half confirms them. A hundred is a good number.",
+            f"tuning needs at least {FEWEST} clips, and {clips} can be recorded", hint="A hundred is a good number."
         )

@@ -81,7 +81,6 @@ def test_it_recommends_a_setting_that_the_gate_option_takes(specdec: Specdec, vo
     best = found.recommended
     assert best is not None
     assert (found.reason, found.notes, found.output) == (None, [], str(tuned.gate))
-    assert best.confirmed
     assert best.spent["blocks"] is not None
     assert best.spent["blocks"] <= 0.5
     file = read_gate_file(tuned.gate)
@@ -121,7 +120,6 @@ def test_what_a_confirmed_point_says_is_what_a_run_does(tuned: Tuned) -> None:
     assert point.spent["clips"] == pytest.approx(sum(total.escalations > 0 for total in totals) / len(totals))
     assert point.spent["time"] is not None
     assert [at.cost for at in point.at_costs] == ["blocks", "clips", "time"]
-    assert tuned.found.parts is not None
 
 
 def untimed(out: str) -> list[object]:

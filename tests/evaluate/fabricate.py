@@ -34,11 +34,9 @@ def made(
     forwards: tuple[int | None, int | None] = (None, None),
     prefill_ms: tuple[float | None, float | None] = (10.0, None),
     cloud_ms: float | None = None,
-    cpu_percent: float | None = 100.0,
     language: str = "en",
     start_s: float | None = None,
     settings: dict[str, object] | None = None,
-    peak_rss_mb: float = 500.0,
 ) -> Transcript:
     """A transcript of one clip in one mode."""
     share = 0.0 if mode == "cloud" else 1 - escalations / max(tokens, 1)
@@ -84,7 +82,7 @@ def made(
                 "tokens_per_s": tokens / ms * 1e3,
                 "input_tokens_per_s": 5000.0,
             },
-            "resources": {"cpu_percent": cpu_percent, "peak_rss_mb": peak_rss_mb},
+            "resources": {"cpu_percent": 100.0, "peak_rss_mb": 500.0},
             "uplink": {"payload": "none", "bytes": 0},
         }
     )

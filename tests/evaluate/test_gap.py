@@ -1,11 +1,12 @@
-"""Gap closed: by hand, absent where it would mislead, and one function in every command."""
+"""Gap closed: by hand, against clips at random, and absent where it would mislead."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
-from specdec_cli.evaluate.bootstrap import Interval, Resampler
+from specdec_cli.evaluate.bootstrap import Interval, Resampler, mean, ratio
 from specdec_cli.evaluate.gap import measure_gap
 
 NAN = float("nan")
@@ -51,3 +52,38 @@ def test_no_share_of_a_gap_that_is_not_there() -> None:
     assert gap_closed(np.ones(50), np.ones(50), np.zeros(50)) is None
     assert gap_closed(np.ones(50), np.ones(50), np.ones(50)) is None
     assert gap_closed([0], [1], [1]) is None  # of a single clip nothing is sure
+
+
+CLIPS = 200
+
+
+def drawn(seed: int) -> npt.NDArray[np.float64]:
+    """Right or wrong of edge and cloud in three classes, some unknown."""
+    rng = np.random.default_rng(seed)
+    edge = (rng.random((CLIPS, 3)) < 0.5).astype(float)
+    cloud = (rng.random((CLIPS, 3)) < 0.75).astype(float)
+    edge[rng.random((CLIPS, 3)) < 0.1] = np.nan
+    return np.stack([edge, cloud])
+
+
+def test_clips_at_random_close_what_they_spend() -> None:
+    edge, cloud = drawn(0)
+    rng = np.random.default_rng(1)
+    closed = []
+    for _ in range(300):
+        woken = rng.permutation(CLIPS) < 0.3 * CLIPS
+        found = measure_gap(edge, np.where(woken[:, None], cloud, edge), cloud, Resampler(CLIPS, resamples=2))
+        closed.append(found.gain.value / found.gap.value)
+    assert np.mean(closed) == pytest.approx(0.3, abs=0.02)
+
+
+def test_a_hybrid_is_measured_against_chance_in_pairs() -> None:
+    edge, cloud = drawn(2)
+    woken = np.arange(CLIPS) < 80
+    hybrid = np.where(woken[:, None] & (cloud > edge), cloud, edge)
+    spent = {"clips": mean(woken.astype(float)), "time": ratio(np.full(CLIPS, NAN), np.ones(CLIPS))}
+    found = measure_gap(edge, hybrid, cloud, Resampler(CLIPS), spent)
+    (at,) = found.at_costs  # time was not measured
+    assert (at.cost, at.spent.value) == ("clips", 0.4)
+    assert at.above_random.low > 0
+    assert at.above_random.value == pytest.approx(found.closed.value - 0.4)

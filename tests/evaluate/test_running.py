@@ -10,7 +10,7 @@ import pytest
 from specdec_cli.config import load_config
 from specdec_cli.errors import ConfigError
 from specdec_cli.evaluate.modes import MODES, in_mode, parse_modes, richest, turns
-from specdec_cli.evaluate.stored_runs import StoredRuns
+from specdec_cli.evaluate.running import StoredRuns
 from specdec_cli.inputs.find import identify
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.transcript import Transcript

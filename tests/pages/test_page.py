@@ -82,11 +82,9 @@ def test_the_summary_stands_without_a_script(read: Page, runs: Runs) -> None:
         f"×{short(cloud.total_s.to_edge.value)} edge",
         "F1 100",
         "ROUGE-L",
-        " MiB",
         "references found for 3 of 3 clips",
     ):
         assert words in read.text
-    assert sum(tag == "img" for tag, _ in read.elements) == 3  # a picture for each cost
 
 
 def test_nothing_is_fetched(page: Path, read: Page) -> None:
@@ -131,7 +129,7 @@ def test_markup_in_any_text_stays_text(runs: Runs) -> None:
     found = Page(render(made, evil_runs))  # type: ignore[arg-type]
     scripts = [a.get("type") for tag, a, _ in found.sources if tag == "script"]
     assert scripts == ["application/json", "module"]
-    assert all(a["src"].startswith("data:image/svg+xml;") for tag, a in found.elements if tag == "img")
+    assert not any(tag == "img" for tag, _ in found.elements)
     assert found.text.count(EVIL) >= 6  # headline, error and its file, unstable, prompt, setting
     clip = found.data()["clips"][0]
     assert clip["captions"]["hybrid"] == clip["reference_texts"][0] == clip["file"] == EVIL

@@ -1,40 +1,19 @@
-"""A comparison's figures as text: units, plurals, and one yardstick for the headline and the picture."""
+"""A comparison's figures as text: units and plurals."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 
 from specdec_cli import format as figures
 from specdec_cli.evaluate import comparison_tables as tables
 from specdec_cli.evaluate.bootstrap import Interval
-from specdec_cli.evaluate.result import Comparison, Gap
+from specdec_cli.evaluate.result import Comparison
 from tests.pages.sample import Runs, comparison
 
 
 @pytest.fixture(scope="module")
 def found(runs: Runs) -> Comparison:
     return comparison(runs)
-
-
-def gap(basis: Any, measure: Any, closed: float | None) -> Gap:
-    none = Interval(value=0.1, low=0.05, high=0.2)
-    share = None if closed is None else Interval(value=closed, low=0.1, high=0.9)
-    ends = {"edge": 0.5, "value": 0.6, "cloud": 1.0, "gap": none, "gain": none}
-    return Gap(mode="hybrid", basis=basis, measure=measure, clips=9, closed=share, **ends)
-
-
-def test_the_picture_is_drawn_by_the_measure_that_the_headline_goes_by(found: Comparison) -> None:
-    cloud = [gap("cloud", "captions", 0.4), gap("cloud", "labels", 0.9), gap("cloud", "chrf", 0.8)]
-    title, points, _ = tables.frontier_points(found.model_copy(update={"gaps": cloud})) or ("", [], {})
-    assert title == "Captions equal to the cloud's: share of the gap closed"
-    assert [point.gap_closed and point.gap_closed.value for point in points] == [0.0, 0.4, 1.0]
-    both = [*cloud, gap("references", "labels", None), gap("references", "emotion", 0.3)]
-    title, _, _ = tables.frontier_points(found.model_copy(update={"gaps": both})) or ("", [], {})
-    assert title == "Emotion named right: share of the gap closed"
-    without = [*cloud, gap("references", "labels", None)]  # of which alone the headline speaks
-    assert tables.frontier_points(found.model_copy(update={"gaps": without})) is None
 
 
 def test_a_cost_has_its_ratio_to_both_baselines(found: Comparison) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from specdec_cli.batch.output_file import Output
 from specdec_cli.errors import TranscriptError
-from specdec_cli.evaluate.stored_runs import StoredRuns
+from specdec_cli.evaluate.running import StoredRuns
 from specdec_cli.export.formats import export
 from specdec_cli.export.recordings import Stored
 from specdec_cli.labels import Lexicon

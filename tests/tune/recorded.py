@@ -33,6 +33,5 @@ def trace_of(seed: int) -> Trace:
         setup={"prompt": "p", "language": "en", "models": {}},
         edge=tracks[0],
         cloud=tracks[1],
-        edge_caption=edge.processor.text(tracks[0].ids),
         cloud_caption=edge.processor.text(tracks[1].ids),
     )

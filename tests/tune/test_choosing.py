@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from specdec_cli.evaluate.bootstrap import Resampler
-from specdec_cli.tune.choosing import measurably_better, recommended, worth_confirming
+from specdec_cli.evaluate.bootstrap import Resampler, Values
+from specdec_cli.tune.choosing import recommended, worth_confirming
 from specdec_cli.tune.outcomes import Baselines, SettingOutcome
 from specdec_cli.tune.replay import Candidate
 from specdec_cli.types import GateName
 
+EDGE = np.zeros((200, 1))
 
-def _outcome(
-    rate: float, quality: list[float], gate: GateName = "entropy", threshold: float = 1.0, confirmed: bool = True
-) -> SettingOutcome:
+
+def _outcome(rate: float, quality: list[float], gate: GateName = "entropy", threshold: float = 1.0) -> SettingOutcome:
     nothing, rounds = np.zeros(len(quality)), np.full(len(quality), 10.0)
     calls = rounds * rate
     candidate = Candidate(gate, threshold, 3)
-    return SettingOutcome(
-        candidate, confirmed, np.array(quality)[:, None], nothing, rounds, calls, calls, nothing, nothing
-    )
+    return SettingOutcome(candidate, np.array(quality)[:, None], nothing, rounds, calls, calls, nothing, nothing)
+
+
+def _best(outcomes: list[SettingOutcome], budget: float, edge: Values = EDGE) -> SettingOutcome | None:
+    return recommended(outcomes, Baselines(edge, np.ones(edge.shape), Resampler(len(edge))), budget, "blocks")
 
 
 def test_the_setting_that_calls_least_within_one_standard_error_of_the_best_is_recommended() -> None:
@@ -30,32 +32,27 @@ def test_the_setting_that_calls_least_within_one_standard_error_of_the_best_is_r
     close = _outcome(0.1, list(base + 0.049 + swing), threshold=2)
     worse = _outcome(0.05, list(base + 0.045 + swing), threshold=3)
     dear = _outcome(0.6, list(base + 0.2), threshold=4)
-    assert recommended([best, close, worse, dear], 0.3, "blocks") is close
-    assert recommended([best, worse, dear], 0.3, "blocks") is best
-    assert recommended([best, close, worse, dear], 0.7, "blocks") is dear
-    assert recommended([best, close, worse, dear], 0.01, "blocks") is None
-
-
-def test_nothing_estimated_and_nothing_random_is_recommended() -> None:
-    chance = _outcome(0.05, [1.0, 1.0, 1.0], gate="random", threshold=0.05)
-    guess = _outcome(0.05, [1.0, 1.0, 1.0], confirmed=False)
-    run = _outcome(0.2, [0.5, 0.5, 0.6], threshold=2)
-    assert recommended([chance, guess, run], 0.3, "blocks") is run
+    chance = _outcome(0.05, [1.0] * 200, gate="random", threshold=0.05)  # is never recommended
+    assert _best([best, close, worse, dear, chance], 0.3) is close
+    assert _best([best, worse, dear], 0.3) is best
+    assert _best([best, close, worse, dear], 0.7) is dear
+    assert _best([best, close, worse, dear], 0.01) is None
 
 
 def test_a_gain_that_may_be_none_recommends_nothing() -> None:
     """A gate that never calls the cloud closes 0% (0 to 0), and one that gains for few clips may gain nothing."""
-    edge, cloud = np.tile([[0.0], [1.0]], (20, 1)), np.ones((40, 1))
+    edge = np.tile([[0.0], [1.0]], (20, 1))
     silent, few, half = edge.copy(), edge.copy(), edge.copy()
     few[0] = 1.0
     half[:20] = 1.0
-    outcomes = [_outcome(0.1, list(quality[:, 0])) for quality in (silent, few, half)]
-    assert measurably_better(outcomes, Baselines(edge, cloud, Resampler(40))) == outcomes[2:]
+    silent_, few_, half_ = (_outcome(0.1, list(quality[:, 0])) for quality in (silent, few, half))
+    assert _best([silent_, few_], 0.3, edge) is None
+    assert _best([silent_, few_, half_], 0.3, edge) is half_
 
 
 def test_each_gate_is_run_at_up_to_three_places_within_the_budget() -> None:
     swept = [
-        _outcome(rate, [rate, rate], gate=gate, threshold=rate, confirmed=False)
+        _outcome(rate, [rate, rate], gate=gate, threshold=rate)
         for gate in ("entropy", "random")
         for rate in (0.02, 0.05, 0.1, 0.15, 0.2, 0.5)
     ]

@@ -25,7 +25,7 @@ def _example(rng: random.Random, group: int) -> Example:
     entropy = -second * math.log(second) - (1 - second) * math.log(1 - second)
     candidates = ((id_, 1 - second), (9, second))
     token = TokenEvidence(id_, entropy, 1 - 2 * second, math.log(1 - second), candidates)
-    return Example([token], rng.randrange(20), id_ != 5 and rng.random() < second, group, group)
+    return Example(token, rng.randrange(20), id_ != 5 and rng.random() < second, group)
 
 
 def test_it_learns_which_attributes_are_changed_and_how_likely() -> None:
@@ -37,19 +37,18 @@ def test_it_learns_which_attributes_are_changed_and_how_likely() -> None:
     assert fitted.figures["roc_area"] > fitted.figures["roc_area_of_entropy"] + 0.1
     classifier = Classifier(fitted.weights, 0.5)
     fresh = [_example(rng, 0) for _ in range(4000)]
-    chances = [classifier.token_probability(example.block, 0, example.start) for example in fresh]
+    chances = [classifier.token_probability([example.token], 0, example.place) for example in fresh]
     assert sum(chances) / sum(example.changed for example in fresh) == pytest.approx(1, abs=0.15)
-    of_five = [p for p, example in zip(chances, fresh, strict=True) if example.block[0].id == 5]
+    of_five = [p for p, example in zip(chances, fresh, strict=True) if example.token.id == 5]
     assert max(of_five) < 0.1
 
 
 def test_every_position_of_both_texts_is_one_example() -> None:
     trace = trace_of(3)
-    found = examples([trace], [0], 4, ANY)
+    found = examples([trace], [0], ANY)
     same = next((i for i, (a, b) in enumerate(zip(trace.edge.ids, trace.cloud.ids, strict=False)) if a != b), None)
     assert same is not None
     assert len(found) == len(trace.edge.ids) + len(trace.cloud.ids) - same - 1
-    assert all(1 <= len(example.block) <= 4 for example in found)
     assert found[same].changed
 
 
@@ -61,10 +60,10 @@ def test_a_token_counts_by_the_class_that_it_changes() -> None:
         return {"high": str(sum(id_ >= 7 for id_ in ids))}
 
     groups = range(len(traces))
-    everything = examples(traces, groups, 4, ANY)
-    counted = examples(traces, groups, 4, Consequences(classes, {"high": 3.0}))
-    tokens = zip(traces[0].edge.chosen, traces[0].edge.target, strict=True)
-    expected = [(one >= 7) != (other >= 7) for one, other in tokens]
+    everything = examples(traces, groups, ANY)
+    counted = examples(traces, groups, Consequences(classes, {"high": 3.0}))
+    tokens = zip(traces[0].edge.edge, traces[0].edge.target, strict=True)
+    expected = [(one.id >= 7) != (other >= 7) for one, other in tokens]
     assert [example.changed for example in counted[: len(expected)]] == expected
     assert 0 < sum(example.changed for example in counted) < sum(example.changed for example in everything)
     assert {example.weight for example in counted if example.changed} == {3.0}
@@ -80,11 +79,10 @@ def test_a_token_decides_the_attribute_that_changes_with_its_rival() -> None:
     assert decided
     assert set(decided.values()) == {"high"}
     unsure = [
-        (track.chosen[at], candidates[1][0])
+        (token.id, token.candidates[1][0])
         for trace in traces
-        for track in (trace.edge, trace.cloud)
-        for at, candidates in enumerate(track.candidates)
-        if len(candidates) > 1 and track.entropy[at] >= 0.05
+        for token in (*trace.edge.edge, *trace.cloud.edge)
+        if len(token.candidates) > 1 and token.entropy >= 0.05
     ]
     assert decided.keys() == {id_ for pair in unsure if (pair[0] >= 7) != (pair[1] >= 7) for id_ in pair}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.errors import ConfigError, TranscriptError
-from specdec_cli.tune.stored_recordings import StoredRecordings
+from specdec_cli.tune.recording import StoredRecordings
 from tests.tune.recorded import trace_of
 
 SETUP: dict[str, object] = {"prompt": "p", "language": "en", "models": {}}

@@ -33,9 +33,10 @@ def test_texts_of_models_that_end_with_other_ids_are_those_of_the_loop(seed: int
 def test_the_part_that_is_recorded_is_the_part_that_is_captioned(tmp_path: Path) -> None:
     path = str(write_voice(tmp_path / "a.wav", 3, 3.0))
     part = {"audio__start_s": 1.5, "audio__end_s": 2.5}
-    trace = record(captioner(**part), path)
-    for mode, caption in (("edge", trace.edge_caption), ("cloud", trace.cloud_caption)):
-        assert caption == captioner(decoding__mode=mode, **part).caption(path).caption
+    pair = captioner(**part)
+    trace = record(pair, path)
+    for mode, track in (("edge", trace.edge), ("cloud", trace.cloud)):
+        assert pair.decode(track.ids) == captioner(decoding__mode=mode, **part).caption(path).caption
     assert trace.duration_s == 1.0
     soundfile.write(tmp_path / "tone.wav", 0.2 * np.sin(2 * np.pi * 440 / RATE * np.arange(2 * RATE)), RATE)
     with pytest.raises(AudioContentError, match="holds no speech"):
