@@ -133,7 +133,7 @@ def batch(
         view.hint(f"{len(unwritten) - _LISTED} more files were not written.")
     if not quiet and isinstance(inputs, Paths) and (folders := inputs.unsearched):
         view.hint(f"Folders inside those given were not searched ({folders}); --recursive searches them.")
-    if failed := counts.failed or counts.in_part:
+    if failed := counts.failed:
         show_failures(view, counts, str(output))
     if counts.may_pass:
         view.hint(f"To caption just those again: {command_line('--retry-failed')}")
@@ -179,7 +179,7 @@ class Batching:
             AudioError: nothing of what is to do can be opened as audio.
         """
         from specdec_cli.batch.output_file import Identity, Output
-        from specdec_cli.batch.plan import Plan
+        from specdec_cli.batch.tasks import Progress, caption_all, drop_hopeless, find_tasks
         from specdec_cli.cli.command_run import interruptible
         from specdec_cli.console.progress import show_counts
         from specdec_cli.transcript.terms import Terms
@@ -187,16 +187,17 @@ class Batching:
         terms = Terms.of(self.config, labels=self.labelling is not None, measured=self.measures)
         identity = Identity(self.output, terms, self._prompting)
         with Output(self.output, identity.check if self.resume else None) as output:
-            plan = Plan(self.inputs, output, limit=limit, only_failed=self.retry_failed)
-            counts = plan.look_ahead()
-            if plan.finished:
-                counts.total = counts.done
+            counts = Progress()
+            tasks = find_tasks(self.inputs, output, limit=limit, only_failed=self.retry_failed)
+            tasks = drop_hopeless(tasks, counts)
+            if not tasks:
                 return counts, False
             with self._backend(identity) as backend:
                 if not self.resume:
                     output.clear()
                 with interruptible(partial(self.view.stopping, "finishing what has begun")) as interrupted:
-                    plan.run(backend, counts, partial(show_counts, self.view), interrupted, fail_fast=fail_fast)
+                    report = partial(show_counts, self.view)
+                    caption_all(tasks, backend, output, counts, report, interrupted, fail_fast=fail_fast)
                 return counts, bool(interrupted)
 
     def export(self, exports: Exports | None) -> list[SpecdecError]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def show_counts(view: View, counts: Progress) -> None:
     """A batch begins, or another of its recordings is done."""
-    place = f"{counts.done:,} of {counts.total:,}" if counts.total is not None else count(counts.done, "recording")
+    place = f"{counts.done:,} of {counts.total:,}"
     left = [f"{seconds(counts.left_s)} left"] if counts.left_s is not None else []
     numbers = ((counts.failed, "failed"), (counts.degraded, "degraded"))
     facts = [place, *left, *(f"{number} {what}" for number, what in numbers if number), *_rates(counts)]
@@ -28,14 +28,11 @@ def show_counts(view: View, counts: Progress) -> None:
 def show_totals(view: View, counts: Progress, output: str) -> None:
     """A batch is over: its totals, where its captions are, and which lack the cloud or describe nothing."""
     view.close()
-    kept = counts.captioned or counts.in_part or counts.skipped
-    found, pieces = counts.pieces
+    kept = counts.captioned or counts.skipped
     line = Text(f"{counts.captioned:,} captioned")
     for number, what, sign in (
-        (counts.in_part, f"in part ({found:,} of {pieces:,} pieces)", ""),
         (counts.failed, "failed", f"{FAIL} "),
         (counts.skipped, "done before", ""),
-        (counts.empty, "without anything to describe, as found before", ""),
     ):
         if number:
             line.append(f"  {sign}", BAD).append(f"{number:,} {what}")
@@ -54,16 +51,16 @@ def show_failures(view: View, counts: Progress, output: str) -> None:
     """The recordings without a caption, as many as were kept; the rest is in `output`."""
     for file, reason in counts.failures:
         view.failed(file, SpecdecError(reason))
-    if (more := counts.failed + counts.in_part - len({file for file, _ in counts.failures})) > 0:
+    if more := counts.failed - len(counts.failures):
         view.hint(f"{more:,} more failed; every one has a line with `error` in {output}")
 
 
 def _rates(counts: Progress) -> list[str]:
     facts = [f"{seconds(counts.audio_s)} of audio"] if counts.audio_s else []
-    if counts.tokens_per_s is not None:
-        facts.append(f"{counts.tokens_per_s:.1f} tokens/s")
-    if counts.edge_ms and counts.clips_per_s is not None:
-        facts.append(f"{counts.clips_per_s:.1f} clips/s")
+    if counts.tokens:
+        facts.append(f"{counts.tokens / counts.elapsed_s:.1f} tokens/s")
+    if counts.edge_ms:
+        facts.append(f"{counts.captioned / counts.elapsed_s:.1f} clips/s")
         edge = counts.edge_ms / (counts.edge_ms + counts.cloud_ms)
         facts.append(f"edge {percent(edge)} and cloud {percent(1 - edge)} of the time at servers")
     if counts.escalation_rate is not None:
