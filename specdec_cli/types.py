@@ -146,11 +146,6 @@ class Round:
     def max_entropy(self) -> float | None:
         return max(self.entropy, default=None)
 
-    @property
-    def corrected(self) -> bool:
-        """Whether a token of the cloud's replaced a drafted one."""
-        return "corrected" in self.source
-
 
 @dataclass(frozen=True, slots=True)
 class ModelWork:

@@ -32,16 +32,10 @@ Prompting = Callable[[Line], tuple[Language, str] | None]
 
 @dataclass(frozen=True)
 class Identity:
-    """What all lines of one output have in common: none was made with other settings or models.
+    """What all lines of one output have in common: none was made with other settings or models."""
 
-    Attributes:
-        output: name of the file, for messages.
-        terms: of this run.
-        prompting: see `Prompting`.
-    """
-
-    output: Path
-    terms: Terms
+    output: Path  # for messages
+    terms: Terms  # of this run
     prompting: Prompting
     _made_by: dict[str, Line] = field(default_factory=dict, init=False)  # models and suggestions -> its first line
 
@@ -54,11 +48,7 @@ class Identity:
         self._made_by.setdefault(made_by, line)
 
     def check_models(self, models: Models, settings: Mapping[str, object]) -> None:
-        """Once they are loaded: refuses lines of another number format, other weights or other suggestions alike.
-
-        Args:
-            models, settings: as the transcripts of this run will record them.
-        """
+        """Refuses lines of other weights, number formats or suggestions than the loaded models', which are given."""
         for line in self._made_by.values():
             if changed := list(loaded_changes(line.head, models, settings, ("dtype", "weights"))):
                 raise made_otherwise(self.output, line.number, changed)
@@ -66,15 +56,10 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A recording that the output holds.
+    """A recording that the output holds."""
 
-    Attributes:
-        marks: of its lines that stand, by their start.
-        retry: how to caption it again, if it or a segment of it failed or is missing; else None.
-    """
-
-    marks: tuple[Mark, ...]
-    retry: InputFile | None
+    marks: tuple[Mark, ...]  # of its lines that stand, by their start
+    retry: InputFile | None  # how to caption it again, if it or a segment of it failed or is missing
 
     @property
     def settled(self) -> bool:
@@ -132,7 +117,7 @@ class Output:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with self._store:
             if self._untidy and kind is None:
-                self._read(_accept)
+                self._read(None)
 
     def find(self, key: Key) -> Entry | None:
         """What the output held of a recording when it was opened."""
@@ -162,13 +147,14 @@ class Output:
         pieces = any(transcript.pieces is not None for transcript in transcripts)
         self._untidy = self._untidy or pieces or key in self._entries
 
-    def _read(self, check: Callable[[Line], object]) -> dict[Key, Entry]:
+    def _read(self, check: Callable[[Line], None] | None) -> dict[Key, Entry]:
         """Who is there; drops lines that others replace, and puts those of a recording together."""
         found: dict[Key, list[Mark]] = {}
         retries: dict[Key, InputFile] = {}
         order: list[int] = []
         for line in heads(self._store.path, self._store.lines()):
-            check(line)
+            if check is not None:
+                check(line)
             found.setdefault(line.key, []).append(Mark.of(line))
             retries[line.key] = _again(line.head)
             order.append(line.offset)
@@ -180,11 +166,7 @@ class Output:
         if kept == order:
             return entries
         self._store.keep(kept)
-        return self._read(_accept)  # lines have other places now
-
-
-def _accept(_: Line) -> None:
-    pass
+        return self._read(None)  # lines have other places now
 
 
 def _again(head: TranscriptHead) -> InputFile:

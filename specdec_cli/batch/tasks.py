@@ -94,7 +94,7 @@ class Progress:
         tokens, rounds, escalations: sums over the captions of this run; the last two where a cloud takes part.
         edge_ms, cloud_ms: of these captions, drafting at an edge elsewhere and verifying; 0 where it is none.
         failures: file and message of the first that failed.
-        clock: seconds from any start.
+        started: seconds of the monotonic clock.
     """
 
     total: int = 0
@@ -112,11 +112,7 @@ class Progress:
     edge_ms: float = 0.0
     cloud_ms: float = 0.0
     failures: list[tuple[str, str]] = field(default_factory=list)
-    clock: Callable[[], float] = time.monotonic
-    started: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.started = self.clock()
+    started: float = field(default_factory=time.monotonic)
 
     def add(self, outcome: Outcome) -> None:
         """Counts what became of a recording, or of a piece of it."""
@@ -152,7 +148,7 @@ class Progress:
     @property
     def elapsed_s(self) -> float:
         """Since the start, seconds."""
-        return max(self.clock() - self.started, 1e-9)
+        return max(time.monotonic() - self.started, 1e-9)
 
     @property
     def escalation_rate(self) -> float | None:
