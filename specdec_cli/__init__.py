@@ -24,20 +24,13 @@ if TYPE_CHECKING:
     from specdec_cli.types import EventText, Finished, Prefill, Round, Sent, Started, Update
 
 _HOMES = {
-    "Captioner": "specdec_cli.captioner",
-    "Config": "specdec_cli.config",
-    "EventText": "specdec_cli.types",
-    "Finished": "specdec_cli.types",
-    "Lexicon": "specdec_cli.labels",
-    "Prefill": "specdec_cli.types",
-    "Round": "specdec_cli.types",
-    "Run": "specdec_cli.run",
-    "Sent": "specdec_cli.types",
-    "SpecdecError": "specdec_cli.errors",
-    "Started": "specdec_cli.types",
-    "Transcript": "specdec_cli.transcript",
-    "Update": "specdec_cli.types",
-    "load_config": "specdec_cli.config",
+    "captioner": ("Captioner",),
+    "config": ("Config", "load_config"),
+    "errors": ("SpecdecError",),
+    "labels": ("Lexicon",),
+    "run": ("Run",),
+    "transcript": ("Transcript",),
+    "types": ("EventText", "Finished", "Prefill", "Round", "Sent", "Started", "Update"),
 }
 
 __all__ = [
@@ -60,20 +53,16 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        from importlib import import_module
+    from importlib import import_module
 
-        return getattr(import_module(_HOMES[name]), name)
-    if name == "__version__":
-        return _version()
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"specdec_cli.{module}"), name)
+    if name == "__version__":  # what looking it up imports, no other name needs
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return version("specdec-cli")
+        except PackageNotFoundError:  # a source tree that was never installed
+            return "0+unknown"
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def _version() -> str:
-    """The version as installed. Looked up when asked for: what that imports, no other name needs."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("specdec-cli")
-    except PackageNotFoundError:  # a source tree that was never installed
-        return "0+unknown"

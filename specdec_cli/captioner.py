@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -25,14 +25,14 @@ from specdec_cli.config import Config, load_config
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
 from specdec_cli.decoding.assemble import Pair, build_loop
 from specdec_cli.decoding.evidence import Groups
-from specdec_cli.decoding.lookup import OWN
-from specdec_cli.errors import AudioContentError, ConfigError, SpecdecError, typed
+from specdec_cli.decoding.lookup import OWN, Lookup
+from specdec_cli.errors import AudioContentError, ConfigError, typed
 from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.calibration import CalibrationFile, calibration_for
 from specdec_cli.labels.probabilities import KEPT, Scorer
-from specdec_cli.models.processor import Processor, Prompt, same_prompts
+from specdec_cli.models.processor import Prompt, same_prompts
 from specdec_cli.pair_loading import Loading, learned_gate, load_pair
 from specdec_cli.prompts import Language
 from specdec_cli.run import Prompts, Run, Setup
@@ -61,32 +61,25 @@ class Captioner:
 
     def __init__(self, config: Config, pair: Pair, load_s: float | None = None) -> None:
         self.config, self.pair = config, pair
-        self._labelling: tuple[Lexicon, CalibrationFile | None] | None = None
+        processors = [model.processor for model in (pair.edge, pair.cloud) if model is not None]
+        self._alike = len(processors) == 2 and same_prompts(*processors)
+        self.sampling_rate = processors[0].sampling_rate
+        self.window_s = min(processor.window_s for processor in processors)
+        if any(processor.sampling_rate != self.sampling_rate for processor in processors):
+            raise ConfigError("edge and cloud take audio at different sampling rates")
+        if (segment_s := config.audio.length_s) is not None and segment_s > self.window_s:
+            raise ConfigError(f"audio.segment is {segment_s:g} s, but the models take {self.window_s:g} s at once")
+        self._cuts = None if config.audio.cuts_path is None else Cuts.read(config.audio.cuts_path)
         summed = config.gate_in_force == "class-entropy"
         served = summed and pair.remote_edge is not None  # its tokens are summed here, not on a device
         self._synonyms = self.word_groups if config.acceptance.rule == "class" or served else NO_SYNONYMS
         self._groups = self.class_groups if summed and not served else None
-        learned = learned_gate(config, pair)
-        self.classifier = learned and learned[0]
-        processors = [model.processor for model in (pair.edge, pair.cloud) if model is not None]
-        self._alike = len(processors) == 2 and same_prompts(*processors)
-        rates = {processor.sampling_rate for processor in processors}
-        if len(rates) > 1:
-            raise ConfigError(f"edge and cloud take audio at different rates: {sorted(rates)} Hz")
-        self.sampling_rate = rates.pop()
-        self.window_s = min(processor.window_s for processor in processors)
-        segment_s = config.audio.length_s
-        if segment_s is not None and segment_s > self.window_s:
-            raise ConfigError(
-                f"audio.segment is {segment_s:g} s, but the models take {self.window_s:g} s at once",
-                hint=f"Set audio.segment to {self.window_s:g} or less.",
-            )
-        self._cuts = None if config.audio.cuts_path is None else Cuts.read(config.audio.cuts_path)
-        self.setup = Setup.of(config, pair, load_s, learned[1] if learned else None)
+        self.classifier, gate = learned_gate(config, pair) or (None, None)
+        self.setup = Setup.of(config, pair, load_s, gate)
         self._silent: dict[str, Prompts] = {}  # by instruction, of a recording of silence
         if config.decoding.lookup_tokens:
             for weights, ids in _shipped_captions(self.setup.prompt):
-                self._learn(self.setup.prompt, weights, ids, ["accepted"] * len(ids))  # either model's
+                self._learn(self.setup.prompt, weights, [(id_, "accepted") for id_ in ids])  # either model's
 
     @classmethod
     def load(
@@ -114,8 +107,8 @@ class Captioner:
             ConfigError: a setting is unknown, malformed or contradicts another.
             CheckpointError: a model cannot be loaded, or the two cannot exchange token ids.
         """
-        flags: dict[str, object] = {"edge": edge, "cloud": cloud}
-        flags = {**(settings or {}), **{role: name for role, name in flags.items() if name is not None}}
+        models = {role: name for role, name in (("edge", edge), ("cloud", cloud)) if name is not None}
+        flags = {**(settings or {}), **models}
         if isinstance(config, Config) and flags:
             raise ConfigError("settings and models go with a configuration's name or path, not with a finished one")
         resolved = config if isinstance(config, Config) else load_config(config, flags=flags).config
@@ -125,19 +118,19 @@ class Captioner:
 
     def variant(self, config: Config) -> Captioner:
         """The same loaded models with other settings; raises ConfigError where these need other models."""
-        for role, ours, theirs in (("edge", self.config.edge, config.edge), ("cloud", self.config.cloud, config.cloud)):
-            if ours != theirs:
-                raise ConfigError(f"a variant keeps the loaded models, but {role} is configured differently")
+        if (config.edge, config.cloud) != (self.config.edge, self.config.cloud):
+            raise ConfigError("a variant keeps the loaded models, but they are configured differently")
         mode = config.decoding.mode
         edge = self.pair.edge if mode != "cloud" else None
         cloud = self.pair.cloud if mode != "edge" else None
         if (mode != "cloud" and edge is None) or (mode != "edge" and cloud is None):
             raise ConfigError(f"mode {mode!r} needs a model that is not loaded; load the captioner in mode 'hybrid'")
-        # the shared vocabulary stays, so that a model alone says what it says in company
-        varied = Captioner(config, Pair(edge, cloud, self.pair.vocab_size, self.pair.costs), self.setup.load_s)
-        if self._labelling is not None:
-            varied = varied.labelled(*self._labelling)
-        return varied.measuring() if self.setup.measures else varied
+        # the shared vocabulary stays, so that a model alone writes what it writes in the pair
+        varied = Captioner(config, replace(self.pair, edge=edge, cloud=cloud, lookup=Lookup()), self.setup.load_s)
+        scorer = self.setup.scorer
+        if scorer is not None and config.decoding.sampling:
+            scorer = Scorer(scorer.lexicon)
+        return varied._with(scorer=scorer, measures=self.setup.measures)
 
     def labelled(self, lexicon: Lexicon, calibration: CalibrationFile | None = None) -> Captioner:
         """The same captioner, whose transcripts list which classes their captions name, and their probabilities.
@@ -151,20 +144,19 @@ class Captioner:
         """
         # what is drawn at a temperature is no distribution that was calibrated
         drawn, weights = self.config.decoding.sampling, self.setup.models.weights
-        labelled = copy(self)
-        labelled._labelling = lexicon, calibration
-        scorer = Scorer(lexicon, None if drawn else calibration_for(weights, calibration))
-        labelled.setup = replace(self.setup, scorer=scorer)
-        return labelled
+        return self._with(scorer=Scorer(lexicon, None if drawn else calibration_for(weights, calibration)))
 
     def measuring(self) -> Captioner:
         """The same captioner, whose transcripts have figures of each clip in `measured`; see docs/acoustics.md.
 
         With a lexicon, they say in `agrees` which classes fit the figures.
         """
-        measuring = copy(self)
-        measuring.setup = replace(self.setup, measures=True)
-        return measuring
+        return self._with(measures=True)
+
+    def _with(self, **changes: Any) -> Captioner:
+        changed = copy(self)
+        changed.setup = replace(self.setup, **changes)
+        return changed
 
     def caption(self, path: str | PathLike[str]) -> Transcript:
         """Captions one recording as a whole.
@@ -176,11 +168,7 @@ class Captioner:
         runs = self.runs(path)
         run = next(runs)
         if next(runs, None) is not None:
-            raise ConfigError(
-                f"{path} was cut into several segments, and `caption` returns one transcript",
-                hint="captions() returns one for each. A recording within "
-                f"{self.window_s:g} s stays whole, unless audio.segment is set.",
-            )
+            raise ConfigError(f"{path} was cut into several segments", hint="captions() returns a transcript for each.")
         return run.finish()
 
     def captions(self, path: str | PathLike[str]) -> Iterator[Transcript]:
@@ -231,30 +219,17 @@ class Captioner:
 
         `item` is the recording as it was given, and `setup` has a language or an instruction of its own.
         """
-        setup = setup or self.setup
-        whole, count = recording.whole, len(recording.cuts)
-        speaker, text = (item.speaker, item.text) if item else (None, None)
-        pieces = recording.pieces(skip)
+        setup, count, pieces = setup or self.setup, len(recording.cuts), recording.pieces(skip)
         while True:
             started = time.perf_counter()
             if (cut := next(pieces, None)) is None:
                 return
-            measures = self.setup.measures and cut.fault is None
-            clip = Clip(
-                file=recording.path,
-                sha256=recording.sha256,
-                duration_s=round(recording.duration_s, 6) if whole else round(cut.end_s - cut.start_s, 4),
-                start_s=None if whole else round(cut.start_s, 4),
-                end_s=None if whole else round(cut.end_s, 4),
-                no_speech=None if cut.fault else not has_speech(cut.samples, self.sampling_rate),
-                piece=cut.index if count > 1 else None,
-                pieces=count if count > 1 else None,
-                speaker=cut.speaker or speaker,
-                text=cut.text or text,
-                recording_s=None if whole or recording.total_s is None else round(recording.total_s, 6),
-                measured=measure(cut.samples, self.sampling_rate, recording.level_dbfs) if measures else None,
-            )
-            prompts, error = None, self._refusal(clip, cut)
+            clip = self._clip(recording, cut, item)
+            prompts, error = None, cut.fault
+            if clip.no_speech and self.config.audio.refuse_no_speech:
+                place = clip.file if clip.start_s is None else piece_of(clip.file, cut.start_s, cut.end_s)
+                hint = "To caption it all the same, set audio.refuse_no_speech to false."
+                error = AudioContentError(f"{place} holds no speech: a caption would be invented", hint=hint)
             if error is None:
                 try:
                     prompts = self.prompts(cut.samples, setup.prompt)
@@ -262,6 +237,24 @@ class Captioner:
                     error = typed(unforeseen, _log)
             audio_s = recording.decode_s / count + time.perf_counter() - started
             yield Run(setup, clip, prompts, audio_s, self.loop, self.pair.writer, error)
+
+    def _clip(self, recording: Recording, cut: Segment, item: InputFile | None) -> Clip:
+        whole, count, fit = recording.whole, len(recording.cuts), cut.fault is None
+        measures = self.setup.measures and fit
+        return Clip(
+            file=recording.path,
+            sha256=recording.sha256,
+            duration_s=round(recording.duration_s, 6) if whole else round(cut.end_s - cut.start_s, 4),
+            start_s=None if whole else round(cut.start_s, 4),
+            end_s=None if whole else round(cut.end_s, 4),
+            no_speech=not has_speech(cut.samples, self.sampling_rate) if fit else None,
+            piece=cut.index if count > 1 else None,
+            pieces=count if count > 1 else None,
+            speaker=cut.speaker or (item.speaker if item else None),
+            text=cut.text or (item.text if item else None),
+            recording_s=None if whole or recording.total_s is None else round(recording.total_s, 6),
+            measured=measure(cut.samples, self.sampling_rate, recording.level_dbfs) if measures else None,
+        )
 
     def run_samples(
         self, samples: npt.ArrayLike, sample_rate: float, *, name: str = "samples", start_s: float | None = None
@@ -283,34 +276,23 @@ class Captioner:
             raise run.error
         return run
 
-    def _refusal(self, clip: Clip, cut: Segment) -> SpecdecError | None:
-        """Why a recording or a piece of it gets no caption; None: it gets one."""
-        if not (clip.no_speech and self.config.audio.refuse_no_speech):
-            return cut.fault
-        place = clip.file if clip.start_s is None else piece_of(clip.file, cut.start_s, cut.end_s)
-        return AudioContentError(
-            f"{place} holds no speech: a caption would be invented",
-            hint="To caption it all the same, set audio.refuse_no_speech to false.",
-        )
-
     def remember(self, transcripts: Iterable[Transcript]) -> None:
         """Lets captions be guessed from earlier ones of the same models and instruction; no text depends on it."""
         for transcript in transcripts:
-            ids = [id_ for round_ in transcript.rounds for id_ in round_.committed_ids]
-            sources = [source for round_ in transcript.rounds for source in round_.source]
-            self._learn(transcript.prompt, transcript.models.weights, ids, sources)
+            tokens = [
+                token for each in transcript.rounds for token in zip(each.committed_ids, each.source, strict=True)
+            ]
+            self._learn(transcript.prompt, transcript.models.weights, tokens)
 
-    def _learn(
-        self, instruction: str, weights: Mapping[str, str | None], ids: Sequence[int], sources: Sequence[Source]
-    ) -> None:
-        """Takes in a caption; `weights` are those of the models that wrote it, by role."""
+    def _learn(self, instruction: str, weights: Mapping[str, str | None], tokens: Sequence[tuple[int, Source]]) -> None:
+        """Takes in the tokens of a caption with their sources; `weights` of the models that wrote it, by role."""
         if instruction not in self._silent:
             self._silent[instruction] = self.prompts(np.zeros(int(self.sampling_rate), np.float32), instruction)
-        ours = self.setup.models.weights
         for role, prompt in zip(OWN, self._silent[instruction], strict=True):
             guesses = self.pair.guesses(role, prompt, self.config.decoding)
-            if guesses is not None and weights.get(role, "") == ours.get(role):
-                guesses.lookup.learn(guesses.key, ids, [source in OWN[role] for source in sources])
+            if guesses is not None and weights.get(role, "") == self.setup.models.weights.get(role):
+                own = [source in OWN[role] for _, source in tokens]
+                guesses.lookup.learn(guesses.key, [id_ for id_, _ in tokens], own)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The caption that token ids write."""
@@ -318,17 +300,15 @@ class Captioner:
 
     def prompts(self, samples: npt.NDArray[np.float32], instruction: str) -> Prompts:
         """The prompt of a clip for each model, made once where both take the same."""
-        config, pair = self.config, self.pair
-
-        def build(processor: Processor, own: str | None) -> Prompt:
-            return processor.prompt(samples, instruction if own is None else own, config.prompt.system)
-
-        for_edge = build(pair.edge.processor, config.edge.own_instruction) if pair.edge and config.edge else None
-        if pair.cloud is None or config.cloud is None:
-            return for_edge, None
-        if self._alike and config.edge and config.edge.own_instruction == config.cloud.own_instruction:
-            return for_edge, for_edge
-        return for_edge, build(pair.cloud.processor, config.cloud.own_instruction)
+        made: dict[str, Prompt] = {}
+        found: list[Prompt | None] = []
+        for model, config in ((self.pair.edge, self.config.edge), (self.pair.cloud, self.config.cloud)):
+            own = config and config.own_instruction
+            asked = instruction if own is None else own
+            if model is not None and not (self._alike and asked in made):
+                made[asked] = model.processor.prompt(samples, asked, self.config.prompt.system)
+            found.append(made[asked] if model else None)
+        return found[0], found[1]
 
     @cached_property
     def word_groups(self) -> Synonyms:

@@ -15,7 +15,7 @@ from specdec_cli.errors import ConfigError
 
 if TYPE_CHECKING:
     from specdec_cli.cloud.vllm import VllmEdge
-    from specdec_cli.config.model_schema import EdgeConfig, ModelConfig
+    from specdec_cli.config.model_schema import ModelConfig
     from specdec_cli.models.audio_lm import AudioLM
     from specdec_cli.models.download import Watch
 
@@ -25,7 +25,8 @@ Loading = Callable[[str], "AbstractContextManager[Watch | None]"]
 
 def load_pair(config: Config, loading: Loading) -> Pair:
     """The models that the configured mode needs; errors as in `Captioner.load`."""
-    mode, offline, edge, cloud = config.decoding.mode, config.runtime.offline, config.edge, config.cloud
+    mode, offline = config.decoding.mode, config.runtime.offline
+    edge, cloud = config.edge if mode != "cloud" else None, config.cloud if mode != "edge" else None
     drafting: AudioLM | VllmEdge | None = None
     verifying: AudioLM | RemoteCloud | None = None
 
@@ -38,14 +39,16 @@ def load_pair(config: Config, loading: Loading) -> Pair:
             torch.set_num_threads(config.runtime.threads)
         return load_model(model, offline=offline, tested=config.runtime.self_test, watch=watch)
 
-    if mode != "cloud":
-        if edge is None:
-            raise ConfigError(f"mode {mode!r} needs an edge model, and the configuration has none")
+    if edge is not None:
         with loading(f"edge: {edge.label}") as watch:
-            drafting = loaded(edge, watch) if edge.url is None else _connect_edge(edge, offline)
-    if mode != "edge":
-        if cloud is None:
-            raise ConfigError(f"mode {mode!r} needs a cloud model, and the configuration has none")
+            if edge.url is None:
+                drafting = loaded(edge, watch)
+            else:
+                from specdec_cli.cloud.served_model import ServedProcessor
+                from specdec_cli.cloud.vllm import VllmEdge
+
+                drafting = VllmEdge(edge, ServedProcessor(edge.of_processor, offline=offline), own=True)
+    if cloud is not None:
         with loading(f"cloud: {cloud.label}") as watch:
             verifying = loaded(cloud, watch) if cloud.url is None else _connect_cloud(config, cloud, drafting)
     return Pair.of(drafting, verifying)
@@ -66,20 +69,13 @@ def learned_gate(config: Config, pair: Pair) -> tuple[Classifier, GateFile] | No
     return Classifier(weights, file.threshold, file.wake, file.waking), file
 
 
-def _connect_edge(edge: EdgeConfig, offline: bool) -> VllmEdge:
-    from specdec_cli.cloud.served_model import ServedProcessor
-    from specdec_cli.cloud.vllm import VllmEdge
-
-    return VllmEdge(edge, ServedProcessor(edge.of_processor, offline=offline), own=True)
-
-
 def _connect_cloud(config: Config, cloud: CloudConfig, edge: AudioLM | VllmEdge | None) -> RemoteCloud:
     """The configured cloud elsewhere, whose prompts are made by its own processor or by the edge's."""
-    own, offline = cloud.processor is not None, config.runtime.offline
-    named = cloud.of_processor if own or config.edge is None else config.edge.of_processor
+    own, edge_config, offline = cloud.processor is not None, config.edge, config.runtime.offline
+    named = cloud.of_processor if own or edge_config is None else edge_config.of_processor
     if edge is not None and not own:
         processor = edge.processor
-    elif cloud.engine == "vllm" and (config.edge is None or config.edge.url is not None):
+    elif cloud.engine == "vllm" and (edge_config is None or edge_config.url is not None):
         from specdec_cli.cloud.served_model import ServedProcessor
 
         processor = ServedProcessor(named, offline=offline)

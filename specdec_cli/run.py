@@ -42,7 +42,6 @@ class Setup:
     prompt: str
     models: Models
     settings: dict[str, object]
-    stop_strings: tuple[str, ...]  # texts that end a caption and are not part of it
     load_s: float | None  # loading the models; None if it was not measured
     scorer: Scorer | None = None  # of the classes that captions name; None: transcripts have no labels
     measures: bool = False  # whether transcripts have measured figures
@@ -54,32 +53,25 @@ class Setup:
     @classmethod
     def of(cls, config: Config, pair: Pair, load_s: float | None, gate: GateFile | None) -> Setup:
         """That of a configuration, the models that it names, and the learned gate."""
-        models = {"edge": pair.edge, "cloud": pair.cloud}
-        taking_part = {role: model for role, model in models.items() if model is not None}
-        suggested = {
-            role: found
-            for role, model in taking_part.items()
-            if (found := suggestions(config.decoding, model.processor))
-        }
-        described = Models(**{role: ModelInfo(**model.describe()) if model else None for role, model in models.items()})
+        models = {role: model for role, model in (("edge", pair.edge), ("cloud", pair.cloud)) if model is not None}
+        found = {role: suggestions(config.decoding, model.processor) for role, model in models.items()}
+        suggested = {role: values for role, values in found.items() if values}
+        described = {role: ModelInfo(**model.describe()) for role, model in models.items()}
+        known = Models(edge=described.get("edge"), cloud=described.get("cloud"))
+        links = [each for each in (pair.remote, pair.remote_edge) if each]
         return cls(
             mode=config.decoding.mode,
             language=config.prompt.language,
             prompt=config.instruction(),
-            models=described,
-            payload=next((each.payload for each in (pair.remote, pair.remote_edge) if each), None),
-            shipped_only=tuple(  # as their config.json declares
-                role
-                for role, model in taking_part.items()
-                if getattr(model.processor.config, "specdec_prompts", None) == "shipped"
-            ),
-            unanswered=tuple(
-                each.http.failure for each in (pair.remote_edge, pair.remote) if each and each.http.failure
-            ),
-            unfitted=gate.not_fitted_to(described.weights) if gate else (),
-            settings={**recorded_settings(config), **({SUGGESTED: suggested} if suggested else {})},
-            stop_strings=config.decoding.stop_strings,
+            models=known,
+            settings=recorded_settings(config) | ({SUGGESTED: suggested} if suggested else {}),
             load_s=load_s,
+            payload=links[0].payload if links else None,
+            shipped_only=tuple(  # as their config.json declares
+                role for role, model in models.items() if _declared_prompts(model.processor) == "shipped"
+            ),
+            unfitted=gate.not_fitted_to(known.weights) if gate else (),
+            unanswered=tuple(each.http.failure for each in links if each.http.failure),
         )
 
     @property
@@ -88,18 +80,17 @@ class Setup:
         return self.settings.get("closing") == "on"
 
     def caption(self, text: str) -> str:
-        """The part of a finished text that is the caption."""
-        if self.stop_strings:
-            text = re.split("|".join(map(re.escape, self.stop_strings)), text, maxsplit=1)[0]
+        """The part of a finished text that is the caption, which no stop string is part of."""
+        if stops := self.settings["stop_strings"]:
+            text = re.split("|".join(map(re.escape, stops)), text, maxsplit=1)[0]
         return caption_of(text) if self.closes else text.strip()
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What a user should know of these settings, in sentences."""
+        known, found = PROMPTS.values() if self.settings.get("system") is None else (), list[str]()
         asked = {role: self.settings.get(f"{role}_instruction", self.prompt) for role in self.shipped_only}
-        known = PROMPTS.values() if self.settings.get("system") is None else ()
-        others, found = [role for role, prompt in asked.items() if prompt not in known], []
-        if others:
+        if others := [role for role, prompt in asked.items() if prompt not in known]:
             follow = f"{' and '.join(others)} follow{'s' if len(others) == 1 else ''}"
             found.append(f"{follow} the shipped prompts only: this one changes little")
         found.extend(f"no answer at the start: {failure}" for failure in self.unanswered)
@@ -178,28 +169,26 @@ class Run:
         yield Update(self._setup.started(self.clip), EventText())
         with closing(self._loop(prompts, shared, self._setup.language).run()) as events:
             for event in events:
-                pieces = EventText(caption=self._described(text))
-                if isinstance(event, Sent):
-                    pieces = EventText(tuple(map(writer.piece, event.draft_ids)), (), pieces.caption)
-                elif isinstance(event, Round):
+                drafted, committed = tuple[str, ...](), tuple[str, ...]()
+                if isinstance(event, Sent | Round):
+                    drafted = tuple(map(writer.piece, event.draft_ids))
+                if isinstance(event, Round):
                     ids.extend(event.committed_ids)
                     before, text = text, writer.text(ids).rstrip("\ufffd")  # half a character waits for its rest
+                    committed = tuple(map(writer.piece, event.committed_ids))
                     event = replace(
                         event,
                         draft_text=writer.text(event.draft_ids),
                         committed_text=text.removeprefix(before),
-                        draft_pieces=tuple(map(writer.piece, event.draft_ids)),
-                        committed_pieces=tuple(map(writer.piece, event.committed_ids)),
+                        draft_pieces=drafted,
+                        committed_pieces=committed,
                     )
-                    pieces = EventText(event.draft_pieces, event.committed_pieces, self._described(text))
                     self._rounds.append(event)
-                elif isinstance(event, Finished):
-                    pieces = self._finished(event, text, began, alone=alone)
-                yield Update(event, pieces)
-
-    def _described(self, text: str) -> str:
-        """What the caption is so far."""
-        return (text[: description_end(text)] if self._setup.closes else text).strip()
+                if isinstance(event, Finished):
+                    yield Update(event, self._finished(event, text, began, alone=alone))
+                else:
+                    caption = (text[: description_end(text)] if self._setup.closes else text).strip()
+                    yield Update(event, EventText(drafted, committed, caption))
 
     def _finished(self, finished: Finished, text: str, began: tuple[float, float], *, alone: bool) -> EventText:
         """The caption with what is known of it, as the transcript has it, which is made here."""
@@ -262,6 +251,10 @@ def gpu_mb() -> float | None:
     if not torch.cuda.is_available():
         return None
     return round(sum(map(torch.cuda.max_memory_allocated, range(torch.cuda.device_count()))) / 2**20, 1)
+
+
+def _declared_prompts(processor: Processor) -> object:
+    return getattr(processor.config, "specdec_prompts", None)
 
 
 def _model_line(info: ModelInfo | None) -> str | None:

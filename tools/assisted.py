@@ -60,13 +60,14 @@ def main(
     config: Annotated[str, typer.Option(help="Shipped configuration or YAML file; both models are loaded.")] = "mini",
     clips: Annotated[str | None, typer.Option(help="A recording, or a folder of them. [default: the samples]")] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Times through all clips.")] = 5,
-    k: Annotated[int, typer.Option("-k", min=1, help="Drafted tokens in a block.")] = 5,
+    k: Annotated[int | None, typer.Option("-k", min=1, help="Drafted tokens in a block. [default: configured]")] = None,
     language: Annotated[str, typer.Option(help="zh or en.")] = "en",
     encoder_dtype: Annotated[str | None, typer.Option(help="Of both audio encoders: int8.")] = None,
     threads: Annotated[int, typer.Option(min=1, help="Threads of PyTorch.")] = 1,
 ) -> None:
     """Time lossless decoding, generate on the cloud, and generate with the edge as its assistant, in turns."""
-    flags = {"decoding.mode": "lossless", "decoding.k": k, "prompt.language": language, "runtime.threads": threads}
+    flags = {"decoding.mode": "lossless", "prompt.language": language, "runtime.threads": threads}
+    flags |= {} if k is None else {"decoding.k": k}
     encoders = {f"{role}.encoder_dtype": encoder_dtype for role in ("edge", "cloud")}
     resolved = load_config(config, flags={**flags, **encoders}).config
     captioner = Captioner.load(comparable(resolved))

@@ -1,14 +1,12 @@
 """A long recording made of labelled clips, and how well its utterances are found and captioned.
 
-    python -m tools.long_recording --data DIR --recordings 4               # cuts: clean, in noise, as m4a and mp3
+    python -m tools.long_recording --data DIR --recordings 4               # cuts: clean and in noise
     python -m tools.long_recording --data DIR --recordings 3 --captions    # emotion and prosody too
-    python -m tools.long_recording --data DIR --write long.flac            # the recording alone
 
 Clips of different speakers, whose active speech has no pause above 0.3 s, stand one after the other with 0.4 to 2 s of
 silence between the ends of their active speech: 10 ms frames within 30 dB of the 97th percentile frame, and above -75
 dBFS; blips under 40 ms do not count. Below 60 Hz nothing counts: many clips of RAVDESS end in half a second of air on
-the microphone, which is up to 50 dB louder below 50 Hz than all above, and no speech. `--lowest-hz 0` counts it.
-`librosa.effects.split` (45 dB, gaps below 0.3 s joined) is the baseline.
+the microphone, which is up to 50 dB louder below 50 Hz than all above, and no speech.
 """
 
 from __future__ import annotations
@@ -16,16 +14,13 @@ from __future__ import annotations
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from json import dumps
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
-import av
 import numpy as np
-import numpy.typing as npt
 import soundfile
 import typer
 
@@ -85,15 +80,15 @@ class Found:
     pieces: int
 
 
-def active(samples: Waveform, lowest_hz: float = LOWEST_HZ) -> list[tuple[int, int]]:
-    """First and last sample of each run of active speech, in what lies above a frequency."""
+def active(samples: Waveform) -> list[tuple[int, int]]:
+    """First and last sample of each run of active speech, in what lies above 60 Hz."""
     spectrum = np.fft.rfft(samples.astype(np.float64))
-    spectrum[: int(np.ceil(lowest_hz * len(samples) / SAMPLE_RATE))] = 0
+    spectrum[: int(np.ceil(LOWEST_HZ * len(samples) / SAMPLE_RATE))] = 0
     heard = np.fft.irfft(spectrum, len(samples))
     return [(int(start), int(end)) for start, end in HOP * runs_of(speech_activity(heard.astype(np.float32)).active)]
 
 
-def choose(data: Path, count: int, rng: np.random.Generator, lowest_hz: float = LOWEST_HZ) -> list[Clip]:
+def choose(data: Path, count: int, rng: np.random.Generator) -> list[Clip]:
     """Clips without a long pause, each once, of as many speakers as there are, in turn."""
     by_speaker: dict[tuple[str, str], list[Row]] = defaultdict(list)
     rows = [row for row in read_rows(data) if row.speaker]
@@ -102,17 +97,17 @@ def choose(data: Path, count: int, rng: np.random.Generator, lowest_hz: float = 
     chosen: list[Clip] = []
     while len(chosen) < count and any(by_speaker.values()):
         for own in [list(by_speaker.values())[index] for index in rng.permutation(len(by_speaker))]:
-            clip = next(_suitable(data, own, lowest_hz), None)
+            clip = next(_suitable(data, own), None)
             if clip is not None and len(chosen) < count:
                 chosen.append(clip)
     return chosen
 
 
-def _suitable(data: Path, rows: list[Row], lowest_hz: float) -> Iterator[Clip]:
+def _suitable(data: Path, rows: list[Row]) -> Iterator[Clip]:
     while rows:
         row = rows.pop()
         samples = read_audio(data / row.file)
-        runs = active(samples, lowest_hz)
+        runs = active(samples)
         gaps = [start - end for (_, end), (start, _) in pairwise(runs)]
         if runs and max(gaps, default=0) <= _LONGEST_GAP_S * SAMPLE_RATE:
             yield Clip(row, samples, runs[0][0], runs[-1][1])
@@ -178,64 +173,29 @@ def score(places: Places, found: Places) -> Found:
     return Found(hits / len(places), cut, short, len(ends))
 
 
-def write(path: Path, samples: Waveform) -> None:
-    """Encodes a recording by the ending of its name: m4a (AAC), mp3, or what libsndfile writes."""
-    if path.suffix not in (".m4a", ".mp3"):
-        soundfile.write(path, samples, SAMPLE_RATE)
-        return
-    with av.open(str(path), "w") as container:
-        stream = container.add_stream("aac" if path.suffix == ".m4a" else "libmp3lame", rate=SAMPLE_RATE)
-        stream.layout = "mono"
-        for start in range(0, len(samples), SAMPLE_RATE):
-            frame = av.AudioFrame.from_ndarray(samples[None, start : start + SAMPLE_RATE], "fltp", "mono")
-            frame.sample_rate, frame.pts = SAMPLE_RATE, start
-            container.mux(stream.encode(frame))
-        container.mux(stream.encode(None))
-
-
 def cuts_of(path: Path) -> Places:
     """Where a recording is cut."""
     return [(cut.start_s, cut.end_s) for cut in open_recording(path, window_s=WINDOW_S, pauses="always").cuts]
 
 
-def baseline(path: Path) -> Places:
-    """Where `librosa.effects.split` cuts it."""
-    import librosa
-
-    samples: npt.NDArray[np.float32] = read_audio(path)
-    joined: list[list[float]] = []
-    for start, end in librosa.effects.split(samples, top_db=45) / SAMPLE_RATE:
-        if joined and start - joined[-1][1] < _LONGEST_GAP_S:
-            joined[-1][1] = float(end)
-        else:
-            joined.append([float(start), float(end)])
-    return [(start, end) for start, end in joined]
-
-
-def variants(clips: Sequence[Clip], seed: int) -> Iterator[tuple[str, str, Waveform, Places]]:
-    """Name, ending, samples and utterances of each form of the recording."""
+def variants(clips: Sequence[Clip], seed: int) -> Iterator[tuple[str, Waveform, Places]]:
+    """Name, samples and utterances of each form of the recording."""
 
     def rng() -> np.random.Generator:
         return np.random.default_rng(seed)
 
-    plain, places = assemble(clips, rng())
-    for suffix in (".flac", ".m4a", ".mp3"):
-        yield f"silence between, {suffix[1:]}", suffix, plain, places
-    yield "whole clips", ".flac", *assemble(clips, rng(), whole=True)
+    yield "silence between", *assemble(clips, rng())
+    yield "whole clips", *assemble(clips, rng(), whole=True)
     level, spoken = assemble(levelled(clips, rng()), rng())
     for colour in ("white", "pink"):
-        yield f"{colour} noise at {NOISE_DB:g} dB", ".flac", with_noise(level, spoken, colour, rng()), spoken
+        yield f"{colour} noise at {NOISE_DB:g} dB", with_noise(level, spoken, colour, rng()), spoken
 
 
 def captioned(captioner: Captioner, files: Sequence[InputFile]) -> list[Transcript]:
     """The transcripts of recordings, captioned as by `specdec batch`."""
-    lines: list[Transcript] = []
-
-    def deliver(outcome: Outcome) -> None:
-        lines.extend(outcome.lines)
-
-    LocalBackend(captioner, batch_size=None, workers=2).run(map(Task, files), deliver, lambda: False)
-    return lines
+    outcomes: list[Outcome] = []
+    LocalBackend(captioner, batch_size=None, workers=2).run(map(Task, files), outcomes.append, lambda: False)
+    return [outcome.line for outcome in outcomes if outcome.line is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,9 +216,9 @@ class Captioned:
     speed: float
 
 
-def caption(captioner: Captioner, clips: Sequence[Clip], path: Path, places: Places, folder: Path) -> Captioned:
+def caption(captioner: Captioner, clips: Sequence[Clip], path: Path, places: Places) -> Captioned:
     """Captions a recording, and the clips that it is made of."""
-    files = [InputFile(str(folder / f"{index:03d}.wav"), id=str(index)) for index in range(len(clips))]
+    files = [InputFile(str(path.with_name(f"{index:03d}.wav")), id=str(index)) for index in range(len(clips))]
     for file, clip in zip(files, clips, strict=True):
         soundfile.write(file.path, clip.samples, SAMPLE_RATE, "FLOAT")
     alone = {int(line.id or 0): line.caption or "" for line in captioned(captioner, files)}
@@ -292,11 +252,10 @@ def accuracies(found: Sequence[Captioned], language: Language) -> dict[str, dict
         change = right[:, 1] - right[:, 0]
         error = float(change.std(ddof=1) / np.sqrt(len(change)))
         alone, within = right.mean(axis=0)
-        figures[name] = {"alone": alone, "within": within, "error": error, "clips": len(right)}
+        figures[name] = {"alone": alone, "within": within, "error": error}
         means += [(alone, within)] if name != "emotion" else []
     alone, within = np.mean(means, axis=0)
-    figures["mean of prosody"] = {"alone": alone, "within": within}
-    return {name: {key: round(float(value), 1) for key, value in each.items()} for name, each in figures.items()}
+    return {**figures, "mean of prosody": {"alone": alone, "within": within, "error": float("nan")}}
 
 
 def main(
@@ -304,63 +263,39 @@ def main(
     clips: Annotated[int, typer.Option(min=1, help="How many a recording is made of.")] = 180,
     recordings: Annotated[int, typer.Option(min=1, help="How many are made, each of other clips.")] = 1,
     seed: Annotated[int, typer.Option(help="Of the choice of clips and of the pauses.")] = 0,
-    lowest_hz: Annotated[float, typer.Option(min=0, help="Below this nothing counts as speech.")] = LOWEST_HZ,
     captions: Annotated[bool, typer.Option("--captions", help="Caption them too.")] = False,
     language: Annotated[str, typer.Option(help="Of the captions.")] = "en",
     threads: Annotated[int | None, typer.Option(min=1, help="Of PyTorch.")] = None,
-    write_to: Annotated[Path | None, typer.Option("--write", help="Write the first recording here, and stop.")] = None,
-    repeat: Annotated[int, typer.Option(min=1, help="Write it so many times over.")] = 1,
-    json: Annotated[bool, typer.Option("--json", help="Print what was measured as JSON.")] = False,
 ) -> None:
     """Make long recordings of labelled clips, and measure how their utterances are found and captioned."""
-    every = choose(data, clips * recordings, np.random.default_rng(seed), lowest_hz)
-    groups = [every[at : at + clips] for at in range(0, len(every), clips)]
-    if write_to is not None:
-        write(write_to, np.tile(assemble(groups[0], np.random.default_rng(seed))[0], repeat))
-        return
+    every = choose(data, clips * recordings, np.random.default_rng(seed))
     found: dict[str, list[Found]] = defaultdict(list)
-    captioned_: list[Captioned] = []
+    done: list[Captioned] = []
     settings: dict[str, object] = {"prompt.language": language, "runtime.threads": threads}
     captioner = Captioner.load("mini", settings) if captions else None
     with tempfile.TemporaryDirectory(prefix="long-recording-") as name:
-        folder = Path(name)
-        ways: dict[str, Callable[[Path], Places]] = {"pauses": cuts_of, "effects.split": baseline}
-        for group in groups:
-            for title, suffix, samples, places in variants(group, seed):
-                path = folder / f"long{suffix}"
-                write(path, samples)
-                for way, find in ways.items():
-                    if way == "pauses" or suffix == ".flac":
-                        found[f"{title}: {way}"].append(score(places, find(path)))
+        path = Path(name) / "long.flac"
+        for at in range(0, len(every), clips):
+            group = every[at : at + clips]
+            for title, samples, places in variants(group, seed):
+                soundfile.write(path, samples, SAMPLE_RATE)
+                found[title].append(score(places, cuts_of(path)))
             if captioner is not None:
                 samples, places = assemble(group, np.random.default_rng(seed), whole=True)
-                write(folder / "captioned.flac", samples)
-                captioned_.append(caption(captioner, group, folder / "captioned.flac", places, folder))
-    result: dict[str, Any] = {
-        title: {
-            "share": float(np.mean([each.share for each in of])),
-            **{name: sum(getattr(each, name) for each in of) for name in ("cut", "short", "pieces")},
-        }
-        for title, of in found.items()
-    }
-    if captioner is not None:
-        result["captions"] = {
-            **accuracies(captioned_, captioner.setup.language),
-            "captions": sum(each.pieces for each in captioned_),
-            "times real time": [round(each.speed, 1) for each in captioned_],
-            "peak MiB": peak_rss_mb(),
-        }
-    if json:
-        print(dumps(result))
-        return
+                soundfile.write(path, samples, SAMPLE_RATE)
+                done.append(caption(captioner, group, path, places))
     rows = [
-        [title, f"{100 * v['share']:.1f}%", *(str(v[name]) for name in ("cut", "short", "pieces"))]
-        for title, v in result.items()
-        if "share" in v
+        [title, f"{np.mean([each.share for each in of]):.1%}"]
+        + [str(sum(getattr(each, name) for each in of)) for name in ("cut", "short", "pieces")]
+        for title, of in found.items()
     ]
     print_table(f"{len(every)} utterances", ["", "found", "cut in two", "end missing", "pieces"], rows)
     if captioner is not None:
-        print(dumps(result["captions"], indent=1))
+        figures = accuracies(done, captioner.setup.language).items()
+        rows = [[name, *(f"{each[key]:.1f}" for key in ("alone", "within", "error"))] for name, each in figures]
+        print_table("right classes, per cent", ["", "clips alone", "in the recording", "standard error"], rows)
+        speeds = ", ".join(f"{each.speed:.1f}" for each in done)
+        print(f"{sum(each.pieces for each in done)} captions, {speeds} times real time, peak {peak_rss_mb()} MiB")
 
 
 if __name__ == "__main__":

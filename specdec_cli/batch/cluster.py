@@ -9,20 +9,19 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from specdec_cli.batch.local import LocalBackend, error_outcome
+from specdec_cli.batch.local import LocalBackend
 from specdec_cli.batch.tasks import Deliver, Outcome, Stopped, Task
 from specdec_cli.config.problems import show
-from specdec_cli.errors import CheckpointError, ConfigError, SpecdecError, UnexpectedError, install
+from specdec_cli.errors import CheckpointError, ConfigError, UnexpectedError, install
 from specdec_cli.transcript.terms import loaded_changes
 
 if TYPE_CHECKING:
     from specdec_cli.config import Config
-    from specdec_cli.inputs.recording import Key
     from specdec_cli.labels.calibration import Labelling
     from specdec_cli.pair_loading import Loading
     from specdec_cli.run import Setup
@@ -31,37 +30,26 @@ if TYPE_CHECKING:
 CHUNK: Final = 32
 """Recordings handed to an actor at a time, or two batches if that is more."""
 
-_Chunk = tuple[Task, ...]  # tasks that travel together
-
-_ATTEMPTS: Final = 2  # actors that one recording may cost before it is given up
-_STARTS: Final = 5  # actors in a row that may die without finishing anything before the run is given up
+_RETRIES: Final = 3  # actors that one chunk may cost, but for the last
 _CONNECT_S: Final = 10.0
 _SIGNAL_S: Final = 0.2  # how long a wait may keep the main thread from noticing a signal or a stop
 
 
 class Worker:
-    """What runs in an actor: a loaded pair and the threads that read ahead for it."""
+    """What runs in an actor: a loaded pair and the threads that read ahead for it. Arguments as in `RayBackend`."""
 
     def __init__(
-        self,
-        config: Config,
-        labelling: Labelling | None,
-        folder: str,
-        batch_size: int | None,
-        workers: int,
-        measures: bool,
+        self, config: Config, labelling: Labelling | None, folder: str, size: int | None, workers: int, measures: bool
     ) -> None:
         from specdec_cli.captioner import Captioner
 
         if os.path.isdir(folder):
             os.chdir(folder)  # relative paths mean what they mean where the command was given
         captioner = Captioner.load(config)
-        if labelling is not None:
-            captioner = captioner.labelled(*labelling)
-        if measures:
-            captioner = captioner.measuring()
+        captioner = captioner if labelling is None else captioner.labelled(*labelling)
+        captioner = captioner.measuring() if measures else captioner
         self._setup = captioner.setup
-        self._backend = LocalBackend(captioner, batch_size=batch_size, workers=workers)
+        self._backend = LocalBackend(captioner, batch_size=size, workers=workers)
         self._stopped = False
 
     def setup(self) -> Setup:
@@ -81,6 +69,8 @@ class Worker:
 
 class RayBackend:
     """Captions tasks on a cluster. Use it as a context manager: it connects, loads the models, and disconnects.
+
+    Ray starts an actor that dies again, and gives it its recordings again.
 
     Args:
         config, measures, loading: see `Captioner`.
@@ -103,23 +93,30 @@ class RayBackend:
         measures: bool = False,
         loading: Loading,
     ) -> None:
-        self._config = config
-        self._address = address
+        self._config, self._address, self._loading = config, address, loading
         self._arguments = (config, labelling, os.getcwd(), batch_size, workers, measures)
         self._chunk = max(CHUNK, 2 * (batch_size or 0))
-        self._loading = loading
-        self._ray = _import_ray()
         self._actors: list[Any] = []
         self.setup: Setup
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry
+        try:
+            import ray
+        except ImportError as error:
+            hint = f"Install it: {install('ray')}"
+            raise ConfigError("--ray needs Ray, which is not installed.", hint=hint) from error
+        self._ray = ray
 
     def __enter__(self) -> RayBackend:
         with self._loading("Ray"):
             _connect(self._ray, self._address)
         try:
-            count, self._resources = _shape(self._ray, self._config)
+            count, resources = _shape(self._ray, self._config)
+            # Two at once: `stop` has to arrive while `caption` runs.
+            options = {**resources, "max_concurrency": 2, "max_restarts": -1, "max_task_retries": _RETRIES}
             with self._loading(f"{count} model pair{'s' if count > 1 else ''}"):
-                self._actors = [self._start() for _ in range(count)]
-                self.setup = self._first_setup()
+                worker = self._ray.remote(Worker).options(**options)
+                self._actors = [worker.remote(*self._arguments) for _ in range(count)]
+                self._take_setup()
         except BaseException:
             self._ray.shutdown()
             raise
@@ -134,60 +131,42 @@ class RayBackend:
         """See `Backend`. Outcomes come in chunks, as actors finish them.
 
         Raises:
-            CheckpointError: an actor has other models than the first, or none can be kept alive.
-            UnexpectedError: an actor failed for another reason than its recordings.
+            CheckpointError: an actor has other models than the first.
+            UnexpectedError: an actor failed for another reason than its recordings, or too many died over a chunk.
         """
-        errors = self._ray.exceptions
         left = iter(tasks)
-        waiting = iter(lambda: tuple(islice(left, self._chunk)), ())
-        lost: Counter[Key] = Counter()  # actors that died over one recording alone
-        again: deque[_Chunk] = deque()  # those of dead actors one by one, to find the one that kills its process
-        idle, running = deque(self._actors), dict[Any, tuple[Any, _Chunk]]()
-        stopping, deaths = False, 0
+        idle, running = deque(self._actors), dict[Any, Any]()  # answer that is awaited -> its actor
+        stopping = False
         while True:
-            while idle and not stopped() and (chunk := again.popleft() if again else next(waiting, None)):
+            while idle and not stopped() and (chunk := list(islice(left, self._chunk))):
                 actor = idle.popleft()
-                running[actor.caption.remote(list(chunk))] = (actor, chunk)
+                running[actor.caption.remote(chunk)] = actor
             if not running:
                 return
             if stopped() and not stopping:
                 stopping = True
-                for actor, _ in running.values():
+                for actor in running.values():
                     actor.stop.remote()
             for reference in self._ray.wait(list(running), timeout=_SIGNAL_S)[0]:
-                actor, chunk = running.pop(reference)
+                idle.append(running.pop(reference))
                 try:
-                    outcomes, deaths = self._ray.get(reference), 0
-                    idle.append(actor)
-                except errors.RayTaskError as error:
-                    raise UnexpectedError(_last_line(error), hint="Run it again with --debug.") from error
-                except errors.RayError as error:  # the actor, its node or its memory is gone, or an answer of its
-                    deaths += 1
-                    if deaths >= _STARTS * len(self._actors):
-                        raise _load_error(error) from error
-                    idle.append(self._replaced(actor))
-                    if len(chunk) == 1:
-                        lost[chunk[0].item.key] += 1
-                    outcomes = [self._given_up(task) for task in chunk if lost[task.item.key] == _ATTEMPTS]
-                    again.extend((task,) for task in chunk if lost[task.item.key] < _ATTEMPTS)
+                    outcomes = self._ray.get(reference)
+                except self._ray.exceptions.RayError as error:
+                    hint = "Captions so far are kept. Run it again with --debug, and look at: ray status"
+                    raise UnexpectedError(f"A process of the cluster failed: {_last_line(error)}", hint=hint) from error
                 for outcome in outcomes:
-                    for line in outcome.lines:
-                        self._require_same(line.models, line.settings)
+                    if outcome.line is not None:
+                        self._require_same(outcome.line.models, outcome.line.settings)
                     deliver(outcome)
 
-    def _start(self) -> Any:
-        # Two at once: `stop` has to arrive while `caption` runs. Losses are dealt with here, recording by recording.
-        options = {**self._resources, "max_concurrency": 2, "max_restarts": 0, "max_task_retries": 0}
-        return self._ray.remote(Worker).options(**options).remote(*self._arguments)
-
-    def _first_setup(self) -> Setup:
+    def _take_setup(self) -> None:
         try:
             self.setup, *others = self._ray.get([actor.setup.remote() for actor in self._actors])
         except self._ray.exceptions.RayError as error:
-            raise _load_error(error) from error
+            hint = "Every node needs specdec and the models; try the same command there without --ray."
+            raise CheckpointError(f"The cluster cannot load the models: {_last_line(error)}", hint=hint) from error
         for other in others:
             self._require_same(other.models, other.settings)
-        return self.setup
 
     def _require_same(self, models: Models, settings: Mapping[str, object]) -> None:
         """Refuses to mix captions of several models: every node loads them from its own disk."""
@@ -197,32 +176,13 @@ class RayBackend:
                 hint="Give every node the same files, and the same specdec.",
             )
 
-    def _replaced(self, actor: Any) -> Any:
-        """An actor in place of one that died."""
-        self._ray.kill(actor)
-        self._actors.remove(actor)
-        self._actors.append(self._start())
-        return self._actors[-1]
-
-    def _given_up(self, task: Task) -> Outcome:
-        """The outcome of a recording that has cost too many actors."""
-        error = UnexpectedError(f"{_ATTEMPTS} processes died while captioning it.")
-        return error_outcome(task.item, error, self.setup, self._config)
-
-
-def _import_ray() -> Any:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry
-    try:
-        import ray
-    except ImportError as error:
-        raise ConfigError("--ray needs Ray, which is not installed.", hint=f"Install it: {install('ray')}") from error
-    return ray
-
 
 def _connect(ray: Any, address: str | None) -> None:
     place = address or os.environ.get("RAY_ADDRESS")
+    host, colon, port = (place or "").removeprefix("ray://").rpartition(":")
     try:
-        _require_listening(place)
+        if colon and port.isdecimal():  # where nothing listens, Ray itself would go on trying for minutes
+            socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
     except (OSError, RuntimeError, ValueError) as error:
         detail = " ".join(str(error).split())
@@ -232,33 +192,16 @@ def _connect(ray: Any, address: str | None) -> None:
         ) from error
 
 
-def _require_listening(address: str | None) -> None:
-    """Raises OSError where nothing listens: Ray itself would go on trying for minutes."""
-    host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
-    if colon and port.isdecimal():
-        socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
-
-
 def _shape(ray: Any, config: Config) -> tuple[int, dict[str, float]]:
     """How many actors the cluster has room for, and what each reserves."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     gpus = sum(int(node.get("GPU", 0)) for node in nodes)
     if gpus and any(model is not None and model.device != "cpu" for model in (config.edge, config.cloud)):
         return gpus, {"num_cpus": 1, "num_gpus": 1}
-    nodes = [node for node in nodes if node.get("CPU", 0) >= 1]
-    if not nodes:
-        raise ConfigError("The Ray cluster has no CPUs to run on.", hint="Look at it with: ray status")
+    cores = [int(node["CPU"]) for node in nodes if node.get("CPU", 0) >= 1]
     # One core of each node is left to Ray itself: without any, its own tasks starve and everything hangs.
-    spare = max(min(int(node["CPU"]) for node in nodes) - 1, 1)
-    return len(nodes), {"num_cpus": min(config.runtime.threads or spare, spare)}
-
-
-def _load_error(error: Exception) -> SpecdecError:
-    """Why no actor stays alive, from the last line of the first error."""
-    return CheckpointError(
-        f"The models cannot be loaded on the cluster: {_last_line(error)}",
-        hint="Every node needs specdec and the models; try the same command there without --ray.",
-    )
+    spare = max(min(cores, default=1) - 1, 1)
+    return max(len(cores), 1), {"num_cpus": min(config.runtime.threads or spare, spare)}
 
 
 def _last_line(error: Exception) -> str:

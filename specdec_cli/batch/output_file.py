@@ -8,7 +8,7 @@ killed, lines that others replace are dropped, and those of one recording put to
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from specdec_cli.prompts import Language
 from specdec_cli.store import Store, made_otherwise
 from specdec_cli.targets import TRANSCRIPTS
 from specdec_cli.transcript.lines import Line, Mark, heads, settled, standing, transcript_at
-from specdec_cli.transcript.records import Transcript
+from specdec_cli.transcript.records import Transcript, TranscriptHead
 from specdec_cli.transcript.terms import SUGGESTED, Terms, loaded_changes
 
 if TYPE_CHECKING:
@@ -32,25 +32,15 @@ Prompting = Callable[[Line], tuple[Language, str] | None]
 
 @dataclass(frozen=True)
 class Identity:
-    """What all lines of one output have in common: none was made with other settings or models.
+    """What all lines of one output have in common: none was made with other settings or models."""
 
-    Attributes:
-        output: name of the file, for messages.
-        terms: of this run.
-        prompting: see `Prompting`.
-    """
-
-    output: Path
-    terms: Terms
+    output: Path  # for messages
+    terms: Terms  # of this run
     prompting: Prompting
     _made_by: dict[str, Line] = field(default_factory=dict, init=False)  # models and suggestions -> its first line
 
     def check(self, line: Line) -> None:
-        """Refuses a line that this run would have made with other settings.
-
-        Raises:
-            ConfigError: names the settings with both values.
-        """
+        """Refuses a line that was made with other settings: ConfigError, which names them with both values."""
         language, prompt = self.prompting(line) or (None, None)
         if changed := list(replace(self.terms, language=language, prompt=prompt).changes(line.head)):
             raise made_otherwise(self.output, line.number, changed)
@@ -58,14 +48,7 @@ class Identity:
         self._made_by.setdefault(made_by, line)
 
     def check_models(self, models: Models, settings: Mapping[str, object]) -> None:
-        """Once they are loaded: refuses lines that were made in another number format, or by other weights.
-
-        Args:
-            models, settings: as the transcripts of this run will record them.
-
-        Raises:
-            ConfigError: names both formats, both weights, or both suggestions of their checkpoints.
-        """
+        """Refuses lines of other weights, number formats or suggestions than the loaded models', which are given."""
         for line in self._made_by.values():
             if changed := list(loaded_changes(line.head, models, settings, ("dtype", "weights"))):
                 raise made_otherwise(self.output, line.number, changed)
@@ -73,15 +56,10 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A recording that the output holds.
+    """A recording that the output holds."""
 
-    Attributes:
-        marks: of its lines that stand, by their start.
-        retry: how to caption it again, if it or a segment of it failed or is missing; else None.
-    """
-
-    marks: tuple[Mark, ...]
-    retry: InputFile | None
+    marks: tuple[Mark, ...]  # of its lines that stand, by their start
+    retry: InputFile | None  # how to caption it again, if it or a segment of it failed or is missing
 
     @property
     def settled(self) -> bool:
@@ -89,9 +67,9 @@ class Entry:
         return self.retry is None or settled(self.marks)
 
     @property
-    def captioned(self) -> int:
-        """How many pieces have a caption."""
-        return sum(mark.good for mark in self.marks)
+    def captioned(self) -> bool:
+        """Whether it, or any piece of it, has a caption."""
+        return any(mark.good for mark in self.marks)
 
     @property
     def sha256(self) -> str | None:
@@ -105,11 +83,9 @@ class Entry:
 
     def found_in(self, recording: Recording) -> frozenset[int]:
         """Indices of the pieces that have captions, or can have none, of the same content cut at the same places."""
-        if self.sha256 != recording.sha256:
-            return frozenset()
         places = {mark.place for mark in self.marks if mark.good or mark.final}
         cuts = [(round(cut.start_s, 4), round(cut.end_s, 4)) for cut in recording.cuts]
-        return frozenset(index for index, place in enumerate(cuts) if place in places)
+        return frozenset(n for n, place in enumerate(cuts) if place in places and self.sha256 == recording.sha256)
 
 
 class Output:
@@ -141,10 +117,7 @@ class Output:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with self._store:
             if self._untidy and kind is None:
-                self._read(lambda _: None)
-
-    def __len__(self) -> int:
-        return len(self._entries)
+                self._read(None)
 
     def find(self, key: Key) -> Entry | None:
         """What the output held of a recording when it was opened."""
@@ -155,9 +128,9 @@ class Output:
         entry = self.find(item.key)
         return entry if entry is not None and entry.of_content(item) else None
 
-    def entries(self) -> Iterator[tuple[Key, Entry]]:
+    def entries(self) -> Iterable[Entry]:
         """Everything that it held when it was opened."""
-        return iter(self._entries.items())
+        return self._entries.values()
 
     def transcripts(self, entry: Entry) -> list[Transcript]:
         """The captions of a recording that the output holds, from the file."""
@@ -169,41 +142,36 @@ class Output:
         self._entries.clear()
 
     def append(self, key: Key, transcripts: Sequence[Transcript]) -> None:
-        """Appends lines of one recording, all of them or none, whatever ends the process.
-
-        Raises:
-            TranscriptError: the disk is full, for example.
-        """
+        """Appends lines of one recording, all of them or none, whatever ends the process; errors as in `Store`."""
         self._store.append(transcript.to_json() for transcript in transcripts)
         pieces = any(transcript.pieces is not None for transcript in transcripts)
         self._untidy = self._untidy or pieces or key in self._entries
 
-    def _read(self, check: Callable[[Line], None]) -> dict[Key, Entry]:
+    def _read(self, check: Callable[[Line], None] | None) -> dict[Key, Entry]:
         """Who is there; drops lines that others replace, and puts those of a recording together."""
         found: dict[Key, list[Mark]] = {}
-        latest: dict[Key, InputFile] = {}
+        retries: dict[Key, InputFile] = {}
         order: list[int] = []
         for line in heads(self._store.path, self._store.lines()):
-            check(line)
-            marks = found.setdefault(line.key, [])
-            marks.append(Mark.of(line))
+            if check is not None:
+                check(line)
+            found.setdefault(line.key, []).append(Mark.of(line))
+            retries[line.key] = _again(line.head)
             order.append(line.offset)
-            latest[line.key] = _again(line)
         entries = {}
         for key, marks in found.items():
             stand = standing(marks)
             complete = settled(stand) and all(mark.good for mark in stand)
-            entries[key] = Entry(stand, None if complete else latest[key])
+            entries[key] = Entry(stand, None if complete else retries[key])
         kept = [mark.offset for entry in entries.values() for mark in entry.marks]
-        if kept != order:
-            self._store.keep(kept)
-            return self._read(lambda _: None)  # lines have other places now
-        return entries
+        if kept == order:
+            return entries
+        self._store.keep(kept)
+        return self._read(None)  # lines have other places now
 
 
-def _again(line: Line) -> InputFile:
-    """How to caption the recording of a line again."""
-    head = line.head
-    part = head.id is not None and head.pieces is None  # of a manifest
+def _again(head: TranscriptHead) -> InputFile:
+    """How to caption the recording of a line again; one that has an id and is no piece may be a part of a file."""
+    part = head.id is not None and head.pieces is None
     start_s, end_s = (head.start_s, head.end_s) if part else (None, None)
     return InputFile(head.file, id=head.id, language=head.language, prompt=head.prompt, start_s=start_s, end_s=end_s)

@@ -1,19 +1,22 @@
-"""What a batch is made of: tasks, what became of each, counts of it all, and where tasks are captioned."""
+"""What a batch is made of: tasks and where they are captioned, what became of each, and counts of it all."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final, Protocol
 
-from specdec_cli.errors import AudioContentError, SpecdecError
+from specdec_cli.errors import AudioContentError
+from specdec_cli.inputs.find import all_unreadable
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.types import Flag
 
 if TYPE_CHECKING:
-    from specdec_cli.batch.output_file import Entry
+    from specdec_cli.batch.output_file import Entry, Output
+    from specdec_cli.inputs.manifest import Inputs
     from specdec_cli.transcript.records import Transcript
 
 LISTED: Final = 20
@@ -22,15 +25,15 @@ LISTED: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A recording that may be done already.
-
-    Attributes:
-        item: the recording.
-        entry: what the output holds of it; None: nothing.
-    """
+    """A recording, and what the output holds of it; None: nothing."""
 
     item: InputFile
     entry: Entry | None = None
+
+    @property
+    def settled(self) -> bool:
+        """Whether the output has all captions of the recording, if its content has not changed."""
+        return self.entry is not None and self.entry.settled
 
     @property
     def done(self) -> bool:
@@ -44,35 +47,15 @@ class Outcome:
 
     Attributes:
         item: the recording.
-        lines: transcripts; none if it was done before.
+        line: its transcript; None if it was done before.
         last: whether this ends the recording, or more of its pieces follow.
-        spoilt: whether an earlier piece has no caption.
-        captioned: how many pieces had a caption before.
-        pieces: of the recording.
+        captioned: whether any piece of it up to here has a caption.
     """
 
     item: InputFile
-    lines: tuple[Transcript, ...] = ()
+    line: Transcript | None = None
     last: bool = True
-    spoilt: bool = False
-    captioned: int = 0
-    pieces: int = 1
-
-    @classmethod
-    def before(cls, task: Task) -> Outcome:
-        """Of a recording that was done before."""
-        marks = task.entry.marks if task.entry else ()
-        return cls(task.item, captioned=sum(mark.good for mark in marks), pieces=len(marks))
-
-    @property
-    def skipped(self) -> bool:
-        """Whether the output had it already."""
-        return not self.lines
-
-    @property
-    def failed(self) -> bool:
-        """Whether it, or a piece of it up to here, has no caption."""
-        return self.spoilt or any(line.error is not None for line in self.lines)
+    captioned: bool = False
 
 
 Deliver = Callable[[Outcome], None]
@@ -101,27 +84,24 @@ class Progress:
     """Counts of a run so far.
 
     Attributes:
-        total: recordings there are; None while they are being counted.
-        captioned, failed, skipped: recordings captioned, without a caption, and done by an earlier run.
-        empty: recordings in which an earlier run found nothing to describe.
-        in_part: recordings of which some pieces were captioned; `pieces` of them, how many of how many.
+        total, done: recordings that there are, and that this run is through with.
+        captioned, skipped: recordings with a caption, and those that an earlier run is through with.
+        failed: recordings, or pieces of some, without a caption.
         may_pass: failures that another try may not have.
         degraded: captions that the edge had to finish without the cloud.
         flags: how many captions have each.
         audio_s: length of what was captioned, seconds.
         tokens, rounds, escalations: sums over the captions of this run; the last two where a cloud takes part.
         edge_ms, cloud_ms: of these captions, drafting at an edge elsewhere and verifying; 0 where it is none.
-        failures: file and message of the first recordings or segments without a caption.
-        clock: seconds from any start.
+        failures: file and message of the first that failed.
+        started: seconds of the monotonic clock.
     """
 
-    total: int | None = None
+    total: int = 0
+    done: int = 0
     captioned: int = 0
     failed: int = 0
     skipped: int = 0
-    empty: int = 0
-    in_part: int = 0
-    pieces: tuple[int, int] = (0, 0)
     may_pass: int = 0
     degraded: int = 0
     flags: Counter[Flag] = field(default_factory=Counter)
@@ -132,70 +112,43 @@ class Progress:
     edge_ms: float = 0.0
     cloud_ms: float = 0.0
     failures: list[tuple[str, str]] = field(default_factory=list)
-    clock: Callable[[], float] = time.monotonic
-    started: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.started = self.clock()
+    started: float = field(default_factory=time.monotonic)
 
     def add(self, outcome: Outcome) -> None:
         """Counts what became of a recording, or of a piece of it."""
-        if outcome.skipped:
-            self.skipped += outcome.captioned > 0
-            self.empty += not outcome.captioned
+        line = outcome.line
+        self.done += outcome.last
+        if line is None:
+            self.skipped += 1
             return
-        if outcome.last:
-            found = outcome.captioned + sum(line.error is None for line in outcome.lines)
-            self.captioned += not outcome.failed
-            self.failed += outcome.failed and not found
-            if outcome.failed and found:
-                self.in_part += 1
-                self.pieces = self.pieces[0] + found, self.pieces[1] + outcome.pieces
-        for line in outcome.lines:
-            if line.error is not None:
-                self.may_pass += line.error.type != AudioContentError.__name__
-                self._list(line.file, line.error.message)
-            self.degraded += line.degraded is not None
-            self.flags.update(line.flags if line.error is None else ())
-            if line.totals is not None:
-                self.audio_s += line.duration_s or 0.0
-                self.tokens += line.totals.tokens
-                if line.models and line.models.edge and line.models.edge.serves:
-                    self.edge_ms += sum(round_.draft_ms for round_ in line.rounds)
-                    self.cloud_ms += sum((each.verify_ms or 0.0) + (each.network_ms or 0.0) for each in line.rounds)
-                if line.totals.escalation_rate is not None:
-                    self.rounds += line.totals.rounds
-                    self.escalations += line.totals.escalations
+        self.captioned += outcome.last and outcome.captioned
+        if line.error is not None:
+            self.fail(line.file, line.error.type, line.error.message)
+            return
+        self.degraded += line.degraded is not None
+        self.flags.update(line.flags)
+        if line.totals is None:
+            return
+        self.audio_s += line.duration_s or 0.0
+        self.tokens += line.totals.tokens
+        if line.models.edge and line.models.edge.serves:
+            self.edge_ms += sum(each.draft_ms for each in line.rounds)
+            self.cloud_ms += sum((each.verify_ms or 0.0) + (each.network_ms or 0.0) for each in line.rounds)
+        if line.totals.escalation_rate is not None:
+            self.rounds += line.totals.rounds
+            self.escalations += line.totals.escalations
 
-    def add_failure(self, file: str, error: SpecdecError) -> None:
-        """Counts a recording that failed before and was not tried again."""
+    def fail(self, file: str, kind: str, message: str) -> None:
+        """Counts a recording, or a piece of one, without a caption; `kind`: class of the error."""
         self.failed += 1
-        self.may_pass += type(error) is not AudioContentError
-        self._list(file, error.message)
-
-    def _list(self, file: str, message: str) -> None:
+        self.may_pass += kind != AudioContentError.__name__
         if len(self.failures) < LISTED:
             self.failures.append((file, message))
 
     @property
-    def done(self) -> int:
-        """Recordings that this run is through with."""
-        return self.captioned + self.in_part + self.failed + self.skipped + self.empty
-
-    @property
     def elapsed_s(self) -> float:
-        """Since the first recording was begun, seconds."""
-        return self.clock() - self.started
-
-    @property
-    def tokens_per_s(self) -> float | None:
-        """Tokens of all captions / time since the start."""
-        return self.tokens / self.elapsed_s if self.tokens and self.elapsed_s > 0 else None
-
-    @property
-    def clips_per_s(self) -> float | None:
-        """Recordings captioned / time since the start."""
-        return self.captioned / self.elapsed_s if self.captioned and self.elapsed_s > 0 else None
+        """Since the start, seconds."""
+        return max(time.monotonic() - self.started, 1e-9)
 
     @property
     def escalation_rate(self) -> float | None:
@@ -205,7 +158,81 @@ class Progress:
     @property
     def left_s(self) -> float | None:
         """Time that the rest will take at the pace so far, seconds; None while it is unknown."""
-        worked = self.captioned + self.in_part + self.failed
-        if self.total is None or not worked:
-            return None
-        return max(self.total - self.done, 0) / worked * self.elapsed_s
+        worked = self.done - self.skipped
+        return (self.total - self.done) / worked * self.elapsed_s if worked > 0 else None
+
+
+def find_tasks(inputs: Inputs | None, output: Output, *, limit: int | None, only_failed: bool) -> list[Task]:
+    """Each recording once: to be captioned, at most `limit`, or to be compared with what was captioned.
+
+    Without `inputs` they are those that failed before; `only_failed` leaves out what did not.
+    """
+    tasks, left = list[Task](), limit
+    for item in [entry.retry for entry in output.entries() if entry.retry] if inputs is None else inputs:
+        task = Task(item, output.find(item.key))
+        if only_failed and (task.entry is None or task.entry.retry is None):
+            continue
+        if left is not None and not task.settled:
+            if left == 0:
+                break
+            left -= 1
+        tasks.append(task)
+    return tasks
+
+
+def drop_hopeless(tasks: list[Task], counts: Progress) -> list[Task]:
+    """The tasks for which models have to be loaded; none if nothing can be captioned. What is left out is counted.
+
+    Raises:
+        SpecdecError: none of the recordings can be opened, and none was tried before.
+    """
+    counts.total, new = len(tasks), [task for task in tasks if not task.settled]
+    refused = all_unreadable(task.item for task in new)
+    if refused and all(task.entry is None for task in tasks):
+        first, *more = refused.values()
+        told = f" {len(more)} more cannot be captioned either." if more else ""
+        raise type(first)(first.message + told, hint=first.hint)
+    if refused and all(task.entry for task in new):  # and nothing has changed since they failed
+        for task in new:
+            error = refused[task.item.path]
+            counts.fail(task.item.path, type(error).__name__, error.message)
+        counts.done, tasks, new = len(new), [task for task in tasks if task.settled], []
+    if new or not all(task.done for task in tasks):
+        return tasks
+    counts.skipped, counts.done = len(tasks), counts.total
+    return []
+
+
+def caption_all(
+    tasks: Iterable[Task],
+    backend: Backend,
+    output: Output,
+    counts: Progress,
+    report: Callable[[Progress], None],
+    interrupted: Sequence[int],
+    *,
+    fail_fast: bool,
+) -> None:
+    """Captions tasks: every outcome to the output and to the counts, until all are done.
+
+    Args:
+        report: called with the counts at the start and after every recording.
+        interrupted: not empty once the user has interrupted it.
+        fail_fast: whether the first failure ends the run.
+
+    Raises:
+        TranscriptError: the output cannot be written.
+    """
+    before = counts.failed
+
+    def stopped() -> bool:
+        return bool(interrupted) or (fail_fast and counts.failed > before)
+
+    def deliver(outcome: Outcome) -> None:
+        if outcome.line is not None:
+            output.append(outcome.item.key, [outcome.line])
+        counts.add(outcome)
+        report(counts)
+
+    report(counts)
+    backend.run(takewhile(lambda _: not stopped(), tasks), deliver, stopped)

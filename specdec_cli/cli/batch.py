@@ -6,7 +6,6 @@ import os
 import shlex
 import sys
 from collections import deque
-from collections.abc import Iterable
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ import typer
 
 from specdec_cli.audio.paths import opened
 from specdec_cli.batch.output_file import Identity, Output
-from specdec_cli.batch.plan import Plan
+from specdec_cli.batch.tasks import Progress, caption_all, drop_hopeless, find_tasks
 from specdec_cli.cli import options
 from specdec_cli.cli.command_run import exit_code, interruptible, labelling, load_captioner, require_cloud
 from specdec_cli.cli.export import Exports
@@ -112,52 +111,40 @@ def batch(
     labelled = labelling(labels, lexicon, calibration)
     terms = Terms.of(config, labels=labelled is not None, measured=measure)
     identity = Identity(output, terms, partial(_prompting, config, inputs))
-    size = None if batch_size == "auto" else int(batch_size)
+    size, flight = (None if given == "auto" else int(given) for given in (batch_size, in_flight))
     threads = workers or min(os.cpu_count() or 1, 4)
-    interrupts: list[int] = []
+    counts, interrupts = Progress(), list[int]()
     with closing(choose_view(quiet=quiet, debug=debug, steps=True)) as view:
         view.say(resolved.note)
         with Output(output, None if overwrite else identity.check) as stored, ExitStack() as working:
-            plan = Plan(inputs, stored, limit=limit, only_failed=retry_failed)
-            counts = plan.look_ahead()
-            backend: Backend
-            if plan.finished:
-                counts.total = counts.done
-            else:
+            tasks = find_tasks(inputs, stored, limit=limit, only_failed=retry_failed)
+            if tasks := drop_hopeless(tasks, counts):
+                backend: Backend
                 if on_ray:
                     from specdec_cli.batch.cluster import RayBackend
 
-                    cluster = RayBackend(
-                        config,
-                        labelled,
-                        ray_address,
-                        batch_size=size,
-                        workers=threads,
-                        measures=measure,
-                        loading=view.loading,
-                    )
-                    backend = working.enter_context(cluster)
-                    setup = cluster.setup
+                    ways = {"batch_size": size, "workers": threads, "measures": measure, "loading": view.loading}
+                    backend = working.enter_context(RayBackend(config, labelled, ray_address, **ways))
+                    setup = backend.setup
                     require_cloud(setup, degrades=config.decoding.degrades)
                 else:
                     captioner = load_captioner(config, view, labelled, measures=measure)
-                    setup = captioner.setup
-                    before = None if overwrite or not output.is_file() else output
-                    _remember(captioner, [path for path in (lookup, before) if path is not None])
+                    _remember(captioner, lookup, None if overwrite or not output.is_file() else output)
                     from specdec_cli.batch.local import LocalBackend
 
-                    flight = None if in_flight == "auto" else int(in_flight)
                     backend = LocalBackend(captioner, batch_size=size, workers=threads, in_flight=flight)
+                    setup = captioner.setup
                 identity.check_models(setup.models, setup.settings)
                 if overwrite:
                     stored.clear()
                 stopping = partial(view.stopping, "finishing what has begun")
                 interrupts = working.enter_context(interruptible(stopping))
-                plan.run(backend, counts, partial(show_counts, view), interrupts, fail_fast=fail_fast)
+                show = partial(show_counts, view)
+                caption_all(tasks, backend, stored, counts, show, interrupts, fail_fast=fail_fast)
         base = os.getcwd() if inputs is None else inputs.base
         written = more is None or not output.is_file() or more.written(output, view, inputs, base)
     show_totals(view, counts, str(output))
-    if failed := bool(counts.failed or counts.in_part):
+    if failed := bool(counts.failed):
         show_failures(view, counts, str(output))
     if counts.may_pass:
         view.hint(f"To caption just those again: {command_line('--retry-failed')}")
@@ -166,9 +153,9 @@ def batch(
     return exit_code(interrupted=bool(interrupts), failed=failed or not written)
 
 
-def _remember(captioner: Captioner, earlier: Iterable[Path]) -> None:
+def _remember(captioner: Captioner, *earlier: Path | None) -> None:
     """Lets guesses begin with the captions of earlier runs."""
-    for path in earlier:
+    for path in filter(None, earlier):
         lines = deque(read_lines(path), maxlen=_REMEMBERED)
         captioner.remember(Transcript.from_json(line.raw, str(path)) for line in lines if not line.torn)
 

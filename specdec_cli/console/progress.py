@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def show_counts(view: View, counts: Progress) -> None:
     """A batch begins, or another of its recordings is done."""
-    place = f"{counts.done:,} of {counts.total:,}" if counts.total is not None else count(counts.done, "recording")
+    place = f"{counts.done:,} of {counts.total:,}"
     left = [f"{seconds(counts.left_s)} left"] if counts.left_s is not None else []
     numbers = ((counts.failed, "failed"), (counts.degraded, "degraded"))
     facts = [place, *left, *(f"{number} {what}" for number, what in numbers if number), *_rates(counts)]
@@ -28,16 +28,10 @@ def show_counts(view: View, counts: Progress) -> None:
 def show_totals(view: View, counts: Progress, output: str) -> None:
     """A batch is over: its totals, where its captions are, and which lack the cloud or describe nothing."""
     view.close()
-    kept = counts.captioned or counts.in_part or counts.skipped
-    numbers = {
-        "in part ({:,} of {:,} pieces)".format(*counts.pieces): counts.in_part,
-        "failed": counts.failed,
-        "done before": counts.skipped,
-        "without anything to describe, as found before": counts.empty,
-    }
+    kept = counts.captioned or counts.skipped
     line = Text(f"{counts.captioned:,} captioned")
-    for what, number in numbers.items():
-        line.append(f"  {number:,} {what}" if number else "", BAD if what == "failed" else "")
+    line.append(f"  {counts.failed:,} failed" if counts.failed else "", BAD)
+    line.append(f"  {counts.skipped:,} done before" if counts.skipped else "")
     if counts.captioned:
         line.append(f"  {DOT.join([*_rates(counts), f'in {seconds(counts.elapsed_s)}'])}", DIM)
     view.say(line, good=bool(kept))
@@ -53,15 +47,18 @@ def show_failures(view: View, counts: Progress, output: str) -> None:
     """The recordings without a caption, as many as were kept; the rest is in `output`."""
     for file, reason in counts.failures:
         view.failed(file, SpecdecError(reason))
-    if (more := counts.failed + counts.in_part - len({file for file, _ in counts.failures})) > 0:
+    if more := counts.failed - len(counts.failures):
         view.hint(f"{more:,} more failed; every one has a line with `error` in {output}")
 
 
 def _rates(counts: Progress) -> list[str]:
     facts = [f"{seconds(counts.audio_s)} of audio"] if counts.audio_s else []
-    facts += [f"{counts.tokens_per_s:.1f} tokens/s"] if counts.tokens_per_s is not None else []
+    if counts.tokens:
+        facts.append(f"{counts.tokens / counts.elapsed_s:.1f} tokens/s")
     if counts.edge_ms:
-        facts.append(f"edge {percent(counts.edge_ms / (counts.edge_ms + counts.cloud_ms))} of the time at servers")
+        facts.append(f"{counts.captioned / counts.elapsed_s:.1f} clips/s")
+        edge = counts.edge_ms / (counts.edge_ms + counts.cloud_ms)
+        facts.append(f"edge {percent(edge)} and cloud {percent(1 - edge)} of the time at servers")
     if counts.escalation_rate is not None:
         facts.append(f"{percent(counts.escalation_rate)} of blocks escalated")
     return facts

@@ -1,8 +1,7 @@
-"""What may go wrong on a cluster, without one: nodes with other models, and every kind of Ray's errors."""
+"""What may go wrong on a cluster, without one: nodes with other models, and errors of Ray."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 
 from specdec_cli.batch.cluster import RayBackend
 from specdec_cli.batch.tasks import Outcome, Task
-from specdec_cli.errors import CheckpointError, SpecdecError, UnexpectedError
+from specdec_cli.errors import CheckpointError, UnexpectedError
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.transcript.records import ModelInfo, Models
 from tests.batch.lines import SETTINGS, good_line
@@ -18,18 +17,6 @@ from tests.batch.lines import SETTINGS, good_line
 
 class RayError(Exception):
     """As Ray's own: the base of all."""
-
-
-class RayTaskError(RayError):
-    """What an actor raised."""
-
-
-class ActorDiedError(RayError):
-    """The actor is gone."""
-
-
-class OutOfMemoryError(RayError):
-    """Its node ran out of memory."""
 
 
 def models(weights: str) -> Models:
@@ -45,12 +32,12 @@ def actor(weights: str, caption: Exception | None = None) -> SimpleNamespace:
     setup = SimpleNamespace(models=models(weights), settings=SETTINGS)
 
     def captioned(tasks: list[Task]) -> list[Outcome]:
-        return [Outcome(task.item, (good_line(task.item.path, models=models(weights)),)) for task in tasks]
+        return [Outcome(task.item, good_line(task.item.path, models=models(weights))) for task in tasks]
 
     return SimpleNamespace(setup=answer(setup), caption=answer(caption or captioned), stop=answer(None))
 
 
-def backend(start: Callable[[], SimpleNamespace], *actors: SimpleNamespace) -> RayBackend:
+def backend(*actors: SimpleNamespace) -> RayBackend:
     def get(reference: Any) -> Any:
         if isinstance(reference, list):
             return [get(one) for one in reference]
@@ -70,48 +57,32 @@ def backend(start: Callable[[], SimpleNamespace], *actors: SimpleNamespace) -> R
     made._ray = SimpleNamespace(
         get=get,
         wait=lambda running, timeout: (running[:1], running[1:]),
-        kill=lambda _: None,
-        exceptions=SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError),
+        exceptions=SimpleNamespace(RayError=RayError),
     )
-    made._actors, made._chunk, made._start = list(actors), 4, start  # type: ignore[method-assign]
-    made._config = None  # type: ignore[assignment]
+    made._actors, made._chunk = list(actors), 4
     return made
 
 
-def nothing_more() -> SimpleNamespace:
-    raise AssertionError("an actor was started")
-
-
 def captioned(made: RayBackend) -> list[Outcome]:
-    made._first_setup()
+    made._take_setup()
     outcomes: list[Outcome] = []
     made.run([Task(InputFile(f"{n}.wav")) for n in range(10)], outcomes.append, lambda: False)
     return outcomes
 
 
 def test_every_actor_s_models_are_compared() -> None:
-    assert len(captioned(backend(nothing_more, actor("1"), actor("1")))) == 10
+    assert len(captioned(backend(actor("1"), actor("1")))) == 10
     with pytest.raises(CheckpointError, match=r"different models: edge\.weights is '1' and '2'"):
-        captioned(backend(nothing_more, actor("1"), actor("1"), actor("2")))
+        captioned(backend(actor("1"), actor("1"), actor("2")))
 
 
-@pytest.mark.parametrize("error", [ActorDiedError("gone"), OutOfMemoryError("full")])
-def test_whatever_takes_an_actor_away_costs_no_recording(error: RayError) -> None:
-    replacement = actor("1")
-    whole = backend(nothing_more, replacement)  # gives its answers a hash
-    made = backend(lambda: replacement, actor("1", error), actor("1"))
-    assert whole._actors == [replacement]
-    assert sorted(outcome.item.path for outcome in captioned(made)) == [f"{n}.wav" for n in range(10)]
-
-
-def test_an_actor_that_comes_later_with_other_models_is_found_out() -> None:
-    replacement = actor("2")
-    backend(nothing_more, replacement)
+def test_an_actor_that_was_started_again_with_other_models_is_found_out() -> None:
+    made = backend(actor("1"), actor("1"))
+    made._actors[1].caption = backend(actor("2"))._actors[0].caption
     with pytest.raises(CheckpointError, match="different models"):
-        captioned(backend(lambda: replacement, actor("1", ActorDiedError("gone"))))
+        captioned(made)
 
 
-def test_a_fault_of_the_program_is_an_error_of_ours() -> None:
-    with pytest.raises(UnexpectedError, match="ValueError: no") as raised:
-        captioned(backend(nothing_more, actor("1", RayTaskError("Traceback\nValueError: no"))))
-    assert isinstance(raised.value, SpecdecError)
+def test_what_ray_cannot_mend_is_an_error_of_ours() -> None:
+    with pytest.raises(UnexpectedError, match="ValueError: no"):
+        captioned(backend(actor("1", RayError("Traceback\nValueError: no"))))

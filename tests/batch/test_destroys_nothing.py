@@ -45,7 +45,7 @@ class Stub:
 
     def run(self, tasks: Iterable[Task], deliver: Deliver, _: Stopped) -> None:
         for task in tasks:
-            deliver(Outcome(task.item, (line(task.item.path, task.item.id),)))
+            deliver(Outcome(task.item, line(task.item.path, task.item.id), captioned=True))
 
 
 def line(path: str | Path, id_: str | None = None) -> Transcript:

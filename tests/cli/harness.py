@@ -84,7 +84,6 @@ def ready() -> None:
     mini_pair()
     for name in (
         *("cli.app", "cli.batch", "cli.caption", "cli.compare", "cli.command_run", "console.live"),
-        *("console.comparison_view", "console.progress", "console.view", "batch.local", "batch.plan"),
         *("evaluate.comparison", "evaluate.stored_runs", "evaluate.running"),
     ):
         import_module(f"specdec_cli.{name}")
