@@ -31,6 +31,7 @@ class RemoteCloud(ABC):
 
     verifier: type[RemoteVerifier]  # of the blocks of one clip
     served: Mapping[str, str] = {"dtype": "unknown", "device": "unknown"}  # the model, as far as it is known
+    reached = False
 
     def __init__(self, processor: Processor, http: Http, payload: Payload, *, own: bool) -> None:
         if payload == "waveform" and not http.config.allow_audio_upload:
@@ -39,11 +40,9 @@ class RemoteCloud(ABC):
                 "false",
                 hint="Recordings would leave this machine. Allow it, or use a model that takes log-mel features.",
             )
-        self.name, self.http = http.url, http
-        self.payload, self.processor = payload, processor
-        self.vocab_size = processor.vocab_size
+        self.name, self.http, self.payload = http.url, http, payload
+        self.processor, self.vocab_size = processor, processor.vocab_size
         self.role = "cloud.processor" if own else "edge"  # what the processor is called in messages
-        self.reached = False
 
     @abstractmethod
     def fit(self, caller: Caller) -> None:
@@ -86,12 +85,8 @@ class RemoteCloud(ABC):
 
 
 @dataclass(eq=False)
-class RemoteVerifier(ABC):
-    """Verifies the blocks of one clip at a server. See `LocalVerifier`; one thread at a time calls it.
-
-    The clip is sent with the first block, or with `prefill`; a server that has dropped it is sent it again. Raises
-    DecodingError if the prompt holds no recording, or the server cannot apply these settings.
-    """
+class RemoteClip(ABC):
+    """One clip at a server; one thread at a time calls it. Raises DecodingError if the prompt holds no recording."""
 
     cloud: RemoteCloud
     prompt: Prompt
@@ -112,6 +107,18 @@ class RemoteVerifier(ABC):
     @property
     @abstractmethod
     def work(self) -> ModelWork: ...
+
+    def close(self) -> None:
+        """Ends a call under way."""
+        self.caller.close()
+
+
+class RemoteVerifier(RemoteClip):
+    """Verifies the blocks of one clip at a server. See `LocalVerifier`.
+
+    The clip is sent with the first block, or with `prefill`; a server that has dropped it is sent it again. Raises
+    DecodingError if the server cannot apply these settings.
+    """
 
     @abstractmethod
     def request_verdict(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
@@ -138,6 +145,3 @@ class RemoteVerifier(ABC):
     def prefill(self) -> None:
         with self.cloud.call(self.caller):
             self.upload()
-
-    def close(self) -> None:
-        self.caller.close()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import os
 import random
 import re
@@ -35,9 +34,7 @@ _log = logging.getLogger(__name__)
 _TRIES: Final = 4  # of one request over a link that fails; a server that is busy is tried until the time is up
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 1.0
-_CLOSED: Final = "the clip is closed"
 _ENDING_S: Final = 1.0  # for what is under way when the connections are closed
-_PIECE: Final = 1 << 16  # bytes of a body that are sent, and counted, at a time
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
@@ -52,23 +49,14 @@ class BusyError(Exception):
 
 
 class RefusedError(CloudError):
-    """The server refuses a request, and would again, or does not fit.
+    """The server refuses a request, and would again, or does not fit."""
 
-    `forgotten`: because it has dropped the clip, which can be sent again. `kind` is the error to raise where the
-    refusal is found at the start.
-    """
+    forgotten = False  # because it has dropped the clip, which can be sent again
+    kind: type[SpecdecError] = ConfigError  # the error to raise where the refusal is found at the start
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        hint: str | None = None,
-        forgotten: bool = False,
-        about_clip: bool = False,
-        kind: type[SpecdecError] = ConfigError,
-    ) -> None:
+    def __init__(self, message: str, hint: str | None = None, **about: Any) -> None:
         super().__init__(message, hint=hint)
-        self.forgotten, self.about_clip, self.kind = forgotten, about_clip, kind
+        vars(self).update(about)  # `forgotten`, `kind`, `about_clip`
 
 
 class Request(NamedTuple):
@@ -101,8 +89,7 @@ class Http:
         self, config: LinkedConfig, content_type: str, most_bytes: int, refused: Refused, side: Decider = "cloud"
     ) -> None:
         assert config.url is not None  # or the model is loaded here
-        self.side, self.patient = side, side == "edge"
-        self.config, self.url = config, config.url
+        self.config, self.url, self.side, self.patient = config, config.url, side, side == "edge"
         self.refused, self._most_bytes = refused, most_bytes
         self.failure: str | None = None  # why the last call failed
         self.failed_at = 0.0
@@ -114,6 +101,8 @@ class Http:
             headers=headers,
             verify=_trusted(config.url, config.ca_file, f"{side}.ca_file"),
             trust_env=False,
+            # a handshake ends a little before the deadline: one that is cancelled leaves its socket open
+            timeout=httpx.Timeout(None, connect=0.9 * config.timeout_s),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=60.0),
         )
         self._loop = asyncio.new_event_loop()
@@ -124,58 +113,50 @@ class Http:
         """Begins an exchange in the thread of all exchanges."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
-    async def exchange(self, request: Request, caller: Caller, timeout_s: float) -> Reply:
+    async def exchange(self, request: Request, caller: Caller) -> Reply:
         """Sends a request and reads the answer."""
-        body, sent_at = bytearray(), time.perf_counter()
+        answer, sent_at = bytearray(), time.perf_counter()
 
-        async def pieces() -> AsyncIterator[bytes]:  # counted as they are sent: a connection may end between two
+        async def content() -> AsyncIterator[bytes]:
             nonlocal sent_at
-            for at in range(0, len(request.body), _PIECE):
-                piece = request.body[at : at + _PIECE]
-                caller.bytes_up += len(piece)
-                yield piece
+            caller.bytes_up += len(request.body)
+            yield request.body
             sent_at = time.perf_counter()
 
         url, length = self.url + request.path, {"Content-Length": str(len(request.body))}
-        # A call has one deadline. A handshake ends a little before it: one that is cancelled leaves its socket open.
-        limit = httpx.Timeout(None, connect=0.9 * timeout_s)
-        sending = self._client.stream(request.method, url, content=pieces(), headers=length, timeout=limit)
-        async with asyncio.timeout(timeout_s), sending as response:
+        async with self._client.stream(request.method, url, content=content(), headers=length) as response:
             caller.waited_s += time.perf_counter() - sent_at
             async for chunk in response.aiter_raw():
-                body += chunk
+                answer += chunk
                 caller.bytes_down += len(chunk)
-                if len(body) > self._most_bytes:
+                if len(answer) > self._most_bytes:
                     raise MalformedError("it is longer than any answer should be")
-        return Reply(response.status_code, bytes(body))
+        return Reply(response.status_code, bytes(answer))
 
     def send(self, request: Request) -> None:
         """Sends a request and returns at once; the answer is dropped."""
         if self.close.alive and self.failure is None:
-            self.start(self.exchange(request, Caller(self), self.config.timeout_s))
+            self.start(asyncio.wait_for(self.exchange(request, Caller(self)), self.config.timeout_s))
 
     def end_calls(self) -> None:
         """Ends the calls of all clips, as `Caller.close` does."""
         for caller in list(self.callers):
             caller.close()
 
-    def require_tls(self, error: BaseException) -> None:
-        """Raises RefusedError where the configuration is why a TLS connection failed."""
+    def trouble(self, error: Exception) -> str:
+        """Why a try failed. Raises RefusedError where the configuration is why a TLS connection could not be made."""
         tls: BaseException | None = error
         while tls is not None and not isinstance(tls, ssl.SSLError):
             tls = tls.__cause__ or tls.__context__
+        if tls is None or "EOF" in str(tls.args):  # a connection that ended is the link's fault
+            hint = f" (if it uses TLS, write https:// in {self.side}.url)" if self.url.startswith("http:") else ""
+            broken = isinstance(error, httpx.RemoteProtocolError)
+            return (" ".join(str(error).split()) or type(error).__name__) + (hint if broken else "")
+        what, hint = "it does not use TLS", f"Write http:// in {self.side}.url, or serve with --tls-cert and --tls-key."
         if isinstance(tls, ssl.SSLCertVerificationError):
             trusting = self.config.ca_file or "the public authorities"
             what = f"its certificate is not trusted by {trusting} ({tls.verify_message})"
-            hint = (
-                "Copy its own certificate (the file of its --tls-cert) to this machine and name it in "
-                f"{self.side}.ca_file; where it has none for this host, make one (docs/remote.md)."
-            )
-        elif tls is not None and "EOF" not in str(tls.args):  # a connection that ended is the link's fault
-            what = "it does not use TLS"
-            hint = f"Write http:// in {self.side}.url, or serve with --tls-cert and --tls-key."
-        else:
-            return
+            hint = f"Copy the file of its --tls-cert here and name it in {self.side}.ca_file (docs/remote.md)."
         raise RefusedError(f"{self.url} cannot be connected to: {what}", hint=hint) from error
 
 
@@ -183,11 +164,10 @@ class Caller:
     """The calls of one clip: one at a time, each within its deadline, and ended by `close` from any thread."""
 
     def __init__(self, http: Http) -> None:
-        self.bytes_up = self.bytes_down = 0  # of bodies, as far as they were sent
+        self.bytes_up = self.bytes_down = 0  # of bodies, repeats included
         self.waited_s = 0.0  # between the end of a request and the head of its answer
-        self._http = http
+        self._http, self._closed = http, False
         http.callers.add(self)
-        self._closed = False
         self._under_way = Future[Any]()
         self._limit_s = self._deadline = 0.0
 
@@ -209,15 +189,13 @@ class Caller:
 
     def fetch(self, request: Request, read: Callable[[bytes], T]) -> T:
         """What `read` makes of a good answer; it raises MalformedError for one that makes no sense."""
-        if self._closed:
-            raise CloudError(_CLOSED)
         self._under_way = future = self._http.start(self._tried(request, read))
-        if self._closed:  # meanwhile
+        if self._closed:
             future.cancel()
         try:
             return future.result()
         except CancelledError:
-            raise CloudError(_CLOSED) from None
+            raise CloudError("the clip is closed") from None
 
     def close(self) -> None:
         """Ends the call under way, and every later one, in a CloudError."""
@@ -227,34 +205,29 @@ class Caller:
     async def _tried(self, request: Request, read: Callable[[bytes], T]) -> T:
         """What `fetch` returns, after as many tries as it takes and the deadline allows."""
         http, pause_s, tries, trouble = self._http, _FIRST_PAUSE_S, 0, ""
-        most = math.inf if http.patient else _TRIES
-        while tries < most and (left_s := self._deadline - time.monotonic()) > 0:
-            try:
-                reply = await http.exchange(request, self, left_s)
-                if not 200 <= reply.status < 300:
-                    raise http.refused(http.url, request, reply)
-                return read(reply.body)
-            except (BusyError, httpx.TimeoutException) as error:
-                trouble = str(error)
-            except MalformedError as error:
-                trouble, tries = f"the answer cannot be used: {error}", tries + 1
-            except TimeoutError:
-                break
-            except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-                http.require_tls(error)
-                trouble, tries = " ".join(str(error).split()) or type(error).__name__, tries + 1
-                if isinstance(error, httpx.RemoteProtocolError) and http.url.startswith("http:"):
-                    trouble += f" (if it uses TLS, write https:// in {http.side}.url)"
-            _log.debug("%s %s: %s", request.method, request.path, trouble)
-            left_s = self._deadline - time.monotonic()
-            if tries < most and left_s > 0:
-                await asyncio.sleep(min(pause_s * random.uniform(0.5, 1.0), left_s))
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-        if tries == most:
-            raise CloudError(f"{http.url}: {trouble}")
-        hint = f"Check the link and the server, or raise {http.side}.timeout_s."
-        why = f": {trouble}" if trouble else ""
-        raise CloudError(f"{http.url} did not answer within {self._limit_s:g} s{why}", hint=hint)
+        try:
+            async with asyncio.timeout(self._deadline - time.monotonic()):
+                while True:
+                    try:
+                        reply = await http.exchange(request, self)
+                        if 200 <= reply.status < 300:
+                            return read(reply.body)
+                        raise http.refused(http.url, request, reply)
+                    except BusyError as error:
+                        trouble = str(error)
+                    except MalformedError as error:
+                        trouble, tries = f"the answer cannot be used: {error}", tries + 1
+                    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+                        trouble, tries = http.trouble(error), tries + 1
+                    _log.debug("%s %s: %s", request.method, request.path, trouble)
+                    if tries >= _TRIES and not http.patient:
+                        raise CloudError(f"{http.url}: {trouble}")
+                    await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
+                    pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        except TimeoutError:
+            hint = f"Check the link and the server, or raise {http.side}.timeout_s."
+            why = f": {trouble}" if trouble else ""
+            raise CloudError(f"{http.url} did not answer within {self._limit_s:g} s{why}", hint=hint) from None
 
 
 def read_token(variable: str | None, asked_by: str, least: int = 1) -> str | None:
@@ -266,9 +239,9 @@ def read_token(variable: str | None, asked_by: str, least: int = 1) -> str | Non
         return None
     token = os.environ.get(variable, "").strip()
     if re.fullmatch(rf"[!-~]{{{least},}}", token) is None:
-        length, made = (f"at least {least} ", "$(openssl rand -hex 32)") if least > 1 else ("", "...")
-        what = f"holds no token of {length}ASCII characters without blanks" if token else "is not set"
-        raise ConfigError(f"{asked_by} is {variable}, but that variable {what}.", hint=f"export {variable}={made}")
+        what = f"holds no token of at least {least} ASCII characters without blanks" if token else "is not set"
+        hint = f"export {variable}=$(openssl rand -hex 32)" if least > 1 else f"export {variable}=..."
+        raise ConfigError(f"{asked_by} is {variable}, but that variable {what}.", hint=hint)
     return token
 
 

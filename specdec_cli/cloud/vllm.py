@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -65,23 +66,26 @@ class VllmCloud(RemoteCloud):
         Where it has none yet, the server makes one, of a second of silence: prompts differ in the number of
         placeholders alone.
         """
-        ids, placeholder = prompt.ids, self.processor.placeholder_id
         if prompt.unformatted is None:
-            return tuple(id_ for at, id_ in enumerate(ids) if id_ != placeholder or at == 0 or ids[at - 1] != id_)
-        if (known := self._prompts.get(prompt.unformatted)) is None:
+            return self._single(prompt.ids)
+        if prompt.unformatted not in self._prompts:
             instruction, system = prompt.unformatted
-            url = data_url(np.zeros(self.processor.sampling_rate, np.float32), self.processor.sampling_rate)
-            text: list[dict[str, Any]] = [{"type": "text", "text": instruction}] if instruction else []
-            turns: list[dict[str, Any]] = [{"role": "system", "content": system}] if system is not None else []
-            turns.append({"role": "user", "content": [{"type": "audio_url", "audio_url": {"url": url}}, *text]})
-            known = self.prompt_ids(Prompt(tuple(self._tokens(caller, messages=turns)), {}), caller)
-            if known.count(placeholder) != 1:
+            rate = self.processor.sampling_rate
+            content: list[Any] = [{"type": "audio_url", "audio_url": {"url": data_url(np.zeros(rate, np.float32), rate)}}]
+            content += [{"type": "text", "text": instruction}] if instruction else []
+            turns: list[Any] = [] if system is None else [{"role": "system", "content": system}]
+            ids = self._single(self._tokens(caller, messages=[*turns, {"role": "user", "content": content}]))
+            if (places := ids.count(self.processor.placeholder_id)) != 1:
                 raise RefusedError(
-                    f"the vLLM server at {self.name} puts {known.count(placeholder)} recordings into a prompt, not 1",
+                    f"the vLLM server at {self.name} puts {places} recordings into a prompt, not 1",
                     hint="Serve the checkpoint with its own chat template.",
                 )
-            self._prompts[prompt.unformatted] = known
-        return known
+            self._prompts[prompt.unformatted] = ids
+        return self._prompts[prompt.unformatted]
+
+    def _single(self, ids: Sequence[int]) -> tuple[int, ...]:
+        placeholder = self.processor.placeholder_id
+        return tuple(id_ for before, id_ in zip((None, *ids), ids, strict=False) if not id_ == before == placeholder)
 
     def fit(self, caller: Caller) -> None:
         """By requests like those that will come: what the server refuses of them is a mistake of set-up."""
@@ -94,11 +98,9 @@ class VllmCloud(RemoteCloud):
             )
         processor = self.processor
         text = _PROBE + "".join(map(processor.piece, sorted({*processor.eos_ids, processor.placeholder_id})))
-        own, theirs = processor.encode(text), self._tokens(caller, prompt=text, add_special_tokens=False)
-        if theirs != own:
+        if self._tokens(caller, prompt=text, add_special_tokens=False) != processor.encode(text):
             raise RefusedError(
-                f"{self.role} {processor.name} and {self.side} {self.model} at {self.name} have different tokenizers "
-                f"(the same text is {len(own)} tokens for one and {len(theirs)} for the other, or others)",
+                f"{self.role} {processor.name} and {self.side} {self.model} at {self.name} have different tokenizers",
                 hint=f"Drafted ids would mean other words to it. Name its checkpoint in {self.side}.processor.",
                 kind=TokenizerMismatchError,
             )

@@ -20,7 +20,8 @@ import soundfile
 from pydantic import AliasPath, BaseModel, ConfigDict, Field
 
 from specdec_cli.cloud.http import MalformedError, RefusedError, Reply, Request, parse, plain
-from specdec_cli.decoding.accept import Synonyms
+from specdec_cli.config import AcceptanceConfig
+from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
 from specdec_cli.decoding.evidence import CANDIDATES, TokenEvidence
 from specdec_cli.types import LEAST_PROBABILITY, Candidates
 
@@ -30,6 +31,9 @@ MODELS: Final = "/v1/models"
 
 MOST_CANDIDATES: Final = 20  # that a server gives of a position, unless it is started with another --max-logprobs
 MOST_BYTES: Final = 1 << 26  # of an answer; 20 candidates for each of 30,000 positions take about this
+# Gap of two log-probabilities that counts as a near tie. A server gives neither its number format nor how far the
+# scores of a position spread, so this is the tolerance of the coarsest usual format alone, as for a spread of 1.
+TIE: Final = 0.08  # as `models.selftest` has it
 _LEAST_TOP_LOGPROB: Final = -20.0  # the likeliest of a million tokens has at least -14
 _TRANSIENT: Final = frozenset({429, 500, 502, 503, 504})
 
@@ -50,8 +54,7 @@ class GenerateRequest(NamedTuple):
     tokens: int  # most tokens to generate after them
     allowed: Allowed
     candidates: int = MOST_CANDIDATES  # likeliest tokens to list of each position
-    top_k: int | None = None  # draw each token from so many; None: the likeliest
-    seed: int = 0
+    drawing: tuple[int, int] | None = None  # top_k and seed, to draw each token from so many; None: the likeliest
 
     def body(self, model: str, stop_ids: Collection[int], **more: Any) -> bytes:
         """The request as JSON; `more` are further fields of it."""
@@ -63,8 +66,8 @@ class GenerateRequest(NamedTuple):
             "ignore_eos": True,  # the same ids are among those above: only they count
             "detokenize": False,
         }
-        if self.top_k is not None:
-            sampling |= {"temperature": 1, "top_k": self.top_k, "seed": self.seed}
+        if self.drawing is not None:
+            sampling |= {"temperature": 1, "top_k": self.drawing[0], "seed": self.drawing[1]}
         if self.drafted:
             sampling["prompt_logprobs"] = self.candidates
         request = {"model": model, "token_ids": self.ids, "sampling_params": sampling, **more}
@@ -102,6 +105,20 @@ class Likely(NamedTuple):
         ranked = list(self.probabilities.items())[:count]
         return tuple((id_, round(p, 5)) for at, (id_, p) in enumerate(ranked) if at == 0 or p >= LEAST_PROBABILITY)
 
+    def passes(self, id_: int, rules: AcceptanceConfig, synonyms: Synonyms) -> bool:
+        """Whether a drafted token is accepted by the rule greedy, rank or class; not if its rank is not listed."""
+        if rules.rule == "rank":
+            own = self.logprobs.get(id_, -math.inf)
+            return own > -math.inf and sum(p > own for p in self.logprobs.values()) < rules.rank
+        groups = synonyms if rules.rule == "class" else NO_SYNONYMS
+        return id_ == self.best or (id_ in groups and groups[id_] == groups.get(self.best))
+
+    @property
+    def near_tie(self) -> bool | None:
+        """Whether the two likeliest cannot be told apart; None where one alone is known."""
+        best, *others = self.logprobs.values()
+        return best - others[0] <= TIE if others else None
+
     def evidence(self, id_: int, groups: Synonyms) -> TokenEvidence:
         """The evidence on the token that was chosen.
 
@@ -135,18 +152,9 @@ class Scored(NamedTuple):
     """An answer that makes sense."""
 
     rows: tuple[Likely, ...]  # at each drafted token, and at each generated one
-    generated: tuple[int, ...]  # after the draft
+    generated: tuple[int, ...]  # after the draft, up to the first that may not be, which the next best replaces
+    forwards: int  # tokens that were generated, those after a banned one included
     length: int  # tokens of the request
-
-    @property
-    def written(self) -> list[int]:
-        """The generated tokens, up to the first that may not be, which the next best replaces."""
-        tokens: list[int] = []
-        for token, row in zip(self.generated, self.rows[-len(self.generated) :], strict=True):
-            if token not in row.logprobs:
-                return [*tokens, row.best]
-            tokens.append(token)
-        return tokens
 
 
 class _Message(BaseModel):
@@ -189,25 +197,32 @@ class _Answer(_Message):
 def read_answer(body: bytes, request: GenerateRequest) -> Scored:
     """The answer to a request. Raises MalformedError for another shape or length, other tokens, impossible numbers."""
     answer = parse(_Answer, body)
-    rows, generated, found = answer.prompt_logprobs or [], answer.generated, list[dict[int, float]]()
+    scored, generated, found = answer.prompt_logprobs or [], answer.generated, list[dict[int, float]]()
     length = request.length or answer.prompt_tokens
-    if answer.prompt_tokens != length or length < len(request.ids) or (request.drafted and len(rows) != length):
-        raise MalformedError(f"{answer.prompt_tokens} tokens were read and {len(rows)} scored, of {request.length}")
+    if answer.prompt_tokens != length or length < len(request.ids) or (request.drafted and len(scored) != length):
+        raise MalformedError(f"{answer.prompt_tokens} tokens were read and {len(scored)} scored, of {request.length}")
     if len(generated) > request.tokens:
         raise MalformedError(f"{len(generated)} tokens were generated, and at most {request.tokens} requested")
     for back in range(-request.drafted, 0):
-        token, row = request.ids[back], rows[back] or {}
+        token, row = request.ids[back], scored[back] or {}
         if (own := row.get(str(token))) is None:
             raise MalformedError(f"the drafted token {token} was not scored")
-        listed = {int(id_): scored.logprob for id_, scored in row.items()}
+        listed = {int(id_): each.logprob for id_, each in row.items()}
         if own.rank is None or own.rank > request.candidates:
             del listed[token]  # listed because it was drafted, after a gap
         found.append(listed)
-    found += ({each.token_id: each.logprob for each in scored.top_logprobs} for scored in generated)
+    found += ({each.token_id: each.logprob for each in token.top_logprobs} for token in generated)
     if min(max(listed.values(), default=-math.inf) for listed in found) < _LEAST_TOP_LOGPROB:
         raise MalformedError("the likeliest token is impossible: the model's scores are not finite")
-    likely = tuple(Likely.of(listed, request.allowed) for listed in found)
-    return Scored(likely, tuple(scored.token_id for scored in generated), answer.prompt_tokens)
+    rows, tokens = [Likely.of(listed, request.allowed) for listed in found], list[int]()
+    if not all(row.logprobs for row in rows):
+        raise MalformedError(f"the likeliest {request.candidates} tokens at a position may not be generated")
+    for token, row in zip(generated, rows[request.drafted :], strict=True):
+        allowed = token.token_id in row.logprobs
+        tokens.append(token.token_id if allowed else row.best)
+        if not allowed:
+            break
+    return Scored(tuple(rows[: request.drafted + len(tokens)]), tuple(tokens), len(generated), answer.prompt_tokens)
 
 
 def data_url(samples: npt.NDArray[np.float32], rate: int) -> str:

@@ -126,7 +126,7 @@ def build_loop(
 
         assert edge_prompt is not None
         words = synonyms if config.gate_in_force == "class-entropy" else NO_SYNONYMS
-        drafter = VllmDrafter(served, edge_prompt, config, pair.vocab_size, stop_ids, words, top_n)
+        drafter = VllmDrafter(served, edge_prompt, config, pair.vocab_size, stop_ids, top_n, words)
     elif settings.mode != "cloud":
         from specdec_cli.decoding.draft import Drafter
 
