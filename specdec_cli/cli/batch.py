@@ -123,8 +123,17 @@ def batch(
                 if on_ray:
                     from specdec_cli.batch.cluster import RayBackend
 
-                    ways = {"batch_size": size, "workers": threads, "measures": measure, "loading": view.loading}
-                    backend = working.enter_context(RayBackend(config, labelled, ray_address, **ways))
+                    backend = working.enter_context(
+                        RayBackend(
+                            config,
+                            labelled,
+                            ray_address,
+                            batch_size=size,
+                            workers=threads,
+                            measures=measure,
+                            loading=view.loading,
+                        )
+                    )
                     setup = backend.setup
                     require_cloud(setup, degrades=config.decoding.degrades)
                 else:

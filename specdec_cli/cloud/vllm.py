@@ -71,7 +71,9 @@ class VllmCloud(RemoteCloud):
         if prompt.unformatted not in self._prompts:
             instruction, system = prompt.unformatted
             rate = self.processor.sampling_rate
-            content: list[Any] = [{"type": "audio_url", "audio_url": {"url": data_url(np.zeros(rate, np.float32), rate)}}]
+            content: list[Any] = [
+                {"type": "audio_url", "audio_url": {"url": data_url(np.zeros(rate, np.float32), rate)}}
+            ]
             content += [{"type": "text", "text": instruction}] if instruction else []
             turns: list[Any] = [] if system is None else [{"role": "system", "content": system}]
             ids = self._single(self._tokens(caller, messages=[*turns, {"role": "user", "content": content}]))
