@@ -49,11 +49,8 @@ class Letters:
 class TableFamily(Family):
     """Whatever the clip, the prompt is two start tokens."""
 
-    def placeholder(self, name: str, config: Any) -> int:
-        return -1
-
-    def placeholders(self, config: Any) -> set[int]:
-        return set()
+    def placeholders(self, config: Any) -> list[int]:
+        return []
 
     def prompt(self, parts: Any, samples: Any, instruction: str, system: str | None, placeholder: int) -> Made:
         return (START, START), {"sound": torch.zeros(1)}
@@ -118,7 +115,7 @@ class TableModel(AudioLM):
         module = TableModule(table)
         parts = SimpleNamespace(tokenizer=Letters(letters or len(table)), feature_extractor=SimpleNamespace())
         generation = GenerationConfig(eos_token_id=EOS)
-        super().__init__(module, Processor(name, TableFamily("table"), parts, module.config, generation))
+        super().__init__(module, Processor(name, TableFamily("table", (), ""), parts, module.config, generation))
 
     @property
     def table(self) -> torch.Tensor:

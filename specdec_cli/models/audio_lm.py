@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any
 
@@ -13,7 +12,6 @@ import torch
 from transformers import DynamicCache
 from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLayer
 
-from specdec_cli.errors import CheckpointError
 from specdec_cli.models.graphs import Graphs
 from specdec_cli.models.kernels import Kernels
 from specdec_cli.models.processor import Processor
@@ -71,7 +69,12 @@ class AudioLM:
         spared = self.joins and processor.family.takes_masks
         self._mask_of_one = {"full_attention": None} if spared else None
         self._on_cuda = self.device.type == "cuda"
-        self.graphs = self._graphs(graphs)  # None: every cache grows
+        self.graphs: Graphs | None = None  # None: every cache grows
+        spread = len(set(getattr(module, "hf_device_map", {}).values())) > 1
+        if graphs == "on" or (graphs == "auto" and self._on_cuda):
+            full = all(type(layer) is DynamicLayer for layer in self._empty.layers)
+            if self.joins and full and not spread:
+                self.graphs = Graphs(module, len(self._empty.layers))
         self.self_test: str | None = None  # its result, in a phrase; None: it was not run
         self._calls = threading.local()  # per thread: rows to score, and time and passes of the encoder
         self._watch_encoder()
@@ -138,19 +141,9 @@ class AudioLM:
         dtype = "/".join(filter(None, (self.quantization, str(self.dtype).removeprefix("torch."))))
         if self.kernels.encoder_dtype is not None:
             dtype += f" (encoder {self.kernels.encoder_dtype})"
-        found = {"name": self.name, "dtype": dtype, "device": str(self.device)}
         graphs = None if self.graphs is None else "cuda" if self._on_cuda else "eager"
-        known = {"weights": self.weights, "graphs": graphs}
-        return found | {name: value for name, value in known.items() if value is not None}
-
-    def _graphs(self, setting: str) -> Graphs | None:
-        """The slots of `models.graphs`, if they are switched on and the model can have them."""
-        if setting == "off" or (setting == "auto" and not self._on_cuda):
-            return None
-        spread = len(set(getattr(self.module, "hf_device_map", {}).values())) > 1
-        if self.joins and not spread and all(type(layer) is DynamicLayer for layer in self._empty.layers):
-            return Graphs(self.module, len(self._empty.layers))
-        return None
+        known = {"dtype": dtype, "device": str(self.device), "weights": self.weights, "graphs": graphs}
+        return {"name": self.name} | {name: value for name, value in known.items() if value is not None}
 
     def _placed(self, values: torch.Tensor) -> torch.Tensor:
         return values.to(self.device, self.dtype) if values.is_floating_point() else values.to(self.device)
@@ -164,37 +157,22 @@ class AudioLM:
         hidden = inputs[0][0]
         return ((hidden[-rows:] if isinstance(rows, int) else hidden[rows.to(hidden.device)])[None], *inputs[1:])
 
-    def _exact_convolutions(self) -> AbstractContextManager[None]:
-        """On CUDA, cuDNN would round float32 to ten bits, which products do not."""
-        if not self._on_cuda:
-            return nullcontext()
-        cudnn = torch.backends.cudnn
-        return cudnn.flags(cudnn.enabled, cudnn.benchmark, cudnn.benchmark_limit, cudnn.deterministic, allow_tf32=False)
-
     def _watch_encoder(self) -> None:
         """Counts and times runs of the audio encoder, whatever the family calls it."""
         owners = [owner for owner in (getattr(self.module, "model", None), self.module) if owner is not None]
         places = [(owner, "get_audio_features") for owner in owners]
         places += [(getattr(owner, "audio_tower", None), "forward") for owner in owners]  # all that Qwen2-Audio has
-        for owner, name in places:
-            if hasattr(owner, name):
-                setattr(owner, name, self._watched(getattr(owner, name)))
-                return
-        raise CheckpointError(
-            f"{self.name} is a {type(self.module).__name__}, which has no audio encoder that can be found",
-            hint="Use a model of one of the families that `specdec doctor` lists.",
-        )
+        owner, name = next((owner, name) for owner, name in places if hasattr(owner, name))
+        encode = getattr(owner, name)
 
-    def _watched(self, encode: Callable[..., Any]) -> Callable[..., Any]:
         def watched(*args: Any, **kwargs: Any) -> Any:
             self.synchronize()
             started = time.perf_counter()
-            with self._exact_convolutions():
-                encoded = encode(*args, **kwargs)
+            encoded = encode(*args, **kwargs)
             self.synchronize()
             calls = self._calls
             calls.encoder_ms = getattr(calls, "encoder_ms", 0.0) + (time.perf_counter() - started) * 1e3
             calls.passes = getattr(calls, "passes", 0) + 1
             return encoded
 
-        return watched
+        setattr(owner, name, watched)

@@ -4,40 +4,31 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-import tempfile
-from collections import Counter
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 import torch
-import transformers
-from safetensors import SafetensorError, safe_open
-from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig
+from safetensors import safe_open
+from transformers import AutoConfig, PreTrainedConfig
 from transformers.utils import logging
 
 from specdec_cli.config import ModelConfig
 from specdec_cli.errors import CheckpointError, SpecdecError, first_line
-from specdec_cli.models.download import INDEX, WEIGHTS, Watch, describe, fetch, not_downloaded, shards
-from specdec_cli.models.families import Family, family_named, family_of
+from specdec_cli.models.download import Watch, describe, fetch, not_downloaded, shards
+from specdec_cli.models.families import Family, family_of
 
 HERE: Final = {
     "local_files_only": True,
     "trust_remote_code": False,  # unset, there would be a question on the terminal
 }
-_TOKENIZERS: Final = ("tokenizer.json", "vocab.json", "tekken.json")
-_NAMED: Final = 5  # weights named in an error, before "and n more"
 _SAMPLE: Final = 1024  # bytes of each tensor in a fingerprint
 _STORED: Final = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
-_QUANTIZED_NAME: Final = re.compile(r"-(AWQ|GPTQ|FP8|bnb|int4|int8)\b.*", re.IGNORECASE)
-_RECURRENT: Final = ("mamba", "linear_attention", "recurrent", "ssm")
-_FAMILIES: Final = "Use an audio language model of one of the families that `specdec doctor` lists."
-_GEMMA: Final = "Use google/gemma-4-E2B-it, google/gemma-4-E4B-it or google/gemma-4-12B-it."
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,48 +47,24 @@ class Checkpoint:
         return [self.folder / name for name in shards(self.folder, self.family.unused)]
 
     @property
-    def complete(self) -> bool:
-        """Whether all of them are there."""
-        return all(path.is_file() for path in self.weights)
-
-    @property
     def downloads(self) -> bool:
         """Whether files of weights are to be downloaded."""
-        return not self.complete and not is_local(self.config.source)
+        missing = not all(path.is_file() for path in self.weights)
+        return missing and not self.offline and not is_local(self.config.source)
 
     def fetch(self, watch: Watch | None) -> None:
-        """Downloads the weights that speech needs, and reads their headers.
-
-        Raises CheckpointError if there are none, one is damaged, or the disk has no room for it.
-        """
-        config, files = self.config, self.weights
-        if not is_local(config.source):
-            names = [path.name for path in files]
-            fetch(config.source, config.revision, self.folder, names, offline=self.offline, watch=watch)
-        _require_one_of(config, self.folder, (WEIGHTS, INDEX))
-        for path in files:
-            try:
-                with safe_open(path, framework="pt"):
-                    pass
-            except SafetensorError as error:
-                says = f"{path.name} of {config.label} is damaged or cut short: {first_line(error)}"
-                raise CheckpointError(says, hint="Download it again.") from error
+        """Downloads the weights that speech needs."""
+        if self.downloads:
+            names = [path.name for path in self.weights]
+            fetch(self.config.source, self.config.revision, self.folder, names, watch)
 
     @contextmanager
-    def loadable(self) -> Iterator[Path]:
-        """A folder for `from_pretrained`: without the files of weights that were not downloaded, since it opens all."""
-        if len(self.weights) == len(shards(self.folder, ())):
-            yield self.folder
-            return
-        with tempfile.TemporaryDirectory(prefix="specdec-") as made:
-            view = Path(made)
-            for path in (*self.folder.glob("*.json"), *self.weights):
-                (view / path.name).symlink_to(path.resolve())
-            index = json.loads((self.folder / INDEX).read_text(encoding="utf-8"))
-            placed = {name: file for name, file in index["weight_map"].items() if not self._is_unused(name)}
-            (view / INDEX).unlink()
-            (view / INDEX).write_text(json.dumps({**index, "weight_map": placed}), encoding="utf-8")
-            yield view
+    def tensors(self) -> Iterator[dict[str, Any]]:
+        """The weights that speech needs, by name, each of which is read when it is sliced."""
+        with ExitStack() as stack:
+            files = [stack.enter_context(safe_open(path, framework="pt")) for path in self.weights]
+            named = ((name, file) for file in files for name in file.offset_keys())
+            yield {name: file.get_slice(name) for name, file in named if not self._is_unused(name)}
 
     def require_complete(self, info: Mapping[str, Any]) -> None:
         """Refuses a load that left weights random, as transformers does with a warning, dropped or misshapen."""
@@ -105,9 +72,8 @@ class Checkpoint:
         faults = {"lacks": info["missing_keys"], "has unexpected": info["unexpected_keys"], "has misshapen": misshapen}
         for what, found in faults.items():
             if keys := sorted(key for key in found if not self._is_unused(key)):
-                named = ", ".join(keys[:_NAMED]) + (f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else "")
                 raise CheckpointError(
-                    f"{self.config.label} {what} weights: {named}",
+                    f"{self.config.label} {what} weights ({len(keys)}): {', '.join(keys[:5])}",
                     hint="The config.json and the weights do not belong together: download the checkpoint again.",
                 )
 
@@ -135,7 +101,12 @@ def opened(config: ModelConfig, *, offline: bool) -> Iterator[Checkpoint]:
     except SpecdecError:
         raise
     except Exception as error:
-        raise _refusal(config, error, offline=offline) from error
+        if isinstance(error, OSError) and not is_local(config.source):
+            raise not_downloaded(config.label, error, "model", offline=offline) from error
+        raise CheckpointError(
+            f"{config.label} cannot be loaded: {type(error).__name__}: {first_line(error)}",
+            hint="Is it a whole checkpoint, with weights as safetensors? `specdec doctor` checks packages.",
+        ) from error
     finally:
         if bars:
             logging.enable_progress_bar()
@@ -145,21 +116,18 @@ def opened(config: ModelConfig, *, offline: bool) -> Iterator[Checkpoint]:
 def _found(config: ModelConfig, *, offline: bool) -> Checkpoint:
     local = is_local(config.source)
     folder = Path(config.source).expanduser() if local else describe(config.source, config.revision, offline=offline)
-    if not folder.is_dir():
-        says = f"there is no folder {config.label}"
+    if not (folder / "config.json").is_file():
+        says = f"there is no checkpoint {config.label}: it has no config.json"
         raise CheckpointError(says, hint="Give the folder of a checkpoint, or a hub id.")
-    _require_one_of(config, folder, ("config.json",))
-    _require_one_of(config, folder, _TOKENIZERS)
     raw, _ = PreTrainedConfig.get_config_dict(str(folder), **HERE)
-    declared = str(raw.get("model_type"))
-    family = family_of(declared) if config.family == "auto" else family_named(config.family)
-    if config.family != "auto" and declared not in family.model_types:
+    family = family_of(str(raw.get("model_type")))
+    if family is None or config.family not in ("auto", family.name):
+        loads = "specdec" if family is None else f"the family {config.family!r}"
         raise CheckpointError(
-            f"{config.label} holds a model of type {declared!r}, but the family {family.name!r} loads "
-            f"{sorted(family.model_types)}",
-            hint="Leave `family` at auto, or point `model` at another checkpoint.",
+            f"{config.label} is of type {raw.get('model_type')!r}, which {loads} does not load",
+            hint="Use a model of one of the families that `specdec doctor` lists, or a vLLM server (cloud.url).",
         )
-    if reason := _of_no_use(config.label, raw):
+    if reason := _of_no_use(raw):
         why, hint = reason
         raise CheckpointError(f"{config.label} {why}", hint=hint)
     if absent := [package for package in family.needs if find_spec(package.replace("-", "_")) is None]:
@@ -169,70 +137,26 @@ def _found(config: ModelConfig, *, offline: bool) -> Checkpoint:
     return Checkpoint(config, family, folder, getattr(whole, "thinker_config", whole), offline)
 
 
-def _require_one_of(config: ModelConfig, folder: Path, names: Sequence[str]) -> None:
-    if not any((folder / name).is_file() for name in names):
-        raise CheckpointError(
-            f"{config.label} has no {' and no '.join(names)}",
-            hint="Give the folder of a whole checkpoint, with weights as safetensors: pickles can run code.",
-        )
-
-
-def _of_no_use(name: str, raw: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Why a checkpoint with this config.json cannot be loaded, and what to do instead; None: nothing speaks against it.
-
-    So it is refused before a weight is downloaded or read.
-    """
-    kind = str(raw.get("model_type"))
+def _of_no_use(raw: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Why a checkpoint with this config.json is refused before a weight is downloaded or read, and what to do."""
     sections = [raw, *(section for section in raw.values() if isinstance(section, Mapping))]
-    if kind.endswith("_assistant"):
-        return f"is a drafting head ({kind}), which needs the cache of the model that it was trained with", _GEMMA
-    if quantized := next((found for each in sections if (found := each.get("quantization_config"))), None):
-        method, original = quantized.get("quant_method", "a method"), _QUANTIZED_NAME.sub("", name)
-        return (
-            f"holds weights that its publisher quantised with {method}, which specdec does not load",
-            f"Use the original checkpoint ({original}) with quantization: int4, which packs it when it is loaded.",
-        )
-    if kind.startswith("gemma4") and not raw.get("audio_config"):
-        return "has no audio encoder (audio_config is null)", _GEMMA
-    if kind == "gemma3n":
-        return "is a Gemma 3n, whose image tower cannot be left out and needs the packages timm and torchvision", _GEMMA
-    if kind == "granite_speech" and raw.get("has_lora_adapter"):  # `generate()` switches it on, a forward does not
+    if any(section.get("quantization_config") for section in sections):
+        hint = "Use the original checkpoint with quantization: int4, which packs it when it is loaded."
+        return "holds weights that its publisher quantised, which specdec does not load", hint
+    if str(raw.get("model_type")).startswith("gemma4") and not raw.get("audio_config"):
+        return "has no audio encoder (audio_config is null)", "Use google/gemma-4-E2B-it or google/gemma-4-E4B-it."
+    if raw.get("has_lora_adapter"):  # `generate()` switches it on, a forward does not
         hint = "Use a Granite Speech 4, whose adapter is merged into the weights (has_lora_adapter: false)."
         return "has a LoRA adapter for audio, which specdec does not load", hint
-    if kind == "phi4_multimodal":
-        return "encodes speech through a LoRA adapter, which transformers' class does not switch on", _FAMILIES
-    if any(_is_recurrent(section) for section in sections):
-        return "has recurrent layers, whose state cannot be rolled back after a rejected draft", _FAMILIES
-    if kind not in CONFIG_MAPPING:
-        hint = f"{_FAMILIES} As a cloud it may run behind a vLLM server."
-        return f"is of type {kind!r}, which transformers {transformers.__version__} lacks", hint
     return None
 
 
-def _is_recurrent(section: Mapping[str, Any]) -> bool:
-    layers = {*(section.get("layer_types") or ()), *(section.get("layers_block_type") or ())}
-    return "hybrid_override_pattern" in section or any(word in str(kind) for kind in layers for word in _RECURRENT)
-
-
-def _refusal(config: ModelConfig, error: Exception, *, offline: bool) -> CheckpointError:
-    """A sentence about an error of the libraries: OSError, ValueError, RuntimeError, KeyError, SafetensorError..."""
-    hint = "A file of the checkpoint may be damaged: download it again. `specdec doctor` checks the packages."
-    if isinstance(error, ImportError):
-        hint = "Install the package, or choose another attention or quantization; `specdec doctor` checks packages."
-    elif not is_local(config.source) and isinstance(error, OSError):
-        return not_downloaded(config.label, error, "model", offline=offline)
-    return CheckpointError(f"{config.label} cannot be loaded: {type(error).__name__}: {first_line(error)}", hint=hint)
-
-
 def stored_dtype(files: Sequence[Path]) -> torch.dtype | None:
-    """The number format of most of the stored weights; None: neither float32, bfloat16 nor float16."""
-    sizes: Counter[str] = Counter()
-    for file in files:
-        with file.open("rb") as content:
-            for entry in _entries(_header(content)):
-                start, end = entry["data_offsets"]
-                sizes[entry["dtype"]] += end - start
-    return _STORED.get(max(sizes, key=lambda name: sizes[name], default=""))
+    """The number format of the largest of the stored weights; None: neither float32, bfloat16 nor float16."""
+    with safe_open(files[0], framework="pt") as content:
+        slices = [content.get_slice(name) for name in content.offset_keys()]
+    largest = max(slices, key=lambda each: math.prod(each.get_shape()))
+    return _STORED.get(largest.get_dtype())
 
 
 def fingerprint(files: Sequence[Path]) -> str:
@@ -243,20 +167,12 @@ def fingerprint(files: Sequence[Path]) -> str:
     """
     digest = hashlib.sha256()
     for file in files:
-        with file.open("rb") as content:
-            header = _header(content)
+        with safe_open(file, framework="pt"), file.open("rb") as content:  # the former finds damaged files
+            header = content.read(int.from_bytes(content.read(8), "little"))  # JSON, before the tensors end to end
             digest.update(header)
             begin = content.tell()
-            for start, end in sorted(entry["data_offsets"] for entry in _entries(header)):
+            entries = (entry for name, entry in json.loads(header).items() if name != "__metadata__")
+            for start, end in sorted(entry["data_offsets"] for entry in entries):
                 content.seek(begin + max(start, (start + end - _SAMPLE) // 2))
                 digest.update(content.read(min(_SAMPLE, end - start)))
     return f"sha256:{digest.hexdigest()[:32]}"
-
-
-def _header(content: BinaryIO) -> bytes:
-    """The safetensors format: the length of the header, the header as JSON, then the tensors end to end."""
-    return content.read(int.from_bytes(content.read(8), "little"))
-
-
-def _entries(header: bytes) -> list[Any]:
-    return [entry for name, entry in json.loads(header).items() if name != "__metadata__"]

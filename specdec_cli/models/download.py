@@ -6,13 +6,12 @@ import json
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from huggingface_hub import constants, is_offline_mode, snapshot_download
-from huggingface_hub.errors import DryRunError
 
 from specdec_cli.errors import CheckpointError, first_line
 
@@ -25,28 +24,20 @@ _POLL_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """The weights of a checkpoint that speech needs, and what of them is not in the hub's cache yet."""
+    """The weights of a checkpoint that speech needs and the hub's cache lacks."""
 
     name: str
-    files: int  # to be downloaded
-    bytes: int  # of these
-    total: int  # bytes of all needed files
-    left_out: int  # files of weights that speech does not need
+    bytes: int
     cache: Path
     free: int  # bytes on its disk
 
     @property
     def fits(self) -> bool:
         """Whether the disk has room for it."""
-        return not self.files or self.bytes + _KEPT_FREE <= self.free
+        return self.bytes + _KEPT_FREE <= self.free
 
     def __str__(self) -> str:
-        if not self.files:
-            return f"{self.name}: {size(self.total)} of weights, all in the hub's cache"
-        files = "1 file" if self.files == 1 else f"{self.files} files"
-        rest = f" ({self.left_out} of its files are not needed)" if self.left_out else ""
-        room = f"{size(self.free)} free in {self.cache}"
-        return f"{self.name}: {files} of weights, {size(self.bytes)} to download{rest}; {room}"
+        return f"{self.name}: {size(self.bytes)} of weights to download; {size(self.free)} free in {self.cache}"
 
 
 def size(number: int) -> str:
@@ -66,13 +57,12 @@ def describe(source: str, revision: str | None, *, offline: bool, names: Sequenc
 
 
 def not_downloaded(label: str, error: Exception, setting: str, *, offline: bool) -> CheckpointError:
-    """What to report of a hub checkpoint that `describe` or `fetch` cannot get; `setting` may name a folder instead."""
+    """What to report of a hub checkpoint that cannot be had; `setting` may name a folder instead."""
     if offline or is_offline_mode():
         switch = "runtime.offline" if offline else "HF_HUB_OFFLINE"
         return CheckpointError(
             f"{label} is not in the local hub cache, or not all of it, and {switch} forbids downloads",
-            hint=f"Allow downloads (runtime.offline: false, HF_HUB_OFFLINE=0), or set `{setting}` to a folder that "
-            "holds it.",
+            hint=f"Allow downloads, or set `{setting}` to a folder that holds it.",
         )
     return CheckpointError(
         f"{label} cannot be loaded: {type(error).__name__}: {first_line(error)}",
@@ -88,46 +78,30 @@ def shards(folder: Path, unused: Iterable[str]) -> list[str]:
     return sorted({file for name, file in placed.items() if not name.startswith(tuple(unused))})
 
 
-def plan(source: str, revision: str | None, folder: Path, files: Sequence[str]) -> Download:
+def plan(source: str, revision: str | None, files: Sequence[str]) -> Download:
     """What `fetch` would download, by a request to the hub."""
     found: Any = snapshot_download(source, revision=revision or "main", allow_patterns=list(files), dry_run=True)
-    missing = [file for file in found if file.will_download]
     cache = Path(constants.HF_HUB_CACHE)
     disk = next(path for path in (cache, *cache.parents) if path.exists())
-    return Download(
-        name=source,
-        files=len(missing),
-        bytes=sum(file.file_size or 0 for file in missing),
-        total=sum(file.file_size or 0 for file in found),
-        left_out=len({*shards(folder, ())} - {*files}),
-        cache=cache,
-        free=shutil.disk_usage(disk).free,
-    )
+    missing = sum(file.file_size or 0 for file in found if file.will_download)
+    return Download(source, missing, cache, shutil.disk_usage(disk).free)
 
 
-def fetch(
-    source: str, revision: str | None, folder: Path, files: Sequence[str], *, offline: bool, watch: Watch | None
-) -> None:
+def fetch(source: str, revision: str | None, folder: Path, files: Sequence[str], watch: Watch | None) -> None:
     """Downloads what is missing of the `files` of weights. Raises CheckpointError if the disk has no room for them."""
-    download = None
-    if not offline and not is_offline_mode():
-        with suppress(DryRunError):  # the hub cannot be reached: the cache may have them all
-            download = plan(source, revision, folder, files)
-    if download is not None and not download.fits:
+    download = plan(source, revision, files)
+    if not download.fits:
         raise CheckpointError(
             f"there is no room for {download}",
             hint="Free some space, or set HF_HUB_CACHE to a folder on a larger disk.",
         )
-    with _watched(download, folder.parents[1] / "blobs", watch):
-        describe(source, revision, offline=download is None or not download.files, names=files)
+    with nullcontext() if watch is None else _watched(download, folder.parents[1] / "blobs", watch):
+        describe(source, revision, offline=False, names=files)
 
 
 @contextmanager
-def _watched(download: Download | None, blobs: Path, watch: Watch | None) -> Iterator[None]:
+def _watched(download: Download, blobs: Path, watch: Watch) -> Iterator[None]:
     """Reports how much of the hub's cache has grown; the hub's own bars would be drawn across the display."""
-    if watch is None or download is None or not download.files:
-        yield
-        return
     before, done = _bytes_in(blobs), threading.Event()
 
     def report() -> None:

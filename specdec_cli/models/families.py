@@ -1,4 +1,4 @@
-"""The families of audio language models that specdec is tested with, and the generic way for the others.
+"""The families of audio language models that specdec runs.
 
 A family defines how its processor and its class are loaded, which ids stand for audio, and how a clip becomes a prompt;
 everything else in specdec works on ids and tensors.
@@ -20,23 +20,21 @@ import torch
 import transformers
 from transformers.processing_utils import ProcessorMixin
 
-from specdec_cli.errors import CheckpointError
-
 Samples: TypeAlias = npt.NDArray[np.float32]
 Made: TypeAlias = tuple[Sequence[int], Mapping[str, torch.Tensor]]
 """Ids of a prompt, and the clip's tensors by the names of the module's forward."""
 
 _NOT_AUDIO: Final = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"})
-_AUDIO_IDS: Final = ("audio_token_id", "audio_token_index")
+_PLACEHOLDERS: Final = ("audio_token_id", "audio_token_index", "image_token_id", "video_token_id")
 
 
 @dataclass(eq=False)
 class Family:
-    """The generic way, by default."""
+    """One family; most differ in these fields alone."""
 
-    name: str = "generic"  # `family` in a configuration
-    model_types: Sequence[str] = ()  # in config.json
-    class_name: str = "AutoModelForMultimodalLM"  # in transformers
+    name: str  # `family` in a configuration
+    model_types: Sequence[str]  # in config.json
+    class_name: str  # in transformers
     reduced: str | None = None  # processor class of which only what speech needs is built, see `AudioProcessor`
     unused: tuple[str, ...] = ()  # prefixes of parameters that speech does not need
     eager: tuple[str, ...] = ()  # sections of config.json whose modules have eager attention only
@@ -55,18 +53,9 @@ class Family:
         kind: Any = type(self.reduced, (AudioProcessor, getattr(transformers, self.reduced)), {})
         return kind.from_pretrained(source, **common)
 
-    def placeholder(self, name: str, config: Any) -> int:
-        """The id that stands for one audio token."""
-        if (found := next(iter(_ids(config, *_AUDIO_IDS)), None)) is not None:
-            return found
-        raise CheckpointError(
-            f"{name} is a model of type {config.model_type!r}, which takes no audio",
-            hint="Use an audio language model, one that takes speech, writes text and names its audio_token_id.",
-        )
-
-    def placeholders(self, config: Any) -> set[int]:
-        """Ids that stand for audio, image or video."""
-        return set(_ids(config, *_AUDIO_IDS, "image_token_id", "video_token_id"))
+    def placeholders(self, config: Any) -> list[int]:
+        """Ids that stand for audio, image or video, that of one audio token first."""
+        return [id_ for name in _PLACEHOLDERS if isinstance(id_ := getattr(config, name, None), int)]
 
     def prompt(self, parts: Any, samples: Samples, instruction: str, system: str | None, placeholder: int) -> Made:  # noqa: ARG002
         """A clip and an instruction as ids and tensors, by transformers' processor; see `Processor.prompt`."""
@@ -74,7 +63,7 @@ class Family:
         made = parts.apply_chat_template(
             turns, tokenize=True, add_generation_prompt=True, return_dict=True, return_tensors="pt"
         )
-        taken = inspect.signature(self.module_class().forward).parameters if self.model_types else made
+        taken = inspect.signature(self.module_class().forward).parameters
         audio = {name: values for name, values in made.items() if name in taken and name not in _NOT_AUDIO}
         return made["input_ids"][0].tolist(), audio
 
@@ -193,7 +182,6 @@ FAMILIES: Final[tuple[Family, ...]] = (
         "granite-speech", ("granite_speech",), "GraniteSpeechForConditionalGeneration", needs=("torchaudio",)
     ),
 )
-"""Every family; a model of another type is tried as `Family`."""
 
 
 def family_named(name: str) -> Family:
@@ -201,9 +189,9 @@ def family_named(name: str) -> Family:
     return next(family for family in FAMILIES if family.name == name)
 
 
-def family_of(model_type: str) -> Family:
-    """The family of a `model_type`, or the generic way."""
-    return next((family for family in FAMILIES if model_type in family.model_types), Family())
+def family_of(model_type: str) -> Family | None:
+    """The family of a `model_type`, if there is one."""
+    return next((family for family in FAMILIES if model_type in family.model_types), None)
 
 
 def prune(module: Any, unused: Sequence[str]) -> None:
@@ -212,10 +200,6 @@ def prune(module: Any, unused: Sequence[str]) -> None:
         owner, _, part = prefix.rstrip(".").rpartition(".")
         if owner == "model":
             setattr(module.model, part, None)
-
-
-def _ids(config: Any, *names: str) -> list[int]:
-    return [id_ for name in names if isinstance(id_ := getattr(config, name, None), int)]
 
 
 def conversation(instruction: str, system: str | None, **audio: Any) -> list[dict[str, Any]]:

@@ -23,22 +23,16 @@ Record: TypeAlias = Callable[[Forward], Forward]
 
 SIZES: Final = (1, 9, 17, 65)
 """Tokens of a graph: a step, 8 and 16 drafted or guessed tokens and one more, a deferred draft and one more."""
-_LEAST: Final = 1024  # positions of a slot
-_SLOTS: Final = 4  # clips with a cache of fixed size at a time; those of others grow
+ROOM: Final = 2048
+"""Positions with fixed places; the cache of a longer clip grows."""
 
 
 class FixedLayer(DynamicLayer):  # type: ignore[misc]
     """One layer's keys and values at fixed places, cropped by setting their number."""
 
-    def __init__(self, slot: Slot) -> None:
+    def __init__(self, graphs: Graphs) -> None:
         super().__init__()
-        self.slot, self.length = slot, 0
-
-    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        self.dtype, self.device = key_states.dtype, key_states.device
-        places = [(*states.shape[:-2], self.slot.room, states.shape[-1]) for states in (key_states, value_states)]
-        self.keys, self.values = (torch.zeros(place, dtype=self.dtype, device=self.device) for place in places)
-        self.is_initialized = True
+        self.graphs, self.length = graphs, 0
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
@@ -46,7 +40,10 @@ class FixedLayer(DynamicLayer):  # type: ignore[misc]
         """New keys and values [1, heads, q, width] -> the cached ones and those; in a graph, all places."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        if (at := self.slot.positions) is not None:
+            self.keys, self.values = (
+                states.new_zeros(*states.shape[:-2], ROOM, states.shape[-1]) for states in (key_states, value_states)
+            )
+        if (at := self.graphs.positions) is not None:
             self.keys.index_copy_(-2, at, key_states)
             self.values.index_copy_(-2, at, value_states)
             return self.keys, self.values
@@ -57,9 +54,6 @@ class FixedLayer(DynamicLayer):  # type: ignore[misc]
 
     def get_seq_length(self) -> int:
         return self.length
-
-    def get_max_length(self) -> int:
-        return self.slot.room
 
     def crop(self, tokens_to_remove: int) -> None:
         self.length += tokens_to_remove
@@ -72,104 +66,74 @@ class FixedLayer(DynamicLayer):  # type: ignore[misc]
             self.values.zero_()
 
 
-class Slot:
-    """Fixed memory for one clip at a time, and the forwards that are recorded over it.
-
-    Args:
-        room: positions.
-    """
-
-    def __init__(self, module: Any, layers: int, room: int, record: Record) -> None:
-        self.module, self.room, self._record = module, room, record
-        self.layers = [FixedLayer(self) for _ in range(layers)]
-        self.positions: torch.Tensor | None = None  # int64 [size] on the device, within a recorded forward
-        self._cache: Callable[[], Cache | None] = lambda: None
-        device = module.get_input_embeddings().weight.device
-        self._columns = torch.arange(room, device=device)
-        self._inputs = {size: torch.zeros(1 + size, dtype=torch.int64, device=device) for size in SIZES}
-        self._recorded: dict[int, Forward] = {}
-
-    @property
-    def free(self) -> bool:
-        """Whether no clip's cache is here any more."""
-        return self._cache() is None
-
-    def take(self) -> Cache:
-        """An empty cache in this memory, which is free again once nothing refers to the cache."""
-        for layer in self.layers:
-            layer.reset()
-        cache = Cache(layers=list(self.layers))
-        self._cache = weakref.ref(cache)
-        return cache
-
-    def logits(self, ids: Sequence[int], start: int) -> torch.Tensor:
-        """Logits [size, rows] after each of at most 65 tokens that follow `start` cached ones, then those of padding.
-
-        They are overwritten by the next call. The first call of a size makes an eager forward and records it.
-        """
-        size = next(size for size in SIZES if size >= len(ids))
-        padding = (0,) * (size - len(ids))
-        self._inputs[size].copy_(torch.tensor((start, *ids, *padding)))
-        if (repeat := self._recorded.get(size)) is not None:
-            logits = repeat()
-        else:
-            logits = self._forward(size)
-            self._recorded[size] = self._record(lambda: self._forward(size))
-        for layer in self.layers:
-            layer.length = start + len(ids)
-        return logits
-
-    def _forward(self, size: int) -> torch.Tensor:
-        start, ids = self._inputs[size][:1], self._inputs[size][1:]
-        self.positions = start + self._columns[:size]
-        try:
-            logits: torch.Tensor = self.module(
-                input_ids=ids[None],
-                position_ids=self.positions[None],
-                attention_mask=(self._columns <= self.positions[:, None])[None, None],
-                past_key_values=Cache(layers=self.layers),
-                use_cache=True,
-            ).logits[0]
-        finally:
-            self.positions = None
-        return logits
-
-
 class Graphs:
-    """The slots of one model. Any thread may use it.
+    """Fixed memory for one clip of a model at a time, and the forwards that are recorded over it.
+
+    Any thread may use it.
 
     Args:
         record: see `Record`; None: CUDA graphs on a GPU, and elsewhere each forward is made eagerly.
     """
 
     def __init__(self, module: Any, layers: int, record: Record | None = None) -> None:
-        self._module, self._layers = module, layers
         device = module.get_input_embeddings().weight.device
-        self._record = record or (_cuda_recorder() if device.type == "cuda" else lambda forward: forward)
-        self._slots: list[Slot] = []
+        self._module, self._record = (
+            module,
+            record or (_cuda_recorder() if device.type == "cuda" else lambda each: each),
+        )
+        self.positions: torch.Tensor | None = None  # int64 [size] on the device, within a recorded forward
+        self._layers = [FixedLayer(self) for _ in range(layers)]
+        self._cache: Callable[[], Cache | None] = lambda: None
+        self._columns = torch.arange(ROOM, device=device)
+        self._inputs = {size: torch.zeros(1 + size, dtype=torch.int64, device=device) for size in SIZES}
+        self._recorded: dict[int, Forward] = {}
         self._lock = threading.Lock()
 
     def cache(self, length: int) -> Cache | None:
-        """An empty cache for `length` positions; None: all slots are taken."""
-        room = max(_LEAST, 1 << (length + SIZES[-1] - 1).bit_length())  # padding needs room as well
+        """An empty cache for `length` positions, until nothing refers to it any more; None: it has to grow."""
         with self._lock:
-            free = [slot for slot in self._slots if slot.free]
-            if not (fitting := [slot for slot in free if slot.room >= room]):
-                if len(self._slots) == _SLOTS:
-                    if not free:
-                        return None
-                    self._slots.remove(free[0])
-                fitting = [Slot(self._module, self._layers, room, self._record)]
-                self._slots += fitting
-            return min(fitting, key=lambda slot: slot.room).take()
+            if length + SIZES[-1] > ROOM or self._cache() is not None:  # padding needs room as well
+                return None
+            for layer in self._layers:
+                layer.reset()
+            cache = Cache(layers=list(self._layers))
+            self._cache = weakref.ref(cache)
+            return cache
 
     def logits(self, ids: Sequence[int], cache: Cache) -> torch.Tensor | None:
-        """A copy of the logits float32 [q, rows] after each of q tokens; None: the cache or q is not of a graph."""
-        layer = cache.layers[0]
-        if not isinstance(layer, FixedLayer) or len(ids) > SIZES[-1] or layer.length + SIZES[-1] > layer.slot.room:
+        """A copy of the logits float32 [q, rows] after each of q tokens; None: the cache or q is not of a graph.
+
+        The first call of a size makes an eager forward and records it.
+        """
+        start = cache.layers[0].get_seq_length()
+        if cache is not self._cache() or len(ids) > SIZES[-1] or start + SIZES[-1] > ROOM:
             return None
-        with self._lock:  # graphs of one model share memory
-            return layer.slot.logits(ids, layer.length)[: len(ids)].to(torch.float32, copy=True)
+        size = next(size for size in SIZES if size >= len(ids))
+        with self._lock:
+            self._inputs[size].copy_(torch.tensor((start, *ids, *(0,) * (size - len(ids)))))
+            if (repeat := self._recorded.get(size)) is not None:
+                logits = repeat()
+            else:
+                logits = self._forward(size)
+                self._recorded[size] = self._record(lambda: self._forward(size))
+            for layer in self._layers:
+                layer.length = start + len(ids)
+            return logits[: len(ids)].to(torch.float32, copy=True)
+
+    def _forward(self, size: int) -> torch.Tensor:
+        start, ids = self._inputs[size][:1], self._inputs[size][1:]
+        self.positions = start + self._columns[:size]
+        try:
+            logits: torch.Tensor = self._module(
+                input_ids=ids[None],
+                position_ids=self.positions[None],
+                attention_mask=(self._columns <= self.positions[:, None])[None, None],
+                past_key_values=Cache(layers=self._layers),
+                use_cache=True,
+            ).logits[0]
+        finally:
+            self.positions = None
+        return logits
 
 
 def _cuda_recorder() -> Record:

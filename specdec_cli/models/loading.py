@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
+import psutil
 import torch
+from torch import nn
 from transformers import GenerationConfig
 from transformers.utils import GENERATION_CONFIG_NAME
 
@@ -16,25 +20,57 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.checkpoint import HERE, Checkpoint, fingerprint, opened, stored_dtype
 from specdec_cli.models.download import Download, Watch, plan, size
 from specdec_cli.models.families import Family, prune
-from specdec_cli.models.needs import Needs, needs, outline
-from specdec_cli.models.packed import BITS
-from specdec_cli.models.packing import PackedConfig, free_heap, is_whole, keep_packed, packed_folder
+from specdec_cli.models.packed import BITS, packable, packed_bytes
+from specdec_cli.models.packing import PackedConfig, keep_packed, packed_folder
 from specdec_cli.models.processor import Processor
 from specdec_cli.models.selftest import self_test
 
 _log = logging.getLogger(__name__)
 
 _DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-_GREEDY_ONLY: Final = {
-    "num_beams": 1,
-    "encoder_repetition_penalty": 1.0,
-    "encoder_no_repeat_ngram_size": 0,
-    "min_length": 0,
-    **dict.fromkeys(("bad_words_ids", "sequence_bias", "forced_bos_token_id", "forced_eos_token_id")),
-    **dict.fromkeys(("begin_suppress_tokens", "exponential_decay_length_penalty", "guidance_scale")),
-    **dict.fromkeys(("penalty_alpha", "dola_layers", "watermarking_config")),
-}
-"""Settings of generation_config.json that specdec's loop does not apply, and the value at which each is off."""
+_NOT_APPLIED: Final = (
+    *("num_beams", "min_length", "encoder_repetition_penalty", "encoder_no_repeat_ngram_size", "guidance_scale"),
+    *("bad_words_ids", "sequence_bias", "begin_suppress_tokens", "forced_bos_token_id", "forced_eos_token_id"),
+    *("exponential_decay_length_penalty", "penalty_alpha", "dola_layers", "watermarking_config"),
+)
+"""Settings of generation_config.json that specdec's loop lacks; off are null, 0 and 1."""
+
+_ROOM: Final = 1.1
+"""Memory of a model over that of its weights: cache, activations and the library take about a tenth."""
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """Memory of one model, in bytes."""
+
+    config: ModelConfig
+    parameters: int
+    dtype: str  # of the weights that are not quantised
+    device: str
+    weights: Mapping[str | None, int]  # in memory by `quantization`: None, "int8", "int4"
+    free: int  # available on the device now
+
+    @property
+    def bytes(self) -> int:
+        """With cache, activations and the library."""
+        return round(_ROOM * self.weights[self.config.quantization])
+
+    @property
+    def fits(self) -> bool:
+        """Whether the device has room for it now; a `device_map` spreads it over all devices."""
+        return self.bytes <= self.free or self.config.device_map is not None
+
+    def advice(self, room: int, role: str = "") -> str:
+        """What would fit instead into so many bytes; `role`: begins the names of settings."""
+        for name, weights in self.weights.items():
+            if name and (takes := round(_ROOM * weights)) <= room:
+                return f"{role}quantization: {name} takes {size(takes)}"
+        return "use a smaller model, or a cloud at an address (cloud.url)"
+
+    def __str__(self) -> str:
+        kind = "/".join(filter(None, (self.config.quantization, self.dtype)))
+        takes = f"{size(self.bytes)} of the {size(self.free)} free on {self.device}"
+        return f"{self.config.label} · {self.parameters / 1e6:,.0f} million parameters in {kind} · {takes}"
 
 
 def load_model(config: ModelConfig, *, offline: bool, tested: bool = True, watch: Watch | None = None) -> AudioLM:
@@ -44,8 +80,6 @@ def load_model(config: ModelConfig, *, offline: bool, tested: bool = True, watch
     """
     device = resolve_device(config.device)
     with opened(config, offline=offline) as checkpoint:
-        if checkpoint.downloads:
-            _require_memory(needs(checkpoint, device, _dtype(checkpoint, device)))
         checkpoint.fetch(watch)
         processor = _processor(checkpoint)
         weights = fingerprint(checkpoint.weights)
@@ -64,11 +98,36 @@ def forecast(config: ModelConfig, *, offline: bool) -> tuple[Needs, Download | N
     """
     device = resolve_device(config.device)
     with opened(config, offline=offline) as checkpoint:
-        download = None
-        if checkpoint.downloads:
-            names = [path.name for path in checkpoint.weights]
-            download = plan(config.source, config.revision, checkpoint.folder, names)
-        return needs(checkpoint, device, _dtype(checkpoint, device)), download
+        names = [path.name for path in checkpoint.weights]
+        download = plan(config.source, config.revision, names) if checkpoint.downloads else None
+        return _needs(checkpoint, device, _dtype(checkpoint, device)), download
+
+
+def outline(family: Family, config: Any) -> Any:
+    """The module of a configuration on the meta device: names and shapes without weights."""
+    with torch.device("meta"):
+        return family.module_class()(config)
+
+
+def _needs(checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype) -> Needs:
+    """What a model takes on a device."""
+    module, unused = outline(checkpoint.family, checkpoint.module_config), checkpoint.family.unused
+    parameters = sum(part.numel() for name, part in module.named_parameters() if not name.startswith(unused))
+    layers, embedding = [part for _, part in packable(module)], module.get_input_embeddings().weight
+    replaced = sum(part.weight.numel() for part in layers if part.weight is not embedding)
+    weights: dict[str | None, int] = {None: parameters * dtype.itemsize}
+    for name, bits in BITS.items():
+        packed = sum(packed_bytes(part, bits, dtype) for part in layers)
+        weights[name] = (parameters - replaced) * dtype.itemsize + packed
+    on_gpu = device.type == "cuda"
+    return Needs(
+        config=checkpoint.config,
+        parameters=parameters,
+        dtype=str(dtype).removeprefix("torch."),
+        device=str(device),
+        weights=weights,
+        free=torch.cuda.mem_get_info(device)[0] if on_gpu else psutil.virtual_memory().available,
+    )
 
 
 def load_processor(config: ModelConfig, *, offline: bool) -> Processor:
@@ -77,52 +136,41 @@ def load_processor(config: ModelConfig, *, offline: bool) -> Processor:
         return _processor(checkpoint)
 
 
-def _require_memory(found: Needs) -> None:
-    """Raises CheckpointError if a model can never run on its device, so that nothing is downloaded in vain."""
-    if found.bytes > found.total and found.config.device_map is None:
-        raise CheckpointError(
-            f"{found.config.label} was not downloaded: it would take {size(found.bytes)} of memory, and {found.device} "
-            f"has {size(found.total)} in all",
-            hint=f"Instead: {found.advice(found.total)}.",
-        )
-
-
 def _module(checkpoint: Checkpoint, device: torch.device, weights: str) -> Any:
-    """The module in evaluation mode; one that is packed for a CPU out of the cache, if it can be kept there."""
+    """The module in evaluation mode; one that is packed for a CPU out of the cache, if it is kept there."""
     config, dtype, kept = checkpoint.config, _dtype(checkpoint, device), None
     if config.quantization is not None and device.type == "cpu":
         kept = packed_folder(weights, BITS[config.quantization], dtype)
-    if kept is not None and is_whole(kept):
-        return _build(checkpoint, device, dtype, kept, packed=True)
-    with checkpoint.loadable() as source:
-        module = _build(checkpoint, device, dtype, source)
-    if kept is not None and keep_packed(module, kept):
-        del module  # and map the files, as a later start does
-        free_heap()
-        module = _build(checkpoint, device, dtype, kept, packed=True)
+    if kept is not None and kept.is_dir():
+        try:
+            return _build(checkpoint, device, dtype, str(kept))
+        except Exception as error:  # transformers raises what it likes
+            _log.warning("the packed weights in %s are damaged, and are made again: %s", kept, first_line(error))
+            shutil.rmtree(kept, ignore_errors=True)
+    quantization = quantization_config(config.quantization, device, checkpoint.family, checkpoint.module_config)
+    with checkpoint.tensors() as tensors:
+        how = {"config": checkpoint.module_config, "state_dict": tensors, "quantization_config": quantization}
+        module = _build(checkpoint, device, dtype, None, **how)
+    if kept is not None:
+        keep_packed(module, kept)
     return module
 
 
-def _build(
-    checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype, source: Path, *, packed: bool = False
-) -> Any:
-    """The module of a folder; `packed`: the weights are already packed, by its config.json."""
-    config, family, module_config = checkpoint.config, checkpoint.family, checkpoint.module_config
+def _build(checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype, source: str | None, **how: Any) -> Any:
+    """The module of a folder with packed weights, or of what `how` gives `from_pretrained`."""
+    config, family = checkpoint.config, checkpoint.family
     attention: Any = config.attention
     if family.eager:  # of every part by its name
-        parts = dict.fromkeys(("", *module_config.sub_configs), config.attention)
+        parts = dict.fromkeys(("", *checkpoint.module_config.sub_configs), config.attention)
         attention = parts | dict.fromkeys(family.eager, "eager")
-    quantization = None if packed else quantization_config(config.quantization, device, family, module_config)
-    _log.debug("loading %s as %s", source, family.name)
     module, info = family.module_class().from_pretrained(
-        str(source),
+        source,
         dtype=dtype,
         attn_implementation=attention,
         device_map=config.device_map or (None if device.type == "cpu" else {"": device}),
-        quantization_config=quantization,
-        use_safetensors=True,
         ignore_mismatched_sizes=True,  # reported below, with the names
         output_loading_info=True,
+        **how,
         **HERE,
     )
     checkpoint.require_complete(info)
@@ -137,11 +185,10 @@ def _processor(checkpoint: Checkpoint) -> Processor:
         generation = GenerationConfig.from_pretrained(source, **HERE)
     else:
         generation = GenerationConfig.from_model_config(checkpoint.module_config)
-    for name, off in _GREEDY_ONLY.items():
-        if getattr(generation, name, None) not in (None, off, [], False):
+    for name in _NOT_APPLIED:
+        if (value := getattr(generation, name, None)) not in (None, 0, 1, []):
             raise CheckpointError(
-                f"the generation_config.json of {label} sets {name} to {getattr(generation, name)!r}, "
-                "which specdec does not apply",
+                f"the generation_config.json of {label} sets {name} to {value!r}, which specdec does not apply",
                 hint=f"Take {name} out of a copy of that file; the text then differs from the publisher's generate().",
             )
     return Processor(label, checkpoint.family, parts, checkpoint.module_config, generation)
@@ -150,10 +197,8 @@ def _processor(checkpoint: Checkpoint) -> Processor:
 def _dtype(checkpoint: Checkpoint, device: torch.device) -> torch.dtype:
     """The number format of the weights: before they are downloaded, as far as the configuration tells."""
     declared = checkpoint.module_config
-    if not checkpoint.complete:
-        stored = getattr(declared.get_text_config(decoder=True), "dtype", None)
-    else:
-        stored = stored_dtype(checkpoint.weights)
+    text = getattr(declared.get_text_config(decoder=True), "dtype", None)
+    stored = text if checkpoint.downloads else stored_dtype(checkpoint.weights)
     return resolve_dtype(checkpoint.config.dtype, device, declared.dtype, stored)
 
 
@@ -171,17 +216,14 @@ def resolve_device(name: str) -> torch.device:
     return device
 
 
-def resolve_dtype(
-    name: str, device: torch.device, declared: torch.dtype | None, stored: torch.dtype | None = None
-) -> torch.dtype:
-    """The dtype called `name`; "auto" means the declared one, or that of the `stored` weights where it is narrower.
+def resolve_dtype(name: str, device: torch.device, *given: torch.dtype | None) -> torch.dtype:
+    """The dtype called `name`; "auto" means the narrowest of those that are declared and of the stored weights.
 
     Some checkpoints declare none, or float32 for weights in bfloat16. On a CPU, auto is float32 instead of float16.
     """
     if name != "auto":
         return _DTYPES[name]
-    given = [dtype for dtype in (declared, stored) if dtype is not None]
-    dtype = min(given, key=lambda each: each.itemsize, default=torch.float32)
+    dtype = min(filter(None, given), key=lambda each: each.itemsize, default=torch.float32)
     return torch.float32 if device.type == "cpu" and dtype == torch.float16 else dtype
 
 
@@ -216,15 +258,10 @@ def quantization_config(name: str | None, device: torch.device, family: Family, 
 
 
 def kept_whole(family: Family, model_config: Any) -> list[str]:
-    """The parts of a module that are not quantised, each by its path: all but the decoder and the output layer."""
+    """The linear layers that are not quantised, each by its path: all but those of the decoder and the output layer."""
     module = outline(family, model_config)
-    output = module.get_output_embeddings()
-    inside = {id(part) for part in module.get_decoder().modules()}
+    output, inside = module.get_output_embeddings(), {id(part) for part in module.get_decoder().modules()}
     if output.weight is not module.get_input_embeddings().weight:
         inside.add(id(output))
-    names: list[str] = []
-    for name, part in module.named_modules():
-        covered = any(name.startswith(f"{each}.") for each in names)
-        if name and not covered and not any(id(each) in inside for each in part.modules()):
-            names.append(name)
-    return names
+    layers = ((name, part) for name, part in module.named_modules() if isinstance(part, nn.Linear))
+    return [name for name, part in layers if id(part) not in inside]

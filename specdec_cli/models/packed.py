@@ -9,10 +9,8 @@ and rounds far less than four bits do.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import cache
 from typing import Any, Final
 
@@ -45,7 +43,6 @@ class PackedLinear(nn.Module):
     Attributes:
         weight: uint8 [outputs, inputs / 2] in the kernel's own order, or int8 [outputs, inputs].
         scales: [inputs / 32, outputs, 2] scale and zero point, or [outputs].
-        int8_rows: from how many rows on activations in bfloat16 are rounded to int8.
     """
 
     weight: torch.Tensor
@@ -60,7 +57,6 @@ class PackedLinear(nn.Module):
         self.register_buffer("weight", weight.new_empty(packed, dtype=torch.uint8 if four else torch.int8))
         self.register_buffer("scales", weight.new_empty(scales))
         self.bias = linear.bias
-        self.int8_rows: float = _PREFILL
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Activations [..., inputs] to [..., outputs], both in the number format of the scales."""
@@ -76,14 +72,11 @@ class PackedLinear(nn.Module):
             made += self.bias
         return made.reshape(*x.shape[:-1], self.out_features)
 
-    def extra_repr(self) -> str:
-        return f"{self.in_features}, {self.out_features}, bits={self.bits}"
-
     def _unpacked_product(self, x: torch.Tensor) -> torch.Tensor:
         """x [rows, inputs] times the weights: [rows, outputs]."""
         each = _spread()
         product = None
-        if x.dtype == torch.bfloat16 and len(x) >= self.int8_rows and has_int8():
+        if x.dtype == torch.bfloat16 and len(x) >= _PREFILL and has_int8():
             product = int8_product(x, _PEAK, each)
         if product is not None and self.bits == 8:
             return product(self.weight.T, self.scales).to(x.dtype)
@@ -235,19 +228,6 @@ def packed_bytes(linear: nn.Linear, bits: int, dtype: torch.dtype) -> int:
     """What the weight of a layer takes when it is packed."""
     scales = 2 * linear.in_features // GROUP if bits == 4 else 1
     return linear.out_features * (linear.in_features * bits // 8 + scales * dtype.itemsize)
-
-
-@contextmanager
-def exact_prefills(module: Any) -> Iterator[None]:
-    """Lets packed layers multiply prefills as they multiply verifications, so that the two can be compared."""
-    layers = [part for part in module.modules() if isinstance(part, PackedLinear)]
-    for layer in layers:
-        layer.int8_rows = math.inf
-    try:
-        yield
-    finally:
-        for layer in layers:
-            layer.int8_rows = _PREFILL
 
 
 def packable(module: Any) -> Iterator[tuple[str, nn.Linear]]:

@@ -6,16 +6,12 @@ other.
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
-import json
 import logging
 import os
 import shutil
 import tempfile
 import time
-import zlib
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -36,17 +32,9 @@ _log = logging.getLogger(__name__)
 
 _METHOD: Final = "specdec_packed"
 _MADE_WITH: Final = (_METHOD, GROUP, MULTIPLES, torch.__version__, transformers.__version__)
-_DIGESTS: Final = "digests.json"
-_UNFINISHED: Final = "unfinished-"
-_DAY_S: Final = 86400.0
+_MONTH_S: Final = 30 * 86400.0
 _WORTH_KEEPING: Final = 1 << 26  # bytes; less is packed in no time
 _SHARD: Final = "256MB"  # of a kept file, which is copied in memory while it is written
-
-
-def free_heap() -> None:
-    """Hands freed memory back to the system, of which the C library would keep hundreds of megabytes in pieces."""
-    if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
-        trim(0)
 
 
 @register_quantization_config(_METHOD)
@@ -107,67 +95,30 @@ def packed_folder(weights: str, bits: int, dtype: torch.dtype) -> Path | None:
 
     None where there is no cache.
     """
-    way = (weights, bits, dtype, torch.backends.cpu.get_cpu_capability(), _MADE_WITH)
     home = cache_folder("packed")
-    return home and home / hashlib.sha256(repr(way).encode()).hexdigest()[:32]
+    if home is None:
+        return None
+    way = (weights, bits, dtype, torch.backends.cpu.get_cpu_capability(), _MADE_WITH)
+    folder = home / hashlib.sha256(repr(way).encode()).hexdigest()[:32]
+    with suppress(OSError):
+        os.utime(folder)  # it is used
+    return folder
 
 
-def is_whole(folder: Path) -> bool:
-    """Whether a kept folder holds what was written there; a damaged one is removed, and has to be packed again.
-
-    Every byte is read, which takes about a second for a gigabyte: a sample would miss what was zeroed, and decoding
-    reads them all for its first token anyway. CRC-32 finds damage at twice the speed of SHA-256; who may write here
-    could replace any digest as well.
-    """
-    if not folder.is_dir():
-        return False
-    with suppress(OSError, ValueError):
-        if json.loads((folder / _DIGESTS).read_text(encoding="utf-8")) == _digests(folder):
-            with suppress(OSError):
-                os.utime(folder)  # it was used
-            return True
-    _log.warning("the packed weights in %s are damaged, and are made again", folder)
-    shutil.rmtree(folder, ignore_errors=True)
-    return False
-
-
-def keep_packed(module: Any, folder: Path) -> bool:
-    """Writes a packed model for later starts, all of it or nothing; False where it is small or cannot be written.
-
-    Removes weights that were not used for a month, and what a killed run left a day ago.
-    """
+def keep_packed(module: Any, folder: Path) -> None:
+    """Writes a packed model for later starts, all of it or nothing; removes weights that were not used for a month."""
     if sum(tensor.nbytes for tensor in (*module.parameters(), *module.buffers())) < _WORTH_KEEPING:
-        return False
+        return
     home = folder.parent
     try:
         home.mkdir(parents=True, exist_ok=True)
         for path in home.iterdir():
-            days = 1 if path.name.startswith(_UNFINISHED) else 30
-            if time.time() - path.stat().st_mtime > days * _DAY_S:
+            if time.time() - path.stat().st_mtime > _MONTH_S:
                 shutil.rmtree(path, ignore_errors=True)
-        with tempfile.TemporaryDirectory(dir=home, prefix=_UNFINISHED) as made:
+        with tempfile.TemporaryDirectory(dir=home, prefix="unfinished-") as made:
             inside = Path(made) / folder.name
             module.save_pretrained(inside, max_shard_size=_SHARD)
-            (inside / _DIGESTS).write_text(json.dumps(_digests(inside)), encoding="utf-8")
             inside.rename(folder)
-        return True
     except (OSError, SafetensorError) as error:
-        if is_whole(folder):  # another run has kept them meanwhile
-            return True
-        _log.warning("packed weights are not kept for later starts in %s: %s", home, error)
-        return False
-
-
-def _digests(folder: Path) -> dict[str, int]:
-    """Name and CRC-32 of every file, but of that which holds them."""
-    files = [path for path in folder.iterdir() if path.name != _DIGESTS]
-    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-        return dict(zip((path.name for path in files), pool.map(_crc32, files), strict=True))
-
-
-def _crc32(file: Path) -> int:
-    value = 0
-    with file.open("rb") as content:
-        while part := content.read(1 << 20):
-            value = zlib.crc32(part, value)
-    return value
+        if not folder.is_dir():  # another run may have kept them meanwhile
+            _log.warning("packed weights are not kept for later starts in %s: %s", home, error)

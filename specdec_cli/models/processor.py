@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
-from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -14,20 +12,18 @@ import numpy.typing as npt
 
 from specdec_cli.config.gate_file import tokenizer_fingerprint
 from specdec_cli.config.schema import ScoringConfig
-from specdec_cli.errors import AudioContentError, CheckpointError, SpecdecError, TokenizerMismatchError
+from specdec_cli.errors import AudioContentError, CheckpointError, TokenizerMismatchError
 from specdec_cli.types import NOTHING_DONE
 
 if TYPE_CHECKING:
     import torch
     from transformers import GenerationConfig
 
-    from specdec_cli.models.families import Family, Made
+    from specdec_cli.models.families import Family
 
 _THEIR_NAMES: Final = {"no_repeat_ngram": "no_repeat_ngram_size"}  # in a generation_config.json, where it is another
 SUGGESTED: Final = tuple(_THEIR_NAMES.get(name, name) for name in NOTHING_DONE)
 _CHAT_END = "<|im_end|>"  # ends a turn in the chat templates of many families
-_OPENING = 9  # ids at the end of a prompt that may spell the beginning of an answer
-_PATIENCE_S = 60.0  # for the first prompt, which takes milliseconds
 _TEST_SOUND_S = (0.37, 3.0)  # two lengths determine the number of audio tokens per second
 
 
@@ -51,30 +47,23 @@ class Processor:
 
     def __init__(self, name: str, family: Family, parts: Any, config: Any, generation: GenerationConfig) -> None:
         self.name, self.family, self.parts, self.config, self.generation = name, family, parts, config, generation
-        self.placeholder_id = family.placeholder(name, config)
-        self._ended = False  # whether the chat template has made a prompt
         self.tokenizer = parts.tokenizer
+        self.extractor = extractor = getattr(parts, "feature_extractor", None) or parts.audio_processor
         text_config = config.get_text_config(decoder=True)
         self.rows = int(text_config.vocab_size)
         # positions of prompt and text together
         self.context = int(text_config.max_position_embeddings)
         pieces: dict[str, int] = self.tokenizer.get_vocab()
-        highest = max(pieces.values(), default=-1)
-        if highest >= self.rows:
+        # Voxtral's table lacks parts of characters
+        self.vocab_size = max(*pieces.values(), len(self.tokenizer) - 1) + 1
+        if self.vocab_size > self.rows:
             raise CheckpointError(
-                f"{name} has {self.rows} token ids, but its tokenizer goes up to {highest}",
+                f"{name} has {self.rows} token ids, but its tokenizer goes up to {self.vocab_size - 1}",
                 hint="Use the tokenizer.json that belongs to the checkpoint.",
             )
-        self.vocab_size = max(highest + 1, len(self.tokenizer))  # Voxtral's table lacks parts of characters
         self.eos_ids = eos_ids_of(name, generation.eos_token_id, self.tokenizer.eos_token_id, pieces, self.rows)
-        # never generated
-        self.banned_ids = tuple(sorted({*family.placeholders(config), *(generation.suppress_tokens or ())}))
-        self.extractor = extractor = getattr(parts, "feature_extractor", None) or parts.audio_processor
-        if getattr(extractor, "padding_side", "right") != "right":
-            raise CheckpointError(
-                f"the feature extractor of {name} pads on the {extractor.padding_side}, which moves the audio",
-                hint='Set "padding_side": "right" in its preprocessor_config.json.',
-            )
+        self.placeholder_id = next(iter(family.placeholders(config)), -1)  # stands for one audio token
+        self.banned_ids = tuple(sorted({*self.placeholders, *(generation.suppress_tokens or ())}))  # never generated
         self.sampling_rate = int(getattr(extractor, "sampling_rate", 16_000))
         # longest recording; some processors cut longer ones without a warning
         limits = (family.longest_s, getattr(parts, "max_audio_len", None), getattr(extractor, "chunk_length", None))
@@ -92,44 +81,13 @@ class Processor:
                 f"{self.name} takes no system prompt", hint="Leave out prompt.system, or put it into the instruction."
             )
         try:
-            ids, audio = self._made(samples, instruction, system)
-        except SpecdecError:
-            raise
+            ids, audio = self.family.prompt(self.parts, samples, instruction, system, self.placeholder_id)
         except Exception as error:  # a template is a program, and may raise anything
             raise CheckpointError(
                 f"the chat template of {self.name} fails: {type(error).__name__}: {error}",
                 hint="Use the checkpoint's own chat template and files; write no placeholders into a prompt.",
             ) from error
-        if self.tokenizer.decode(ids[-_OPENING:]).rstrip().endswith("<think>"):
-            raise CheckpointError(
-                f"the chat template of {self.name} opens the answer with <think>: the model reasons before it answers",
-                hint="Use an Instruct or Captioner variant: reasoning would be taken for the caption.",
-            )
         return Prompt(tuple(ids), audio, samples)
-
-    def _made(self, samples: npt.NDArray[np.float32], instruction: str, system: str | None) -> Made:
-        """What the family makes of it. A template is a program: only the first prompt shows that it ends at all."""
-        made: Future[Made] = Future()
-
-        def make() -> None:
-            try:
-                made.set_result(self.family.prompt(self.parts, samples, instruction, system, self.placeholder_id))
-            except BaseException as error:
-                made.set_exception(error)
-
-        if self._ended:
-            make()
-        else:
-            Thread(target=make, daemon=True).start()  # a thread that never ends must not keep the process
-        try:
-            result = made.result(_PATIENCE_S)
-        except TimeoutError:
-            raise CheckpointError(
-                f"the chat template of {self.name} has not ended after {_PATIENCE_S:g} s",
-                hint="Use the checkpoint's own chat template.",
-            ) from None
-        self._ended = True
-        return result
 
     def require_fits(self, samples: npt.NDArray[np.float32]) -> None:
         """Raises AudioContentError for samples that are not mono, or longer than the window."""
@@ -142,7 +100,7 @@ class Processor:
     @property
     def placeholders(self) -> set[int]:
         """Ids that stand for audio, image or video."""
-        return self.family.placeholders(self.config)
+        return set(self.family.placeholders(self.config))
 
     def prompt_settings(self) -> object:
         """What its prompts depend on beside the tokenizer, to be compared with another's."""
@@ -201,14 +159,10 @@ def shared_vocab_size(edge: Processor, cloud: Processor) -> int:
     mine, theirs = _pieces(edge), _pieces(cloud)
     most = min(len(mine), len(theirs))
     shared = next((id_ for id_ in range(most) if mine[id_] != theirs[id_]), most)
-    beyond = sorted(id_ for id_ in {*edge.eos_ids, *cloud.eos_ids} if id_ >= shared)
-    if beyond:
-        differ = ""
-        if shared < most:
-            differ = f": id {shared} is {mine[shared]!r} to one and {theirs[shared]!r} to the other"
+    if (highest := max(*edge.eos_ids, *cloud.eos_ids)) >= shared:
         raise TokenizerMismatchError(
             f"edge {edge.name} and cloud {cloud.name} have different tokenizers ({len(mine)} and {len(theirs)} ids, of "
-            f"which the first {shared} agree{differ}), and the eos id {beyond[0]} lies beyond",
+            f"which the first {shared} agree), and the eos id {highest} lies beyond",
             hint="Drafted ids would mean other words to the cloud. Use two models whose tokenizers begin alike.",
         )
     return shared
@@ -216,11 +170,10 @@ def shared_vocab_size(edge: Processor, cloud: Processor) -> int:
 
 def suggestions(settings: ScoringConfig, processor: Processor) -> dict[str, float]:
     """What a checkpoint's generation_config.json adds to settings that were left open."""
-    theirs = {name: getattr(processor.generation, _THEIR_NAMES.get(name, name)) for name in NOTHING_DONE}
     found = {
         name: value
-        for name, value in theirs.items()
-        if getattr(settings, name) is None and value not in (None, NOTHING_DONE[name])
+        for (name, off), theirs in zip(NOTHING_DONE.items(), SUGGESTED, strict=True)
+        if getattr(settings, name) is None and (value := getattr(processor.generation, theirs)) not in (None, off)
     }
     if processor.generation.suppress_tokens:
         found["suppressed"] = len(processor.generation.suppress_tokens)

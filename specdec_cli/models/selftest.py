@@ -8,27 +8,24 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import torch
 import transformers
-from torch import nn
-from torch.utils._pytree import tree_map_only
 
 from specdec_cli.cache import cache_folder
 from specdec_cli.errors import CheckpointError, DecodingError, SpecdecError, first_line
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.packed import exact_prefills
 from specdec_cli.models.processor import Prompt, test_sound
 from specdec_cli.models.session import Session
 from specdec_cli.models.shared import forward_together
 
 _log = logging.getLogger(__name__)
 
-TOLERANCE: Final = {torch.float32: 1e-3, torch.float16: 0.05, torch.bfloat16: 0.25}
+TOLERANCE: Final = {torch.float32: 1e-3, torch.float16: 0.5, torch.bfloat16: 0.5}
 """Largest difference between two ways to the same scores, as a share of their row's standard deviation (at least 1).
 
 Rounding gives up to 7e-5 in float32 and 0.16 in bfloat16; a rollback that is off by one token differs by more than 1.
@@ -37,7 +34,8 @@ _TIE: Final = {torch.float32: 2e-4, torch.float16: 0.01, torch.bfloat16: 0.08}
 _LENGTH: Final = 6  # tokens of the test text that are scored
 _LONGEST: Final = 8192  # sliding window that is filled
 _SOUND_S: Final = 1.0
-_VERSION: Final = 4  # of the test
+_OPENING: Final = 9  # ids at the end of a prompt that may spell the beginning of an answer
+_VERSION: Final = 5  # of the test
 _FILES: Final = (".json", ".jinja", ".model", ".txt")  # of the processor, and the configuration
 _JOINT: Final = "passed"
 _ALONE: Final = "passed; clips of a batch step one by one"
@@ -63,8 +61,7 @@ def self_test(model: AudioLM, folder: Path | None = None) -> None:
             phrase = memory.read_text(encoding="ascii")
     if phrase.removesuffix(_WITHOUT_GRAPHS) not in (_JOINT, _ALONE):
         try:
-            with exact_prefills(model.module):
-                phrase = _test(model)
+            phrase = _test(model)
         except SpecdecError:
             raise
         except Exception as error:  # a module may raise anything
@@ -83,41 +80,29 @@ def self_test(model: AudioLM, folder: Path | None = None) -> None:
 
 
 def _test(model: AudioLM) -> str:
-    """Compares; returns what it found, in a phrase.
-
-    In a deep model the number format alone may explain more than is allowed for it. Then the products are compared once
-    more in float32, where an error stays and rounding does not.
-    """
+    """Compares; returns what it found, in a phrase."""
     graphs, model.graphs = model.graphs, None
-    prompt = model.processor.prompt(test_sound(_SOUND_S, model.processor.sampling_rate), "How?")
+    processor = model.processor
+    prompt = processor.prompt(test_sound(_SOUND_S, processor.sampling_rate), "How?")
     text = _text(model, len(prompt.ids))
-    first = Session(model, prompt, len(text)).logits(())
-    if int(first.argmax()) == model.processor.tokenizer.get_vocab().get("<think>"):  # its template may lack it
+    first = int(Session(model, prompt, 1).logits(()).argmax())
+    if "<think>" in processor.tokenizer.decode([*prompt.ids[-_OPENING:], first]):
         raise CheckpointError(
-            f"{model.name} begins its text with <think>: the model reasons before it answers",
+            f"{model.name} begins its answer with <think>: the model reasons before it answers",
             hint="Use an Instruct or Captioner variant: reasoning would be taken for the caption.",
         )
     allowed = TOLERANCE.get(model.dtype, TOLERANCE[torch.bfloat16])
-    whole = _whole(model, prompt, text)
-    difference = rounding = _difference(_stepped(model, prompt, text), whole)
-    joins = model.joins and _joins(model, prompt, text, whole, allowed)
-    if not difference <= allowed and model.dtype != torch.float32:
-        allowed = TOLERANCE[torch.float32]
-        with in_float32(model.module):
-            exact = _whole(model, prompt, text)
-            difference = _difference(_stepped(model, prompt, text), exact)
-            joins = model.joins and _joins(model, prompt, text, exact, allowed)
-    if not difference <= allowed:
+    whole = Session(model, prompt, 2 * len(text)).logits(text, _LENGTH + 1)
+    if not (difference := _difference(_stepped(model, prompt, text), whole)) <= allowed:
         raise CheckpointError(
             f"{model.name} ({type(model.module).__name__}) fails the self-test: its cached scores differ from those of "
             f"one pass by {difference:.2g} standard deviations, and {allowed:g} is what rounding explains",
             hint="Its captions would be wrong without a sign. Use another model, or another dtype or attention.",
         )
-    phrase = _JOINT if joins else _ALONE
+    phrase = _JOINT if model.joins and _joins(model, prompt, text, whole, allowed) else _ALONE
     if graphs is None:
         return phrase
     model.graphs = graphs
-    allowed = max(TOLERANCE.get(model.dtype, TOLERANCE[torch.bfloat16]), 2 * rounding)
     try:
         for _ in range(2):  # what is recorded the first time is repeated the second time
             if not (difference := _difference(_stepped(model, prompt, text), whole)) <= allowed:
@@ -128,13 +113,8 @@ def _test(model: AudioLM) -> str:
     return phrase
 
 
-def _whole(model: AudioLM, prompt: Prompt, text: Sequence[int]) -> torch.Tensor:
-    """Logits of the last prefixes of the text, by one pass."""
-    return Session(model, prompt, 2 * len(text)).logits(text, _LENGTH + 1)
-
-
 def _stepped(model: AudioLM, prompt: Prompt, text: Sequence[int]) -> torch.Tensor:
-    """The same, after drafts in between that are rejected."""
+    """Logits after the last prefixes of the text, with drafts in between that are rejected."""
     session = Session(model, prompt, 2 * len(text))
     base, end = list(text[:-_LENGTH]), list(text[-_LENGTH:])
     wrong = [end[-1], *end]
@@ -151,52 +131,21 @@ def _stepped(model: AudioLM, prompt: Prompt, text: Sequence[int]) -> torch.Tenso
 
 
 def _joins(model: AudioLM, prompt: Prompt, text: Sequence[int], whole: torch.Tensor, allowed: float) -> bool:
+    """Whether two clips that share forwards score as each does alone; `whole`: the first one's scores."""
     other = model.processor.prompt(test_sound(_SOUND_S / 2, model.processor.sampling_rate), "How?")
     sessions = [Session(model, each, 2 * _LENGTH) for each in (prompt, other)]
     try:
         for session in sessions:
             session.prefill()
         found = forward_together([(sessions[0], text[:2], 2), (sessions[1], text[:3], 1)])
-        more = forward_together([(sessions[1], text[:4], 1), (sessions[0], text, 2)])
-        scores = [each for each in (*found, *more) if isinstance(each, torch.Tensor)]
+        found += forward_together([(sessions[1], text[:4], 1), (sessions[0], text, 2)])
         alone = Session(model, other, 2 * _LENGTH).logits(text[:4], 2)
         expected = [whole[1:3], alone[:1], alone[1:], whole[-2:]]
-        differences = map(_difference, scores, expected)
-        return len(scores) == len(expected) and max(differences) <= allowed
+        scores = [each for each in found if isinstance(each, torch.Tensor)]
+        return all(_difference(*both) <= allowed for both in zip(scores, expected, strict=True))
     except Exception as error:  # a module may refuse the mask or the cache in any way
         _log.info("clips cannot share a forward of %s: %s", model.name, error)
         return False
-
-
-@contextmanager
-def in_float32(module: Any) -> Iterator[None]:
-    """Lets a module multiply in float32, with its weights as they are: each part has a wider copy while it runs."""
-    wider: dict[int, list[tuple[torch.Tensor, torch.Tensor]]] = {}
-
-    def widen(part: nn.Module, args: Any, kwargs: Any) -> Any:
-        own = (*part.parameters(recurse=False), *part.buffers(recurse=False))
-        narrow = [tensor for tensor in own if tensor.dtype in (torch.bfloat16, torch.float16)]
-        wider[id(part)] = [(tensor, tensor.data) for tensor in narrow]
-        for tensor in narrow:
-            tensor.data = tensor.data.float()
-        return tree_map_only(torch.Tensor, _float32, (args, kwargs))
-
-    def restore(part: nn.Module, *_: Any) -> None:
-        for tensor, stored in wider.pop(id(part), ()):
-            tensor.data = stored
-
-    parts = [part for part in module.modules() if part is not module]
-    hooks = [part.register_forward_pre_hook(widen, with_kwargs=True) for part in parts]
-    hooks += [part.register_forward_hook(restore, always_call=True) for part in parts]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-def _float32(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.float() if tensor.is_floating_point() else tensor
 
 
 def _difference(ours: torch.Tensor, theirs: torch.Tensor) -> float:

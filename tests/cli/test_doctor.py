@@ -18,7 +18,7 @@ from specdec_cli.cloud.cloud import RemoteCloud
 from specdec_cli.config import Config, model_source
 from specdec_cli.decoding.assemble import Pair
 from specdec_cli.errors import CloudError
-from specdec_cli.models import families, needs
+from specdec_cli.models import families
 from tests.cli.conftest import Specdec
 from tests.cli.harness import Outcome
 from tests.mini_pair import mini_pair
@@ -73,7 +73,7 @@ def test_quick_loads_no_model(specdec: Specdec, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_models_that_do_not_fit_are_told_with_what_would(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(needs, "_memory", lambda _: (1000, 10**12))
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=1000, total=10**12))
     found = rows(specdec("doctor", "--quick"))
     assert found["edge-needs"][0] == found["cloud-needs"][0] == "warn"
     assert "million parameters in float32" in found["edge-needs"][1]

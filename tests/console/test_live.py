@@ -78,8 +78,8 @@ def test_loading_that_fails_is_not_called_done() -> None:
     assert screen.output.rindex("\x1b[?25h") > screen.output.rindex("\x1b[?25l")
 
 
-OMNI = Download("acme/omni", 3, 8_000_000_000, 9_000_000_000, 2, Path("/cache"), 50_000_000_000)
-SIZE = "acme/omni: 3 files of weights, 8.0 GB to download (2 of its files are not needed); 50.0 GB free in /cache"
+OMNI = Download("acme/omni", 8_000_000_000, Path("/cache"), 50_000_000_000)
+SIZE = "acme/omni: 8.0 GB of weights to download; 50.0 GB free in /cache"
 
 
 def test_a_download_is_shown_as_a_bar_with_its_rate_and_kept_as_a_line() -> None:

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 import transformers as tf
 
-from specdec_cli.models.families import family_of
-from tests.families.checkpoints import CHATML, KINDS, WHISPER, Kind, write
+from specdec_cli.models.families import Family, family_of
+from tests.families.checkpoints import KINDS, Kind, write
 from tests.models.checkpoints import remove, write_json
 from tests.tiny import byte_tokenizer, byte_vocabulary
 
@@ -79,12 +79,13 @@ def shrunken(raw: Raw) -> Raw:
 
 def write_shrunken(folder: Path, raw: Raw, source: Path) -> Path:
     """A checkpoint of the shrunken configuration in bfloat16, with the small files of `source` where it has them."""
-    made, family = shrunken(raw), family_of(str(raw["model_type"])).name
+    made, family = shrunken(raw), family_of(str(raw["model_type"]))
+    assert family is not None
     folder.mkdir(parents=True)
     write_json(folder / "config.json", made)
     config = tf.AutoConfig.from_pretrained(folder)
     config = getattr(config, "thinker_config", config)
-    kind = replace(KINDS.get(family, _GENERIC), config=lambda _: config)
+    kind = replace(KINDS[family.name], config=lambda _: config)
     if "chunk_length" in kind.extractor:
         kind = replace(kind, extractor=kind.extractor | {"feature_size": config.audio_config.num_mel_bins})
     write(folder, kind, 0, tokenizer=_tokenizer(config, family, kind), dtype=torch.bfloat16)
@@ -109,24 +110,17 @@ def _copy_small_files(source: Path, folder: Path) -> None:
             (folder / "chat_template.jinja").write_text(content["chat_template"], encoding="utf-8")
 
 
-def _tokenizer(config: Any, family: str, kind: Kind) -> Any:
+def _tokenizer(config: Any, family: Family, kind: Kind) -> Any:
     """Bytes, and special tokens at their published ids."""
-    ids = dict(_SPECIALS.get(family, {}))
-    if (placeholder := {"generic": "<|pad|>", "granite-speech": "<|audio|>"}.get(family)) is not None:
-        ids[placeholder] = family_of(config.model_type).placeholder(family, config)
+    ids = dict(_SPECIALS.get(family.name, {}))
+    if family.name == "granite-speech":
+        ids["<|audio|>"] = family.placeholders(config)[0]
     vocab = {piece: at + 256 for piece, at in byte_vocabulary().items()}
     taken = {*vocab.values(), *ids.values()}
     vocab |= {f"<fill {at}>": at for at in range(max(taken)) if at not in taken} | ids
     return byte_tokenizer(list(ids), vocab, **{name: token for name, token in kind.extras.items() if token in ids})
 
 
-_GENERIC = Kind(
-    lambda _: None,
-    (),
-    CHATML.replace("AUDIO", "<|pad|>"),
-    WHISPER | {"processor_class": "GlmAsrProcessor"},
-    {"pad_token": "<|pad|>"},
-)
 _QWEN = {"<|endoftext|>": 151643, "<|im_start|>": 151644, "<|im_end|>": 151645}
 _OMNI_25 = {"<|AUDIO|>": 151646, "<|audio_bos|>": 151647, "<|audio_eos|>": 151648}
 _SPECIALS: dict[str, dict[str, int]] = {

@@ -14,39 +14,31 @@ from tests.families.hub import Raw, write_shrunken
 from tests.models.checkpoints import assert_refused, load, write_json
 
 QUANTIZED: Raw = {"model_type": "qwen2_5_omni", "thinker_config": {}}
+OTHERS = {
+    "gemma-4-E2B-it-assistant": "gemma4_assistant",
+    "gemma-3n-E2B-it": "gemma3n",
+    "glm-asr-nano": "glmasr",
+    "MOSS-Audio-4B": "moss_audio",
+    "Nemotron-3-Nano-Omni": "nemotron_h_omni",
+    "Phi-4-multimodal-instruct": "phi4_multimodal",
+}
+GRANITES = ("granite-speech-3.2-8b", "granite-speech-3.3-2b", "granite-speech-3.3-8b")
+ADAPTED: Raw = {"model_type": "granite_speech", "has_lora_adapter": True}
 REFUSED: dict[str, tuple[Raw, str, str]] = {
-    "Qwen2.5-Omni-7B-AWQ": (
-        QUANTIZED | {"quantization_config": {"quant_method": "awq", "bits": 4}},
-        "quantised with awq",
-        "Qwen2.5-Omni-7B) with quantization: int4",
-    ),
-    "Qwen2.5-Omni-7B-GPTQ-Int4": (
-        QUANTIZED | {"quantization_config": {"quant_method": "gptq", "bits": 4}},
-        "quantised with gptq",
-        "Qwen2.5-Omni-7B) with quantization: int4",
-    ),
+    **{
+        f"Qwen2.5-Omni-7B-{method}": (
+            QUANTIZED | {"quantization_config": {"quant_method": method.lower(), "bits": 4}},
+            "publisher quantised",
+            "quantization: int4",
+        )
+        for method in ("AWQ", "GPTQ-Int4")
+    },
     "gemma-4-31B-it": ({"model_type": "gemma4", "audio_config": None}, "has no audio encoder", "gemma-4-E4B-it"),
-    "gemma-4-E2B-it-assistant": ({"model_type": "gemma4_assistant"}, "drafting head", "gemma-4-E2B-it"),
-    "gemma-3n-E2B-it": ({"model_type": "gemma3n"}, "timm and torchvision", "gemma-4-E2B-it"),
-    **dict.fromkeys(
-        ("granite-speech-3.2-8b", "granite-speech-3.3-2b", "granite-speech-3.3-8b"),
-        (
-            {"model_type": "granite_speech", "has_lora_adapter": True},
-            "has a LoRA adapter",
-            "has_lora_adapter: false",
-        ),
-    ),
-    "Nemotron-3-Nano-Omni": (
-        {"model_type": "nemotron_h_omni", "llm_config": {"hybrid_override_pattern": "MEM*E"}},
-        "recurrent layers",
-        "specdec doctor",
-    ),
-    "Phi-4-multimodal-instruct": ({"model_type": "phi4_multimodal"}, "LoRA adapter", "specdec doctor"),
-    "MOSS-Audio-4B": ({"model_type": "moss_audio"}, "'moss_audio', which transformers", "vLLM"),
+    **{name: ({"model_type": kind}, f"is of type '{kind}'", "specdec doctor") for name, kind in OTHERS.items()},
+    **dict.fromkeys(GRANITES, (ADAPTED, "LoRA adapter", "has_lora_adapter: false")),
 }
 """What matters in the config.json of published checkpoints that cannot be loaded, why, and what to do instead."""
 EOS = {"gemma-4-E2B-it": (1, 106), "gemma-4-E4B-it": (1, 106), "granite-speech-4.x": (100257,)}
-EOS |= {"glm-asr-nano": (59246, 59253, 59255)}
 
 
 def _assert_loads(folder: Path, name: str) -> None:

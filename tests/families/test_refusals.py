@@ -10,12 +10,11 @@ import pytest
 import transformers
 from transformers import DynamicCache
 
-from specdec_cli.models import checkpoint, families
-from specdec_cli.models.families import Family
+from specdec_cli.models import families
 from specdec_cli.models.processor import test_sound as rising_tone
 from specdec_cli.models.session import Session
 from tests.families.checkpoints import KINDS, TEXT, write
-from tests.models.checkpoints import assert_agree, assert_refused, edit_json, load
+from tests.models.checkpoints import assert_refused, edit_json, load
 
 
 def test_a_recurrent_model_is_refused(tmp_path: Path) -> None:
@@ -54,11 +53,6 @@ def test_a_model_that_reasons_is_refused(tmp_path: Path, place: str) -> None:
     assert_refused(folder, "reasons before it answers")
 
 
-def test_an_instruction_that_mentions_reasoning_is_none(tmp_path: Path) -> None:
-    model = load(write(tmp_path / "omni", KINDS["qwen3-omni"], 0))
-    assert model.processor.prompt(rising_tone(1.0, 16000), "Say <think> aloud").ids
-
-
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write(tmp_path / "model", KINDS["voxtral"], 0)
     monkeypatch.setattr(families.family_named("voxtral"), "needs", ("no-such-package",))
@@ -80,14 +74,3 @@ def test_a_sliding_cache_that_loses_its_past_is_refused(tmp_path: Path, monkeypa
 
 def test_a_family_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     assert_refused(write(tmp_path / "model", KINDS["voxtral"], 0), "'voxtral'", family="gemma4")
-
-
-def test_another_type_goes_the_generic_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = write(tmp_path / "model", KINDS["qwen2-audio"], 0)
-    known = load(folder)
-    monkeypatch.setattr(checkpoint, "family_of", lambda _: Family())
-    generic = load(folder)
-    assert generic.processor.family.name == "generic"
-    ours, theirs = (each.processor.prompt(rising_tone(0.7, 16000), "x") for each in (generic, known))
-    assert ours.ids == theirs.ids
-    assert_agree(Session(generic, ours, 9).logits((65, 66), 3), Session(known, theirs, 9).logits((65, 66), 3))

@@ -16,10 +16,12 @@ from transformers import GenerationConfig, Qwen2_5OmniThinkerForConditionalGener
 
 from specdec_cli.errors import AudioContentError
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.families import AudioProcessor, QwenOmni
+from specdec_cli.models.families import AudioProcessor, QwenOmni, family_named
 from tests.tiny import TEMPLATE, as_audio_lm, tiny_clip, tiny_config, tiny_processor
 
 TINY, HUB, WHOLE = (16, 30, 100), (128, 300, 100), (80, 30, 1500)
+QWEN = family_named("qwen2.5-omni")
+assert isinstance(QWEN, QwenOmni)
 WINDOW = 30 * 16000
 # around every stride (160, 320, 640), around the tower's windows (2 s), and at the end of the extractor's window,
 # where it sees a reflection of the clip instead of zeros
@@ -70,7 +72,7 @@ def assert_equal(model: AudioLM, clip: npt.NDArray[np.float32]) -> None:
     torch.testing.assert_close(mine, values[:, :, :frames], rtol=0, atol=1e-5)
     if len(clip) > 321:
         found = encoded(model, mine)
-        assert found.shape == (QwenOmni().audio_tokens(frames), 32)
+        assert found.shape == (QWEN.audio_tokens(frames), 32)
         torch.testing.assert_close(found, encoded(model, values, padded.attention_mask), rtol=0, atol=1e-4)
 
 
@@ -102,7 +104,7 @@ def test_features_do_not_depend_on_where_a_clip_is_loud(shape: str, loudness: fl
 def test_the_number_of_audio_tokens_is_what_the_tower_gives(numbers: tuple[int, int, int]) -> None:
     model = audio_model(*numbers)
     for frames in [*range(3, 60), *range(195, 210), *range(395, 410), 801, 1000, 2999, 3000]:
-        assert len(encoded(model, torch.zeros(1, numbers[0], frames))) == QwenOmni().audio_tokens(frames), frames
+        assert len(encoded(model, torch.zeros(1, numbers[0], frames))) == QWEN.audio_tokens(frames), frames
 
 
 @pytest.mark.parametrize(
