@@ -42,10 +42,8 @@ LOW_IS_UNSURE: Final[frozenset[GateName]] = frozenset({"margin", "logprob", "ran
 LOSSY_RULES: Final[frozenset[AcceptanceName]] = frozenset({"rank", "prob", "typical", "class"})
 """Acceptance rules under which the text may differ from the cloud's own."""
 
-VLLM_RULES: Final[frozenset[AcceptanceName]] = frozenset({"greedy", "rank", "class"})
-"""Acceptance rules for which the likeliest few tokens of each position suffice, which is what vLLM gives."""
-
-VLLM_HIGHEST_RANK: Final = 16  # that those few show for certain: vLLM gives 20, some of which may be banned tokens
+VLLM_RULES: Final[frozenset[AcceptanceName]] = frozenset({"greedy", "class"})
+"""Acceptance rules for which the likeliest token of each position suffices."""
 
 NOTHING_DONE: Final[dict[str, float]] = {"repetition_penalty": 1.0, "no_repeat_ngram": 0, "min_new_tokens": 0}
 """Settings that a checkpoint may suggest a value for, and the value at which each does nothing."""

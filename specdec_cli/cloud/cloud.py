@@ -125,8 +125,7 @@ class RemoteVerifier(RemoteClip):
         """The server's verdict, within a call; its `ms` is the server's time for all of it."""
 
     @abstractmethod
-    def upload(self) -> None:
-        """Sends the clip within a call, unless the server has it."""
+    def prefill(self) -> None: ...
 
     def verify(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict:
         started, before, down = time.perf_counter(), self.work, self.caller.bytes_down
@@ -141,7 +140,3 @@ class RemoteVerifier(RemoteClip):
             bytes_up=done.bytes_up,
             bytes_down=self.caller.bytes_down - down,
         )
-
-    def prefill(self) -> None:
-        with self.cloud.call(self.caller):
-            self.upload()

@@ -18,20 +18,20 @@ import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import count
 from typing import Any, Final, NamedTuple, TypeVar
-from urllib.parse import urlsplit
 
 import httpx
 from pydantic import BaseModel, ValidationError
 
 from specdec_cli.config import LinkedConfig
-from specdec_cli.errors import CloudError, ConfigError, SpecdecError
+from specdec_cli.errors import CloudError, ConfigError, SpecdecError, first_line
 from specdec_cli.types import Decider
 
 _log = logging.getLogger(__name__)
 
-_TRIES: Final = 4  # of one request over a link that fails; a server that is busy is tried until the time is up
+_TRIES: Final = 6  # of one request
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 1.0
 _ENDING_S: Final = 1.0  # for what is under way when the connections are closed
@@ -41,11 +41,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class MalformedError(ValueError):
-    """A body that is not what it should be; the message never quotes it."""
-
-
-class BusyError(Exception):
-    """The server is to be tried again, as often as the deadline allows."""
+    """A body that is not what it should be, or an answer worth another try; the message never quotes it."""
 
 
 class RefusedError(CloudError):
@@ -71,10 +67,7 @@ class Reply(NamedTuple):
 
 
 Refused = Callable[[str, Request, Reply], Exception]
-"""What an answer whose status is none of success means, given the server's address.
-
-MalformedError and BusyError lead to another try, CloudErrors do not.
-"""
+"""What an answer without success means, given the server's address: MalformedError leads to another try."""
 
 
 class Http:
@@ -99,7 +92,7 @@ class Http:
             headers["Authorization"] = f"Bearer {token}"
         self._client = httpx.AsyncClient(
             headers=headers,
-            verify=_trusted(config.url, config.ca_file, f"{side}.ca_file"),
+            verify=_trusted(config, f"{side}.ca_file"),
             trust_env=False,
             # a handshake ends a little before the deadline: one that is cancelled leaves its socket open
             timeout=httpx.Timeout(None, connect=0.9 * config.timeout_s),
@@ -149,15 +142,14 @@ class Http:
         while tls is not None and not isinstance(tls, ssl.SSLError):
             tls = tls.__cause__ or tls.__context__
         if tls is None or "EOF" in str(tls.args):  # a connection that ended is the link's fault
-            hint = f" (if it uses TLS, write https:// in {self.side}.url)" if self.url.startswith("http:") else ""
-            broken = isinstance(error, httpx.RemoteProtocolError)
-            return (" ".join(str(error).split()) or type(error).__name__) + (hint if broken else "")
+            maybe = isinstance(error, httpx.RemoteProtocolError) and self.url.startswith("http:")
+            return first_line(error) + (f" (if it uses TLS, write https:// in {self.side}.url)" if maybe else "")
         what, hint = "it does not use TLS", f"Write http:// in {self.side}.url, or serve with --tls-cert and --tls-key."
         if isinstance(tls, ssl.SSLCertVerificationError):
             trusting = self.config.ca_file or "the public authorities"
             what = f"its certificate is not trusted by {trusting} ({tls.verify_message})"
             hint = f"Copy the file of its --tls-cert here and name it in {self.side}.ca_file (docs/remote.md)."
-        raise RefusedError(f"{self.url} cannot be connected to: {what}", hint=hint) from error
+        raise RefusedError(f"{self.url} cannot be connected to: {what}", hint) from error
 
 
 class Caller:
@@ -204,30 +196,28 @@ class Caller:
 
     async def _tried(self, request: Request, read: Callable[[bytes], T]) -> T:
         """What `fetch` returns, after as many tries as it takes and the deadline allows."""
-        http, pause_s, tries, trouble = self._http, _FIRST_PAUSE_S, 0, ""
+        http, pause_s, trouble = self._http, _FIRST_PAUSE_S, "no answer"
         try:
             async with asyncio.timeout(self._deadline - time.monotonic()):
-                while True:
+                for tries in count(1):
                     try:
                         reply = await http.exchange(request, self)
-                        if 200 <= reply.status < 300:
-                            return read(reply.body)
-                        raise http.refused(http.url, request, reply)
-                    except BusyError as error:
-                        trouble = str(error)
+                        if not 200 <= reply.status < 300:
+                            raise http.refused(http.url, request, reply)
+                        return read(reply.body)
                     except MalformedError as error:
-                        trouble, tries = f"the answer cannot be used: {error}", tries + 1
+                        trouble = f"the answer cannot be used: {error}"
                     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-                        trouble, tries = http.trouble(error), tries + 1
+                        trouble = http.trouble(error)
                     _log.debug("%s %s: %s", request.method, request.path, trouble)
-                    if tries >= _TRIES and not http.patient:
+                    if tries == _TRIES and not http.patient:
                         raise CloudError(f"{http.url}: {trouble}")
                     await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
                     pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         except TimeoutError:
-            hint = f"Check the link and the server, or raise {http.side}.timeout_s."
-            why = f": {trouble}" if trouble else ""
-            raise CloudError(f"{http.url} did not answer within {self._limit_s:g} s{why}", hint=hint) from None
+            pass
+        hint = f"Check the link and the server, or raise {http.side}.timeout_s."
+        raise CloudError(f"{http.url} did not answer within {self._limit_s:g} s: {trouble}", hint=hint)
 
 
 def read_token(variable: str | None, asked_by: str, least: int = 1) -> str | None:
@@ -269,10 +259,9 @@ def _end(loop: asyncio.AbstractEventLoop, client: httpx.AsyncClient) -> None:
     """Closes the connections and ends their thread, as happens by itself when an `Http` is dropped."""
 
     async def end() -> None:
-        if under_way := asyncio.all_tasks() - {asyncio.current_task()}:
-            for task in (await asyncio.wait(under_way, timeout=_ENDING_S))[1]:
-                task.cancel()
-            await asyncio.gather(*under_way, return_exceptions=True)
+        under_way = asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(under_way, _ENDING_S)
         await client.aclose()
         await asyncio.sleep(0.05)  # in which the sockets are closed
         loop.stop()
@@ -280,11 +269,13 @@ def _end(loop: asyncio.AbstractEventLoop, client: httpx.AsyncClient) -> None:
     asyncio.run_coroutine_threadsafe(end(), loop)
 
 
-def _trusted(url: str, ca_file: str | None, setting: str) -> ssl.SSLContext:
+def _trusted(config: LinkedConfig, setting: str) -> ssl.SSLContext:
     """The certificates to trust: those of a file, or the public ones; none where the address uses no TLS."""
-    if ca_file is None and urlsplit(url).scheme == "http":
-        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # reading the public ones takes 30 ms
     try:
-        return ssl.create_default_context(cafile=ca_file) if ca_file else httpx.create_ssl_context(trust_env=False)
+        if config.ca_file is not None:
+            return ssl.create_default_context(cafile=config.ca_file)
     except OSError as error:
-        raise ConfigError(f"{setting} {ca_file} cannot be read: {error}", hint="Give a PEM file.") from error
+        raise ConfigError(f"{setting} {config.ca_file} cannot be read: {error}", hint="Give a PEM file.") from error
+    if (config.url or "").startswith("http:"):
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # reading the public ones takes 30 ms
+    return httpx.create_ssl_context(trust_env=False)

@@ -16,12 +16,12 @@ before it, so the server needs no memory of earlier blocks to verify it. Everyth
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple
-from typing import Annotated, Final, Literal, NamedTuple, TypeVar
+from typing import Annotated, Final, Literal
 
 import torch
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from safetensors.torch import load, save
 
 from specdec_cli.cloud.http import M, MalformedError, parse
@@ -33,16 +33,14 @@ from specdec_cli.types import ModelWork
 PROTOCOL: Final = 6  # both ends must use the same
 MAX_JSON_BYTES: Final = 1 << 20  # of the JSON part of a body
 MAX_ANSWER_BYTES: Final = 1 << 16
-_LENGTH: Final = 4
-_ROUNDING: Final = 0.01
-_HEADER_BYTES: Final = 1 << 14  # of the tensors' own header
-_MOST_TENSORS: Final = 16
-_LARGEST_COUNT: Final = 1 << 53
-_LARGEST: Final = 65504.0  # what float16 holds; features are far below
+MOST_LISTED: Final = 20  # likeliest tokens of a position that an answer may list
 ROWS: Final = ("rows.ids", "rows.probabilities")
 """Tensors of a draft's distributions: possible tokens of all rows, int32 [n], and their probabilities, float32 [n]."""
 
-R = TypeVar("R", Verdict, ModelWork)
+_LENGTH: Final = 4
+_HEADER_BYTES: Final = 1 << 14  # of the tensors' own header
+_LARGEST_COUNT: Final = 1 << 53
+_LARGEST: Final = 65504.0  # what float16 holds; features are far below
 
 Code = Literal[
     "unauthorized",
@@ -58,13 +56,10 @@ Code = Literal[
 """Why a request was not answered. unknown_session: send the clip again. busy: try again later."""
 
 TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
-Count = Annotated[int, Field(ge=0, lt=1 << 53)]
+Count = Annotated[int, Field(ge=0, lt=_LARGEST_COUNT)]
 Positive = Annotated[int, Field(gt=0, lt=1 << 31)]
-Milliseconds = Annotated[float, Field(ge=0, le=1e9)]
-MOST_LISTED: Final = 20
-"""Likeliest tokens of a position that an answer may list."""
-
 Name = Annotated[str, Field(max_length=500, pattern=r"^[^\p{C}\p{Zl}\p{Zp}]*$")]
+Tensors = dict[str, torch.Tensor]
 
 
 class Message(BaseModel):
@@ -117,68 +112,22 @@ class ClipRequest(Message):
     block: BlockRequest | None = None  # null: only encode the clip
 
 
-def _require_plausible(record: R) -> R:
+def _plausible(work: ModelWork) -> ModelWork:
     """Refuses figures that are negative, not finite, or larger than any run makes them."""
-    for value in _numbers(astuple(record)):
-        if not 0 <= value < _LARGEST_COUNT:
-            raise ValueError("a figure is impossible")
-    return record
-
-
-def _numbers(value: object) -> Iterator[float]:
-    if isinstance(value, tuple):
-        for each in value:
-            yield from _numbers(each)
-    elif isinstance(value, int | float):
-        yield value
+    if not all(0 <= figure < _LARGEST_COUNT for figure in astuple(work)):
+        raise ValueError("a figure is impossible")
+    return work
 
 
 class Answer(Message):
-    verdict: Annotated[Verdict, AfterValidator(_require_plausible)] | None = None  # null: there was no block
-    work: Annotated[ModelWork, AfterValidator(_require_plausible)]  # all that was done for the session
-    cloud_ms: Milliseconds  # from the whole request to the answer, waiting included
+    verdict: Verdict | None = None  # null: there was no block
+    work: Annotated[ModelWork, AfterValidator(_plausible)]  # all that was done for the session
+    cloud_ms: Annotated[float, Field(ge=0, le=1e9)]  # from the whole request to the answer, waiting included
 
 
 class ErrorReply(Message):
     code: Code
     message: str = Field(max_length=2000)
-
-
-class Shape(BaseModel):
-    """A tensor as the header of safetensors describes it."""
-
-    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
-
-    dtype: Literal["F16", "F32", "BOOL", "U8", "I32", "I64"]
-    shape: list[Annotated[int, Field(ge=1, lt=1 << 31)]] = Field(max_length=5)
-
-    @property
-    def floats(self) -> bool:
-        return self.dtype[0] == "F"
-
-
-class _Header(RootModel[dict[str, Shape]]):
-    root: dict[str, Shape] = Field(max_length=_MOST_TENSORS)
-
-
-class Packed(NamedTuple):
-    """The tensors of a body, not decoded: nothing but their header was read."""
-
-    shapes: dict[str, Shape]
-    data: bytes
-
-    def load(self) -> dict[str, torch.Tensor]:
-        """Decodes them: floats as float32, integers as int64, all finite, none beyond what float16 holds."""
-        try:
-            tensors = load(self.data) if self.shapes else {}
-        except Exception as error:  # its own, and whatever PyTorch raises over an absurd shape
-            raise MalformedError(f"its tensors cannot be read: {type(error).__name__}") from error
-        if not all(bool((values.abs() <= _LARGEST).all()) for values in tensors.values() if values.is_floating_point()):
-            raise MalformedError("a tensor is not finite, or holds values that no features have")
-        for name, values in tensors.items():
-            if values.dtype != torch.bool:
-                tensors[name] = values.float() if values.is_floating_point() else values.long()
-        return tensors
 
 
 def pack(message: Message, tensors: Mapping[str, torch.Tensor] | None = None) -> bytes:
@@ -187,20 +136,26 @@ def pack(message: Message, tensors: Mapping[str, torch.Tensor] | None = None) ->
     return b"".join((len(text).to_bytes(_LENGTH, "little"), text, save(dict(tensors)) if tensors else b""))
 
 
-def unpack(kind: type[M], body: bytes) -> tuple[M, Packed]:
-    """The message at the head of a body, and the tensors after it, of which only the header is read."""
-    length = int.from_bytes(body[:_LENGTH], "little")
-    if length > MAX_JSON_BYTES:
-        raise MalformedError(f"the JSON of a body may have {MAX_JSON_BYTES} bytes")
-    if len(body) < _LENGTH + length:
-        raise MalformedError("the body is shorter than it declares")
-    message, data = parse(kind, body[_LENGTH : _LENGTH + length]), body[_LENGTH + length :]
-    if not data:
-        return message, Packed({}, data)
-    length = int.from_bytes(data[:8], "little")  # as safetensors begins
-    if length > _HEADER_BYTES:
+def unpack(kind: type[M], body: bytes) -> tuple[M, Tensors]:
+    """The message at the head of a body, and the tensors after it, as they were sent."""
+    end = _LENGTH + int.from_bytes(body[:_LENGTH], "little")
+    if not _LENGTH <= end <= min(_LENGTH + MAX_JSON_BYTES, len(body)):
+        raise MalformedError(f"the JSON of a body may have {MAX_JSON_BYTES} bytes, and no more than the body")
+    message, data = parse(kind, body[_LENGTH:end]), body[end:]
+    if int.from_bytes(data[:8], "little") > _HEADER_BYTES:  # as safetensors begins
         raise MalformedError(f"the header of the tensors may have {_HEADER_BYTES} bytes")
-    return message, Packed(parse(_Header, data[8 : 8 + length]).root, data)
+    try:
+        return message, load(data) if data else {}
+    except Exception as error:  # its own, and whatever PyTorch raises over an absurd shape
+        raise MalformedError(f"its tensors cannot be read: {type(error).__name__}") from error
+
+
+def widened(tensors: Tensors) -> Tensors:
+    """Floats as float32, all finite and none beyond what float16 holds; integers as int64."""
+    wide = {name: values.float() if values.is_floating_point() else values for name, values in tensors.items()}
+    if not all(bool((values.abs() <= _LARGEST).all()) for values in wide.values() if values.is_floating_point()):
+        raise MalformedError("a tensor is not finite, or holds values that no features have")
+    return {name: v if v.is_floating_point() or v.dtype == torch.bool else v.long() for name, v in wide.items()}
 
 
 def as_sent(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -237,6 +192,6 @@ def unpack_rows(
     if fits and bool(((ids >= 0) & (ids < vocab_size) & (values > 0)).all()):
         rows[at.repeat_interleave(torch.tensor(counts)), ids] = values.float()
     sums = rows.sum(dim=-1)
-    if not bool(((sums - 1).abs() < _ROUNDING).all() and rows[at, list(draft)].all()):
+    if not bool(((sums - 1).abs() < 0.01).all() and rows[at, list(draft)].all()):
         raise MalformedError("the draft's distributions are none, or give a drafted token no chance")
     return rows

@@ -12,14 +12,14 @@ import torch
 
 from specdec_cli.cloud import protocol as wire
 from specdec_cli.cloud.cloud import Payload, RemoteCloud, RemoteVerifier
-from specdec_cli.cloud.http import BusyError, Caller, Http, MalformedError, RefusedError, Reply, Request, parse, plain
+from specdec_cli.cloud.http import Caller, Http, MalformedError, RefusedError, Reply, Request, parse, plain
 from specdec_cli.config import CloudConfig
 from specdec_cli.decoding.accept import Verdict
 from specdec_cli.decoding.block import Draft
 from specdec_cli.decoding.length import capacity
 from specdec_cli.errors import CloudError, ConfigError, TokenizerMismatchError
 from specdec_cli.models.processor import Processor
-from specdec_cli.types import Candidates, ModelWork
+from specdec_cli.types import ModelWork
 
 _INFO: Final = Request("GET", "/v1/info")
 _MOST_PROBABILITY: Final = 1.001  # of a few tokens together, each rounded
@@ -51,19 +51,14 @@ class SessionVerifier(RemoteVerifier):
             counts, rows = wire.pack_rows(draft.probabilities())
         block = wire.BlockRequest(text=list(text), draft=list(draft.ids), more=run_on, rows=counts)
         answer = (self._verified(block, rows) if self._open else None) or self._put(block, rows)
-        if (found := answer.verdict) is None:
-            raise CloudError(f"the cloud at {self.cloud.name} answers without a verdict")
-        if not self._is_possible(found, len(draft.ids), run_on):
-            raise CloudError(
-                f"the cloud at {self.cloud.name} answers nonsense: {found.accepted} of {len(draft.ids)} drafted tokens "
-                f"accepted, then the tokens {(found.token, *found.more)}, where {1 + run_on} may follow; "
-                f"{found.near_ties} near ties; likeliest tokens: {found.likeliest!s:.200}"
-            )
+        if (found := answer.verdict) is None or not self._is_possible(found, len(draft.ids), run_on):
+            raise CloudError(f"the cloud at {self.cloud.name} answers nonsense: {found!s:.300}")
         return replace(found, ms=answer.cloud_ms)
 
-    def upload(self) -> None:
-        if not self._open:
-            self._put(None, {})
+    def prefill(self) -> None:
+        with self.cloud.call(self.caller):
+            if not self._open:
+                self._put(None, {})
 
     def close(self) -> None:
         """Ends a call under way, and lets the server forget the clip, without waiting for either."""
@@ -109,17 +104,18 @@ class SessionVerifier(RemoteVerifier):
 
     def _is_possible(self, found: Verdict, drafted: int, run_on: int) -> bool:
         """Whether a verdict can be one on a block of so many drafted tokens."""
-        tokens = (found.token, *found.more)
+        tokens, likeliest = (found.token, *found.more), found.likeliest
         decided = found.accepted + len(tokens)
         return (
-            found.accepted <= drafted
+            0 <= found.accepted <= drafted
             and len(found.more) <= run_on
-            and max(tokens) < self.vocab_size
+            and all(0 <= id_ < self.vocab_size for id_ in tokens)
             and self.cloud.processor.placeholders.isdisjoint(tokens)
             and set(self.stop_ids).isdisjoint(tokens[:-1])
-            and (found.near_ties or 0) <= decided
-            and (found.likeliest is None or len(found.likeliest) == decided)
-            and all(_is_distribution(row, self.vocab_size) for row in found.likeliest or ())
+            and 0 <= (found.near_ties or 0) <= decided
+            and (likeliest is None or len(likeliest) == decided)
+            and all(0 <= id_ < self.vocab_size and 0 <= p <= 1 for row in likeliest or () for id_, p in row)
+            and all(sum(p for _, p in row) < _MOST_PROBABILITY for row in likeliest or ())
         )
 
 
@@ -155,14 +151,13 @@ class HttpCloud(RemoteCloud):
                 raise RefusedError(
                     f"{self.role} {mine.name} and cloud {info.model} at {self.name} (specdec {info.server}) have "
                     f"different {what}: {here!s:.80} and {there!s:.80}",
-                    hint="Install the same versions of specdec and transformers on both sides, and name the checkpoint "
-                    "that the server runs in cloud.processor.",
+                    "Install the same versions of specdec and transformers on both sides, and name the checkpoint that "
+                    "the server runs in cloud.processor.",
                     kind=TokenizerMismatchError if what == "tokenizers" else ConfigError,
                 )
         self.info = info
-        self.served = info.model_dump(include={"dtype", "device", "weights"}, exclude_none=True) | {
-            "serves": info.model
-        }
+        known = info.model_dump(include={"dtype", "device", "weights"}, exclude_none=True)
+        self.served = known | {"serves": info.model}
 
 
 def _refused(url: str, _request: Request, reply: Reply) -> Exception:
@@ -172,24 +167,7 @@ def _refused(url: str, _request: Request, reply: Reply) -> Exception:
     except MalformedError:
         return MalformedError(f"it is no verify server's (status {reply.status})")
     reason, code = plain(problem.message), problem.code
-    if code == "busy":
-        return BusyError(reason)
-    if code == "model_failed":
-        return MalformedError(f"its model failed: {reason}")
-    return RefusedError(
-        f"the cloud at {url} refuses: {reason}",
-        hint=_HINTS.get(code),
-        forgotten=code == "unknown_session",
-        about_clip=code in ("malformed", "too_large"),
-    )
-
-
-def _is_distribution(row: Candidates, vocab_size: int) -> bool:
-    """Whether tokens and probabilities are the likeliest ones of a distribution over `vocab_size` ids."""
-    ids, probabilities = [id_ for id_, _ in row], [p for _, p in row]
-    return (
-        len(set(ids)) == len(ids)
-        and max(ids, default=0) < vocab_size
-        and sum(probabilities) < _MOST_PROBABILITY
-        and probabilities == sorted(probabilities, reverse=True)
-    )
+    if code in ("busy", "model_failed"):
+        return MalformedError(f"{code}: {reason}")
+    about = {"forgotten": code == "unknown_session", "about_clip": code in ("malformed", "too_large")}
+    return RefusedError(f"the cloud at {url} refuses: {reason}", _HINTS.get(code), **about)

@@ -14,8 +14,7 @@ from specdec_cli.config import ModelConfig
 from specdec_cli.errors import CheckpointError
 from specdec_cli.models.processor import SUGGESTED, Processor, Prompt, eos_ids_of
 
-_PLACEHOLDER: Final = ("audio_token_id", "audio_token_index")
-_OTHERS: Final = ("image_token_id", "video_token_id")
+_PLACEHOLDERS: Final = ("audio_token_id", "audio_token_index", "image_token_id", "video_token_id")
 
 
 class ServedProcessor(Processor):
@@ -32,24 +31,20 @@ class ServedProcessor(Processor):
             )
         whole, generation = _read(folder, "config.json"), _read(folder, "generation_config.json")
         self.config = SimpleNamespace(specdec_prompts=whole.get("specdec_prompts"))
-        self.generation: Any = SimpleNamespace(
-            **{name: generation.get(name) for name in (*SUGGESTED, "suppress_tokens")}
-        )
+        names = (*SUGGESTED, "suppress_tokens")
+        self.generation: Any = SimpleNamespace(**{name: generation.get(name) for name in names})
         self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         pieces: dict[str, int] = self.tokenizer.get_vocab()
         self.vocab_size = max(pieces.values()) + 1
         thinker = whole.get("thinker_config", whole)
-        audio, others = (
-            [thinker[name] for name in names if isinstance(thinker.get(name), int)] for names in (_PLACEHOLDER, _OTHERS)
-        )
-        if not audio:
-            raise CheckpointError(f"{self.name} takes no audio: its config.json names no {_PLACEHOLDER[0]}")
-        self.placeholder_id: int = audio[0]
-        self._placeholders = {audio[0], *others}
+        audio, *others = [thinker[name] for name in _PLACEHOLDERS if isinstance(thinker.get(name), int)] or [None]
+        if audio is None:
+            raise CheckpointError(f"{self.name} takes no audio: its config.json names no {_PLACEHOLDERS[0]}")
+        self.placeholder_id: int = audio
+        self._placeholders = {audio, *others}
         self.banned_ids = tuple(sorted({*self._placeholders, *(self.generation.suppress_tokens or ())}))
         end = _read(folder, "tokenizer_config.json").get("eos_token")
-        end = end.get("content") if isinstance(end, dict) else end
-        end_id = pieces.get(end) if isinstance(end, str) else None
+        end_id = pieces.get(str(end["content"] if isinstance(end, dict) else end))
         self.eos_ids = eos_ids_of(self.name, generation.get("eos_token_id"), end_id, pieces, self.vocab_size)
         extractor = _read(folder, "preprocessor_config.json")
         extractor = _read(folder, "processor_config.json").get("feature_extractor", extractor)
@@ -94,11 +89,8 @@ def _folder(config: ModelConfig, *, offline: bool) -> Path:
 def _read(folder: Path, name: str) -> dict[str, Any]:
     """The object in a JSON file; empty where there is no such file."""
     try:
-        found = json.loads((folder / name).read_bytes())
+        return dict(json.loads((folder / name).read_bytes()))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{folder / name} cannot be read: {error}") from error
-    if not isinstance(found, dict):
-        raise CheckpointError(f"{folder / name} holds no JSON object")
-    return found
+    except (OSError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{folder / name} cannot be read as a JSON object: {error}") from error

@@ -1,38 +1,173 @@
-"""A vLLM server as the cloud or the edge: how it is reached, whether it fits, and its prompts."""
+"""vLLM servers as the cloud or the edge: whether they fit, their prompts, and a clip that they draft or verify."""
 
 from __future__ import annotations
 
 import json
+import time
+import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
-from specdec_cli.cloud.cloud import RemoteCloud
+from specdec_cli.cloud import vllm_protocol as wire
+from specdec_cli.cloud.cloud import RemoteClip, RemoteCloud, RemoteVerifier
 from specdec_cli.cloud.http import Caller, Http, RefusedError, Request, parse
-from specdec_cli.cloud.vllm_clip import VllmVerifier
-from specdec_cli.cloud.vllm_protocol import (
-    GENERATE,
-    MODELS,
-    MOST_BYTES,
-    TOKENIZE,
-    Allowed,
-    GenerateRequest,
-    ServedModels,
-    Tokens,
-    data_url,
-    read_answer,
-    refused,
-)
+from specdec_cli.cloud.vllm_protocol import GenerateRequest, Likely, Scored
 from specdec_cli.config import Config, LinkedConfig
 from specdec_cli.config.checks import beyond_likeliest
-from specdec_cli.errors import DecodingError, EdgeError, TokenizerMismatchError
+from specdec_cli.decoding.accept import NO_SYNONYMS, Verdict
+from specdec_cli.decoding.block import Draft, Enough
+from specdec_cli.decoding.gate import GateState
+from specdec_cli.errors import CloudError, DecodingError, EdgeError, TokenizerMismatchError
 from specdec_cli.models.processor import Processor, Prompt, effective
-from specdec_cli.types import Decider
+from specdec_cli.types import Decider, ModelWork
 
 _START_S: Final = 120.0  # for the first requests: a server that was just started may still be compiling
 _PROBE: Final = "How does she speak? 她的声音低沉，语速较慢。 0.5 naïve\n"
+_SURE: Final = 0.95  # probability of a drafted token from which on it is expected to be accepted
+
+
+class VllmClip(RemoteClip):
+    """One clip at one server: it is sent with the first request, and again where the server has dropped it.
+
+    Raises DecodingError where the settings take more than a server's likeliest tokens.
+    """
+
+    cloud: VllmCloud
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.cloud.require_served(self.config)
+        self._uuid = uuid.uuid4().hex  # names the clip to the server; nobody can guess it
+        self._done = ModelWork(prompt_tokens=len(self.prompt.ids))
+
+    @property
+    def work(self) -> ModelWork:
+        return replace(self._done, bytes_up=self.caller.bytes_up)
+
+    def scored(
+        self, ids: tuple[int, ...], drafted: int, tokens: int, listed: int, drawing: tuple[int, int] | None = None
+    ) -> Scored:
+        """The answer, within a call, about a text whose last ids are `drafted`; at most `tokens` are generated.
+
+        At each position so many likeliest ones are `listed`. `drawing`: see `GenerateRequest`.
+        """
+        whole, known = (*self.cloud.prompt_ids(self.prompt, self.caller), *ids), self._done.prompt_tokens
+        length, banned = known + len(ids) if known else None, self.cloud.processor.banned_ids
+        request = GenerateRequest(whole, length, drafted, tokens, self.vocab_size, banned, listed, drawing)
+        if self._done.encoder_passes:
+            try:
+                return self._exchanged(request, len(ids), None)
+            except RefusedError as error:
+                if not error.forgotten:
+                    raise
+        return self._exchanged(request, len(ids), wire.data_url(self.waveform, self.cloud.processor.sampling_rate))
+
+    def _exchanged(self, request: GenerateRequest, text: int, url: str | None) -> Scored:
+        recording, waited_s = {"type": "audio_url", "url": url, "uuid": self._uuid}, self.caller.waited_s
+        body = request.body(self.cloud.model, self.stop_ids, content_parts=[recording])
+        scored = self.caller.fetch(Request("POST", wire.GENERATE, body), partial(wire.read_answer, request=request))
+        self._done = replace(self._done, prompt_tokens=scored.length - text) + ModelWork(
+            encoder_passes=int(url is not None),
+            # the first token comes with reading the request, prompt and all, each other one with a step
+            forwards=scored.forwards,
+            fed_tokens=text + scored.forwards - 1,
+            step_ms=(self.caller.waited_s - waited_s) * 1e3,  # the server gives no times: a round trip is in it
+        )
+        return scored
+
+
+class VllmDrafter(VllmClip):
+    """Drafts with a vLLM server. See `decoding.draft.Drafter`. Raises EdgeError where the server fails.
+
+    The gate reads the likeliest `MOST_CANDIDATES` tokens of each position. Nothing is drafted ahead: it would take
+    requests that may be of no use.
+    """
+
+    def propose(
+        self, text: Sequence[int], k: int, state: GateState, enough: Enough | None = None, top_k: int | None = None
+    ) -> Draft:
+        """Up to `k` tokens that continue `text`; as `Drafter.propose`. A banned token is replaced by the next best."""
+        started, ids, likeliest, ended = time.perf_counter(), list[int](), list[Likely](), False
+        drawing = None if top_k is None else (top_k, self.config.decoding.seed)
+        try:
+            with self.cloud.call(self.caller):
+                while len(ids) < k and not ended:
+                    scored = self.scored((*text, *ids), 0, k - len(ids), wire.MOST_CANDIDATES, drawing)
+                    for token, row in zip(scored.generated, scored.rows, strict=True):
+                        ids.append(token)
+                        likeliest.append(row)
+                        unsure = state.add(row.evidence(token, self.synonyms))
+                        ended = token in self.stop_ids or (state.stops and unsure) or bool(enough and enough(state))
+                        if ended:
+                            break
+        except CloudError as error:
+            raise EdgeError(error.message, hint=error.hint) from error
+        return Draft(
+            tuple(ids),
+            likeliest=tuple(row.top(self.top_n) for row in likeliest) if self.top_n else (),
+            evidence=tuple(state.evidence),
+            gate_values=tuple(state.values),
+            gate_value=state.block_value,
+            reason=state.reason,
+            ms=(time.perf_counter() - started) * 1e3,
+            waking=state.waking,
+        )
+
+    def draft_ahead(self, *_: object) -> None: ...
+
+    def keep(self, _text: tuple[int, ...] | None) -> int:
+        return 0
+
+
+class VllmVerifier(VllmClip, RemoteVerifier):
+    """Verifies the blocks of one clip with a vLLM server, which drops recordings by itself. See `RemoteVerifier`.
+
+    A block is scored as a whole. Where a deferred draft, which goes to the caption's end, is verified once more, the
+    cloud writes on by itself from the first token of which the edge is not sure, and its answer holds the verdicts on
+    later blocks of that clip, too. `top_n` is left aside: vLLM would list so many tokens of every position of the
+    prompt.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._next: dict[tuple[int, ...], int] = {}  # text -> the token that the cloud continues it with
+        self._writes_on = False
+
+    def request_verdict(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
+        before_ms, rule, m = self.work.step_ms, self.config.acceptance.rule, len(draft.ids)
+        room, path, accepted = self.config.decoding.max_new_tokens - len(text), tuple(text), 0
+        groups = self.synonyms if rule == "class" else NO_SYNONYMS
+        unsure = (at for at, each in enumerate(draft.evidence) if each.probability < _SURE)
+        cut = next(unsure, m) if self._writes_on else m
+        tokens = m - cut + max(min(1 + run_on, room - m), 1)
+        for id_ in draft.ids:
+            own = self._continued(path, draft.ids[accepted:cut], tokens)
+            if id_ != own and (id_ not in groups or groups[id_] != groups.get(own)):
+                break
+            path, accepted = (*path, id_), accepted + 1
+        # after the end of a text nothing is committed
+        written, most = [path[-1]] if accepted and path[-1] in self.stop_ids else [], min(1 + run_on, room - accepted)
+        while not written or (len(written) < most and written[-1] not in self.stop_ids):
+            written.append(self._continued((*path, *written), (), max(most - len(written), 1)))
+        self._writes_on = m > 0 and self.config.decoding.defers and rule != "class"
+        return Verdict(accepted, written[0], tuple(written[1:]), ms=self.work.step_ms - before_ms)
+
+    def _continued(self, text: tuple[int, ...], draft: tuple[int, ...], tokens: int) -> int:
+        """The cloud's next token; where it is not known, `draft` is scored after `text`, and `tokens` are generated."""
+        if text not in self._next:
+            banned = len(self.cloud.processor.banned_ids)  # which may be the likeliest ones
+            scored = self.scored((*text, *draft), len(draft), tokens, min(2 + banned, wire.MOST_CANDIDATES))
+            path = (*draft, *scored.generated)
+            self._next |= {(*text, *path[:at]): row.best for at, row in enumerate(scored.rows)}
+        return self._next[text]
+
+    def prefill(self) -> None:
+        with self.cloud.call(self.caller):
+            self._continued((), (), 1)
 
 
 class VllmCloud(RemoteCloud):
@@ -48,7 +183,7 @@ class VllmCloud(RemoteCloud):
 
     def __init__(self, config: LinkedConfig, processor: Processor, *, own: bool) -> None:
         assert config.model is not None  # a configuration without is refused
-        http = Http(config, "application/json", MOST_BYTES, partial(refused, self.side), self.side)
+        http = Http(config, "application/json", wire.MOST_BYTES, partial(wire.refused, self.side), self.side)
         super().__init__(processor, http, "waveform", own=own)
         self.model, self.served = config.model, {"serves": config.model, **self.served}
         self._prompts: dict[tuple[str, str | None], tuple[int, ...]] = {}
@@ -69,20 +204,13 @@ class VllmCloud(RemoteCloud):
         if prompt.unformatted is None:
             return self._single(prompt.ids)
         if prompt.unformatted not in self._prompts:
-            instruction, system = prompt.unformatted
-            rate = self.processor.sampling_rate
-            content: list[Any] = [
-                {"type": "audio_url", "audio_url": {"url": data_url(np.zeros(rate, np.float32), rate)}}
-            ]
+            (instruction, system), rate = prompt.unformatted, self.processor.sampling_rate
+            silence = wire.data_url(np.zeros(rate, np.float32), rate)
+            content: list[Any] = [{"type": "audio_url", "audio_url": {"url": silence}}]
             content += [{"type": "text", "text": instruction}] if instruction else []
             turns: list[Any] = [] if system is None else [{"role": "system", "content": system}]
-            ids = self._single(self._tokens(caller, messages=[*turns, {"role": "user", "content": content}]))
-            if (places := ids.count(self.processor.placeholder_id)) != 1:
-                raise RefusedError(
-                    f"the vLLM server at {self.name} puts {places} recordings into a prompt, not 1",
-                    hint="Serve the checkpoint with its own chat template.",
-                )
-            self._prompts[prompt.unformatted] = ids
+            turns.append({"role": "user", "content": content})
+            self._prompts[prompt.unformatted] = self._single(self._tokens(caller, messages=turns))
         return self._prompts[prompt.unformatted]
 
     def _single(self, ids: Sequence[int]) -> tuple[int, ...]:
@@ -91,7 +219,7 @@ class VllmCloud(RemoteCloud):
 
     def fit(self, caller: Caller) -> None:
         """By requests like those that will come: what the server refuses of them is a mistake of set-up."""
-        models = caller.fetch(Request("GET", MODELS), partial(parse, ServedModels)).data
+        models = caller.fetch(Request("GET", wire.MODELS), partial(parse, wire.ServedModels)).data
         if self.model not in {each.id for each in models}:
             names = ", ".join(sorted(each.id[:100] for each in models)) or "nothing"
             raise RefusedError(
@@ -108,14 +236,14 @@ class VllmCloud(RemoteCloud):
             )
         # about no recording; it shows whether the last id exists there, too
         ids = (*processor.encode(_PROBE), self.vocab_size - 1)
-        request = GenerateRequest(ids, len(ids), 1, 1, Allowed(self.vocab_size))
+        request = GenerateRequest(ids, len(ids), 1, 1, self.vocab_size)
         body = request.body(self.model, processor.eos_ids)
-        caller.fetch(Request("POST", GENERATE, body), partial(read_answer, request=request))
+        caller.fetch(Request("POST", wire.GENERATE, body), partial(wire.read_answer, request=request))
 
     def _tokens(self, caller: Caller, **what: object) -> list[int]:
         """The server's token ids of a `prompt` or of `messages`."""
         body = json.dumps({"model": self.model, **what}).encode()
-        return caller.fetch(Request("POST", TOKENIZE, body), partial(parse, Tokens)).tokens
+        return caller.fetch(Request("POST", wire.TOKENIZE, body), partial(parse, wire.Tokens)).tokens
 
 
 class VllmEdge(VllmCloud):

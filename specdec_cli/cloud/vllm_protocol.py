@@ -20,8 +20,7 @@ import soundfile
 from pydantic import AliasPath, BaseModel, ConfigDict, Field
 
 from specdec_cli.cloud.http import MalformedError, RefusedError, Reply, Request, parse, plain
-from specdec_cli.config import AcceptanceConfig
-from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
+from specdec_cli.decoding.accept import Synonyms
 from specdec_cli.decoding.evidence import CANDIDATES, TokenEvidence
 from specdec_cli.types import LEAST_PROBABILITY, Candidates
 
@@ -31,18 +30,7 @@ MODELS: Final = "/v1/models"
 
 MOST_CANDIDATES: Final = 20  # that a server gives of a position, unless it is started with another --max-logprobs
 MOST_BYTES: Final = 1 << 26  # of an answer; 20 candidates for each of 30,000 positions take about this
-# Gap of two log-probabilities that counts as a near tie. A server gives neither its number format nor how far the
-# scores of a position spread, so this is the tolerance of the coarsest usual format alone, as for a spread of 1.
-TIE: Final = 0.08  # as `models.selftest` has it
 _LEAST_TOP_LOGPROB: Final = -20.0  # the likeliest of a million tokens has at least -14
-_TRANSIENT: Final = frozenset({429, 500, 502, 503, 504})
-
-
-class Allowed(NamedTuple):
-    """The token ids that may be generated: those below `size` that are not banned."""
-
-    size: int
-    banned: frozenset[int] = frozenset()
 
 
 class GenerateRequest(NamedTuple):
@@ -52,7 +40,8 @@ class GenerateRequest(NamedTuple):
     length: int | None  # tokens of it all, the recording's as many as they are; None: not known yet
     drafted: int  # how many of the last ids are a draft, to be scored
     tokens: int  # most tokens to generate after them
-    allowed: Allowed
+    size: int  # ids from here on may not be generated
+    banned: Collection[int] = ()  # nor may these
     candidates: int = MOST_CANDIDATES  # likeliest tokens to list of each position
     drawing: tuple[int, int] | None = None  # top_k and seed, to draw each token from so many; None: the likeliest
 
@@ -82,9 +71,8 @@ class Likely(NamedTuple):
     others: int  # how many of them are not listed
 
     @classmethod
-    def of(cls, listed: Mapping[int, float], allowed: Allowed) -> Likely:
-        """From id -> log-probability."""
-        size, banned = allowed
+    def of(cls, listed: Mapping[int, float], size: int, banned: Collection[int] = ()) -> Likely:
+        """From id -> log-probability, of which those from `size` on and the banned may not be generated."""
         ranked = sorted(listed.items(), key=lambda item: (-item[1], item[0]))
         kept = {id_: logprob for id_, logprob in ranked if id_ < size and id_ not in banned}
         kept_p = sum(map(_probability, kept.values()))
@@ -104,20 +92,6 @@ class Likely(NamedTuple):
         """The likeliest, as `decoding.scores.likeliest` gives them."""
         ranked = list(self.probabilities.items())[:count]
         return tuple((id_, round(p, 5)) for at, (id_, p) in enumerate(ranked) if at == 0 or p >= LEAST_PROBABILITY)
-
-    def passes(self, id_: int, rules: AcceptanceConfig, synonyms: Synonyms) -> bool:
-        """Whether a drafted token is accepted by the rule greedy, rank or class; not if its rank is not listed."""
-        if rules.rule == "rank":
-            own = self.logprobs.get(id_, -math.inf)
-            return own > -math.inf and sum(p > own for p in self.logprobs.values()) < rules.rank
-        groups = synonyms if rules.rule == "class" else NO_SYNONYMS
-        return id_ == self.best or (id_ in groups and groups[id_] == groups.get(self.best))
-
-    @property
-    def near_tie(self) -> bool | None:
-        """Whether the two likeliest cannot be told apart; None where one alone is known."""
-        best, *others = self.logprobs.values()
-        return best - others[0] <= TIE if others else None
 
     def evidence(self, id_: int, groups: Synonyms) -> TokenEvidence:
         """The evidence on the token that was chosen.
@@ -177,7 +151,6 @@ class ServedModels(_Message):
 
 class _Logprob(_Message):
     logprob: float = Field(le=1e-3)
-    rank: int | None = Field(default=None, ge=1)
 
 
 class _Token(_Logprob):
@@ -197,32 +170,24 @@ class _Answer(_Message):
 def read_answer(body: bytes, request: GenerateRequest) -> Scored:
     """The answer to a request. Raises MalformedError for another shape or length, other tokens, impossible numbers."""
     answer = parse(_Answer, body)
-    scored, generated, found = answer.prompt_logprobs or [], answer.generated, list[dict[int, float]]()
-    length = request.length or answer.prompt_tokens
-    if answer.prompt_tokens != length or length < len(request.ids) or (request.drafted and len(scored) != length):
-        raise MalformedError(f"{answer.prompt_tokens} tokens were read and {len(scored)} scored, of {request.length}")
-    if len(generated) > request.tokens:
-        raise MalformedError(f"{len(generated)} tokens were generated, and at most {request.tokens} requested")
-    for back in range(-request.drafted, 0):
-        token, row = request.ids[back], scored[back] or {}
-        if (own := row.get(str(token))) is None:
-            raise MalformedError(f"the drafted token {token} was not scored")
-        listed = {int(id_): each.logprob for id_, each in row.items()}
-        if own.rank is None or own.rank > request.candidates:
-            del listed[token]  # listed because it was drafted, after a gap
-        found.append(listed)
-    found += ({each.token_id: each.logprob for each in token.top_logprobs} for token in generated)
-    if min(max(listed.values(), default=-math.inf) for listed in found) < _LEAST_TOP_LOGPROB:
-        raise MalformedError("the likeliest token is impossible: the model's scores are not finite")
-    rows, tokens = [Likely.of(listed, request.allowed) for listed in found], list[int]()
-    if not all(row.logprobs for row in rows):
-        raise MalformedError(f"the likeliest {request.candidates} tokens at a position may not be generated")
-    for token, row in zip(generated, rows[request.drafted :], strict=True):
-        allowed = token.token_id in row.logprobs
-        tokens.append(token.token_id if allowed else row.best)
-        if not allowed:
+    read, scored, written = answer.prompt_tokens, answer.prompt_logprobs or [], answer.generated
+    length = request.length or max(read, len(request.ids))
+    if read != length or (request.drafted and len(scored) != length) or len(written) > request.tokens:
+        told = f"{read} tokens were read, {len(scored)} scored and {len(written)} generated"
+        raise MalformedError(f"{told}, of {length} and {request.tokens}")
+    drafted, rows = request.ids[len(request.ids) - request.drafted :], scored[length - request.drafted :]
+    if not all(str(token) in (row or {}) for token, row in zip(drafted, rows, strict=True)):
+        raise MalformedError("a drafted token was not scored")
+    listed = [{int(id_): each.logprob for id_, each in (row or {}).items()} for row in rows]
+    listed += ({each.token_id: each.logprob for each in token.top_logprobs} for token in written)
+    likely, tokens = [Likely.of(each, request.size, request.banned) for each in listed], list[int]()
+    if min(max(row.logprobs.values(), default=-math.inf) for row in likely) < _LEAST_TOP_LOGPROB:
+        raise MalformedError("no token that may be generated is likely, or the model's scores are not finite")
+    for token, row in zip(written, likely[request.drafted :], strict=True):
+        tokens.append(token.token_id if token.token_id in row.logprobs else row.best)
+        if tokens[-1] != token.token_id:
             break
-    return Scored(tuple(rows[: request.drafted + len(tokens)]), tuple(tokens), len(generated), answer.prompt_tokens)
+    return Scored(tuple(likely[: request.drafted + len(tokens)]), tuple(tokens), len(written), length)
 
 
 def data_url(samples: npt.NDArray[np.float32], rate: int) -> str:
@@ -246,14 +211,13 @@ def refused(side: str, url: str, request: Request, reply: Reply) -> Exception:
     except (ValueError, TypeError, KeyError, RecursionError):
         reason = "no reason given"
     answer = f"status {reply.status}: {reason}"
-    if reply.status in _TRANSIENT:
+    if reply.status == 429 or reply.status >= 500:
         return MalformedError(answer)
     key = f"Set the variable that {side}.token_env names to the server's --api-key."
     scale_out = "Start vLLM with --enable-scale-out."
-    hints = {401: key, 403: f"{scale_out} {key}", 404: scale_out}
     return RefusedError(
         f"{url}{request.path} answers {answer}",
-        hint=hints.get(reply.status),
+        {401: key, 403: f"{scale_out} {key}", 404: scale_out}.get(reply.status),
         forgotten=reply.status == 400 and "cache miss" in reason.lower(),
         about_clip=reply.status in (400, 413, 422),
     )

@@ -13,7 +13,7 @@ from specdec_cli.config.model_schema import CloudConfig, EdgeConfig
 from specdec_cli.config.problems import show, show_name
 from specdec_cli.config.schema import AcceptanceConfig, Config, GateConfig, ScoringConfig
 from specdec_cli.errors import ConfigError
-from specdec_cli.types import LOSSY_RULES, NOTHING_DONE, TOKEN_GATES, VLLM_HIGHEST_RANK, VLLM_RULES, Decider
+from specdec_cli.types import LOSSY_RULES, NOTHING_DONE, TOKEN_GATES, VLLM_RULES, Decider
 
 _OF_BOTH_MODELS: Final = (
     *(f"gate.{name}" for name in GateConfig.model_fields),
@@ -103,9 +103,7 @@ def beyond_likeliest(scoring: ScoringConfig, acceptance: AcceptanceConfig) -> It
         if getattr(scoring, name) not in (None, off):
             yield f"decoding.{name}", f"It takes whole distributions: set it to {off:g}, or use specdec serve."
     if acceptance.rule not in (None, *VLLM_RULES) and not scoring.sampling:
-        yield "acceptance.rule", "Use greedy, rank or class, or specdec serve."
-    if acceptance.rule == "rank" and acceptance.rank > VLLM_HIGHEST_RANK:
-        yield "acceptance.rank", f"Use a rank up to {VLLM_HIGHEST_RANK}."
+        yield "acceptance.rule", "Use greedy or class, or specdec serve."
 
 
 def _decoding(config: Config) -> Iterator[Clash]:

@@ -24,8 +24,7 @@ from specdec_cli.types import Decider
 if TYPE_CHECKING:
     import torch
 
-    from specdec_cli.cloud.vllm import VllmEdge
-    from specdec_cli.cloud.vllm_clip import VllmDrafter
+    from specdec_cli.cloud.vllm import VllmDrafter, VllmEdge
     from specdec_cli.decoding.draft import Drafter
     from specdec_cli.decoding.verify import Verifier
     from specdec_cli.models.audio_lm import AudioLM
@@ -122,7 +121,7 @@ def build_loop(
     verifier: Verifier | None = None
     of_edge, of_cloud = pair.guesses("edge", edge_prompt, settings), pair.guesses("cloud", cloud_prompt, settings)
     if settings.mode != "cloud" and (served := pair.remote_edge) is not None:
-        from specdec_cli.cloud.vllm_clip import VllmDrafter
+        from specdec_cli.cloud.vllm import VllmDrafter
 
         assert edge_prompt is not None
         words = synonyms if config.gate_in_force == "class-entropy" else NO_SYNONYMS

@@ -31,7 +31,7 @@ from specdec_cli.types import (
 )
 
 if TYPE_CHECKING:
-    from specdec_cli.cloud.vllm_clip import VllmDrafter
+    from specdec_cli.cloud.vllm import VllmDrafter
     from specdec_cli.decoding.draft import Drafter
     from specdec_cli.decoding.rows import Rows
     from specdec_cli.decoding.verify import Verifier

@@ -6,14 +6,11 @@ Each clip is a session of the model with its cache. The oldest go when there is 
 from __future__ import annotations
 
 import hashlib
-import logging
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Any, Literal, TypeVar
 
 import torch
 
@@ -29,12 +26,7 @@ from specdec_cli.models.processor import Prompt, test_sound
 from specdec_cli.models.session import Session
 from specdec_cli.models.shared import Shared
 from specdec_cli.serve.limits import Layout, Refusal, ServeLimits
-from specdec_cli.serve.observe import Metrics, event
-
-Why = Literal["done", "replaced", "room", "idle", "unfit", "shutdown"]
-"""Why a clip was dropped; done: its client deleted it."""
-Tensors = dict[str, torch.Tensor]
-T = TypeVar("T")
+from specdec_cli.serve.observe import Metrics
 
 
 @dataclass(slots=True, eq=False)
@@ -52,8 +44,8 @@ class Held:
 class Clips:
     """Holds clips within bounds of number, memory and time. Any thread may use it."""
 
-    def __init__(self, limits: ServeLimits, metrics: Metrics) -> None:
-        self._limits, self._metrics = limits, metrics
+    def __init__(self, limits: ServeLimits) -> None:
+        self._limits = limits
         self._lock = threading.RLock()
         self._held: dict[str, Held] = {}
 
@@ -79,58 +71,43 @@ class Clips:
         if held.bytes > room:
             raise Refusal(413, "too_large", f"the clip takes {-(-held.bytes >> 20)} MiB, and there are {room >> 20}")
         with self._lock:
-            self.forget(held.id, "replaced")
+            self.forget(held.id)
             free = [each for each in sorted(self._held.values(), key=attrgetter("used")) if not each.lock.locked()]
             while len(self._held) >= most or self.bytes + held.bytes > room:
                 if not free:
                     raise Refusal(503, "busy", "all sessions are in use")
-                self.forget(free.pop(0).id, "room")
+                self.forget(free.pop(0).id)
             held.used = time.monotonic()
             self._held[held.id] = held
 
-    def forget(self, id_: str, why: Why) -> None:
+    def forget(self, id_: str) -> None:
         """Drops a clip, if it is there. One that is being answered is gone when that is done."""
         with self._lock:
-            if self._held.pop(id_, None) is not None:
-                self._metrics.forgotten.labels(why).inc()
-                event("forgotten", logging.DEBUG, why=why)
+            self._held.pop(id_, None)
 
     def sweep(self) -> None:
+        """Drops the clips that are idle."""
         for held in list(self._held.values()):
             if not held.lock.locked() and time.monotonic() - held.used > self._limits.idle_s:
-                self.forget(held.id, "idle")
-
-    def clear(self) -> None:
-        for id_ in list(self._held):
-            self.forget(id_, "shutdown")
+                self.forget(held.id)
 
 
 class Service:
     """A loaded model, the clips that it holds, and the threads that use it."""
 
     def __init__(self, model: AudioLM, limits: ServeLimits) -> None:
-        self.metrics, self.limits = Metrics(), limits
-        self.clips = Clips(limits, self.metrics)
+        self.metrics, self.limits, self.clips = Metrics(), limits, Clips(limits)
         self.metrics.sessions.set_function(lambda: len(self.clips))
         self.metrics.held_bytes.set_function(lambda: self.clips.bytes)
-        self._model = model
-        self._placeholders = model.processor.placeholders
-        self._position_bytes, self._layout = _position_bytes(model), Layout(model.processor)
+        self._model, self._position_bytes = model, _position_bytes(model)
+        self._longest_s = min(model.processor.window_s, limits.clip_s or model.processor.window_s)
+        self._layout = Layout(model.processor, self._longest_s)
         threads = torch.get_num_threads()
-        self._shared = Shared(threads=threads, watch=lambda clips, s: self.metrics.fed(clips, s))
+        self._shared = Shared(threads=threads)
         # the number of PyTorch's threads counts for the thread that sets it alone
-        self._pool = ThreadPoolExecutor(limits.waiting, "specdec clip", torch.set_num_threads, (threads,))
-        self._room = threading.Semaphore(limits.waiting)
-        self.info = self._describe()
-
-    def submit(self, work: Callable[..., T], *args: object) -> Future[T]:
-        """Runs `work` in a thread; cancelling the future before it begins spares it. Raises Refusal."""
-        if not self._room.acquire(blocking=False):
-            raise Refusal(503, "busy", f"{self.limits.waiting} requests wait already")
-        self.metrics.waiting.inc()
-        future = self._pool.submit(work, *args)
-        future.add_done_callback(self._done)
-        return future
+        self._pool = ThreadPoolExecutor(limits.threads, "specdec clip", torch.set_num_threads, (threads,))
+        self.submit = self._pool.submit
+        self.info = _info(model)
 
     def open(self, id_: str, body: bytes, started: float) -> wire.Answer:
         """Holds a clip, in place of one that came before, and verifies its block.
@@ -138,35 +115,30 @@ class Service:
         `started` is when the body was there, by `perf_counter`. Raises MalformedError for a body that contradicts
         itself, Refusal for one that is made for another model or exceeds a limit, SpecdecError if the model fails.
         """
-        clip, packed = wire.unpack(wire.ClipRequest, body)
+        clip, tensors = wire.unpack(wire.ClipRequest, body)
         if clip.identity != self.info.identity:
             raise Refusal(409, "other_model", f"the clip was made for another model than {self.info.model}")
-        self._require_sound(clip, packed.shapes)
-        tensors = packed.load()
-        rows: Tensors = {name: tensors.pop(name) for name in wire.ROWS if name in tensors}
-        self._layout.require_values(clip.samples, tensors)
-        return self._answer(self._hold(id_, clip, tensors), clip.block, rows, started)
+        rows = {name: tensors.pop(name) for name in wire.ROWS if name in tensors}
+        self._require_sound(clip)
+        self._layout.require(clip.prompt_ids, tensors)
+        self._require_block(clip, clip.block or wire.BlockRequest(text=[], draft=[]), rows)
+        return self._answer(self._hold(id_, clip, wire.widened(tensors)), clip.block, rows, started)
 
     def verify(self, id_: str, body: bytes, started: float) -> wire.Answer:
         """Verifies a block of a clip that is held, as `open` does."""
         held = self.clips.find(id_)
         if held is None:
             raise Refusal(404, "unknown_session", "no such clip is held, or no longer")
-        block, packed = wire.unpack(wire.BlockRequest, body)
-        self._require_block(held.clip, block, packed.shapes)
-        return self._answer(held, block, packed.load(), started)
+        block, rows = wire.unpack(wire.BlockRequest, body)
+        self._require_block(held.clip, block, rows)
+        return self._answer(held, block, rows, started)
 
     def close(self) -> None:
-        """Ends after the forwards under way, and drops all clips."""
+        """Ends after the forwards under way."""
         self._shared.close()
         self._pool.shutdown(cancel_futures=True)
-        self.clips.clear()
 
-    def _done(self, _: Future[Any]) -> None:
-        self._room.release()
-        self.metrics.waiting.dec()
-
-    def _hold(self, id_: str, clip: wire.ClipRequest, tensors: Tensors) -> Held:
+    def _hold(self, id_: str, clip: wire.ClipRequest, tensors: wire.Tensors) -> Held:
         prompt = Prompt(tuple(clip.prompt_ids), tensors)
         try:
             session = Session(self._model, prompt, clip.capacity, clip.vocab_size, self._shared.logits)
@@ -179,39 +151,35 @@ class Service:
         self.clips.add(held)
         return held
 
-    def _answer(self, held: Held, block: wire.BlockRequest | None, rows: Tensors, started: float) -> wire.Answer:
+    def _answer(self, held: Held, block: wire.BlockRequest | None, rows: wire.Tensors, started: float) -> wire.Answer:
         found, verifier = None, held.verifier
-        draft = None if block is None else _draft(held.clip, block, rows)
+        draft = Draft() if block is None else _draft(held.clip, block, rows)
         with held.lock:
-            before = verifier.work
+            fresh = not verifier.work.encoder_passes
             try:
-                if block is None or draft is None:
+                if block is None:
                     verifier.prefill()
                 else:
                     found = verifier.verify(block.text, draft, block.more)
                     self.metrics.drafted.inc(len(draft.ids))
                     self.metrics.accepted.inc(found.accepted)
-                    self.metrics.generated.inc(1 + len(found.more))
             except (ValueError, IndexError, RuntimeError, DecodingError) as error:
-                if before.encoder_passes or isinstance(error, torch.OutOfMemoryError):
+                if not fresh or isinstance(error, torch.OutOfMemoryError):
                     raise
-                self.clips.forget(held.id, "unfit")
+                self.clips.forget(held.id)
                 raise MalformedError("the model cannot read the clip: ids and tensors do not fit each other") from error
             work = verifier.work
-        if (done := work - before).encoder_passes:  # made in this thread, so that `Shared` does not count it
-            self.metrics.fed(1, done.reading_ms / 1e3)
         return wire.Answer(verdict=found, work=work, cloud_ms=(time.perf_counter() - started) * 1e3)
 
-    def _require_sound(self, clip: wire.ClipRequest, shapes: dict[str, wire.Shape]) -> None:
-        """Refuses a clip that is too long, contradicts itself, or is not what the model's processor makes."""
-        processor, limits, known = self._model.processor, self.limits, self.info.vocab_size
-        seconds, longest_s = clip.samples / processor.sampling_rate, processor.window_s
-        longest_s = min(longest_s, limits.clip_s or longest_s)
-        if seconds > longest_s:
-            raise Refusal(413, "too_large", f"the clip is {seconds:.1f} s long, and may be {longest_s:g} s")
-        if clip.capacity > limits.text_tokens:
-            sizes = f"{clip.capacity} tokens would follow the prompt, and {limits.text_tokens} may"
-            raise Refusal(413, "too_large", sizes)
+    def _require_sound(self, clip: wire.ClipRequest) -> None:
+        """Refuses a clip that is too long, or contradicts itself or the model."""
+        limits, known = self.limits, self.info.vocab_size
+        seconds = clip.samples / self._model.processor.sampling_rate
+        if seconds > self._longest_s or clip.capacity > limits.text_tokens:
+            found = f"the clip is {seconds:.1f} s long, and {clip.capacity} tokens follow the prompt"
+            raise Refusal(
+                413, "too_large", f"{found}; at most {self._longest_s:g} s and {limits.text_tokens} tokens may"
+            )
         if not (
             max(clip.prompt_ids) < known
             and clip.vocab_size <= known
@@ -219,27 +187,20 @@ class Service:
             and clip.acceptance.rule != ("greedy" if clip.scoring.sampling else "sampling")
         ):
             raise MalformedError(f"ids or settings contradict each other or the model, which has {known} ids")
-        own = {name: shape for name, shape in shapes.items() if name not in wire.ROWS}
-        self._layout.require(clip.samples, clip.prompt_ids, own)
-        rows = {name: shape for name, shape in shapes.items() if name in wire.ROWS}
-        self._require_block(clip, clip.block or wire.BlockRequest(text=[], draft=[]), rows)
 
-    def _require_block(self, clip: wire.ClipRequest, block: wire.BlockRequest, shapes: dict[str, wire.Shape]) -> None:
+    def _require_block(self, clip: wire.ClipRequest, block: wire.BlockRequest, tensors: wire.Tensors) -> None:
         """Refuses a block that exceeds what the clip was opened for, or contradicts itself."""
-        limits, tokens = self.limits, (*block.text, *block.draft)
+        limits, tokens, rows = self.limits, (*block.text, *block.draft), block.rows or []
         compares = bool(block.draft) and clip.acceptance.compares(sampling=clip.scoring.sampling)
-        rows = block.rows or []
-        likely = [("I32", [sum(rows)]), ("F32", [sum(rows)])]
         if (
             len(block.draft) > limits.draft_tokens
             or block.more > limits.more_tokens
             or len(tokens) + block.more > clip.capacity
             or max(tokens, default=0) >= clip.vocab_size
-            or not self._placeholders.isdisjoint(tokens)
+            or not self._model.processor.placeholders.isdisjoint(tokens)
             or len(rows) != (len(block.draft) if compares else 0)
             or max(rows, default=0) > clip.vocab_size
-            or [(name, (shape.dtype, shape.shape)) for name, shape in sorted(shapes.items())]
-            != (list(zip(wire.ROWS, likely, strict=True)) if rows else [])
+            or tensors.keys() != (set(wire.ROWS) if compares else set())
         ):
             raise MalformedError(
                 f"a block may have {limits.draft_tokens} drafted tokens, {limits.more_tokens} more, and "
@@ -247,29 +208,30 @@ class Service:
                 "its rule needs them"
             )
 
-    def _describe(self) -> wire.Info:
-        model, processor = self._model, self._model.processor
-        shown, prints = model.describe(), processor.fingerprints()
-        facts = (shown["name"], shown["dtype"], model.weights, prints, processor.vocab_size, processor.eos_ids)
-        return wire.Info(
-            protocol=wire.PROTOCOL,
-            server=__version__,
-            model=shown["name"],
-            dtype=shown["dtype"],
-            device=shown["device"],
-            weights=model.weights,
-            **prints,
-            identity=f"sha256:{hashlib.sha256(repr(facts).encode()).hexdigest()[:32]}",
-            vocab_size=processor.vocab_size,
-            eos_ids=list(processor.eos_ids),
-        )
+
+def _info(model: AudioLM) -> wire.Info:
+    processor, shown = model.processor, model.describe()
+    prints = processor.fingerprints()
+    facts = (shown["name"], shown["dtype"], model.weights, prints, processor.vocab_size, processor.eos_ids)
+    return wire.Info(
+        protocol=wire.PROTOCOL,
+        server=__version__,
+        model=shown["name"],
+        dtype=shown["dtype"],
+        device=shown["device"],
+        weights=model.weights,
+        **prints,
+        identity=f"sha256:{hashlib.sha256(repr(facts).encode()).hexdigest()[:32]}",
+        vocab_size=processor.vocab_size,
+        eos_ids=list(processor.eos_ids),
+    )
 
 
-def _draft(clip: wire.ClipRequest, block: wire.BlockRequest, rows: Tensors) -> Draft:
+def _draft(clip: wire.ClipRequest, block: wire.BlockRequest, rows: wire.Tensors) -> Draft:
     drafted = tuple(block.draft)
     if not block.rows:
         return Draft(drafted)
-    return Draft(drafted, wire.unpack_rows(rows, block.rows, drafted, clip.vocab_size).log())
+    return Draft(drafted, wire.unpack_rows(wire.widened(rows), block.rows, drafted, clip.vocab_size).log())
 
 
 def _position_bytes(model: AudioLM) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from starlette.applications import Starlette
@@ -14,16 +14,19 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Message as Event
 
 from specdec_cli.cloud.http import MalformedError
 from specdec_cli.cloud.protocol import Message
 from specdec_cli.errors import typed
 from specdec_cli.serve.clips import Service
 from specdec_cli.serve.limits import Bodies, Refusal, require_token
-from specdec_cli.serve.observe import GONE, LOGGER, event, observed
+from specdec_cli.serve.observe import LOGGER, event
 
 _SWEEP_S: Final = 1.0
 _OPEN: Final = "/healthz"  # the only path that needs no token
+_GONE: Final = 499  # the client left before an answer began
+_METHODS: Final = frozenset({"GET", "PUT", "POST", "DELETE"})
 _SESSION: Final = "/v1/sessions/{id_:uuid}"
 
 
@@ -47,24 +50,20 @@ def create_app(service: Service, token: str | None) -> ASGIApp:
         return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")
 
     async def info(_request: Request) -> Response:
-        return _good(service.info)
+        return _answer(service.info)
 
     async def verify(request: Request) -> Response:
         work = service.open if request.method == "PUT" else service.verify
         async with bodies.read(request) as body:
             future = service.submit(work, request.path_params["id_"].hex, body, time.perf_counter())
             try:
-                async with asyncio.timeout(service.limits.answer_s):
-                    answer = await asyncio.wrap_future(future)
+                return _answer(await asyncio.wait_for(asyncio.wrap_future(future), service.limits.answer_s))
             except TimeoutError:
                 late = f"the model did not answer within {service.limits.answer_s:g} s"
                 raise Refusal(503, "busy", late) from None
-            if await request.is_disconnected():
-                raise ClientDisconnect
-            return _good(answer)
 
     async def forget(request: Request) -> Response:
-        service.clips.forget(request.path_params["id_"].hex, "done")
+        service.clips.forget(request.path_params["id_"].hex)
         return Response(status_code=204)
 
     raised = HTTPException, Refusal, MalformedError, ClientDisconnect, Exception
@@ -80,19 +79,14 @@ def create_app(service: Service, token: str | None) -> ASGIApp:
         exception_handlers=dict.fromkeys(raised, _failed),
         lifespan=lifespan,
     )
-    return observed(_admitted(app, token), service.metrics)
-
-
-def _refused(refusal: Refusal) -> Response:
-    event("refused", code=refusal.reply.code)
-    return _good(refusal.reply, refusal.status)
+    return _guarded(app, service, token)
 
 
 async def _failed(_request: Request, error: Exception) -> Response:
     """What is answered where a route raises, or there is none."""
     match error:
         case ClientDisconnect():  # nobody is there to read it
-            return Response(status_code=GONE)
+            return Response(status_code=_GONE)
         case HTTPException():
             refusal = Refusal(error.status_code, "not_found", "there is no such thing here")
         case MalformedError():
@@ -102,30 +96,42 @@ async def _failed(_request: Request, error: Exception) -> Response:
         case _:
             event("model_failed", error=type(error).__name__)
             refusal = Refusal(500, "model_failed", typed(error, LOGGER).message)
-    return _refused(refusal)
+    return _answer(refusal.reply, refusal.status)
 
 
-def _admitted(app: ASGIApp, token: str | None) -> ASGIApp:
-    """Refuses requests without the token, and those of two lengths, which a proxy in front may have read otherwise."""
+def _guarded(app: ASGIApp, service: Service, token: str | None) -> ASGIApp:
+    """Refuses requests without the token; logs and counts all of them."""
 
-    async def checked(scope: Scope, receive: Receive, send: Send) -> None:
-        answer: ASGIApp = app
-        if {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope.get("headers", ())}:
-            answer = _refused(Refusal(400, "malformed", "a body is chunked or has a length, not both"))
-            answer.headers["Connection"] = "close"
-        elif scope["type"] == "http" and scope["path"] != _OPEN:
-            try:
+    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":  # the server's lifetime
+            await app(scope, receive, send)
+            return
+        started, status = time.perf_counter(), _GONE
+
+        async def sending(message: Event) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        try:
+            if scope["path"] != _OPEN:
                 require_token(token, Request(scope))
-            except Refusal as refusal:
-                answer = _refused(refusal)
-        await answer(scope, receive, send)
+            with suppress(Exception):  # which the application has answered and logged
+                await app(scope, receive, sending)
+        except Refusal as refusal:
+            await _answer(refusal.reply, refusal.status)(scope, receive, sending)
+        seconds, path = time.perf_counter() - started, getattr(scope.get("route"), "path_format", None)
+        # a label is one of a few texts of this program's own: a client may make up methods, and the counters stay
+        route = f"{scope['method']} {path}" if path and scope["method"] in _METHODS else "other"
+        service.metrics.answered(route, status, seconds)
+        client = (scope.get("client") or ("",))[0]
+        event("request", route=route, status=status, ms=round(seconds * 1e3, 2), client=client)
 
-    return checked
+    return guarded
 
 
-def _good(message: Message, status: int = 200) -> Response:
-    content = message.model_dump_json().encode()
-    return Response(content, status, media_type="application/json")
+def _answer(message: Message, status: int = 200) -> Response:
+    return Response(message.model_dump_json(), status, media_type="application/json")
 
 
 async def _sweep(service: Service) -> None:

@@ -48,10 +48,8 @@ class Place:
                 ) from error
 
     def url(self, port: int) -> str:
-        """An address to connect to, from this machine where the host stands for all addresses."""
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(self.host, self.host)
-        shown = f"[{host}]" if ":" in host else host
-        return f"{'https' if self.certificate else 'http'}://{shown}:{port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.certificate else 'http'}://{host}:{port}"
 
 
 def bind(place: Place) -> socket.socket:

@@ -79,16 +79,6 @@ def framed(message: object, numbers: bytes = b"") -> bytes:
     return len(text).to_bytes(4, "little") + text + numbers
 
 
-def reaches(served: Served, text: str) -> bool:
-    """Whether the counters show a text within ten seconds."""
-    until = time.monotonic() + 10
-    while text.encode() not in call(served, "GET", "/metrics")[1]:
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.02)
-    return True
-
-
 def new_session() -> str:
     return f"/v1/sessions/{uuid.uuid4().hex}"
 
@@ -155,7 +145,6 @@ def test_what_is_not_a_clip_is_refused(served: Served, case: Case) -> None:
     placeholder = case.cloud.processor.placeholder_id
     audio = as_sent(case.cloud_prompt.audio)
     mel, mask = audio["input_features"], audio["feature_attention_mask"]
-    absurd = framed({"input_features": {"dtype": "F16", "shape": [1 << 30] * 6, "data_offsets": [0, 2]}}, b"\0\0")
 
     def with_mel(values: torch.Tensor, name: str = "input_features") -> bytes:
         return framed(good, save({name: values, "feature_attention_mask": mask}))
@@ -176,21 +165,14 @@ def test_what_is_not_a_clip_is_refused(served: Served, case: Case) -> None:
         (409, framed(good | {"identity": "another"}, features)),
         (422, with_mel(torch.cat([mel, mel[:, :1]], dim=1))),
         (422, with_mel(mel[:, :, :0].contiguous())),
-        (422, framed(good, absurd[:4] + b"\0" * 4 + absurd[4:])),
-        (422, with_mel(mel.double())),
         (422, with_mel(mel, "labels")),
-        (422, with_mel(mel, "__class__")),
         (422, framed(good, save({"input_features": mel}))),
         (422, framed(good, save(audio | {"input_features_2": mel.clone()}))),
-        (422, framed(good | {"samples": good["samples"] + 30_000}, features)),
         (422, framed(good | {"samples": 0}, features)),
         (422, with_mel(mel.float() * 1e38)),
-        (422, with_mel(mel.to(torch.uint8))),
         (422, with_mel(mel[:, :, :-8].contiguous())),  # too few for its ids: the model says so
-        (422, with_mask(mask * 0)),
         (422, with_mask(mask * 7)),
         (422, with_mask(mask.repeat(1, 2))),
-        (422, framed(good, header({"input_features": {"dtype": "F16", "shape": [1] * 500}}))),
         (422, framed(good, header({f"t{n}": {"dtype": "U8", "shape": [0]} for n in range(400)}))),
         (422, framed(good, struct.pack("<Q", 1 << 40) + b"{}")),
         (413, framed(good | {"samples": 10**9}, features)),
@@ -200,17 +182,11 @@ def test_what_is_not_a_clip_is_refused(served: Served, case: Case) -> None:
         (422, framed(good | {"prompt_ids": [*good["prompt_ids"][1:], placeholder]}, features)),
         (422, framed(good | {"prompt_ids": [7]}, features)),
         (422, framed(good | {"prompt_ids": [10**6, *good["prompt_ids"]]}, features)),
-        (422, framed(good | {"prompt_ids": [True, *good["prompt_ids"]]}, features)),
         (422, framed(good | {"surprise": 1}, features)),
         (422, framed(good | {"stop_ids": [1, 10**5]}, features)),
         (422, framed(good | {"acceptance": {"rule": "sampling"}}, features)),
         (422, framed(good | {"acceptance": {"rule": "greedy"}, "scoring": {"temperature": 1.0}}, features)),
-        (422, framed(good | {"acceptance": {"rule": "all"}}, features)),
-        (422, framed(good | {"acceptance": {"prob": 2.0}}, features)),
         (422, framed(good | {"scoring": {"temperature": float("nan")}}, features)),
-        (422, framed(good | {"scoring": {"repetition_penalty": 1e-300}}, features)),
-        (422, framed(good | {"scoring": {"repetition_penalty": 1e9}}, features)),
-        (422, framed(good | {"scoring": {"seed": 1 << 63}}, features)),
         (422, framed(good | {"scoring": {"mode": "cloud"}}, features)),
         (422, framed(good | {"block": {"text": [placeholder], "draft": []}}, features)),
         (422, framed(good | {"block": {"text": [], "draft": [10**5]}}, features)),
@@ -340,21 +316,6 @@ def test_counters_do_not_grow_with_what_clients_make_up(case: Case) -> None:
     assert len(text) < 20_000
 
 
-def test_tensors_are_bounded_before_they_are_decoded(
-    case: Case, served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Neither their number nor their widening costs memory: nothing is decoded of a body that cannot be a clip's."""
-    monkeypatch.setattr("specdec_cli.cloud.protocol.load", lambda _: pytest.fail("they were decoded"))
-    good, _ = a_clip(served, case)
-    mask = as_sent(case.cloud_prompt.audio)["feature_attention_mask"]
-    for tensors in (
-        {f"t{number}": torch.zeros(0) for number in range(2000)},
-        {"input_features": torch.zeros(1, 300_000, dtype=torch.uint8), "feature_attention_mask": mask},
-        dict(zip(ROWS, (torch.zeros(9, dtype=torch.int32), torch.zeros(9)), strict=True)),
-    ):
-        assert call(served, "PUT", new_session(), framed(good, save(tensors)))[0] == 422
-
-
 @contextmanager
 def connections(served: Served, count: int, first: bytes = b"") -> Iterator[list[socket.socket]]:
     """So many open connections, each with the first bytes of a request."""
@@ -382,57 +343,6 @@ def test_bodies_in_flight_are_a_budget(case: Case) -> None:
         while status != 200 and time.monotonic() < until:
             status, _ = call(served, "PUT", new_session(), framed(good, numbers))
         assert status == 200  # the others have gone, and their bytes with them
-
-
-def test_more_requests_than_may_wait_are_turned_away(case: Case) -> None:
-    with serving(case.cloud, waiting=1) as served:
-        good, numbers = a_clip(served, case)
-        assert call(served, "PUT", new_session(), framed(good, numbers))[0] == 200
-        held_up = threading.Event()
-        waiting = served.service.submit(held_up.wait, 60)
-        status, answer = call(served, "POST", f"{new_session()}/verify", pack(BlockRequest(text=[], draft=[])))
-        held_up.set()
-        assert waiting.result(60)
-        assert (status, parse(ErrorReply, answer).code) == (503, "busy")
-
-
-def test_a_client_that_leaves_while_the_model_is_awaited_is_counted(
-    case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held_up, open_ = threading.Event(), Service.open
-
-    def slow(*arguments: Any) -> Any:
-        assert held_up.wait(60)
-        return open_(*arguments)
-
-    monkeypatch.setattr(Service, "open", slow)
-    with serving(case.cloud) as served:
-        body = framed(*a_clip(served, case))
-        with socket.create_connection(("127.0.0.1", served.port), timeout=10) as raw:
-            head = f"PUT {new_session()} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
-            raw.sendall(head.encode() + body)
-            assert reaches(served, "specdec_waiting 1.0")
-        assert call(served, "GET", "/healthz")[0] == 200  # by then the server has seen that it left
-        held_up.set()
-        assert reaches(served, 'status="499"')
-
-
-def test_a_body_of_two_lengths_is_refused(case: Case) -> None:
-    with serving(case.cloud) as served:
-        for path in ("/healthz", "/v1/info", "/nowhere"):
-            both = f"GET {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
-            with socket.create_connection(("127.0.0.1", served.port), timeout=10) as raw:
-                raw.sendall(both.encode())
-                answer = b""
-                while part := raw.recv(4096):  # to its end: it is closed
-                    answer += part
-                assert b" 400 " in answer.split(b"\r\n")[0]
-
-
-def test_the_address_that_is_shown_can_be_connected_to() -> None:
-    shown = {"0.0.0.0": "http://127.0.0.1:7", "::": "http://[::1]:7", "::1": "http://[::1]:7", "host": "http://host:7"}
-    assert {host: Place(host, 0).url(7) for host in shown} == shown
-    assert Place("0.0.0.0", 0, "cert.pem", "key.pem").url(7) == "https://127.0.0.1:7"
 
 
 def distribution(*probabilities: float) -> dict[str, torch.Tensor]:

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import soundfile
 
+from specdec_cli.cloud.cloud import RemoteVerifier
 from specdec_cli.cloud.vllm import VllmCloud
-from specdec_cli.cloud.vllm_clip import VllmVerifier
 from specdec_cli.cloud.vllm_protocol import GENERATE, MODELS, TOKENIZE, data_url
 from specdec_cli.decoding.block import Draft
 from specdec_cli.errors import CloudError, ConfigError, DecodingError, SpecdecError, TokenizerMismatchError
@@ -37,7 +37,7 @@ CASE = VllmCase("far", 4, "tone? abab abab", COMMON | {"mode": "lossless", "degr
 CASES = (
     CASE,
     VllmCase("far", 2, "描述声音", CASE.given),
-    VllmCase("near", 1, "x", COMMON | {"mode": "hybrid", "acceptance": "rank", "rank": 3, "stop_drafting": True}),
+    VllmCase("near", 1, "x", COMMON | {"mode": "hybrid", "acceptance": "class", "stop_drafting": True}),
 )
 
 
@@ -51,7 +51,7 @@ def _linked(respond: Respond, **settings: Any) -> Iterator[VllmCloud]:
             link.close()
 
 
-def _verifier(case: VllmCase, link: VllmCloud) -> VllmVerifier:
+def _verifier(case: VllmCase, link: VllmCloud) -> RemoteVerifier:
     prompt = link.processor.prompt(clip(case.clip), case.instruction)
     return link.verifier(link, prompt, case.config, 266, link.processor.eos_ids)
 
@@ -65,7 +65,6 @@ def test_texts_equal_those_in_process_and_a_recording_is_sent_once(monkeypatch: 
         for number, case in enumerate(CASES):
             rounds, finished = case.run(link)
             assert outcome(rounds, finished) == outcome(*case.run())
-            assert any(round_.near_ties is not None for round_ in rounds if round_.escalated)
             assert finished.cloud is not None
             assert finished.cloud.forwards == sum(round_.escalated for round_ in rounds)
             assert finished.cloud.bytes_up > len(data_url(clip(case.clip), 16000))
@@ -125,22 +124,18 @@ def _generate(*tokens: Any) -> Change:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda told: told["prompt_logprobs"].pop(5), "scored, of"),
-        (lambda told: told.pop("prompt_logprobs"), "and 0 scored, of"),
-        (lambda told: told["prompt_logprobs"].__setitem__(-1, {"1": {"logprob": -0.5, "rank": 1}}), "was not scored"),
-        (lambda told: told["prompt_logprobs"][-1].update(x7={"logprob": -0.5, "rank": 1}), "prompt_logprobs"),
+        (lambda told: told["prompt_logprobs"].pop(5), "scored and 1 generated, of"),
+        (lambda told: told.pop("prompt_logprobs"), "0 scored and"),
+        (lambda told: told["prompt_logprobs"].__setitem__(-1, {"1": {"logprob": -0.5}}), "was not scored"),
+        (lambda told: told["prompt_logprobs"][-1].update(x7={"logprob": -0.5}), "prompt_logprobs"),
         (_of_drafted(-9999.0), "scores are not finite"),
         (_of_drafted(float("nan")), "finite"),
-        (_of_drafted(float("inf")), "finite"),
         (_of_drafted(3.0), "less than or equal to"),
-        (_of_drafted("-1"), "number"),
         (_generate(-1), "greater than or equal to 0"),
-        (_generate(1.5), "integer"),
         (_generate(), "at least 1 item"),
-        (_generate(1, 2), "2 tokens were generated, and at most 1 requested"),
+        (_generate(1, 2), "2 generated"),
         (lambda told: told["choices"].clear(), "Field required"),
         (lambda told: told["usage"].update(prompt_tokens=3), "3 tokens were read"),
-        (lambda told: told.clear(), "Field required"),
     ],
 )
 def test_nonsense_is_never_believed(change: Change, said: str) -> None:
@@ -190,7 +185,7 @@ def _instead(path: str, answer: Answer) -> Respond:
     [
         (MODELS, 200, '{"data": [{"id": "other"}]}', ConfigError, "serves other, not tiny", "cloud.model"),
         (MODELS, 401, '{"error": "Unauthorized"}', ConfigError, "answers status 401", "cloud.token_env"),
-        (MODELS, 400, "[" * 100_000 + "]" * 100_000, ConfigError, "status 400: no reason given", ""),
+        (MODELS, 400, "[" * 100_000, ConfigError, "status 400: no reason given", ""),
         (GENERATE, 404, '{"detail": "Not Found"}', ConfigError, "404: Not Found", "--enable-scale-out"),
         (GENERATE, 403, '{"detail": "Forbidden"}', ConfigError, "403: Forbidden", "--enable-scale-out"),
         (GENERATE, 400, '{"error": {"message": "Token id 265 is out of vocabulary"}}', ConfigError, "out of", ""),
@@ -205,20 +200,6 @@ def test_what_does_not_fit_is_refused_at_the_start(
     assert hint in str(caught.value.hint)
 
 
-def test_a_server_that_is_broken_at_the_start_is_used_once_it_works() -> None:
-    server, broken = ModelServer(cloud()), True
-
-    def late(*request: Any) -> Answer:
-        return (200, b'{"data": [{"id": 1e999}]}') if broken else server.respond(*request)
-
-    with _linked(late, retry_s=0.0) as link:
-        assert link.http.failure is not None
-        assert CASE.run(link)[1].degraded is not None
-        broken = False
-        assert outcome(*CASE.run(link)) == outcome(*CASE.run())
-        assert link.http.failure is None
-
-
 def test_recordings_are_not_sent_without_leave() -> None:
     forbidden = configured("http://127.0.0.1:9").model_copy(update={"allow_audio_upload": False})
     with pytest.raises(ConfigError, match="allow_audio_upload"):
@@ -230,10 +211,8 @@ def test_recordings_are_not_sent_without_leave() -> None:
     [
         ({"temperature": 0.7}, "decoding.temperature"),
         ({"acceptance": "prob", "mode": "hybrid"}, "acceptance.rule"),
-        ({"acceptance": "typical", "mode": "hybrid"}, "acceptance.rule"),
-        ({"acceptance": "rank", "rank": 17, "mode": "hybrid"}, "acceptance.rank"),
+        ({"acceptance": "rank", "mode": "hybrid"}, "acceptance.rule"),
         ({"no_repeat_ngram": 3}, "decoding.no_repeat_ngram"),
-        ({"min_new_tokens": 4}, "decoding.min_new_tokens"),
         ({"repetition_penalty": None}, "decoding.repetition_penalty"),  # as the checkpoint suggests
     ],
 )
@@ -245,11 +224,3 @@ def test_settings_that_it_cannot_serve_are_refused(
         _verifier(CASE, link)
         with pytest.raises(DecodingError, match=f"the likeliest tokens only, and {named}"):
             _verifier(CASE.but(**settings), link)
-
-
-def test_a_processor_of_its_own_makes_the_prompts() -> None:
-    """The cloud's, padded otherwise than the edge's."""
-    with answering(ModelServer(cloud()).respond) as url:
-        link = VllmCloud(configured(url, timeout_s=5.0), cloud().processor, own=True)
-        assert outcome(*CASE.run(link)) == outcome(*CASE.run())
-        link.close()

@@ -86,7 +86,7 @@ def case(number: int, **fixed: Any) -> VllmCase:
     served: dict[str, Any] = {"repetition_penalty": 1.0, "no_repeat_ngram": 0, "min_new_tokens": 0}
     served["mode"] = rng.choice(("lossless", "hybrid"))
     if served["mode"] == "hybrid" and rng.random() < 0.4:
-        served |= {"acceptance": "rank", "rank": rng.randint(1, 6)}
+        served |= {"acceptance": "class"}
     given, _ = drawn_settings(rng, **{**served, **fixed})
     return VllmCase(rng.choice(KINDS), rng.randrange(10), rng.choice(INSTRUCTIONS), given)
 
