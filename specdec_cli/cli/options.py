@@ -194,7 +194,7 @@ ManifestFile = Annotated[
     _option(
         INPUT,
         "--manifest FILE|FOLDER",
-        "Table with a column file (.tsv, .csv, .json, .jsonl), or data of Kaldi, NeMo, Lhotse, Hugging Face.",
+        "Table with a column file (.tsv, .csv, .json, .jsonl), or data of Kaldi, NeMo, Lhotse.",
     ),
 ]
 Limit = Annotated[int | None, _option(INPUT, "--limit N", "Take N at most.", min=1)]
