@@ -68,7 +68,7 @@ def find_device(device: str | None) -> Mapping[str, Any]:
 
 
 class Microphone:
-    """A device that records from `with` on, at its own rate, which is resampled.
+    """A device that records from `with` on, at its own rate, which is resampled; `gone` says that it stopped to.
 
     Args:
         device: number, name or part of a name; None: the system's default.
@@ -82,6 +82,7 @@ class Microphone:
     def __init__(self, device: str | None, sampling_rate: int) -> None:
         self._device, self._found, self._sampling_rate = _named(device), find_device(device), sampling_rate
         self.name = str(self._found["name"])
+        self.gone: DeviceError | None = None
         self._queue: queue.SimpleQueue[Block] = queue.SimpleQueue()
 
     def __enter__(self) -> Self:
@@ -101,23 +102,20 @@ class Microphone:
         self._resampler = None  # which the stream, whose callback is ours, would keep until the process ends
 
     def blocks(self, stopped: Callable[[], bool]) -> Iterator[Block]:
-        """What is recorded, as it comes, until `stopped`; then what is left.
-
-        Raises:
-            DeviceError: the device is gone.
-        """
+        """What is recorded, as it comes, until `stopped`, and then what is left; or until the device is `gone`."""
         delivered = time.monotonic()
         while True:
-            if ending := stopped():
+            if stopped():
                 self._stream.stop()
-            try:
-                block = self._queue.get(block=not ending, timeout=_SIGNAL_S)
-            except queue.Empty:
-                if ending:
+                if self._queue.empty():
                     return
+            try:
+                block = self._queue.get(timeout=_SIGNAL_S)
+            except queue.Empty:
                 if not self._stream.active or time.monotonic() - delivered > _PATIENCE_S:
                     hint = "Look at its cable and whether another program has taken it, then start again."
-                    raise DeviceError(f"The microphone {self.name} delivers no sound any more.", hint=hint) from None
+                    self.gone = DeviceError(f"The microphone {self.name} delivers no sound any more.", hint=hint)
+                    return
                 continue
             delivered = time.monotonic()
             yield replace(block, samples=self._resampler.resample_chunk(block.samples))
@@ -133,9 +131,6 @@ def utterances(blocks: Iterable[Block], sampling_rate: int, longest_s: float) ->
     Args:
         blocks: of samples at `sampling_rate`, Hz.
         longest_s: of an utterance, seconds; a longer one is split.
-
-    Raises:
-        DeviceError: the blocks raised it; the utterances until then come first.
     """
     cutter = PauseCutter(sampling_rate, longest_s)
     recorded_s, at = 0.0, 0.0  # length of what has come, and when its last sample was recorded
@@ -145,18 +140,12 @@ def utterances(blocks: Iterable[Block], sampling_rate: int, longest_s: float) ->
         lost = any(segment.start_s <= gap < segment.end_s for gap in gaps)
         return Utterance(segment, at - (recorded_s - segment.end_s), lost)
 
-    gone: DeviceError | None = None
-    try:
-        for block in blocks:
-            if block.lost:
-                gaps.append(recorded_s)
-            recorded_s, at = recorded_s + len(block.samples) / sampling_rate, block.at
-            yield from map(timed, cutter.feed(block.samples))
-    except DeviceError as error:
-        gone = error  # what was said before it is not lost
+    for block in blocks:
+        if block.lost:
+            gaps.append(recorded_s)
+        recorded_s, at = recorded_s + len(block.samples) / sampling_rate, block.at
+        yield from map(timed, cutter.feed(block.samples))
     yield from map(timed, cutter.finish())
-    if gone is not None:
-        raise gone
 
 
 def _named(device: str | None) -> str | int | None:

@@ -129,7 +129,7 @@ def active_level_dbfs(power: npt.NDArray[np.floating]) -> float | None:
 
 def _loud(power: npt.NDArray[np.floating], within_db: float = _ACTIVE_WITHIN_DB) -> Mask:
     least = max(float(np.percentile(power, 97)) * 10 ** (-within_db / 10), 10 ** (_FLOOR_DBFS / 10))
-    return np.greater(power, least)
+    return np.asarray(power > least, np.bool_)
 
 
 def runs_of(mask: Mask) -> npt.NDArray[np.intp]:

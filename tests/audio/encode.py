@@ -6,9 +6,7 @@ import io
 import math
 import os
 import struct
-import tempfile
 from functools import cache
-from pathlib import Path
 
 import av
 import numpy as np
@@ -103,35 +101,20 @@ def ffmpeg_bytes(
 ) -> bytes:
     """A file written by FFmpeg; `duration` is what a tag of its sound track claims."""
     container, codec = FFMPEG[extension]
-    layout = {1: "mono", 2: "stereo", 6: "5.1"}[samples.shape[1]]
-    with tempfile.TemporaryDirectory() as folder:
-        target = Path(folder, "clip")  # a real file: "faststart" opens it a second time
-        _encode(samples, rate, target, container, codec, layout, options or {}, duration)
-        return target.read_bytes().replace(b"OTHERTAG", b"DURATION")  # which FFmpeg does not let one write
-
-
-def _encode(
-    samples: Samples,
-    rate: int,
-    target: Path,
-    container: str,
-    codec: str,
-    layout: str,
-    options: dict[str, str],
-    duration: str | None,
-) -> None:
-    with av.open(str(target), "w", format=container, container_options=options) as output:
+    target = io.BytesIO()
+    with av.open(target, "w", format=container, container_options=options or {}) as output:
         stream = output.add_stream(codec, rate=rate)
-        stream.layout = layout
+        stream.layout = "mono"
         if duration is not None:
             stream.metadata["OTHERTAG"] = duration
-        frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(samples.T), format="fltp", layout=layout)
+        frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(samples.T), format="fltp", layout="mono")
         frame.sample_rate, frame.pts = rate, 0
         context = stream.codec_context
-        resampler = av.AudioResampler(context.format, layout, rate, context.frame_size or 1024)
+        resampler = av.AudioResampler(context.format, "mono", rate, context.frame_size or 1024)
         for piece in [*resampler.resample(frame), *resampler.resample(None)]:
             output.mux(stream.encode(piece))
         output.mux(stream.encode(None))
+    return target.getvalue().replace(b"OTHERTAG", b"DURATION")  # which FFmpeg does not let one write
 
 
 def video_bytes(container: str, *, sound: bool) -> bytes:
@@ -140,19 +123,17 @@ def video_bytes(container: str, *, sound: bool) -> bytes:
     with av.open(target, "w", format=container) as output:
         video = output.add_stream("mpeg4", rate=10)
         video.width, video.height, video.pix_fmt = 32, 32, "yuv420p"
-        audio = output.add_stream("aac", rate=16000) if sound else None
-        if audio is not None:
-            audio.layout = "mono"
+        audio = output.add_stream("aac", rate=16000, layout="mono") if sound else None
         for index in range(10):
             picture = av.VideoFrame.from_ndarray(np.full((32, 32, 3), 20 * index, np.uint8), format="rgb24")
             output.mux(video.encode(picture))
         output.mux(video.encode(None))
+        for index in range(15) if audio is not None else ():
+            piece = np.ascontiguousarray(tone(1.0)[1024 * index : 1024 * (index + 1)].T)
+            frame = av.AudioFrame.from_ndarray(piece, format="fltp", layout="mono")
+            frame.sample_rate, frame.pts = 16000, 1024 * index
+            output.mux(audio.encode(frame))
         if audio is not None:
-            for index in range(15):
-                piece = tone(1.0)[1024 * index : 1024 * (index + 1)]
-                frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(piece.T), format="fltp", layout="mono")
-                frame.sample_rate, frame.pts = 16000, 1024 * index
-                output.mux(audio.encode(frame))
             output.mux(audio.encode(None))
     return target.getvalue()
 

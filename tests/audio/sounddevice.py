@@ -1,7 +1,6 @@
 """Stands in for the package sounddevice: a machine whose microphone plays a file, then is interrupted as by Ctrl-C.
 
-`PLAYED` says which, and what goes wrong: a rate that the device refuses, blocks before which sound is lost, a block
-after which it is gone.
+`PLAYED` says which, and what goes wrong: blocks before which sound is lost, a block after which it is gone.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ import numpy as np
 import soundfile
 
 DEVICES = [
-    {"name": "Loudspeaker", "hostapi": 0, "max_input_channels": 0, "default_samplerate": 48000.0},
-    {"name": "Desk \x1b[31mmicrophone", "hostapi": 0, "max_input_channels": 2, "default_samplerate": 48000.0},
-    {"name": "Headset", "hostapi": 0, "max_input_channels": 1, "default_samplerate": 16000.0},
+    {"name": "Loudspeaker", "max_input_channels": 0, "default_samplerate": 48000.0},
+    {"name": "Desk \x1b[31mmicrophone", "max_input_channels": 2, "default_samplerate": 48000.0},
+    {"name": "Headset", "max_input_channels": 1, "default_samplerate": 16000.0},
 ]
 
 
@@ -29,7 +28,6 @@ class Played:
     """What is played, at once, and what goes wrong."""
 
     path: Path = Path()
-    refused_rates: set[int] = field(default_factory=set)
     refused: str | None = None
     lost_at: set[int] = field(default_factory=set)
     gone_at: int | None = None
@@ -41,10 +39,6 @@ default = SimpleNamespace(device=(1, 0))
 
 class PortAudioError(Exception):
     """As PortAudio's."""
-
-
-def query_hostapis() -> list[dict[str, object]]:
-    return [{"name": "ALSA"}]
 
 
 def query_devices(device: int | str | None = None, kind: str | None = None) -> object:
@@ -65,23 +59,15 @@ class InputStream:
     """Plays the file into the callback, from a thread."""
 
     def __init__(
-        self,
-        *,
-        samplerate: int,
-        blocksize: int,
-        device: object,
-        channels: int,
-        dtype: str,
-        callback: Callable[..., None],
+        self, *, samplerate: int, blocksize: int, channels: int, callback: Callable[..., None], **_: object
     ) -> None:
-        if PLAYED.refused or samplerate in PLAYED.refused_rates:
-            raise PortAudioError(PLAYED.refused or "Error opening InputStream: Invalid sample rate [PaErrorCode -9997]")
+        if PLAYED.refused:
+            raise PortAudioError(PLAYED.refused)
         samples, rate = soundfile.read(PLAYED.path, dtype="float32")
         places = np.arange(0, len(samples) - 1, rate / samplerate)
         played = np.interp(places, np.arange(len(samples)), samples).astype(np.float32)
-        self._blocks = [
-            np.repeat(played[at : at + blocksize, None], channels, axis=1) for at in range(0, len(played), blocksize)
-        ]
+        whole = np.repeat(played[:, None], channels, axis=1)
+        self._blocks = [whole[at : at + blocksize] for at in range(0, len(whole), blocksize)]
         self._callback, self._stopped = callback, threading.Event()
         self._thread = threading.Thread(target=self._play, daemon=True)
         self.active = False

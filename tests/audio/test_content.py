@@ -24,21 +24,14 @@ def at(dbfs: float) -> Samples:
     return tone(1.0, amplitude=math.sqrt(2) * 10 ** (dbfs / 20))
 
 
-def ending_in(value: float) -> Samples:
-    return np.append(tone(1.0), np.float32(value))
-
-
 @pytest.mark.parametrize(
     ("samples", "fault"),
     [
         (tone(0.0), "too short"),
         (tone(0.0999), "too short"),
-        (ending_in(np.nan), "NaN"),
-        (ending_in(np.inf), "NaN"),
-        (ending_in(-np.inf), "NaN"),
+        (np.append(tone(1.0), np.float32(np.inf)), "NaN"),
         (tone(1.0, amplitude=20000.0), "full scale"),
         (at(-71.0), "silent"),
-        (at(-90.0), "silent"),
         (tone(0.1), None),
         (tone(1.0, amplitude=4.0), None),
         (at(-69.0), None),

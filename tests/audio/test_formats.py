@@ -75,28 +75,18 @@ def test_lossless_codecs_through_ffmpeg_are_exact(extension: str, tmp_path: Path
 
 @pytest.mark.parametrize("extension", ["wav", "flac", "m4a"])
 def test_the_name_does_not_matter(extension: str, tmp_path: Path) -> None:
-    for name in (
-        "clip.raw",
-        "clip.txt",
-        "clip",
-        "-",
-        "http:clip.mp3",
-        "line\nbreak.wav",
-        "声音.m4a",
-        os.fsdecode(b"\xff\xfe.m4a"),
-    ):
+    for name in ("clip.raw", "-", "http:clip.mp3", "line\nbreak.wav", "声音.m4a", os.fsdecode(b"\xff\xfe.m4a")):
         assert_is_the_tone(load_audio(saved(tmp_path, healthy(extension), name)))
 
 
-@pytest.mark.parametrize("rate", [8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000, 88200, 96000])
-@pytest.mark.parametrize("extension", ["wav", "flac"])
-def test_rates_keep_pitch_level_and_length(rate: int, extension: str, tmp_path: Path) -> None:
-    samples, recording = load_audio(saved(tmp_path, sndfile_bytes(tone(1.0, rate), rate, extension)))
+@pytest.mark.parametrize("rate", [8000, 11025, 22050, 44100, 48000, 96000])
+def test_rates_keep_pitch_level_and_length(rate: int, tmp_path: Path) -> None:
+    samples, recording = load_audio(saved(tmp_path, sndfile_bytes(tone(1.0, rate), rate, "wav")))
     assert_is_the_tone((samples, recording), tolerance=1e-3)
     assert len(samples) == 16000
 
 
-@pytest.mark.parametrize("channels", [1, 2, 3, 4, 5, 6])
+@pytest.mark.parametrize("channels", [1, 2, 6])
 def test_channels_are_averaged(channels: int, tmp_path: Path) -> None:
     gains = np.linspace(0.2, 1.0, channels, dtype=np.float32)
     samples, _ = load_audio(saved(tmp_path, sndfile_bytes(tone(1.0, channels=channels) * gains, 16000, "float.wav")))

@@ -52,10 +52,7 @@ def test_a_caption_per_utterance_until_ctrl_c(specdec: Specdec, tmp_path: Path) 
     assert "after their utterances (median)" in outcome.err
 
 
-def test_json_and_a_device_that_records_at_its_own_rate_alone(
-    specdec: Specdec, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    vars(sounddevice.PLAYED).update(refused_rates={16_000})
+def test_json(specdec: Specdec) -> None:
     outcome = specdec("listen", *QUICK, "--json", "--device", "1")
     lines = list(map(json.loads, outcome.lines))
     assert [round(line["duration_s"]) for line in lines] == [1, 1, 1]
@@ -70,12 +67,6 @@ def test_utterances_are_kept_as_files_that_can_be_captioned_again(specdec: Specd
     again = specdec("batch", folder, "-o", output, *QUICK)
     assert again.code == 0
     assert list(read_transcripts(output)) == lines
-
-
-def test_silence_gives_nothing(specdec: Specdec, microphone: Path) -> None:
-    soundfile.write(microphone, np.zeros(3 * RATE), RATE)
-    outcome = specdec("listen", *QUICK)
-    assert (outcome.code, outcome.out) == (0, "")
 
 
 def test_lost_sound_is_told_and_marked(specdec: Specdec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

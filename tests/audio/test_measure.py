@@ -20,8 +20,6 @@ from specdec_cli.types import Measured
 from tests.audio.encode import load_audio
 from tests.mini_pair import voice
 from tests.training.conftest import tone
-from training.corpus import read_audio
-from training.labels import Row, read_rows
 
 
 def syllables(count: int, seconds: float) -> np.ndarray:
@@ -103,51 +101,15 @@ def test_what_cannot_be_measured_is_none(seconds: float) -> None:
     assert (found.level_dbfs is None) == (seconds < 0.04)
 
 
-def errors_beside_praat(clips: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Of each clip that Praat finds voiced: relative error of the median F0, and of the range in semitones."""
-    parselmouth = pytest.importorskip("parselmouth", reason="needs praat-parselmouth")
-    found = []
-    for samples in clips:
-        sound = parselmouth.Sound(samples.astype(np.float64), SAMPLE_RATE)
-        low, high = F0_RANGE_HZ
-        track = sound.to_pitch_ac(time_step=0.01, pitch_floor=low, pitch_ceiling=high).selected_array["frequency"]
-        theirs, ours = f0_median_and_range(track[track > 0]), f0_median_and_range(f0_contour(samples))
-        if theirs is not None:
-            found.append((abs(ours[0] / theirs[0] - 1), abs(ours[1] - theirs[1])) if ours else (np.inf, np.inf))
-    medians, ranges = np.array(found).T
-    return medians, ranges
-
-
 def test_the_samples_have_the_pitch_that_praat_finds(samples: Path) -> None:
-    medians, ranges = errors_beside_praat([load_audio(file)[0] for file in sorted(samples.glob("*.flac"))])
-    assert len(medians) == 6
-    assert medians.max() < 0.03
-    assert np.median(ranges) < 0.5
-
-
-@pytest.mark.full
-@pytest.mark.data
-def test_the_median_is_within_3_percent_of_praat_s_on_95_percent_of_the_clips(data: Path) -> None:
-    rows: dict[tuple[str, str], list[Row]] = {}
-    for row in read_rows(data):
-        rows.setdefault((row.corpus, row.speaker), []).append(row)
-    clips = [row for of_speaker in rows.values() for row in of_speaker[:: max(1, len(of_speaker) // 3)][:3]]
-    clips += rows["secap", ""][3:63]
-    medians, ranges = errors_beside_praat([load_audio(data / row.file)[0] for row in clips])
-    print(f"{len(medians)} clips: within 3% {np.mean(medians < 0.03):.1%}, range off by {np.median(ranges):.2f} st")
-    assert len(medians) > 300
-    assert np.mean(medians < 0.03) >= 0.95
-    assert np.median(ranges) < 0.3
-
-
-@pytest.mark.data
-def test_figures_agree_with_the_table(data: Path) -> None:
-    rows = [row for row in read_rows(data) if row.measures.rate_syl_s][::300]
-    found = [(row.measures, measure(read_audio(data / row.file), SAMPLE_RATE)) for row in rows]
-    assert np.median([abs(ours.level_dbfs - known.level_dbfs) for known, ours in found]) < 0.2
-    paused = [abs(ours.pause_share - known.pause_ratio) for known, ours in found if ours.pause_share is not None]
-    assert np.quantile(paused, 0.9) < 0.05
-    assert np.median([abs(ours.f0_median_hz / known.f0_hz - 1) for known, ours in found if ours.f0_median_hz]) < 0.01
-    rates = np.array([(known.rate_syl_s, ours.rate_per_s) for known, ours in found if ours.rate_per_s is not None])
-    assert np.corrcoef(rates.T)[0, 1] > 0.6
-    assert abs(np.diff(rates).mean()) < 0.6
+    parselmouth = pytest.importorskip("parselmouth", reason="needs praat-parselmouth")
+    low, high = F0_RANGE_HZ
+    for file in sorted(samples.glob("*.flac")):
+        clip, _ = load_audio(file)
+        sound = parselmouth.Sound(clip.astype(np.float64), SAMPLE_RATE)
+        track = sound.to_pitch_ac(time_step=0.01, pitch_floor=low, pitch_ceiling=high).selected_array["frequency"]
+        theirs, ours = f0_median_and_range(track[track > 0]), f0_median_and_range(f0_contour(clip))
+        assert ours is not None
+        assert theirs is not None
+        assert ours[0] == pytest.approx(theirs[0], rel=0.03)
+        assert ours[1] == pytest.approx(theirs[1], abs=1.5)

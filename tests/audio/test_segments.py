@@ -45,8 +45,8 @@ def test_a_length_that_no_header_declares_is_not_decoded_to_the_end(tmp_path: Pa
         open_recording(path, window_s=1.5)
 
 
-@pytest.mark.parametrize("seconds", [0.5, 9.99, 10.0, 10.0001, 10.4, 19.9, 20.0, 20.3, 61.7])
-@pytest.mark.parametrize("segment_s", [0.1, 0.7, 3.0, 10.0])
+@pytest.mark.parametrize("seconds", [0.5, 9.99, 10.0001, 20.0, 61.7])
+@pytest.mark.parametrize("segment_s", [0.1, 0.7, 10.0])
 def test_segments_are_equal_complete_and_never_too_long(seconds: float, segment_s: float, tmp_path: Path) -> None:
     samples = tone(seconds)[:, 0]
     recording = recorded(tmp_path, samples[:, None], window_s=10, segment_s=segment_s)
@@ -57,12 +57,8 @@ def test_segments_are_equal_complete_and_never_too_long(seconds: float, segment_
     assert max(lengths) <= segment_s * 16000 + 1e-6
     assert max(lengths) - min(lengths) <= 1
     assert len(pieces) == 1 or min(lengths) >= segment_s * 16000 / 2 - 1
-    assert pieces[0].start_s == 0
-    assert pieces[-1].end_s == len(samples) / 16000
-    for left, right in pairwise(pieces):
-        assert left.end_s == right.start_s
-    for piece in pieces:
-        assert piece.end_s - piece.start_s == pytest.approx(len(piece.samples) / 16000)
+    edges = [0.0, *np.cumsum(lengths) / 16000]
+    assert [(piece.start_s, piece.end_s) for piece in pieces] == list(pairwise(edges))
 
 
 @pytest.mark.parametrize("extension", ["wav", "flac", "ogg", "mp3", "m4a", "webm", "opus"])
@@ -85,18 +81,16 @@ def test_threads_may_decode_at_the_same_time(tmp_path: Path) -> None:
         recording = open_recording(tmp_path / f"clip.{extension}", window_s=1, segment_s=1)
         return np.concatenate([piece.samples for piece in recording.pieces()])
 
-    extensions = ["wav", "flac", "mp3", "m4a", "webm", "ogg", "bad.ogg"]
-    for extension in extensions[:-1]:
+    extensions = ["wav", "flac", "mp3", "m4a", "webm", "ogg"]
+    for extension in extensions:
         saved(tmp_path, healthy(extension, 3.0), f"clip.{extension}")
     saved(tmp_path, b"OggS" + bytes(5000), "clip.bad.ogg")
-    alone = {extension: joined(extension) for extension in extensions[:-1]}
+    alone = {extension: joined(extension) for extension in extensions}
     with ThreadPoolExecutor(8) as pool:
         futures = [(extension, pool.submit(joined, extension)) for _ in range(6) for extension in extensions]
-    for extension, future in futures:
-        if extension == "bad.ogg":
-            assert isinstance(future.exception(), AudioDecodeError)
-        else:
-            assert np.array_equal(future.result(), alone[extension])
+        damaged = [pool.submit(joined, "bad.ogg") for _ in range(6)]
+    assert all(np.array_equal(future.result(), alone[extension]) for extension, future in futures)
+    assert all(isinstance(future.exception(), AudioDecodeError) for future in damaged)
 
 
 def test_a_recording_that_fits_is_not_decoded_again(tmp_path: Path) -> None:
