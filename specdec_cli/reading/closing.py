@@ -40,8 +40,7 @@ def caption_of(text: str) -> str:
 def description_end(text: str, *, finished: bool = False) -> int | None:
     """Where a text goes on to something else than a description, an index; None if it has not, as far as it shows.
 
-    Args:
-        finished: whether nothing follows, so that the last sentence can be judged.
+    `finished`: nothing follows, so that the last sentence can be judged.
     """
     if not finished:
         text = _UNFINISHED.sub("", text)
@@ -67,18 +66,11 @@ def sentences_of(text: str) -> list[str]:
     return [bare[start:end] for start, end in pairwise([*starts, len(text)])]
 
 
-def describes(sentence: str) -> bool:
-    """Whether a sentence has words of a description of somebody's speech."""
-    return DESCRIBES.search(sentence) is not None
-
-
 @lru_cache(maxsize=256)  # a text is judged after every token, and all sentences but its last stay what they are
 def _for_listener(sentence: str, *, first: bool, complete: bool) -> bool:
-    """Whether a sentence shows that it is for the listener.
+    """Whether a sentence shows that it is for the listener; `complete`: nothing more of it may come.
 
-    Args:
-        first: whether nothing before it describes: then only a plain offer or question counts, and no refusal.
-        complete: whether the sentence is.
+    If nothing before it describes (`first`), only a plain offer or question counts, and no refusal.
     """
     if TURN.search(sentence) or (complete and BARE_TURN.search(sentence)):
         return True
@@ -86,11 +78,8 @@ def _for_listener(sentence: str, *, first: bool, complete: bool) -> bool:
         return False
     offers = OFFERS.search(sentence) is not None
     asks = ASKS.search(sentence) is not None and PONDERS.search(sentence) is None
-    addresses = any(
-        complete or len(sentence) - found.end() >= enough
-        for pattern, enough in SETTLED
-        for found in pattern.finditer(sentence)
-    )
+    settled = ((found.end(), enough) for pattern, enough in SETTLED for found in pattern.finditer(sentence))
+    addresses = any(complete or len(sentence) - end >= enough for end, enough in settled)
     if first:
-        return (offers or (asks and addresses)) and not describes(sentence)
+        return (offers or (asks and addresses)) and DESCRIBES.search(sentence) is None
     return offers or asks or addresses

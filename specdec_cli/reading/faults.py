@@ -6,15 +6,16 @@ import re
 from typing import Final, Literal
 
 from specdec_cli.prompts import Language
-from specdec_cli.reading.closing import caption_of, describes, sentences_of
-from specdec_cli.reading.phrases import REFUSES
+from specdec_cli.reading.closing import caption_of, sentences_of
+from specdec_cli.reading.phrases import DESCRIBES, REFUSES
 from specdec_cli.types import Flag
 
-_HAN: Final = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]")
-_WORD: Final = re.compile(r"[A-Za-zÀ-ɏ]{2,}(?:['’][A-Za-z]+)*|\b[AI]\b")
-_OTHER: Final = re.compile(r"[\u0370-\u1fff\u3040-\u30ff\uac00-\ud7af]{2,}")
-_HAN_A_WORD: Final = 1.5  # Chinese characters to a word
-_FEWEST: Final = {"zh": 1.0, "en": 3.0, "other": 3.0}  # words that tell a language; Latin letters stand in names, too
+_WORDS: Final = {
+    "zh": (re.compile(r"[\u3400-\u9fff\uf900-\ufaff]"), 1.5, 1.0),
+    "en": (re.compile(r"[A-Za-zÀ-ɏ]{2,}(?:['’][A-Za-z]+)*|\b[AI]\b"), 1.0, 3.0),
+    "other": (re.compile(r"[\u0370-\u1fff\u3040-\u30ff\uac00-\ud7af]{2,}"), 1.0, 3.0),
+}
+"""A word or a character, how many make a word, and the words that tell a language: names may be in Latin letters."""
 
 
 def language_of(text: str) -> str | None:
@@ -24,13 +25,9 @@ def language_of(text: str) -> str | None:
     """
     bare = "".join(sentences_of(text)).replace("\0", " ")
     for part in (bare, text):
-        words = {
-            "zh": len(_HAN.findall(part)) / _HAN_A_WORD,
-            "en": len(_WORD.findall(part)),
-            "other": len(_OTHER.findall(part)),
-        }
-        likeliest = max(words, key=lambda name: words[name])
-        if words[likeliest] >= _FEWEST[likeliest]:
+        words = {name: len(pattern.findall(part)) / size for name, (pattern, size, _) in _WORDS.items()}
+        likeliest = max(words, key=words.__getitem__)
+        if words[likeliest] >= _WORDS[likeliest][2]:
             return likeliest
     return None
 
@@ -39,8 +36,8 @@ def refuses(text: str) -> bool:
     """Whether a text, or what there is of it, refuses in its first sentence, or in its second after an empty one."""
     for sentence in sentences_of(text)[:2]:
         if (found := REFUSES.search(sentence)) is not None:
-            return not describes(sentence[: found.start()])
-        if describes(sentence):
+            return DESCRIBES.search(sentence, 0, found.start()) is None
+        if DESCRIBES.search(sentence):
             return False
     return False
 
