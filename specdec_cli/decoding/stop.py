@@ -5,7 +5,7 @@ not depend on how it was cut into blocks.
 
 A text that has stopped describing ends with the token that shows it (`closing`), not where the description ended,
 which may be rounds ago: tokens, rounds and totals stay what was generated, and the caption leaves the rest out, as it
-does a stop string. See `reading.closing`, which finds the same place in every continuation of that text.
+does a stop string. See `reading.captions`, which finds the same place in every continuation of that text.
 """
 
 from __future__ import annotations

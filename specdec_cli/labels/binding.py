@@ -7,6 +7,7 @@ The distances are ours: they rank the few ways in which captions put a quality b
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 from typing import Final
 
 from specdec_cli.labels.units import COMMA, units
@@ -54,18 +55,16 @@ def _named(word: Mention, noun: Mention) -> dict[str, str]:
 
 
 def _nearest(row: Sequence[str], mentions: Sequence[Mention], index: int, language: Language) -> int | None:
-    word = mentions[index]
-    distances = []
+    word, distances = mentions[index], []
     for other in range(max(index - _AROUND, 0), min(index + _AROUND + 1, len(mentions))):
         noun = mentions[other]
-        if other == index or noun.sentence != word.sentence or not _named(word, noun):
-            continue
-        first, second = sorted((other, index))
-        gap = row[mentions[first].end : mentions[second].start]
-        if (distance := _DISTANCES[language, other < index](gap)) is not None:
+        if other != index and noun.sentence == word.sentence and _named(word, noun):
+            first, second = sorted((other, index))
+            distance = _distance(row[mentions[first].end : mentions[second].start], language, other < index)
             between = sum(bool(mention.meaning.topics) for mention in mentions[first + 1 : second])
             distances.append((distance + _PER_NOUN * between, other))
-    return min(distances)[1] if distances else None
+    distance, nearest = min(distances, default=(inf, None))
+    return nearest if distance < inf else None
 
 
 def _shared(
@@ -82,40 +81,19 @@ def _shared(
         other += step
 
 
-def _english_noun_first(gap: Sequence[str]) -> float | None:
-    if len(gap) > 8:
-        return None
-    if _COPULAS.intersection(gap) and COMMA not in gap:
-        return 0.2 + 0.05 * len(gap)
-    distance = 1 + 0.5 * len(gap) + 2 * gap.count(COMMA) + 3 * len(_CLOSED.intersection(gap))
-    return distance if distance <= 4 else None
-
-
-def _english_word_first(gap: Sequence[str]) -> float | None:
-    distance = 0.5 * len(gap) + gap.count(COMMA) + gap.count("and") + 3 * len(_CLOSED.intersection(gap))
-    return distance if distance <= 3 else None
-
-
-def _chinese_noun_first(gap: Sequence[str]) -> float | None:
-    if COMMA in gap[1:3] and gap[gap.index(COMMA) - 1] in _TOPIC_ENDS:
-        gap = gap[gap.index(COMMA) + 1 :]  # 语速呢, 比较快
-    if COMMA in gap or len(gap) > 16:
-        return None
-    return 0.1 * len(gap) + 0.5 * gap.count("、")
-
-
-def _chinese_word_first(gap: Sequence[str]) -> float | None:
-    if COMMA in gap:
-        return None
+def _distance(gap: Sequence[str], language: Language, noun_first: bool) -> float:
+    """Over the units between a noun and a word, one of which comes first; infinite where they do not belong."""
+    size, commas = len(gap), gap.count(COMMA)
+    if language == "en":
+        if noun_first and size <= 8 and not commas and _COPULAS.intersection(gap):
+            return 0.2 + 0.05 * size
+        marks = 1 + 2 * commas if noun_first else commas + gap.count("and")
+        distance = marks + 0.5 * size + 3 * len(_CLOSED.intersection(gap))
+        return distance if distance <= (4 if noun_first else 3) else inf
+    if noun_first:
+        if COMMA in gap[1:3] and gap[gap.index(COMMA) - 1] in _TOPIC_ENDS:
+            gap = gap[gap.index(COMMA) + 1 :]  # 语速呢, 比较快
+        return 0.1 * len(gap) + 0.5 * gap.count("、") if COMMA not in gap and len(gap) <= 16 else inf
     if gap and gap[0] == "的":
-        return 0.03 + 0.02 * len(gap) if len(gap) <= 6 else None
-    return 0.5 + 0.1 * len(gap) if len(gap) <= 2 else None
-
-
-_DISTANCES: Final = {
-    ("en", True): _english_noun_first,
-    ("en", False): _english_word_first,
-    ("zh", True): _chinese_noun_first,
-    ("zh", False): _chinese_word_first,
-}
-"""(Language, whether the noun comes first) -> distance over the units between, or None where they do not belong."""
+        return 0.03 + 0.02 * size if not commas and size <= 6 else inf
+    return 0.5 + 0.1 * size if not commas and size <= 2 else inf

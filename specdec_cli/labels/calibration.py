@@ -49,19 +49,15 @@ Calibration = Mapping[Decider, Mapping[str, float]]
 
 
 def calibration_for(weights: Mapping[str, str | None], chosen: CalibrationFile | None) -> Calibration | None:
-    """The calibration of the models of a run; None if there is none.
+    """The calibration of the models of a run, by the fingerprints of their weights; None if there is none.
 
-    Args:
-        weights: "edge", "cloud" -> fingerprint, of the models that take part.
-        chosen: by the user; None: the shipped one, if it is theirs.
+    `chosen` is the user's; None: the shipped one, if it is theirs.
 
     Raises:
         ConfigError: the chosen one is of other weights.
     """
-    file = chosen or read_calibration(SHIPPED)
-    found: Calibration = {
-        role: model.temperatures for role, model in file.models.items() if weights.get(role) == model.weights
-    }
+    models = (chosen or read_calibration(SHIPPED)).models
+    found = {role: model.temperatures for role, model in models.items() if weights.get(role) == model.weights}
     if chosen is not None and not found:
         raise ConfigError(
             "the calibration was fitted to other weights than those of the loaded models",

@@ -12,7 +12,7 @@ from specdec_cli.labels.lexicon_file import LexiconFile, Span, read_lexicon, rul
 from specdec_cli.labels.units import folded
 from specdec_cli.labels.vocabulary import UNCLASSED, Vocabulary
 from specdec_cli.prompts import Language
-from specdec_cli.reading.faults import language_of
+from specdec_cli.reading import language_of
 from specdec_cli.types import Claim, Measured
 
 NOT_GIVEN: Final = frozenset({"", "-", "?", "n/a", "na", "nan", "none", "null", "unknown", "unk"})

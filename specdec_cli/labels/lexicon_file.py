@@ -7,16 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    FiniteFloat,
-    StringConstraints,
-    ValidationError,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from specdec_cli.config.yaml_file import read_yaml
 from specdec_cli.errors import ConfigError, LexiconError
@@ -41,8 +32,8 @@ def _forms(value: object) -> object:
     return value.split("/") if isinstance(value, str) else value
 
 
-Phrase = Annotated[str, StringConstraints(max_length=60), AfterValidator(_phrase)]
-Name = Annotated[str, StringConstraints(pattern="^[a-z][a-z0-9_]{0,39}$")]
+Phrase = Annotated[str, Field(max_length=60), AfterValidator(_phrase)]
+Name = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,39}$")]
 Words = dict[Name, list[Phrase]]
 """Class -> phrases."""
 Forms = Annotated[list[Phrase], BeforeValidator(_forms), Field(min_length=1)]
@@ -53,7 +44,7 @@ Marker = Literal["negation", "not_negation", "denial", "likeliest", "slight", "a
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True, allow_inf_nan=False)
 
 
 class Near(_Part):
@@ -74,8 +65,8 @@ class LanguageWords(_Part):
 class Span(_Part):
     """Values of a measured figure that fit a class, both ends included; None: any."""
 
-    least: FiniteFloat | None = None
-    most: FiniteFloat | None = None
+    least: float | None = None
+    most: float | None = None
 
 
 class Fit(_Part):
@@ -110,12 +101,11 @@ class Attribute(_Part):
 
     def words(self) -> Iterator[tuple[str, str | None]]:
         """Every word with its class, None for an ignored one; of a word that comes again, the last class counts."""
-        for of in (self.zh, self.en):
-            for words in (of.weak, *(group.words for group in of.near), of.alone):
-                yield from ((phrase, class_) for class_, phrases in words.items() for phrase in phrases)
-        for group in self.wheel.values():
-            yield from ((form, group.class_) for forms in (*group.zh, *group.en) for form in forms if group.class_)
-        yield from ((word, class_) for class_, words in self.aliases.items() for word in words)
+        by_class = [words for of in (self.zh, self.en) for words in (of.weak, *(g.words for g in of.near), of.alone)]
+        wheel = ((form, group.class_) for group in self.wheel.values() for of in (*group.zh, *group.en) for form in of)
+        yield from ((word, class_) for words in by_class for class_, every in words.items() for word in every)
+        yield from ((form, class_) for form, class_ in wheel if class_ is not None)
+        yield from ((word, class_) for class_, every in self.aliases.items() for word in every)
         yield from ((word, None) for word in self.ignored)
         yield from ((class_, class_) for class_ in self.classes)
 
@@ -130,10 +120,7 @@ class LexiconFile(_Part):
 
 
 def read_lexicon(path: Path | None) -> list[LexiconFile]:
-    """The files that make a lexicon, the shipped one first where it is extended.
-
-    Args:
-        path: a lexicon file, or None for the shipped one.
+    """The files that make a lexicon: the one at `path`, the shipped one before it where it is extended; None: it alone.
 
     Raises:
         LexiconError: it cannot be read, is malformed, or uses a class that does not exist; names the key.
@@ -142,14 +129,15 @@ def read_lexicon(path: Path | None) -> list[LexiconFile]:
         return [_shipped()]
     own = _read(path)
     files = [_shipped(), own] if own.extends else [own]
-    for name, rules in rules_of(files).items():
-        named = (class_ for _, class_ in own.attributes[name].words()) if name in own.attributes else ()
-        fits = (class_ for fit in rules.measured for class_ in fit.classes)
-        used = (*named, *fits, *rules.negated, *rules.negated.values(), *rules.yields, rules.absent)
-        unknown = [class_ for class_ in used if class_ is not None and class_ not in rules.classes]
-        if unknown or not rules.classes:
-            hint = f"Classes of {name}: {', '.join(rules.classes) or 'none'}. {_HELP}"
-            raise LexiconError(f"{path}: attributes.{name} has no class{' '.join(['', *unknown[:1]])}.", hint=hint)
+    rules = rules_of(files)
+    for name, attribute in own.attributes.items():
+        of, named = rules[name], {class_ for _, class_ in attribute.words()}
+        fits = (class_ for fit in of.measured for class_ in fit.classes)
+        used = {*named, *fits, *of.negated, *of.negated.values(), *of.yields, of.absent}
+        unknown = sorted(str(class_) for class_ in used - {None, *of.classes})
+        if unknown or not of.classes:
+            hint = f"Classes of {name}: {', '.join(of.classes) or 'none'}. {_HELP}"
+            raise LexiconError(f"{path}: attributes.{name} has no class {', '.join(unknown)}.", hint=hint)
     return files
 
 
@@ -183,5 +171,5 @@ def _read(path: Path) -> LexiconFile:
         raise LexiconError(error.message, hint=_HELP) from error
     except ValidationError as error:
         details = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in details["loc"] if part != "[key]")
-        raise LexiconError(f"{path}: {place or 'the whole'}: {details['msg']}.", hint=_HELP) from error
+        place = ".".join(map(str, details["loc"])) or "the whole"
+        raise LexiconError(f"{path}: {place}: {details['msg']}.", hint=_HELP) from error

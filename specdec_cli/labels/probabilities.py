@@ -18,6 +18,7 @@ import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Final, NamedTuple
 
@@ -27,7 +28,7 @@ from specdec_cli.labels.extraction import Reading
 from specdec_cli.labels.units import units
 from specdec_cli.prompts import Language
 from specdec_cli.transcript.records import ClassScores
-from specdec_cli.types import Alternatives, Round
+from specdec_cli.types import Alternatives, Decider, Round
 
 KEPT: Final = 20
 """Likeliest tokens of a position that are looked at."""
@@ -84,11 +85,7 @@ class Scorer:
     ) -> dict[str, ClassScores]:
         """Attribute -> scores, where the tokens that name its class, and their rivals, are known.
 
-        Args:
-            tokens: of the clip.
-            decode: token ids to text.
-            language: of the caption.
-            labels: classes that the caption names, which may end before the tokens do.
+        `labels` are the classes that the caption names, which may end before the tokens do.
         """
         ids = [token.id for token in tokens]
 
@@ -98,117 +95,120 @@ class Scorer:
 
         found = {}
         for name, reading in self.lexicon.namings(until(len(ids)), language).items():
-            if labels.get(name) == reading.class_:
-                scores = self._walk(_Word(self.lexicon, language, reading, ids, decode, until), tokens)
-                if scores is not None:
-                    found[name] = scores
+            if labels.get(name) != reading.class_:
+                continue
+            word = _Word(self.lexicon, language, reading, tokens, decode, until)
+            if all(tokens[at].alternatives[1] for at in word.places):
+                classes, by = word.classes()
+                temperature = self._calibration.get(by, {}).get(name)
+                found[name] = ClassScores(
+                    by=by,
+                    classes=sharpened(classes, 1.0 / (temperature or 1.0)),
+                    other=max(1.0 - sum(classes.values()), 0.0),
+                    temperature=temperature,
+                    edge=next(filter(None, map(word.edge_class, word.places)), None),
+                )
         return found
 
-    def _walk(self, word: _Word, tokens: Sequence[Token]) -> ClassScores | None:
-        found = dict.fromkeys(self.lexicon.attributes[word.attribute], 0.0)
-        left, by, most, edge = 1.0, tokens[word.start].alternatives[0], 0.0, None
-        for at in range(word.first, word.end):
-            token = tokens[at]
-            if not token.alternatives[1]:
-                return None
-            own, named = word.shared_out(at, token)
-            if (elsewhere := sum(p for class_, p in named.items() if class_ != word.class_)) > most:
-                by, most = token.alternatives[0], elsewhere
-            for class_, p in named.items():
-                found[class_] += left * p
-            left *= own
-            edge = edge or word.edge_class(at, token)
-            if word.settled(at):
-                break
-        found[word.class_] += left
-        temperature = self._calibration.get(by, {}).get(word.attribute)
-        classes, other = sharpened(found, 1.0 / (temperature or 1.0)), max(1.0 - sum(found.values()), 0.0)
-        return ClassScores(by=by, classes=classes, other=other, temperature=temperature, edge=edge)
 
-
+@dataclass
 class _Word:
     """The word that names a class, at its place in the tokens, and what other tokens there would name.
 
-    Attributes:
-        first, start, end: the first token that may decide the class, the first of the word, the one after it.
+    `places` are the tokens that decide the class, up to the one after which nothing else can follow.
     """
 
-    def __init__(
-        self,
-        lexicon: Lexicon,
-        language: Language,
-        reading: Reading,
-        ids: Sequence[int],
-        decode: Decode,
-        until: Callable[[int], str],
-    ) -> None:
-        self.attribute, self.class_ = reading.attribute, reading.class_
-        self._lexicon, self._language, self._ids, self._decode, self._until = lexicon, language, ids, decode, until
-        whole, begin, last = until(len(ids)), reading.mention.start, reading.mention.end - 1
+    lexicon: Lexicon
+    language: Language
+    reading: Reading
+    tokens: Sequence[Token]
+    decode: Decode
+    until: Callable[[int], str]  # the text of the first so many tokens
+
+    def __post_init__(self) -> None:
+        until, mention, class_ = self.until, self.reading.mention, self.reading.class_
+        count, last = len(self.tokens), mention.end - 1
+        self._whole = whole = until(count)
 
         def token_of(unit: int, low: int = 0) -> int:
-            return bisect_right(range(len(ids) - 1), unit, low, key=lambda at: len(units(until(at + 1))))
+            return bisect_right(range(count - 1), unit, low, key=lambda at: len(units(until(at + 1))))
 
-        self.first = token_of(max(reading.mention.since, begin - REACH))
-        self.start = token_of(begin, self.first)
-        word = units(whole)[last]
-        self.end = next(at for at in range(self.start + 1, len(ids) + 1) if units(until(at))[last:][:1] == [word])
-        self._from = max((found.end() for found in _MARK.finditer(until(self.first))), default=0)
-        mark = _MARK.search(whole, len(until(self.end)))
+        first = token_of(max(mention.since, mention.start - REACH))
+        self._start, word = token_of(mention.start, first), units(whole)[last]
+        self._end = next(at for at in range(self._start + 1, count + 1) if units(until(at))[last:][:1] == [word])
+        settled = (
+            at for at in range(self._start, self._end - 1) if set(self._begun(until(at + 1))) == {self.reading.class_}
+        )
+        self.places = range(first, next(settled, self._end - 1) + 1)
+        self._from = max((found.end() for found in _MARK.finditer(until(first))), default=0)
+        mark = _MARK.search(whole, len(until(self._end)))
         self._to = len(whole) if mark is None else mark.start()
-        if _said(lexicon, self.attribute, whole[self._from : self._to], language) != self.class_:
+        if self._said(whole[: self._to], count) != class_:
             self._from, self._to = 0, len(whole)  # the clause alone is not enough
 
-    def shares(self, at: int, id_: int) -> Mapping[str, float]:
-        """Class -> share of another token at this place; empty: it names none."""
-        text = self._decode([*self._ids[:at], id_]).rstrip("\ufffd")
-        if (class_ := self._said_with(text, self.end)) is not None:
-            return {class_: 1.0}
-        if at >= self.start:
-            return self._begun(text)
-        turned = self._said_with(text, at + 1)
-        return {} if turned is None or turned == self.class_ else {turned: 1.0}
+    def classes(self) -> tuple[dict[str, float], Decider]:
+        """Class -> probability; and the model at whose token other classes than the named one are likeliest."""
+        found = dict.fromkeys(self.lexicon.attributes[self.reading.attribute], 0.0)
+        left, by, most = 1.0, self.tokens[self._start].alternatives[0], 0.0
+        for at in self.places:
+            own, named = self._shared_out(at)
+            if (elsewhere := sum(p for class_, p in named.items() if class_ != self.reading.class_)) > most:
+                by, most = self.tokens[at].alternatives[0], elsewhere
+            for class_, p in named.items():
+                found[class_] += left * p
+            left *= own
+        found[self.reading.class_] += left
+        return found, by
 
-    def shared_out(self, at: int, token: Token) -> tuple[float, dict[str, float]]:
-        """The probability of the token that was written at this place, and of each class that others name there."""
-        own, named = 0.0, defaultdict[str, float](float)
-        for id_, p in token.alternatives[1]:
-            if id_ == token.id:
-                own = p
-                continue
-            for class_, share in self.shares(at, id_).items():
-                named[class_] += p * share
-        if at >= self.start:
-            return own, named
-        every = own + sum(named.values())  # other wordings are left out
-        return (own / every, {class_: p / every for class_, p in named.items()}) if every > 0 else (1.0, {})
-
-    def settled(self, at: int) -> bool:
-        """Whether nothing but the named class can follow the token at this place."""
-        return self.start <= at < self.end - 1 and set(self._begun(self._until(at + 1))) == {self.class_}
-
-    def edge_class(self, at: int, token: Token) -> str | None:
+    def edge_class(self, at: int) -> str | None:
         """The class that the edge drafted at a verified token, if that is another one than the cloud's."""
+        token = self.tokens[at]
         by, candidates = token.alternatives
         theirs = candidates[0][0] if by == "cloud" else token.id
         if token.drafted is None or token.drafted == theirs:
             return None
-        named = [{self.class_: 1.0} if id_ == token.id else self.shares(at, id_) for id_ in (token.drafted, theirs)]
+        named = [
+            {self.reading.class_: 1.0} if id_ == token.id else self._shares(at, id_) for id_ in (token.drafted, theirs)
+        ]
         drafted, other = (next(iter(shares)) if len(shares) == 1 else None for shares in named)
         return drafted if other is not None and drafted != other else None
 
+    def _shared_out(self, at: int) -> tuple[float, dict[str, float]]:
+        """The probability of the token that was written at this place, and of each class that others name there."""
+        own, named = 0.0, defaultdict[str, float](float)
+        for id_, p in self.tokens[at].alternatives[1]:
+            if id_ == self.tokens[at].id:
+                own = p
+                continue
+            for class_, share in self._shares(at, id_).items():
+                named[class_] += p * share
+        if at >= self._start:
+            return own, named
+        every = own + sum(named.values())  # other wordings are left out
+        return (own / every, {class_: p / every for class_, p in named.items()}) if every > 0 else (1.0, {})
+
+    def _shares(self, at: int, id_: int) -> Mapping[str, float]:
+        """Class -> share of another token at this place; empty: it names none."""
+        text = self.decode([*(token.id for token in self.tokens[:at]), id_]).rstrip("\ufffd")
+        if (class_ := self._said(text, self._end)) is not None:
+            return {class_: 1.0}
+        if at >= self._start:
+            return self._begun(text)
+        turned = self._said(text, at + 1)
+        return {} if turned is None or turned == self.reading.class_ else {turned: 1.0}
+
     def _begun(self, text: str) -> dict[str, float]:
         """Class -> share of the attribute's phrases that begin like the end of `text`, from the word's place on."""
-        word = text[len(self._until(self.start)) :]
-        counts = self._lexicon.vocabularies[self._language].begun(self.attribute, word)
+        word = text[len(self.until(self._start)) :]
+        counts = self.lexicon.vocabularies[self.language].begun(self.reading.attribute, word)
         return {class_: count / counts.total() for class_, count in counts.items()}
 
-    def _said_with(self, text: str, end: int) -> str | None:
+    def _said(self, text: str, end: int) -> str | None:
         """The class that the clause names with `text` in place of its first `end` tokens."""
-        rest = self._until(len(self._ids))[len(self._until(end)) : self._to]
-        return _said(self._lexicon, self.attribute, text[self._from :] + rest, self._language)
+        rest = self._whole[len(self.until(end)) : self._to]
+        return _class_of(self.lexicon, self.reading.attribute, text[self._from :] + rest, self.language)
 
 
 @lru_cache(maxsize=1 << 14)  # captions name the same few things over and over
-def _said(lexicon: Lexicon, attribute: str, clause: str, language: Language) -> str | None:
+def _class_of(lexicon: Lexicon, attribute: str, clause: str, language: Language) -> str | None:
     return lexicon.labels(clause, language)[attribute]

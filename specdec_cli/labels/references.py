@@ -30,21 +30,13 @@ _Parts = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What one clip should be captioned as.
+    """What one clip should be captioned as."""
 
-    Attributes:
-        key: the clip's name in the table.
-        texts: reference captions; empty where the table has none for this clip.
-        labels: attribute -> class, only those that are known.
-        speaker: who speaks, if the table has it.
-        span: start and end of the piece of the recording that this is about, s; None: all of it.
-    """
-
-    key: str
-    texts: tuple[str, ...]
-    labels: Mapping[str, str]
+    key: str  # the clip's name in the table
+    texts: tuple[str, ...]  # reference captions; empty where the table has none for this clip
+    labels: Mapping[str, str]  # attribute -> class, only those that are known
     speaker: str | None = None
-    span: tuple[float, float] | None = None
+    span: tuple[float, float] | None = None  # of the piece of the recording that this is about, s; None: all of it
 
 
 class References:
@@ -58,13 +50,13 @@ class References:
 
     def __init__(self, entries: Sequence[Reference], columns: Mapping[str, str], path: Path) -> None:
         self.entries, self.columns, self._path = tuple(entries), columns, path
-        self._by_path: dict[_Parts, list[Reference]] = defaultdict(list)
+        self._by_path: defaultdict[_Parts, list[Reference]] = defaultdict(list)
+        self._called: defaultdict[str, set[_Parts]] = defaultdict(set)
         for entry in entries:
-            self._by_path[_parts(entry.key)].append(entry)
-        self._called: dict[str, list[_Parts]] = defaultdict(list)
-        for parts in self._by_path:
-            for name in {parts[-1], PurePosixPath(parts[-1]).stem}:  # an id may have a dot in it
-                self._called[name].append(parts)
+            parts = _parts(entry.key)
+            self._by_path[parts].append(entry)
+            for name in (parts[-1], PurePosixPath(parts[-1]).stem):  # an id may have a dot in it
+                self._called[name].add(parts)
 
     @classmethod
     def read(
@@ -80,14 +72,7 @@ class References:
 
         Columns that are not named are looked for: `file`, `path`, `audio`, `id` and the like for the clip; `caption`,
         `reference`, `description`, else `text` for texts, also numbered; `c_<attribute>`, `label_<attribute>`, else
-        `<attribute>` for classes. A column that is merely called like an attribute, and of whose words the lexicon
-        knows none, is left alone: it may hold measurements.
-
-        Args:
-            path: the table.
-            file_column, text_columns: of the clip's path, name or id, and of reference captions.
-            label_columns: attribute -> column with its class, in the lexicon's words or their aliases.
-            lexicon: knows attributes, classes and words.
+        `<attribute>` for classes, if the lexicon knows a word of it (it may hold measurements).
 
         Raises:
             ReferencesError: the table cannot be read or is malformed; a column is missing; a clip has no name or two
@@ -103,12 +88,8 @@ class References:
 
         Tried in this order: the path as given; the entry that shares most trailing parts of the path, the file's name
         at least, if no other shares as many; the file's name without its ending, if only one entry is called so. Of
-        rows about pieces of it, the one that has most in common with the piece counts, if that is half of both or
-        more; a row about the whole recording counts for every piece.
-
-        Args:
-            file: path of the recording.
-            start_s, end_s: of the piece; None: the whole recording.
+        rows about pieces of it, the one that has most in common with the piece from `start_s` to `end_s` counts, if
+        that is half of both or more; a row about the whole recording counts for every piece.
         """
         found = self._of(file)
         whole = next((entry for entry in found if entry.span is None), None)
@@ -132,9 +113,9 @@ class References:
         parts = _parts(file)
         if parts in self._by_path:
             return self._by_path[parts]
-        alike = self._called.get(parts[-1]) or self._called.get(PurePosixPath(parts[-1]).stem, [])
-        shared = [sum(takewhile(bool, map(eq, parts[::-1], other[::-1]))) for other in alike]
-        found = [other for other, count in zip(alike, shared, strict=True) if count == max(shared)]
+        alike = self._called.get(parts[-1]) or self._called.get(PurePosixPath(parts[-1]).stem, set())
+        shared = {other: sum(takewhile(bool, map(eq, parts[::-1], other[::-1]))) for other in alike}
+        found = [other for other, count in shared.items() if count == max(shared.values())]
         return self._by_path[found[0]] if len(found) == 1 else ()
 
 
@@ -191,21 +172,17 @@ def _label_column(table: Table, attribute: str, lexicon: Lexicon) -> str | None:
 
 
 def _entries(table: Table, columns: _Columns, lexicon: Lexicon) -> list[Reference]:
-    entries: list[Reference] = []
-    first: dict[tuple[object, ...], str] = {}
+    found: dict[tuple[object, ...], Reference] = {}
     unknown: dict[str, str] = {}  # attribute and word -> where it stands
     for row in table.rows:
-        key = row.single(columns.file)
-        if key is None:
+        if (key := row.single(columns.file)) is None:
             message = f"{row.place}: column {show_name(columns.file)} is empty, so the row belongs to no clip."
             raise ReferencesError(message, hint="Name the clip, or delete the row.")
         ends = [row.single(column) for column in columns.span]
         piece = span(row.place, *ends) if any(ends) else None
-        if (known := first.setdefault((_parts(key), piece), row.place)) != row.place:
-            raise ReferencesError(
-                f"{row.place}: {show(key)} has a row already, {known}.",
-                hint="Keep one row per clip; several reference texts go into several columns.",
-            )
+        if (_parts(key), piece) in found:
+            hint = "Keep one row per clip; several reference texts go into several columns."
+            raise ReferencesError(f"{row.place}: {show(key)} has a row already.", hint=hint)
         labels = {}
         for attribute, column in columns.labels.items():
             word, words = row.single(column) or "", lexicon.table_words[attribute]
@@ -214,12 +191,12 @@ def _entries(table: Table, columns: _Columns, lexicon: Lexicon) -> list[Referenc
             elif folded(word) not in words:
                 unknown.setdefault(f"{attribute} {show(word)}", f"{row.place}, column {show_name(column)}")
         texts = tuple(text for column in columns.texts for text in row.cells.get(column, ()))
-        entries.append(Reference(key, texts, labels, row.single(columns.speaker), piece))
+        found[_parts(key), piece] = Reference(key, texts, labels, row.single(columns.speaker), piece)
     if unknown:
+        listed = f"{', '.join([*unknown][:_LISTED])}{' and others' if len(unknown) > _LISTED else ''}"
         raise ReferencesError(
-            f"{next(iter(unknown.values()))}: the lexicon has no such class or word. Of this table it does not know "
-            f"{', '.join([*unknown][:_LISTED])}{' and others' if len(unknown) > _LISTED else ''}.",
+            f"{next(iter(unknown.values()))}: the lexicon does not know these words of the table: {listed}.",
             hint="Add them to a lexicon file that extends the default one, under aliases or, to leave such rows out, "
             "under ignored; or name another column.",
         )
-    return entries
+    return [*found.values()]

@@ -10,11 +10,9 @@ from typing import Final
 
 from specdec_cli.labels.lexicon import Lexicon
 from specdec_cli.labels.units import GAP, units
-from specdec_cli.labels.vocabulary import Said, Vocabulary, fewest
+from specdec_cli.labels.vocabulary import Said, fewest
 from specdec_cli.prompts import Language
 
-_SHORTEST: Final = 3
-"""Letters of a whole word in Latin script; shorter ones ("m", "he") begin too many others."""
 _DEGREE: Final = re.compile(
     "^(?:比较|非常|十分|相当|特别|有点|有些|略微|较|偏|很|略|稍|更|太|挺|颇|极|最)|[的地得着了]$"
 )
@@ -37,7 +35,15 @@ def synonyms(lexicon: Lexicon, pieces: Iterable[tuple[int, str]], language: Lang
     Returns:
         Token id -> number of its group; tokens that name no class are left out.
     """
-    whole, begun = _beginnings(lexicon.vocabularies[language])
+    whole: dict[str, Said] = {}  # phrases without spaces, and their beginnings, where those that begin so agree
+    begun: dict[str, Said] = {}
+    for steps, meaning in lexicon.vocabularies[language].meanings.items():
+        spelled, _, wild = "".join(steps).partition(GAP)
+        spelled = spelled.removesuffix("*")
+        whole[spelled] = frozenset() if wild or meaning.markers or meaning.topics else meaning.said
+        for end in range(max(fewest(spelled), 2), len(spelled)):
+            if begun.setdefault(spelled[:end], whole[spelled]) != whole[spelled]:
+                begun[spelled[:end]] = frozenset()
     words = [(id_, "".join(units(text))) for id_, text in pieces if _begins_a_word(text)]
     vocabulary = sorted({word for _, word in words})
     groups: defaultdict[Said, list[int]] = defaultdict(list)
@@ -55,24 +61,6 @@ def synonyms(lexicon: Lexicon, pieces: Iterable[tuple[int, str]], language: Lang
 def _begins_a_word(text: str) -> bool:
     """Whether a token stands at the beginning of a word, in scripts without spaces anywhere, and is long enough."""
     stripped = text.strip()
-    if not stripped or "\ufffd" in text or (stripped.isascii() and len(stripped) < _SHORTEST):
+    if not stripped or "\ufffd" in text or (stripped.isascii() and len(stripped) < fewest(stripped)):
         return False
     return not (text[0].isascii() and text[0].islower())
-
-
-def _beginnings(vocabulary: Vocabulary) -> tuple[dict[str, Said], dict[str, Said]]:
-    """Every phrase, and every beginning of one, without spaces -> the (attribute, class) pairs that it comes to.
-
-    A whole phrase names its own. A beginning names none where phrases that begin so differ, or one names no class.
-    """
-    whole: dict[str, Said] = {}
-    begun: dict[str, Said] = {}
-    for steps, meaning in vocabulary.meanings.items():
-        spelled, _, wild = "".join(steps).partition(GAP)
-        spelled = spelled.removesuffix("*")
-        said = meaning.said if not wild and not meaning.markers and not meaning.topics else frozenset()
-        whole[spelled] = said
-        for end in range(max(fewest(spelled), 2), len(spelled)):
-            if begun.setdefault(spelled[:end], said) != said:
-                begun[spelled[:end]] = frozenset()
-    return whole, begun

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
 from specdec_cli.errors import ConfigError
@@ -45,19 +46,16 @@ _Measured = tuple[Decision, float]
 
 
 class Bin(Figures):
-    """Decisions whose class has about the same probability."""
+    """Classes in captions that have about the same probability; of those, or of all."""
 
     captions: int
-    probability: float = Field(description="mean of the class in the caption")
-    accuracy: float = Field(description="share of these classes that are right")
+    probability: float = Field(description="their mean probability, 0 to 1")
+    accuracy: float = Field(description="share of them that are right, 0 to 1")
 
 
-class Reliability(Figures):
+class Reliability(Bin):
     """How well probabilities hold."""
 
-    captions: int
-    accuracy: float = Field(description="share of classes in captions that are right, 0 to 1")
-    probability: float = Field(description="mean probability of the class in the caption, 0 to 1")
     ece: float = Field(description="expected calibration error, 0 to 1, over bins of equal width")
     bins: list[Bin]
 
@@ -102,16 +100,9 @@ def read_decisions(paths: Sequence[Path], references: References) -> Iterator[De
                 named, truth = (run.labels or {}).get(attribute), reference.labels.get(attribute)
                 if named in scores.classes and truth in scores.classes:
                     model = run.models.edge if scores.by == "edge" else run.models.cloud
-                    yield Decision(
-                        by=scores.by,
-                        attribute=attribute,
-                        classes=sharpened(scores.classes, scores.temperature or 1.0),
-                        named=named,
-                        truth=truth,
-                        group=reference.speaker or reference.key,
-                        weights=None if model is None else model.weights,
-                        mode=run.mode,
-                    )
+                    weights, group = None if model is None else model.weights, reference.speaker or reference.key
+                    raw = sharpened(scores.classes, scores.temperature or 1.0)
+                    yield Decision(scores.by, attribute, raw, named, truth, group, weights, run.mode)
 
 
 def calibrate(decisions: Sequence[Decision], *, by_speaker: bool, seed: int = 0) -> CalibrationFound:
@@ -143,20 +134,13 @@ def calibrate(decisions: Sequence[Decision], *, by_speaker: bool, seed: int = 0)
     if any(len(of) != 1 or None in of for of in weights.values()):
         message = f"the transcripts do not name one model by its weights as {' and '.join(weights)} each"
         raise ConfigError(message, hint="Calibrate transcripts of one pair.")
+    fits = []
+    for (attribute, mode), pairs in sorted(held_out.items()):
+        raw = reliability([(decision, 1.0) for decision, _ in pairs])
+        fits.append(TemperatureFit(attribute=attribute, mode=mode, raw=raw, calibrated=reliability(pairs)))
+    models = {by: OfModel(weights=of.pop() or "", temperatures=temperatures[by]) for by, of in weights.items()}
     return CalibrationFound(
-        decisions=len(decisions),
-        groups=len(groups),
-        by_speaker=by_speaker,
-        models={by: OfModel(weights=of.pop() or "", temperatures=temperatures[by]) for by, of in weights.items()},
-        fits=[
-            TemperatureFit(
-                attribute=attribute,
-                mode=mode,
-                raw=reliability([(decision, 1.0) for decision, _ in pairs]),
-                calibrated=reliability(pairs),
-            )
-            for (attribute, mode), pairs in sorted(held_out.items())
-        ],
+        decisions=len(decisions), groups=len(groups), by_speaker=by_speaker, models=models, fits=fits
     )
 
 
@@ -180,15 +164,14 @@ def reliability(pairs: Sequence[_Measured]) -> Reliability:
     """How often the classes in captions are right, by their probability (Naeini et al. 2015; Guo et al. 2017)."""
     given = np.array([sharpened(each.classes, 1 / temperature)[each.named] for each, temperature in pairs])
     right = np.array([decision.named == decision.truth for decision, _ in pairs])
+
+    def figures(of: npt.NDArray[np.bool_]) -> dict[str, float]:
+        return {"captions": int(of.sum()), "probability": float(given[of].mean()), "accuracy": float(right[of].mean())}
+
     places = np.minimum((given * BINS).astype(int), BINS - 1)
-    bins = [
-        Bin(captions=int(inside.sum()), probability=float(given[inside].mean()), accuracy=float(right[inside].mean()))
-        for inside in (places == place for place in range(BINS))
-        if inside.any()
-    ]
-    error = sum(each.captions * abs(each.probability - each.accuracy) for each in bins) / len(pairs)
-    accuracy, probability = float(right.mean()), float(given.mean())
-    return Reliability(captions=len(pairs), accuracy=accuracy, probability=probability, ece=error, bins=bins)
+    bins = [Bin.model_validate(figures(places == place)) for place in np.unique(places)]
+    ece = sum(each.captions * abs(each.probability - each.accuracy) for each in bins) / len(pairs)
+    return Reliability.model_validate({**figures(places >= 0), "ece": ece, "bins": bins})
 
 
 def _fit(decisions: Sequence[Decision], fold: Mapping[str, int]) -> tuple[float | None, list[_Measured]]:

@@ -79,11 +79,10 @@ class Vocabulary:
         self.first: dict[tuple[str, str], str] = {}
         for number, file in enumerate(files):
             for name, attribute in file.attributes.items():
-                self._add_wheel(name, attribute, language)
-                self._add_words(name, attribute, language, number)
+                self._add(name, attribute, language, number)
             for marker, phrases in file.markers.get(language, {}).items():
                 for phrase in phrases:
-                    self.meanings[steps_of(phrase)].markers.add(marker)
+                    self._meaning(phrase).markers.add(marker)
         self._by_first: defaultdict[str, list[Steps]] = defaultdict(list)
         for steps in sorted(self.meanings, key=lambda steps: [(step == GAP, step.endswith("*")) for step in steps]):
             self._by_first[steps[0]].append(steps)  # literal words first
@@ -122,45 +121,40 @@ class Vocabulary:
             if name == attribute
         )
 
-    def _add_wheel(self, name: str, attribute: Attribute, language: Language) -> None:
+    def _meaning(self, phrase: str) -> Meaning:
+        steps: list[str] = []
+        for part in phrase.split():
+            steps += [GAP] if part == GAP else units(part)
+            if part.endswith("*") and steps:
+                steps[-1] += "*"
+        return self.meanings[tuple(steps)]
+
+    def _add(self, name: str, attribute: Attribute, language: Language, file: int) -> None:
         for group_name, feelings in attribute.wheel.items():
             for forms in getattr(feelings, language):
                 if feelings.class_ is not None:
                     self.first.setdefault((name, feelings.class_), forms[0])
-                for phrase in forms:
-                    meaning = self.meanings[steps_of(phrase)]
-                    meaning.feelings[name] = forms[0].removesuffix("*")
-                    meaning.alone[name] = feelings.class_ or UNCLASSED
-                    self.groups[folded(phrase)] = group_name
-
-    def _add_words(self, name: str, attribute: Attribute, language: Language, file: int) -> None:
+                for form in forms:
+                    self._meaning(form).feelings[name] = forms[0].removesuffix("*")
+                    self._meaning(form).alone[name] = feelings.class_ or UNCLASSED
+                    self.groups[folded(form)] = group_name
         words = getattr(attribute, language)
-        for index, group in enumerate(words.near):
+        for index, near in enumerate(words.near):
             topic = (name, file, index)
-            for phrase in group.about:
-                meaning = self.meanings[steps_of(phrase)]
-                meaning.topics.append(topic)
+            for noun in near.about:
+                self._meaning(noun).topics.append(topic)
                 if index == 0 and attribute.absent is not None:
-                    meaning.deniable.add(name)
-            for meaning, class_ in self._said(group.words):
-                meaning.near[topic] = class_
-        for meaning, class_ in self._said(words.alone):
-            meaning.alone[name] = class_
-        for meaning, class_ in self._said(words.weak):
-            meaning.weak[name] = class_
-
-    def _said(self, words: Words) -> Iterator[tuple[Meaning, str]]:
-        return ((self.meanings[steps_of(phrase)], class_) for class_, every in words.items() for phrase in every)
+                    self._meaning(noun).deniable.add(name)
+            for phrase, class_ in _pairs(near.words):
+                self._meaning(phrase).near[topic] = class_
+        for phrase, class_ in _pairs(words.alone):
+            self._meaning(phrase).alone[name] = class_
+        for phrase, class_ in _pairs(words.weak):
+            self._meaning(phrase).weak[name] = class_
 
 
-def steps_of(phrase: str) -> Steps:
-    """The steps of a phrase of a lexicon file."""
-    steps: list[str] = []
-    for part in phrase.split():
-        steps += [GAP] if part == GAP else units(part)
-        if part.endswith("*") and steps:
-            steps[-1] += "*"
-    return tuple(steps)
+def _pairs(words: Words) -> Iterator[tuple[str, str]]:
+    return ((phrase, class_) for class_, phrases in words.items() for phrase in phrases)
 
 
 def fewest(text: str) -> int:

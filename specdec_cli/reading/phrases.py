@@ -1,7 +1,6 @@
 """The phrases by which sentences are told apart, in Chinese and English.
 
-They are searched in sentences that may still grow, so no pattern depends on what could yet follow, but for the two of a
-second person: see `SETTLED`.
+They are searched in sentences that may still grow: but for `SETTLED`, no pattern depends on what could yet follow.
 """
 
 from __future__ import annotations
@@ -19,12 +18,10 @@ OFFERS: Final = _one_of(
     r"告诉我",
     r"[跟和向对与](?:我|大家)(?:再|详细|多|继续|好好)*(?:说|讲|聊|分享|交流|提|讨论)",
     r"(?:尽管|直接|可以|再来|来|继续)[问找]我",
-    r"尽管[说问提]",
     r"欢迎.{0,8}(?:问|找|分享|交流|讨论|联系|留言|告诉|补充)",
     r"我(?:会|可以|能|来|再|很乐意|很愿意|乐意|愿意|很高兴|将)(?:再|尽力|继续|努力|进一步|更好地)*"
     r"(?:帮|为你|为您|给你|听你|和你|跟你|回答|解答)",
     r"(?:咱们|咱|我们)(?:可以)?(?:一起|再|继续)",
-    r"[说讲](?:出来|来)?(?:给我)?听听",
     # at the start of a sentence: wishes, thanks, requests, what may be open
     r"^[\W嗯]*期待(?:着)?(?:下次|再次|与|和|你|您|更多)",
     r"^\W*(?:加油|别灰心|别担心|祝|谢谢|感谢|再见|拜拜)",
@@ -37,8 +34,6 @@ OFFERS: Final = _one_of(
     r"\bfeel free\b",
     r"\btell me\b",
     r"\bhow about\b",
-    r"\bi can help\b",
-    r"\bhear your\b",
     r"\byour (?:thoughts|opinion|take)\b",
     r"^\W*(?:so,? |and |but )?(?:do|would|could|can|did|have|are|will) you\b",
     r"^\W*(?:so,? |well,? |and |but )?(?:what|how|why|which)(?:'s| is| are| do| would| else| about)\b[^.]{0,40}\byou",
@@ -96,7 +91,6 @@ REFUSES: Final = _one_of(
     r"(?:抱歉|对不起|不好意思).{0,40}?(?:无法|不能|没法|没有(?:提供|听到|收到|听见|音频|给)|未能|未提供|未收到|没(?:听|给|有给)|误解"
     r"|不太?(?:明确|明白|清楚|理解)|不(?:明确|明白|清楚|理解)|需要听到|无效|没有具体)",
     rf"(?:无法|没法|不能|不可)(?:准确|清晰|清楚|正确|明确|直接|具体|真正|给|对|从|地)*{_JUDGE}",
-    r"不可描述",
     r"[你您][并还都]?(?:没有|没|未)(?:提供|给出|给(?:我|任何|具体)|提到|说|上传)",
     r"[你您](?:得|需要|要|先|能)+[再先]?(?:告诉|提供|给)我?.{0,24}?(?:才能|就能|就好|判断)",
     r"(?:没有|未|没)(?:提供|上传|收到|听到)(?:任何|具体的?)?(?:音频|声音|内容|信息)",

@@ -1,4 +1,4 @@
-"""Where a caption ends: before the first sentence that is for the listener and not about the speaker.
+"""Where a caption ends (before the first sentence for the listener), and what makes a text no description.
 
 Instruction-tuned models close a description with an offer, a question back or an invented turn of the user's. Such a
 sentence shows itself by its form: a second person, an offer or a wish, a question, the name of a turn. What stands in
@@ -14,9 +14,11 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from itertools import pairwise
-from typing import Final
+from typing import Final, Literal
 
+from specdec_cli.prompts import Language
 from specdec_cli.reading.phrases import ASKS, BARE_TURN, DESCRIBES, FILLER, OFFERS, PONDERS, REFUSES, SETTLED, TURN
+from specdec_cli.types import Flag
 
 _CLOSERS: Final = "”’\"'」』）)】\\]*"
 # A full stop ends a sentence where a space, a capital or a Chinese character follows; the others always do.
@@ -30,6 +32,12 @@ _QUOTED: Final = re.compile(
     r"|(?<![A-Za-z0-9])'(?=[A-Za-z])(?:[^'\n]|(?<=[a-z])'(?=[a-z])){0,120}'?"
 )
 _UNFINISHED: Final = re.compile(r"(?:[A-Za-z'’]+|\ufffd+)\Z")  # a word or a character of which more may come
+_WORDS: Final = {
+    "zh": (re.compile(r"[\u3400-\u9fff\uf900-\ufaff]"), 1.5, 1.0),
+    "en": (re.compile(r"[A-Za-zÀ-ɏ]{2,}(?:['’][A-Za-z]+)*|\b[AI]\b"), 1.0, 3.0),
+    "other": (re.compile(r"[\u0370-\u1fff\u3040-\u30ff\uac00-\ud7af]{2,}"), 1.0, 3.0),
+}
+"""A word or a character, how many make a word, and the words that tell a language: names may be in Latin letters."""
 
 
 def caption_of(text: str) -> str:
@@ -38,11 +46,7 @@ def caption_of(text: str) -> str:
 
 
 def description_end(text: str, *, finished: bool = False) -> int | None:
-    """Where a text goes on to something else than a description, an index; None if it has not, as far as it shows.
-
-    Args:
-        finished: whether nothing follows, so that the last sentence can be judged.
-    """
+    """Where a text (`finished`: nothing follows) stops describing, an index; None if it has not, as far as it shows."""
     if not finished:
         text = _UNFINISHED.sub("", text)
     described, others, start = False, 0, 0
@@ -67,18 +71,11 @@ def sentences_of(text: str) -> list[str]:
     return [bare[start:end] for start, end in pairwise([*starts, len(text)])]
 
 
-def describes(sentence: str) -> bool:
-    """Whether a sentence has words of a description of somebody's speech."""
-    return DESCRIBES.search(sentence) is not None
-
-
 @lru_cache(maxsize=256)  # a text is judged after every token, and all sentences but its last stay what they are
 def _for_listener(sentence: str, *, first: bool, complete: bool) -> bool:
-    """Whether a sentence shows that it is for the listener.
+    """Whether a sentence shows that it is for the listener; `complete`: nothing more of it may come.
 
-    Args:
-        first: whether nothing before it describes: then only a plain offer or question counts, and no refusal.
-        complete: whether the sentence is.
+    If nothing before it describes (`first`), only a plain offer or question counts, and no refusal.
     """
     if TURN.search(sentence) or (complete and BARE_TURN.search(sentence)):
         return True
@@ -86,11 +83,45 @@ def _for_listener(sentence: str, *, first: bool, complete: bool) -> bool:
         return False
     offers = OFFERS.search(sentence) is not None
     asks = ASKS.search(sentence) is not None and PONDERS.search(sentence) is None
-    addresses = any(
-        complete or len(sentence) - found.end() >= enough
-        for pattern, enough in SETTLED
-        for found in pattern.finditer(sentence)
-    )
+    settled = ((found.end(), enough) for pattern, enough in SETTLED for found in pattern.finditer(sentence))
+    addresses = any(complete or len(sentence) - end >= enough for end, enough in settled)
     if first:
-        return (offers or (asks and addresses)) and not describes(sentence)
+        return (offers or (asks and addresses)) and DESCRIBES.search(sentence) is None
     return offers or asks or addresses
+
+
+def language_of(text: str) -> str | None:
+    """The language of most of a text, quotations apart: zh, en, `other` scripts; None if there is too little."""
+    bare = "".join(sentences_of(text)).replace("\0", " ")
+    for part in (bare, text):
+        words = {name: len(pattern.findall(part)) / size for name, (pattern, size, _) in _WORDS.items()}
+        likeliest = max(words, key=words.__getitem__)
+        if words[likeliest] >= _WORDS[likeliest][2]:
+            return likeliest
+    return None
+
+
+def refuses(text: str) -> bool:
+    """Whether a text, or what there is of it, refuses in its first sentence, or in its second after an empty one."""
+    for sentence in sentences_of(text)[:2]:
+        if (found := REFUSES.search(sentence)) is not None:
+            return DESCRIBES.search(sentence, 0, found.start()) is None
+        if DESCRIBES.search(sentence):
+            return False
+    return False
+
+
+def fault_of(text: str, language: Language) -> Literal["refusal", "language"] | None:
+    """Why a text, or what there is of it, is no caption in `language`: `refusal`, `language`, or None."""
+    if refuses(text):
+        return "refusal"
+    return "language" if language_of(text) not in (language, None) else None
+
+
+def flags_of(text: str, language: Language) -> tuple[Flag, ...]:
+    """Everything that makes a finished text no description in `language`."""
+    caption = caption_of(text)
+    empty = re.search(r"\w", caption) is None
+    wrong = language_of(text if empty else caption) not in (language, None)
+    found: dict[Flag, bool] = {"refusal": refuses(text), "language": wrong, "no_description": empty}
+    return tuple(name for name, holds in found.items() if holds)
