@@ -26,9 +26,8 @@ def plot(
     from specdec_cli.export.folder import Folder, fitted
     from specdec_cli.export.recordings import Stored
     from specdec_cli.labels import Lexicon
-    from specdec_cli.plot.draw import draw
     from specdec_cli.plot.picture import KINDS
-    from specdec_cli.plot.timeline import timelines
+    from specdec_cli.plot.timeline import draw, timelines
 
     ending = "" if output is None or output.is_dir() else output.suffix.lower().lstrip(".")
     kind = picture or (ending if ending in KINDS else "svg")

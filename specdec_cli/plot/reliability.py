@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 def reliability(found: CalibrationFound, attribute: str, kind: str = "svg") -> bytes:
     """A panel per mode: hollow dots before calibration, filled ones after, sized by their captions."""
     fits = [fit for fit in found.fits if fit.attribute == attribute and fit.mode is not None]
-    return picture(lambda: _figure(found, fits, attribute), kind, " ".join(map(_sentence, fits)))[0]
+    others = "speakers" if found.by_speaker else "clips"
+    title = f"{attribute}: probability of a class, and how often it is right (filled: calibrated on other {others})"
+    return picture(lambda: _figure(fits, title), kind, title)[0]
 
 
-def _figure(found: CalibrationFound, fits: list[TemperatureFit], attribute: str) -> Figure:
+def _figure(fits: list[TemperatureFit], title: str) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(max(3.0 * len(fits), 7.5), 3.8), layout="constrained")
-    others = "speakers" if found.by_speaker else "clips"
-    title = f"{attribute}: probability of a class, and how often it is right (filled: calibrated on other {others})"
     figure.suptitle(title, x=0.01, ha="left", fontsize=10, fontweight="bold")
     for panel, fit in zip(figure.subplots(1, max(len(fits), 1), sharey=True, squeeze=False)[0], fits, strict=False):
         _panel(panel, fit)
@@ -44,8 +44,3 @@ def _panel(panel: Axes, fit: TemperatureFit) -> None:
     panel.set_title(f"mode {fit.mode}, {fit.raw.captions} captions", fontsize=10)
     after = "" if fit.calibrated is None else f" → calibrated {100 * fit.calibrated.ece:.1f}"
     panel.set_xlabel(f"probability, %\nECE {100 * fit.raw.ece:.1f}{after}")
-
-
-def _sentence(fit: TemperatureFit) -> str:
-    after = "" if fit.calibrated is None else f", {100 * fit.calibrated.ece:.1f}% calibrated"
-    return f"Mode {fit.mode}: expected calibration error {100 * fit.raw.ece:.1f}%{after}."

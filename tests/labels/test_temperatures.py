@@ -102,7 +102,7 @@ def test_too_little_is_refused_with_what_was_found_and_what_would_do() -> None:
 def test_the_diagram_says_what_it_shows() -> None:
     found: CalibrationFound = calibrate(decisions(500, 2.0), by_speaker=True)
     drawn = diagram(found, "emotion").decode()
-    assert "Mode hybrid: expected calibration error" in drawn
+    assert "ECE " in drawn
     assert "mode hybrid, 500 captions" in drawn
     assert "captions" not in diagram(found, "voice").decode()
 
