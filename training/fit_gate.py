@@ -38,7 +38,7 @@ from specdec_cli.tune.learned_gate import Consequences, examples, fit
 from specdec_cli.tune.outcomes import CaptionQuality
 from specdec_cli.tune.recording import StoredRecordings, Trace, setup_of
 from specdec_cli.tune.replay import Replayed, replay
-from specdec_cli.tune.tuner import Tuner
+from specdec_cli.tune.tuning import Tuner
 from specdec_cli.tune.tuning_plan import TuningPlan
 from training import WEIGHTS
 from training.labels import Row, balanced, dev_rows, read_rows
@@ -120,15 +120,14 @@ class Fitting:
                 self._found[what] += examples(part.traces, groups, Consequences(part.quality.classes, counted))
         self._names = names
 
-    def fitted(self, without: Sequence[str] = ()) -> tuple[LearnedWeights, LearnedWeights, dict[str, Any]]:
-        """Weights for blocks and for waking, fitted without some speakers, and figures of both fits."""
+    def fitted(self, without: Sequence[str] = ()) -> tuple[LearnedWeights, LearnedWeights]:
+        """Weights for blocks and for waking, fitted without some speakers."""
         left_out = {self._names.index(speaker) for speaker in without}
         fits = {
             what: fit([e for e in found if e.group not in left_out], self._decided, seed=self._seed)
             for what, found in self._found.items()
         }
-        figures = {what: fitting.figures for what, fitting in fits.items()}
-        return fits["block"].weights, fits["wake"].waking, figures
+        return fits["block"], fits["wake"]
 
 
 def folds_of(parts: Mapping[Language, Part], fitting: Fitting) -> list[Fold]:
@@ -137,7 +136,7 @@ def folds_of(parts: Mapping[Language, Part], fitting: Fitting) -> list[Fold]:
     speakers = [parts[language].speakers[at] for language, at in clips]
     folds = []
     for _, test in GroupKFold(min(FOLDS, len(set(speakers)))).split(clips, groups=speakers):
-        block, wake, _ = fitting.fitted(without=sorted({speakers[at] for at in test}))
+        block, wake = fitting.fitted(without=sorted({speakers[at] for at in test}))
         folds.append(Fold([clips[at] for at in test], block, wake))
     return folds
 
@@ -243,7 +242,7 @@ def fitted_gate(
         found = figures if name == "learned" else frontier.wake_figures(name)
         at = {s: float(np.quantile(found, s if name == "margin" else 1 - s)) for s in SHARES}
         compared[name] = {f"{s:.0%}": frontier.run(name, low, point) for s, point in at.items()}
-    block, waking, of_fits = fitting.fitted()
+    block, waking = fitting.fitted()
     waking = waking.model_copy(update={"combination": frontier.combination})
     origin = {
         "specdec": __version__,
@@ -255,7 +254,6 @@ def fitted_gate(
         "label": "the cloud's token changes a class that the caption names",
         "weights_of_changes_for_waking": dict(weights),
         "cross_fitted": {"shipped": tried[threshold], "by_share_of_clips": compared},
-        "learned": of_fits,
     }
     gate = GateFile(
         gate="learned",

@@ -31,9 +31,9 @@ from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import References
 from specdec_cli.transcript.records import Transcript
 from specdec_cli.tune.outcomes import CaptionQuality, SettingOutcome, swept
-from specdec_cli.tune.recording import StoredRecordings, Trace, setup_of
-from specdec_cli.tune.replay import candidates, deferred
-from specdec_cli.tune.tuner import Tuner
+from specdec_cli.tune.recording import StoredRecordings, setup_of
+from specdec_cli.tune.replay import candidates
+from specdec_cli.tune.tuning import Tuner
 from specdec_cli.tune.tuning_plan import TuningPlan
 from specdec_cli.types import COSTS, Cost, GateName
 from training import WEIGHTS
@@ -110,11 +110,10 @@ def replays(table: Path, language: str, gates: Sequence[GateName], k: int, work:
     classifier = Classifier(*learned) if learned[0] else None  # type: ignore[arg-type]
     settings: dict[str, list[SettingOutcome]] = {}
     for gate in gates:
-        whole = list(candidates(traces, (gate,), (k,), classifier, RATES))
-        tried = {gate: whole, f"{gate}, {_DEFERRED}": list(deferred(traces, (gate,), k, classifier))}
-        for name, each in tried.items():
-            made = [swept(candidate, traces, quality, classifier, plan.seed, prefill) for candidate in each]
-            settings |= {name: made} if made else {}
+        for candidate in candidates(traces, (gate,), (k,), classifier, defers=True, rates=RATES):
+            name = f"{gate}, {_DEFERRED}" if candidate.deferred else gate
+            outcome = swept(candidate, traces, quality, classifier, plan.seed, prefill)
+            settings.setdefault(name, []).append(outcome)
     edge, cloud = (quality.table(traces, [getattr(t, side).ids for t in traces]) for side in ("edge", "cloud"))
 
     def best(columns: slice) -> Oracle:

@@ -9,9 +9,8 @@ from specdec_cli.errors import ConfigError
 from specdec_cli.export.folder import Folder
 from specdec_cli.export.recordings import Stored
 from specdec_cli.labels import Lexicon
-from specdec_cli.plot.draw import draw
 from specdec_cli.plot.picture import KINDS
-from specdec_cli.plot.timeline import timelines
+from specdec_cli.plot.timeline import draw, timelines
 
 
 def plot(

@@ -36,7 +36,6 @@ def render(
     Recordings are read again for their waveform and pitch; one that is gone or has changed since is shown without.
 
     Args:
-        comparison: what was found.
         transcripts: of each mode; those of one clip are found by file, digest and start.
         lexicon: by which classes are set against what is measured of the sound; None: they are not.
     """

@@ -59,23 +59,15 @@ class StoredRuns(Journal):
             self._store.cut()
 
     def add(self, transcript: Transcript) -> None:
-        """Keeps a transcript, and appends it to the file; a failure that stands there already is not written again.
-
-        Raises:
-            TranscriptError: the file cannot be written.
-        """
+        """Keeps a transcript, and appends it to the file; a failure that stands there already is not written again."""
         if transcript.error is None or transcript.error not in self._failures[clip_key(transcript), transcript.mode]:
             self._append(transcript.to_json())
         self._take(transcript)
 
     def require_models(self, recorded: Mapping[Mode, Transcript | Setup]) -> None:
-        """Refuses to mix what was read with captions of other weights, number formats or devices.
+        """Refuses to mix what was read with captions of other models than those that are loaded now, by a ConfigError.
 
-        Args:
-            recorded: what captions of each mode will record.
-
-        Raises:
-            ConfigError: a caption was made by other models than those that are loaded now.
+        `recorded`: what captions of each mode will record of weights, number formats and devices.
         """
         for number, transcript in zip(self._line_numbers, self.transcripts, strict=False):
             now = recorded.get(transcript.mode)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from specdec_cli.evaluate.bootstrap import Interval
 from specdec_cli.plot.picture import COLOURS, MUTED, picture
 from specdec_cli.types import COSTS, Cost
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from specdec_cli.tune.outcomes import TunedPoint
 
 _SIGNS: Final = "osD^vP*X"
 _AXES: Final[Mapping[Cost, str]] = {
@@ -24,23 +25,7 @@ _AXES: Final[Mapping[Cost, str]] = {
 _PANEL: Final = (4.0, 3.9)  # inches
 
 
-class FrontierPoint(Protocol):
-    """One setting: its name, the gate that it belongs to, the share of each cost that it spends, and gap closed.
-
-    None stands for what was not measured, which leaves the point out of a panel.
-    """
-
-    @property
-    def label(self) -> str: ...
-    @property
-    def gate(self) -> str: ...
-    @property
-    def spent(self) -> Mapping[Cost, float | None]: ...
-    @property
-    def gap_closed(self) -> Interval | None: ...
-
-
-def frontier(points: Sequence[FrontierPoint], *, title: str, kind: str = "svg") -> bytes:
+def frontier(points: Sequence[TunedPoint], *, title: str, kind: str = "svg") -> bytes:
     """The settings with their intervals, and escalation at random (dashed), a panel for each cost that was measured.
 
     Args:
@@ -51,7 +36,7 @@ def frontier(points: Sequence[FrontierPoint], *, title: str, kind: str = "svg") 
     return picture(lambda: _figure(points, title), kind, title)[0]
 
 
-def _figure(points: Sequence[FrontierPoint], title: str) -> Figure:
+def _figure(points: Sequence[TunedPoint], title: str) -> Figure:
     from matplotlib.figure import Figure
 
     costs = [cost for cost in COSTS if any(point.spent.get(cost) is not None for point in points)] or ["blocks"]
@@ -70,7 +55,7 @@ def _figure(points: Sequence[FrontierPoint], title: str) -> Figure:
     return figure
 
 
-def _gate(panel: Axes, points: Sequence[FrontierPoint], cost: Cost, number: int) -> None:
+def _gate(panel: Axes, points: Sequence[TunedPoint], cost: Cost, number: int) -> None:
     """The settings of one gate with their intervals; beyond -50% and 150% of the gap there is nothing to see."""
     rows = [
         (share, gap.value if gap.low is None else gap.low, gap.value, gap.value if gap.high is None else gap.high)

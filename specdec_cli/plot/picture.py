@@ -21,7 +21,8 @@ _CHINESE_FONTS: Final = (
 )
 """For characters that DejaVu Sans, which comes with matplotlib, lacks; an SVG names them for whoever opens it."""
 _DPI: Final = 150
-_SETTINGS: Final[dict[str, Any]] = {
+_SETTINGS: Final[Any] = {
+    "font.family": ["DejaVu Sans", *_CHINESE_FONTS, "sans-serif"],
     "font.size": 10,
     "text.parse_math": False,
     "axes.edgecolor": MUTED,
@@ -51,9 +52,8 @@ def picture(make: Callable[[], Figure], kind: str, description: str) -> tuple[by
     """
     import matplotlib
 
-    fonts = {"font.family": ["DejaVu Sans", *_CHINESE_FONTS, "sans-serif"]}
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # fonts that this machine does not have
-    with matplotlib.rc_context(_SETTINGS | fonts), warnings.catch_warnings(record=True) as noted:
+    with matplotlib.rc_context(_SETTINGS), warnings.catch_warnings(record=True) as noted:
         warnings.simplefilter("always")
         file = io.BytesIO()
         about: dict[str, Any] = {

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 def reliability(found: CalibrationFound, attribute: str, kind: str = "svg") -> bytes:
     """A panel per mode: hollow dots before calibration, filled ones after, sized by their captions."""
     fits = [fit for fit in found.fits if fit.attribute == attribute]
-    return picture(lambda: _figure(found, fits, attribute), kind, " ".join(map(_sentence, fits)))[0]
+    others = "speakers" if found.by_speaker else "clips"
+    title = f"{attribute}: probability of a class, and how often it is right (filled: calibrated on other {others})"
+    return picture(lambda: _figure(fits, title), kind, title)[0]
 
 
-def _figure(found: CalibrationFound, fits: list[TemperatureFit], attribute: str) -> Figure:
+def _figure(fits: list[TemperatureFit], title: str) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(max(3.0 * len(fits), 7.5), 3.8), layout="constrained")
-    others = "speakers" if found.by_speaker else "clips"
-    title = f"{attribute}: probability of a class, and how often it is right (filled: calibrated on other {others})"
     figure.suptitle(title, x=0.01, ha="left", fontsize=10, fontweight="bold")
     for panel, fit in zip(figure.subplots(1, max(len(fits), 1), sharey=True, squeeze=False)[0], fits, strict=False):
         _panel(panel, fit)
@@ -42,8 +42,3 @@ def _panel(panel: Axes, fit: TemperatureFit) -> None:
         panel.scatter(*places, s=sizes, facecolors=face, edgecolors=colour, zorder=2)
     panel.set_title(f"mode {fit.mode}, {fit.raw.captions} captions", fontsize=10)
     panel.set_xlabel(f"probability, %\nECE {100 * fit.raw.ece:.1f} → calibrated {100 * fit.calibrated.ece:.1f}")
-
-
-def _sentence(fit: TemperatureFit) -> str:
-    error, after = 100 * fit.raw.ece, 100 * fit.calibrated.ece
-    return f"Mode {fit.mode}: expected calibration error {error:.1f}%, {after:.1f}% calibrated."

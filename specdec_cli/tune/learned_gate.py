@@ -10,13 +10,12 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import log_loss, roc_auc_score
-from sklearn.model_selection import StratifiedGroupKFold, cross_val_predict
+from sklearn.metrics import log_loss
+from sklearn.model_selection import GridSearchCV, StratifiedGroupKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -40,7 +39,7 @@ class Example:
     token: TokenEvidence
     place: int  # tokens of the text before it
     changed: bool  # the cloud's likeliest token is another one, and with it the caption names another class
-    group: int  # index of the speaker or clip, which is kept together when data is split
+    group: str | int  # the speaker or clip, which is kept together when data is split
     weight: float = 1.0  # how much it counts in the fit
 
 
@@ -88,11 +87,11 @@ class Consequences:
         return [name for name in {**one, **other} if one.get(name) != other.get(name)]
 
 
-def examples(traces: Sequence[Trace], groups: Sequence[int], consequences: Consequences) -> list[Example]:
+def examples(traces: Sequence[Trace], groups: Sequence[str | int], consequences: Consequences) -> list[Example]:
     """Every position of both texts once.
 
     Args:
-        traces, groups: clips, and the index of each one's speaker or clip.
+        traces, groups: clips, and the speaker or clip of each.
         consequences: which changes count, and how much.
     """
     found: list[Example] = []
@@ -110,25 +109,8 @@ def _parting(edge: Track, cloud: Track) -> int:
     return next((after for after, (one, other) in pairs if one != other), max(len(edge.ids), len(cloud.ids)))
 
 
-@dataclass(frozen=True, slots=True)
-class Fitted:
-    """A fitted classifier: what a gate file holds, and figures for people of how it was fitted and how it separates."""
-
-    weights: LearnedWeights
-    figures: dict[str, Any]
-
-    @property
-    def waking(self) -> LearnedWeights:
-        """The weights for deferred drafts, where of all tokens the likeliest to be changed counts."""
-        return self.weights.model_copy(update={"combination": "largest"})
-
-
-def fit(found: Sequence[Example], decided: Mapping[int, str], *, seed: int = 0) -> Fitted:
-    """Fits and calibrates the classifier.
-
-    The penalty is chosen by log loss on folds that keep clips together, and the probability is calibrated on the same
-    held-out logits (Platt 1999). Examples count by their weights in the fit, and alike in the calibration, so that a
-    figure is still a probability.
+def fit(found: Sequence[Example], decided: Mapping[int, str], *, seed: int = 0) -> LearnedWeights:
+    """Fits the classifier, with the penalty of the least log loss on folds that keep clips together.
 
     Args:
         found: the examples.
@@ -141,53 +123,31 @@ def fit(found: Sequence[Example], decided: Mapping[int, str], *, seed: int = 0) 
     """
     names = (*OF_TOKEN, *sorted(set(decided.values())))
     values = np.array([_features(example, decided, names) for example in found])
-    changed, groups = (np.array([getattr(each, name) for each in found]) for name in ("changed", "group"))
-    counted = np.array([example.weight for example in found])
-    params = {"logisticregression__sample_weight": counted}
+    changed, groups, counted = (np.array([getattr(e, name) for e in found]) for name in ("changed", "group", "weight"))
     folds = min(FOLDS, len(set(groups[changed].tolist())))
     if folds < 2:
         raise ConfigError(
             f"the cloud changes a class in {folds} of the clips, which is too little to fit a gate to",
             hint="Tune with more clips, or leave the learned gate out.",
         )
-    split = list(StratifiedGroupKFold(folds, shuffle=True, random_state=seed).split(values, changed, groups))
-    trials = []
-    for penalty in PENALTIES:
-        held_out = {"cv": split, "method": "decision_function", "params": params}
-        logits = cross_val_predict(_regression(penalty), values, changed, **held_out)
-        trials.append((log_loss(changed, expit(logits), sample_weight=counted), penalty, logits))
-    _, penalty, logits = min(trials, key=lambda trial: trial[0])
-    scaler, regression = _regression(penalty).fit(values, changed, **params)
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), LogisticRegression(solver="newton-cholesky", max_iter=200)),
+        {"logisticregression__C": [1 / penalty for penalty in PENALTIES]},
+        scoring=lambda model, x, y: -log_loss(y, model.predict_proba(x), labels=[False, True]),
+        cv=StratifiedGroupKFold(folds, shuffle=True, random_state=seed),
+    ).fit(values, changed, groups=groups, logisticregression__sample_weight=counted)
+    scaler, regression = search.best_estimator_
     weights = regression.coef_[0] / scaler.scale_  # for features that are not standardised
-    platt = LogisticRegression(C=1e6).fit(logits[:, None], changed)
     by_name = {name: round(float(weight), 6) for name, weight in zip(names, weights, strict=True)}
     features = {name: by_name[name] for name in OF_TOKEN}
     features |= {f"id={id_}": by_name[attribute] for id_, attribute in decided.items()}
-    entropies = [example.token.entropy for example in found]
-    return Fitted(
-        LearnedWeights(
-            features=tuple(features),
-            weights=tuple(features.values()),
-            bias=round(float(regression.intercept_[0] - scaler.mean_ @ weights), 6),
-            slope=round(float(platt.coef_[0, 0]), 4),
-            offset=round(float(platt.intercept_[0]), 4),
-            most_entropy=math.ceil(100 * max(entropies)) / 100,
-            combination="any",
-        ),
-        {
-            "groups": len(set(groups.tolist())),
-            "tokens": len(found),
-            "changed": int(changed.sum()),
-            "penalty": penalty,
-            "roc_area": round(float(roc_auc_score(changed, logits)), 4),
-            "roc_area_of_entropy": round(float(roc_auc_score(changed, entropies)), 4),
-        },
+    return LearnedWeights(
+        features=tuple(features),
+        weights=tuple(features.values()),
+        bias=round(float(regression.intercept_[0] - scaler.mean_ @ weights), 6),
+        most_entropy=math.ceil(100 * max(example.token.entropy for example in found)) / 100,
+        combination="any",
     )
-
-
-def _regression(penalty: float) -> Any:
-    """A logistic regression on standardised features."""
-    return make_pipeline(StandardScaler(), LogisticRegression(C=1.0 / penalty, solver="newton-cholesky", max_iter=200))
 
 
 def _features(example: Example, decided: Mapping[int, str], names: Sequence[str]) -> list[float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 from pydantic import Field
@@ -37,9 +37,7 @@ class CaptionQuality:
     Without references the cloud's caption is the reference text.
 
     Args:
-        lexicon: reads classes from captions.
-        references: SHA-256 of a clip -> its reference; empty without references.
-        language: of the captions.
+        references: SHA-256 of a clip -> its reference.
         decode: token ids to text.
 
     Attributes:
@@ -67,7 +65,8 @@ class CaptionQuality:
         def figures(sha256: str, ids: tuple[int, ...], cloud_caption: str) -> Values:
             reference = references.get(sha256)
             if self.measure == "labels":
-                return label_hits([classes(ids)], [reference.labels if reference else {}], lexicon)[0]
+                found = label_hits([classes(ids)], [reference.labels if reference else {}], lexicon)
+                return np.asarray(found[0])
             texts = reference.texts if reference else ()
             return clip_chrf([decode(ids)], [[cloud_caption] if self.measure == "agreement" else texts]) / 100
 
@@ -107,9 +106,7 @@ class TunedPoint(Candidate):
 class Tuning(Figures):
     """Gates against each other on one set of clips. Shares are between 0 and 1."""
 
-    measure: Measure = Field(
-        description="classes of references, chrF with their texts, or (agreement) with the cloud's caption"
-    )
+    measure: Measure = Field(description="classes of references, chrF with their texts or (agreement) the cloud's")
     clips: int = Field(description="clips that were recorded")
     references_found: int | None = Field(description="of them, those with a reference; null: none were given")
     fitted_on: int = Field(description="clips that thresholds and weights were chosen on")
@@ -125,7 +122,6 @@ class Tuning(Figures):
     recommended: TunedPoint | None = Field(description="the setting to take; null: none, for the reason below")
     reason: str | None = Field(description="why nothing is recommended; null: a setting is")
     notes: list[str] = Field(description="what was left out, and how to have it")
-    learned: dict[str, Any] | None = Field(description="how the learned gate was fitted; null without it")
     output: str | None = Field(default=None, description="gate file that was written")
 
 
@@ -149,22 +145,13 @@ class SettingOutcome:
     candidate: Candidate
     quality: Values  # figures per clip [n, attributes], NaN where no reference has any
     differing: Values  # 1 for clips that name another class than the cloud [n]
-    rounds: Values  # blocks per clip [n]
-    escalations: Values  # of them, those that were escalated [n]
-    woken: Values  # 1 for clips on which the cloud worked [n]
-    cloud_time: Values  # of the cloud's forwards [n], in any unit; NaN: not known
-    alone_time: Values  # the same of cloud-only [n]
-
-    @property
-    def spent(self) -> Spent:
-        """The share of each cost that it spends; a deferred draft is no block like others."""
-        found = spent_shares(self.escalations, self.rounds, self.woken, self.cloud_time, self.alone_time)
-        return {cost: share for cost, share in found.items() if not (self.candidate.deferred and cost == "blocks")}
+    escalations: Values  # blocks that were escalated [n]
+    spent: Spent  # the share of each cost
 
     def share(self, cost: Cost) -> float:
         """Share of a cost; NaN where it is not known."""
         share = self.spent.get(cost)
-        return float("nan") if share is None else float(share(np.ones(len(self.rounds))))
+        return float("nan") if share is None else float(share(np.ones(len(self.quality))))
 
     @property
     def mean(self) -> float:
@@ -224,6 +211,9 @@ def _outcome(
     alone: Sequence[float | None],
 ) -> SettingOutcome:
     """`rows`: of each clip rounds, escalations, whether the cloud worked, and its time; None is not known."""
-    figures = np.array(rows, dtype=np.float64).reshape(-1, 4).T
+    rounds, escalations, woken, time = np.array(rows, dtype=np.float64).reshape(-1, 4).T
+    spent = dict(spent_shares(escalations, rounds, woken, time, np.array(alone, dtype=np.float64)))
+    if candidate.deferred:
+        del spent["blocks"]  # a deferred draft is no block like others
     measured = quality.table(traces, texts), quality.differing(traces, texts)
-    return SettingOutcome(candidate, *measured, *figures, np.array(alone, dtype=np.float64))
+    return SettingOutcome(candidate, *measured, escalations, spent)

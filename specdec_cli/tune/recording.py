@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from pydantic import Field, ValidationError
 
 from specdec_cli.captioner import Captioner
-from specdec_cli.config import AcceptanceConfig, Config, DecodingConfig
+from specdec_cli.config import AcceptanceConfig, Config
 from specdec_cli.decoding.assemble import Pair, stop_ids_of
 from specdec_cli.decoding.draft import Drafter
 from specdec_cli.decoding.evidence import Groups, TokenEvidence, evidence_of
@@ -20,10 +20,9 @@ from specdec_cli.decoding.length import capacity, most_drafted
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.stop import StopRules
 from specdec_cli.decoding.verify import LocalVerifier
-from specdec_cli.errors import AudioContentError, ConfigError, TranscriptError
+from specdec_cli.errors import AudioContentError, TranscriptError
 from specdec_cli.evaluate.bootstrap import Figures
 from specdec_cli.inputs.recording import InputFile
-from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
 from specdec_cli.store import Journal, Store, made_otherwise
@@ -33,6 +32,10 @@ from specdec_cli.transcript.terms import SUGGESTED, differing
 from specdec_cli.types import Mode
 
 _RECORDING: Final = b'{"recording"'
+_SHAPING: Final = (
+    *("max_new_tokens", "min_new_tokens", "sentences", "repetition_penalty", "no_repeat_ngram", "loop_period"),
+    *("stop_strings", "closing", "system", SUGGESTED),
+)
 
 
 class Track(Figures):
@@ -87,19 +90,13 @@ def record(captioner: Captioner, path: str) -> Trace:
 
 def setup_of(captioner: Captioner) -> dict[str, object]:
     """What a recording depends on, beside the clip: models, prompt, and the settings that shape a greedy text."""
-    decoding = captioner.config.decoding
-    names = ("max_new_tokens", "min_new_tokens", "sentences", "repetition_penalty", "no_repeat_ngram", "loop_period")
-    suggested = captioner.setup.settings.get(SUGGESTED)
+    config, settings = captioner.config, captioner.setup.settings
     return {
         "models": captioner.setup.models.model_dump(),
-        "language": captioner.config.prompt.language,
-        "prompt": captioner.config.instruction(),
-        "system": captioner.config.prompt.system,
-        "stop_strings": list(decoding.stop_strings),
-        "audio": captioner.config.audio.recorded(),
-        **({"closing": "on"} if captioner.setup.closes else {}),
-        **{name: getattr(decoding, name) for name in names},
-        **({SUGGESTED: suggested} if suggested else {}),
+        "language": config.prompt.language,
+        "prompt": config.instruction(),
+        "audio": config.audio.recorded(),
+        **{name: settings.get(name) for name in _SHAPING},
     }
 
 
@@ -115,9 +112,11 @@ def record_tracks(
     stop_ids = stop_ids_of(pair, config)  # those of hybrid mode, in which the recordings are replayed
     settings = config.decoding.model_copy(update={"mode": "lossless", "cloud_prefill": "lazy"})
     stop = StopRules(settings, stop_ids, pair.writer.text, config.prompt.language if config.closes else None)
-    drafter = Drafter(_session(pair, pair.loaded_edge, settings, edge_prompt), settings, stop_ids)
-    cloud = _session(pair, pair.loaded_cloud, settings, cloud_prompt)
-    verifier = LocalVerifier(cloud, settings, AcceptanceConfig(), stop_ids)
+    assert pair.loaded_edge is not None and edge_prompt is not None  # noqa: PT018
+    assert pair.loaded_cloud is not None and cloud_prompt is not None  # noqa: PT018
+    sized = capacity(settings), pair.vocab_size
+    drafter = Drafter(Session(pair.loaded_edge, edge_prompt, *sized), settings, stop_ids)
+    verifier = LocalVerifier(Session(pair.loaded_cloud, cloud_prompt, *sized), settings, AcceptanceConfig(), stop_ids)
     loop = Loop(drafter, verifier, Gate("always"), stop, settings, most_drafted(settings))
     for _ in loop.run():
         pass
@@ -125,12 +124,6 @@ def record_tracks(
     end = stop.first_stop(drafted, 0)
     edge_text = drafted if end is None else drafted[: end[0]]
     return _track(edge_text, drafter, verifier, groups), _track(loop.text, drafter, verifier, groups)
-
-
-def _session(pair: Pair, model: AudioLM | None, settings: DecodingConfig, prompt: Prompt | None) -> Session:
-    if model is None or prompt is None:
-        raise ConfigError("tuning needs an edge and a cloud model", hint="Configure both, in mode hybrid.")
-    return Session(model, prompt, capacity(settings), pair.vocab_size)
 
 
 def _track(text: Sequence[int], edge: Drafter, cloud: LocalVerifier, groups: Groups) -> Track:
@@ -143,13 +136,8 @@ def _track(text: Sequence[int], edge: Drafter, cloud: LocalVerifier, groups: Gro
 class StoredRecordings(Journal):
     """What was recorded, and the transcripts of runs, in memory, and in a store from which a later tuning goes on.
 
-    Args:
-        setup: what recordings depend on.
-        path: see the base.
-
-    Raises:
-        ConfigError: a recording in the file was made with other models, prompts or settings; names them.
-        TranscriptError: as the base.
+    Raises ConfigError if a recording in the file was made with other models, prompts or settings than `setup`, and
+    TranscriptError as the base.
     """
 
     def __init__(self, setup: dict[str, object], path: Path | None = None) -> None:
@@ -159,11 +147,7 @@ class StoredRecordings(Journal):
         super().__init__(path, RECORDINGS)
 
     def add(self, line: Trace | Transcript) -> None:
-        """Keeps a line, and appends it to the file.
-
-        Raises:
-            TranscriptError: the file cannot be written.
-        """
+        """Keeps a line, and appends it to the file; raises TranscriptError if it cannot be written."""
         self._append(line.to_json())
         self._take(line)
 

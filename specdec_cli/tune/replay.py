@@ -31,9 +31,9 @@ WOKEN: Final = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 AWAKE: Final[Mapping[GateName, float]] = {
     "entropy": 0.3,
     "class-entropy": 0.3,
+    "learned": 0.3,
     "margin": 0.85,
     "logprob": -0.1,
-    "learned": 0.3,
 }
 """Thresholds of deferred drafts after the first call, when a verification is cheap."""
 
@@ -71,8 +71,14 @@ class Candidate:
         generator = None
         if self.gate == "random":
             generator = torch.Generator().manual_seed((seed + int(trace.sha256[:15], 16)) % 2**63)
-        setting = {"wake": self.wake, "stop_drafting": self.stop_drafting}
-        gate = Gate(self.gate, self.threshold, **setting, classifier=classifier, generator=generator)
+        gate = Gate(
+            self.gate,
+            self.threshold,
+            wake=self.wake,
+            stop_drafting=self.stop_drafting,
+            classifier=classifier,
+            generator=generator,
+        )
         return replay(trace, gate, self.k, defer=self.deferred)
 
 
@@ -81,30 +87,23 @@ def candidates(
     gates: Sequence[GateName],
     ks: Sequence[int],
     classifier: Classifier | None,
+    *,
+    defers: bool = False,
     rates: Sequence[float] = RATES,
 ) -> Iterator[Candidate]:
     """Every gate with every k, at the thresholds that would escalate `rates` of the blocks.
 
-    Thresholds are quantiles over the blocks of `traces`, cut as the edge alone would cut them; `classifier` is that of
-    the learned gate, if that is among them.
+    With `defers` every gate but the random one also with deferred drafts, at the thresholds by which `WOKEN` of the
+    clips call; a middle k is recorded beside these, for runs without deferral. Thresholds are quantiles over the blocks
+    of `traces`, cut as the edge alone would cut them; `classifier` is that of the learned gate, if that is among them.
     """
     for gate in gates:
         for k in ks:
-            thresholds = rates if gate == "random" else _thresholds(traces, gate, k, classifier, rates)
-            for threshold in thresholds:
+            for threshold in rates if gate == "random" else _thresholds(traces, gate, k, classifier, rates):
                 yield Candidate(gate, threshold, k)
-
-
-def deferred(
-    traces: Sequence[Trace], gates: Sequence[GateName], k: int, classifier: Classifier | None
-) -> Iterator[Candidate]:
-    """Every gate but the random one with deferred drafts, at the thresholds by which `WOKEN` of the clips call.
-
-    `k` is recorded beside the setting, for runs without deferral; the rest is as for `candidates`.
-    """
-    for gate in (gate for gate in gates if gate in AWAKE):
-        for wake in _thresholds(traces, gate, None, classifier, WOKEN):
-            yield Candidate(gate, AWAKE[gate], k, wake=wake)
+        if defers and gate in AWAKE:
+            for wake in _thresholds(traces, gate, None, classifier, WOKEN):
+                yield Candidate(gate, AWAKE[gate], ks[len(ks) // 2], wake=wake)
 
 
 def _thresholds(

@@ -1,8 +1,10 @@
-"""What a tuning tries, and what it refuses before any model is loaded."""
+"""What a tuning tries, on which clips, and what it refuses before any model is loaded."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
@@ -13,16 +15,16 @@ from specdec_cli.types import Cost, GateName
 
 if TYPE_CHECKING:
     from specdec_cli.config import Config
+    from specdec_cli.labels.references import Reference
+    from specdec_cli.tune.recording import Trace
 
-FEWEST: Final = 8
-"""Clips below which halves of them decide nothing."""
-
+FEWEST: Final = 8  # clips below which halves of them decide nothing
 INSTALL: Final = install("tune")
 
 
 @dataclass(frozen=True, slots=True)
 class TuningPlan:
-    """What to try: gates that compete, and block sizes."""
+    """What to try: gates that compete, and block sizes; deferred drafts too, unless the budget is of blocks."""
 
     gates: tuple[GateName, ...]
     ks: tuple[int, ...]
@@ -30,16 +32,6 @@ class TuningPlan:
     seed: int  # of the split, of the random gate and of the bootstrap
     cost: Cost = "blocks"  # that the budget is of, and that is kept low
     risk: float | None = None  # largest share of captions whose classes may differ from the cloud's, with a guarantee
-
-    @property
-    def defers(self) -> bool:
-        """Whether deferred drafts are tried too; as blocks they do not compare with others."""
-        return self.cost != "blocks"
-
-    @property
-    def k(self) -> int:
-        """The block size that is neither small nor large."""
-        return sorted(self.ks)[len(self.ks) // 2]
 
 
 def require_tunable(config: Config, gates: Sequence[GateName], clips: int, risk: float | None = None) -> None:
@@ -70,3 +62,28 @@ def require_clips(clips: int) -> None:
         raise ConfigError(
             f"tuning needs at least {FEWEST} clips, and {clips} can be recorded", hint="A hundred is a good number."
         )
+
+
+def groups_of(traces: Sequence[Trace], references: Mapping[str, Reference]) -> tuple[str, dict[str, str]]:
+    """What keeps halves apart, and its name for each clip by SHA-256.
+
+    That is the speaker, if the references name one for every clip and at least four of them; else the clip.
+    """
+    known = {trace.sha256: references[trace.sha256] for trace in traces if trace.sha256 in references}
+    speakers = {sha256: reference.speaker for sha256, reference in known.items() if reference.speaker}
+    if len(speakers) == len(traces) and len(set(speakers.values())) >= 4:
+        return "speaker", speakers
+    return "clip", {trace.sha256: trace.sha256 for trace in traces}
+
+
+def split(traces: Sequence[Trace], groups: Mapping[str, str], seed: int) -> tuple[list[Trace], list[Trace]]:
+    """The clips that weights, thresholds and candidates come from, and those that confirm them; no group is in both."""
+    members: dict[str, list[Trace]] = defaultdict(list)
+    for trace in traces:
+        members[groups[trace.sha256]].append(trace)
+    names = sorted(members)
+    random.Random(seed).shuffle(names)
+    halves: tuple[list[Trace], list[Trace]] = [], []
+    for name in names:
+        min(halves, key=len).extend(members[name])  # so that the halves come out alike in size
+    return halves

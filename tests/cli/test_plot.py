@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from specdec_cli.labels import Lexicon
+from specdec_cli.plot.picture import _SETTINGS
 from tests.cli.conftest import Specdec
 from tests.export.lines import piece, write
 from tests.mini_pair import captioner, write_voice
@@ -79,7 +80,7 @@ def test_a_picture_says_all_that_is_known(specdec: Specdec, tmp_path: Path) -> N
 def test_a_png_is_as_large_as_a_page_and_tells_missing_fonts(
     specdec: Specdec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("specdec_cli.plot.picture._CHINESE_FONTS", ())
+    monkeypatch.setitem(_SETTINGS, "font.family", ["DejaVu Sans"])
     outcome = specdec("plot", talk(tmp_path), "--picture", "png", "-o", tmp_path / "out")
     assert outcome.code == 0
     assert "install Noto Sans CJK" in outcome.err

@@ -90,7 +90,7 @@ def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
 def test_the_diagram_says_what_it_shows() -> None:
     found = calibrate(decisions(500, 2.0), by_speaker=True)
     drawn = diagram(found, "emotion").decode()
-    assert "Mode hybrid: expected calibration error" in drawn
+    assert "ECE " in drawn
     assert "mode hybrid, 500 captions" in drawn
     assert "captions" not in diagram(found, "voice").decode()
 

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from specdec_cli.evaluate.bootstrap import Resampler, Values
+from specdec_cli.evaluate.bootstrap import Resampler, Statistic, Values
 from specdec_cli.tune.choosing import recommended, worth_confirming
 from specdec_cli.tune.outcomes import Baselines, SettingOutcome
 from specdec_cli.tune.replay import Candidate
 from specdec_cli.types import GateName
 
+
+def constant(value: float) -> Statistic:
+    return lambda counts: np.full(counts.shape[:-1], value)
+
+
 EDGE = np.zeros((200, 1))
 
 
 def _outcome(rate: float, quality: list[float], gate: GateName = "entropy", threshold: float = 1.0) -> SettingOutcome:
-    nothing, rounds = np.zeros(len(quality)), np.full(len(quality), 10.0)
-    calls = rounds * rate
-    candidate = Candidate(gate, threshold, 3)
-    return SettingOutcome(candidate, np.array(quality)[:, None], nothing, rounds, calls, calls, nothing, nothing)
+    nothing, calls = np.zeros(len(quality)), np.full(len(quality), 10 * rate)
+    candidate, spent = Candidate(gate, threshold, 3), {"blocks": constant(rate)}
+    return SettingOutcome(candidate, np.array(quality)[:, None], nothing, calls, spent)
 
 
 def _best(outcomes: list[SettingOutcome], budget: float, edge: Values = EDGE) -> SettingOutcome | None:
