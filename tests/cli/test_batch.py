@@ -120,19 +120,6 @@ def test_transcripts_are_those_of_the_single_command(
         assert telling(line) == telling(alone[name]), name
 
 
-def test_labels_are_all_there_or_not_at_all(
-    batch: Batch, clips: Path, output: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    break_file(clips / "ann" / "1.wav")
-    assert batch(clips / "ann", *QUICK, "--labels").code == 1
-    assert [line.labels is None for line in read_transcripts(output) if line.caption] == [False]
-    assert "1 done before" in batch(clips / "ann", *QUICK, "--labels").err  # a line without a caption has none
-    monkeypatch.setattr(Captioner, "load", lambda *_, **__: pytest.fail("loaded"))
-    outcome = batch(clips, "-r", *QUICK)
-    assert outcome.code == 2
-    assert "labels (--labels) was true and is false" in outcome.err
-
-
 def test_another_working_directory_changes_nothing(
     batch: Batch, clips: Path, output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,21 +188,6 @@ def test_a_bad_file_is_a_line_and_costs_nothing_else(batch: Batch, clips: Path, 
     fresh = captioner(decoding__mode="edge", decoding__max_new_tokens=4).caption(clips / "ann" / "1.wav")
     assert lines["ann/1.wav"].settings == fresh.settings
     assert lines["ann/1.wav"].caption == fresh.caption
-
-
-def test_retrying_needs_no_path_and_can_be_narrowed_by_one(batch: Batch, clips: Path, output: Path) -> None:
-    for name in ("ann/1.wav", "bob/1.wav"):
-        break_file(clips / name)
-    batch(clips, "-r", *QUICK)
-    write_voice(clips / "ann" / "1.wav", 1)
-    write_voice(clips / "bob" / "1.wav", 2)
-    (clips / "bob" / "4.wav").write_bytes((clips / "bob" / "1.wav").read_bytes())
-    assert "1 captioned" in batch(clips / "bob", "--retry-failed", *QUICK).err
-    assert [name for name, line in by_name(output, clips).items() if line.error] == ["ann/1.wav"]
-    assert "1 captioned" in batch("--retry-failed", *QUICK).err
-    lines = by_name(output, clips)
-    assert len(lines) == 5
-    assert not any(line.error for line in lines.values())
 
 
 def test_exports_mirror_the_folders(batch: Batch, clips: Path, output: Path, tmp_path: Path) -> None:

@@ -138,15 +138,6 @@ def test_a_second_run_does_only_what_is_missing(
     assert (found.repeats, found.unstable) == (2, [])
 
 
-def test_modes_that_were_not_asked_for_stay_out(specdec: Specdec, recordings: list[str], tmp_path: Path) -> None:
-    output = tmp_path / "t.jsonl"
-    specdec("compare", "-o", output, recordings[0], "--modes", "edge,cloud", *SHORT)
-    outcome = specdec("compare", "-o", output, recordings[0], "--modes", "edge,lossless", "--json", *SHORT)
-    assert outcome.code == 0, outcome.err
-    assert "1 of 1, 100%" in outcome.err
-    assert compared(outcome.out).modes == ["edge", "lossless"]
-
-
 def test_changed_settings_are_named_and_refused_unless_overwritten(
     specdec: Specdec, run: Runs, recordings: list[str], tmp_path: Path
 ) -> None:

@@ -60,7 +60,6 @@ def test_a_healthy_installation_passes(really_loading: Specdec) -> None:
     assert "tokens for 1 s" in found["caption"][1]
     for role in ("edge", "cloud"):
         assert found[role][1].endswith("· self-test passed")
-    assert found["families"][1].startswith("qwen2.5-omni, qwen2-audio, qwen3-omni")
     assert "scipy" in found
     assert outcome.err == "loading PyTorch and the models ...\n"
 
@@ -83,7 +82,7 @@ def test_models_that_do_not_fit_are_told_with_what_would(specdec: Specdec, monke
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "learned, threshold 0.2, wake [.0-9]+, whole captions drafted"),
+        ((), "learned, threshold 0.2, whole captions drafted"),
         (
             ("--set", "gate.name=entropy", "--set", "gate.threshold=0.4"),
             "entropy, threshold 0.4, whole captions drafted",

@@ -91,10 +91,3 @@ def test_labels_stand_in_the_transcript_and_are_what_the_caption_says(
     assert value["labels"] == Lexicon.load().labels(value["caption"], language)
     assert value["labels"]["voice"] in ("male", "female")
     assert next(read_transcripts(output)).labels == value["labels"]
-
-
-def test_a_lexicon_of_ones_own_turns_labels_on(specdec: Specdec, recordings: list[str], tmp_path: Path) -> None:
-    words = tmp_path / "words.yaml"
-    words.write_text("schema: 1\nattributes: {kind: {classes: [speech], en: {alone: {speech: [speaker]}}}}\n")
-    outcome = specdec("caption", "--json", "-l", "en", "--lexicon", words, recordings[0])
-    assert json.loads(outcome.out)["labels"] == {"kind": "speech"}

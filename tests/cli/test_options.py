@@ -94,15 +94,6 @@ def test_flags_may_stand_behind_the_files_and_before_them(
     assert (outcome.code, len(outcome.lines)) == (0, 1)
 
 
-def test_a_file_whose_name_looks_like_a_flag_goes_behind_two_dashes(
-    specdec: Specdec, recordings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "--json").write_bytes(Path(recordings[0]).read_bytes())
-    monkeypatch.chdir(tmp_path)
-    outcome = specdec("caption", "-q", "--", "--json")
-    assert (outcome.code, len(outcome.lines)) == (0, 1)
-
-
 def test_variables_reach_their_settings_and_flags_win(
     config_of: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import struct
 from pathlib import Path
 from typing import Any
@@ -119,10 +118,3 @@ def test_clips_share_a_picture_in_the_order_of_the_transcripts_under_names_that_
     assert [text.split()[0] for text in shown] == ["1", "2", "3", "4", "5"]
     assert all(text.endswith(name[-6:]) for text, name in zip(shown, (*names, "short"), strict=True))
     assert max(map(len, shown)) <= 26
-
-
-def test_pieces_that_touch_are_drawn_distinctly(specdec: Specdec, tmp_path: Path) -> None:
-    pieces = [piece(start, start + 1, labels={"emotion": "sad"}) for start in (0, 1, 2, 4)]
-    assert specdec("plot", write(tmp_path, *pieces), "-o", tmp_path / "p.svg").code == 0
-    bars = re.findall(r'style="fill: #0b5cad(; fill-opacity: 0\.\d+)?"', (tmp_path / "p.svg").read_text("utf-8"))
-    assert [bool(paler) for paler in bars] == [False, True, False, False]
