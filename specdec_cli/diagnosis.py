@@ -84,9 +84,8 @@ def _package(name: str) -> Check:
         found, tested = version(name), _TESTED.get(name, "")
     except PackageNotFoundError:
         return Check(name, "fail", "not installed: pip install specdec-cli")
-    if found.startswith(tested):
-        return Check(name, "ok", found)
-    return Check(name, "warn", f"{found}; tested with {tested}, see constraints.txt")
+    fits = found.startswith(tested)
+    return Check(name, "ok" if fits else "warn", found if fits else f"{found}; tested with {tested}")
 
 
 def _memory() -> str:

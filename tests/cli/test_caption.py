@@ -103,19 +103,6 @@ def test_files_that_cannot_be_opened_are_refused_before_loading(
         assert kept.read_text("utf-8") == outcome.out
 
 
-def test_an_error_line_says_the_same_whether_models_were_loaded_or_not(
-    specdec: Specdec, recordings: list[str], tmp_path: Path
-) -> None:
-    broken = tmp_path / "broken.wav"
-    broken.write_bytes(b"RIFF" + bytes(100))
-    for extra in ([], ["--mode", "lossless", "--force-prompt", "--prompt", "How does it sound?"]):
-        alone = json.loads(specdec("caption", "--json", "-q", *extra, broken).lines[0])
-        beside = json.loads(specdec("caption", "--json", "-q", *extra, broken, recordings[0]).lines[0])
-        assert set(alone["models"].values()) == {None}
-        same = [name for name in alone if name not in ("models", "created", "warnings", "resources", "versions")]
-        assert {name: alone[name] for name in same} == {name: beside[name] for name in same}
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_an_output_that_fills_up_ends_the_run_with_one_error(
     specdec: Specdec, recordings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -222,17 +209,6 @@ def test_the_language_is_that_of_the_locale_unless_somebody_names_one(
     assert specdec("caption", *flags, "-q", recordings[0]).err == ""
 
 
-def test_a_recording_of_another_kind_than_the_fit_wakes_the_cloud(specdec: Specdec, tmp_path: Path) -> None:
-    """Overdriven, of which the edge makes a caption in two languages."""
-    samples, rate = soundfile.read(Path(__file__).parents[2] / "samples" / "en_male_pauses.flac", dtype="float32")
-    soundfile.write(tmp_path / "loud.wav", np.clip(100 * samples, -1, 1), rate)
-    outcome = specdec("caption", tmp_path / "loud.wav", "-l", "en", "--json")
-    assert outcome.code == 0, outcome.err
-    found = json.loads(outcome.out)
-    assert found["rounds"][0]["escalated"]
-    assert found["caption"].isascii()
-
-
 def test_a_gate_that_was_fitted_to_other_weights_is_warned_of(
     specdec: Specdec, recordings: list[str], tmp_path: Path
 ) -> None:
@@ -325,8 +301,3 @@ def test_without_its_cloud_a_mode_that_needs_it_is_refused_before_the_first_clip
     assert "error: The cloud does not answer: http://127.0.0.1:9: All connection attempts failed.\n" in outcome.err
     assert ("(--degrade)" in outcome.err) == ("lossless" in given)
     assert not output.exists() or output.read_bytes() == b""
-
-
-def test_lossless_takes_a_temperature_with_no_defer(specdec: Specdec, recordings: list[str]) -> None:
-    outcome = specdec("caption", recordings[0], "--mode", "lossless", "--set", "decoding.temperature=1", "--no-defer")
-    assert outcome.code == 0, outcome.err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -154,15 +153,6 @@ def test_nothing_is_redrawn_where_it_may_not_be(
     assert "\x1b[2K" not in shown
 
 
-def test_an_error_in_the_live_view_gives_the_terminal_back(recordings: list[str], tmp_path: Path) -> None:
-    (tmp_path / "broken.wav").write_bytes(b"RIFF")
-    outcome, shown = on_terminal(["caption", str(tmp_path / "broken.wav"), recordings[0]], width=80)
-    assert outcome.code == 1
-    assert shown.count(HIDE) == shown.count(SHOW)
-    assert "error:" in shown
-    assert "1 failed" in ESCAPE.sub("", shown)
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_gives_the_terminal_back(recordings: list[str], tmp_path: Path, number: int) -> None:
     leader, follower = os.openpty()
@@ -185,16 +175,6 @@ def test_a_signal_gives_the_terminal_back(recordings: list[str], tmp_path: Path,
     text = shown.decode(errors="replace")
     assert text.rindex(SHOW) > text.rindex(HIDE)
     assert "Traceback" not in text
-
-
-def test_json_on_a_terminal_holds_nothing_that_the_terminal_acts_on(recordings: list[str], tmp_path: Path) -> None:
-    name = tmp_path / "a\x9b31m\u202e\u2028\U000e0041　b.wav"
-    name.write_bytes(Path(recordings[0]).read_bytes())
-    _, shown = on_terminal(["caption", "--json", str(name)], width=100)
-    (line,) = shown.splitlines()
-    assert line.isprintable() or set(line) - {"　"} <= {c for c in line if c.isprintable()}
-    assert json.loads(line)["file"] == str(name)
-    assert str(name) in Fork(["caption", "--json", str(name)]).wait().out  # a pipe has it as it is
 
 
 def test_a_comparison_that_is_interrupted_shows_what_was_done_so_far(recordings: list[str], tmp_path: Path) -> None:

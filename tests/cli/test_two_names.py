@@ -111,13 +111,6 @@ def test_listen_and_serve_are_given_the_same(
     assert loaded.pop() == defaults(*pair)
 
 
-def test_doctor_examines_both(run: Run, pair: tuple[str, str]) -> None:
-    code, said = run("doctor", "--quick", "--edge", pair[0], "--cloud", pair[1])
-    assert "the defaults for published models" in said
-    assert "mini" not in said
-    assert code in (0, 1)
-
-
 @pytest.mark.parametrize(("option", "mode"), [("--edge", "edge"), ("--cloud", "cloud")])
 def test_one_name_is_a_pair_of_one(
     run: Run, pair: tuple[str, str], loaded: list[Config], option: str, mode: str

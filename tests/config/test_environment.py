@@ -51,11 +51,6 @@ def test_unknown_variables_are_refused(refusal: Refusal, variable: str, meant: s
     assert str(error.hint).startswith(f"Did you mean {meant}?" if meant else "Se")
 
 
-def test_unrelated_variables_are_left_alone(load: Load) -> None:
-    unrelated = {"SPECDEC_DATA": "x", "SPECDEC_CONFIG": "nowhere", "specdec_decoding__k": "9", "HOME": ""}
-    assert load(env=unrelated).config == load().config
-
-
 @pytest.mark.parametrize("name", ["SPECDEC_PROMPT__TEXT", "SPECDEC_DECODING__K", "SPECDEC_A__\udc80"])
 def test_bytes_that_are_no_text(refusal: Refusal, name: str) -> None:
     error = refusal(env={name: "a\udc80"})

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from specdec_cli.config import ResolvedConfig, load_config
-from specdec_cli.config.gate_file import GateFile, tokenizer_fingerprint
+from specdec_cli.config.gate_file import tokenizer_fingerprint
 from tests.config.conftest import assert_refused
 
 ENTROPY: dict[str, Any] = {
@@ -42,11 +42,6 @@ def test_a_flag_brings_gate_threshold_k_and_stopping(files: Path) -> None:
     gate = resolved.config.gate
     assert (gate.name, gate.threshold, gate.stop_drafting, resolved.config.decoding.k) == ("entropy", 0.85, True, 3)
     assert resolved.origin["gate.threshold"] == "flag gate.name, e.json"
-
-
-def test_the_weights_of_a_learned_one_are_named(files: Path) -> None:
-    gate = resolve(files / "l.json").config.gate
-    assert (gate.name, gate.threshold, gate.weights_path) == ("learned", 0.25, files / "l.json")
 
 
 def test_what_is_given_beside_it_wins_and_what_is_given_below_does_not(files: Path) -> None:
@@ -111,20 +106,6 @@ def test_a_malformed_file_is_refused_with_the_place(tmp_path: Path, change: dict
     path = tmp_path / "g.json"
     path.write_text(json.dumps({**LEARNED, **change}), encoding="utf-8")
     assert_refused(lambda: resolve(path), str(path), said)
-
-
-@pytest.mark.parametrize("text", ["", '{"gate": NaN}', None])
-def test_what_is_no_json_object_is_refused(tmp_path: Path, text: str | None) -> None:
-    path = tmp_path / "g.json"
-    if text is not None:
-        path.write_text(text, encoding="utf-8")
-    assert_refused(lambda: resolve(path), str(path))
-
-
-def test_a_file_reads_back_as_it_was_written() -> None:
-    for content in (ENTROPY, LEARNED):
-        file = GateFile.model_validate(content)
-        assert GateFile.model_validate_json(file.to_json()) == file
 
 
 def test_a_tokenizer_is_known_by_its_pieces_and_their_ids() -> None:

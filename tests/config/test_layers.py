@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from specdec_cli.config import SETTINGS, load_config
 from specdec_cli.types import DEFAULT_THRESHOLDS
-from tests.config.conftest import BASE, Load, Refusal, assert_refused
+from tests.config.conftest import Load, Refusal, assert_refused
 
 
 def test_each_layer_wins_over_the_one_before(load: Load) -> None:
@@ -28,16 +26,6 @@ def test_a_flag_is_named_as_the_user_spells_it() -> None:
     assert_refused(lambda: load_config("mini", flags={"decoding.k": 0}, flag_names={"decoding.k": "-k"}), said)
 
 
-@pytest.mark.parametrize("name", ["default.yaml", "flag x.yaml"])
-def test_a_file_is_a_file_whatever_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path(name).write_text(f"{BASE}prompt:\n  language: zh\ndecoding:\n  mode: edge\ngate:\n  threshold: 0.2\n", "utf-8")
-    config = load_config(name, environ={"LANG": "en_US.UTF-8"}).config  # mode edge ignores the threshold of a file
-    assert (config.prompt.language, config.decoding.mode) == ("zh", "edge")
-    Path(name).write_text("edge:\n  dtype: float32\n", "utf-8")
-    assert_refused(lambda: load_config(name, environ={}), "edge.model is not given", f"{name}:2")
-
-
 def test_file_origins_are_line_numbers(load: Load) -> None:
     origin = load("# a comment\n\ngate: {name: margin,\n  threshold: 0.2}\n").origin
     names = ("edge.model", "gate.name", "gate.threshold")
@@ -51,14 +39,6 @@ def test_rows_are_every_setting_in_order(load: Load) -> None:
     assert all(origin for _, _, origin in rows)
     rows = list(load(cloud=None, decoding__mode="edge").rows())
     assert [row for row in rows if row[0].startswith("cloud")] == [("cloud", None, "flag cloud")]
-
-
-def test_cloud_comes_back_in_a_stronger_layer(load: Load) -> None:
-    text = "decoding: {mode: edge}\n"
-    resolved = load(text, env={"SPECDEC_CLOUD": "null"}, cloud__model="package:mini/cloud", decoding__mode="hybrid")
-    assert resolved.config.cloud is not None
-    assert resolved.origin["cloud.dtype"] == "default"
-    assert load(text, cloud=None, cloud__model="package:mini/cloud").config.cloud is None
 
 
 def test_all_problems_are_reported_together(refusal: Refusal) -> None:
