@@ -39,8 +39,8 @@ def cli_page() -> str:
         _HEAD,
         "`specdec COMMAND --help` prints all options of a command; their code is in `specdec_cli/cli/options.py`. "
         "Settings that have no option are given with `--set NAME=VALUE`; [configuration.md](configuration.md) lists "
-        "them.\n\n`specdec --install-completion` makes Tab complete commands, options and values in bash, zsh, fish "
-        "and PowerShell.",
+        "them.\n\n`specdec --install-completion` makes Tab complete commands, options and the words of settings in "
+        "bash, zsh, fish and PowerShell.",
         f"| exit code | meaning |\n|---|---|\n{codes}",
         "## Options of several commands",
         _table(("option", "meaning", "commands"), shared),

@@ -234,12 +234,6 @@ def test_a_manifest_brings_ids_languages_and_prompts(batch: Batch, clips: Path, 
     assert "language was 'zh' and is 'en'" in outcome.err
 
 
-def test_a_limit_is_for_one_run(batch: Batch, clips: Path, output: Path) -> None:
-    for expected in (2, 4, 5):
-        assert batch(clips, "-r", "--limit", "2", *QUICK).code == 0
-        assert len(by_name(output, clips)) == expected
-
-
 def test_the_first_failure_may_end_it(batch: Batch, tmp_path: Path, output: Path) -> None:
     folder = tmp_path / "many"
     folder.mkdir()

@@ -204,15 +204,6 @@ def test_the_page_names_the_gap_the_advice_and_the_gate_that_needs_scikit_learn(
     assert "loading" not in refused.err
 
 
-def test_a_broken_recording_costs_no_other(specdec: Specdec, voices: Path, recorded: Path, tmp_path: Path) -> None:
-    broken = tmp_path / "broken.wav"
-    broken.write_bytes(b"RIFF nothing")
-    outcome = specdec("tune", voices, broken, *QUICK, "--json", "--recordings", recorded)
-    assert outcome.code == 1
-    assert "broken.wav" in outcome.err
-    assert Tuning.model_validate_json(outcome.out).clips == 12
-
-
 def test_a_budget_may_be_of_clips_or_of_the_clouds_time(specdec: Specdec, voices: Path, recorded: Path) -> None:
     for cost, share in (("blocks", 0.4), ("time", 0.6)):
         quick = (*SAME, "--recordings", recorded)
