@@ -209,9 +209,8 @@ def find_inputs(
 ) -> Inputs:
     """What the command line names; ConfigError if it names nothing, or contradicts itself."""
     if (manifest is None) == (not paths):
-        raise ConfigError(
-            "No recordings are named, or twice.", hint="Name files, folders or patterns, or a --manifest."
-        )
+        hint = "Name files, folders or patterns; or a --manifest, and not both."
+        raise ConfigError("No recordings are named, or in two ways.", hint=hint)
     if manifest is not None:
         return Manifest.read(manifest)
     found = Paths(with_list(paths, stdin), recursive, pattern, without, stdin or open_input)

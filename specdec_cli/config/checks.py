@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from specdec_cli.config.locate import is_loopback
@@ -34,14 +33,12 @@ Clash = tuple[bool, str, str, str]
 class Given:
     """A value and its origin for messages: "default", "mini.yaml:12", "SPECDEC_DECODING__K" or "flag -k".
 
-    `chosen` is whether it was given for this one run, by the command line or by a caller; `file` is the gate file that
-    it stands in.
+    `chosen` is whether it was given for this one run, by the command line or by a caller.
     """
 
     value: object
     origin: str = "default"
     chosen: bool = False
-    file: Path | None = None
 
 
 def contradictions(config: Config, given: Mapping[str, Given]) -> Iterator[ConfigError]:

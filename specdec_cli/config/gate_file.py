@@ -37,9 +37,7 @@ class LearnedWeights(FilePart):
     bias: Weight
     slope: Weight = setting(1.0, "calibration: the logit is multiplied by this")
     offset: Weight = setting(0.0, "calibration: and this is added")
-    most_entropy: float | None = setting(
-        None, "largest entropy of the fit, nats; a token above it escalates for certain"
-    )
+    most_entropy: float | None = setting(None, "largest entropy of the fit, nats; a token above it escalates")
     combination: Combination = Field(description="block's probability from its tokens': 1 - prod(1 - p), or max p")
 
     @property
