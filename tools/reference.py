@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from specdec_cli.cli.app import COMMANDS, EXIT_CODES, load
 from specdec_cli.cli.options import FLAG_NAMES
-from specdec_cli.config import configs_folder
+from specdec_cli.config import SETTINGS, configs_folder
 from specdec_cli.config.schema import SECTIONS
-from specdec_cli.config.settings import settings_of
 from specdec_cli.transcript import json_schema
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -40,8 +39,8 @@ def cli_page() -> str:
         _HEAD,
         "`specdec COMMAND --help` prints all options of a command; their code is in `specdec_cli/cli/options.py`. "
         "Settings that have no option are given with `--set NAME=VALUE`; [configuration.md](configuration.md) lists "
-        "them.\n\n`specdec --install-completion` makes Tab complete commands, options and values in bash, zsh, fish "
-        "and PowerShell.",
+        "them.\n\n`specdec --install-completion` makes Tab complete commands, options and the words of settings in "
+        "bash, zsh, fish and PowerShell.",
         f"| exit code | meaning |\n|---|---|\n{codes}",
         "## Options of several commands",
         _table(("option", "meaning", "commands"), shared),
@@ -105,11 +104,28 @@ def configuration_page() -> str:
 
 def _settings(section: str) -> Iterator[tuple[str, str, str, str]]:
     """A row for each setting."""
-    for setting in settings_of(section):
-        default = "required" if setting.required else f"`{_yaml(setting.default)}`"
-        flag = FLAG_NAMES.get(setting.name)
-        meaning = f"as [`{flag}`](cli.md)" if flag else setting.description
-        yield f"`{setting.name}`", setting.expected, default, meaning
+    schemas = SECTIONS[section].model_json_schema()["properties"]
+    for field, schema in schemas.items():
+        name = f"{section}.{field}"
+        default = "required" if SETTINGS[name].is_required() else f"`{_yaml(SETTINGS[name].default)}`"
+        flag = FLAG_NAMES.get(name)
+        meaning = f"as [`{flag}`](cli.md)" if flag else str(SETTINGS[name].description)
+        yield f"`{name}`", _takes(schema), default, meaning
+
+
+def _takes(schema: Mapping[str, Any]) -> str:
+    """What a field of this JSON schema takes, in words."""
+    if "anyOf" in schema:
+        *kinds, last = map(_takes, schema["anyOf"])
+        return f"{', '.join(kinds)} or {last}"
+    if words := schema.get("enum", [schema["const"]] if "const" in schema else []):
+        return ", ".join(words)
+    nouns = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "array": "a list of texts"}
+    if schema["type"] in ("integer", "number") and schema.keys() >= {"minimum", "maximum"}:
+        return f"{nouns[schema['type']]} from {schema['minimum']:.12g} to {schema['maximum']:.12g}"
+    bounds = {"minimum": "of at least", "exclusiveMinimum": "above", "maximum": "up to"}
+    limits = [f"{word} {schema[bound]:.12g}" for bound, word in bounds.items() if bound in schema]
+    return " ".join([nouns.get(schema["type"], schema["type"].replace("string", "text")), *limits])
 
 
 def _merged(edge: tuple[str, ...], cloud: tuple[str, ...]) -> Iterator[tuple[str, ...]]:

@@ -6,7 +6,9 @@ import os
 import shlex
 import sys
 from collections import deque
-from contextlib import ExitStack, closing
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -22,10 +24,12 @@ from specdec_cli.cli.export import Exports
 from specdec_cli.config import Config
 from specdec_cli.console.live import choose_view
 from specdec_cli.console.progress import show_counts, show_failures, show_totals
+from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError
 from specdec_cli.inputs.find import Paths, with_list
 from specdec_cli.inputs.manifest import Inputs, Manifest
 from specdec_cli.inputs.opening import Stdin
+from specdec_cli.labels.calibration import Labelling
 from specdec_cli.prompts import Language
 from specdec_cli.store import read_lines
 from specdec_cli.targets import TRANSCRIPTS, refuse
@@ -35,7 +39,6 @@ from specdec_cli.transcript.terms import Terms
 
 if TYPE_CHECKING:
     from specdec_cli.batch.tasks import Backend
-    from specdec_cli.captioner import Captioner
 
 _REMEMBERED: Final = 500  # transcripts that guesses begin with, the latest of a file
 
@@ -100,8 +103,8 @@ def batch(
         hint = "Name the --output of the earlier run, without --overwrite."
         raise ConfigError(f"--retry-failed: there is no file {output} to go on with.", hint=hint)
     more = Exports.after(exports, export_dir, output)
-    on_ray = ray or ray_address is not None
-    stdin = None if on_ray else context.with_resource(Stdin())
+    ray = ray or ray_address is not None
+    stdin = None if ray else context.with_resource(Stdin())
     own = frozenset(os.path.abspath(path) for path in (output, more.folder if more else None) if path is not None)
     inputs = None  # what failed before
     if manifest is not None or paths or not retry_failed:
@@ -111,43 +114,19 @@ def batch(
     labelled = labelling(labels, lexicon, calibration)
     terms = Terms.of(config, labels=labelled is not None, measured=measure)
     identity = Identity(output, terms, partial(_prompting, config, inputs))
-    size, flight = (None if given == "auto" else int(given) for given in (batch_size, in_flight))
-    threads = workers or min(os.cpu_count() or 1, 4)
+    earlier = [lookup, None if overwrite or not output.is_file() else output]
+    work = Work(config, labelled, measure, batch_size, in_flight, workers or min(os.cpu_count() or 1, 4))
     counts, interrupts = Progress(), list[int]()
     with closing(choose_view(quiet=quiet, debug=debug, steps=True)) as view:
         view.say(resolved.note)
-        with Output(output, None if overwrite else identity.check) as stored, ExitStack() as working:
+        with Output(output, None if overwrite else identity.check) as stored, ExitStack() as stack:
             tasks = find_tasks(inputs, stored, limit=limit, only_failed=retry_failed)
             if tasks := drop_hopeless(tasks, counts):
-                backend: Backend
-                if on_ray:
-                    from specdec_cli.batch.cluster import RayBackend
-
-                    backend = working.enter_context(
-                        RayBackend(
-                            config,
-                            labelled,
-                            ray_address,
-                            batch_size=size,
-                            workers=threads,
-                            measures=measure,
-                            loading=view.loading,
-                        )
-                    )
-                    setup = backend.setup
-                    require_cloud(setup, degrades=config.decoding.degrades)
-                else:
-                    captioner = load_captioner(config, view, labelled, measures=measure)
-                    _remember(captioner, lookup, None if overwrite or not output.is_file() else output)
-                    from specdec_cli.batch.local import LocalBackend
-
-                    backend = LocalBackend(captioner, batch_size=size, workers=threads, in_flight=flight)
-                    setup = captioner.setup
-                identity.check_models(setup.models, setup.settings)
+                where = work.on_ray(view, identity, ray_address) if ray else work.here(view, identity, earlier)
+                backend = stack.enter_context(where)
                 if overwrite:
                     stored.clear()
-                stopping = partial(view.stopping, "finishing what has begun")
-                interrupts = working.enter_context(interruptible(stopping))
+                interrupts = stack.enter_context(interruptible(partial(view.stopping, "finishing what has begun")))
                 show = partial(show_counts, view)
                 caption_all(tasks, backend, stored, counts, show, interrupts, fail_fast=fail_fast)
         base = os.getcwd() if inputs is None else inputs.base
@@ -162,11 +141,51 @@ def batch(
     return exit_code(interrupted=bool(interrupts), failed=failed or not written)
 
 
-def _remember(captioner: Captioner, *earlier: Path | None) -> None:
-    """Lets guesses begin with the captions of earlier runs."""
-    for path in filter(None, earlier):
-        lines = deque(read_lines(path), maxlen=_REMEMBERED)
-        captioner.remember(Transcript.from_json(line.raw, str(path)) for line in lines if not line.torn)
+@dataclass(frozen=True)
+class Work:
+    """How a batch captions; `batch_size` and `in_flight` are numbers or "auto"."""
+
+    config: Config
+    labelled: Labelling | None
+    measures: bool
+    batch_size: str
+    in_flight: str
+    workers: int
+
+    @contextmanager
+    def here(self, view: View, identity: Identity, earlier: Iterable[Path | None]) -> Iterator[Backend]:
+        """On this machine, with the models loaded; guesses begin with the captions of earlier runs."""
+        captioner = load_captioner(self.config, view, self.labelled, measures=self.measures)
+        from specdec_cli.batch.local import LocalBackend
+
+        identity.check_models(captioner.setup.models, captioner.setup.settings)
+        for path in earlier:
+            lines = deque(read_lines(path) if path is not None else (), maxlen=_REMEMBERED)
+            captioner.remember(Transcript.from_json(line.raw, str(path)) for line in lines if not line.torn)
+        size, flight = _number(self.batch_size), _number(self.in_flight)
+        yield LocalBackend(captioner, batch_size=size, workers=self.workers, in_flight=flight)
+
+    @contextmanager
+    def on_ray(self, view: View, identity: Identity, address: str | None) -> Iterator[Backend]:
+        """On a Ray cluster."""
+        from specdec_cli.batch.cluster import RayBackend
+
+        with RayBackend(
+            self.config,
+            self.labelled,
+            address,
+            batch_size=_number(self.batch_size),
+            workers=self.workers,
+            measures=self.measures,
+            loading=view.loading,
+        ) as cluster:
+            require_cloud(cluster.setup, degrades=self.config.decoding.degrades)
+            identity.check_models(cluster.setup.models, cluster.setup.settings)
+            yield cluster
+
+
+def _number(given: str) -> int | None:
+    return None if given == "auto" else int(given)
 
 
 def _prompting(config: Config, inputs: Inputs | None, line: Line) -> tuple[Language, str] | None:
@@ -187,9 +206,8 @@ def find_inputs(
 ) -> Inputs:
     """What the command line names; ConfigError if it names nothing, or contradicts itself."""
     if (manifest is None) == (not paths):
-        raise ConfigError(
-            "No recordings are named, or twice.", hint="Name files, folders or patterns, or a --manifest."
-        )
+        hint = "Name files, folders or patterns; or a --manifest, and not both."
+        raise ConfigError("No recordings are named, or in two ways.", hint=hint)
     if manifest is not None:
         return Manifest.read(manifest)
     found = Paths(with_list(paths, stdin), recursive, pattern, without, stdin or opened)

@@ -124,15 +124,8 @@ def load_captioner(
 ) -> Captioner:
     """The captioner of a command, whose display shows what is being loaded.
 
-    Args:
-        config: what to load.
-        view: the display.
-        labelled: finds the classes that captions name; None: no labels.
-        measures: measure figures of each clip.
-        degrades: whether the edge writes what the cloud cannot; None: as configured.
-
-    Raises:
-        CloudError: the cloud does not answer, and nothing replaces it.
+    `degrades` is whether the edge writes what the cloud cannot (None: as configured). CloudError: the cloud does not
+    answer, and nothing replaces it.
     """
     from specdec_cli.captioner import Captioner
 

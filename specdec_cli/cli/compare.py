@@ -93,14 +93,9 @@ def compare(
         transcripts = journal.of(recordings)
     if work.interrupted and all(transcript.error for transcript in transcripts):
         return work.code()
+    planned = len(recordings)
     found = comparison(
-        transcripts,
-        words,
-        modes=wanted,
-        references=table,
-        planned=len(recordings),
-        bertscore=bertscore,
-        seed=eval_seed,
+        transcripts, words, modes=wanted, references=table, planned=planned, bertscore=bertscore, seed=eval_seed
     )
     if html is not None:
         from specdec_cli.evaluate.page import render

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _OF_FILES: Final = {"segment": None, "start_s": None, "end_s": None}
 """Settings of which part of a recording counts and how it is cut: a microphone is cut at pauses."""
-_LOST: Final = "sound was lost in this utterance: the system did not take it in time"
+_LOST: Final = "sound was lost in this utterance, which the system did not take in time"
 
 
 def listen(
@@ -120,7 +120,7 @@ def _caption_all(captioner: Captioner, job: Job, blocks: Iterable[Block], save: 
             runs = captioner.runs(file)
         transcripts, done = job.transcripts(captioner, file, runs), job.done
         if utterance.lost:
-            view.warn(f"{name}: {_LOST}; close other programs, or take a smaller model")
+            view.warn(f"{_LOST.capitalize()}: close other programs, or take a smaller model.")
             transcripts = (
                 (line.model_copy(update={"warnings": (*line.warnings, _LOST)}), error) for line, error in transcripts
             )

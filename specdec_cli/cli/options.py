@@ -107,10 +107,10 @@ Measure = Annotated[bool, _option(CAPTION, "--measure", "Measure F0, level, rate
 # Decoding
 DecodingMode = Annotated[MaybeText, _setting(DECODING, "decoding.mode", "--mode MODE")]
 BlockSize = Annotated[MaybeText, _setting(DECODING, "decoding.k", "-k auto|N")]
-GateOption = Annotated[MaybeText, _setting(DECODING, "gate.name", "--gate GATE")]
+GateOption = Annotated[MaybeText, _setting(DECODING, "gate.name", "--gate")]
 Threshold = Annotated[MaybeText, _setting(DECODING, "gate.threshold", "--threshold X")]
 Defer = Annotated[bool | None, _setting(DECODING, "decoding.defer", "--defer/--no-defer")]
-Accept = Annotated[MaybeText, _setting(DECODING, "acceptance.rule", "--accept RULE")]
+Accept = Annotated[MaybeText, _setting(DECODING, "acceptance.rule", "--accept")]
 MaxNewTokens = Annotated[MaybeText, _setting(DECODING, "decoding.max_new_tokens", "--max-new-tokens")]
 LookupFile = Annotated[MaybePath, _option(DECODING, "--lookup JSONL", "Guess from these transcripts, too.")]
 Degrade = Annotated[bool | None, _setting(DECODING, "decoding.degrade", "--degrade/--no-degrade")]

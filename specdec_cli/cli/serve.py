@@ -47,6 +47,6 @@ def serve(
         message = f"specdec serve needs a package that is not installed: {error.name}"
         raise ConfigError(message, hint=f"Install it: {install('serve')}") from error
     token = read_token(token_env, "--token-env", least=_TOKEN_LENGTH)
-    place = Place(host, port, tls_cert and str(tls_cert), tls_key and str(tls_key))
+    place = Place(host, port, str(tls_cert) if tls_cert else None, str(tls_key) if tls_key else None)
     limits = ServeLimits(sessions=max_sessions, memory_bytes=memory_mb << 20, clip_s=max_clip_seconds, idle_s=idle_s)
     serve_model(resolved.config, place, token, limits, debug=debug)

@@ -108,11 +108,11 @@ def parse_gates(text: str | None) -> tuple[GateName, ...]:
     Raises:
         ConfigError: one is unknown, or there is nothing in it to tune.
     """
+    known = options.TUNED_GATES
     if text is None:
-        fitting = find_spec("sklearn") is not None
-        return (*(gate for gate in options.TUNED_GATES if fitting or gate != "learned"), "random")
-    asked = chosen(text, (*options.TUNED_GATES, "random"), "--gates", "gate to tune")
-    return (*(gate for gate in options.TUNED_GATES if gate in asked), "random")
+        return (*(gate for gate in known if gate != "learned" or find_spec("sklearn") is not None), "random")
+    asked = chosen(text, (*known, "random"), "--gates", "gate to tune")
+    return (*(gate for gate in known if gate in asked), "random")
 
 
 def parse_budget(text: str) -> tuple[Cost, float]:

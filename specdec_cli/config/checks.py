@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from specdec_cli.config.locate import is_loopback
@@ -34,14 +33,12 @@ Clash = tuple[bool, str, str, str]
 class Given:
     """A value and its origin for messages: "default", "mini.yaml:12", "SPECDEC_DECODING__K" or "flag -k".
 
-    `chosen` is whether it was given for this one run, by the command line or by a caller; `file` is the gate file that
-    it stands in.
+    `chosen` is whether it was given for this one run, by the command line or by a caller.
     """
 
     value: object
     origin: str = "default"
     chosen: bool = False
-    file: Path | None = None
 
 
 def contradictions(config: Config, given: Mapping[str, Given]) -> Iterator[ConfigError]:
@@ -79,7 +76,6 @@ def _models(config: Config) -> Iterator[Clash]:
 
 
 def _model(role: Decider, model: EdgeConfig | CloudConfig, config: Config) -> Iterator[Clash]:
-    yield model.device_map is not None and model.device != "auto", f"{role}.device_map", f"{role}.device", _ONE
     plain = model.url is not None and model.url.startswith("http://") and not is_loopback(model.url)
     hint = f"Use https://, or set {role}.allow_plain_http: true for a link that is protected in another way."
     yield plain and not model.allow_plain_http, f"{role}.url", f"{role}.allow_plain_http", hint
@@ -116,13 +112,11 @@ def _decoding(config: Config) -> Iterator[Clash]:
     yield greedy and decoding.top_p not in (None, 1.0), "decoding.top_p", "decoding.temperature", _FITS
     yield greedy and decoding.top_k is not None, "decoding.top_k", "decoding.temperature", _FITS
     low, high = _BOUNDS.get(gate.name, (0, 1))
-    for name, value in (("threshold", gate.threshold), ("wake", gate.wake)):
-        beyond = value is not None and not low <= value <= high and config.gate_in_force not in ("always", "never")
-        yield beyond, f"gate.{name}", "gate.name", f"It must be from {low:g} to {high:g}."
+    threshold = gate.threshold if config.gate_in_force not in ("always", "never") else None
+    beyond = threshold is not None and not low <= threshold <= high
+    yield beyond, "gate.threshold", "gate.name", f"It must be from {low:g} to {high:g}."
     hint = "Set gate.name to a file of specdec tune, or gate.file to package:mini/gate.json (mini pair)."
     yield config.gate_in_force == "learned" and gate.file is None, "gate.name", "gate.file", hint
-    too_long = (decoding.min_new_tokens or 0) > decoding.max_new_tokens
-    yield too_long, "decoding.min_new_tokens", "decoding.max_new_tokens", "The minimum may not exceed the maximum."
     ends_first = audio.end_s is not None and audio.end_s <= (audio.start_s or 0.0)
     yield ends_first, "audio.end_s", "audio.start_s", "The end comes after the start."
 
@@ -131,25 +125,19 @@ def _ignored(config: Config) -> Iterator[Clash]:
     """What has no effect; the model that a mode does not use may be named, so that one line serves for every mode."""
     decoding, gate, mode = config.decoding, config.gate, config.decoding.mode
     unused: tuple[str, ...] = ()
+    yield mode in ("edge", "cloud") and decoding.defer, "decoding.defer", "decoding.mode", _ONE
     if mode == "lossless":
         unused = ("gate.threshold", "gate.wake", "gate.file", "gate.stop_drafting")
         yield gate.name != "always", "gate.name", "decoding.mode", "To compare modes, use specdec compare."
-        yield decoding.sampling and decoding.defer, "decoding.defer", "decoding.temperature", _ONE
     elif mode == "hybrid":
         yield gate.name in ("always", "never"), "gate.threshold", "gate.name", "That gate has no threshold."
         yield gate.name != "learned", "gate.file", "gate.name", "Only the gate learned has weights."
         stops = gate.stop_drafting and gate.name not in TOKEN_GATES
         yield stops, "gate.stop_drafting", "gate.name", f"It goes with {', '.join(sorted(TOKEN_GATES))}."
-        yield not decoding.defer, "gate.wake", "decoding.defer", "It counts only with --defer."
     else:
         unused = (*_OF_BOTH_MODELS, *("decoding.edge_failed",) * (mode == "cloud"))
-        yield decoding.defer, "decoding.defer", "decoding.mode", _ONE
     hint = f"Mode {mode} ignores it: leave it out, or use mode hybrid."
     yield from ((True, name, "decoding.mode", hint) for name in unused)
     hint = "A deferred draft is not cut into blocks: add --no-defer, or leave it out."
     yield from ((decoding.defers, name, "decoding.defer", hint) for name in ("decoding.k", "gate.stop_drafting"))
     yield config.prompt.text is not None, "prompt.style", "prompt.text", _ONE
-    if config.cloud is not None:
-        linked = config.cloud.url is not None
-        names = ("device", "dtype", "quantization") if linked else ("token_env", "timeout_s")
-        yield from ((True, f"cloud.{name}", "cloud.url", "One is of a model here, one of a server.") for name in names)

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from specdec_cli.config.fields import setting
 from specdec_cli.config.locate import read_json
 from specdec_cli.errors import ConfigError
 
@@ -34,14 +35,10 @@ class LearnedWeights(FilePart):
     features: tuple[str, ...] = Field(min_length=1, description="names of the features, in the order of the weights")
     weights: tuple[Weight, ...] = Field(description="one a feature, for its raw value")
     bias: Weight
-    slope: Weight = Field(default=1.0, description="calibration: the logit is multiplied by this")
-    offset: Weight = Field(default=0.0, description="calibration: and this is added")
-    most_entropy: float | None = Field(
-        default=None, description="largest entropy of the fit, nats; a token above it escalates for certain; null: none"
-    )
-    combination: Combination = Field(
-        description="block's probability from its tokens': any: 1 - prod(1 - p); largest: max p"
-    )
+    slope: Weight = setting(1.0, "calibration: the logit is multiplied by this")
+    offset: Weight = setting(0.0, "calibration: and this is added")
+    most_entropy: float | None = setting(None, "largest entropy of the fit, nats; a token above it escalates")
+    combination: Combination = Field(description="block's probability from its tokens': 1 - prod(1 - p), or max p")
 
     @property
     def fingerprint(self) -> str:
@@ -64,16 +61,12 @@ class GateFile(FilePart):
     threshold: float = Field(description="in the unit of the gate")
     k: int = Field(ge=1, le=64, description="tokens drafted per block")
     stop_drafting: bool = Field(description="whether a block ends with its first unsure token")
-    defer: bool = Field(default=False, description="whether all of a caption is drafted before the gate decides")
-    wake: float | None = Field(
-        default=None, description="threshold until the cloud has been called for a clip; null: the threshold"
-    )
+    defer: bool = setting(False, "whether all of a caption is drafted before the gate decides")
+    wake: float | None = setting(None, "threshold until the cloud has been called for a clip; null: the threshold")
     tokenizer: str = Field(description="fingerprint of the tokenizer whose ids it was fitted with")
     fitted_on: dict[str, Any] = Field(description="models, clips, blocks and measured figures, for people")
-    learned: LearnedWeights | None = Field(default=None, description="weights of the gate `learned`")
-    waking: LearnedWeights | None = Field(
-        default=None, description="and those that `wake` is about, until the cloud has been called; null: the same"
-    )
+    learned: LearnedWeights | None = setting(None, "weights of the gate `learned`")
+    waking: LearnedWeights | None = setting(None, "and those that `wake` is about; null: the same")
 
     @model_validator(mode="after")
     def _weights_where_learned(self) -> GateFile:

@@ -18,20 +18,12 @@ class ModelConfig(Section):
     revision: PlainText | None = setting(None, "branch, tag or commit of a hub model; null: main")
     family: FamilyName = setting("auto", "model family; auto: by the checkpoint's model_type, or else the generic way")
     device: fields.Device = setting("auto", "auto, cpu, mps, cuda or cuda:N; auto: cuda, then mps, then cpu")
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = setting("auto", "of the weights; auto: as stored")
-    device_map: Literal["auto", "balanced", "sequential"] | None = setting(
-        None, "spread one model over several devices; null: all of it on `device`"
-    )
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = setting("auto", "number format; auto: as stored")
+    device_map: Literal["auto", "balanced", "sequential"] | None = setting(None, "spread it over all devices; null: no")
     attention: Literal["sdpa", "eager", "flash_attention_2"] = setting("sdpa", "attention kernel")
-    quantization: Literal["int8", "int4"] | None = setting(
-        None, "weights of the decoder in 8 or 4 bits; a GPU needs torchao or bitsandbytes for it; null: as stored"
-    )
-    encoder_dtype: Literal["int8"] | None = setting(
-        None, "format in which the audio encoder multiplies; int8 needs a CPU with VNNI; null: as dtype"
-    )
-    graphs: Literal["auto", "on", "off"] = setting(
-        "auto", "CUDA graphs over a cache of fixed size, where attention is sdpa and full; on: that cache on a CPU, too"
-    )
+    quantization: Literal["int8", "int4"] | None = setting(None, "weights of the decoder; null: as stored")
+    encoder_dtype: Literal["int8"] | None = setting(None, "of the audio encoder; needs a CPU with VNNI; null: as dtype")
+    graphs: Literal["auto", "on", "off"] = setting("auto", "CUDA graphs over a cache of fixed size; on: on a CPU, too")
     instruction: fields.OwnInstruction | None = setting(None, 'of this model alone; "": none; null: that of `prompt`')
 
     @property

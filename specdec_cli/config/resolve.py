@@ -65,13 +65,16 @@ class ResolvedConfig:
         origin: dotted name -> where its value came from: "default", "mini.yaml:12", "SPECDEC_DECODING__K", "flag -k".
             `edge` and `cloud` say it of a model that there is not.
         path: the config file; None: the defaults, which are for published models.
-        reads: the files that it came from: that one, a gate file, and a file of cuts.
     """
 
     config: Config
     origin: Mapping[str, str] = field(repr=False)
     path: Path | None
-    reads: tuple[Path, ...]
+
+    @property
+    def reads(self) -> list[Path]:
+        """The files that it came from: the config file, a learned gate's weights, and a file of cuts."""
+        return list(filter(None, (self.path, self.config.gate.weights_path, self.config.audio.cuts_path)))
 
     def rows(self) -> Iterator[tuple[str, object, str]]:
         """Name, value and origin of every setting, in the order of the schema."""
@@ -139,10 +142,8 @@ def load_config(
         raise_if_any(wrong_values(error, lambda name: (merged.get(name) or merged[_own(name, merged)[0]]).origin))
         raise
     raise_if_any(contradictions(config, given))
-    path_read = path if in_file else None
-    reads = (path_read, given["gate.name"].file, config.gate.weights_path, config.audio.cuts_path)
     origin = {name: each.origin for name, each in given.items()}
-    return ResolvedConfig(config, origin, path_read, tuple(file for file in reads if file is not None))
+    return ResolvedConfig(config, origin, path if in_file else None)
 
 
 def parse_setting(text: str) -> tuple[str, object]:
@@ -249,7 +250,7 @@ def _of_gate_file(path: str, given: Given) -> Layer:
         "decoding.k": file.k,
     }
     brought = {name: Given(value, origin) for name, value in settings.items() if value is not None}
-    return {"gate.name": Given(file.gate, origin, given.chosen, source), **brought}
+    return {"gate.name": Given(file.gate, origin, given.chosen), **brought}
 
 
 def _is_mini(model: Given) -> bool:

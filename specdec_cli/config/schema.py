@@ -18,6 +18,7 @@ from specdec_cli.prompts import Language, Style, prompt_for
 from specdec_cli.types import DEFAULT_THRESHOLDS, AcceptanceName, GateName, Mode
 
 BlockLength = Literal["auto"] | Annotated[int, Field(ge=1, le=64)]
+Toggle = Literal["auto", "on", "off"]
 Texts = Annotated[tuple[PlainText, ...], Field(strict=False)]
 
 
@@ -36,13 +37,9 @@ class ScoringConfig(Section):
     top_p: float | None = setting(None, "sample from the nucleus of this probability; null or 1: off", gt=0, le=1)
     top_k: int | None = setting(None, "sample among so many tokens; null: off", ge=1)
     seed: int = setting(0, "seed of the one random generator", ge=0, le=2**63 - 1)
-    repetition_penalty: float | None = setting(
-        None, "above 1: repeats are less likely; 1: off; null: as the checkpoint suggests", ge=0.01, le=100
-    )
-    no_repeat_ngram: int | None = setting(
-        None, "no run of so many tokens occurs twice; 0: off; null: as the checkpoint suggests", ge=0, le=1000
-    )
-    min_new_tokens: int | None = setting(None, "least tokens; 0: off; null: as the checkpoint suggests", ge=0)
+    repetition_penalty: float | None = setting(None, "above 1: fewer repeats; null: the checkpoint's", ge=0.01, le=100)
+    no_repeat_ngram: int | None = setting(None, "no run of so many tokens twice; null: the checkpoint's", ge=0, le=1000)
+    min_new_tokens: int | None = setting(None, "least length of a caption, tokens; null: the checkpoint's", ge=0)
 
     @property
     def sampling(self) -> bool:
@@ -69,29 +66,19 @@ class DecodingConfig(ScoringConfig, BlockConfig):
 
     sentences: int | None = setting(None, "stop after so many sentences; null: off", ge=1)
     stop_strings: Texts = setting((), "stop where one of these texts appears; []: off")
-    closing: Literal["auto", "on", "off"] = setting(
-        "auto", "on: cut what addresses the listener, escalate refusals and other languages; auto: not of the mini pair"
-    )
+    closing: Toggle = setting("auto", "cut what addresses the listener, escalate refusals; auto: not of the mini pair")
     loop_period: int = setting(8, "longest repeating run looked for, tokens; 0: off", ge=0, le=64)
     loop_repeats: int = setting(3, "times a run repeats at the tail to count as a loop", ge=2)
     loop_top_k: int = setting(10, "tokens to sample among when the edge breaks a loop", ge=2)
     cloud_prefill: Literal["lazy", "early", "overlap"] = setting(
         "lazy",
-        "when the cloud encodes a clip; lazy: at the first escalation; early: before the edge; overlap: beside it",
+        "when the cloud encodes a clip: at its first call, before the edge, or beside it",
     )
-    draft_ahead: Literal["auto", "on", "off"] = setting(
-        "auto", "draft on during verifications; auto: of a cloud elsewhere, where it pays; on: also of one loaded here"
-    )
+    draft_ahead: Toggle = setting("auto", "draft on during verifications; auto: of a cloud elsewhere, where it pays")
     run_on: int = setting(0, "tokens that the cloud generates after its own token; 0: none", ge=0, le=64)
-    lookup_tokens: int = setting(
-        8, "most tokens to guess from earlier captions: fewer forwards, the same text; 0: none", ge=0, le=64
-    )
-    edge_failed: Literal["fail", "cloud"] = setting(
-        "fail", "an edge at `edge.url` that fails: fail the clip, or let the cloud write the rest"
-    )
-    degrade: bool | None = setting(
-        None, "true: where the cloud fails, the edge writes the rest; false: the clip fails; null: true in hybrid mode"
-    )
+    lookup_tokens: int = setting(8, "most tokens to guess from earlier captions, with the same text", ge=0, le=64)
+    edge_failed: Literal["fail", "cloud"] = setting("fail", "where an edge at `edge.url` fails: who writes the rest")
+    degrade: bool | None = setting(None, "where the cloud fails, the edge writes the rest; null: true in hybrid mode")
 
     @property
     def may_skip_drafts(self) -> bool:
@@ -113,19 +100,14 @@ class DecodingConfig(ScoringConfig, BlockConfig):
 class GateConfig(Section):
     """What decides whether a drafted block goes to the cloud."""
 
-    name: GateName = setting(
-        "class-entropy",
-        f"what escalates a block: {', '.join(get_args(GateName))}; or a gate file (.json), with threshold and k",
-    )
+    name: GateName = setting("class-entropy", "what escalates a block; or a gate file (.json), with threshold and k")
     threshold: float | None = setting(
         None,
         "entropy, class-entropy: escalate from here up, nats; margin p(top1)-p(top2), logprob, nats: from here down; "
         "learned: from this probability up that the cloud would change the block; random: this share of the blocks; "
         "null: 2.5 (mini pair: 1.0), 0.7, 0.3, -1.0, the gate file's, 0.1",
     )
-    wake: float | None = setting(
-        None, "with decoding.defer: threshold of a clip's first call; null: the gate file's, or the threshold"
-    )
+    wake: float | None = setting(None, "with defer: threshold of a clip's first call; null: the gate file's, or that")
     file: PlainText | None = setting(None, "weights of the gate learned: a gate file, or package:mini/gate.json")
     stop_drafting: bool = setting(False, "true: a block ends with its first unsure token and goes to the cloud")
 
@@ -155,9 +137,7 @@ class AcceptanceConfig(Section):
     """Which drafted tokens the cloud lets pass."""
 
     rule: AcceptanceName | None = setting(
-        None,
-        "which drafted tokens pass: greedy, sampling (lossless), rank, prob, typical, class (lossy); "
-        "null: greedy at temperature 0, else sampling",
+        None, "which drafted tokens pass; greedy, sampling: lossless; null: greedy at temperature 0, else sampling"
     )
     rank: int = setting(3, "rule rank: within the cloud's so many most likely tokens", ge=1)
     prob: float = setting(0.1, "rule prob: the cloud's probability is at least this", ge=0, le=1)
@@ -185,9 +165,7 @@ class AudioConfig(Section):
     """How a recording is cut."""
 
     segment: Segmenting | None = setting(
-        None,
-        "pauses: utterances between pauses; seconds: pieces of this length; or a file or folder of cuts; "
-        "null: what fits the models as a whole, what is longer at pauses",
+        None, "pauses: utterances; seconds: pieces of this length; or a file of cuts; null: at pauses what is too long"
     )
     start_s: Moment | None = setting(None, "caption from here on, seconds or HH:MM:SS; null: 0")
     end_s: Moment | None = setting(None, "caption up to here, seconds or HH:MM:SS; null: to the end")

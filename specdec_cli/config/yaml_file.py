@@ -16,12 +16,7 @@ Place = tuple[str | int, ...]
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader, without aliases, by which a small file could grow without bound."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("aliases (*name) are not supported")
-        return super().compose_node(parent, index)
+    """PyYAML's safe loader with the scalars of YAML 1.2."""
 
 
 class _Dumper(yaml.SafeDumper):

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from specdec_cli.export.annotation import layers
 from specdec_cli.export.recordings import Piece, Stored
-from specdec_cli.export.tiers import layers
 from specdec_cli.plot.picture import ALERT, COLOURS, GROUND, INK, LINE, MUTED, picture
 from specdec_cli.transcript.lines import transcript_at
 from specdec_cli.transcript.records import Transcript

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import random
 import shutil
@@ -12,13 +11,11 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from rich.console import Console
 
 from specdec_cli.batch.tasks import Deliver, Outcome, Stopped, Task
-from specdec_cli.cli.batch import Batching, find_inputs, refuse
-from specdec_cli.cli.export import Exports
+from specdec_cli.cli.app import load
+from specdec_cli.cli.batch import Work
 from specdec_cli.config import load_config
-from specdec_cli.console.view import View
 from specdec_cli.errors import SpecdecError
 from specdec_cli.export.folder import INDEX
 from specdec_cli.targets import TABLE, TRANSCRIPTS
@@ -58,7 +55,9 @@ def stubbed(monkeypatch: pytest.MonkeyPatch) -> None:
     def backend(*_: object) -> Iterator[Stub]:
         yield Stub()
 
-    monkeypatch.setattr(Batching, "_backend", backend)
+    monkeypatch.setattr(Work, "here", backend)
+    for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
+        monkeypatch.delenv(name, raising=False)
 
 
 def sandbox(folder: Path, voices: list[Path]) -> None:
@@ -106,16 +105,20 @@ def run(rng: random.Random) -> None:
     resume, retry = rng.random() < 0.6, rng.random() < 0.1
     recursive, pattern = rng.random() < 0.5, rng.choice([None, None, "*"])
     folder = rng.choice([None, Path("texts"), Path("d"), Path("new"), Path("."), Path("x.wav")])
-    exports = Exports.after(",".join(rng.sample(get_args(ExportFormat), 3)), folder, output) if folder else None
-    inputs = find_inputs(given, manifest, recursive, pattern, [output], None, retry_failed=retry)
-    refuse([*given, manifest, "lexicon.yaml"], output, resume=resume, retry_failed=retry)
-    view: View = View(Console(file=io.StringIO()))
-    job = Batching(CONFIG, None, inputs, output, view, resume=resume, retry_failed=retry)  # type: ignore[arg-type]
-    job.run(rng.choice([None, 1]), fail_fast=False)
-    job.export(exports)
+    options = {
+        "--output": output,
+        "--manifest": manifest,
+        "--glob": pattern,
+        "--limit": rng.choice([None, 1]),
+        "--export": ",".join(rng.sample(get_args(ExportFormat), 3)) if folder else None,
+        "--export-dir": folder,
+    }
+    flags = ["--recursive"] * recursive + ["--retry-failed"] * retry + ["--overwrite"] * (not resume)
+    valued = [f"{name}={value}" for name, value in options.items() if value is not None]
+    load("batch").main(["--mode=edge", "-q", *flags, *valued, "--", *given], standalone_mode=False)
 
 
-@pytest.mark.parametrize("cases", [range(300), pytest.param(range(300, 1000), marks=pytest.mark.full)], ids=str)
+@pytest.mark.parametrize("cases", [range(150), pytest.param(range(150, 1000), marks=pytest.mark.full)], ids=str)
 def test_nothing_is_destroyed(
     cases: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stubbed: None, capsys: pytest.CaptureFixture[str]
 ) -> None:

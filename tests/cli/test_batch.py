@@ -120,28 +120,6 @@ def test_transcripts_are_those_of_the_single_command(
         assert telling(line) == telling(alone[name]), name
 
 
-def test_labels_are_all_there_or_not_at_all(
-    batch: Batch, clips: Path, output: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    break_file(clips / "ann" / "1.wav")
-    assert batch(clips / "ann", *QUICK, "--labels").code == 1
-    assert [line.labels is None for line in read_transcripts(output) if line.caption] == [False]
-    assert "1 done before" in batch(clips / "ann", *QUICK, "--labels").err  # a line without a caption has none
-    monkeypatch.setattr(Captioner, "load", lambda *_, **__: pytest.fail("loaded"))
-    outcome = batch(clips, "-r", *QUICK)
-    assert outcome.code == 2
-    assert "labels was true and is false" in outcome.err
-
-
-def test_another_working_directory_changes_nothing(
-    batch: Batch, clips: Path, output: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(clips)
-    assert "2 captioned" in batch("ann", *QUICK).err
-    assert [line.file for line in read_transcripts(output)] in (["ann/1.wav", "ann/2.wav"], ["ann/2.wav", "ann/1.wav"])
-    assert "3 captioned  2 done before" in batch(clips, "-r", *QUICK).err
-
-
 def test_a_new_file_and_a_changed_one_are_captioned_and_no_other(batch: Batch, clips: Path, output: Path) -> None:
     batch(clips, "-r", *QUICK)
     before = by_name(output, clips)
@@ -203,21 +181,6 @@ def test_a_bad_file_is_a_line_and_costs_nothing_else(batch: Batch, clips: Path, 
     assert lines["ann/1.wav"].caption == fresh.caption
 
 
-def test_retrying_needs_no_path_and_can_be_narrowed_by_one(batch: Batch, clips: Path, output: Path) -> None:
-    for name in ("ann/1.wav", "bob/1.wav"):
-        break_file(clips / name)
-    batch(clips, "-r", *QUICK)
-    write_voice(clips / "ann" / "1.wav", 1)
-    write_voice(clips / "bob" / "1.wav", 2)
-    (clips / "bob" / "4.wav").write_bytes((clips / "bob" / "1.wav").read_bytes())
-    assert "1 captioned" in batch(clips / "bob", "--retry-failed", *QUICK).err
-    assert [name for name, line in by_name(output, clips).items() if line.error] == ["ann/1.wav"]
-    assert "1 captioned" in batch("--retry-failed", *QUICK).err
-    lines = by_name(output, clips)
-    assert len(lines) == 5
-    assert not any(line.error for line in lines.values())
-
-
 def test_exports_mirror_the_folders(batch: Batch, clips: Path, output: Path, tmp_path: Path) -> None:
     break_file(clips / "bob" / "3.wav")
     texts = tmp_path / "texts"
@@ -232,15 +195,6 @@ def test_exports_mirror_the_folders(batch: Batch, clips: Path, output: Path, tmp
         assert found == {f"{name.removesuffix('.wav')}.txt": f"{caption}\n" for name, caption in good.items()}
         assert all(rows[name]["caption"] == (line.caption or "") for name, line in lines.items())
         shutil.rmtree(texts)
-
-
-def test_own_files_in_the_searched_folder_are_no_recordings(specdec: Specdec, clips: Path) -> None:
-    folder = clips / "ann"
-    own = ("-o", folder / "o.jsonl", "--export", "csv,txt", "--export-dir", folder / "texts")
-    for expected in ("2 captioned", "2 done before"):
-        outcome = specdec("batch", folder, "-r", "--glob", "*", *QUICK, *own)
-        assert outcome.code == 0
-        assert expected in outcome.err
 
 
 def test_a_manifest_brings_ids_languages_and_prompts(batch: Batch, clips: Path, output: Path, tmp_path: Path) -> None:
@@ -280,12 +234,6 @@ def test_a_manifest_brings_ids_languages_and_prompts(batch: Batch, clips: Path, 
     assert "language was 'zh' and is 'en'" in outcome.err
 
 
-def test_a_limit_is_for_one_run(batch: Batch, clips: Path, output: Path) -> None:
-    for expected in (2, 4, 5):
-        assert batch(clips, "-r", "--limit", "2", *QUICK).code == 0
-        assert len(by_name(output, clips)) == expected
-
-
 def test_the_first_failure_may_end_it(batch: Batch, tmp_path: Path, output: Path) -> None:
     folder = tmp_path / "many"
     folder.mkdir()
@@ -297,24 +245,6 @@ def test_the_first_failure_may_end_it(batch: Batch, tmp_path: Path, output: Path
     lines = list(read_transcripts(output))
     assert sum(line.error is not None for line in lines) == 1
     assert len(lines) < 20
-
-
-def test_segments_come_together_or_not_at_all(batch: Batch, tmp_path: Path, output: Path) -> None:
-    long = tmp_path / "long.wav"
-    pieces = [voice(1, 2.0), np.zeros(2 * RATE, np.float32), voice(2, 2.0)]
-    soundfile.write(long, np.concatenate(pieces), RATE)
-    short = write_voice(tmp_path / "short.wav", 3, 1.0)
-    outcome = batch(long, short, "--segment", "2", *QUICK, "--export", "txt", "--export-dir", tmp_path / "texts")
-    assert outcome.code == 1  # one segment is silent
-    lines = [line for line in read_transcripts(output) if line.file == str(long)]
-    assert [(line.start_s, line.end_s) for line in lines] == [(0.0, 2.0), (2.0, 4.0), (4.0, 6.0)]
-    assert [line.caption is None for line in lines] == [False, True, False]
-    alone = captioner(decoding__mode="edge", decoding__max_new_tokens=4, audio__segment=2.0)
-    assert [line.caption for line in lines] == [transcript.caption for transcript in alone.captions(long)]
-    texts = (tmp_path / "texts" / "long.txt").read_text("utf-8").splitlines()
-    assert texts == [line.caption for line in lines if line.caption]
-    assert "2 captioned  ✗ 1 failed" in outcome.err
-    assert "--retry-failed" not in outcome.err
 
 
 @pytest.mark.parametrize("command", ["caption", "batch"])

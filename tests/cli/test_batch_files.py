@@ -9,16 +9,13 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import av
-import numpy as np
 import pytest
 
-from specdec_cli.audio import codecs as decode
 from specdec_cli.captioner import Captioner
 from specdec_cli.labels import Lexicon
 from tests.cli.conftest import Specdec
 from tests.cli.harness import Outcome
-from tests.mini_pair import RATE, voice, write_voice
+from tests.mini_pair import write_voice
 from tests.transcript.lines import read_transcripts
 
 QUICK = ("--mode", "edge", "--max-new-tokens", "4")
@@ -99,15 +96,6 @@ def test_names_in_gbk_are_captioned_copied_and_retried(batch: Batch, clips: Path
     assert (outcome.code, "1 captioned" in outcome.err) == (0, True)
 
 
-def test_a_name_of_254_bytes_stops_no_other_text(batch: Batch, clips: Path, tmp_path: Path) -> None:
-    for letter in "xy":
-        shutil.copy(clips / "a.wav", clips / ("说" * 83 + letter + ".wav"))
-    assert batch("d", "-o", "o.jsonl", "--export", "txt", "--export-dir", "texts").code == 0
-    texts = [path.name for path in (tmp_path / "texts").glob("*.txt")]
-    assert len(texts) == 4
-    assert all(len(os.fsencode(text)) <= 255 for text in texts)
-
-
 def test_everything_is_done_without_loading(
     batch: Batch, clips: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,34 +110,3 @@ def test_everything_is_done_without_loading(
     (clips / "b.wav").unlink()
     assert batch("d", "-o", "o.jsonl").code == 0
     assert (tmp_path / "o.jsonl").read_bytes() == before
-
-
-def test_a_header_that_no_library_foresaw_is_the_error_of_one_clip(
-    batch: Batch, clips: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before models are loaded, while it is read, and when the run is taken up again."""
-
-    def declared(*_: object) -> float | None:
-        raise OverflowError("int too large to convert to float")
-
-    monkeypatch.setattr(decode, "_declared_s", declared)  # as of a Matroska duration of 400 digits
-    with av.open(str(clips / "0.mkv"), "w") as file:
-        stream = file.add_stream("pcm_s16le", rate=RATE, layout="mono")
-        frame = av.AudioFrame.from_ndarray((voice(1, 0.5)[None] * 32767).astype(np.int16), "s16", "mono")
-        frame.sample_rate = RATE
-        file.mux([*stream.encode(frame), *stream.encode(None)])
-    for outcome in (batch("d", "-o", "o.jsonl"), batch("d", "-o", "o.jsonl")):
-        assert outcome.code == 1
-        assert "1 failed" in outcome.err
-        lines = {Path(line.file).name: line for line in read_transcripts(tmp_path / "o.jsonl")}
-        assert {name: line.error and line.error.type for name, line in lines.items()} == {
-            "0.mkv": "UnexpectedError", "a.wav": None, "b.wav": None
-        }  # fmt: skip
-
-
-def test_the_command_that_goes_on_keeps_arguments_that_equal_a_path(batch: Batch, clips: Path, tmp_path: Path) -> None:
-    (clips / "b.wav").write_bytes(b"RIFF")
-    clips.rename(tmp_path / "edge")  # also the mode
-    outcome = batch("edge", "-o", "o.jsonl", "--overwrite")
-    again = next(line for line in outcome.err.splitlines() if line.startswith("hint: To caption just those again: "))
-    assert again.endswith(f": specdec batch edge -o o.jsonl {' '.join(QUICK)} --retry-failed")

@@ -103,29 +103,6 @@ def test_files_that_cannot_be_opened_are_refused_before_loading(
         assert kept.read_text("utf-8") == outcome.out
 
 
-def test_an_output_of_files_that_cannot_be_read_takes_others(
-    specdec: Specdec, recordings: list[str], tmp_path: Path
-) -> None:
-    broken, output = tmp_path / "broken.wav", tmp_path / "out.jsonl"
-    broken.write_bytes(b"no audio")
-    assert specdec("caption", broken, "-o", output).code == 1
-    assert specdec("caption", recordings[0], "-o", output).code == 0
-    assert [line.error is None for line in read_transcripts(output)] == [False, True]
-
-
-def test_an_error_line_says_the_same_whether_models_were_loaded_or_not(
-    specdec: Specdec, recordings: list[str], tmp_path: Path
-) -> None:
-    broken = tmp_path / "broken.wav"
-    broken.write_bytes(b"RIFF" + bytes(100))
-    for extra in ([], ["--mode", "lossless", "--force-prompt", "--prompt", "How does it sound?"]):
-        alone = json.loads(specdec("caption", "--json", "-q", *extra, broken).lines[0])
-        beside = json.loads(specdec("caption", "--json", "-q", *extra, broken, recordings[0]).lines[0])
-        assert set(alone["models"].values()) == {None}
-        same = [name for name in alone if name not in ("models", "created", "warnings", "resources", "versions")]
-        assert {name: alone[name] for name in same} == {name: beside[name] for name in same}
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_an_output_that_fills_up_ends_the_run_with_one_error(
     specdec: Specdec, recordings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -201,21 +178,10 @@ def test_what_goes_wrong_outside_a_file_is_an_error_without_traceback(
     assert "Traceback" not in outcome.err
 
 
-def test_stop_rules_reach_the_caption(specdec: Specdec, recordings: list[str]) -> None:
-    whole = specdec("caption", "-q", recordings[0], "-l", "en", "--mode", "cloud").out.strip()
-    word = whole.split()[3]
-    assert specdec(
-        "caption", "-q", recordings[0], "-l", "en", "--mode", "cloud", "--set", f"decoding.stop_strings=[{word}]"
-    ).out.strip() == (whole[: whole.index(word)].rstrip())
-    short = json.loads(specdec("caption", "--json", recordings[0], "--max-new-tokens", "7").out)
-    assert (short["totals"]["tokens"], short["finish_reason"]) == (7, "max_tokens")
-
-
 @pytest.mark.parametrize(
     ("variables", "flags", "language", "because"),
     [
         ({}, [], "en", "default, without a locale"),
-        ({"LANG": "zh_CN.UTF-8"}, [], "zh", "LANG is zh_CN.UTF-8"),
         ({"LANG": "zh_CN.UTF-8", "LC_MESSAGES": "C"}, [], "en", "LC_MESSAGES is C"),
         ({"LANG": "zh_CN.UTF-8"}, ["--language", "en"], "en", "--language"),
         ({"LANG": "en_US.UTF-8", "SPECDEC_PROMPT__LANGUAGE": "zh"}, [], "zh", "SPECDEC_PROMPT__LANGUAGE"),
@@ -240,44 +206,6 @@ def test_the_language_is_that_of_the_locale_unless_somebody_names_one(
     name = "English" if language == "en" else "Chinese"
     assert outcome.err.splitlines().count(f"Captions are in {name} ({because}).") == 1
     assert specdec("caption", *flags, "-q", recordings[0]).err == ""
-
-
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        ([], False),  # drafts the whole caption: k does not count
-        (["-k", "5"], True),
-        (["-k", "5", "--set", "gate.stop_drafting=false"], False),
-        (["-k", "5", "--mode", "lossless"], False),
-    ],
-)
-def test_what_k_means_is_said_where_drafting_stops_early(
-    specdec: Specdec, recordings: list[str], flags: list[str], said: bool
-) -> None:
-    outcome = specdec("caption", *flags, "--max-new-tokens", "8", recordings[0])
-    assert outcome.code == 0
-    assert outcome.err.count("Blocks hold up to 5 tokens (-k); a block ends early") == said
-
-
-def test_a_configuration_of_ones_own_names_the_language_and_the_locale_does_not(
-    specdec: Specdec, recordings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own = tmp_path / "own.yaml"
-    own.write_text(specdec("config", "show", "--yaml").out, "utf-8")
-    monkeypatch.setenv("LC_ALL", "en_US.UTF-8")
-    assert not specdec("caption", "-c", own, recordings[0]).out.isascii()
-    assert specdec("caption", recordings[0]).out.isascii()
-
-
-def test_a_recording_of_another_kind_than_the_fit_wakes_the_cloud(specdec: Specdec, tmp_path: Path) -> None:
-    """Overdriven, of which the edge makes a caption in two languages."""
-    samples, rate = soundfile.read(Path(__file__).parents[2] / "samples" / "en_male_pauses.flac", dtype="float32")
-    soundfile.write(tmp_path / "loud.wav", np.clip(100 * samples, -1, 1), rate)
-    outcome = specdec("caption", tmp_path / "loud.wav", "-l", "en", "--json")
-    assert outcome.code == 0, outcome.err
-    found = json.loads(outcome.out)
-    assert found["rounds"][0]["escalated"]
-    assert found["caption"].isascii()
 
 
 def test_a_gate_that_was_fitted_to_other_weights_is_warned_of(
@@ -310,7 +238,7 @@ def test_the_same_command_again_captions_what_the_output_lacks(
     assert output.read_bytes() == before
 
 
-def test_pieces_keep_their_times_in_a_pipe_and_are_summed_up(specdec: Specdec, tmp_path: Path) -> None:
+def test_pieces_keep_their_times_in_a_pipe(specdec: Specdec, tmp_path: Path) -> None:
     silence = np.zeros(RATE, dtype=np.float32)
     soundfile.write(tmp_path / "talk.wav", np.concatenate([voice(5, 1.0), silence, voice(5, 1.0)]), RATE)
     turn = "SPEAKER talk 1 {0}.0 1.0 <NA> <NA> {1} <NA> <NA>\n"
@@ -324,10 +252,7 @@ def test_pieces_keep_their_times_in_a_pipe_and_are_summed_up(specdec: Specdec, t
     told = outcome.err.splitlines()
     assert f"{tmp_path / 'talk.wav'}, piece 3 of 3: 2.00 to 3.00 s" in told
     assert any(line.startswith("piece 3 of 3: ") for line in told)
-    last = told[-1]
-    assert last.startswith("2 captioned, 1 failed; ")
-    assert " of audio in " in last
-    assert last.endswith("without a caption: 1.00–2.00 s")
+    assert told[-1] == "2 captioned, 1 failed"
 
 
 UNREACHABLE = ("-l", "zh", "--set", "cloud.url=http://127.0.0.1:9")
@@ -375,8 +300,3 @@ def test_without_its_cloud_a_mode_that_needs_it_is_refused_before_the_first_clip
     assert "error: The cloud does not answer: http://127.0.0.1:9: All connection attempts failed.\n" in outcome.err
     assert ("(--degrade)" in outcome.err) == ("lossless" in given)
     assert not output.exists() or output.read_bytes() == b""
-
-
-def test_lossless_takes_a_temperature_with_no_defer(specdec: Specdec, recordings: list[str]) -> None:
-    outcome = specdec("caption", recordings[0], "--mode", "lossless", "--set", "decoding.temperature=1", "--no-defer")
-    assert outcome.code == 0, outcome.err

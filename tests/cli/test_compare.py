@@ -7,15 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pytest
-import soundfile
 
 from specdec_cli.evaluate.result import Comparison
 from tests.cli.conftest import Specdec
 from tests.cli.harness import Outcome
 from tests.evaluate.fabricate import costs_of, quality_of
-from tests.mini_pair import RATE, captioner, voice, write_voice
+from tests.mini_pair import captioner, write_voice
 from tests.transcript.lines import read_transcripts
 
 MODES = ("edge", "hybrid", "lossless", "cloud")
@@ -137,15 +135,6 @@ def test_a_second_run_does_only_what_is_missing(
     assert (found.repeats, found.unstable) == (2, [])
 
 
-def test_modes_that_were_not_asked_for_stay_out(specdec: Specdec, recordings: list[str], tmp_path: Path) -> None:
-    output = tmp_path / "t.jsonl"
-    specdec("compare", "-o", output, recordings[0], "--modes", "edge,cloud", *SHORT)
-    outcome = specdec("compare", "-o", output, recordings[0], "--modes", "edge,lossless", "--json", *SHORT)
-    assert outcome.code == 0, outcome.err
-    assert "1 of 1, 100%" in outcome.err
-    assert compared(outcome.out).modes == ["edge", "lossless"]
-
-
 def test_changed_settings_are_named_and_refused_unless_overwritten(
     specdec: Specdec, run: Runs, recordings: list[str], tmp_path: Path
 ) -> None:
@@ -206,20 +195,6 @@ def test_references_bring_accuracy_and_texts(
     shown = specdec("compare", *recordings, *flags).out
     assert "references of 2" in shown
     assert "classes right" in shown
-
-
-def test_segments_are_clips(specdec: Specdec, tmp_path: Path) -> None:
-    sound = np.concatenate([voice(1, 1.0), np.zeros(RATE, np.float32), voice(2, 1.0)])
-    soundfile.write(tmp_path / "long.wav", sound, RATE)
-    arguments = ("compare", tmp_path / "long.wav", "--segment", "1", "--modes", "edge,cloud", "--json", *SHORT)
-    outcome = specdec(*arguments, "-o", tmp_path / "t.jsonl")
-    found = compared(outcome.out)
-    assert outcome.code == 1
-    assert [clip.start_s for clip in found.clips] == [0.0, 2.0]
-    assert [(error.start_s, error.type) for error in found.errors] == [(1.0, "AudioContentError")]
-    held = (tmp_path / "t.jsonl").read_bytes()
-    assert specdec(*arguments, "-o", tmp_path / "t.jsonl").out == outcome.out
-    assert (tmp_path / "t.jsonl").read_bytes() == held
 
 
 def test_a_page_is_written(specdec: Specdec, run: Runs, recordings: list[str], tmp_path: Path) -> None:

@@ -36,36 +36,6 @@ def test_show_lists_every_setting_with_its_value_and_origin(specdec: Specdec, mo
     assert rows["edge.device"][1].startswith("mini.yaml:")
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        (
-            (),
-            {
-                "gate.wake": ["0.4314", "package:mini/gate.json"],
-                "gate.threshold": ["0.2", "package:mini/gate.json"],
-                "decoding.degrade": ["true", "default in mode hybrid"],
-            },
-        ),
-        (
-            ("gate.name=margin",),
-            {"gate.threshold": ["0.3", "default of the gate margin"], "gate.wake": ["0.3", "the threshold"]},
-        ),
-        (
-            ("decoding.mode=lossless",),
-            {"gate.threshold": ["null", "default"], "decoding.degrade": ["false", "default in mode lossless"]},
-        ),
-        (("decoding.temperature=0.5",), {"acceptance.rule": ["sampling", "default at temperature 0.5"]}),
-    ],
-)
-def test_show_prints_the_value_that_null_stands_for(
-    specdec: Specdec, given: tuple[str, ...], expected: dict[str, list[str]]
-) -> None:
-    outcome = specdec("config", "show", *(f"--set={setting}" for setting in given))
-    rows = {line.split()[0]: line.strip().split(maxsplit=2)[1:] for line in outcome.lines}
-    assert {name: rows[name] for name in expected} == expected
-
-
 def test_show_without_a_cloud_says_so(specdec: Specdec) -> None:
     outcome = specdec("config", "show", "--set", "cloud=null", "--set", "decoding.mode=edge")
     (row,) = (line.split() for line in outcome.lines if line.startswith("cloud"))

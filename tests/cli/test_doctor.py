@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import re
-import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +14,7 @@ import pytest
 from specdec_cli import diagnosis as doctor_module
 from specdec_cli.captioner import Captioner
 from specdec_cli.cloud.cloud import RemoteCloud
-from specdec_cli.config import Config, model_source
+from specdec_cli.config import Config
 from specdec_cli.decoding.assemble import Pair
 from specdec_cli.errors import CloudError
 from specdec_cli.models import families
@@ -60,7 +59,6 @@ def test_a_healthy_installation_passes(really_loading: Specdec) -> None:
     assert "tokens for 1 s" in found["caption"][1]
     for role in ("edge", "cloud"):
         assert found[role][1].endswith("· self-test passed")
-    assert found["families"][1].startswith("qwen2.5-omni, qwen2-audio, qwen3-omni")
     assert "scipy" in found
     assert outcome.err == "loading PyTorch and the models ...\n"
 
@@ -83,7 +81,7 @@ def test_models_that_do_not_fit_are_told_with_what_would(specdec: Specdec, monke
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "learned, threshold 0.2, wake [.0-9]+, whole captions drafted"),
+        ((), "learned, threshold 0.2, whole captions drafted"),
         (
             ("--set", "gate.name=entropy", "--set", "gate.threshold=0.4"),
             "entropy, threshold 0.4, whole captions drafted",
@@ -139,35 +137,6 @@ def test_a_missing_model_fails(really_loading: Specdec, tmp_path: Path) -> None:
     assert list(failing(outcome)) == ["models"]
     assert "gone" in failing(outcome)["models"]
     assert outcome.lines[-1] == "1 problem."
-
-
-def test_a_hub_model_that_is_not_there_fails_offline(really_loading: Specdec) -> None:
-    failed = failing(really_loading("doctor", "--set", "edge.model=nobody/nothing-of-this-name"))
-    assert "nobody/nothing-of-this-name" in failed["models"]
-    assert "runtime.offline" in failed["models"]
-
-
-def _cut_weights(folder: Path) -> None:
-    weights = folder / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[: weights.stat().st_size // 2])
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        _cut_weights,
-        lambda folder: (folder / "config.json").write_text("[]"),
-        lambda folder: (folder / "chat_template.jinja").write_text("no placeholder"),
-    ],
-)
-def test_a_damaged_checkpoint_fails(really_loading: Specdec, tmp_path: Path, damage) -> None:  # type: ignore[no-untyped-def]
-    folder = tmp_path / "edge"
-    shutil.copytree(model_source("package:mini/edge"), folder)
-    damage(folder)
-    outcome = really_loading("doctor", "--set", f"edge.model={folder}", "--set", "decoding.mode=edge")
-    failed = failing(outcome)
-    assert set(failed) in ({"models"}, {"caption"})
-    assert len("".join(failed.values()).replace(str(folder), "FOLDER")) < 600
 
 
 @pytest.mark.parametrize(

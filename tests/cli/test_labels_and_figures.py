@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 from pathlib import Path
 
 import jsonschema
 import pytest
-import soundfile
 
 from specdec_cli.labels import Lexicon
 from specdec_cli.transcript import json_schema
 from tests.cli.conftest import Specdec
-from tests.mini_pair import RATE, voice
 from tests.transcript.lines import read_transcripts
 
 FIGURES = {"f0_median_hz", "f0_range_st", "level_dbfs", "level_relative_db", "rate_per_s", "pause_share"}
@@ -32,19 +29,6 @@ def test_figures_and_what_agrees_stand_in_the_transcript(specdec: Specdec, recor
     alone = json.loads(specdec("caption", "--json", "--measure", recordings[0]).out)
     assert alone["measured"] == line["measured"]
     assert "agrees" not in alone
-
-
-def test_a_piece_is_measured_beside_its_recording(specdec: Specdec, tmp_path: Path) -> None:
-    path = tmp_path / "soft then loud.wav"
-    samples = voice(1, 4.0)
-    samples[: 2 * RATE] *= 0.1
-    soundfile.write(path, samples, RATE)
-    lines = [
-        json.loads(line) for line in specdec("caption", "--json", "--measure", "--segment", "2", path).out.splitlines()
-    ]
-    soft, loud = (line["measured"]["level_relative_db"] for line in lines)
-    assert loud - soft == pytest.approx(20, abs=2)
-    assert 0 <= loud < 4
 
 
 def test_a_batch_writes_columns_and_refuses_to_mix(specdec: Specdec, recordings: list[str], tmp_path: Path) -> None:
@@ -67,18 +51,6 @@ def test_a_batch_writes_columns_and_refuses_to_mix(specdec: Specdec, recordings:
     assert specdec(*command, "--measure").code == 0
 
 
-@pytest.mark.parametrize(
-    ("option", "said"), [("--measure", ": measured F0 "), ("--labels", r": labels voice (fe)?male \d+% · ")]
-)
-def test_the_log_has_figures_and_classes_and_stdout_the_caption_alone(
-    specdec: Specdec, recordings: list[str], option: str, said: str
-) -> None:
-    plain, more = specdec("caption", recordings[0]), specdec("caption", recordings[0], option)
-    assert more.out == plain.out
-    assert re.search(said, more.err)
-    assert not re.search(said, plain.err)
-
-
 @pytest.mark.parametrize("language", ["zh", "en"])
 def test_labels_stand_in_the_transcript_and_are_what_the_caption_says(
     specdec: Specdec, recordings: list[str], tmp_path: Path, language: str
@@ -91,10 +63,3 @@ def test_labels_stand_in_the_transcript_and_are_what_the_caption_says(
     assert value["labels"] == Lexicon.load().labels(value["caption"], language)
     assert value["labels"]["voice"] in ("male", "female")
     assert next(read_transcripts(output)).labels == value["labels"]
-
-
-def test_a_lexicon_of_ones_own_turns_labels_on(specdec: Specdec, recordings: list[str], tmp_path: Path) -> None:
-    words = tmp_path / "words.yaml"
-    words.write_text("schema: 1\nattributes: {kind: {classes: [speech], en: {alone: {speech: [speaker]}}}}\n")
-    outcome = specdec("caption", "--json", "-l", "en", "--lexicon", words, recordings[0])
-    assert json.loads(outcome.out)["labels"] == {"kind": "speech"}

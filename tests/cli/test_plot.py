@@ -100,22 +100,3 @@ def test_transcripts_of_a_run_without_labels(specdec: Specdec, tmp_path: Path, m
     emotions = [Lexicon.load().labels(run.caption or "", "zh")["emotion"] or "not named" for run in runs]
     assert {f"{emotion} ({emotions.count(emotion)})" for emotion in emotions} <= {*found}
     assert "time, s" in found
-
-
-def test_clips_share_a_picture_in_the_order_of_the_transcripts_under_names_that_tell_them_apart(
-    specdec: Specdec, tmp_path: Path
-) -> None:
-    folder = "a-rather-long-name-of-a-study-that-all-recordings-share"
-    names = [f"speaker-{speaker}/{folder}/take-{take}" for take in (2, 1) for speaker in "ba"]
-    clips = [piece(None, None, file=f"/data/{name}.wav", labels={"emotion": "sad"}) for name in (*names, "short")]
-    file = write(tmp_path, *clips, piece(0, 1, file="/data/long.wav"), piece(1, 2, file="/data/long.wav"))
-    outcome = specdec("plot", file)
-    assert (outcome.code, "2 files in" in outcome.err) == (0, True)
-    pictures = tmp_path / "captions-plot"
-    assert {path.name for path in pictures.iterdir()} == {"long.svg", "overview.svg", ".specdec-exports"}
-    found = words(pictures / "overview.svg")
-    assert {"5 recordings of captions.jsonl", "sad (5)"} <= {*found}
-    shown = [text for text in found if text.endswith(("/take-1", "/take-2", "short"))]
-    assert [text.split()[0] for text in shown] == ["1", "2", "3", "4", "5"]
-    assert all(text.endswith(name[-6:]) for text, name in zip(shown, (*names, "short"), strict=True))
-    assert max(map(len, shown)) <= 26

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -39,14 +38,6 @@ def test_a_process_of_its_own_captions_with_the_shipped_models(recordings: list[
     assert "Warning" not in outcome.err
     # A thread that spins beside a busy process makes a clip take twenty times as long.
     assert "OMP_WAIT_POLICY" not in outcome.err or "OMP_WAIT_POLICY = 'PASSIVE'" in outcome.err
-
-
-def test_who_sets_the_waiting_policy_of_openmp_is_obeyed() -> None:
-    code = "import os, specdec_cli.cli.app as app; app.prepare_process(); print(os.environ['OMP_WAIT_POLICY'])"
-    for own in ("ACTIVE", None):
-        variables = environment(**({"OMP_WAIT_POLICY": own} if own else {}))
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=variables, text=True, check=True)
-        assert done.stdout.strip() == (own or "PASSIVE")
 
 
 @pytest.mark.parametrize(("command", "code"), [("caption", 141), ("config", 1)])
@@ -123,31 +114,6 @@ def test_a_signal_keeps_whole_lines_and_leaves_no_traceback(
     assert 0 <= len(transcripts) - int(counted[1]) <= 1
 
 
-class _Interrupted:
-    """Is destroyed while a signal arrives."""
-
-    number = signal.SIGINT
-
-    def __del__(self) -> None:
-        signal.raise_signal(self.number)
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_is_not_lost_in_a_destructor(
-    recordings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, code: int
-) -> None:
-    def destroy(*_: object) -> None:
-        _Interrupted()
-
-    monkeypatch.setattr(_Interrupted, "number", number)
-    monkeypatch.setattr("specdec_cli.console.view.View.started", destroy)
-    files = copies(recordings, tmp_path)
-    outcome = Fork(["caption", "--json", *files]).wait()
-    assert outcome.code == code
-    assert len(outcome.lines) < len(files)
-    assert "Exception ignored" not in outcome.err
-
-
 def screen_rows(shown: str) -> list[str]:
     """What was printed and stays, without the redrawn region: rows as the terminal's scroll-back has them."""
     return [line.rstrip() for line in ESCAPE.sub("", shown).replace("\r", "\n").split("\n")]
@@ -187,21 +153,6 @@ def test_nothing_is_redrawn_where_it_may_not_be(
     assert "\x1b[2K" not in shown
 
 
-def test_no_color_is_respected(recordings: list[str]) -> None:
-    _, shown = on_terminal(["caption", recordings[0]], width=100, NO_COLOR="1")
-    assert not COLOUR.search(shown)
-    assert HIDE in shown
-
-
-def test_an_error_in_the_live_view_gives_the_terminal_back(recordings: list[str], tmp_path: Path) -> None:
-    (tmp_path / "broken.wav").write_bytes(b"RIFF")
-    outcome, shown = on_terminal(["caption", str(tmp_path / "broken.wav"), recordings[0]], width=80)
-    assert outcome.code == 1
-    assert shown.count(HIDE) == shown.count(SHOW)
-    assert "error:" in shown
-    assert "1 failed" in ESCAPE.sub("", shown)
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_gives_the_terminal_back(recordings: list[str], tmp_path: Path, number: int) -> None:
     leader, follower = os.openpty()
@@ -224,16 +175,6 @@ def test_a_signal_gives_the_terminal_back(recordings: list[str], tmp_path: Path,
     text = shown.decode(errors="replace")
     assert text.rindex(SHOW) > text.rindex(HIDE)
     assert "Traceback" not in text
-
-
-def test_json_on_a_terminal_holds_nothing_that_the_terminal_acts_on(recordings: list[str], tmp_path: Path) -> None:
-    name = tmp_path / "a\x9b31m\u202e\u2028\U000e0041　b.wav"
-    name.write_bytes(Path(recordings[0]).read_bytes())
-    _, shown = on_terminal(["caption", "--json", str(name)], width=100)
-    (line,) = shown.splitlines()
-    assert line.isprintable() or set(line) - {"　"} <= {c for c in line if c.isprintable()}
-    assert json.loads(line)["file"] == str(name)
-    assert str(name) in Fork(["caption", "--json", str(name)]).wait().out  # a pipe has it as it is
 
 
 def test_a_comparison_that_is_interrupted_shows_what_was_done_so_far(recordings: list[str], tmp_path: Path) -> None:

@@ -93,17 +93,6 @@ def test_a_run_goes_on_inside_a_recording(run: Run, torn: int) -> None:
     assert "1 done before" in run(*asked).err
 
 
-def test_a_recording_that_changed_is_captioned_anew(run: Run) -> None:
-    asked = ("batch", "talk.wav", "-o", "o.jsonl", "--segment", "pauses")
-    assert run(*asked).code == 0
-    path = Path("o.jsonl")
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:3]))
-    soundfile.write("talk.wav", talk(3), RATE)
-    assert run(*asked).code == 0
-    assert [(line.piece, line.pieces) for line in lines()] == [(0, 3), (1, 3), (2, 3)]
-    assert len({line.sha256 for line in lines()}) == 1
-
-
 def test_a_piece_that_failed_is_tried_again_alone(run: Run) -> None:
     asked = ("batch", "talk.wav", "-o", "o.jsonl", "--segment", "pauses")
     assert run(*asked).code == 0
@@ -127,13 +116,6 @@ def test_a_recording_that_cannot_be_read_any_more_keeps_its_captions(run: Run) -
     assert [line.piece for line in lines() if line.caption] == [0, 1, 2]
 
 
-def test_other_cuts_are_refused_where_the_output_has_some(run: Run) -> None:
-    assert run("batch", "talk.wav", "-o", "o.jsonl", "--segment", "pauses").code == 0
-    outcome = run("batch", "talk.wav", "-o", "o.jsonl", "--segment", "2")
-    assert outcome.code == 2
-    assert "segment was 'pauses' and is null" in outcome.err
-
-
 # --- a part of a recording ---
 
 
@@ -145,16 +127,11 @@ def test_a_part_of_a_recording(run: Run, start: str, end: str) -> None:
     assert (line.settings["start_s"], line.settings["end_s"]) == (1.5, 3.0)
 
 
-def test_a_part_is_cut_at_its_pauses_with_the_times_of_the_recording(run: Run) -> None:
-    assert run("caption", "talk.wav", "--segment", "pauses", "--start", "2", "-o", "o.jsonl").code == 0
-    assert [line.start_s for line in lines()] == pytest.approx([2.2, 3.7, 5.2], abs=0.2)
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (("--start", "99"), "talk.wav ends before 99 s"),
-        (("--segment", "0.01"), "seconds (0.1 or more)"),
+        (("--segment", "0.01"), "should be greater than or equal to 0.1"),
         (("--segment", "31"), "31 s, but the models take 30 s"),
         (("--segment", "pause.txt"), "no file of cuts"),
     ],
@@ -179,27 +156,6 @@ def test_speakers_and_texts_of_a_cuts_file_are_kept(run: Run) -> None:
     assert "segment was 'cuts.csv" in run("batch", "talk.wav", "--segment", "cuts.csv", "-o", "o.jsonl").err
 
 
-@pytest.mark.parametrize(
-    ("cuts", "said"),
-    [
-        ("start,end\n0.7,9\n", "lasts 6.70 s. {path}, line 2: the cut from 0.7 s to 9 s is outside of it"),
-        ("start,end\n2,1\n", "line 2: it begins at 2 s and ends at 1 s"),
-        ("file,start,end\nother.wav,0,1\n", "has no cuts of talk.wav"),
-    ],
-)
-def test_cuts_that_do_not_fit_are_refused(run: Run, cuts: str, said: str) -> None:
-    Path("cuts.csv").write_text(cuts)
-    outcome = run("caption", "talk.wav", "--segment", "cuts.csv")
-    assert outcome.code in (1, 2, 3)
-    assert said.format(path=Path("cuts.csv").absolute()) in " ".join(outcome.err.split())
-
-
-def test_a_cut_that_is_too_short_is_an_error_and_costs_no_other(run: Run) -> None:
-    Path("cuts.csv").write_text("start,end\n0.7,0.75\n0.7,1.5\n")
-    assert run("batch", "talk.wav", "--segment", "cuts.csv", "-o", "o.jsonl").code == 1
-    assert [line.caption is not None for line in lines()] == [False, True]
-
-
 # --- stdin, addresses and manifests ---
 
 
@@ -222,14 +178,6 @@ def test_a_recording_on_stdin(run: Run, stdin: Stdin, command: str, kind: str) -
     assert [(line.file, line.piece) for line in lines()] == [("-", 0), ("-", 1)]
 
 
-def test_nothing_on_stdin_is_refused(run: Run, stdin: Stdin) -> None:
-    stdin(b"\n")
-    outcome = run("batch", "-", "-o", "o.jsonl")
-    assert outcome.code == 2
-    assert "Stdin is empty" in outcome.err
-    assert "loading" not in outcome.err
-
-
 def test_a_list_on_stdin_is_still_a_list(run: Run, stdin: Stdin) -> None:
     write_voice(Path("a b.wav"), 1, 0.5)
     for listed in (b"a b.wav\n", b"a b.wav\0"):
@@ -246,24 +194,3 @@ def test_a_recording_on_stdin_is_refused_where_it_would_be_read_again_and_again(
     outcome = specdec(command, "-")
     assert outcome.code == 2
     assert "only a list of paths is taken here" in outcome.err
-
-
-def test_a_data_folder_of_kaldi_is_captioned_and_resumed(run: Run) -> None:
-    folder = Path("data")
-    folder.mkdir()
-    (folder / "wav.scp").write_text("talk ../talk.wav\n")
-    (folder / "segments").write_text("u1 talk 0.7 1.5\nu2 talk 2.2 3.0\nu3 talk 5.2 -1\nu4 talk 99 100\n")
-    (folder / "utt2spk").write_text("u1 Ann\nu2 Bo\n")
-    (folder / "text").write_text("u1 你好\n")
-    asked = ("batch", "--manifest", "data", "-o", "o.jsonl")
-    assert run(*asked).code == 1
-    found = {line.id: line for line in lines()}
-    assert [(found[name].speaker, found[name].text) for name in ("u1", "u2")] == [("Ann", "你好"), ("Bo", None)]
-    assert [(found[n].start_s, found[n].end_s) for n in ("u1", "u2", "u3")] == [(0.7, 1.5), (2.2, 3.0), (5.2, 6.7)]
-    assert "ends before 99 s" in str(found["u4"].error)
-    outcome = run(*asked)
-    assert "3 done before" in outcome.err
-    assert run("batch", "-o", "o.jsonl", "--retry-failed").code == 1
-    again = {line.id: line for line in lines()}
-    assert again.keys() == found.keys()
-    assert again["u4"].start_s == 99

@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.captioner import Captioner
-from specdec_cli.cli.tune import parse_gates
 from specdec_cli.config.gate_file import read_gate_file
-from specdec_cli.errors import ConfigError
 from specdec_cli.transcript.records import Totals
 from specdec_cli.tune.outcomes import TunedPoint, Tuning
 from tests.cli.conftest import Specdec
@@ -203,40 +201,6 @@ def test_the_page_names_the_gap_the_advice_and_the_gate_that_needs_scikit_learn(
     assert "loading" not in refused.err
 
 
-def test_a_learned_gate_that_cannot_be_fitted_costs_no_other(
-    specdec: Specdec, voices: Path, recorded: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("sklearn", reason="needs the extra [tune]")
-
-    def fit(*_: object, **__: object) -> None:
-        raise ConfigError("the cloud changes too little")
-
-    monkeypatch.setattr("specdec_cli.tune.learned_gate.fit", fit)
-    more = ("--recordings", recorded, "--ks", "2", "-l", "zh", *HALVES, *SHORT, "--budget", "blocks=0.9")
-    outcome = specdec("tune", voices, *more, "--gates", "entropy,learned")
-    assert outcome.code == 0, outcome.err
-    said = " ".join(outcome.out.split())
-    assert "The learned gate was not tried: the cloud changes too little." in said
-    assert "entropy" in said
-    refused = specdec("tune", voices, *more, "--gates", "learned")
-    assert refused.code == 2
-    assert "the cloud changes too little" in refused.err
-
-
-def test_a_broken_recording_costs_no_other(specdec: Specdec, voices: Path, recorded: Path, tmp_path: Path) -> None:
-    broken = tmp_path / "broken.wav"
-    broken.write_bytes(b"RIFF nothing")
-    outcome = specdec("tune", voices, broken, *QUICK, "--json", "--recordings", recorded)
-    assert outcome.code == 1
-    assert "broken.wav" in outcome.err
-    assert Tuning.model_validate_json(outcome.out).clips == 12
-
-
-def test_the_random_gate_competes_once_whether_named_or_not() -> None:
-    for text in ("entropy", "random,entropy"):
-        assert parse_gates(text) == ("entropy", "random")
-
-
 def test_a_budget_may_be_of_clips_or_of_the_clouds_time(specdec: Specdec, voices: Path, recorded: Path) -> None:
     for cost, share in (("blocks", 0.4), ("time", 0.6)):
         quick = (*SAME, "--recordings", recorded)
@@ -287,12 +251,3 @@ def test_a_risk_is_certified_and_written_into_the_gate_file(
     assert (guarantee["alpha"], guarantee["clips"]) == (0.5, 6)
     assert guarantee["bound"] == pytest.approx((guarantee["differing"] + 1) / 7, abs=1e-5)
     assert "a class that the lexicon reads" in guarantee["loss"]
-
-
-def test_of_references_it_is_told_how_many_were_found(
-    specdec: Specdec, voices: Path, recorded: Path, tmp_path: Path
-) -> None:
-    rows = "".join(f"voice {seed:02}.wav\t男声，语速较慢。\n" for seed in range(9))
-    (tmp_path / "truth.tsv").write_text(f"file\tcaption\n{rows}", encoding="utf-8")
-    command = ("tune", voices, *QUICK, "--recordings", recorded, "--references", tmp_path / "truth.tsv")
-    assert "references of 9" in specdec(*command).out

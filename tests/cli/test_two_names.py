@@ -106,16 +106,9 @@ def test_listen_and_serve_are_given_the_same(
     assert run("serve", "--cloud", pair[1], *SHORT)[0] == 3
     assert loaded.pop() == defaults(None, pair[1], "cloud")
     monkeypatch.setattr(Captioner, "load", stop)
-    monkeypatch.setattr("specdec_cli.audio.microphone.find_device", lambda _: None)
+    monkeypatch.setattr("specdec_cli.cli.listen.find_device", lambda _: None)
     assert run("listen", "--edge", pair[0], "--cloud", pair[1], *SHORT)[0] == 3
     assert loaded.pop() == defaults(*pair)
-
-
-def test_doctor_examines_both(run: Run, pair: tuple[str, str]) -> None:
-    code, said = run("doctor", "--quick", "--edge", pair[0], "--cloud", pair[1])
-    assert "the defaults for published models" in said
-    assert "mini" not in said
-    assert code in (0, 1)
 
 
 @pytest.mark.parametrize(("option", "mode"), [("--edge", "edge"), ("--cloud", "cloud")])
@@ -129,30 +122,16 @@ def test_one_name_is_a_pair_of_one(
     assert json.loads(said[said.index("{") : said.rindex("}") + 1])["mode"] == mode
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        lambda edge, cloud: ["--set", f"edge.model={edge}", "--set", f"cloud.model={cloud}"],
-        lambda edge, cloud: ["--set", f"edge={edge}", "--set", f"cloud={cloud}"],
-        lambda edge, cloud: ["--config", "two.yaml"],
-    ],
-    ids=["models", "sections", "file"],
-)
-def test_every_way_to_name_them_is_the_same(run: Run, pair: tuple[str, str], names: Callable[..., list[str]]) -> None:
+def test_every_way_to_name_them_is_the_same(run: Run, pair: tuple[str, str]) -> None:
     Path("two.yaml").write_text(f"edge: {pair[0]}\ncloud: {pair[1]}\n", encoding="utf-8")
-    shown = run("config", "show", "--yaml", "--edge", pair[0], "--cloud", pair[1])
+    names = ["--edge", pair[0], "--cloud", pair[1]]
+    sections = ["--set", f"edge={pair[0]}", "--set", f"cloud={pair[1]}"]
+    shown, others, file = (run("config", "show", "--yaml", *more) for more in (names, sections, ["-c", "two.yaml"]))
     assert shown[0] == 0
-    assert run("config", "show", "--yaml", *names(*pair)) == shown
+    assert shown == others == file
 
 
 def test_python_takes_two_names(pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LC_ALL", "C")
     captioner = Captioner.load(edge=pair[0], cloud=pair[1], settings={"decoding.max_new_tokens": 4})
     assert captioner.config == defaults(*pair)
-
-
-def test_the_mini_pair_s_file_is_refused_with_another_model(run: Run, pair: tuple[str, str]) -> None:
-    code, said = run("caption", "in/0.wav", "-c", "mini", "--edge", pair[0])
-    assert code == 2
-    assert pair[0] in said
-    assert "mini.yaml" in said

@@ -2,71 +2,26 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import specdec_cli.config
-from specdec_cli.config import configs_folder, load_config, shipped_configs
+from specdec_cli.config import load_config
 from specdec_cli.config.yaml_file import read_value
-from tests.config.conftest import BASE, Load, Refusal, assert_refused
+from tests.config.conftest import BASE, Refusal, assert_refused
 
 ROOT = Path(specdec_cli.config.__file__).parents[2]
-
-
-OF_THE_USER: dict[str, dict[str, object]] = {
-    "qwen2.5-omni-vllm": {"cloud.allow_audio_upload": True},
-    "qwen2.5-omni-vllm-pair": {"edge.allow_audio_upload": True, "cloud.allow_audio_upload": True},
-}
-"""What a shipped config leaves to the user to say."""
-
-
-@pytest.mark.parametrize("name", sorted(shipped_configs()))
-def test_shipped_configs_are_valid(name: str) -> None:
-    resolved = load_config(name, flags=OF_THE_USER.get(name, {}), environ={})
-    assert resolved.path == shipped_configs()[name]
-    assert resolved.config.cloud is not None
-
-
-def test_an_empty_name_is_no_config_file() -> None:
-    assert_refused(lambda: load_config("", environ={}), "no config file ''")
-
-
-def test_mini_is_for_a_computer_without_network_or_gpu() -> None:
-    config = load_config("mini", environ={}).config
-    assert config.runtime.offline
-    assert (config.edge.device, config.cloud.device) == ("cpu", "cpu")
-    assert Path(config.edge.source, "model.safetensors").is_file()
-
-
-def test_configs_inside_the_package_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copytree(configs_folder(), tmp_path / "configs")
-    monkeypatch.setattr("specdec_cli.config.locate._PACKAGE", tmp_path)
-    assert load_config("mini", environ={}).path == tmp_path / "configs" / "mini.yaml"
 
 
 @pytest.mark.parametrize(
     "flags",
     [
         {},
-        {"decoding.mode": "lossless"},
         {"decoding.mode": "edge", "cloud": None},
-        {
-            "decoding.temperature": 0.7,
-            "decoding.top_p": 1e-7,
-            "decoding.stop_strings": ["。", "1e-3", "yes", "\n", "null"],
-        },
-        {
-            "prompt.force": True,
-            "prompt.text": "冒号: 与 # 号 \u0085 \x07 'quotes' \"too\" 😀\n",
-            "prompt.language": "en",
-        },
-        {"edge.revision": "0123"},
-        {"gate.name": "logprob", "gate.threshold": -2},
-        {"cloud.url": "https://cloud.example.org:8765", "cloud.token_env": "TOKEN"},
+        {"decoding.temperature": 0.7, "decoding.top_p": 1e-7, "decoding.stop_strings": ["1e-3", "yes", "\n", "null"]},
+        {"prompt.force": True, "prompt.text": "冒号: 与 # 号 \u0085 \x07 'quotes' \"too\" 😀\n"},
+        {"edge.revision": "0123", "cloud.url": "https://cloud.example.org:8765", "cloud.token_env": "TOKEN"},
     ],
 )
 def test_dump_loads_back_to_the_same(tmp_path: Path, flags: dict[str, object]) -> None:
@@ -89,6 +44,7 @@ def test_bare_name_path_variable_and_default(tmp_path: Path, monkeypatch: pytest
 def test_missing_file_lists_the_shipped_names() -> None:
     error = assert_refused(lambda: load_config(environ={"SPECDEC_CONFIG": "qwen2.5-omny"}), "SPECDEC_CONFIG")
     assert str(error.hint).startswith("Did you mean qwen2.5-omni?")
+    assert_refused(lambda: load_config("", environ={}), "no config file ''")
 
 
 def test_model_folders_count_from_the_place_that_names_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,14 +69,12 @@ def test_model_folders_count_from_the_place_that_names_them(tmp_path: Path, monk
     [
         ("decoding:\n  kk: 3\n", "my.yaml:6: there is no setting decoding.kk", "Did you mean decoding.k?"),
         ("decodin: {}\n", "my.yaml:5: there is no setting decodin", "Did you mean decoding?"),
-        ("max_new_tokens: 3\n", "no setting max_new_tokens", "Did you mean decoding.max_new_tokens?"),
         ("gate: {zzz: 3}\n", "no setting gate.zzz", "Settings in gate: name, threshold, wake, file, stop_drafting."),
-        ("decoding: {k: 1, k: 2}\n", "my.yaml:5:18: not valid YAML: k is given twice", ""),
-        ("decoding: {mode: hybird}\n", "one of hybrid, lossless, edge, cloud, not 'hybird'", "Did you mean hybrid?"),
-        ("runtime: {offline: yes}\n", "must be true or false, not 'yes'", ""),
-        ("prompt: {text: 5}\n", "must be text, or null, not 5", ""),
+        ("decoding: {k: 1, k: 2}\n", "my.yaml:5:18: not valid YAML: 'k' is given twice", ""),
+        ("decoding: {mode: hybird}\n", "should be 'hybrid', 'lossless', 'edge' or 'cloud', not 'hybird'", "hybrid?"),
+        ("runtime: {offline: yes}\n", "my.yaml:5: runtime.offline should be a valid boolean", "never download"),
+        ("prompt: {text: 5}\n", "prompt.text should be a valid string, not 5", ""),
         ("decoding: 5\n", "my.yaml:5: decoding is a section", "Settings in decoding: mode, k"),
-        ("decoding:\n\tk: 3\n", "my.yaml:6:1: not valid YAML", "spaces, not tabs"),
         ('"\\e[31m": 1\n', "no setting '\\x1b[31m'", ""),
     ],
 )
@@ -136,36 +90,30 @@ def test_a_model_needs_a_name(tmp_path: Path) -> None:
     assert_refused(lambda: load_config(path, environ={}), "edge.model", "decoding.mode", "a.yaml:1")
     assert load_config(path, flags={"edge.model": "a/b"}, environ={}).config.cloud is None
     path.write_text("edge: {model: a/b}\ncloud: {dtype: float16}\n")
-    assert_refused(lambda: load_config(path, environ={}), "cloud.model", "a.yaml:2")
+    assert_refused(lambda: load_config(path, environ={}), "cloud.model is null", "cloud.url is null")
+    path.write_text("edge: {dtype: float16}\n")
+    assert_refused(lambda: load_config(path, environ={}), "edge.model is not given", "a.yaml:1")
 
 
-def test_a_section_without_values_is_as_good_as_absent(load: Load) -> None:
-    assert load("decoding:\ngate:\n").config == load().config
-
-
-def test_byte_order_mark_and_windows_line_ends(tmp_path: Path) -> None:
+def test_a_file_of_windows_and_sections_without_values(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
-    path.write_bytes(b"\xef\xbb\xbf" + BASE.replace("\n", "\r\n").encode() + b"decoding: {k: 2}\r\n")
+    path.write_bytes(b"\xef\xbb\xbf" + BASE.replace("\n", "\r\n").encode() + b"gate:\r\ndecoding: {k: 2}\r\n")
     resolved = load_config(path, environ={})
     assert resolved.config.decoding.k == 2
-    assert resolved.origin["decoding.k"].endswith("a.yaml:5")
+    assert resolved.origin["decoding.k"].endswith("a.yaml:6")
 
 
 @pytest.mark.parametrize(
     ("text", "value"),
     [
         ("1e-3", 0.001),
-        (".5", 0.5),
         ("010", "010"),
         ("1:30", "1:30"),
         ("2024-13-45", "2024-13-45"),
-        ("9" * 5000, "9" * 5000),
         ("no", "no"),
-        ("False", False),
         ("~", None),
         ("'5'", "5"),
         ("[a, 2]", ["a", 2]),
-        ("[a, [b]]", "[a, [b]]"),
         ("{a: 1}", "{a: 1}"),
         ("", None),
     ],
@@ -174,10 +122,3 @@ def test_scalars_follow_yaml_1_2(text: str, value: object) -> None:
     read = read_value(text)
     assert read == value
     assert type(read) is type(value)
-
-
-def test_importing_config_loads_no_torch() -> None:
-    heavy = "torch", "transformers", "numpy", "rich", "typer"
-    code = f"import sys, specdec_cli.config as c; c.load_config(); print([m for m in {heavy} if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from specdec_cli.config import SETTINGS, load_config
 from specdec_cli.types import DEFAULT_THRESHOLDS
-from tests.config.conftest import BASE, Load, Refusal, assert_refused
+from tests.config.conftest import Load, Refusal, assert_refused
 
 
 def test_each_layer_wins_over_the_one_before(load: Load) -> None:
@@ -24,18 +22,8 @@ def test_a_flag_is_named_as_the_user_spells_it() -> None:
     assert (
         load_config("mini", flags={"decoding.k": 3}, flag_names={"decoding.k": "-k"}).origin["decoding.k"] == "flag -k"
     )
-    said = "flag -k: decoding.k must be auto, or a whole number from 1 to 64, not 0"
+    said = "flag -k: decoding.k should be 'auto' or should be greater than or equal to 1, not 0."
     assert_refused(lambda: load_config("mini", flags={"decoding.k": 0}, flag_names={"decoding.k": "-k"}), said)
-
-
-@pytest.mark.parametrize("name", ["default.yaml", "flag x.yaml"])
-def test_a_file_is_a_file_whatever_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path(name).write_text(f"{BASE}prompt:\n  language: zh\ndecoding:\n  mode: edge\ngate:\n  threshold: 0.2\n", "utf-8")
-    config = load_config(name, environ={"LANG": "en_US.UTF-8"}).config  # mode edge ignores the threshold of a file
-    assert (config.prompt.language, config.decoding.mode) == ("zh", "edge")
-    Path(name).write_text("edge:\n  dtype: float32\n", "utf-8")
-    assert_refused(lambda: load_config(name, environ={}), "edge.model is not given", f"{name}:2")
 
 
 def test_file_origins_are_line_numbers(load: Load) -> None:
@@ -53,27 +41,14 @@ def test_rows_are_every_setting_in_order(load: Load) -> None:
     assert [row for row in rows if row[0].startswith("cloud")] == [("cloud", None, "flag cloud")]
 
 
-def test_cloud_comes_back_in_a_stronger_layer(load: Load) -> None:
-    text = "decoding: {mode: edge}\n"
-    resolved = load(text, env={"SPECDEC_CLOUD": "null"}, cloud__model="package:mini/cloud", decoding__mode="hybrid")
-    assert resolved.config.cloud is not None
-    assert resolved.origin["cloud.dtype"] == "default"
-
-
-def test_cloud_null_and_a_cloud_setting_in_one_layer(refusal: Refusal) -> None:
-    error = refusal(cloud=None, cloud__model="package:mini/cloud")
-    assert "cloud is null, but cloud.model is given" in error.message
-
-
 def test_all_problems_are_reported_together(refusal: Refusal) -> None:
     error = refusal("decoding: {k: 0, mode: fast}\n", env={"SPECDEC_CLOUD__TIMEOUT_S": "soon"}, gate__name="x")
-    assert "decoding.k" in error.message
-    assert "3 more problems" in error.message
-    for name in ("decoding.mode", "SPECDEC_CLOUD__TIMEOUT_S", "gate.name"):
-        assert name in str(error.hint)
+    assert "(3 more)" in error.message
+    for name in ("my.yaml:5: decoding.k", "decoding.mode", "SPECDEC_CLOUD__TIMEOUT_S", "gate.name"):
+        assert name in f"{error.message} {error.hint}"
 
 
-@pytest.mark.parametrize("gate", ["entropy", "margin", "logprob", "always", "never"])
+@pytest.mark.parametrize("gate", ["entropy", "margin", "never"])
 def test_every_gate_has_its_own_threshold(gate: str) -> None:
     """A threshold belongs to the gate that it was given for; another gate does not inherit its nats."""
     given = {"SPECDEC_GATE__NAME": "entropy", "SPECDEC_GATE__THRESHOLD": "1.7", "SPECDEC_GATE__WAKE": "2.5"}
@@ -88,7 +63,6 @@ def test_every_gate_has_its_own_threshold(gate: str) -> None:
     [
         ("SPECDEC_GATE__THRESHOLD", "2.0", {"gate__name": "margin", "gate__threshold": 0.5}, "gate.threshold", 0.5),
         ("SPECDEC_PROMPT__TEXT", "Hello", {"prompt__style": "default"}, "prompt.text", None),
-        ("SPECDEC_DECODING__LOOP_TOP_K", "9", {"decoding__loop_period": 4}, "decoding.loop_top_k", 9),
         ("SPECDEC_EDGE__REVISION", "abc", {"edge__model": "owner/two"}, "edge.revision", None),
     ],
 )
@@ -113,7 +87,3 @@ def test_who_chooses_blocks_does_not_defer() -> None:
         assert load_config("mini", flags=flags, environ={}).config.decoding.defers == defers
     lower = load_config("mini", flags={"gate.threshold": 0.2}, environ={}).config
     assert lower.gate.effective_wake(lower.gate.threshold, 0.7) == 0.2
-
-
-def test_paths_are_accepted_as_flag_values(load: Load, tmp_path: Path) -> None:
-    assert load(edge__model=tmp_path).config.edge.model == str(tmp_path)
