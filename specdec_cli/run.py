@@ -19,7 +19,7 @@ from specdec_cli.reading import caption_of, description_end, flags_of
 from specdec_cli.transcript.recorder import error_transcript, timing, totals
 from specdec_cli.transcript.records import ModelInfo, Models, Resources, Transcript, Uplink
 from specdec_cli.transcript.terms import SUGGESTED, recorded_settings
-from specdec_cli.types import Clip, EventText, Finished, Mode, Round, Sent, Started, Update
+from specdec_cli.types import Clip, EventText, Finished, Mode, Round, Started, Update
 
 if TYPE_CHECKING:
     from specdec_cli.cloud.cloud import Payload
@@ -178,10 +178,8 @@ class Run:
         yield Update(self._setup.started(self.clip), EventText())
         with closing(self._loop(prompts, shared, self._setup.language).run()) as events:
             for event in events:
-                pieces = EventText(caption=self._described(text))
-                if isinstance(event, Sent):
-                    pieces = EventText(tuple(map(writer.piece, event.draft_ids)), (), pieces.caption)
-                elif isinstance(event, Round):
+                pieces = EventText(self._described(text))
+                if isinstance(event, Round):
                     ids.extend(event.committed_ids)
                     before, text = text, writer.text(ids).rstrip("\ufffd")  # half a character waits for its rest
                     event = replace(
@@ -191,7 +189,7 @@ class Run:
                         draft_pieces=tuple(map(writer.piece, event.draft_ids)),
                         committed_pieces=tuple(map(writer.piece, event.committed_ids)),
                     )
-                    pieces = EventText(event.draft_pieces, event.committed_pieces, self._described(text))
+                    pieces = EventText(self._described(text))
                     self._rounds.append(event)
                 elif isinstance(event, Finished):
                     pieces = self._finished(event, text, began, alone=alone)
@@ -234,7 +232,7 @@ class Run:
             ),
             uplink=Uplink(payload=setup.payload or "none" if sent else "none", bytes=sent),
         )
-        return EventText((), (), caption, labels, claims, self._transcript.probabilities, flags)
+        return EventText(caption, labels, claims, self._transcript.probabilities, flags)
 
 
 def _fields(clip: Clip) -> dict[str, Any]:

@@ -313,8 +313,6 @@ class Started(Clip):
 class EventText:
     """An event's token ids as text: the engine knows ids only, and a display no tokenizer."""
 
-    draft_pieces: tuple[str, ...] = ()  # bytes that are not yet a character are U+FFFD
-    committed_pieces: tuple[str, ...] = ()  # parallel to `Round.source`
     caption: str = ""  # so far, without special tokens
     labels: Mapping[str, str | None] | None = None  # attribute -> class that the finished caption names; None: unset
     claims: tuple[Claim, ...] | None = None  # labels that can be measured, beside the figures; None: unset
