@@ -121,7 +121,8 @@ Figure = Annotated[float, AfterValidator(_rounded)]
 
 _T = TypeVar("_T")
 _Known = Annotated[tuple[_T, ...], BeforeValidator(lambda figures: figures or ())]  # null in older transcripts
-_Unwritten = Annotated[_T, Field(exclude=True), SkipJsonSchema()]
+_Unwritten = Annotated[_T, Field(exclude=True), SkipJsonSchema(), BeforeValidator(lambda value: type(value)())]
+"""What a transcript leaves out."""
 
 RECORD: Final[Mapping[str, object]] = {"use_attribute_docstrings": True, "extra": "forbid", "allow_inf_nan": False}
 """How pydantic reads a dataclass that is a field of transcripts: its docstrings become descriptions."""
