@@ -137,12 +137,8 @@ def contradiction(claim: Claim) -> str:
 
 def setting(value: object) -> str:
     """The value of a setting as a user would write it."""
-    if value is None:
-        return NONE
     if isinstance(value, bool):
         return "on" if value else "off"
-    if isinstance(value, float):
-        return f"{value:g}"
     if isinstance(value, list | tuple):
         return ",".join(map(setting, value)) or "none"
-    return str(value)
+    return NONE if value is None else f"{value:g}" if isinstance(value, float) else str(value)

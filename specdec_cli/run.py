@@ -19,7 +19,7 @@ from specdec_cli.reading import caption_of, description_end, flags_of
 from specdec_cli.transcript.recorder import error_transcript, timing, totals
 from specdec_cli.transcript.records import ModelInfo, Models, Resources, Transcript, Uplink
 from specdec_cli.transcript.terms import SUGGESTED, recorded_settings
-from specdec_cli.types import Clip, EventText, Finished, Mode, Round, Sent, Started, Update
+from specdec_cli.types import Clip, EventText, Finished, Mode, Round, Started, Update
 
 if TYPE_CHECKING:
     from specdec_cli.cloud.cloud import Payload
@@ -169,26 +169,22 @@ class Run:
         yield Update(self._setup.started(self.clip), EventText())
         with closing(self._loop(prompts, shared, self._setup.language).run()) as events:
             for event in events:
-                drafted, committed = tuple[str, ...](), tuple[str, ...]()
-                if isinstance(event, Sent | Round):
-                    drafted = tuple(map(writer.piece, event.draft_ids))
                 if isinstance(event, Round):
                     ids.extend(event.committed_ids)
                     before, text = text, writer.text(ids).rstrip("\ufffd")  # half a character waits for its rest
-                    committed = tuple(map(writer.piece, event.committed_ids))
                     event = replace(
                         event,
                         draft_text=writer.text(event.draft_ids),
                         committed_text=text.removeprefix(before),
-                        draft_pieces=drafted,
-                        committed_pieces=committed,
+                        draft_pieces=tuple(map(writer.piece, event.draft_ids)),
+                        committed_pieces=tuple(map(writer.piece, event.committed_ids)),
                     )
                     self._rounds.append(event)
                 if isinstance(event, Finished):
                     yield Update(event, self._finished(event, text, began, alone=alone))
                 else:
                     caption = (text[: description_end(text)] if self._setup.closes else text).strip()
-                    yield Update(event, EventText(drafted, committed, caption))
+                    yield Update(event, EventText(caption))
 
     def _finished(self, finished: Finished, text: str, began: tuple[float, float], *, alone: bool) -> EventText:
         """The caption with what is known of it, as the transcript has it, which is made here."""
@@ -223,7 +219,7 @@ class Run:
             ),
             uplink=Uplink(payload=setup.payload or "none" if sent else "none", bytes=sent),
         )
-        return EventText((), (), caption, labels, claims, self._transcript.probabilities, flags)
+        return EventText(caption, labels, claims, self._transcript.probabilities, flags)
 
 
 def _fields(clip: Clip) -> dict[str, Any]:

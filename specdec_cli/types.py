@@ -119,7 +119,8 @@ Figure = Annotated[float, AfterValidator(_rounded)]
 
 _T = TypeVar("_T")
 _Known = Annotated[tuple[_T, ...], BeforeValidator(lambda figures: figures or ())]  # null in older transcripts
-_Unwritten = Annotated[_T, Field(exclude=True), SkipJsonSchema()]
+_Unwritten = Annotated[_T, Field(exclude=True), SkipJsonSchema(), BeforeValidator(lambda value: type(value)())]
+"""What a transcript leaves out."""
 
 RECORD: Final[Mapping[str, object]] = {"use_attribute_docstrings": True, "extra": "forbid", "allow_inf_nan": False}
 """How pydantic reads a dataclass that is a field of transcripts: its docstrings become descriptions."""
@@ -311,8 +312,6 @@ class Started(Clip):
 class EventText:
     """An event's token ids as text: the engine knows ids only, and a display no tokenizer."""
 
-    draft_pieces: tuple[str, ...] = ()  # bytes that are not yet a character are U+FFFD
-    committed_pieces: tuple[str, ...] = ()  # parallel to `Round.source`
     caption: str = ""  # so far, without special tokens
     labels: Mapping[str, str | None] | None = None  # attribute -> class that the finished caption names; None: unset
     claims: tuple[Claim, ...] | None = None  # labels that can be measured, beside the figures; None: unset

@@ -58,11 +58,9 @@ class ContenderTime(Figures):
     name: Contender
     clip_ms: Interval = Field(description="a clip, ms: audio encoding and prefill included, reading the file left out")
     tokens_per_s: Interval = Field(description="tokens / the time of a clip")
-    overhead: Interval | None = Field(description="time of a clip / sum of its forwards - 1; null: they were not timed")
     escalated: float | None = Field(description="share of rounds that the cloud verified; null: a single model")
     woken: float | None = Field(description="share of clips that called the cloud; null alike")
     cloud_time: float | None = Field(description="the cloud's forwards, as a share of cloud-only's; null: not timed")
-    saved: float | None = Field(description="share of forwards that guesses saved; null: it makes none")
     to_cloud: Interval = Field(description="speed-up of a clip over cloud-only, paired by clip and round")
     to_generate: Interval | None = Field(description="speed-up of a clip over `generate` of the model that it replaces")
     tokens: int = Field(description="of one round over all clips, eos included")
@@ -119,18 +117,14 @@ def _contender(name: Contender, timings: Mapping[Contender, Sequence[CaptionTimi
     runs, cloud = timings[name], timings["cloud"]
     equal_to = timings.get(_EQUAL_TO[name]) if name in _EQUAL_TO else None
     replaced = equal_to or (timings.get("generate-cloud") if name == "hybrid" else None)
-    overhead = [run.overhead for run in runs if run.overhead is not None]
     of_two, timed = name in ("lossless", "hybrid"), not name.startswith("generate")
-    saved, forwards = sum(run.saved for run in runs), sum(run.forwards for run in runs)
     return ContenderTime(
         name=name,
         clip_ms=median([run.wall_ms for run in runs]),
         tokens_per_s=median([run.tokens_per_s for run in runs]),
-        overhead=median(overhead) if overhead else None,
         escalated=sum(run.escalated for run in runs) / sum(run.rounds for run in runs) if of_two else None,
         woken=sum(run.escalated > 0 for run in runs) / len(runs) if of_two else None,
         cloud_time=sum(run.cloud_ms for run in runs) / sum(run.cloud_ms for run in cloud) if timed else None,
-        saved=saved / (saved + forwards) if timed else None,
         to_cloud=_ratio(runs, cloud),
         to_generate=_ratio(runs, replaced) if replaced else None,
         tokens=sum(len(run.ids) for run in runs[:clips]),

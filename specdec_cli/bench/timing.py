@@ -34,26 +34,16 @@ class CaptionTiming:
     ids: tuple[int, ...]  # eos included if it was reached
     wall_ms: float  # from the prompt to the last token
     prefill_ms: float | None = None  # of that, in audio encoding and prefill; None: forwards were not timed one by one
-    steps_ms: float | None = None  # of that, in all other forwards
     rounds: int = 0
     escalated: int = 0  # rounds that the cloud verified
     cloud_ms: float = 0.0  # in the cloud's forwards
     verified: int = 0  # drafted tokens verified one after the other: those accepted, and the first that was not
     accepted: int = 0
-    forwards: int = 0  # of both models
-    saved: int = 0  # forwards, by guesses
 
     @property
     def tokens_per_s(self) -> float:
         """Tokens per second, everything included."""
         return 1e3 * len(self.ids) / self.wall_ms
-
-    @property
-    def overhead(self) -> float | None:
-        """Wall over the sum of all forwards, less 1."""
-        if self.prefill_ms is None or self.steps_ms is None:
-            return None
-        return self.wall_ms / (self.prefill_ms + self.steps_ms) - 1
 
 
 def caption(captioner: Captioner, clip: BenchClip) -> CaptionTiming:
@@ -70,21 +60,17 @@ def drive(loop: Loop, built_ms: float = 0.0) -> CaptionTiming:
     events = list(loop.run())
     rounds, finished = [event for event in events if isinstance(event, Round)], events[-1]
     assert isinstance(finished, Finished)
-    works = [work for work in (finished.edge, finished.cloud) if work is not None]
     escalated = [event for event in rounds if event.escalated]
     return CaptionTiming(
         ids=finished.token_ids,
         wall_ms=built_ms + finished.total_ms,
-        prefill_ms=sum(work.reading_ms for work in works),
-        steps_ms=sum(work.step_ms for work in works),
+        prefill_ms=sum(work.reading_ms for work in (finished.edge, finished.cloud) if work is not None),
         rounds=len(rounds),
         escalated=len(escalated),
         cloud_ms=finished.cloud.total_ms if finished.cloud is not None else 0.0,
         # after the first rejected token nothing was verified (Leviathan et al. 2023, def. 3.1)
         verified=sum(min(event.accepted + 1, len(event.draft_ids)) for event in escalated),
         accepted=sum(event.accepted for event in escalated),
-        forwards=sum(work.forwards for work in works),
-        saved=finished.guesses_kept or 0,
     )
 
 

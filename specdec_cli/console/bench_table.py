@@ -27,8 +27,6 @@ _ROWS: Final[tuple[tuple[str, Callable[[ContenderTime], Interval | float | None]
     ("clips that call the cloud", lambda found: found.woken, share),
     ("rounds escalated", lambda found: found.escalated, share),
     ("cloud's time", lambda found: found.cloud_time, share),
-    ("forwards saved", lambda found: found.saved, share),
-    ("loop overhead", lambda found: found.overhead, share),
 )
 
 

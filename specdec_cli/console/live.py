@@ -124,7 +124,7 @@ class LiveView(View):
             case Sent():
                 self._state = "waiting for the cloud"
             case Round():
-                self._print(*render_round(event, text, clip, self._console.width))
+                self._print(*render_round(event, clip, self._console.width))
                 tokens = count(sum(len(round_.committed_ids) for round_ in self._rounds), "token")
                 self._facts = [tokens, count(len(self._rounds), "round")]
         if self._live is not None:

@@ -20,7 +20,7 @@ from specdec_cli.console.theme import ABOVE, ASKED, BELOW, DIM, DOT, EOS, JOINT,
 from specdec_cli.decoding.gate import crosses
 from specdec_cli.format import milliseconds
 from specdec_cli.transcript.token_fates import Fate, fates
-from specdec_cli.types import LOW_IS_UNSURE, EventText, Round, Started
+from specdec_cli.types import LOW_IS_UNSURE, Round, Started
 
 LABEL: Final = 8
 """Cells before the tokens of a row: for the names of figures, of which a longer one is cut."""
@@ -64,9 +64,9 @@ def shown(piece: str) -> str:
     return clean(piece).replace("\ufffd", PARTIAL).strip()
 
 
-def cells_of(round_: Round, text: EventText, settings: Mapping[str, object]) -> Iterator[TokenCell]:
+def cells_of(round_: Round, settings: Mapping[str, object]) -> Iterator[TokenCell]:
     """The tokens of a round in the order of the text, each run of one fate behind its sign."""
-    tokens = list(fates(text.draft_pieces, text.committed_pieces, round_.source, round_.accepted))
+    tokens = list(fates(round_))
     before: tuple[str, Fate | None] = (" ", None)
     for (piece, fate, index), following in zip_longest(tokens, tokens[1:]):
         mark = (SIGNS[fate], STYLES[fate].replace(" strike", "")) if fate != before[1] else ("", "")
@@ -142,11 +142,11 @@ def figures_legend(settings: Mapping[str, object]) -> str:
     return "; ".join(["entropy of each token, nats", *own, "! beyond the gate's threshold"])
 
 
-def render_round(round_: Round, text: EventText, clip: Started, width: int) -> Iterator[RenderableType]:
+def render_round(round_: Round, clip: Started, width: int) -> Iterator[RenderableType]:
     """What is printed of one round of `clip` on a terminal of `width` cells."""
     whole, drafted = bool(clip.settings.get("defer")), len(round_.draft_ids)
     label = "" if whole and drafted else str(round_.index + 1)
-    cells = list(cells_of(round_, text, clip.settings))
+    cells = list(cells_of(round_, clip.settings))
     yield from token_rows(label, cells, width, figure_names(clip.settings), by_clause=whole)
     if clip.mode in ("edge", "cloud"):
         own = round_.draft_ms if round_.verify_ms is None or clip.mode == "edge" else round_.verify_ms

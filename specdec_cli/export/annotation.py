@@ -107,7 +107,8 @@ def eaf(recording: CaptionedRecording, kinds: Mapping[str, str], target: Path) -
 
     Format: https://www.mpi.nl/tools/elan/EAF_Annotation_Format_3.0_and_ELAN.pdf
     """
-    ids, slots, tiers = count(1), [], []
+    ids, slots = count(1), []
+    tiers: list[tuple[Tier, Tier | None, list[tuple[int, int | None, str]]]] = []
     for parent, *children in tiers_of(recording, kinds):
         pieces = [(next(ids), *interval) for interval in parent.intervals]
         slots += [slot for id_, start, end, _ in pieces for slot in ((start, f"from{id_}"), (end, f"to{id_}"))]

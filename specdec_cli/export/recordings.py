@@ -16,7 +16,7 @@ from specdec_cli.errors import ConfigError, TranscriptError
 from specdec_cli.export.folder import digest
 from specdec_cli.inputs.find import common_folder, relative_name
 from specdec_cli.inputs.recording import Key
-from specdec_cli.transcript.lines import Line, Mark, lines_at, standing, stored_lines
+from specdec_cli.transcript.lines import Line, Mark, standing, stored_lines
 
 if TYPE_CHECKING:
     from specdec_cli.labels import Lexicon
@@ -71,54 +71,51 @@ class CaptionedRecording:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Where the lines of each clip stand in a transcript file; lines that a later run replaced are left out.
+    """The lines of each clip in a transcript file; those that a later run replaced are left out.
 
     Iterating it gives the recordings that have a caption, in the order of the file.
     """
 
     transcripts: Path
     base: str  # absolute folder that names are relative to
-    runs: Mapping[Key, Sequence[Mark]]  # clip -> its lines
+    runs: Mapping[Key, Sequence[Line]]  # clip -> its lines, without settings
     replaced: int  # how many clips were captioned again later on
-    lexicon: Lexicon | None = None  # finds the classes that captions name, for lines without labels; None: without
 
     @classmethod
     def read(
         cls, transcripts: Path, base: str | None = None, *, mode: str | None = None, lexicon: Lexicon | None = None
     ) -> Stored:
-        """Looks through a file for lines of `mode`; without `base` it is the deepest folder that holds all recordings.
+        """Reads the lines of `mode`; without `base` it is the deepest folder that holds all recordings.
+
+        `lexicon` finds the classes that captions name, for lines without labels; None: they stay without.
 
         Raises:
-            TranscriptError: it holds something else than transcripts, or cannot be read.
+            TranscriptError: the file holds something else than transcripts, or cannot be read.
             ConfigError: a clip has captions in several modes.
         """
-        marks: dict[Key, list[Mark]] = {}
-        modes: dict[Key, str] = {}
+        found: dict[Key, dict[int, Line]] = {}
         for line in stored_lines(transcripts):
-            key, made_in = line.key, line.head.mode
-            if mode not in (None, made_in):
+            head, lines = line.head, found.setdefault(line.key, {})
+            if mode not in (None, head.mode):
                 continue
-            if (other := modes.setdefault(key, made_in)) != made_in:
+            if (other := next(iter(lines.values()), line).head.mode) != head.mode:
                 raise ConfigError(
-                    f"{transcripts} has captions of {key.path} in several modes, e.g. {other} and {made_in}.",
+                    f"{transcripts} has captions of {head.file} in several modes, e.g. {other} and {head.mode}.",
                     hint=f"Choose one with --mode {other}, for example.",
                 )
-            marks.setdefault(key, []).append(Mark.of(line))
-        if base is None:
-            base = common_folder([os.path.dirname(key.path) for key in marks])
-        runs = {key: standing(found) for key, found in marks.items()}
-        replaced = sum(len(runs[key]) < len(found) for key, found in marks.items())
-        return cls(transcripts, base, runs, replaced, lexicon)
-
-    def lines(self, keys: Iterable[Key]) -> Iterator[Line]:
-        """The lines of these clips."""
-        for line in lines_at(self.transcripts, (mark for key in keys for mark in self.runs[key])):
-            head = line.head
-            if self.lexicon is not None and head.labels is None and head.good:
+            kept: dict[str, Any] = {"settings": {}}
+            if lexicon is not None and head.labels is None and head.good:
                 text = head.caption or "", head.language
-                found = {"labels": self.lexicon.labels(*text), "emotions": self.lexicon.emotions(*text)}
-                line = replace(line, head=head.model_copy(update=found))
-            yield line
+                kept |= {"labels": lexicon.labels(*text), "emotions": lexicon.emotions(*text)}
+            lines[line.offset] = replace(line, head=head.model_copy(update=kept))
+        runs = {
+            key: [lines[mark.offset] for mark in standing(map(Mark.of, lines.values()))]
+            for key, lines in found.items()
+            if lines
+        }
+        if base is None:
+            base = common_folder([os.path.dirname(key.path) for key in runs])
+        return cls(transcripts, base, runs, sum(len(runs[key]) < len(found[key]) for key in runs))
 
     def __iter__(self) -> Iterator[CaptionedRecording]:
         """The recordings.
@@ -126,13 +123,12 @@ class Stored:
         Raises:
             TranscriptError: a line does not say where its piece is.
         """
-        clips: dict[str, list[Key]] = {}
-        for key in self.runs:
-            clips.setdefault(key.path, []).append(key)
+        clips: dict[str, list[Line]] = {}
+        for key, run in self.runs.items():
+            clips.setdefault(key.path, []).extend(line for line in run if line.head.good)
         names = _names(list(clips), self.base)
         made = datetime.fromtimestamp(self.transcripts.stat().st_mtime, UTC)
-        for path, keys in clips.items():
-            lines = [line for line in self.lines(keys) if line.head.good]
+        for path, lines in clips.items():
             if lines:
                 pieces = _joined(Piece.of(line, self.transcripts) for line in lines)
                 end_s = max(piece.end_ms for piece in pieces) / 1000

@@ -31,9 +31,10 @@ def table_rows(stored: Stored, inputs: Inputs | None = None) -> Iterator[str]:
     """
     ranks = {item.key: rank for rank, item in enumerate(inputs or ())}
     keys = sorted(stored.runs, key=lambda key: ranks.get(key, len(ranks)))
-    more = columns(details(line.head) for line in stored.lines(keys))
+    lines = [line for key in keys for line in stored.runs[key]]
+    more = columns(details(line.head) for line in lines)
     yield _as_csv([*COLUMNS, *more])
-    for line in stored.lines(keys):
+    for line in lines:
         head, error = line.head, line.head.error
         described = f"{error.type}: {error.message}" if error else None
         known: dict[str, Any] = {**dict(head), "name": relative_name(line.key.path, stored.base), "error": described}
@@ -56,8 +57,8 @@ def database(recordings: Iterable[CaptionedRecording]) -> dict[str, str]:
     for column in found:
         kind = column.partition("_")[0]
         schemes[short_name(column)] = {"dtype": "float" if kind in _FIGURES else "bool" if kind in _TRUTHS else "str"}
-        if kind == "label" and (said := {piece.details.get(column) for _, piece in pieces} - {None}):
-            schemes[short_name(column)]["labels"] = sorted(map(one_line, said))
+        if kind == "label" and (said := {one_line(piece.details.get(column) or "") for _, piece in pieces} - {""}):
+            schemes[short_name(column)]["labels"] = sorted(said)
     fields = {name: {"scheme_id": name, "rater_id": "specdec"} for name in schemes}
     header = {
         "name": "specdec",

@@ -10,7 +10,7 @@ from typing import Final
 from specdec_cli.errors import AudioContentError, TranscriptError
 from specdec_cli.inputs.recording import Key
 from specdec_cli.store import StoredLine, read_lines
-from specdec_cli.transcript.records import Transcript, TranscriptHead, parse
+from specdec_cli.transcript.records import Transcript, TranscriptHead
 
 _ROUNDS: Final = b',"rounds":['
 """What stands behind the head of a line. Quotes inside a text are escaped, so no text can hold it."""
@@ -103,18 +103,11 @@ def heads(path: Path, lines: Iterable[StoredLine]) -> Iterator[Line]:
     """The heads of lines, whose rest is not read; raises TranscriptError for what is no transcript."""
     for line in lines:
         cut = line.raw.find(_ROUNDS)
-        kind, text = (Transcript, line.raw) if cut < 0 else (TranscriptHead, line.raw[:cut] + b"}")
-        yield Line(parse(kind, text, f"{path}:{line.number}"), line.number, line.offset)
+        head = Transcript.from_json if cut < 0 else TranscriptHead.from_json
+        text = line.raw if cut < 0 else line.raw[:cut] + b"}"
+        yield Line(head(text, f"{path}:{line.number}"), line.number, line.offset)
 
 
 def transcript_at(path: Path, mark: Mark | Line) -> Transcript:
     """The whole transcript in a line; raises TranscriptError if it is malformed."""
     return Transcript.from_json(next(read_lines(path, mark.offset)).raw, f"{path}:{mark.number}")
-
-
-def lines_at(path: Path, marks: Iterable[Mark]) -> Iterator[Line]:
-    """The heads of the lines that have these marks; errors as in `heads`."""
-    with path.open("rb") as file:
-        for mark in marks:
-            file.seek(mark.offset)
-            yield from heads(path, [StoredLine(mark.number, mark.offset, file.readline())])

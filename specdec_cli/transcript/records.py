@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -38,8 +38,6 @@ Text = Annotated[str, BeforeValidator(lambda text: readable(text) if isinstance(
 
 FileName = Annotated[str, AfterValidator(_of_a_file)]
 """A path as `os.fsdecode` gives it: a byte that is no UTF-8 is U+DC80 to U+DCFF, so that `os.fsencode` restores it."""
-
-_Head = TypeVar("_Head", bound="TranscriptHead")
 
 Seconds = Annotated[float, Field(ge=0, le=MOST_S)]
 """A time in a recording, or its length."""
@@ -213,6 +211,25 @@ class TranscriptHead(_Record):
         """Whether there is a caption."""
         return self.caption is not None and self.error is None
 
+    @classmethod
+    def from_json(cls, line: str | bytes, place: str = "The line") -> Self:
+        """What a line of JSON says, which anybody may have written; `place` names the line in messages.
+
+        Raises:
+            TranscriptError: it is no transcript of schema 1; the message names the field.
+        """
+        try:
+            return cls.model_validate(json.loads(line, parse_float=_finite, parse_constant=_finite))
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        except (ValueError, RecursionError) as error:
+            reason = f"line: Invalid JSON: {error}"
+        raise TranscriptError(
+            f"{place} is no transcript of schema 1: {reason}.",
+            hint="Each line is one JSON object as `specdec caption --output` writes it.",
+        )
+
 
 class Transcript(TranscriptHead):
     """One clip, or one segment of a clip."""
@@ -245,34 +262,6 @@ class Transcript(TranscriptHead):
         values = self.model_dump(mode="json", exclude=absent)
         line = json.dumps(values, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return readable(line)  # inside JSON, a surrogate written out is the escape that stands for it
-
-    @classmethod
-    def from_json(cls, line: str | bytes, place: str = "The line") -> Transcript:
-        """The transcript in a line of JSON; `place` names the line in messages.
-
-        Raises:
-            TranscriptError: it is no transcript of schema 1; the message names the field.
-        """
-        return parse(cls, line, place)
-
-
-def parse(kind: type[_Head], line: str | bytes, place: str) -> _Head:
-    """A transcript or its head from JSON that anybody may have written.
-
-    Raises:
-        TranscriptError: it is none of schema 1; the message names the line by `place`, and the field.
-    """
-    try:
-        return kind.model_validate(json.loads(line, parse_float=_finite, parse_constant=_finite))
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-    except (ValueError, RecursionError) as error:
-        reason = f"line: Invalid JSON: {error}"
-    raise TranscriptError(
-        f"{place} is no transcript of schema 1: {reason}.",
-        hint="Each line is one JSON object as `specdec caption --output` writes it.",
-    )
 
 
 def _finite(text: str) -> float:

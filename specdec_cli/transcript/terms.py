@@ -110,7 +110,7 @@ def loaded_changes(
 ) -> Iterator[Change]:
     """Which of `names` differs of the loaded models from those of a transcript, and what checkpoints suggest."""
     yield from model_changes(made.models, models, names)
-    yield from differing(*({SUGGESTED: of.get(SUGGESTED)} for of in (made.settings, settings)))
+    yield from differing({SUGGESTED: made.settings.get(SUGGESTED)}, {SUGGESTED: settings.get(SUGGESTED)})
 
 
 def model_changes(there: Models, here: Models, names: Sequence[str] = _MODEL) -> Iterator[Change]:

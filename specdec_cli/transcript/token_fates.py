@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from specdec_cli.types import LOW_IS_UNSURE, Round, Source
@@ -25,15 +25,13 @@ _SHOWN: Final = (
 )
 
 
-def fates(
-    draft: Sequence[str], committed: Sequence[str], source: Sequence[Source], accepted: int
-) -> Iterator[tuple[str, Fate, int | None]]:
+def fates(round_: Round) -> Iterator[tuple[str, Fate, int | None]]:
     """Text, fate and place in the draft of each token of a round, in the order of the text.
 
     Rejected tokens stand before the one that replaced them. Tokens of the cloud have no place in the draft.
-    `accepted`: leading drafted tokens that were kept, before stop rules cut the text.
     """
-    stood = min(len(committed), accepted)
+    draft, committed, source = round_.draft_pieces, round_.committed_pieces, round_.source
+    stood = min(len(committed), round_.accepted)
     own = "corrected" in source or "bonus" in source
     yield from zip(committed[:stood], source, range(stood), strict=False)
     for index in range(stood, len(draft)):
@@ -71,7 +69,7 @@ def run_view(transcript: Transcript) -> dict[str, Any]:
 
 def tokens(round_: Round) -> Iterator[tuple[str, Fate, float | None, float | None]]:
     """Text, fate, entropy and gate's figure of each token; none without the text of single tokens in the transcript."""
-    for piece, fate, index in fates(round_.draft_pieces, round_.committed_pieces, round_.source, round_.accepted):
+    for piece, fate, index in fates(round_):
         entropy, value = (
             None if index is None or index >= len(figures) else figures[index]
             for figures in (round_.entropy, round_.gate_values)

@@ -98,9 +98,11 @@ def build(started: Started, steps: list[Step], finish_reason: FinishReason = "eo
             draft_ms=4.6 * len(item.draft),
             verify_ms=item.verify_ms if escalated else None,
             network_ms=item.network_ms,
+            draft_pieces=item.draft,
+            committed_pieces=committed,
         )
         ids += len(committed)
-        events.append((round_, EventText(item.draft, committed, caption.strip())))
+        events.append((round_, EventText(caption.strip())))
     work = ModelWork(1, 40, 54.2, 12.6, 180.0, 148, 44)
     edge, cloud = (None if mode == "cloud" else work), (work if heard_cloud else None)
     finished = Finished(tuple(range(ids)), finish_reason, edge, cloud, 96.3, 1874.2)

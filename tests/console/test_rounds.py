@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from specdec_cli.console.rounds import TokenCell, cells_of, figure_names, token_rows, verdict_of
-from specdec_cli.types import EventText, Round
+from specdec_cli.types import Round
 from tests.console.screens import Screen
 from tests.console.script import CLOUD, CUT, EN, PARTIAL, ZH, Clip
 
@@ -29,19 +29,14 @@ def printed(
     return [line.rstrip() for line in screen.lines[:-1]]
 
 
-def drafted(round_: Round, pieces: tuple[str, ...] = PIECES, width: int = 80, *, by_clause: bool = True) -> list[str]:
-    round_ = replace(round_, source=("edge",) * len(pieces), accepted=len(pieces))
-    return printed(
-        cells_of(round_, EventText(pieces, pieces), SETTINGS), width, figure_names(SETTINGS), by_clause=by_clause
-    )
-
-
-def rounds(clip: Clip) -> list[tuple[Round, EventText]]:
-    return [(event, text) for event, text in clip.events if isinstance(event, Round)]
+def drafted(round_: Round, width: int = 80, *, by_clause: bool = True) -> list[str]:
+    round_ = replace(round_, source=("edge",) * 9, accepted=9, draft_pieces=PIECES, committed_pieces=PIECES)
+    return printed(cells_of(round_, SETTINGS), width, figure_names(SETTINGS), by_clause=by_clause)
 
 
 def words(clip: Clip, index: int) -> str:
-    return printed(cells_of(*rounds(clip)[index], {}))[0].strip()
+    rounds = [event for event, _ in clip.events if isinstance(event, Round)]
+    return printed(cells_of(rounds[index], {}))[0].strip()
 
 
 def test_a_draft_is_shown_clause_by_clause_with_figures_under_their_words() -> None:
@@ -65,8 +60,8 @@ def test_no_token_is_lost_where_rows_are_narrow(width: int) -> None:
 
 
 def test_tokens_of_the_cloud_have_no_figures() -> None:
-    round_ = replace(DRAFT, draft_ids=(1, 2), accepted=1, committed_ids=(1, 3), source=("accepted", "corrected"))
-    cells = cells_of(round_, EventText((" a", " b"), (" a", " c")), SETTINGS)
+    pieces = {"draft_pieces": (" a", " b"), "committed_pieces": (" a", " c")}
+    cells = cells_of(replace(DRAFT, accepted=1, source=("accepted", "corrected"), **pieces), SETTINGS)
     assert [(cell.word.plain, bool(cell.figures)) for cell in cells] == [("✓a", True), ("✗b", True), ("→c", False)]
 
 
@@ -83,9 +78,9 @@ def test_every_fate_has_its_sign_without_colour() -> None:
 
 
 def test_pieces_with_escapes_and_markup_are_only_text() -> None:
-    round_ = Round(0, (1, 2), (0.1, 0.1), (0.1, 0.1), False, None, 2, (1, 2), ("edge", "edge"), 1.0, None)
-    text = EventText(("[red]", "\x1b[2J"), ("[red]", "\x1b[2J<|audio_eos|>"), "")
-    assert printed(cells_of(round_, text, {}))[0].strip() == "[red]|\\x1b[2J<|audio_eos|>"
+    pieces = ("[red]", "\x1b[2J<|audio_eos|>")
+    round_ = replace(DRAFT, accepted=2, source=("edge", "edge"), draft_pieces=pieces, committed_pieces=pieces)
+    assert printed(cells_of(round_, {}))[0].strip() == "[red]|\\x1b[2J<|audio_eos|>"
 
 
 @pytest.mark.parametrize(
