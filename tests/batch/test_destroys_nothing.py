@@ -115,7 +115,7 @@ def run(rng: random.Random) -> None:
     job.export(exports)
 
 
-@pytest.mark.parametrize("cases", [range(300), pytest.param(range(300, 1000), marks=pytest.mark.full)], ids=str)
+@pytest.mark.parametrize("cases", [range(150), pytest.param(range(150, 1000), marks=pytest.mark.full)], ids=str)
 def test_nothing_is_destroyed(
     cases: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stubbed: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
