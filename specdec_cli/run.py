@@ -58,6 +58,7 @@ class Setup:
         suggested = {role: values for role, values in found.items() if values}
         described = {role: ModelInfo(**model.describe()) for role, model in models.items()}
         known = Models(edge=described.get("edge"), cloud=described.get("cloud"))
+        declared = {role: getattr(model.processor.config, "specdec_prompts", None) for role, model in models.items()}
         links = [each for each in (pair.remote, pair.remote_edge) if each]
         return cls(
             mode=config.decoding.mode,
@@ -67,9 +68,7 @@ class Setup:
             settings=recorded_settings(config) | ({SUGGESTED: suggested} if suggested else {}),
             load_s=load_s,
             payload=links[0].payload if links else None,
-            shipped_only=tuple(  # as their config.json declares
-                role for role, model in models.items() if _declared_prompts(model.processor) == "shipped"
-            ),
+            shipped_only=tuple(role for role, prompts in declared.items() if prompts == "shipped"),
             unfitted=gate.not_fitted_to(known.weights) if gate else (),
             unanswered=tuple(each.http.failure for each in links if each.http.failure),
         )
@@ -188,25 +187,24 @@ class Run:
 
     def _finished(self, finished: Finished, text: str, began: tuple[float, float], *, alone: bool) -> EventText:
         """The caption with what is known of it, as the transcript has it, which is made here."""
-        setup, labels, emotions, claims, scores = self._setup, None, None, None, None
+        setup, language, found = self._setup, self._setup.language, dict[str, Any]()
         wall, cpu = time.perf_counter() - began[0], time.process_time() - began[1]
-        caption = setup.caption(text)
-        flags = (*flags_of(text, setup.language), *_fields(self.clip)["flags"])
+        caption, claims = setup.caption(text), None
+        flags = (*flags_of(text, language), *_fields(self.clip)["flags"])
         if setup.scorer is not None:
-            labels = setup.scorer.lexicon.labels(caption, setup.language)
-            emotions = setup.scorer.lexicon.emotions(caption, setup.language)
-            scores = setup.scorer.scores(tokens_of(self._rounds), self._writer.text, setup.language, labels)
-            claims = setup.scorer.lexicon.claims(labels, self.clip.measured) if self.clip.measured else None
+            lexicon = setup.scorer.lexicon
+            labels, emotions = lexicon.labels(caption, language), lexicon.emotions(caption, language)
+            scores = setup.scorer.scores(tokens_of(self._rounds), self._writer.text, language, labels)
+            claims = lexicon.claims(labels, self.clip.measured) if self.clip.measured else None
+            agrees = None if claims is None else {claim.attribute: claim.agrees for claim in claims}
+            found = {"labels": labels, "emotions": emotions, "scores": scores, "agrees": agrees}
+            found["needs_review"] = needs_review(labels, scores)
         sent = sum(work.bytes_up for work in (finished.edge, finished.cloud) if work)  # 0 where nothing escalated
         self._transcript = Transcript(
             **_fields(self.clip) | {"flags": flags},
             **setup.fields(),
+            **found,
             caption=caption,
-            labels=labels,
-            emotions=emotions,
-            scores=scores,
-            needs_review=None if labels is None or scores is None else needs_review(labels, scores),
-            agrees=None if claims is None else {claim.attribute: claim.agrees for claim in claims},
             finish_reason=finished.finish_reason,
             degraded=finished.degraded,
             rounds=tuple(self._rounds),
@@ -219,7 +217,7 @@ class Run:
             ),
             uplink=Uplink(payload=setup.payload or "none" if sent else "none", bytes=sent),
         )
-        return EventText(caption, labels, claims, self._transcript.probabilities, flags)
+        return EventText(caption, found.get("labels"), claims, self._transcript.probabilities, flags)
 
 
 def _fields(clip: Clip) -> dict[str, Any]:
@@ -230,27 +228,20 @@ def _fields(clip: Clip) -> dict[str, Any]:
 
 def peak_rss_mb() -> float | None:
     """Largest resident memory that this process has had, MiB; None where the system does not tell."""
-    try:
-        import resource
-    except ImportError:  # Windows
+    if sys.platform == "win32":
         return None
+    import resource
+
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return round(peak / (2**20 if sys.platform == "darwin" else 2**10), 1)
 
 
 def gpu_mb() -> float | None:
     """Largest GPU memory that PyTorch has allocated, over all GPUs, MiB; None without a GPU."""
-    if "torch" not in sys.modules:
-        return None
-    import torch
-
-    if not torch.cuda.is_available():
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available():
         return None
     return round(sum(map(torch.cuda.max_memory_allocated, range(torch.cuda.device_count()))) / 2**20, 1)
-
-
-def _declared_prompts(processor: Processor) -> object:
-    return getattr(processor.config, "specdec_prompts", None)
 
 
 def _model_line(info: ModelInfo | None) -> str | None:

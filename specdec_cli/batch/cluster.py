@@ -70,7 +70,7 @@ class Worker:
 class RayBackend:
     """Captions tasks on a cluster. Use it as a context manager: it connects, loads the models, and disconnects.
 
-    Ray starts an actor that dies again, and gives it its recordings again.
+    Ray restarts an actor that dies, and hands it its recordings again.
 
     Args:
         config, measures, loading: see `Captioner`.
@@ -96,7 +96,7 @@ class RayBackend:
         self._config, self._address, self._loading = config, address, loading
         self._arguments = (config, labelling, os.getcwd(), batch_size, workers, measures)
         self._chunk = max(CHUNK, 2 * (batch_size or 0))
-        self._actors: list[Any] = []
+        self._actors, self._kept = list[Any](), list[Any]()
         self.setup: Setup
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry
         try:
@@ -115,7 +115,8 @@ class RayBackend:
             options = {**resources, "max_concurrency": 2, "max_restarts": -1, "max_task_retries": _RETRIES}
             with self._loading(f"{count} model pair{'s' if count > 1 else ''}"):
                 worker = self._ray.remote(Worker).options(**options)
-                self._actors = [worker.remote(*self._arguments) for _ in range(count)]
+                self._kept = [self._ray.put(each) for each in self._arguments]  # for actors that are started again
+                self._actors = [worker.remote(*self._kept) for _ in range(count)]
                 self._take_setup()
         except BaseException:
             self._ray.shutdown()

@@ -19,70 +19,56 @@ class RayError(Exception):
     """As Ray's own: the base of all."""
 
 
-def models(weights: str) -> Models:
-    return Models(edge=ModelInfo(name="edge", dtype="float32", device="cpu", weights=weights), cloud=None)
+class Answer:
+    """What `ray.get` gives, or raises."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
 
 
-def answer(value: Any) -> SimpleNamespace:
-    """A method of an actor that gives `value`, or raises it."""
-    return SimpleNamespace(remote=lambda *given: (value, given))
+def made_by(weights: str) -> dict[str, Any]:
+    edge = ModelInfo(name="edge", dtype="float32", device="cpu", weights=weights)
+    return {"models": Models(edge=edge, cloud=None), "settings": SETTINGS}
 
 
-def actor(weights: str, caption: Exception | None = None) -> SimpleNamespace:
-    setup = SimpleNamespace(models=models(weights), settings=SETTINGS)
+def actor(weights: str, later: str | Exception | None = None) -> SimpleNamespace:
+    """One that loaded these weights; `later`: those that it captions with, or what goes wrong."""
 
-    def captioned(tasks: list[Task]) -> list[Outcome]:
-        return [Outcome(task.item, good_line(task.item.path, models=models(weights))) for task in tasks]
+    def caption(tasks: list[Task]) -> Answer:
+        if isinstance(later, Exception):
+            return Answer(later)
+        lines = [good_line(task.item.path, **made_by(later or weights)) for task in tasks]
+        return Answer([Outcome(task.item, line) for task, line in zip(tasks, lines, strict=True)])
 
-    return SimpleNamespace(setup=answer(setup), caption=answer(caption or captioned), stop=answer(None))
+    setup = Answer(SimpleNamespace(**made_by(weights)))
+    return SimpleNamespace(setup=SimpleNamespace(remote=lambda: setup), caption=SimpleNamespace(remote=caption))
 
 
-def backend(*actors: SimpleNamespace) -> RayBackend:
-    def get(reference: Any) -> Any:
-        if isinstance(reference, list):
-            return [get(one) for one in reference]
-        value, given = reference
-        if isinstance(value, Exception):
-            raise value
-        return value(*given) if callable(value) else value
+def captioned(*actors: SimpleNamespace) -> list[Outcome]:
+    def get(answer: Any) -> Any:
+        if isinstance(answer, list):
+            return [get(one) for one in answer]
+        if isinstance(answer.value, Exception):
+            raise answer.value
+        return answer.value
 
-    class Handle(tuple):  # type: ignore[type-arg]  # one answer of an actor: hashable whatever it holds
-        __hash__ = object.__hash__
-        __eq__ = object.__eq__
-
-    for one in actors:
-        ask = one.caption.remote
-        one.caption = SimpleNamespace(remote=lambda *given, ask=ask: Handle(ask(*given)))
-    made = RayBackend.__new__(RayBackend)
-    made._ray = SimpleNamespace(
-        get=get,
-        wait=lambda running, timeout: (running[:1], running[1:]),
-        exceptions=SimpleNamespace(RayError=RayError),
-    )
+    made, outcomes = RayBackend.__new__(RayBackend), list[Outcome]()
+    wait = lambda running, timeout: (running[:1], running[1:])  # noqa: E731
+    made._ray = SimpleNamespace(get=get, wait=wait, exceptions=SimpleNamespace(RayError=RayError))
     made._actors, made._chunk = list(actors), 4
-    return made
-
-
-def captioned(made: RayBackend) -> list[Outcome]:
     made._take_setup()
-    outcomes: list[Outcome] = []
     made.run([Task(InputFile(f"{n}.wav")) for n in range(10)], outcomes.append, lambda: False)
     return outcomes
 
 
-def test_every_actor_s_models_are_compared() -> None:
-    assert len(captioned(backend(actor("1"), actor("1")))) == 10
+def test_every_actor_s_models_are_compared_also_when_it_was_started_again() -> None:
+    assert len(captioned(actor("1"), actor("1"))) == 10
     with pytest.raises(CheckpointError, match=r"different models: edge\.weights is '1' and '2'"):
-        captioned(backend(actor("1"), actor("1"), actor("2")))
-
-
-def test_an_actor_that_was_started_again_with_other_models_is_found_out() -> None:
-    made = backend(actor("1"), actor("1"))
-    made._actors[1].caption = backend(actor("2"))._actors[0].caption
+        captioned(actor("1"), actor("1"), actor("2"))
     with pytest.raises(CheckpointError, match="different models"):
-        captioned(made)
+        captioned(actor("1"), actor("1", "2"))
 
 
 def test_what_ray_cannot_mend_is_an_error_of_ours() -> None:
     with pytest.raises(UnexpectedError, match="ValueError: no"):
-        captioned(backend(actor("1", RayError("Traceback\nValueError: no"))))
+        captioned(actor("1", RayError("Traceback\nValueError: no")))

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import gc
-import os
 import threading
 import time
 import weakref
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +14,8 @@ import pytest
 import torch
 
 from specdec_cli.batch.in_flight import BatchCaptioner, Prepared
-from specdec_cli.batch.local import LocalBackend, prepare
-from specdec_cli.batch.tasks import Outcome, Task
+from specdec_cli.batch.local import prepare
+from specdec_cli.batch.tasks import Task
 from specdec_cli.captioner import Captioner
 from specdec_cli.cloud.http import Caller, Http, Reply, Request
 from specdec_cli.decoding.assemble import Pair
@@ -25,7 +23,6 @@ from specdec_cli.errors import SpecdecError
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.session import Session
-from specdec_cli.run import Run
 from specdec_cli.transcript.records import Transcript
 from tests.cloud.serving import linked, serving
 from tests.mini_pair import captioner, write_voice
@@ -53,27 +50,13 @@ def prepared(captioner: Captioner, folder: Path, count: int, seconds: float = 0.
 
 
 class Given:
-    """Clips that are ready from the start; notes when somebody would have waited."""
+    """Clips that are ready from the start."""
 
     def __init__(self, clips: list[Prepared]) -> None:
         self.left = list(clips)
-        self.waits: list[bool] = []
 
     def take(self, *, wait: bool) -> Prepared | None:
-        self.waits.append(wait)
         return self.left.pop(0) if self.left else None
-
-
-def test_of_five_thousand_files_the_first_is_captioned_before_the_batch_is_full(tmp_path: Path) -> None:
-    first = write_voice(tmp_path / "00000.wav", 1, 0.3)
-    for index in range(1, 5000):
-        os.link(first, tmp_path / f"{index:05d}.wav")
-    outcomes: list[Outcome] = []
-    backend = LocalBackend(captioner(**QUICK), batch_size=None, workers=2)
-    tasks = (Task(InputFile(str(tmp_path / name))) for name in os.listdir(tmp_path))
-    backend.run(tasks, outcomes.append, lambda: bool(outcomes))
-    assert outcomes[0].captioned
-    assert 1 <= len(outcomes) <= 5  # no more than few begin before the first is done
 
 
 class Encoding:
@@ -121,36 +104,6 @@ def test_a_clip_whose_encoder_fails_fails_alone(
     failed = ended[clips[1].run.clip.file]
     assert isinstance(failed, SpecdecError)
     assert "no memory for it" in failed.message
-
-
-def test_a_given_number_of_clips_is_decoded_together_however_large(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    edge = captioner(**QUICK)
-    (clip,) = prepared(edge, tmp_path, 1)
-    number, calls = 300, count()
-    together = threading.Barrier(number)
-
-    def finish(*_: object, **__: object) -> object:
-        if next(calls) >= number:
-            together.wait(10)
-        return done
-
-    (_, done), *_ = BatchCaptioner(edge, 1).run(Given([clip]))
-    monkeypatch.setattr(Run, "finish", finish)
-    results = list(BatchCaptioner(edge, number).run(Given([clip] * 2 * number)))
-    assert all(result is done for _, result in results)
-
-
-@pytest.mark.usefixtures("two_threads")
-def test_closing_a_batch_half_way_ends_its_threads(tmp_path: Path) -> None:
-    ours = captioner(decoding__mode="hybrid", gate__threshold=0.3)
-    before = threading.active_count()
-    ends = BatchCaptioner(ours, 4).run(Given(prepared(ours, tmp_path, 8)))
-    next(ends)
-    assert threading.active_count() > before
-    ends.close()
-    assert threading.active_count() == before
 
 
 def test_an_abandoned_batch_waits_for_no_cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

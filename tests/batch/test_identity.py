@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from specdec_cli.errors import ConfigError
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.records import ModelInfo, Models
 from specdec_cli.transcript.terms import Terms
-from tests.batch.lines import MODELS, SETTINGS, failed_line, good_line, write
+from tests.batch.lines import SETTINGS, failed_line, good_line, write
 
 
 def identity(**changes: object) -> Identity:
@@ -51,39 +52,25 @@ def test_other_settings_are_named_with_both_values(tmp_path: Path, changes: dict
     assert "--overwrite" in (raised.value.hint or "")
 
 
-def test_another_number_format_is_refused_once_it_is_known(tmp_path: Path) -> None:
+KNOWN = {"name": "edge", "dtype": "float32", "device": "cpu", "weights": "sha256:1"}
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "suggested", "told"),
+    [
+        ("sha256:1", {}, None, None),
+        (None, {}, None, None),  # weights that nobody knows are not refused
+        ("sha256:1", {"weights": None}, None, None),
+        ("sha256:1", {"weights": "sha256:2"}, None, r"edge\.weights was .sha256:1. and is .sha256:2."),
+        ("sha256:1", {"dtype": "bfloat16", "device": "cuda:0"}, None, r"edge\.dtype was .float32. and is .bfloat16."),
+        ("sha256:1", {}, {"edge": {"repetition_penalty": 1.1}}, "suggested was null and is .*repetition_penalty"),
+    ],
+)
+def test_other_models_are_refused_once_they_are_known(
+    tmp_path: Path, then: str | None, now: dict[str, str], suggested: object, told: str | None
+) -> None:
     ours = identity()
-    check(tmp_path, ours, good_line("/a.wav"))
-    ours.check_models(MODELS, {})
-    loaded = Models(edge=ModelInfo(name="edge", dtype="bfloat16", device="cuda:0"), cloud=None)
-    with pytest.raises(ConfigError, match=r"edge\.dtype was .float32. and is .bfloat16."):
-        ours.check_models(loaded, {})
-
-
-def test_what_the_checkpoints_suggest_must_be_the_same(tmp_path: Path) -> None:
-    ours = identity()
-    check(tmp_path, ours, good_line("/a.wav"))
-    ours.check_models(MODELS, {})
-    with pytest.raises(ConfigError, match=r"suggested was null and is .*repetition_penalty"):
-        ours.check_models(MODELS, {"suggested": {"edge": {"repetition_penalty": 1.1}}})
-
-
-def _line_of(weights: str | None) -> Transcript:
-    made = MODELS.model_copy(update={"edge": ModelInfo(name="edge", dtype="float32", device="cpu", weights=weights)})
-    return good_line("/a.wav", models=made)
-
-
-@pytest.mark.parametrize(("then", "now"), [("sha256:1", "sha256:1"), (None, "sha256:1"), ("sha256:1", None)])
-def test_weights_that_nobody_knows_are_not_refused(tmp_path: Path, then: str | None, now: str | None) -> None:
-    ours = identity()
-    check(tmp_path, ours, _line_of(then))
-    loaded = Models(edge=ModelInfo(name="edge", dtype="float32", device="cpu", weights=now), cloud=None)
-    ours.check_models(loaded, {})
-
-
-def test_other_weights_under_the_same_name_are_refused(tmp_path: Path) -> None:
-    ours = identity()
-    check(tmp_path, ours, _line_of("sha256:1"))
-    retrained = Models(edge=ModelInfo(name="edge", dtype="float32", device="cpu", weights="sha256:2"), cloud=None)
-    with pytest.raises(ConfigError, match=r"o\.jsonl:1 .*edge\.weights was .sha256:1. and is .sha256:2."):
-        ours.check_models(retrained, {})
+    check(tmp_path, ours, good_line("/a.wav", models=Models(edge=ModelInfo(**KNOWN | {"weights": then}), cloud=None)))
+    loaded = Models(edge=ModelInfo(**KNOWN | now), cloud=None)
+    with nullcontext() if told is None else pytest.raises(ConfigError, match=rf"o\.jsonl:1 .*{told}"):
+        ours.check_models(loaded, {"suggested": suggested} if suggested else {})

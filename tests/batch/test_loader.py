@@ -137,12 +137,6 @@ def test_a_stop_ends_a_wait() -> None:
         gate.set()
 
 
-def test_closing_early_leaves_no_thread() -> None:
-    with loading(tasks(1000), one_second, workers=4, in_flight_s=5) as loader:
-        loader.take(wait=True)
-    assert not loader_threads()
-
-
 def test_a_recording_that_was_captioned_is_recognised_by_its_content(tmp_path: Path) -> None:
     ready = partial(prepare, captioner(decoding__mode="edge"))
     file, none = (InputFile(str(tmp_path / name)) for name in ("a.wav", "none.wav"))

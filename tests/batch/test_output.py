@@ -114,13 +114,3 @@ def test_a_run_that_writes_nothing_leaves_no_file(tmp_path: Path) -> None:
     with Output(tmp_path / "mine.jsonl", accept):
         pass
     assert os.listdir(tmp_path) == ["mine.jsonl"]
-
-
-def test_a_name_that_is_no_utf_8_is_found_again(tmp_path: Path) -> None:
-    name = os.fsencode(tmp_path) + "/说话人.wav".encode("gbk")
-    path = write(tmp_path / "o.jsonl", failed_line(os.fsdecode(name)))
-    with Output(path, accept) as output:
-        entry = output.find(Key.of(os.fsdecode(name)))
-        assert entry is not None
-        assert entry.retry is not None
-        assert os.fsencode(entry.retry.path) == name

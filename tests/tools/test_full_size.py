@@ -34,11 +34,11 @@ def test_what_does_not_fit_is_refused_before_anything_is_built(monkeypatch: pyte
 
 
 def test_the_command_prints_a_table_or_json(capsys: pytest.CaptureFixture[str]) -> None:
-    main("tiny,tiny", dtype="float32", device="cpu", k=2, acceptance="0.5", rounds=1, threads=None, json=False)
+    main("tiny,tiny", dtype="float32", device="cpu", k=2, acceptance="0.5", rounds=1, threads=1, json=False)
     page = capsys.readouterr().out
     assert "step / floor" in page
     assert "Chosen tokens" in page
-    main("tiny", dtype="bfloat16", device="cpu", k=2, acceptance="0.5", rounds=1, threads=None, json=True)
+    main("tiny", dtype="bfloat16", device="cpu", k=2, acceptance="0.5", rounds=1, threads=1, json=True)
     found = FullSize.model_validate_json(capsys.readouterr().out)
     assert (found.device, [(shape.name, shape.dtype) for shape in found.shapes]) == ("cpu", [("tiny", "bfloat16")])
 
