@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from specdec_cli.types import Claim, Cost, Measured
+from specdec_cli.types import Claim, Measured
 
 if TYPE_CHECKING:
     from specdec_cli.evaluate.bootstrap import Interval
 
 NONE: Final = "—"
 """In place of a figure that was not measured."""
-
-COST_NAMES: Final[Mapping[Cost, str]] = {
-    "blocks": "blocks escalated",
-    "clips": "clips calling the cloud",
-    "time": "cloud's time",
-}
-"""What the cloud costs, in a table."""
 
 
 def marked(caption: str, flags: str) -> str:

@@ -77,12 +77,9 @@ def test_what_does_not_exist_is_no_figure() -> None:
         middle(np.array([1.0, np.nan, 2.0])),
     ):
         assert resampler.interval(statistic) is None
+    part, whole = np.array([0.0, 0.0, 2.0]), np.array([0.0, 0.0, 4.0])  # resamples without a denominator are left out
+    assert resampler.interval(ratio(part, whole)) == Interval(0.5, 0.5, 0.5)
     assert resampler.value(mean(np.array([[1.0, np.nan], [0.0, np.nan], [np.nan, np.nan]]))) == 0.5
-
-
-def test_resamples_without_a_denominator_are_left_out() -> None:
-    part, whole = np.array([0.0, 0.0, 0.0, 2.0]), np.array([0.0, 0.0, 0.0, 4.0])
-    assert Resampler(4, resamples=200).interval(ratio(part, whole)) == Interval(0.5, 0.5, 0.5)
 
 
 def test_the_median_has_an_interval_unless_it_is_of_one() -> None:

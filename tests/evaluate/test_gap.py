@@ -1,4 +1,4 @@
-"""Gap closed: by hand, against clips at random, and absent where it would mislead."""
+"""Gap closed: by hand, above random escalation, and absent where it would mislead."""
 
 from __future__ import annotations
 
@@ -64,17 +64,6 @@ def drawn(seed: int) -> npt.NDArray[np.float64]:
     cloud = (rng.random((CLIPS, 3)) < 0.75).astype(float)
     edge[rng.random((CLIPS, 3)) < 0.1] = np.nan
     return np.stack([edge, cloud])
-
-
-def test_clips_at_random_close_what_they_spend() -> None:
-    edge, cloud = drawn(0)
-    rng = np.random.default_rng(1)
-    closed = []
-    for _ in range(300):
-        woken = rng.permutation(CLIPS) < 0.3 * CLIPS
-        found = measure_gap(edge, np.where(woken[:, None], cloud, edge), cloud, Resampler(CLIPS, resamples=2))
-        closed.append(found.gain.value / found.gap.value)
-    assert np.mean(closed) == pytest.approx(0.3, abs=0.02)
 
 
 def test_a_hybrid_is_measured_against_chance_in_pairs() -> None:

@@ -60,16 +60,12 @@ def test_a_gap_that_is_closed_is_claimed_in_one_sentence(tmp_path: Path, lexicon
     )
 
 
-@pytest.mark.parametrize("hybrid", [hits(31, 60), hits(20, 60)], ids=["no better", "worse"])
-def test_no_difference_is_claimed_whose_interval_includes_0(
-    tmp_path: Path, lexicon: Lexicon, hybrid: list[bool]
-) -> None:
-    right: dict[Mode, list[bool]] = {"edge": hits(30, 60), "hybrid": hybrid, "cloud": hits(55, 60)}
-    (sentence,) = judged(tmp_path, lexicon, right).headline
-    assert sentence.endswith("No difference between hybrid and edge-only can be reported from these clips.") == (
-        sum(hybrid) > 25
-    )
-    assert "closes" not in sentence
+def test_no_difference_is_claimed_whose_interval_includes_0(tmp_path: Path, lexicon: Lexicon) -> None:
+    nothing = "No difference between hybrid and edge-only can be reported from these clips."
+    for hybrid, verdict in ((hits(31, 60), nothing), (hits(10, 60), "Hybrid is worse than edge-only.")):
+        right: dict[Mode, list[bool]] = {"edge": hits(30, 60), "hybrid": hybrid, "cloud": hits(55, 60)}
+        (sentence,) = judged(tmp_path, lexicon, right).headline
+        assert sentence.endswith(verdict)
 
 
 def test_a_cloud_that_is_no_better_leaves_no_share_to_claim(tmp_path: Path, lexicon: Lexicon) -> None:
@@ -79,22 +75,6 @@ def test_a_cloud_that_is_no_better_leaves_no_share_to_claim(tmp_path: Path, lexi
         assert found.gaps[0].closed is None
         (sentence,) = found.headline
         assert "there is no gap to close" in sentence
-
-
-def test_shuffled_references_leave_no_claim(tmp_path: Path, lexicon: Lexicon) -> None:
-    """A control: against labels of other clips nothing is better than anything."""
-    right: dict[Mode, list[bool]] = {"edge": hits(24, 80), "hybrid": hits(50, 80), "cloud": hits(70, 80)}
-    runs, table = corpus(right)
-    head, *rows = table.splitlines()
-    names, truths = zip(*(row.split("\t") for row in rows), strict=True)
-    shuffled = np.random.default_rng(0).permutation(np.array(truths))
-    path = tmp_path / "shuffled.tsv"
-    path.write_text("\n".join([head, *map("\t".join, zip(names, shuffled, strict=True))]) + "\n")
-    found = comparison(runs, lexicon, references=References.read(path, lexicon=lexicon))
-    for mode in found.quality:
-        accuracy = mode.labels["emotion"].accuracy
-        assert accuracy.low <= 0.25 <= accuracy.high
-    assert not any("closes" in line for line in found.headline)
 
 
 def test_reference_texts_are_scored(tmp_path: Path, lexicon: Lexicon) -> None:
