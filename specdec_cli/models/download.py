@@ -62,7 +62,7 @@ def not_downloaded(label: str, error: Exception, setting: str, *, offline: bool)
         switch = "runtime.offline" if offline else "HF_HUB_OFFLINE"
         return CheckpointError(
             f"{label} is not in the local hub cache, or not all of it, and {switch} forbids downloads",
-            hint=f"Allow downloads, or set `{setting}` to a folder that holds it.",
+            hint=f"Allow downloads (runtime.offline, HF_HUB_OFFLINE), or set `{setting}` to a folder that holds it.",
         )
     return CheckpointError(
         f"{label} cannot be loaded: {type(error).__name__}: {first_line(error)}",
@@ -106,7 +106,8 @@ def _watched(download: Download, blobs: Path, watch: Watch) -> Iterator[None]:
 
     def report() -> None:
         while not done.wait(_POLL_S):
-            watch(download, min(_bytes_in(blobs) - before, download.bytes))
+            with suppress(OSError):  # a file was finished, and has another name now
+                watch(download, min(_bytes_in(blobs) - before, download.bytes))
 
     watch(download, 0)
     thread = threading.Thread(target=report, name="specdec download", daemon=True)
@@ -119,9 +120,4 @@ def _watched(download: Download, blobs: Path, watch: Watch) -> Iterator[None]:
 
 
 def _bytes_in(folder: Path) -> int:
-    """Bytes of the files in a folder, unfinished ones included."""
-    total = 0
-    for path in folder.glob("*"):
-        with suppress(OSError):  # it was finished, and has another name now
-            total += path.stat().st_size
-    return total
+    return sum(path.stat().st_size for path in folder.glob("*"))

@@ -78,9 +78,8 @@ class QwenOmni(Family):
     def prompt(self, parts: Any, samples: Samples, instruction: str, system: str | None, placeholder: int) -> Made:
         """Features at the clip's own length; one audio token for four frames."""
         features = self.features(parts.feature_extractor, samples)
-        text = parts.apply_chat_template(
-            conversation(instruction, system, audio=""), tokenize=False, add_generation_prompt=True
-        )
+        turns = conversation(instruction, system, audio="")
+        text = parts.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
         ids: list[int] = parts.tokenizer(text, add_special_tokens=False).input_ids
         if (found := ids.count(placeholder)) != 1:
             raise ValueError(f"it puts {found} audio placeholders into the prompt instead of one")
