@@ -32,6 +32,7 @@ _PACKAGES = (
 _LOW_MEMORY_GIB = 2.0
 _ENCODED_S = 3.0  # of test sound
 _ENCODINGS = 3  # with each number format
+_SMALLER = "quantization: int4, a smaller model, or a cloud at an address (cloud.url)"
 _WORTH = 1.1  # smaller gains vary as much from run to run
 
 Status: TypeAlias = Literal["ok", "warn", "fail"]
@@ -191,7 +192,7 @@ def _needs(resolved: ResolvedConfig) -> Iterator[Check]:
         yield Check("models", "fail", _sentence(error))
         return
     for role, (needs, download) in here.items():
-        advice = "" if needs.fits else f". Instead: {needs.advice(needs.free, f'{role}.')}"
+        advice = "" if needs.fits else f". Instead: {role}.{_SMALLER}"
         yield Check(f"{role}-needs", "ok" if needs.fits else "warn", f"{needs}{advice}")
         if download is not None:
             yield Check(f"{role}-files", "ok" if download.fits else "fail", str(download), download.bytes)
@@ -200,7 +201,7 @@ def _needs(resolved: ResolvedConfig) -> Iterator[Check]:
         left = found[0].free - found[0].bytes
         if found[1].config.device_map is None and found[1].bytes > left:
             says = f"edge and cloud take {size(found[0].bytes + found[1].bytes)} together, more than is free"
-            yield Check("both", "warn", f"{says}. Instead: {found[1].advice(left, 'cloud.')}")
+            yield Check("both", "warn", f"{says}. Instead: cloud.{_SMALLER}")
 
 
 def _models(resolved: ResolvedConfig) -> Iterator[Check]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import psutil
 import torch
+from safetensors import SafetensorError
 from torch import nn
 from transformers import GenerationConfig
 from transformers.utils import GENERATION_CONFIG_NAME
@@ -40,25 +40,13 @@ class Needs:
     parameters: int
     dtype: str  # of the weights that are not quantised
     device: str
-    weights: Mapping[str | None, int]  # in memory by `quantization`: None, "int8", "int4"
+    bytes: int  # with cache, activations and the library
     free: int  # available on the device now
-
-    @property
-    def bytes(self) -> int:
-        """With cache, activations and the library."""
-        return round(_ROOM * self.weights[self.config.quantization])
 
     @property
     def fits(self) -> bool:
         """Whether the device has room for it now; a `device_map` spreads it over all devices."""
         return self.bytes <= self.free or self.config.device_map is not None
-
-    def advice(self, room: int, role: str = "") -> str:
-        """What would fit instead into so many bytes; `role`: begins the names of settings."""
-        for name, weights in self.weights.items():
-            if name and (takes := round(_ROOM * weights)) <= room:
-                return f"{role}quantization: {name} takes {size(takes)}"
-        return "use a smaller model, or a cloud at an address (cloud.url)"
 
     def __str__(self) -> str:
         kind = "/".join(filter(None, (self.config.quantization, self.dtype)))
@@ -93,7 +81,11 @@ def forecast(config: ModelConfig, *, offline: bool) -> tuple[Needs, Download | N
         device = resolve_device(config.device)
         names = [path.name for path in checkpoint.weights]
         download = plan(config.source, config.revision, names) if checkpoint.downloads else None
-        return _needs(checkpoint, device, _dtype(checkpoint, device)), download
+        dtype = _dtype(checkpoint, device)
+        parameters, weights = _weights(checkpoint, dtype)
+        free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else psutil.virtual_memory().available
+        named = str(dtype).removeprefix("torch.")
+        return Needs(config, parameters, named, str(device), round(_ROOM * weights), free), download
 
 
 def outline(family: Family, config: Any) -> Any:
@@ -102,25 +94,17 @@ def outline(family: Family, config: Any) -> Any:
         return family.module_class()(config)
 
 
-def _needs(checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype) -> Needs:
-    """What a model takes on a device."""
+def _weights(checkpoint: Checkpoint, dtype: torch.dtype) -> tuple[int, int]:
+    """Parameters that speech needs, and their bytes in memory."""
     module, unused = outline(checkpoint.family, checkpoint.module_config), checkpoint.family.unused
     parameters = sum(part.numel() for name, part in module.named_parameters() if not name.startswith(unused))
-    layers, embedding = [part for _, part in packable(module)], module.get_input_embeddings().weight
-    replaced = sum(part.weight.numel() for part in layers if part.weight is not embedding)
-    weights: dict[str | None, int] = {None: parameters * dtype.itemsize}
-    for name, bits in BITS.items():
-        packed = sum(packed_bytes(part, bits, dtype) for part in layers)
-        weights[name] = (parameters - replaced) * dtype.itemsize + packed
-    on_gpu = device.type == "cuda"
-    return Needs(
-        config=checkpoint.config,
-        parameters=parameters,
-        dtype=str(dtype).removeprefix("torch."),
-        device=str(device),
-        weights=weights,
-        free=torch.cuda.mem_get_info(device)[0] if on_gpu else psutil.virtual_memory().available,
-    )
+    weights = parameters * dtype.itemsize
+    if checkpoint.config.quantization is not None:
+        bits, embedding = BITS[checkpoint.config.quantization], module.get_input_embeddings().weight
+        for _, part in packable(module):
+            weights += packed_bytes(part, bits, dtype)
+            weights -= 0 if part.weight is embedding else part.weight.numel() * dtype.itemsize
+    return parameters, weights
 
 
 def load_processor(config: ModelConfig, *, offline: bool) -> Processor:
@@ -137,7 +121,7 @@ def _module(checkpoint: Checkpoint, device: torch.device, weights: str) -> Any:
     if kept is not None and kept.is_dir():
         try:
             return _build(checkpoint, device, dtype, str(kept))
-        except Exception as error:  # transformers raises what it likes
+        except (OSError, ValueError, SafetensorError, CheckpointError) as error:
             _log.warning("the packed weights in %s are damaged, and are made again: %s", kept, first_line(error))
             shutil.rmtree(kept, ignore_errors=True)
     quantization = quantization_config(config.quantization, device, checkpoint.family, checkpoint.module_config)
@@ -225,11 +209,6 @@ def quantization_config(name: str | None, device: torch.device, family: Family, 
         from transformers import TorchAoConfig
 
         return TorchAoConfig(Int8WeightOnlyConfig(), modules_to_not_convert=kept_whole(family, model_config))
-    if device.type != "cuda":
-        raise CheckpointError(
-            f"quantization 'int4' runs on CUDA and on CPUs, and the device is {device}",
-            hint="Use quantization: int8, or device: cpu.",
-        )
     from transformers import BitsAndBytesConfig
 
     return BitsAndBytesConfig(

@@ -141,11 +141,8 @@ def test_the_memory_that_is_forecast_is_what_the_weights_take(checkpoint: Path, 
     packed = {id(part.weight) for part in module.modules() if isinstance(part, PackedLinear)}
     packed |= {id(part.scales) for part in module.modules() if isinstance(part, PackedLinear)}
     tensors = [*module.parameters(), *(buffer for buffer in module.buffers() if id(buffer) in packed)]
-    assert found.weights[quantization] == sum(tensor.nbytes for tensor in tensors)
+    assert found.bytes == round(1.1 * sum(tensor.nbytes for tensor in tensors))
     assert download is None
-    room = round(1.1 * found.weights["int4"])
-    assert found.advice(room).startswith("quantization: int4 takes")
-    assert "smaller model" in found.advice(room - 1)
 
 
 @pytest.fixture
