@@ -58,16 +58,12 @@ def describe(source: str, revision: str | None, *, offline: bool, names: Sequenc
 
 def not_downloaded(label: str, error: Exception, setting: str, *, offline: bool) -> CheckpointError:
     """What to report of a hub checkpoint that cannot be had; `setting` may name a folder instead."""
+    why, hint = f"{type(error).__name__}: {first_line(error)}", "Check the name, the network and your access"
     if offline or is_offline_mode():
         switch = "runtime.offline" if offline else "HF_HUB_OFFLINE"
-        return CheckpointError(
-            f"{label} is not in the local hub cache, or not all of it, and {switch} forbids downloads",
-            hint=f"Allow downloads (runtime.offline, HF_HUB_OFFLINE), or set `{setting}` to a folder that holds it.",
-        )
-    return CheckpointError(
-        f"{label} cannot be loaded: {type(error).__name__}: {first_line(error)}",
-        hint=f"Check the name, the network and your access, or download it and set `{setting}` to its folder.",
-    )
+        why, hint = f"{switch} forbids downloads, and the hub's cache lacks it", "Allow them (runtime.offline: false)"
+    hint = f"{hint}, or download it and set `{setting}` to its folder."
+    return CheckpointError(f"{label} cannot be loaded: {why}", hint=hint)
 
 
 def shards(folder: Path, unused: Iterable[str]) -> list[str]:

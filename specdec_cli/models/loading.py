@@ -68,7 +68,7 @@ def load_model(config: ModelConfig, *, offline: bool, tested: bool = True, watch
     how = {"quantization": config.quantization, "encoder_dtype": config.encoder_dtype}
     model = AudioLM(module, processor, weights=weights, graphs=config.graphs, **how)
     if tested:
-        self_test(model, checkpoint.folder)
+        self_test(model)
     return model
 
 

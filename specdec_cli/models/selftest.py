@@ -36,7 +36,6 @@ _LONGEST: Final = 8192  # sliding window that is filled
 _SOUND_S: Final = 1.0
 _OPENING: Final = 9  # ids at the end of a prompt that may spell the beginning of an answer
 _VERSION: Final = 5  # of the test
-_FILES: Final = (".json", ".jinja", ".model", ".txt")  # of the processor, and the configuration
 _JOINT: Final = "passed"
 _ALONE: Final = "passed; clips of a batch step one by one"
 _WITHOUT_GRAPHS: Final = "; without graphs"  # after either
@@ -50,12 +49,12 @@ def tie_tolerance(dtype: torch.dtype) -> float:
     return _TIE.get(dtype, _TIE[torch.bfloat16])
 
 
-def self_test(model: AudioLM, folder: Path | None = None) -> None:
+def self_test(model: AudioLM) -> None:
     """Tests a model that was just loaded, or looks up that it has passed; sets `model.self_test` and `model.joins`.
 
-    The result is not remembered without the folder that it was loaded from. Raises CheckpointError if it fails.
+    The result is remembered if its weights have a fingerprint. Raises CheckpointError if it fails.
     """
-    memory, phrase = None if folder is None else _memory(model, folder), ""
+    memory, phrase = _memory(model), ""
     if memory is not None:
         with suppress(OSError, ValueError):
             phrase = memory.read_text(encoding="ascii")
@@ -137,8 +136,8 @@ def _joins(session: Session, text: Sequence[int], whole: torch.Tensor, allowed: 
         found = forward_together([(session, text[:2], 2), (other, text[:3], 1)])
         found += forward_together([(other, text[:4], 1), (session, text, 2)])
         expected = [whole[1:3], alone[:1], alone[1:], whole[-2:]]
-        scores = [each for each in found if isinstance(each, torch.Tensor)]
-        return all(_difference(*both) <= allowed for both in zip(scores, expected, strict=True))
+        pairs = zip(found, expected, strict=True)
+        return all(isinstance(ours, torch.Tensor) and _difference(ours, theirs) <= allowed for ours, theirs in pairs)
     except Exception as error:  # a module may refuse the mask or the cache in any way
         _log.info("clips cannot share a forward of %s: %s", model.name, error)
         return False
@@ -169,13 +168,12 @@ def _text(model: AudioLM, prompt: int) -> list[int]:
     return [usable[(at * 7919 + 17) % len(usable)] for at in range(length)]
 
 
-def _memory(model: AudioLM, folder: Path) -> Path | None:
+def _memory(model: AudioLM) -> Path | None:
     """Where the result of a test of the same model is remembered: in the user's cache folder, if there is one."""
-    if (home := cache_folder("self-test")) is None:
+    home = cache_folder("self-test")
+    if home is None or model.weights is None:
         return None
-    module, versions = model.module, (torch.__version__, transformers.__version__)
-    way = (model.describe()["dtype"], model.device.type, module.config._attn_implementation, model.graphs is not None)
-    digest = hashlib.sha256(repr((_VERSION, model.weights, type(module).__name__, versions, way)).encode())
-    for path in sorted(path for path in folder.iterdir() if path.suffix in _FILES):
-        digest.update(path.name.encode() + path.read_bytes())
-    return home / digest.hexdigest()[:32]
+    way = _VERSION, torch.__version__, transformers.__version__, model.module.config._attn_implementation
+    front = model.processor.prompt_settings(), model.processor.eos_ids
+    key = repr((way, model.describe() | {"name": type(model.module).__name__}, model.module.config.to_dict(), front))
+    return home / hashlib.sha256(key.encode()).hexdigest()[:32]

@@ -192,10 +192,8 @@ def forward_together(wanted: Sequence[tuple[Session, Sequence[int], int]]) -> li
             mask=mask[None, None].to(model.device),
         )
     except BaseException:
-        for cache, start in zip(caches, starts, strict=True):
-            for layer in cache.layers:  # some have taken in what others have not
-                if (excess := layer.get_seq_length() - start) > 0:
-                    layer.crop(-excess)
+        for session, *_ in wanted:
+            session.cache = None  # some layers have taken in what others have not
         raise
     ms = (time.perf_counter() - started) * 1e3 / sum(sizes)
     found: list[_Scores] = []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
 from pathlib import Path
 
 import pytest
@@ -197,16 +195,6 @@ def test_weights_that_another_run_has_kept_meanwhile_are_kept(
     packing.keep_packed(model.module, folder)
     assert kept(home) == [folder]
     assert "not kept" not in caplog.text
-
-
-def test_what_is_no_longer_used_is_removed(checkpoint: Path, home: Path) -> None:
-    now = time.time()
-    for name, days in (("unfinished-new", 0), ("used", 2), ("unused", 31)):
-        (home / name).mkdir(parents=True)
-        os.utime(home / name, (now, now - days * 86400))
-    load(checkpoint, quantization="int4")
-    assert {path.name for path in kept(home)} > {"unfinished-new", "used"}
-    assert len(kept(home)) == 3
 
 
 def test_a_full_disk_costs_the_kept_copy_only(

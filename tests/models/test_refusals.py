@@ -168,7 +168,7 @@ def test_what_counts_as_a_hub_id(thinker_dir: Path, tmp_path: Path, monkeypatch:
 def test_what_forbids_a_download_is_named(switch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", switch == "HF_HUB_OFFLINE")
-    said = f"edge is not in the local hub cache, or not all of it, and {switch} forbids downloads"
+    said = f"edge cannot be loaded: {switch} forbids downloads"
     assert_refused("acme/tiny-omni", said, offline=switch == "runtime.offline")
 
 
