@@ -25,6 +25,7 @@ _PACKAGES = (
     "torch transformers tokenizers safetensors accelerate numpy scipy soundfile soxr av httpx psutil pydantic "
     "pyyaml rich typer"
 )
+_SMALLER = "quantization: int4, a smaller model, or a cloud at an address (cloud.url)"
 
 Status: TypeAlias = Literal["ok", "warn", "fail"]
 
@@ -155,7 +156,7 @@ def _needs(resolved: ResolvedConfig) -> Iterator[Check]:
         yield Check("models", "fail", _sentence(error))
         return
     for role, (needs, download) in here.items():
-        advice = "" if needs.fits else f". Instead: {needs.advice(needs.free, f'{role}.')}"
+        advice = "" if needs.fits else f". Instead: {role}.{_SMALLER}"
         yield Check(f"{role}-needs", "ok" if needs.fits else "warn", f"{needs}{advice}")
         if download is not None:
             yield Check(f"{role}-files", "ok" if download.fits else "fail", str(download), download.bytes)
@@ -164,7 +165,7 @@ def _needs(resolved: ResolvedConfig) -> Iterator[Check]:
         left = found[0].free - found[0].bytes
         if found[1].config.device_map is None and found[1].bytes > left:
             says = f"edge and cloud take {size(found[0].bytes + found[1].bytes)} together, more than is free"
-            yield Check("both", "warn", f"{says}. Instead: {found[1].advice(left, 'cloud.')}")
+            yield Check("both", "warn", f"{says}. Instead: cloud.{_SMALLER}")
 
 
 def _models(resolved: ResolvedConfig) -> Iterator[Check]:

@@ -58,16 +58,12 @@ def describe(source: str, revision: str | None, *, offline: bool, names: Sequenc
 
 def not_downloaded(label: str, error: Exception, setting: str, *, offline: bool) -> CheckpointError:
     """What to report of a hub checkpoint that cannot be had; `setting` may name a folder instead."""
+    why, hint = f"{type(error).__name__}: {first_line(error)}", "Check the name, the network and your access"
     if offline or is_offline_mode():
         switch = "runtime.offline" if offline else "HF_HUB_OFFLINE"
-        return CheckpointError(
-            f"{label} is not in the local hub cache, or not all of it, and {switch} forbids downloads",
-            hint=f"Allow downloads, or set `{setting}` to a folder that holds it.",
-        )
-    return CheckpointError(
-        f"{label} cannot be loaded: {type(error).__name__}: {first_line(error)}",
-        hint=f"Check the name, the network and your access, or download it and set `{setting}` to its folder.",
-    )
+        why, hint = f"{switch} forbids downloads, and the hub's cache lacks it", "Allow them (runtime.offline: false)"
+    hint = f"{hint}, or download it and set `{setting}` to its folder."
+    return CheckpointError(f"{label} cannot be loaded: {why}", hint=hint)
 
 
 def shards(folder: Path, unused: Iterable[str]) -> list[str]:
@@ -106,7 +102,8 @@ def _watched(download: Download, blobs: Path, watch: Watch) -> Iterator[None]:
 
     def report() -> None:
         while not done.wait(_POLL_S):
-            watch(download, min(_bytes_in(blobs) - before, download.bytes))
+            with suppress(OSError):  # a file was finished, and has another name now
+                watch(download, min(_bytes_in(blobs) - before, download.bytes))
 
     watch(download, 0)
     thread = threading.Thread(target=report, name="specdec download", daemon=True)
@@ -119,9 +116,4 @@ def _watched(download: Download, blobs: Path, watch: Watch) -> Iterator[None]:
 
 
 def _bytes_in(folder: Path) -> int:
-    """Bytes of the files in a folder, unfinished ones included."""
-    total = 0
-    for path in folder.glob("*"):
-        with suppress(OSError):  # it was finished, and has another name now
-            total += path.stat().st_size
-    return total
+    return sum(path.stat().st_size for path in folder.glob("*"))

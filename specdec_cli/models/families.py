@@ -60,9 +60,8 @@ class Family:
     def prompt(self, parts: Any, samples: Samples, instruction: str, system: str | None, placeholder: int) -> Made:  # noqa: ARG002
         """A clip and an instruction as ids and tensors, by transformers' processor; see `Processor.prompt`."""
         turns = conversation(instruction, system, **self.clip(samples))
-        made = parts.apply_chat_template(
-            turns, tokenize=True, add_generation_prompt=True, return_dict=True, return_tensors="pt"
-        )
+        how = {"tokenize": True, "add_generation_prompt": True, "return_dict": True, "return_tensors": "pt"}
+        made = parts.apply_chat_template(turns, **how)
         taken = inspect.signature(self.module_class().forward).parameters
         audio = {name: values for name, values in made.items() if name in taken and name not in _NOT_AUDIO}
         return made["input_ids"][0].tolist(), audio
@@ -78,9 +77,8 @@ class QwenOmni(Family):
     def prompt(self, parts: Any, samples: Samples, instruction: str, system: str | None, placeholder: int) -> Made:
         """Features at the clip's own length; one audio token for four frames."""
         features = self.features(parts.feature_extractor, samples)
-        text = parts.apply_chat_template(
-            conversation(instruction, system, audio=""), tokenize=False, add_generation_prompt=True
-        )
+        turns = conversation(instruction, system, audio="")
+        text = parts.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
         ids: list[int] = parts.tokenizer(text, add_special_tokens=False).input_ids
         if (found := ids.count(placeholder)) != 1:
             raise ValueError(f"it puts {found} audio placeholders into the prompt instead of one")
@@ -100,9 +98,8 @@ class QwenOmni(Family):
         frames = -(-len(samples) // hop)
         padded = np.zeros(min(frames * hop + 2 * extractor.n_fft, extractor.n_samples), dtype=np.float32)
         padded[: len(samples)] = samples
-        features: torch.Tensor = extractor(
-            padded, sampling_rate=extractor.sampling_rate, padding=False, truncation=False, return_tensors="pt"
-        ).input_features
+        how = {"sampling_rate": extractor.sampling_rate, "padding": False, "truncation": False, "return_tensors": "pt"}
+        features: torch.Tensor = extractor(padded, **how).input_features
         return features[:, :, :frames].contiguous()
 
     def audio_tokens(self, frames: int) -> int:

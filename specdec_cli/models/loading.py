@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import psutil
 import torch
+from safetensors import SafetensorError
 from torch import nn
 from transformers import GenerationConfig
 from transformers.utils import GENERATION_CONFIG_NAME
 
 from specdec_cli.config import ModelConfig
-from specdec_cli.errors import CheckpointError, ConfigError, first_line
+from specdec_cli.errors import CheckpointError, first_line
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.checkpoint import HERE, Checkpoint, fingerprint, opened, stored_dtype
 from specdec_cli.models.download import Download, Watch, plan, size
@@ -28,13 +28,6 @@ from specdec_cli.models.selftest import self_test
 _log = logging.getLogger(__name__)
 
 _DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-_NOT_APPLIED: Final = (
-    *("num_beams", "min_length", "encoder_repetition_penalty", "encoder_no_repeat_ngram_size", "guidance_scale"),
-    *("bad_words_ids", "sequence_bias", "begin_suppress_tokens", "forced_bos_token_id", "forced_eos_token_id"),
-    *("exponential_decay_length_penalty", "penalty_alpha", "dola_layers", "watermarking_config"),
-)
-"""Settings of generation_config.json that specdec's loop lacks; off are null, 0 and 1."""
-
 _ROOM: Final = 1.1
 """Memory of a model over that of its weights: cache, activations and the library take about a tenth."""
 
@@ -47,25 +40,13 @@ class Needs:
     parameters: int
     dtype: str  # of the weights that are not quantised
     device: str
-    weights: Mapping[str | None, int]  # in memory by `quantization`: None, "int8", "int4"
+    bytes: int  # with cache, activations and the library
     free: int  # available on the device now
-
-    @property
-    def bytes(self) -> int:
-        """With cache, activations and the library."""
-        return round(_ROOM * self.weights[self.config.quantization])
 
     @property
     def fits(self) -> bool:
         """Whether the device has room for it now; a `device_map` spreads it over all devices."""
         return self.bytes <= self.free or self.config.device_map is not None
-
-    def advice(self, room: int, role: str = "") -> str:
-        """What would fit instead into so many bytes; `role`: begins the names of settings."""
-        for name, weights in self.weights.items():
-            if name and (takes := round(_ROOM * weights)) <= room:
-                return f"{role}quantization: {name} takes {size(takes)}"
-        return "use a smaller model, or a cloud at an address (cloud.url)"
 
     def __str__(self) -> str:
         kind = "/".join(filter(None, (self.config.quantization, self.dtype)))
@@ -78,8 +59,8 @@ def load_model(config: ModelConfig, *, offline: bool, tested: bool = True, watch
 
     Raises CheckpointError: not found, of another family or format, incomplete, or failing the self-test.
     """
-    device = resolve_device(config.device)
     with opened(config, offline=offline) as checkpoint:
+        device = resolve_device(config.device)
         checkpoint.fetch(watch)
         processor = _processor(checkpoint)
         weights = fingerprint(checkpoint.weights)
@@ -87,7 +68,7 @@ def load_model(config: ModelConfig, *, offline: bool, tested: bool = True, watch
     how = {"quantization": config.quantization, "encoder_dtype": config.encoder_dtype}
     model = AudioLM(module, processor, weights=weights, graphs=config.graphs, **how)
     if tested:
-        self_test(model, checkpoint.folder)
+        self_test(model)
     return model
 
 
@@ -96,11 +77,15 @@ def forecast(config: ModelConfig, *, offline: bool) -> tuple[Needs, Download | N
 
     Raises CheckpointError: not found, or refused by its configuration. Small files of a hub checkpoint are downloaded.
     """
-    device = resolve_device(config.device)
     with opened(config, offline=offline) as checkpoint:
+        device = resolve_device(config.device)
         names = [path.name for path in checkpoint.weights]
         download = plan(config.source, config.revision, names) if checkpoint.downloads else None
-        return _needs(checkpoint, device, _dtype(checkpoint, device)), download
+        dtype = _dtype(checkpoint, device)
+        parameters, weights = _weights(checkpoint, dtype)
+        free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else psutil.virtual_memory().available
+        named = str(dtype).removeprefix("torch.")
+        return Needs(config, parameters, named, str(device), round(_ROOM * weights), free), download
 
 
 def outline(family: Family, config: Any) -> Any:
@@ -109,25 +94,17 @@ def outline(family: Family, config: Any) -> Any:
         return family.module_class()(config)
 
 
-def _needs(checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype) -> Needs:
-    """What a model takes on a device."""
+def _weights(checkpoint: Checkpoint, dtype: torch.dtype) -> tuple[int, int]:
+    """Parameters that speech needs, and their bytes in memory."""
     module, unused = outline(checkpoint.family, checkpoint.module_config), checkpoint.family.unused
     parameters = sum(part.numel() for name, part in module.named_parameters() if not name.startswith(unused))
-    layers, embedding = [part for _, part in packable(module)], module.get_input_embeddings().weight
-    replaced = sum(part.weight.numel() for part in layers if part.weight is not embedding)
-    weights: dict[str | None, int] = {None: parameters * dtype.itemsize}
-    for name, bits in BITS.items():
-        packed = sum(packed_bytes(part, bits, dtype) for part in layers)
-        weights[name] = (parameters - replaced) * dtype.itemsize + packed
-    on_gpu = device.type == "cuda"
-    return Needs(
-        config=checkpoint.config,
-        parameters=parameters,
-        dtype=str(dtype).removeprefix("torch."),
-        device=str(device),
-        weights=weights,
-        free=torch.cuda.mem_get_info(device)[0] if on_gpu else psutil.virtual_memory().available,
-    )
+    weights = parameters * dtype.itemsize
+    if checkpoint.config.quantization is not None:
+        bits, embedding = BITS[checkpoint.config.quantization], module.get_input_embeddings().weight
+        for _, part in packable(module):
+            weights += packed_bytes(part, bits, dtype)
+            weights -= 0 if part.weight is embedding else part.weight.numel() * dtype.itemsize
+    return parameters, weights
 
 
 def load_processor(config: ModelConfig, *, offline: bool) -> Processor:
@@ -144,7 +121,7 @@ def _module(checkpoint: Checkpoint, device: torch.device, weights: str) -> Any:
     if kept is not None and kept.is_dir():
         try:
             return _build(checkpoint, device, dtype, str(kept))
-        except Exception as error:  # transformers raises what it likes
+        except (OSError, ValueError, SafetensorError, CheckpointError) as error:
             _log.warning("the packed weights in %s are damaged, and are made again: %s", kept, first_line(error))
             shutil.rmtree(kept, ignore_errors=True)
     quantization = quantization_config(config.quantization, device, checkpoint.family, checkpoint.module_config)
@@ -185,12 +162,9 @@ def _processor(checkpoint: Checkpoint) -> Processor:
         generation = GenerationConfig.from_pretrained(source, **HERE)
     else:
         generation = GenerationConfig.from_model_config(checkpoint.module_config)
-    for name in _NOT_APPLIED:
-        if (value := getattr(generation, name, None)) not in (None, 0, 1, []):
-            raise CheckpointError(
-                f"the generation_config.json of {label} sets {name} to {value!r}, which specdec does not apply",
-                hint=f"Take {name} out of a copy of that file; the text then differs from the publisher's generate().",
-            )
+    if (beams := generation.num_beams) not in (None, 1):
+        says = f"the generation_config.json of {label} sets num_beams to {beams}, which specdec does not apply"
+        raise CheckpointError(says, hint="Take it out of a copy of that file.")
     return Processor(label, checkpoint.family, parts, checkpoint.module_config, generation)
 
 
@@ -203,17 +177,10 @@ def _dtype(checkpoint: Checkpoint, device: torch.device) -> torch.dtype:
 
 
 def resolve_device(name: str) -> torch.device:
-    """The device called `name`; "auto" means cuda, then mps, then cpu. Raises ConfigError if there is no such one."""
+    """The device called `name`; "auto" means cuda, then mps, then cpu."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    device = torch.device(name)
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:  # as each backend likes
-        says = first_line(error).partition(". ")[0]  # a page follows
-        hint = "Use device: auto, which takes what the machine has."
-        raise ConfigError(f"device {name!r} cannot be used: {says}", hint=hint) from error
-    return device
+    return torch.empty(0, device=name).device
 
 
 def resolve_dtype(name: str, device: torch.device, *given: torch.dtype | None) -> torch.dtype:
@@ -242,11 +209,6 @@ def quantization_config(name: str | None, device: torch.device, family: Family, 
         from transformers import TorchAoConfig
 
         return TorchAoConfig(Int8WeightOnlyConfig(), modules_to_not_convert=kept_whole(family, model_config))
-    if device.type != "cuda":
-        raise CheckpointError(
-            f"quantization 'int4' runs on CUDA and on CPUs, and the device is {device}",
-            hint="Use quantization: int8, or device: cpu.",
-        )
     from transformers import BitsAndBytesConfig
 
     return BitsAndBytesConfig(

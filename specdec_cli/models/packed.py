@@ -52,7 +52,7 @@ class PackedLinear(nn.Module):
         super().__init__()
         self.in_features, self.out_features, self.bits = linear.in_features, linear.out_features, bits
         four, weight = bits == 4, linear.weight
-        packed = (self.out_features, self.in_features // 2 if four else self.in_features)
+        packed = (self.out_features, self.in_features // (2 if four else 1))
         scales = (self.in_features // GROUP, self.out_features, 2) if four else (self.out_features,)
         self.register_buffer("weight", weight.new_empty(packed, dtype=torch.uint8 if four else torch.int8))
         self.register_buffer("scales", weight.new_empty(scales))
@@ -89,10 +89,8 @@ class PackedLinear(nn.Module):
                 torch.mm(x, self.weight[piece].to(x.dtype).T, out=made[:, piece])
                 return
             scales, zeros = self.scales[:, piece].unbind(-1)
-            parts = zip(
-                _codes(self.weight[piece], self.in_features), _halves(scales), _halves(made[:, piece]), strict=True
-            )
-            for codes, scale, place in parts:
+            halves = _codes(self.weight[piece], self.in_features), _halves(scales), _halves(made[:, piece])
+            for codes, scale, place in zip(*halves, strict=True):
                 if product is not None:
                     found = product(*_int8(codes.sub_(8), scale.float().flatten(1)))
                 else:
@@ -124,7 +122,6 @@ def _spread() -> Callable[..., Iterable[Any]]:
 
 @cache
 def _workers(threads: int) -> ThreadPoolExecutor:
-    """Threads in each of which PyTorch has one."""
     return ThreadPoolExecutor(threads, "specdec product", torch.set_num_threads, (1,))
 
 
@@ -200,11 +197,8 @@ def _packed(weight: torch.Tensor, dtype: torch.dtype, bits: int) -> tuple[torch.
 def _half_block() -> tuple[int, bool]:
     """How the kernel of this CPU keeps the outputs of a block in the bytes of an input.
 
-    Returns:
-        (bytes, whether a byte holds two adjacent outputs; else the first half of the block, and above it the second).
-
-    Raises:
-        CheckpointError: it keeps them otherwise.
+    Returns (bytes, whether a byte holds two adjacent outputs; else the first half of the block, and above it the
+    second). Raises CheckpointError if it keeps them otherwise.
     """
     outputs = torch.arange(2 * _BLOCK, dtype=torch.int32)[:, None].expand(-1, GROUP)
     low, high = (

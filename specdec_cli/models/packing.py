@@ -8,11 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
-import shutil
 import tempfile
-import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,7 +28,6 @@ _log = logging.getLogger(__name__)
 
 _METHOD: Final = "specdec_packed"
 _MADE_WITH: Final = (_METHOD, GROUP, MULTIPLES, torch.__version__, transformers.__version__)
-_MONTH_S: Final = 30 * 86400.0
 _WORTH_KEEPING: Final = 1 << 26  # bytes; less is packed in no time
 _SHARD: Final = "256MB"  # of a kept file, which is copied in memory while it is written
 
@@ -95,26 +90,18 @@ def packed_folder(weights: str, bits: int, dtype: torch.dtype) -> Path | None:
 
     None where there is no cache.
     """
-    home = cache_folder("packed")
-    if home is None:
-        return None
     way = (weights, bits, dtype, torch.backends.cpu.get_cpu_capability(), _MADE_WITH)
-    folder = home / hashlib.sha256(repr(way).encode()).hexdigest()[:32]
-    with suppress(OSError):
-        os.utime(folder)  # it is used
-    return folder
+    home = cache_folder("packed")
+    return home and home / hashlib.sha256(repr(way).encode()).hexdigest()[:32]
 
 
 def keep_packed(module: Any, folder: Path) -> None:
-    """Writes a packed model for later starts, all of it or nothing; removes weights that were not used for a month."""
+    """Writes a packed model for later starts, all of it or nothing."""
     if sum(tensor.nbytes for tensor in (*module.parameters(), *module.buffers())) < _WORTH_KEEPING:
         return
     home = folder.parent
     try:
         home.mkdir(parents=True, exist_ok=True)
-        for path in home.iterdir():
-            if time.time() - path.stat().st_mtime > _MONTH_S:
-                shutil.rmtree(path, ignore_errors=True)
         with tempfile.TemporaryDirectory(dir=home, prefix="unfinished-") as made:
             inside = Path(made) / folder.name
             module.save_pretrained(inside, max_shard_size=_SHARD)

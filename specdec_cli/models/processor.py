@@ -51,8 +51,7 @@ class Processor:
         self.extractor = extractor = getattr(parts, "feature_extractor", None) or parts.audio_processor
         text_config = config.get_text_config(decoder=True)
         self.rows = int(text_config.vocab_size)
-        # positions of prompt and text together
-        self.context = int(text_config.max_position_embeddings)
+        self.context = int(text_config.max_position_embeddings)  # positions of prompt and text together
         pieces: dict[str, int] = self.tokenizer.get_vocab()
         # Voxtral's table lacks parts of characters
         self.vocab_size = max(*pieces.values(), len(self.tokenizer) - 1) + 1
@@ -77,9 +76,7 @@ class Processor:
         """
         self.require_fits(samples)
         if system is not None and not self.family.takes_system:
-            raise CheckpointError(
-                f"{self.name} takes no system prompt", hint="Leave out prompt.system, or put it into the instruction."
-            )
+            raise CheckpointError(f"{self.name} takes no system prompt", hint="Put it into the instruction.")
         try:
             ids, audio = self.family.prompt(self.parts, samples, instruction, system, self.placeholder_id)
         except Exception as error:  # a template is a program, and may raise anything

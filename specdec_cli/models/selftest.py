@@ -17,7 +17,7 @@ import torch
 import transformers
 
 from specdec_cli.cache import cache_folder
-from specdec_cli.errors import CheckpointError, DecodingError, SpecdecError, first_line
+from specdec_cli.errors import CheckpointError, SpecdecError, first_line
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt, test_sound
 from specdec_cli.models.session import Session
@@ -36,7 +36,6 @@ _LONGEST: Final = 8192  # sliding window that is filled
 _SOUND_S: Final = 1.0
 _OPENING: Final = 9  # ids at the end of a prompt that may spell the beginning of an answer
 _VERSION: Final = 5  # of the test
-_FILES: Final = (".json", ".jinja", ".model", ".txt")  # of the processor, and the configuration
 _JOINT: Final = "passed"
 _ALONE: Final = "passed; clips of a batch step one by one"
 _WITHOUT_GRAPHS: Final = "; without graphs"  # after either
@@ -50,12 +49,12 @@ def tie_tolerance(dtype: torch.dtype) -> float:
     return _TIE.get(dtype, _TIE[torch.bfloat16])
 
 
-def self_test(model: AudioLM, folder: Path | None = None) -> None:
+def self_test(model: AudioLM) -> None:
     """Tests a model that was just loaded, or looks up that it has passed; sets `model.self_test` and `model.joins`.
 
-    The result is not remembered without the folder that it was loaded from. Raises CheckpointError if it fails.
+    The result is remembered if its weights have a fingerprint. Raises CheckpointError if it fails.
     """
-    memory, phrase = None if folder is None else _memory(model, folder), ""
+    memory, phrase = _memory(model), ""
     if memory is not None:
         with suppress(OSError, ValueError):
             phrase = memory.read_text(encoding="ascii")
@@ -65,11 +64,7 @@ def self_test(model: AudioLM, folder: Path | None = None) -> None:
         except SpecdecError:
             raise
         except Exception as error:  # a module may raise anything
-            says = f"fails the self-test: {type(error).__name__}: {first_line(error)[:200]}"
-            raise CheckpointError(
-                f"{model.name} ({type(model.module).__name__}) {says}",
-                hint="Use a model of one of the tested families, or another attention.",
-            ) from error
+            raise _failed(model, f"{type(error).__name__}: {first_line(error)[:200]}") from error
         if memory is not None:
             with suppress(OSError):
                 memory.parent.mkdir(parents=True, exist_ok=True)
@@ -79,70 +74,70 @@ def self_test(model: AudioLM, folder: Path | None = None) -> None:
     model.joins, model.self_test = phrase.removesuffix(_WITHOUT_GRAPHS) == _JOINT, phrase
 
 
+def _failed(model: AudioLM, why: str) -> CheckpointError:
+    return CheckpointError(
+        f"{model.name} ({type(model.module).__name__}) fails the self-test: {why}",
+        hint="Its captions would be wrong without a sign. Use another model, or another dtype or attention.",
+    )
+
+
 def _test(model: AudioLM) -> str:
     """Compares; returns what it found, in a phrase."""
     graphs, model.graphs = model.graphs, None
-    processor = model.processor
-    prompt = processor.prompt(test_sound(_SOUND_S, processor.sampling_rate), "How?")
+    prompt = model.processor.prompt(test_sound(_SOUND_S, model.processor.sampling_rate), "How?")
     text = _text(model, len(prompt.ids))
-    first = int(Session(model, prompt, 1).logits(()).argmax())
-    if "<think>" in processor.tokenizer.decode([*prompt.ids[-_OPENING:], first]):
+    allowed = TOLERANCE.get(model.dtype, TOLERANCE[torch.bfloat16])
+    whole = Session(model, prompt, 2 * len(text)).logits(text, _LENGTH + 1)
+    session = _compare_steps(model, prompt, text, whole, allowed)
+    opening = [*prompt.ids[-_OPENING:], int(session.logits(()).argmax())]
+    if "<think>" in model.processor.tokenizer.decode(opening):
         raise CheckpointError(
             f"{model.name} begins its answer with <think>: the model reasons before it answers",
             hint="Use an Instruct or Captioner variant: reasoning would be taken for the caption.",
         )
-    allowed = TOLERANCE.get(model.dtype, TOLERANCE[torch.bfloat16])
-    whole = Session(model, prompt, 2 * len(text)).logits(text, _LENGTH + 1)
-    if not (difference := _difference(_stepped(model, prompt, text), whole)) <= allowed:
-        raise CheckpointError(
-            f"{model.name} ({type(model.module).__name__}) fails the self-test: its cached scores differ from those of "
-            f"one pass by {difference:.2g} standard deviations, and {allowed:g} is what rounding explains",
-            hint="Its captions would be wrong without a sign. Use another model, or another dtype or attention.",
-        )
-    phrase = _JOINT if model.joins and _joins(model, prompt, text, whole, allowed) else _ALONE
+    phrase = _JOINT if model.joins and _joins(session, text, whole, allowed) else _ALONE
     if graphs is None:
         return phrase
     model.graphs = graphs
     try:
         for _ in range(2):  # what is recorded the first time is repeated the second time
-            if not (difference := _difference(_stepped(model, prompt, text), whole)) <= allowed:
-                raise DecodingError(f"its logits differ by {difference:.2g} standard deviations")
+            _compare_steps(model, prompt, text, whole, allowed)
     except Exception as error:  # a module may do anything that cannot be recorded
         _log.warning("%s runs without graphs: %s", model.name, first_line(error))
         return phrase + _WITHOUT_GRAPHS
     return phrase
 
 
-def _stepped(model: AudioLM, prompt: Prompt, text: Sequence[int]) -> torch.Tensor:
-    """Logits after the last prefixes of the text, with drafts in between that are rejected."""
+def _compare_steps(model: AudioLM, prompt: Prompt, text: Sequence[int], whole: torch.Tensor, allowed: float) -> Session:
+    """Raises CheckpointError if scores step by step, with rejected drafts in between, differ from those of one pass."""
     session = Session(model, prompt, 2 * len(text))
     base, end = list(text[:-_LENGTH]), list(text[-_LENGTH:])
     wrong = [end[-1], *end]
     session.prefill()
     if (passes := session.work.encoder_passes) != 1:
-        raise CheckpointError(
-            f"{model.name} runs its audio encoder {passes} times for one prompt instead of once",
-            hint="Use a model of one of the tested families.",
-        )
+        raise _failed(model, f"it runs its audio encoder {passes} times for one prompt instead of once")
     session.logits([*base, *wrong], 3)  # a draft that is rejected at once
     stepped = [session.logits([*base, *end[:at]], 1) for at in range(3)]
     session.logits([*base, *end[:3], *wrong[:2]], 2)
-    return torch.cat([*stepped, session.logits(text, _LENGTH - 2)])
+    difference = _difference(torch.cat([*stepped, session.logits(text, _LENGTH - 2)]), whole)
+    if not difference <= allowed:
+        by = f"{difference:.2g} standard deviations, and {allowed:g} is what rounding explains"
+        raise _failed(model, f"its cached scores differ from those of one pass by {by}")
+    return session
 
 
-def _joins(model: AudioLM, prompt: Prompt, text: Sequence[int], whole: torch.Tensor, allowed: float) -> bool:
-    """Whether two clips that share forwards score as each does alone; `whole`: the first one's scores."""
-    other = model.processor.prompt(test_sound(_SOUND_S / 2, model.processor.sampling_rate), "How?")
-    sessions = [Session(model, each, 2 * _LENGTH) for each in (prompt, other)]
+def _joins(session: Session, text: Sequence[int], whole: torch.Tensor, allowed: float) -> bool:
+    """Whether a clip, whose scores are `whole`, and another one score in shared forwards as each does alone."""
+    model = session.model
+    prompt = model.processor.prompt(test_sound(_SOUND_S / 2, model.processor.sampling_rate), "How?")
+    other = Session(model, prompt, 2 * _LENGTH)
     try:
-        for session in sessions:
-            session.prefill()
-        found = forward_together([(sessions[0], text[:2], 2), (sessions[1], text[:3], 1)])
-        found += forward_together([(sessions[1], text[:4], 1), (sessions[0], text, 2)])
-        alone = Session(model, other, 2 * _LENGTH).logits(text[:4], 2)
+        alone = other.logits(text[:4], 2)
+        found = forward_together([(session, text[:2], 2), (other, text[:3], 1)])
+        found += forward_together([(other, text[:4], 1), (session, text, 2)])
         expected = [whole[1:3], alone[:1], alone[1:], whole[-2:]]
-        scores = [each for each in found if isinstance(each, torch.Tensor)]
-        return all(_difference(*both) <= allowed for both in zip(scores, expected, strict=True))
+        pairs = zip(found, expected, strict=True)
+        return all(isinstance(ours, torch.Tensor) and _difference(ours, theirs) <= allowed for ours, theirs in pairs)
     except Exception as error:  # a module may refuse the mask or the cache in any way
         _log.info("clips cannot share a forward of %s: %s", model.name, error)
         return False
@@ -173,13 +168,12 @@ def _text(model: AudioLM, prompt: int) -> list[int]:
     return [usable[(at * 7919 + 17) % len(usable)] for at in range(length)]
 
 
-def _memory(model: AudioLM, folder: Path) -> Path | None:
+def _memory(model: AudioLM) -> Path | None:
     """Where the result of a test of the same model is remembered: in the user's cache folder, if there is one."""
-    if (home := cache_folder("self-test")) is None:
+    home = cache_folder("self-test")
+    if home is None or model.weights is None:
         return None
-    module, versions = model.module, (torch.__version__, transformers.__version__)
-    way = (model.describe()["dtype"], model.device.type, module.config._attn_implementation, model.graphs is not None)
-    digest = hashlib.sha256(repr((_VERSION, model.weights, type(module).__name__, versions, way)).encode())
-    for path in sorted(path for path in folder.iterdir() if path.suffix in _FILES):
-        digest.update(path.name.encode() + path.read_bytes())
-    return home / digest.hexdigest()[:32]
+    way = _VERSION, torch.__version__, transformers.__version__, model.module.config._attn_implementation
+    front = model.processor.prompt_settings(), model.processor.eos_ids
+    key = repr((way, model.describe() | {"name": type(model.module).__name__}, model.module.config.to_dict(), front))
+    return home / hashlib.sha256(key.encode()).hexdigest()[:32]

@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import torch
 from transformers import Cache
@@ -32,7 +32,7 @@ MOST: Final = 16
 """Clips that share a forward at most."""
 
 _CLOSED: Final = "the models are shutting down"
-
+_Scores: TypeAlias = "torch.Tensor | BaseException"
 Watch = Callable[[int, float], None]
 """Called after every forward: clips, seconds."""
 
@@ -131,7 +131,7 @@ class Shared(AbstractContextManager["Shared"]):
 
     def _serve(self, model: AudioLM, jobs: Sequence[_Job]) -> None:
         started = time.perf_counter()
-        found = self._forward(jobs)
+        found = _forward(jobs)
         if self._watch is not None:
             self._watch(len(jobs), time.perf_counter() - started)
         with self._lock:
@@ -144,24 +144,25 @@ class Shared(AbstractContextManager["Shared"]):
             else:
                 job.future.set_exception(typed(scores, _log) if isinstance(scores, Exception) else scores)
 
-    def _forward(self, jobs: Sequence[_Job]) -> list[torch.Tensor | BaseException]:
-        """One forward for all; clip by clip if that fails, so that only the culprit fails."""
-        if len(jobs) > 1:
-            try:
-                return forward_together([(job.session, job.text, job.positions) for job in jobs])
-            except Exception as error:
-                _log.warning("%d clips could not share a forward, trying them one by one: %s", len(jobs), error)
-        found: list[torch.Tensor | BaseException] = []
-        for job in jobs:
-            try:
-                found.append(job.session.forward(job.text, job.positions))
-            except BaseException as error:
-                found.append(error)
-        return found
+
+def _forward(jobs: Sequence[_Job]) -> list[_Scores]:
+    """One forward for all; clip by clip if that fails, so that only the culprit fails."""
+    if len(jobs) > 1:
+        try:
+            return forward_together([(job.session, job.text, job.positions) for job in jobs])
+        except Exception as error:
+            _log.warning("%d clips could not share a forward, trying them one by one: %s", len(jobs), error)
+    found: list[_Scores] = []
+    for job in jobs:
+        try:
+            found.append(job.session.forward(job.text, job.positions))
+        except BaseException as error:
+            found.append(error)
+    return found
 
 
 @torch.inference_mode()
-def forward_together(wanted: Sequence[tuple[Session, Sequence[int], int]]) -> list[torch.Tensor | BaseException]:
+def forward_together(wanted: Sequence[tuple[Session, Sequence[int], int]]) -> list[_Scores]:
     """One forward for several clips on one model whose prompts are cached: [(session, text, positions)].
 
     For each clip it returns what `Session.logits` does, or the error that that raises. Of the forward's time every clip
@@ -169,34 +170,33 @@ def forward_together(wanted: Sequence[tuple[Session, Sequence[int], int]]) -> li
     """
     model = wanted[0][0].model
     feeds = [session.align(text, positions) for session, text, positions in wanted]
-    if any(session.cache is None or not feed for (session, *_), feed in zip(wanted, feeds, strict=True)):
-        raise DecodingError("a clip's prompt has to be fed again, which no joint forward does")
     caches = [session.cache for session, *_ in wanted if session.cache is not None]
+    if len(caches) < len(wanted) or not all(feeds):
+        raise DecodingError("a clip's prompt has to be fed again, which no joint forward does")
     starts, sizes = [session.length for session, *_ in wanted], [len(feed) for feed in feeds]
-    lengths = [start + size for start, size in zip(starts, sizes, strict=True)]
-    positions = torch.cat([torch.arange(start, length) for start, length in zip(starts, lengths, strict=True)])
-    ends = zip(accumulate(sizes), sizes, wanted, strict=True)
-    rows = [torch.arange(end - min(count, size), end) for end, size, (_, _, count) in ends]
-    joined = Cache(
-        layers=[_Joined([cache.layers[at] for cache in caches], sizes) for at in range(len(caches[0].layers))]
-    )
+    spans = [(start, start + size) for start, size in zip(starts, sizes, strict=True)]
+    rows = [
+        torch.arange(end - min(count, size), end)
+        for end, size, (_, _, count) in zip(accumulate(sizes), sizes, wanted, strict=True)
+    ]
+    # which tokens attend to which, each clip causally to itself: bool [sum of sizes, sum of lengths]
+    mask = torch.block_diag(*(torch.ones(end - start, end, dtype=torch.bool).tril(start) for start, end in spans))  # type: ignore[no-untyped-call]
+    layers = [_Joined([cache.layers[at] for cache in caches], sizes) for at in range(len(caches[0].layers))]
     started = time.perf_counter()
     try:
         logits, _, _ = model.forward(
             [token for feed in feeds for token in feed],
-            positions,
-            joined,
+            torch.cat([torch.arange(*span) for span in spans]),
+            Cache(layers=layers),
             torch.cat(rows),
-            mask=_block_mask(sizes, lengths).to(model.device),
+            mask=mask[None, None].to(model.device),
         )
     except BaseException:
-        for cache, start in zip(caches, starts, strict=True):
-            for layer in cache.layers:  # some have taken in what others have not
-                if (excess := layer.get_seq_length() - start) > 0:
-                    layer.crop(-excess)
+        for session, *_ in wanted:
+            session.cache = None  # some layers have taken in what others have not
         raise
     ms = (time.perf_counter() - started) * 1e3 / sum(sizes)
-    found: list[torch.Tensor | BaseException] = []
+    found: list[_Scores] = []
     parts = logits.split_with_sizes([len(part) for part in rows])
     for (session, text, count), feed, part in zip(wanted, feeds, parts, strict=True):
         session.fed.extend(feed)
@@ -207,14 +207,6 @@ def forward_together(wanted: Sequence[tuple[Session, Sequence[int], int]]) -> li
             session.cache = None
             found.append(error)
     return found
-
-
-def _block_mask(sizes: Sequence[int], lengths: Sequence[int]) -> torch.Tensor:
-    """Which tokens attend to which: bool [1, 1, sum of sizes, sum of lengths], each clip causally to itself."""
-    pairs = zip(sizes, lengths, strict=True)
-    causal = [torch.ones(size, length, dtype=torch.bool).tril(length - size) for size, length in pairs]
-    mask: torch.Tensor = torch.block_diag(*causal)  # type: ignore[no-untyped-call]
-    return mask[None, None]
 
 
 class _Joined(DynamicLayer):  # type: ignore[misc]

@@ -172,16 +172,6 @@ def overwrite(name: str, content: bytes) -> Edit:
     return lambda folder: (folder / name).write_bytes(content) and None
 
 
-def cut(name: str, keep: float) -> Edit:
-    """Truncates a file to a part of its length."""
-
-    def edit(folder: Path) -> None:
-        content = (folder / name).read_bytes()
-        (folder / name).write_bytes(content[: int(len(content) * keep)])
-
-    return edit
-
-
 class _Trap:
     def __init__(self, mark: Path) -> None:
         self._mark = mark

@@ -10,7 +10,6 @@ import torch
 from torch import nn
 from transformers.quantizers.quantizers_utils import should_convert_module
 
-from specdec_cli.errors import CheckpointError
 from specdec_cli.models.families import family_named
 from specdec_cli.models.loading import kept_whole, outline, quantization_config
 from tests.families.checkpoints import KINDS
@@ -47,9 +46,3 @@ def test_bitsandbytes_is_told_what_to_leave_alone() -> None:
 def test_a_missing_package_is_named() -> None:
     with pytest.raises(ImportError, match="torchao"):
         made("int8", "cuda", "qwen2-audio")
-
-
-def test_four_bits_elsewhere_are_refused() -> None:
-    with pytest.raises(CheckpointError, match="'int4' runs on CUDA and on CPUs, and the device is mps") as error:
-        made("int4", "mps", "qwen2-audio")
-    assert "int8" in str(error.value.hint)

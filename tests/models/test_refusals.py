@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,17 +11,7 @@ import torch
 from transformers.utils import logging as transformers_logging
 
 from specdec_cli.models.checkpoint import is_local
-from tests.models.checkpoints import (
-    Edit,
-    assert_refused,
-    cut,
-    edit_json,
-    edit_weights,
-    load,
-    overwrite,
-    remove,
-    write_trap,
-)
+from tests.models.checkpoints import Edit, assert_refused, edit_json, edit_weights, load, overwrite, remove, write_trap
 from tests.tiny import TEMPLATE
 
 Damage = Callable[..., Path]
@@ -50,12 +39,6 @@ def _fewer_rows(folder: Path) -> None:
     _text_config(vocab_size=262)(folder)
 
 
-def _other_tokenizer(folder: Path) -> None:
-    path = folder / "tokenizer.json"
-    path.write_text(path.read_text().replace("<|AUDIO|>", "<|SOUND|>"))
-    (folder / "tokenizer_config.json").unlink()
-
-
 def _template(text: str) -> Edit:
     return overwrite("chat_template.jinja", text.encode())
 
@@ -67,50 +50,34 @@ def _template(text: str) -> Edit:
         (edit_weights(_drop_layer_1), "edge lacks weights (12): "),
         (edit_weights(lambda w: w.update(extra=torch.ones(2))), "edge has unexpected weights (1): extra"),
         (edit_weights(lambda w: w.update({"lm_head.weight": torch.ones(290, 32)})), "edge has misshapen weights"),
-        (_text_config(num_hidden_layers=1, layer_types=["full_attention"]), "edge has unexpected weights"),
-        (_text_config(num_hidden_layers=3, layer_types=["full_attention"] * 3), "edge lacks weights"),
-        (_text_config(hidden_size=64), "edge has misshapen weights"),
         (_text_config(num_attention_heads=0), "edge cannot be loaded"),
         (overwrite("model.safetensors", b"<!DOCTYPE html><html>Access is restricted</html>"), "SafetensorError"),
         (remove("model.safetensors"), "edge/model.safetensors"),
         (remove("config.json"), "there is no checkpoint edge"),
         (remove("tokenizer.json"), "edge cannot be loaded: "),
         (_fewer_rows, "edge has 262 token ids, but its tokenizer goes up to 265"),
-        (_other_tokenizer, "puts 0 audio placeholders"),
         (_template("{% for x in %}"), "the chat template of edge fails"),
-        (_template("{{ raise_exception('no') }}"), "the chat template of edge fails"),
         (_template(TEMPLATE.replace("<|AUDIO|>", "")), "puts 0 audio placeholders"),
         (_template(TEMPLATE * 2), "puts 2 audio placeholders"),
         (edit_json("config.json", model_type="mystery"), "is of type 'mystery'"),
         (edit_json("generation_config.json", num_beams=4), "sets num_beams "),
-        (edit_json("generation_config.json", bad_words_ids=[[7]]), "sets bad_words_ids "),
-        (edit_json("generation_config.json", guidance_scale=1.5), "sets guidance_scale "),
     ],
 )
 def test_a_checkpoint_that_does_not_fit_is_refused(damaged: Damage, edit: Edit, message: str) -> None:
     assert_refused(damaged(edit), message)
 
 
-def test_settings_of_generating_that_change_nothing(damaged: Damage) -> None:
-    harmless = {"num_beams": 1, "min_length": 0, "temperature": 0.7, "do_sample": True, "top_p": 0.9, "top_k": 20}
-    assert load(damaged(edit_json("generation_config.json", **harmless))).layers == 2
-
-
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        *((cut(SHARD, kept), "edge cannot be loaded: SafetensorError") for kept in (0, 0.001, 0.5, 0.999)),
+        (lambda folder: overwrite(SHARD, (folder / SHARD).read_bytes()[:-1])(folder), "SafetensorError"),
         (remove(SHARD), f"edge/{SHARD}"),
         (overwrite(INDEX, b'{"weight_map": {}}'), "edge cannot be loaded"),
-        (edit_json(INDEX, **{"weight_map__thinker.lm_head.weight": "nowhere.safetensors"}), "nowhere.safetensors"),
         (remove("preprocessor_config.json"), "preprocessor_config.json"),
         (remove("chat_template.json"), "does not have a chat template"),
         (edit_json("preprocessor_config.json", feature_size=128), "fails the self-test"),
-        *(
-            (overwrite(name, content), "edge cannot be loaded: ")
-            for name in (*(f"{name}.json" for name in FILES), INDEX)
-            for content in (b'{"a": ', b"", b"[1]", b"\xff\xfe{}")
-        ),
+        *((overwrite(f"{name}.json", b'{"a": '), "edge cannot be loaded: ") for name in (*FILES, INDEX[:-5])),
+        *((overwrite(f"{name}.json", b"[1]"), "edge cannot be loaded: ") for name in (*FILES, INDEX[:-5])),
     ],
 )
 def test_a_published_layout_that_does_not_fit_is_refused(
@@ -119,17 +86,7 @@ def test_a_published_layout_that_does_not_fit_is_refused(
     assert_refused(damaged(edit, source=hub_dir), message)
 
 
-def test_an_index_that_points_outside_reads_nothing_there(damaged: Damage, hub_dir: Path, tmp_path: Path) -> None:
-    write_trap(tmp_path / "outside.bin", tmp_path / "unpickled")
-    outside = edit_json(INDEX, **{"weight_map__thinker.lm_head.weight": "../outside.bin"})
-    assert_refused(damaged(outside, source=hub_dir))
-    assert not (tmp_path / "unpickled").exists()
-
-
-# --- things that are no checkpoint ---
-
-
-@pytest.mark.parametrize("path", ["gone", "./gone", "../a/b", "~/gone", "a/b/c", "file"])
+@pytest.mark.parametrize("path", ["gone", "../a/b", "~/gone", "a/b/c", "file"])
 def test_a_path_that_is_no_folder(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -137,24 +94,21 @@ def test_a_path_that_is_no_folder(path: str, tmp_path: Path, monkeypatch: pytest
     assert_refused(path, "there is no checkpoint")
 
 
-def test_pickled_weights_are_refused_and_not_opened(damaged: Damage, tmp_path: Path) -> None:
+def test_pickled_weights_are_refused_and_not_opened(damaged: Damage, hub_dir: Path, tmp_path: Path) -> None:
     mark = tmp_path / "unpickled"
-
-    def pickled(folder: Path) -> None:
-        for name in ("pytorch_model.bin", "consolidated.pt", "pytorch_model-00001-of-00001.bin"):
-            write_trap(folder / name, mark)
-        index = {"metadata": {}, "weight_map": {"lm_head.weight": "pytorch_model-00001-of-00001.bin"}}
-        (folder / "pytorch_model.bin.index.json").write_text(json.dumps(index))
-
-    assert_refused(damaged(remove("model.safetensors"), pickled), "edge/model.safetensors")
+    write_trap(tmp_path / "outside.bin", mark)
+    outside = edit_json(INDEX, **{"weight_map__thinker.lm_head.weight": "../outside.bin"})
+    assert_refused(damaged(outside, source=hub_dir))
+    shutil.rmtree(tmp_path / "copy")
+    pickled = damaged(remove("model.safetensors"), lambda folder: write_trap(folder / "pytorch_model.bin", mark))
+    assert_refused(pickled, "edge/model.safetensors")
     assert not mark.exists()
 
 
-@pytest.mark.parametrize("declared", ["qwen2", "qwen2_audio", None, 3])
-def test_another_architecture(damaged: Damage, declared: object) -> None:
-    folder = damaged(edit_json("config.json", model_type=declared))
+def test_another_architecture(damaged: Damage) -> None:
+    folder = damaged(edit_json("config.json", model_type="qwen2_audio"))
     assert_refused(folder)
-    assert_refused(folder, "does not load", family="qwen2.5-omni")
+    assert_refused(folder, "the family 'qwen2.5-omni' does not load", family="qwen2.5-omni")
 
 
 def test_a_kernel_that_is_not_installed(thinker_dir: Path) -> None:
@@ -181,7 +135,6 @@ _EVIL_TOKENIZER = {"AutoTokenizer": ["evil.T", None]}
     ("edit", "loads"),
     [
         (edit_json("config.json", auto_map={"AutoConfig": "evil.C", "AutoModel": "evil.M"}), True),
-        (edit_json("config.json", auto_map={"AutoConfig": "evil.C"}, model_type="evil"), False),
         (edit_json("processor_config.json", auto_map={"AutoProcessor": "evil.C"}, processor_class="C"), True),
         (edit_json("processor_config.json", feature_extractor__auto_map={"AutoFeatureExtractor": "evil.F"}), True),
         (edit_json("tokenizer_config.json", auto_map=_EVIL_TOKENIZER), True),
@@ -189,15 +142,14 @@ _EVIL_TOKENIZER = {"AutoTokenizer": ["evil.T", None]}
         (edit_json("generation_config.json", custom_generate="evil"), True),
     ],
 )
-@pytest.mark.parametrize("offline", [True, False])
 def test_code_that_came_with_a_checkpoint_is_never_run(
-    damaged: Damage, tmp_path: Path, edit: Edit, loads: bool, offline: bool
+    damaged: Damage, tmp_path: Path, edit: Edit, loads: bool
 ) -> None:
     folder = damaged(_plant, edit)
     if loads:
-        load(folder, offline=offline)
+        load(folder, offline=False)
     else:
-        assert_refused(folder, offline=offline)
+        assert_refused(folder, offline=False)
     assert not (tmp_path / "executed").exists()
 
 
@@ -216,23 +168,18 @@ def test_what_counts_as_a_hub_id(thinker_dir: Path, tmp_path: Path, monkeypatch:
 def test_what_forbids_a_download_is_named(switch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", switch == "HF_HUB_OFFLINE")
-    said = f"edge is not in the local hub cache, or not all of it, and {switch} forbids downloads"
+    said = f"edge cannot be loaded: {switch} forbids downloads"
     assert_refused("acme/tiny-omni", said, offline=switch == "runtime.offline")
 
 
-@pytest.mark.parametrize("broken", [False, True])
-def test_the_terminal_stays_as_it_was(thinker_dir: Path, damaged: Damage, broken: bool) -> None:
-    folder = damaged(edit_weights(lambda w: w.pop("lm_head.weight"))) if broken else thinker_dir
-    for bars in (True, False):
-        (transformers_logging.enable_progress_bar if bars else transformers_logging.disable_progress_bar)()
-        transformers_logging.set_verbosity_info()
-        try:
-            if broken:
-                assert_refused(folder)
-            else:
-                load(folder)
-            assert transformers_logging.is_progress_bar_enabled() == bars
-            assert transformers_logging.get_verbosity() == transformers_logging.INFO
-        finally:
-            transformers_logging.enable_progress_bar()
-            transformers_logging.set_verbosity_warning()
+@pytest.mark.parametrize("bars", [False, True])
+def test_the_terminal_stays_as_it_was(damaged: Damage, bars: bool) -> None:
+    (transformers_logging.enable_progress_bar if bars else transformers_logging.disable_progress_bar)()
+    transformers_logging.set_verbosity_info()
+    try:
+        assert_refused(damaged(edit_weights(lambda w: w.pop("lm_head.weight"))))
+        assert transformers_logging.is_progress_bar_enabled() == bars
+        assert transformers_logging.get_verbosity() == transformers_logging.INFO
+    finally:
+        transformers_logging.enable_progress_bar()
+        transformers_logging.set_verbosity_warning()

