@@ -28,14 +28,12 @@ from specdec_cli.cloud.protocol import (
     BlockRequest,
     ErrorReply,
     as_sent,
-    pack,
     parse,
     unpack_rows,
 )
 from specdec_cli.decoding.block import Draft
 from specdec_cli.errors import ConfigError
 from specdec_cli.models.session import Session
-from specdec_cli.serve.clips import Service
 from specdec_cli.serve.server import Place
 from tests.cloud.serving import Served, ServerThread, clip_message, linked, serving
 from tests.laws.cases import Case, collect, make_case
