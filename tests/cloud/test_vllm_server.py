@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -56,26 +55,3 @@ def test_running_on_equals_running_on_in_process(link: VllmCloud) -> None:
         assert outcome(*there) == outcome(*here), number
         more += sum(round_.source.count("cloud") for round_ in there[0])
     assert more > 10
-
-
-def test_the_cloud_alone_writes_its_own_text(link: VllmCloud) -> None:
-    for number in range(200, 210):
-        drawn = case(number, mode="cloud", acceptance=None)
-        assert drawn.run(link)[1].token_ids == drawn.run()[1].token_ids, number
-
-
-@pytest.mark.parametrize("prefill", ["early", "overlap"])
-def test_sending_the_recording_early_changes_nothing(link: VllmCloud, prefill: str) -> None:
-    for number in range(300, 305):
-        drawn = case(number, mode="lossless", acceptance=None, cloud_prefill=prefill)
-        _, finished = drawn.run(link)
-        assert finished.token_ids == drawn.run()[1].token_ids, number
-        assert finished.cloud is not None
-        assert finished.cloud.encoder_passes == 1
-
-
-def test_clips_at_the_same_time_do_not_mix(link: VllmCloud) -> None:
-    cases = [case(number, mode="lossless", acceptance=None) for number in range(400, 408)]
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda drawn: drawn.run(link)[1].token_ids, cases))
-    assert found == [drawn.run()[1].token_ids for drawn in cases]
