@@ -104,8 +104,7 @@ class Service:
         threads = torch.get_num_threads()
         self._shared = Shared(threads=threads)
         # the number of PyTorch's threads counts for the thread that sets it alone
-        self._pool = ThreadPoolExecutor(limits.threads, "specdec clip", torch.set_num_threads, (threads,))
-        self.submit = self._pool.submit
+        self.pool = ThreadPoolExecutor(limits.threads, "specdec clip", torch.set_num_threads, (threads,))
         self.info = _info(model)
 
     def open(self, id_: str, body: bytes, started: float) -> wire.Answer:
@@ -117,7 +116,7 @@ class Service:
         clip, tensors = wire.unpack(wire.ClipRequest, body)
         if clip.identity != self.info.identity:
             raise Refusal(409, "other_model", f"the clip was made for another model than {self.info.model}")
-        rows = {name: tensors.pop(name) for name in wire.ROWS if name in tensors}
+        rows: wire.Tensors = {name: tensors.pop(name) for name in wire.ROWS if name in tensors}
         self._require_sound(clip)
         self._layout.require(clip.prompt_ids, tensors)
         self._require_block(clip, clip.block or wire.BlockRequest(text=[], draft=[]), rows)
@@ -135,7 +134,7 @@ class Service:
     def close(self) -> None:
         """Ends after the forwards under way."""
         self._shared.close()
-        self._pool.shutdown(cancel_futures=True)
+        self.pool.shutdown(cancel_futures=True)
 
     def _hold(self, id_: str, clip: wire.ClipRequest, tensors: wire.Tensors) -> Held:
         prompt = Prompt(tuple(clip.prompt_ids), tensors)
