@@ -7,13 +7,12 @@ import queue
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from specdec_cli.batch.tasks import Outcome
 from specdec_cli.captioner import Captioner
-from specdec_cli.decoding.assemble import Pair
 from specdec_cli.errors import SpecdecError, typed
 from specdec_cli.run import Run
 from specdec_cli.transcript.records import Transcript
@@ -24,29 +23,22 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-AUTO_BATCH_SIZE: Final = 16
-"""Clips decoded together by a loaded pair by default."""
-
-MOST_IN_FLIGHT: Final = 256
-"""Clips under way at servers by default, at most."""
-
+AUTO_BATCH_SIZE: Final = 16  # clips decoded together by a loaded pair by default
+MOST_IN_FLIGHT: Final = 256  # clips under way at servers by default, at most
 _FIRST: Final = 4  # under way until one is done, so that a first caption is soon there
-_WORTH: Final = 1.1  # times as many clips a second, for twice as many under way
-_MEASURED: Final = 3  # times as many clips as are under way make a measurement
 _LOOK_S: Final = 0.01  # between two looks for another clip that is ready
 _SIGNAL_S: Final = 0.2  # how long a wait may keep the main thread from noticing a signal
-_SMALL: Final = 100_000_000
-"""Weights up to which one core does a decoding step sooner than several that are busy."""
+_SMALL: Final = 100_000_000  # weights up to which one core does a decoding step sooner than several that are busy
 
-Ended = Callable[[Clip, Transcript | SpecdecError], Outcome]
-"""Takes the transcript of a clip, or what went wrong; returns what that means for its recording."""
+Result = Transcript | SpecdecError
+"""A clip's transcript, or what went wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A clip that only needs decoding, and what takes what became of it."""
+    """A clip that only needs decoding, and what takes what became of it: the outcome of its recording."""
 
-    ended: Ended
+    ended: Callable[[Clip, Result], Outcome]
     run: Run
 
 
@@ -57,67 +49,52 @@ class Source(Protocol):
         """The next clip; None if none is ready or, having waited for one, if there are no more."""
 
 
-Result = tuple[Prepared, Transcript | SpecdecError]
-"""A clip with its transcript, or with what went wrong."""
-
-
 class Pace:
     """How many clips are under way: the given number, or twice as many as long as that makes servers faster.
 
-    The clips that were under way at a change are left aside; over the next ones, three times as many, clips a second
-    are counted. Less than a tenth more than before: the number before stays.
+    The clips that were under way at a change are left aside; over three times as many, clips a second are counted.
+    Less than a tenth more than before: the number before stays.
     """
 
     def __init__(self, fixed: int | None, clock: Callable[[], float] = time.monotonic) -> None:
-        self.room = min(fixed or _FIRST, _FIRST)
-        self.most = fixed or MOST_IN_FLIGHT
-        self._settled_at = fixed
-        self._clock, self._best, self._done, self._since = clock, 0.0, 0, 0.0
+        self.room, self.most = min(fixed or _FIRST, _FIRST), fixed or MOST_IN_FLIGHT
+        self._clock, self._settled, self._best, self._done, self._since = clock, fixed, 0.0, 0, 0.0
 
     def done(self) -> None:
         """Another clip has its caption."""
-        self._done += 1
-        if self._settled_at is not None:
-            self.room = self._settled_at
+        if self._settled is not None:
+            self.room = self._settled
             return
+        self._done += 1
         if self._done == self.room:
             self._since = self._clock()
-        if self._done < (1 + _MEASURED) * self.room:
-            return
-        rate = _MEASURED * self.room / max(self._clock() - self._since, 1e-9)
-        if rate < _WORTH * self._best:
-            self.room = self._settled_at = self.room // 2
-        elif self.room == MOST_IN_FLIGHT:
-            self._settled_at = self.room
-        else:
-            self._best, self._done, self.room = rate, 0, 2 * self.room
+        elif self._done == 4 * self.room:
+            rate = 3 * self.room / max(self._clock() - self._since, 1e-9)
+            faster, self._best, self._done = rate >= 1.1 * self._best, rate, 0
+            if not faster or self.room == self.most:
+                self._settled = self.room if faster else self.room // 2
+            self.room = self._settled or 2 * self.room
 
 
 class BatchCaptioner:
-    """Captions prepared clips, several at a time, each in a thread of its own.
+    """Captions prepared clips, several at a time, each in a thread of its own. Batching never changes a caption.
 
-    Batching never changes a caption. With loaded models, the times of a transcript's forwards are its share of forwards
-    made for several clips, by the number of tokens it fed; `ttft_ms` and `total_ms` run from its admission by the
-    clock, so its neighbours' work is in them, and the figures of all clips do not add up to the wall time.
-    `cpu_percent` is null.
-
-    Args:
-        captioner: the pair and its settings.
-        batch_size: most clips that a loaded pair decodes together; None: as many as pays.
-        in_flight: clips under way where both models are elsewhere; None: see `Pace`.
+    A loaded pair decodes `batch_size` clips together; of two models elsewhere, `in_flight` are under way (None: see
+    `Pace`). With loaded models, the times of a transcript's forwards are its share of forwards made for several clips,
+    by the number of tokens it fed; `ttft_ms` and `total_ms` run from its admission by the clock, so its neighbours'
+    work is in them, and the figures of all clips do not add up to the wall time. `cpu_percent` is null.
     """
 
     def __init__(self, captioner: Captioner, batch_size: int | None, in_flight: int | None = None) -> None:
         self._pair = captioner.pair
         self.pace = Pace((batch_size or AUTO_BATCH_SIZE) if self._pair.loaded else in_flight)
 
-    def run(self, source: Source) -> Iterator[Result]:
-        """Each clip with its transcript, or with what went wrong, in order of finishing.
+    def run(self, source: Source) -> Iterator[tuple[Prepared, Result]]:
+        """Each clip with its result, in order of finishing; closing the generator leaves nothing behind.
 
-        Clips are taken as others are done, and waited for only while there is nothing to decode. Closing the
-        generator leaves nothing behind.
+        Clips are taken as others are done, and waited for only while there is nothing to decode.
         """
-        results: queue.SimpleQueue[Result] = queue.SimpleQueue()
+        results: queue.SimpleQueue[tuple[Prepared, Result]] = queue.SimpleQueue()
         under_way = 0
         with ExitStack() as stack:  # what is under way ends with the models, and then the threads do
             pool, shared = self._enter(stack)
@@ -136,45 +113,32 @@ class BatchCaptioner:
                     self.pace.done()
                     yield result
             finally:
-                for link in (self._pair.remote_edge, self._pair.remote) if under_way else ():
-                    if link is not None:
-                        link.http.end_calls()
+                for link in filter(None, (self._pair.remote_edge, self._pair.remote) if under_way else ()):
+                    link.http.end_calls()
 
     def _enter(self, stack: ExitStack) -> tuple[ThreadPoolExecutor, Shared | None]:
         """Threads for the clips, and what makes the forwards of loaded models."""
-        if not self._pair.loaded:
+        models = self._pair.loaded
+        if not models:
             return stack.enter_context(ThreadPoolExecutor(self.pace.most, "specdec clip")), None
         import torch
 
         from specdec_cli.models.shared import Shared
 
-        encoders, threads = _cores(self._pair)
+        # An encoder is a few large products and a decoding step many small ones: on several cores, clips of small
+        # models that are encoded side by side, one core each, are ready sooner than one clip on all cores.
+        small = all(model.parameters <= _SMALL and model.device.type == "cpu" for model in models)
+        encoders, threads = (torch.get_num_threads(), 1) if small else (1, torch.get_num_threads())
         # the number of PyTorch's threads counts for the thread that sets it alone
         pool = ThreadPoolExecutor(self.pace.most, "specdec clip", torch.set_num_threads, (threads,))
         return stack.enter_context(pool), stack.enter_context(Shared(encoders, threads=threads))
 
 
-def _caption(prepared: Prepared, shared: Shared | None, results: queue.SimpleQueue[Result]) -> None:
+def _caption(prepared: Prepared, shared: Shared | None, results: queue.SimpleQueue[tuple[Prepared, Result]]) -> None:
     """One clip from beginning to end, in its own thread."""
     try:
-        if shared is None:
-            results.put((prepared, prepared.run.finish(alone=False)))
-        else:
-            with shared.clip():
-                found = prepared.run.finish(shared)
-            results.put((prepared, found))
+        with nullcontext() if shared is None else shared.clip():
+            found: Result = prepared.run.finish(shared, alone=False)
     except BaseException as error:  # a panic of an extension is no Exception, and `run` waits for every clip
-        results.put((prepared, typed(error, _log)))
-
-
-def _cores(pair: Pair) -> tuple[int, int]:
-    """How many audio encoders run at a time, and with how many threads each forward is made.
-
-    An encoder is a few large products and a decoding step many small ones: on several cores, clips that are encoded
-    side by side, one core each, are ready sooner than one clip on all cores.
-    """
-    import torch
-
-    threads = torch.get_num_threads()
-    small = all(model.parameters <= _SMALL and model.device.type == "cpu" for model in pair.loaded)
-    return (threads, 1) if small else (1, threads)
+        found = typed(error, _log)
+    results.put((prepared, found))

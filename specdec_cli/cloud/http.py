@@ -32,9 +32,6 @@ from specdec_cli.types import Decider
 _log = logging.getLogger(__name__)
 
 _TRIES: Final = 6  # of one request
-_FIRST_PAUSE_S: Final = 0.05
-_LONGEST_PAUSE_S: Final = 1.0
-_ENDING_S: Final = 1.0  # for what is under way when the connections are closed
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
@@ -196,7 +193,7 @@ class Caller:
 
     async def _tried(self, request: Request, read: Callable[[bytes], T]) -> T:
         """What `fetch` returns, after as many tries as it takes and the deadline allows."""
-        http, pause_s, trouble = self._http, _FIRST_PAUSE_S, "no answer"
+        http, trouble = self._http, "no answer"
         try:
             async with asyncio.timeout(self._deadline - time.monotonic()):
                 for tries in count(1):
@@ -212,8 +209,7 @@ class Caller:
                     _log.debug("%s %s: %s", request.method, request.path, trouble)
                     if tries == _TRIES and not http.patient:
                         raise CloudError(f"{http.url}: {trouble}")
-                    await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
-                    pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+                    await asyncio.sleep(0.02 * 2 ** min(tries, 6) * random.uniform(0.5, 1.0))
         except TimeoutError:
             pass
         hint = f"Check the link and the server, or raise {http.side}.timeout_s."
@@ -230,7 +226,7 @@ def read_token(variable: str | None, asked_by: str, least: int = 1) -> str | Non
     token = os.environ.get(variable, "").strip()
     if re.fullmatch(rf"[!-~]{{{least},}}", token) is None:
         what = f"holds no token of at least {least} ASCII characters without blanks" if token else "is not set"
-        hint = f"export {variable}=$(openssl rand -hex 32)" if least > 1 else f"export {variable}=..."
+        hint = f"export {variable}={'$(openssl rand -hex 32)' if least > 1 else '...'}"
         raise ConfigError(f"{asked_by} is {variable}, but that variable {what}.", hint=hint)
     return token
 
@@ -261,7 +257,7 @@ def _end(loop: asyncio.AbstractEventLoop, client: httpx.AsyncClient) -> None:
     async def end() -> None:
         under_way = asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True)
         with suppress(TimeoutError):
-            await asyncio.wait_for(under_way, _ENDING_S)
+            await asyncio.wait_for(under_way, 1.0)
         await client.aclose()
         await asyncio.sleep(0.05)  # in which the sockets are closed
         loop.stop()

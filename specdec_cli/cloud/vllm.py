@@ -159,7 +159,8 @@ class VllmVerifier(VllmClip, RemoteVerifier):
     def _continued(self, text: tuple[int, ...], draft: tuple[int, ...], tokens: int) -> int:
         """The cloud's next token; where it is not known, `draft` is scored after `text`, and `tokens` are generated."""
         if text not in self._next:
-            banned = len(self.cloud.processor.banned_ids)  # which may be the likeliest ones
+            # which may be the likeliest ones
+            banned = len(self.cloud.processor.banned_ids) + self.cloud.vocab_size - self.vocab_size
             scored = self.scored((*text, *draft), len(draft), tokens, min(2 + banned, wire.MOST_CANDIDATES))
             path = (*draft, *scored.generated)
             self._next |= {(*text, *path[:at]): row.best for at, row in enumerate(scored.rows)}
@@ -222,10 +223,8 @@ class VllmCloud(RemoteCloud):
         models = caller.fetch(Request("GET", wire.MODELS), partial(parse, wire.ServedModels)).data
         if self.model not in {each.id for each in models}:
             names = ", ".join(sorted(each.id[:100] for each in models)) or "nothing"
-            raise RefusedError(
-                f"the vLLM server at {self.name} serves {names}, not {self.model}",
-                hint=f"Set {self.side}.model to the name under which it serves the model (its --served-model-name).",
-            )
+            hint = f"Set {self.side}.model to the name under which it serves the model (its --served-model-name)."
+            raise RefusedError(f"the vLLM server at {self.name} serves {names}, not {self.model}", hint)
         processor = self.processor
         text = _PROBE + "".join(map(processor.piece, sorted({*processor.eos_ids, processor.placeholder_id})))
         if self._tokens(caller, prompt=text, add_special_tokens=False) != processor.encode(text):

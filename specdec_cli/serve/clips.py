@@ -10,7 +10,6 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from operator import attrgetter
 
 import torch
 
@@ -37,7 +36,7 @@ class Held:
     clip: wire.ClipRequest  # what it was opened with
     verifier: LocalVerifier
     bytes: int  # of memory, once its prompt is cached
-    used: float = 0.0  # time of the last request, seconds
+    used: float = field(default_factory=time.monotonic)  # time of the last request, seconds
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -60,9 +59,10 @@ class Clips:
     def find(self, id_: str) -> Held | None:
         """The clip of that name, which counts as used now."""
         with self._lock:
-            held = self._held.get(id_)
+            held = self._held.pop(id_, None)
             if held is not None:
                 held.used = time.monotonic()
+                self._held[id_] = held  # the last used one is the last
             return held
 
     def add(self, held: Held) -> None:
@@ -72,12 +72,11 @@ class Clips:
             raise Refusal(413, "too_large", f"the clip takes {-(-held.bytes >> 20)} MiB, and there are {room >> 20}")
         with self._lock:
             self.forget(held.id)
-            free = [each for each in sorted(self._held.values(), key=attrgetter("used")) if not each.lock.locked()]
             while len(self._held) >= most or self.bytes + held.bytes > room:
-                if not free:
+                free = next((each for each in self._held.values() if not each.lock.locked()), None)
+                if free is None:
                     raise Refusal(503, "busy", "all sessions are in use")
-                self.forget(free.pop(0).id)
-            held.used = time.monotonic()
+                self.forget(free.id)
             self._held[held.id] = held
 
     def forget(self, id_: str) -> None:
@@ -105,8 +104,7 @@ class Service:
         threads = torch.get_num_threads()
         self._shared = Shared(threads=threads)
         # the number of PyTorch's threads counts for the thread that sets it alone
-        self._pool = ThreadPoolExecutor(limits.threads, "specdec clip", torch.set_num_threads, (threads,))
-        self.submit = self._pool.submit
+        self.pool = ThreadPoolExecutor(limits.threads, "specdec clip", torch.set_num_threads, (threads,))
         self.info = _info(model)
 
     def open(self, id_: str, body: bytes, started: float) -> wire.Answer:
@@ -118,7 +116,7 @@ class Service:
         clip, tensors = wire.unpack(wire.ClipRequest, body)
         if clip.identity != self.info.identity:
             raise Refusal(409, "other_model", f"the clip was made for another model than {self.info.model}")
-        rows = {name: tensors.pop(name) for name in wire.ROWS if name in tensors}
+        rows: wire.Tensors = {name: tensors.pop(name) for name in wire.ROWS if name in tensors}
         self._require_sound(clip)
         self._layout.require(clip.prompt_ids, tensors)
         self._require_block(clip, clip.block or wire.BlockRequest(text=[], draft=[]), rows)
@@ -136,7 +134,7 @@ class Service:
     def close(self) -> None:
         """Ends after the forwards under way."""
         self._shared.close()
-        self._pool.shutdown(cancel_futures=True)
+        self.pool.shutdown(cancel_futures=True)
 
     def _hold(self, id_: str, clip: wire.ClipRequest, tensors: wire.Tensors) -> Held:
         prompt = Prompt(tuple(clip.prompt_ids), tensors)
@@ -152,8 +150,11 @@ class Service:
         return held
 
     def _answer(self, held: Held, block: wire.BlockRequest | None, rows: wire.Tensors, started: float) -> wire.Answer:
-        found, verifier = None, held.verifier
-        draft = Draft() if block is None else _draft(held.clip, block, rows)
+        found, verifier, draft = None, held.verifier, Draft()
+        if block is not None:
+            ids, size = tuple(block.draft), held.clip.vocab_size
+            given = wire.unpack_rows(wire.widened(rows), block.rows, ids, size).log() if block.rows else None
+            draft = Draft(ids, given)
         with held.lock:
             fresh = not verifier.work.encoder_passes
             try:
@@ -202,11 +203,8 @@ class Service:
             or max(rows, default=0) > clip.vocab_size
             or tensors.keys() != (set(wire.ROWS) if compares else set())
         ):
-            raise MalformedError(
-                f"a block may have {limits.draft_tokens} drafted tokens, {limits.more_tokens} more, and "
-                f"{clip.capacity} in all, ids below {clip.vocab_size} that stand for no audio, and distributions as "
-                "its rule needs them"
-            )
+            most = f"{limits.draft_tokens} drafted tokens, {limits.more_tokens} more, and {clip.capacity} in all"
+            raise MalformedError(f"a block may have {most}, ids below {clip.vocab_size}, and what its rule needs")
 
 
 def _info(model: AudioLM) -> wire.Info:
@@ -225,13 +223,6 @@ def _info(model: AudioLM) -> wire.Info:
         vocab_size=processor.vocab_size,
         eos_ids=list(processor.eos_ids),
     )
-
-
-def _draft(clip: wire.ClipRequest, block: wire.BlockRequest, rows: wire.Tensors) -> Draft:
-    drafted = tuple(block.draft)
-    if not block.rows:
-        return Draft(drafted)
-    return Draft(drafted, wire.unpack_rows(wire.widened(rows), block.rows, drafted, clip.vocab_size).log())
 
 
 def _position_bytes(model: AudioLM) -> int:

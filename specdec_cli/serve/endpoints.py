@@ -55,9 +55,10 @@ def create_app(service: Service, token: str | None) -> ASGIApp:
     async def verify(request: Request) -> Response:
         work = service.open if request.method == "PUT" else service.verify
         async with bodies.read(request) as body:
-            future = service.submit(work, request.path_params["id_"].hex, body, time.perf_counter())
+            arguments = request.path_params["id_"].hex, body, time.perf_counter()
+            future = asyncio.get_running_loop().run_in_executor(service.pool, work, *arguments)
             try:
-                return _answer(await asyncio.wait_for(asyncio.wrap_future(future), service.limits.answer_s))
+                return _answer(await asyncio.wait_for(future, service.limits.answer_s))
             except TimeoutError:
                 late = f"the model did not answer within {service.limits.answer_s:g} s"
                 raise Refusal(503, "busy", late) from None

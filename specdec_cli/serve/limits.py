@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from specdec_cli.cloud.http import MalformedError
 from specdec_cli.cloud.protocol import Code, ErrorReply
 from specdec_cli.models.processor import Processor, test_sound
 
-_MEASURED_S: Final = 60.0  # of a longer clip, so much is measured, and the rest is in proportion
+_MEASURED_S: Final = 60.0  # of a longer clip, so much is measured, and counted as often as it takes
 
 
 class Refusal(Exception):
@@ -94,9 +95,9 @@ class Layout:
     """
 
     def __init__(self, processor: Processor, longest_s: float) -> None:
-        measured_s = min(longest_s, _MEASURED_S)
+        measured_s = min(max(longest_s, 1.0), _MEASURED_S)
         made = processor.prompt(test_sound(measured_s, processor.sampling_rate), "How?")
-        self._placeholders, share = processor.placeholders, longest_s / measured_s
+        self._placeholders, share = processor.placeholders, math.ceil(longest_s / measured_s)
         self._most = {name: share * number for name, number in self._numbers(made.ids, made.audio).items()}
 
     def require(self, ids: Sequence[int], tensors: Mapping[str, torch.Tensor]) -> None:

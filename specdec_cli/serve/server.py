@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import ssl
 from dataclasses import dataclass
-from typing import Final
 
 import torch
 import uvicorn
@@ -18,8 +17,6 @@ from specdec_cli.serve.clips import Service
 from specdec_cli.serve.endpoints import create_app
 from specdec_cli.serve.limits import ServeLimits
 from specdec_cli.serve.observe import event, log_json
-
-_FINISHING_S: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +81,7 @@ def server(service: Service, place: Place, token: str | None) -> uvicorn.Server:
             server_header=False,
             limit_concurrency=service.limits.connections,
             timeout_keep_alive=75,
-            timeout_graceful_shutdown=_FINISHING_S,
+            timeout_graceful_shutdown=10,
             h11_max_incomplete_event_size=1 << 14,
             ssl_certfile=place.certificate,
             ssl_keyfile=place.key,
@@ -103,10 +100,9 @@ def serve_model(config: Config, place: Place, token: str | None, limits: ServeLi
         event("loading", model=config.cloud.model)
         model = load_model(config.cloud, offline=config.runtime.offline, tested=config.runtime.self_test)
         service = Service(model, limits)
-        running = server(service, place, token)
         url = place.url(bound.getsockname()[1])
         event("ready", url=url, host=place.host, model=service.info.model, token=token is not None)
         try:
-            running.run(sockets=[bound])
+            server(service, place, token).run(sockets=[bound])
         finally:
             event("stopped")

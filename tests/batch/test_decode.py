@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import threading
 import time
@@ -113,11 +114,11 @@ def test_an_abandoned_batch_waits_for_no_cloud(tmp_path: Path, monkeypatch: pyte
     assert local.pair.loaded_cloud is not None
     called, exchange = threading.Event(), Http.exchange
 
-    def silent(http: Http, request: Request, caller: Caller, timeout_s: float) -> Reply:
+    async def silent(http: Http, request: Request, caller: Caller) -> Reply:
         if request.method != "PUT":
-            return exchange(http, request, caller, timeout_s)
+            return await exchange(http, request, caller)
         called.set()
-        threading.Event().wait(timeout_s)
+        await asyncio.sleep(60)
         raise OSError("no answer")
 
     class Interrupted(Given):

@@ -129,8 +129,6 @@ class ModelServer:
             prompt_rows += [told(row, how["prompt_logprobs"], id_) for row, id_ in zip(rows[:-1], text, strict=True)]
         row = rows[-1]
         while len(content) < how["max_tokens"] and not (content and content[-1]["token_id"] in how["stop_token_ids"]):
-            if "allowed_token_ids" in how:
-                row = torch.full_like(row, -torch.inf).index_copy(0, *_of(row, how["allowed_token_ids"]))
             best = [{"token_id": int(id_), **about} for id_, about in told(row, how["logprobs"]).items()]
             content.append({**best[0], "top_logprobs": best})
             text.append(best[0]["token_id"])
@@ -147,11 +145,6 @@ def told(row: torch.Tensor, count: int, asked: int | None = None) -> dict[str, d
     order = logprobs.argsort(descending=True, stable=True).tolist()
     ids: Sequence[int] = [*order[:count], *([] if asked is None else [asked])]
     return {str(id_): {"logprob": max(float(logprobs[id_]), -1e9), "rank": order.index(id_) + 1} for id_ in ids}
-
-
-def _of(row: torch.Tensor, ids: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
-    index = torch.tensor(ids)
-    return index, row[index]
 
 
 def _samples(url: str) -> np.ndarray[Any, Any]:

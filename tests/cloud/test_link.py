@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import http.client
 import json
-import random
 import socket
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -88,14 +86,11 @@ def problem(code: str, status: int) -> Callable[[Pass], tuple[int, bytes]]:
     return _instead(json.dumps({"code": code, "message": "so it is"}).encode(), status)
 
 
-BETTERED = (
+FAULTS = (
     Fault("reset", _reset),
     Fault("busy", problem("busy", 503)),
     Fault("slow", partial(_late, 0.2)),
     Fault("another's page", _instead(b"<html>", 500)),
-)
-FAULTS = (
-    *BETTERED,
     Fault("forgotten", problem("unknown_session", 404), path="/verify"),
     Fault("hung", partial(_late, 2 * TIMEOUT_S), "did not answer within 1 s", always=True),
     Fault("reset for good", _reset, "(if it uses TLS, write https:// in cloud.url)", always=True),
@@ -129,9 +124,9 @@ def served(case: Case) -> Iterator[Served]:
 
 
 @contextmanager
-def faulty(served: Served, fault: Fault, first: int = 0) -> Iterator[str]:
-    """The server behind a link with a fault, which begins with a request, counting from 0; yields its address."""
-    seen = Counter[str]()
+def faulty(served: Served, fault: Fault) -> Iterator[str]:
+    """The server behind a link with a fault; yields its address."""
+    seen = list[str]()
 
     def respond(method: str, path: str, body: bytes, _headers: dict[str, str]) -> Answer:
         def go_on() -> tuple[int, bytes]:
@@ -142,9 +137,8 @@ def faulty(served: Served, fault: Fault, first: int = 0) -> Iterator[str]:
 
         if fault.path not in path or method == "DELETE":
             return go_on()
-        seen["all"] += 1
-        met = seen["all"] > first if fault.always else seen["all"] == first + 1
-        return fault.happens(go_on) if met else go_on()
+        seen.append(path)
+        return fault.happens(go_on) if fault.always or len(seen) == 1 else go_on()
 
     with answering(respond) as url:
         yield url
@@ -173,20 +167,6 @@ def test_a_caption_is_right_or_says_that_it_is_degraded(case: Case, served: Serv
             assert end.degraded is None
             assert_rounds(as_sent(case), rounds, end)
     assert time.monotonic() - started < 3 * limit_s + SLACK_S
-
-
-@pytest.mark.parametrize("captions", [8, pytest.param(150, marks=pytest.mark.full)])
-def test_whatever_happens_in_the_middle(served: Served, case: Case, captions: int) -> None:
-    """A fault that another try betters, or a server that is gone for good, at a random request."""
-    for number in range(captions):
-        rng = random.Random(number)
-        fault = rng.choice((*BETTERED, Fault("gone", _reset, always=True)))
-        with faulty(served, fault, rng.randrange(5)) as url, linked(url, case.edge, retry_s=0.0) as link:
-            rounds, end = collect(far_loop(case, link).run())
-        if end.degraded is None:
-            assert_wire(case, (rounds, end))
-        else:
-            assert fault.always, fault.name
 
 
 # --- deadlines ---

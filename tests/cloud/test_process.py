@@ -21,7 +21,7 @@ import pytest
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import load_config
 from specdec_cli.decoding.assemble import build_loop
-from specdec_cli.errors import CheckpointError, ConfigError
+from specdec_cli.errors import ConfigError
 from tests.cli.status import exit_code
 from tests.laws.test_wire_law import rounded
 from tests.mini_pair import RATE, mini_pair, voice, write_voice
@@ -34,10 +34,10 @@ ROOT = Path(__file__).parents[2]
 class Process:
     """A running `specdec serve`."""
 
-    def __init__(self, *arguments: str, port: int = 0, **variables: str) -> None:
+    def __init__(self, *arguments: str, **variables: str) -> None:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("SPECDEC_")}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "specdec_cli", "serve", "--port", str(port), *arguments],
+            [sys.executable, "-m", "specdec_cli", "serve", "--port", "0", *arguments],
             stderr=subprocess.PIPE,
             text=True,
             env=environment | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"} | variables,
@@ -49,7 +49,6 @@ class Process:
             if self.events[-1]["event"] == "ready":
                 break
         self.url = str(self.events[-1]["url"])
-        self.port = int(self.url.rpartition(":")[2])
 
     def read(self) -> None:
         assert self.process.stderr is not None
@@ -64,8 +63,8 @@ class Process:
         assert self.process.stderr is not None
         self.process.stderr.close()
 
-    def end(self, how: signal.Signals = signal.SIGTERM) -> int:
-        self.process.send_signal(how)
+    def end(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
         assert self.process.stderr is not None
         rest = self.process.stderr.read()
         self.events += [json.loads(line) for line in rest.splitlines()]
@@ -111,29 +110,6 @@ def test_captions_are_those_of_one_process(process: Process) -> None:
         away.pair.remote.close()
 
 
-@pytest.mark.full
-def test_a_server_that_is_killed_and_comes_back() -> None:
-    process = Process()
-    away = captioner(
-        process.url, decoding__mode="lossless", decoding__degrade=True, cloud__retry_s=0.0, cloud__timeout_s=30.0
-    )
-    before = away.run_samples(voice(7), RATE).finish()
-    process.end(signal.SIGKILL)
-    without = away.run_samples(voice(7), RATE).finish()
-    assert without.degraded is not None
-    assert "not lossless" in without.degraded
-    assert without.caption
-    process.close()
-    again = Process(port=process.port)
-    after = away.run_samples(voice(7), RATE).finish()
-    assert (after.caption, after.degraded) == (before.caption, None)
-    assert away.pair.remote is not None
-    away.pair.remote.close()
-    assert again.end() == 143
-    assert again.events[-1]["event"] == "stopped"
-    again.close()
-
-
 def certificate(folder: Path) -> tuple[Path, Path]:
     """A certificate for this machine that no authority vouches for, and its key, made as docs/remote.md says."""
     if shutil.which("openssl") is None:
@@ -163,11 +139,6 @@ def test_a_token_and_a_certificate_of_its_own(
     with pytest.raises(ConfigError, match="certificate is not trusted by the public authorities") as caught:
         captioner(process.url, **good | {"cloud__ca_file": None})
     assert "cloud.ca_file" in str(caught.value.hint)
-    assert "docs/remote.md" in str(caught.value.hint)
-    other = tmp_path / "other"
-    other.mkdir()
-    with pytest.raises(ConfigError, match=r"is not trusted by .*other/cert\.pem"):
-        captioner(process.url, **good | {"cloud__ca_file": str(certificate(other)[0])})
     plain = captioner(process.url.replace("https:", "http:"), **good | {"cloud__ca_file": None})
     assert "write https:// in cloud.url" in str(plain.run_samples(voice(9), RATE).finish().degraded)
     sound = write_voice(tmp_path / "voice.wav", 9)
@@ -232,5 +203,3 @@ def test_what_cannot_be_served_is_refused(
         ):
             code, said = command("serve", *arguments)
             assert (code, match in " ".join(said.split())) == (2, True), said
-    with pytest.raises(CheckpointError):
-        Captioner.load(load_config(flags={"cloud": "/no/such/folder"}, environ={}).config)

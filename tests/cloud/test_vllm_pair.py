@@ -13,7 +13,6 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.request
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -31,9 +30,9 @@ from specdec_cli.captioner import Captioner
 from specdec_cli.cloud.http import Caller
 from specdec_cli.cloud.served_model import ServedProcessor
 from specdec_cli.cloud.vllm import VllmCloud, VllmDrafter, VllmEdge
-from specdec_cli.cloud.vllm_protocol import GENERATE, Likely, data_url
+from specdec_cli.cloud.vllm_protocol import GENERATE, Likely
 from specdec_cli.config import EdgeConfig, ModelConfig
-from specdec_cli.decoding.assemble import Pair, build_loop, stop_ids_of
+from specdec_cli.decoding.assemble import Pair, build_loop
 from specdec_cli.decoding.draft import Drafter
 from specdec_cli.decoding.evidence import entropies
 from specdec_cli.decoding.learned import Classifier
@@ -177,40 +176,13 @@ def test_texts_are_those_of_the_servers(pair: Pair, request: pytest.FixtureReque
         if mode == "hybrid":
             same = outcome(rounds, finished) == outcome(*fed(of, told))
         else:
-            same = finished.token_ids == own_text(pair, of, mode) == of.run()[1].token_ids
+            same = finished.token_ids == of.run()[1].token_ids
         parted += [] if same else [of]
     print(f"{mode}, {in_flight} in flight: {count} cases, {len(parted)} texts part")
     assert len(parted) <= most_parting(count), parted
     if mode == "hybrid":
         sources = {source for rounds, _ in ran for round_ in rounds for source in round_.source}
         assert {"edge", "accepted", "corrected"} <= sources
-
-
-def own_text(pair: Pair, of: VllmCase, mode: str) -> tuple[int, ...]:
-    """What the server of the edge or of the cloud writes alone, in one plain request."""
-    link = pair.remote_edge if mode == "edge" else pair.remote
-    assert link is not None
-    model, placeholder = edge(KIND) if mode == "edge" else cloud(), link.processor.placeholder_id
-    ids = model.processor.prompt(clip(of.clip), of.instruction).ids
-    recording = {"type": "audio_url", "url": data_url(clip(of.clip), 16_000), "uuid": f"{mode} {of.clip}"}
-    how = {
-        "temperature": 0,
-        "max_tokens": of.config.decoding.max_new_tokens,
-        "logprobs": 1,
-        "stop_token_ids": list(stop_ids_of(pair, of.config)),
-        "ignore_eos": True,
-        "allowed_token_ids": [i for i in range(pair.vocab_size) if i not in link.processor.banned_ids],
-    }
-    request = {
-        "model": "tiny",
-        "token_ids": [id_ for at, id_ in enumerate(ids) if id_ != placeholder or ids[at - 1] != id_],
-        "content_parts": [recording],
-        "sampling_params": how,
-    }
-    body, headers = json.dumps(request).encode(), {"Content-Type": "application/json"}
-    with urllib.request.urlopen(urllib.request.Request(link.name + GENERATE, body, headers), timeout=60) as answer:
-        told = json.load(answer)
-    return tuple(each["token_id"] for each in told["choices"][0]["logprobs"]["content"])
 
 
 def test_the_prompt_is_that_of_the_checkpoints_own_processor(pair: Pair) -> None:
@@ -236,14 +208,12 @@ def test_a_processor_without_transformers_is_the_same(servers: Servers) -> None:
         assert (ours.piece(id_), ours.word(id_)) == (theirs.piece(id_), theirs.word(id_))
 
 
-@pytest.mark.parametrize(
-    ("config", "message"), [("[1]", "as a JSON object"), ('{"audio_token_id": 1}', "has the eos_token_id None")]
-)
-def test_files_of_a_served_model_that_do_not_fit_are_refused(tmp_path: Path, config: str, message: str) -> None:
-    Tokenizer(WordLevel({"None": 0, "<|AUDIO|>": 1}, unk_token="None")).save(str(tmp_path / "tokenizer.json"))
-    (tmp_path / "config.json").write_text(config)
-    with pytest.raises(CheckpointError, match=message):
-        ServedProcessor(ModelConfig(model=str(tmp_path)), offline=True)
+def test_files_of_a_served_model_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    Tokenizer(WordLevel({"x": 0, "<|AUDIO|>": 1}, unk_token="x")).save(str(tmp_path / "tokenizer.json"))
+    for config, message in (("[1]", "as a JSON object"), ('{"audio_token_id": 1}', "has the eos_token_id None")):
+        (tmp_path / "config.json").write_text(config)
+        with pytest.raises(CheckpointError, match=message):
+            ServedProcessor(ModelConfig(model=str(tmp_path)), offline=True)
 
 
 def test_bounds_of_an_entropy_hold_whatever_the_rest_is() -> None:
@@ -277,31 +247,19 @@ def batch(servers: Servers, folder: Path, *arguments: str, program: Sequence[str
     return ran.stderr
 
 
-def test_a_batch_loads_no_torch_and_is_quick_to_its_first_request(servers: Servers, tmp_path: Path) -> None:
-    """At most 1 s of CPU time, interpreter included."""
+def test_a_batch_loads_no_torch(servers: Servers, tmp_path: Path) -> None:
     program = tmp_path / "first.py"
     program.write_text(
-        "import sys, time, httpx\n"
-        "handle = httpx.AsyncClient.stream\n"
-        "def stream(self, method, url, **more):\n"
-        "    if not seen: seen.append(time.process_time())\n"
-        "    return handle(self, method, url, **more)\n"
-        "seen, httpx.AsyncClient.stream = [], stream\n"
+        "import sys\n"
         "from specdec_cli.cli import main\n"
         "try:\n    main()\n"
-        "finally:\n    loaded = bool({'torch', 'transformers'} & set(sys.modules))\n"
-        "    print('first', seen[0], loaded, file=sys.stderr)\n"
+        "finally:\n    print(bool({'torch', 'transformers'} & set(sys.modules)), file=sys.stderr)\n"
     )
     write_recordings(tmp_path / "in", 3)
     told = batch(servers, tmp_path, program=[str(program)])
     assert "PyTorch" not in told
     assert re.search(r"clips/s · edge \d+% and cloud \d+% of the time", told)
-    _, seconds, loaded = told.strip().splitlines()[-1].split()
-    assert (loaded, len(lines(tmp_path / "out.jsonl"))) == ("False", 3)
-    # on a machine that is slow or busy, what the libraries take by themselves is the measure
-    libraries = "import time, typer, rich, httpx, pydantic, numpy, yaml, soundfile; print(time.process_time())"
-    alone = float(subprocess.run([sys.executable, "-c", libraries], capture_output=True, check=True).stdout)
-    assert float(seconds) < max(1.0, 3 * alone)
+    assert (told.strip().splitlines()[-1], len(lines(tmp_path / "out.jsonl"))) == ("False", 3)
 
 
 def test_a_batch_goes_on_when_a_server_comes_back(servers: Servers, tmp_path: Path) -> None:
@@ -331,24 +289,10 @@ def test_a_batch_goes_on_when_a_server_comes_back(servers: Servers, tmp_path: Pa
         output.unlink()
 
 
-@pytest.mark.parametrize("switch", ["runtime.offline", "HF_HUB_OFFLINE"])
-def test_a_tokenizer_that_may_not_be_downloaded_is_named(tmp_path: Path, switch: str) -> None:
-    write_recordings(tmp_path / "in", 1)
-    served = {"engine": "vllm", "url": "http://127.0.0.1:1", "model": "acme/tiny", "allow_audio_upload": True}
-    path = tmp_path / "pair.yaml"
-    path.write_text(json.dumps({"edge": served, "cloud": served, "runtime": {"offline": switch == "runtime.offline"}}))
-    command = [sys.executable, "-m", "specdec_cli", "batch", str(tmp_path / "in"), "-c", str(path)]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "HF_HUB_CACHE": str(tmp_path)}
-    ran = subprocess.run(
-        [*command, "-o", str(tmp_path / "out.jsonl")],
-        env=environment | {"HF_HUB_OFFLINE": str(int(switch == "HF_HUB_OFFLINE"))},
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    told = " ".join(ran.stderr.split())
-    assert ran.returncode == 3
-    assert f"acme/tiny is not in the local hub cache, or not all of it, and {switch} forbids downloads" in told
-    assert "set `processor` to a folder that holds it" in told
-    assert "The machine refused it" not in told
+def test_a_tokenizer_that_may_not_be_downloaded_is_named() -> None:
+    with pytest.raises(CheckpointError, match=r"acme/tiny is not in the local hub cache.*runtime\.offline") as caught:
+        ServedProcessor(ModelConfig(model="acme/tiny"), offline=True)
+    assert "set `processor` to a folder that holds it" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize("edge_failed", ["fail", "cloud"])

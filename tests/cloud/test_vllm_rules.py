@@ -29,7 +29,7 @@ class Answered(VllmVerifier):
         self._rows, self.vocab_size, self.stop_ids, self.synonyms = logits, VOCAB, (), SYNONYMS
         decoding = SimpleNamespace(max_new_tokens=99, defers=False)
         self.config: Any = SimpleNamespace(acceptance=AcceptanceConfig(rule=rule), decoding=decoding)
-        self.cloud: Any = SimpleNamespace(processor=SimpleNamespace(banned_ids=banned))
+        self.cloud: Any = SimpleNamespace(processor=SimpleNamespace(banned_ids=banned), vocab_size=VOCAB)
         self.caller: Any = SimpleNamespace(bytes_up=0)
         self._next, self._writes_on, self._done = {}, False, ModelWork()
 
