@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from specdec_cli.audio.microphone import Block, Microphone, Utterance, devices, find_device, utterances
+from specdec_cli.audio.microphone import Block, Microphone, Utterance, devices, utterances
 from specdec_cli.cli import options
 from specdec_cli.cli.command_run import interruptible, labelling, load_captioner
 from specdec_cli.cli.job import Job
@@ -81,7 +81,7 @@ def listen(
     view = choose_view(quiet=quiet, no_live=no_live, json=json, debug=debug)
     ending: list[bool] = []
     try:
-        find_device(device)  # refused before models are loaded
+        opening = Microphone(device)  # refused before models are loaded
         audio = resolved.config.audio.model_copy(update=_OF_FILES)
         config = resolved.config.model_copy(update={"audio": audio})
         captioner = load_captioner(config, view, labelled, measures=measure)
@@ -91,11 +91,11 @@ def listen(
         job = Job(view, append, json=json, labelled=False)
         with (
             interruptible(lambda: ending.append(True), partial(view.stopping, "captioning what was said")),
-            Microphone(device, captioner.sampling_rate) as microphone,
+            opening as microphone,
         ):
             view.say(f"listening to {microphone.name}; Ctrl-C ends")
             try:
-                _caption_all(captioner, job, microphone.blocks(lambda: bool(ending)), save)
+                _caption_all(captioner, job, microphone.blocks(captioner.sampling_rate, lambda: bool(ending)), save)
                 if microphone.gone is not None:
                     raise microphone.gone
             finally:  # also when the microphone is gone
