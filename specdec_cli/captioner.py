@@ -217,7 +217,6 @@ class Captioner:
             cuts=None if self._cuts is None else self._cuts.of(item.path),
             start_s=(item.start_s if part else audio.start_s) or 0.0,
             end_s=item.end_s if part else audio.end_s,
-            opener=item.opener,
         )
 
     def runs_of(

@@ -16,7 +16,7 @@ import soxr
 from numpy.typing import ArrayLike
 
 from specdec_cli.audio.codecs import Sound, open_sound
-from specdec_cli.audio.paths import Opener, audio_error, opened, sha256, stamp
+from specdec_cli.audio.paths import audio_error, opened, sha256, stamp
 from specdec_cli.audio.pauses import PauseCutter
 from specdec_cli.audio.samples import MAX_DURATION_S, Cut, Floats, SampleStatistics, Segment, mono, piece_of
 from specdec_cli.errors import AudioContentError, AudioDecodeError, CutsError
@@ -45,7 +45,6 @@ class Recording:
     level_dbfs: float | None = None  # of its active frames, see `SampleStatistics`; None where it is one piece
     decode_s: float = 0.0  # from opening the file to the checked samples
     _stamp: tuple[int, ...] = field(default=(), repr=False)
-    _opener: Opener = field(default=opened, repr=False)
 
     def pieces(self, skip: Collection[int] = ()) -> Iterator[Segment]:
         """The pieces that the model reads one at a time, in order, but for those whose index is in `skip`.
@@ -70,7 +69,7 @@ class Recording:
             yield Segment(samples, cut.start_s, cut.end_s, fault, index, cut.speaker, cut.text)
 
     def _decoded_again(self) -> Iterator[Floats]:
-        with self._opener(self.path) as file:
+        with opened(self.path) as file:
             if stamp(file) != self._stamp:
                 hint = "Caption it again when it is complete."
                 raise audio_error(AudioDecodeError, self.path, "has changed since it was opened", hint)
@@ -108,7 +107,6 @@ def open_recording(
     cuts: Sequence[Cut] | None = None,
     start_s: float = 0.0,
     end_s: float | None = None,
-    opener: Opener = opened,
 ) -> Recording:
     """Decode a recording, mix it down to mono, resample it, check it and cut it.
 
@@ -120,7 +118,6 @@ def open_recording(
         pauses: which recordings are cut into utterances.
         cuts: the pieces, which win over `segment_s` and `pauses`; those outside of the part are left out.
         start_s, end_s: the part of it that counts, seconds.
-        opener: opens `path`; the default opens regular files.
 
     Raises:
         AudioNotFoundError: no such file, not a regular file, or it may not be read.
@@ -132,7 +129,7 @@ def open_recording(
     span = start_s, math.inf if end_s is None else end_s
     divided = segment_s is not None or cuts is not None
     cutter = None if divided or pauses == "never" else PauseCutter(sampling_rate, window_s)
-    with opener(path) as file:
+    with opened(path) as file:
         with open_sound(path, file, start_s) as sound:
             mixdown = _Mixdown(path, sound, sampling_rate, span)
             samples, utterances = mixdown.read(window_s, cutter, divided=divided, always=pauses == "always")
@@ -159,7 +156,6 @@ def open_recording(
             _span=span,
             _samples=samples,
             _stamp=stamp(file),
-            _opener=opener,
         )
 
 

@@ -6,20 +6,17 @@ import glob
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import FileIO
 from typing import Final, TypeVar
 
 from specdec_cli.errors import AudioDecodeError, AudioError, AudioNotFoundError
 from specdec_cli.regular_files import open_regular
 
-Opener = Callable[[str], AbstractContextManager[FileIO]]
-"""Opens a recording by its path; raises AudioNotFoundError and AudioDecodeError as `opened` does."""
-
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _LARGE: Final = 1 << 24  # bytes
-_digests: dict[tuple[int, ...], str] = {}
+_digests: dict[tuple[int, int, int, int], str] = {}
 _Error = TypeVar("_Error", bound=AudioError)
 
 
@@ -52,21 +49,19 @@ def opened(path: str) -> Iterator[FileIO]:
 
 def sha256(file: FileIO) -> str:
     """Hex digest of the file's bytes; that of a large file, of which many parts may be named, is cached."""
-    size, *others = found = stamp(file)
-    digest = _digests.get(found)
-    if digest is None:
+    found = stamp(file)
+    if (digest := _digests.get(found)) is None:
         file.seek(0)
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if size >= _LARGE and others:
+        if found[0] >= _LARGE:
             _digests[found] = digest
     return digest
 
 
-def stamp(file: FileIO) -> tuple[int, ...]:
-    """Size, device, inode and time of change, which identify a file's content; of a temporary copy the size alone."""
+def stamp(file: FileIO) -> tuple[int, int, int, int]:
+    """Size, device, inode and time of change, which identify a file's content."""
     status = os.fstat(file.fileno())
-    others = (status.st_dev, status.st_ino, status.st_mtime_ns)
-    return (status.st_size, *(others if status.st_nlink else ()))
+    return status.st_size, status.st_dev, status.st_ino, status.st_mtime_ns
 
 
 def is_url(path: str) -> bool:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from specdec_cli.console.view import View
     from specdec_cli.errors import SpecdecError
     from specdec_cli.inputs.manifest import Inputs
-    from specdec_cli.inputs.opening import Stdin
     from specdec_cli.labels.calibration import Labelling
     from specdec_cli.prompts import Language
     from specdec_cli.transcript.lines import Line
@@ -92,15 +91,13 @@ def batch(
     from specdec_cli.cli.export import Exports
     from specdec_cli.console.live import choose_view
     from specdec_cli.console.progress import show_failures, show_totals
-    from specdec_cli.inputs.opening import Stdin
 
     resume = not overwrite
     resolved = options.resolve(context)
     size, flight = _clips("--batch-size", batch_size), _clips("--in-flight", in_flight)
     more = Exports.after(exports, export_dir, output)
     own = [path for path in (output, more.folder if more else None) if path is not None]
-    stdin = None if ray or ray_address is not None else context.with_resource(Stdin())
-    inputs = find_inputs(paths or [], manifest, recursive, pattern, own, stdin, retry_failed=retry_failed)
+    inputs = find_inputs(paths or [], manifest, recursive, pattern, own, retry_failed=retry_failed)
     reads = [*(paths or []), manifest, lexicon, calibration, lookup, *resolved.reads]
     refuse(reads, output, resume=resume, retry_failed=retry_failed)
     labelled = labelling(labels, lexicon, calibration)
@@ -253,7 +250,6 @@ def find_inputs(
     recursive: bool,
     pattern: str | None,
     own: list[Path],
-    stdin: Stdin | None,
     *,
     retry_failed: bool,
 ) -> Inputs | None:
@@ -262,7 +258,6 @@ def find_inputs(
     Raises:
         ConfigError: it names nothing, or contradicts itself.
     """
-    from specdec_cli.audio.paths import opened
     from specdec_cli.inputs.find import Paths, with_list
     from specdec_cli.inputs.manifest import Manifest
 
@@ -270,9 +265,9 @@ def find_inputs(
         raise ConfigError("Recordings come from PATHs or from a --manifest, not from both.", hint="Leave one out.")
     if manifest is not None:
         return Manifest.read(manifest)
-    if paths and (given := with_list(paths, stdin)):
+    if paths and (given := with_list(paths)):
         without = frozenset(os.path.abspath(path) for path in own)
-        found = Paths(given, recursive, pattern, without, stdin or opened)
+        found = Paths(given, recursive, pattern, without)
         found.require_one()
         return found
     if retry_failed:

@@ -69,14 +69,12 @@ def caption(
     from specdec_cli.cli.export import Exports
     from specdec_cli.console.live import choose_view
     from specdec_cli.inputs.find import find_recordings
-    from specdec_cli.inputs.opening import Stdin
     from specdec_cli.inputs.recording import InputFile, Key
     from specdec_cli.targets import TRANSCRIPTS, refuse
     from specdec_cli.transcript.terms import Terms
 
-    stdin = context.with_resource(Stdin())
-    files = find_recordings(paths, stdin, recursive=recursive)
-    items = {file: InputFile(file, opener=stdin) for file in files}
+    files = find_recordings(paths, recursive=recursive)
+    items = {file: InputFile(file) for file in files}
     reads = [*files, lexicon, calibration, *resolved.reads]
     refuse({"--output": (output, TRANSCRIPTS)}, reads)
     more = Exports.after(exports, None, output)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def compare(
     context: typer.Context,
-    paths: options.ListedPaths,
+    paths: options.Paths,
     edge: options.EdgeModel = None,
     cloud: options.CloudModel = None,
     source: options.ConfigFile = None,

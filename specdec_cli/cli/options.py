@@ -164,14 +164,10 @@ EdgeFailed = Annotated[str | None, _setting(DECODING, "decoding.edge_failed", "-
 
 # Input
 _PATHS: Final[Any] = typer.Argument(
-    help="Audio or video files, folders, patterns; - for stdin: a recording, or a list.", metavar="PATH"
+    help="Audio or video files, folders, patterns; - for a list of them on stdin.", metavar="PATH"
 )
 Paths = Annotated[list[str], _PATHS]
 MorePaths = Annotated[list[str] | None, _PATHS]
-ListedPaths = Annotated[
-    list[str],
-    typer.Argument(help="Audio or video files, folders, patterns; - for a list of them on stdin.", metavar="PATH"),
-]
 OnePath = Annotated[
     str | None, typer.Argument(help="A recording, or a folder; left out: the shipped samples.", metavar="PATH")
 ]

@@ -15,7 +15,7 @@ from specdec_cli.types import COSTS, Cost, GateName
 
 def tune(
     context: typer.Context,
-    paths: options.ListedPaths,
+    paths: options.Paths,
     edge: options.EdgeModel = None,
     cloud: options.CloudModel = None,
     source: options.ConfigFile = None,

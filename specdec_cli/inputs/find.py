@@ -13,10 +13,9 @@ from itertools import islice
 from typing import Final
 
 from specdec_cli.audio.codecs import open_sound
-from specdec_cli.audio.paths import Opener, is_url, opened, sha256
+from specdec_cli.audio.paths import is_url, opened, sha256
 from specdec_cli.config.problems import show
 from specdec_cli.errors import AudioError, ConfigError, SpecdecError, typed
-from specdec_cli.inputs.opening import STDIN, Stdin, is_sound
 from specdec_cli.inputs.recording import InputFile, Key
 
 _SOUND: Final = re.compile(
@@ -25,6 +24,9 @@ _SOUND: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """What a folder is searched for; a file that is named, or matched by a pattern, may have any name."""
+
+
+_NO_TEXT: Final = re.compile(rb"[\x01-\x08\x0e-\x1a]")  # every recording has such bytes, and no list of names
 
 
 @dataclass(frozen=True)
@@ -36,14 +38,12 @@ class Paths:
         recursive: whether folders are searched at every depth.
         pattern: what a name in a folder must match; None: the ending of a recording, and no leading dot.
         without: absolute paths that are never recordings, as the run's own output.
-        opener: opens them.
     """
 
     paths: Sequence[str]
     recursive: bool = False
     pattern: str | None = None
     without: frozenset[str] = field(default_factory=frozenset)
-    opener: Opener = opened
 
     @property
     def base(self) -> str:
@@ -58,7 +58,7 @@ class Paths:
         seen: set[Key] = set()
         for path in self.paths:
             for file in self._expand(path):
-                found = InputFile(file, opener=self.opener)
+                found = InputFile(file)
                 if found.key not in seen:
                     seen.add(found.key)
                     yield found
@@ -99,43 +99,34 @@ class Paths:
         return _SOUND.fullmatch(name) is not None
 
 
-def with_list(paths: Sequence[str], stdin: Stdin | None = None) -> list[str]:
-    """The paths, with the list on stdin in the place of the first "-", which stays if a recording is on stdin.
-
-    A list has a path on each line, or ended by a NUL, as from `find -print0`. `stdin` keeps a recording; None: only
-    lists are accepted.
+def with_list(paths: Sequence[str]) -> list[str]:
+    """The paths, with the list on stdin in the place of the first "-": a path a line, or ended by a NUL.
 
     Raises:
-        ConfigError: there is nothing, an address, or a recording that cannot be taken or kept.
+        ConfigError: stdin is empty, or a recording; a path is an address.
     """
     given = list(paths)
-    if STDIN in given:
-        head = sys.stdin.buffer.read(4096)
-        if not is_sound(head):
-            at, text = given.index(STDIN), head + sys.stdin.buffer.read()
-            names = text.split(b"\0") if b"\0" in text else text.splitlines()
-            given[at : at + 1] = [os.fsdecode(name) for name in names if name.strip()]
-        elif stdin is None:
+    if "-" in given:
+        at, text = given.index("-"), sys.stdin.buffer.read()
+        if _NO_TEXT.search(text[:4096]):
             hint = "Save it to a file, and name that file."
             raise ConfigError("There is a recording on stdin, and only a list of paths is taken here.", hint=hint)
-        else:
-            stdin.keep(head, sys.stdin.buffer)
+        names = text.split(b"\0") if b"\0" in text else text.splitlines()
+        given[at : at + 1] = [os.fsdecode(name) for name in names if name.strip()]
         if not given:
-            raise ConfigError("Stdin is empty: it names no recording, and is none.", hint="Pipe a list or one in.")
+            raise ConfigError("Stdin is empty: it names no recording.", hint="Pipe a list of paths in.")
     if address := next(filter(is_url, given), None):
         hint = "Download it first, with curl -O for example, and name the file."
         raise ConfigError(f"{show(address)} is an address, not a file.", hint=hint)
     return given
 
 
-def find_recordings(
-    paths: Sequence[str], stdin: Stdin | None = None, *, recursive: bool = False, limit: int | None = None
-) -> list[str]:
+def find_recordings(paths: Sequence[str], *, recursive: bool = False, limit: int | None = None) -> list[str]:
     """Paths of the recordings that a command line names; arguments and errors as in `Paths` and `with_list`.
 
     `limit`: most of them; None: all.
     """
-    given = with_list(paths, stdin)
+    given = with_list(paths)
     for path in given:
         Paths([path], recursive).require_one()
     return [found.path for found in islice(Paths(given, recursive), limit)]
@@ -167,7 +158,7 @@ def identify(paths: Iterable[str]) -> tuple[list[InputFile], dict[str, str]]:
 def unreadable(recording: InputFile) -> SpecdecError | None:
     """Why a recording cannot be opened as audio, None if it can; nothing is decoded."""
     try:
-        with recording.opener(recording.path) as file, open_sound(recording.path, file):
+        with opened(recording.path) as file, open_sound(recording.path, file):
             return None
     except Exception as error:  # also what a library makes of a header that lies
         return typed(error)

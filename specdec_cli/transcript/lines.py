@@ -34,9 +34,8 @@ class Line:
 
     @property
     def key(self) -> Key:
-        """The clip that it belongs to; recordings on stdin, which share one name, are identified by their content."""
-        file, content = self.head.file, self.head.sha256
-        return Key.of(f"-{content[:16]}" if file == "-" and content else file, self.head.id)
+        """The clip that it belongs to."""
+        return Key.of(self.head.file, self.head.id)
 
 
 @dataclass(frozen=True, slots=True)

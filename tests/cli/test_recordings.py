@@ -213,15 +213,6 @@ def stdin(monkeypatch: pytest.MonkeyPatch) -> Stdin:
     return put
 
 
-@pytest.mark.parametrize(("command", "kind"), [("caption", "WAV"), ("batch", "OGG")])
-def test_a_recording_on_stdin(run: Run, stdin: Stdin, command: str, kind: str) -> None:
-    encoded = io.BytesIO()
-    soundfile.write(encoded, talk(2), RATE, format=kind)
-    stdin(encoded.getvalue())
-    assert run(command, "-", "--segment", "pauses", "-o", "o.jsonl").code == 0
-    assert [(line.file, line.piece) for line in lines()] == [("-", 0), ("-", 1)]
-
-
 def test_nothing_on_stdin_is_refused(run: Run, stdin: Stdin) -> None:
     stdin(b"\n")
     outcome = run("batch", "-", "-o", "o.jsonl")
@@ -238,10 +229,8 @@ def test_a_list_on_stdin_is_still_a_list(run: Run, stdin: Stdin) -> None:
     assert [line.file for line in lines()] == ["a b.wav"]  # the second run finds it done
 
 
-@pytest.mark.parametrize("command", ["compare", "tune"])
-def test_a_recording_on_stdin_is_refused_where_it_would_be_read_again_and_again(
-    specdec: Specdec, stdin: Stdin, tmp_path: Path, command: str
-) -> None:
+@pytest.mark.parametrize("command", ["caption", "tune"])
+def test_a_recording_on_stdin_is_refused(specdec: Specdec, stdin: Stdin, tmp_path: Path, command: str) -> None:
     stdin(write_voice(tmp_path / "a.wav", 1, 0.5).read_bytes())
     outcome = specdec(command, "-")
     assert outcome.code == 2
