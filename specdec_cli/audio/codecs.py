@@ -15,18 +15,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from io import FileIO
 from itertools import chain, count, groupby, takewhile
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from specdec_cli.audio.paths import audio_error
 from specdec_cli.audio.samples import Floats
 from specdec_cli.errors import AudioDecodeError
-
-if TYPE_CHECKING:
-    from av import AudioFrame
-    from av.audio.stream import AudioStream
-    from av.container import InputContainer
 
 _STREAMED = 0x7FFFF000  # writers into a pipe declare 0, 0x7fffffff less a header, 0x80000000 or 0xffffffff bytes
 
@@ -170,7 +165,7 @@ def _ffmpeg(file: FileIO, stack: ExitStack, from_s: float) -> Sound:
     return _sound(first.sample_rate, _declared_s(container, stream, size), 0.1, blocks, 0, from_s)
 
 
-def _frames(container: InputContainer, stream: AudioStream) -> Iterator[AudioFrame]:
+def _frames(container: Any, stream: Any) -> Iterator[Any]:
     """The sound track as packed floats, joined to large frames; a track may change its rate and its channels."""
     import av
 
@@ -187,7 +182,7 @@ def _frames(container: InputContainer, stream: AudioStream) -> Iterator[AudioFra
             yield from resampler.resample(frame)
 
 
-def _declared_s(container: InputContainer, stream: AudioStream, size: int) -> float | None:
+def _declared_s(container: Any, stream: Any, size: int) -> float | None:
     """Length of the sound track, seconds, where the header declares it; None where FFmpeg only estimates it."""
     tag = re.fullmatch(r"(\d{1,9}):(\d{1,2}):(\d{1,2}\.\d{1,9})", stream.metadata.get("DURATION", ""))  # of Matroska
     if tag is not None:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from specdec_cli.audio import Recording, Segment, open_recording
-from specdec_cli.errors import AudioContentError, AudioDecodeError, AudioNotFoundError
-from tests.audio.encode import Samples, ffmpeg_bytes, healthy, load_audio, sndfile_bytes, tone
+from specdec_cli.errors import AudioContentError, AudioDecodeError
+from tests.audio.encode import Samples, healthy, load_audio, sndfile_bytes, tone
 from tests.audio.test_formats import saved
 
 
@@ -37,12 +37,6 @@ def test_what_does_not_fit_is_refused_with_both_lengths(tmp_path: Path) -> None:
     with pytest.raises(AudioContentError, match=r"clip\.wav lasts 31\.00 s, but the model reads 30 s") as raised:
         recorded(tmp_path, tone(31.0), window_s=30)
     assert "set audio.segment to" in (raised.value.hint or "")
-
-
-def test_a_length_that_no_header_declares_is_not_decoded_to_the_end(tmp_path: Path) -> None:
-    path = saved(tmp_path, ffmpeg_bytes(tone(3.0), 16000, "aac"))
-    with pytest.raises(AudioContentError, match=r"clip\.wav lasts more than 1\.5 s, but the model reads 1\.5 s"):
-        open_recording(path, window_s=1.5)
 
 
 @pytest.mark.parametrize("seconds", [0.5, 9.99, 10.0001, 20.0, 61.7])
@@ -106,9 +100,6 @@ def test_a_file_that_changes_between_the_passes(tmp_path: Path) -> None:
     pieces.close()
     os.utime(recording.path, ns=(1, 1))
     with pytest.raises(AudioDecodeError, match="has changed"):
-        next(recording.pieces())
-    Path(recording.path).unlink()
-    with pytest.raises(AudioNotFoundError):
         next(recording.pieces())
 
 
