@@ -50,7 +50,7 @@ RECORDINGS: Final = Kind(
     "recordings of specdec tune", _SCHEMA + rb'|\{\s*"recording"\s*:\s*1\s*[,}]', torn=(_LINE, b'{"recording":1,')
 )
 TABLE: Final = Kind("tables of specdec batch", ",".join(COLUMNS[:8]).encode(), stdout=True)
-PICTURE: Final = Kind("pictures of specdec", rb"(?:<svg|\x89PNG).*specdec", (".svg", ".png", ".pdf"))  # no old PDF
+PICTURE: Final = Kind("pictures of specdec", rb"(?:<svg|\x89PNG).*specdec", (".svg", ".png", ".pdf"))
 PAGE: Final = Kind("pages of specdec", _PAGE % b"report", (".html",))
 REVIEW: Final = Kind("review pages of specdec", _PAGE % b"review", (".html",))
 CALIBRATION: Final = Kind("calibrations", _FORMAT % b"calibration", (".json",))
@@ -80,12 +80,10 @@ def refuse(targets: Mapping[str, tuple[Path | None, Kind]], inputs: Iterable[str
             raise ConfigError(f"{flag} and {other} are both {target}.", hint="Name two files.")
         if real in read:
             raise ConfigError(f"{flag} {target} is one of the recordings or other inputs.", hint="Name another file.")
-        if kind is TRANSCRIPTS and ending in _EXPORTED:
-            hint = f"Name it {target.stem}.jsonl; `specdec export {target.stem}.jsonl --to ...` writes other formats."
-            raise ConfigError(f"{flag} {target} would hold transcripts, lines of JSON, not {target.suffix}.", hint=hint)
-        if kind.suffixes and ending not in kind.suffixes:
-            hint = f"Name it {target.stem}{kind.suffixes[0]}, for example."
-            raise ConfigError(f"{flag} {target} does not end in {' or '.join(kind.suffixes)}.", hint=hint)
+        suffixes = (".jsonl",) if kind is TRANSCRIPTS and ending in _EXPORTED else kind.suffixes or (ending,)
+        if ending not in suffixes:
+            hint = f"Name it {target.stem}{suffixes[0]}; specdec export writes transcripts in other formats."
+            raise ConfigError(f"{flag} {target} does not end in {' or '.join(suffixes)}.", hint=hint)
         require_ours(target, kind)
 
 
