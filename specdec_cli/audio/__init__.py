@@ -1,7 +1,7 @@
 """Recordings: from any file that holds sound to finite mono samples at the model's rate, or a typed error.
 
-Nothing here imports torch. The decoders are imported when a file needs them. Memory does not grow with the length of a
-recording: at most one window of samples is kept, and a longer recording is decoded again as its pieces are read.
+Nothing here imports torch. Memory does not grow with the length of a recording: at most one window of samples is kept,
+and a longer recording is decoded again as its pieces are read.
 """
 
 from specdec_cli.audio.load import Recording, from_samples, open_recording
