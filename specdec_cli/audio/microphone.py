@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
@@ -56,54 +56,48 @@ def devices() -> list[str]:
     return found
 
 
-def find_device(device: str | None) -> Mapping[str, Any]:
-    """An input device as PortAudio describes it; the argument and errors are those of `Microphone`."""
-    sounds = _portaudio()
-    try:
-        found: Mapping[str, Any] = sounds.query_devices(_named(device), "input")
-    except (ValueError, sounds.PortAudioError) as error:
-        missing = "There is no microphone" if device is None else f"There is no microphone {device!r}"
-        raise _device_error(missing, error) from error
-    return found
-
-
 class Microphone:
-    """A device that records from `with` on, at its own rate, which is resampled; `gone` says that it stopped to.
+    """A device that records from `with` on; `gone` says that it stopped to.
 
     Args:
         device: number, name or part of a name; None: the system's default.
-        sampling_rate: of the samples that it gives, Hz.
 
     Raises:
         ConfigError: sounddevice or PortAudio is not installed.
         DeviceError: there is no such device, or `with` cannot open it.
     """
 
-    def __init__(self, device: str | None, sampling_rate: int) -> None:
-        self._device, self._found, self._sampling_rate = _named(device), find_device(device), sampling_rate
-        self.name = str(self._found["name"])
+    def __init__(self, device: str | None) -> None:
+        self._sounds = _portaudio()
         self.gone: DeviceError | None = None
+        self._device = int(device) if device is not None and device.isdecimal() else device
         self._queue: queue.SimpleQueue[Block] = queue.SimpleQueue()
+        try:
+            found = self._sounds.query_devices(self._device, "input")
+        except (ValueError, self._sounds.PortAudioError) as error:
+            raise _device_error(
+                f"There is no microphone {'' if device is None else repr(device)}".rstrip(), error
+            ) from error
+        self.name, self._rate = str(found["name"]), round(found["default_samplerate"])
+        self._channels = min(2, found["max_input_channels"])  # some devices claim a hundred
 
     def __enter__(self) -> Self:
-        sounds, rate = _portaudio(), round(self._found["default_samplerate"])
-        self._resampler: Any = soxr.ResampleStream(rate, self._sampling_rate, 1, "float32", "HQ")
-        channels = min(2, self._found["max_input_channels"])  # some devices claim a hundred
-        given = {"device": self._device, "channels": channels, "dtype": "float32", "callback": self._take}
+        given = {"device": self._device, "channels": self._channels, "dtype": "float32", "callback": self._take}
         try:
-            self._stream = sounds.InputStream(samplerate=rate, blocksize=round(_BLOCK_S * rate), **given)
+            self._stream = self._sounds.InputStream(
+                samplerate=self._rate, blocksize=round(_BLOCK_S * self._rate), **given
+            )
             self._stream.start()
-        except sounds.PortAudioError as error:
+        except self._sounds.PortAudioError as error:
             raise _device_error(f"The microphone {self.name} cannot be opened", error) from error
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stream.close()
-        self._resampler = None  # which the stream, whose callback is ours, would keep until the process ends
 
-    def blocks(self, stopped: Callable[[], bool]) -> Iterator[Block]:
-        """What is recorded, as it comes, until `stopped`, and then what is left; or until the device is `gone`."""
-        delivered = time.monotonic()
+    def blocks(self, sampling_rate: int, stopped: Callable[[], bool]) -> Iterator[Block]:
+        """What is recorded, resampled to a rate in Hz, until `stopped` and the rest has come, or it is `gone`."""
+        resampler, delivered = soxr.ResampleStream(self._rate, sampling_rate, 1, "float32", "HQ"), time.monotonic()
         while True:
             if stopped():
                 self._stream.stop()
@@ -118,7 +112,7 @@ class Microphone:
                     return
                 continue
             delivered = time.monotonic()
-            yield replace(block, samples=self._resampler.resample_chunk(block.samples))
+            yield replace(block, samples=resampler.resample_chunk(block.samples))
 
     def _take(self, data: Any, _frames: int, _times: Any, status: Any) -> None:
         """Called in PortAudio's thread."""
@@ -146,10 +140,6 @@ def utterances(blocks: Iterable[Block], sampling_rate: int, longest_s: float) ->
         recorded_s, at = recorded_s + len(block.samples) / sampling_rate, block.at
         yield from map(timed, cutter.feed(block.samples))
     yield from map(timed, cutter.finish())
-
-
-def _named(device: str | None) -> str | int | None:
-    return int(device) if device is not None and device.isdecimal() else device
 
 
 def _portaudio() -> Any:

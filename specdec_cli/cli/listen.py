@@ -66,7 +66,7 @@ def listen(
     An utterance ends with a pause of a third of a second. Its caption follows in the live view, with the time that it
     took, and is appended to --output at once. Ctrl-C ends the recording and captions what was recorded until then.
     """
-    from specdec_cli.audio.microphone import Microphone, devices, find_device
+    from specdec_cli.audio.microphone import Microphone, devices
     from specdec_cli.cli.command_run import interruptible
     from specdec_cli.console.cells import clean
     from specdec_cli.console.live import choose_view
@@ -85,7 +85,7 @@ def listen(
     view = choose_view(quiet=quiet, no_live=no_live, json=json, debug=debug)
     ending: list[bool] = []
     try:
-        find_device(device)  # refused before models are loaded
+        opening = Microphone(device)  # refused before models are loaded
         audio = resolved.config.audio.model_copy(update=_OF_FILES)
         config = resolved.config.model_copy(update={"audio": audio})
         captioner = load_captioner(config, view, labelled, measures=measure)
@@ -96,11 +96,11 @@ def listen(
         job = Job(view, append, json=json, labelled=False)
         with (
             interruptible(lambda: ending.append(True), partial(view.stopping, "captioning what was said")),
-            Microphone(device, captioner.sampling_rate) as microphone,
+            opening as microphone,
         ):
             view.say(f"listening to {microphone.name}; Ctrl-C ends")
             try:
-                _caption_all(captioner, job, microphone.blocks(lambda: bool(ending)), save)
+                _caption_all(captioner, job, microphone.blocks(captioner.sampling_rate, lambda: bool(ending)), save)
                 if microphone.gone is not None:
                     raise microphone.gone
             finally:  # also when the microphone is gone
