@@ -37,15 +37,6 @@ def test_the_picture_is_drawn_by_the_measure_that_the_headline_goes_by(found: Co
     assert tables.frontier_points(found.model_copy(update={"gaps": without})) is None
 
 
-def test_a_cost_has_its_ratio_to_both_baselines(found: Comparison) -> None:
-    costs = tables.costs(found)
-    assert costs is not None
-    total = costs.rows[0]
-    assert total.label == "time of all clips"
-    assert [note.split()[-1] for note, _ in total.cells[1].notes] == ["edge", "cloud"]
-    assert "on the link" not in [row.label for row in costs.rows]  # which no mode used
-
-
 @pytest.mark.parametrize(
     ("written", "text"),
     [
