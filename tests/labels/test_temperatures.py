@@ -17,7 +17,6 @@ from specdec_cli.labels.temperatures import (
     fit_temperature,
     reliability,
 )
-from specdec_cli.plot.reliability import reliability as diagram
 from specdec_cli.types import Decider
 from tests.cli.conftest import *  # noqa: F403 - its fixtures
 from tests.cli.conftest import Specdec
@@ -85,14 +84,6 @@ def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(ConfigError, match="is not a calibration file"):
         read_calibration(path)
-
-
-def test_the_diagram_says_what_it_shows() -> None:
-    found = calibrate(decisions(500, 2.0), by_speaker=True)
-    drawn = diagram(found, "emotion").decode()
-    assert "Mode hybrid: expected calibration error" in drawn
-    assert "mode hybrid, 500 captions" in drawn
-    assert "captions" not in diagram(found, "voice").decode()
 
 
 def test_the_shipped_file_is_of_the_shipped_weights() -> None:
