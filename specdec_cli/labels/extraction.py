@@ -110,11 +110,10 @@ class _Caption:
         return not yields and any(mention.marks("denial") for mention in self._before(reading.mention))
 
     def _negated(self, attribute: str, word: Mention, reach: int) -> bool:
-        """Whether a negation of the same clause reaches a word about `attribute`.
+        """Whether a negation of the same clause is at most `reach` units before a word about `attribute`.
 
-        It must be near enough, and nothing that it denies already may stand between: no other reading, and no noun
-        of another attribute that "no" makes sense with ("no pauses in her fast speech"), unless the two are listed
-        ("no pauses or emotion").
+        Between them may stand no other reading, nor a noun of another attribute that "no" makes sense with ("no pauses
+        in her fast speech"), unless the two are listed ("no pauses or emotion").
         """
         # "little" in "little inflection" has named its class, and denies nothing more
         plain = [one.mention for one in self.named if one.strength == "plain"]

@@ -21,9 +21,8 @@ from specdec_cli.labels.units import folded
 _CLIPS: Final = ("wav", "wav_path", "clip", "key", "id", "utt", "utt_id", "utterance", "utterance_id", "name")
 _TEXTS: Final = (r"(captions?|references?|ref|descriptions?)[_ ]?\d*", r"texts?[_ ]?\d*")
 """The second only where a table has none of the first: `text` may be what was spoken."""
-_LISTED: Final = 8
-_ALIKE: Final = 0.5
-"""Share of two pieces' joint length that they have in common, from which they are the same piece."""
+_ALIKE_S: Final = 0.5
+"""Seconds by which two starts or ends of the same piece may differ."""
 
 _Parts = tuple[str, ...]
 
@@ -88,16 +87,17 @@ class References:
 
         Tried in this order: the path as given; the entry that shares most trailing parts of the path, the file's name
         at least, if no other shares as many; the file's name without its ending, if only one entry is called so. Of
-        rows about pieces of it, the one that has most in common with the piece from `start_s` to `end_s` counts, if
-        that is half of both or more; a row about the whole recording counts for every piece.
+        rows about pieces of it, the nearest to `start_s` and `end_s` counts, each within half a second; a row about
+        the whole recording counts for every piece.
         """
-        found = self._of(file)
-        whole = next((entry for entry in found if entry.span is None), None)
-        if start_s is None or end_s is None:
-            return whole
-        alike = [(_in_common(entry.span, (start_s, end_s)), entry) for entry in found if entry.span is not None]
-        share, best = max(alike, key=lambda pair: pair[0], default=(0.0, None))
-        return best if share >= _ALIKE else whole
+        alike, whole = [], None
+        for entry in self._of(file):
+            if entry.span is None:
+                whole = entry
+            elif start_s is not None and end_s is not None:
+                off = max(abs(entry.span[0] - start_s), abs(entry.span[1] - end_s))
+                alike += [(off, entry)] if off <= _ALIKE_S else []
+        return min(alike, key=lambda pair: pair[0])[1] if alike else whole
 
     def require_some(self, files: Sequence[str]) -> None:
         """Raises ReferencesError if the table has a row about none of these recordings."""
@@ -117,12 +117,6 @@ class References:
         shared = {other: sum(takewhile(bool, map(eq, parts[::-1], other[::-1]))) for other in alike}
         found = [other for other, count in shared.items() if count == max(shared.values())]
         return self._by_path[found[0]] if len(found) == 1 else ()
-
-
-def _in_common(one: tuple[float, float], other: tuple[float, float]) -> float:
-    """Common length of two pieces over their joint length, 0 to 1."""
-    common = min(one[1], other[1]) - max(one[0], other[0])
-    return max(common, 0.0) / (max(one[1], other[1]) - min(one[0], other[0]))
 
 
 def _parts(path: str) -> _Parts:
@@ -173,7 +167,6 @@ def _label_column(table: Table, attribute: str, lexicon: Lexicon) -> str | None:
 
 def _entries(table: Table, columns: _Columns, lexicon: Lexicon) -> list[Reference]:
     found: dict[tuple[object, ...], Reference] = {}
-    unknown: dict[str, str] = {}  # attribute and word -> where it stands
     for row in table.rows:
         if (key := row.single(columns.file)) is None:
             message = f"{row.place}: column {show_name(columns.file)} is empty, so the row belongs to no clip."
@@ -186,17 +179,14 @@ def _entries(table: Table, columns: _Columns, lexicon: Lexicon) -> list[Referenc
         labels = {}
         for attribute, column in columns.labels.items():
             word, words = row.single(column) or "", lexicon.table_words[attribute]
-            if class_ := words.get(folded(word)):
+            if folded(word) not in words:
+                raise ReferencesError(
+                    f"{row.place}, column {show_name(column)}: {attribute} has no class or word {show(word)}.",
+                    hint=f"Classes: {', '.join(lexicon.attributes[attribute])}. Add the word to a lexicon file that "
+                    "extends the default one, under aliases or, to leave such rows out, under ignored.",
+                )
+            if class_ := words[folded(word)]:
                 labels[attribute] = class_
-            elif folded(word) not in words:
-                unknown.setdefault(f"{attribute} {show(word)}", f"{row.place}, column {show_name(column)}")
         texts = tuple(text for column in columns.texts for text in row.cells.get(column, ()))
         found[_parts(key), piece] = Reference(key, texts, labels, row.single(columns.speaker), piece)
-    if unknown:
-        listed = f"{', '.join([*unknown][:_LISTED])}{' and others' if len(unknown) > _LISTED else ''}"
-        raise ReferencesError(
-            f"{next(iter(unknown.values()))}: the lexicon does not know these words of the table: {listed}.",
-            hint="Add them to a lexicon file that extends the default one, under aliases or, to leave such rows out, "
-            "under ignored; or name another column.",
-        )
     return [*found.values()]
