@@ -84,8 +84,13 @@ class _Caption:
 
     def readings(self) -> list[Reading]:
         """What is named and not denied, or turned round by that, and what a negated noun names ("no pauses")."""
-        denied = {other for reading in self.named if self._denied(reading) for other in self._listed_with(reading)}
-        denied.update(reading for reading in self.named if self._in_denial(reading))
+        denied = set()
+        for reading in self.named:
+            word, yields = reading.mention, self.rules[reading.attribute].yields
+            if reading.strength == "plain" and self._negated(reading.attribute, word, REACH[self.language]):
+                denied.update(self._listed_with(reading))  # "no anger, fear or joy"
+            if reading.class_ not in yields and any(mention.marks("denial") for mention in self._before(word)):
+                denied.add(reading)
         kept = []
         for reading in self.named:
             opposites = self.rules[reading.attribute].negated
@@ -100,14 +105,6 @@ class _Caption:
             and not any(one.attribute == name and one.mention.clause == noun.clause for one in self.named)
             and self._negated(name, noun, NOUN_REACH[self.language])
         ]
-
-    def _denied(self, reading: Reading) -> bool:
-        return reading.strength == "plain" and self._negated(reading.attribute, reading.mention, REACH[self.language])
-
-    def _in_denial(self, reading: Reading) -> bool:
-        """Whether "no signs of" or the like stands before it in its sentence, which spares a class that yields."""
-        yields = reading.class_ in self.rules[reading.attribute].yields
-        return not yields and any(mention.marks("denial") for mention in self._before(reading.mention))
 
     def _negated(self, attribute: str, word: Mention, reach: int) -> bool:
         """Whether a negation of the same clause is at most `reach` units before a word about `attribute`.

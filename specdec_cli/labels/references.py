@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from operator import eq
 from pathlib import Path, PurePosixPath
-from typing import Final, NamedTuple
+from typing import Final
 
 from specdec_cli.config.problems import show, show_name
 from specdec_cli.errors import ReferencesError
@@ -41,10 +41,7 @@ class Reference:
 class References:
     """The references of a set of clips, found by the clips' paths.
 
-    Args:
-        entries: one per clip.
-        columns: of the table that they come from: attribute, or `text` -> column.
-        path: of the table, for messages.
+    `columns` are those of the table at `path` that they come from: attribute, or `text` -> column.
     """
 
     def __init__(self, entries: Sequence[Reference], columns: Mapping[str, str], path: Path) -> None:
@@ -78,9 +75,9 @@ class References:
                 rows; a word for a class is not known. Names row or column.
         """
         table = read_table(path)
-        columns = _find_columns(table, file_column, text_columns, label_columns or {}, lexicon)
-        named = {**columns.labels, **({"text": ", ".join(columns.texts)} if columns.texts else {})}
-        return cls(_entries(table, columns, lexicon), named, path)
+        file, texts, labels = _find_columns(table, file_column, text_columns, label_columns or {}, lexicon)
+        named = {**labels, **({"text": ", ".join(texts)} if texts else {})}
+        return cls(_entries(table, file, texts, labels, lexicon), named, path)
 
     def find(self, file: str, start_s: float | None = None, end_s: float | None = None) -> Reference | None:
         """The reference of a recording, or of a piece of it; None if there is none.
@@ -124,20 +121,10 @@ def _parts(path: str) -> _Parts:
     return PurePosixPath(text).parts or ("",)
 
 
-class _Columns(NamedTuple):
-    """Columns of a table by what they hold; `span`: start and end in the recording of the piece that a row is about."""
-
-    file: str
-    texts: Sequence[str]
-    labels: Mapping[str, str]
-    speaker: str | None
-    span: Sequence[str]
-
-
 def _find_columns(
     table: Table, file: str | None, texts: Sequence[str], labels: Mapping[str, str], lexicon: Lexicon
-) -> _Columns:
-    """The columns as named, and for what is not named those that are called accordingly."""
+) -> tuple[str, Sequence[str], Mapping[str, str]]:
+    """The columns of the file, of texts and of labels as named, or else those that are called accordingly."""
     hint = (
         f"Its columns: {', '.join(map(show_name, table.columns))}. "
         "Name them with --file-column, --text-column and --label-column ATTRIBUTE=COLUMN."
@@ -153,8 +140,7 @@ def _find_columns(
     texts = texts or next(filter(None, groups), ())
     if not texts and not labels:
         raise ReferencesError(f"{table.path} has neither reference texts nor labels.", hint=hint)
-    ends = [column for name in ("start_s", "end_s") if (column := table.first((name,)))]
-    return _Columns(file, texts, labels, table.first(SPEAKERS), ends if len(ends) == 2 else ())
+    return file, texts, labels
 
 
 def _label_column(table: Table, attribute: str, lexicon: Lexicon) -> str | None:
@@ -165,19 +151,22 @@ def _label_column(table: Table, attribute: str, lexicon: Lexicon) -> str | None:
     return column if any(lexicon.table_words[attribute].get(word) for word in words) else None
 
 
-def _entries(table: Table, columns: _Columns, lexicon: Lexicon) -> list[Reference]:
+def _entries(
+    table: Table, file: str, texts: Sequence[str], labels: Mapping[str, str], lexicon: Lexicon
+) -> list[Reference]:
     found: dict[tuple[object, ...], Reference] = {}
+    speaker, start, end = table.first(SPEAKERS), table.first(("start_s",)), table.first(("end_s",))
     for row in table.rows:
-        if (key := row.single(columns.file)) is None:
-            message = f"{row.place}: column {show_name(columns.file)} is empty, so the row belongs to no clip."
+        if (key := row.single(file)) is None:
+            message = f"{row.place}: column {show_name(file)} is empty, so the row belongs to no clip."
             raise ReferencesError(message, hint="Name the clip, or delete the row.")
-        ends = [row.single(column) for column in columns.span]
+        ends = row.single(start), row.single(end)
         piece = span(row.place, *ends) if any(ends) else None
         if (_parts(key), piece) in found:
             hint = "Keep one row per clip; several reference texts go into several columns."
             raise ReferencesError(f"{row.place}: {show(key)} has a row already.", hint=hint)
-        labels = {}
-        for attribute, column in columns.labels.items():
+        classes = {}
+        for attribute, column in labels.items():
             word, words = row.single(column) or "", lexicon.table_words[attribute]
             if folded(word) not in words:
                 raise ReferencesError(
@@ -186,7 +175,7 @@ def _entries(table: Table, columns: _Columns, lexicon: Lexicon) -> list[Referenc
                     "extends the default one, under aliases or, to leave such rows out, under ignored.",
                 )
             if class_ := words[folded(word)]:
-                labels[attribute] = class_
-        texts = tuple(text for column in columns.texts for text in row.cells.get(column, ()))
-        found[_parts(key), piece] = Reference(key, texts, labels, row.single(columns.speaker), piece)
+                classes[attribute] = class_
+        captions = tuple(text for column in texts for text in row.cells.get(column, ()))
+        found[_parts(key), piece] = Reference(key, captions, classes, row.single(speaker), piece)
     return [*found.values()]

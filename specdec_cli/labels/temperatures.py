@@ -41,8 +41,7 @@ class Decision:
     mode: Mode  # that the caption was made in
 
 
-_Measured = tuple[Decision, float]
-"""A decision, and the temperature at which it is measured."""
+_Measured = tuple[Decision, float]  # with the temperature at which it is measured
 
 
 class Bin(Figures):
