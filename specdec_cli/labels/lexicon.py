@@ -20,10 +20,7 @@ NOT_GIVEN: Final = frozenset({"", "-", "?", "n/a", "na", "nan", "none", "null", 
 
 
 class Lexicon:
-    """Which words name which class, in Chinese and English. It does not change once it is made.
-
-    Args:
-        files: of words, later ones over earlier ones.
+    """Which words name which class, in Chinese and English, by files of words, later ones over earlier ones.
 
     Attributes:
         attributes: attribute -> its classes, both in the lexicon's order.

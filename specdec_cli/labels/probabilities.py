@@ -62,20 +62,12 @@ def tokens_of(rounds: Sequence[Round]) -> list[Token]:
 
 def needs_review(labels: Mapping[str, str | None], scores: Mapping[str, ClassScores]) -> bool:
     """Whether the two models disagree about a class that the caption names, or one is less likely than `DOUBTFUL`."""
-    return any(
-        each.edge is not None or (class_ is not None and each.classes[class_] < DOUBTFUL)
-        for name, each in scores.items()
-        for class_ in (labels.get(name),)
-    )
+    named = ((each, each.classes.get(labels.get(name) or "", 1.0)) for name, each in scores.items())
+    return any(each.edge is not None or probability < DOUBTFUL for each, probability in named)
 
 
 class Scorer:
-    """Scores the classes that captions name.
-
-    Args:
-        lexicon: finds the classes.
-        calibration: of the models that decide; None: probabilities stay as they are.
-    """
+    """Scores the classes that a lexicon finds in captions; without a calibration, as the models give them."""
 
     def __init__(self, lexicon: Lexicon, calibration: Calibration | None = None) -> None:
         self.lexicon, self._calibration = lexicon, calibration or {}
@@ -113,10 +105,7 @@ class Scorer:
 
 @dataclass
 class _Word:
-    """The word that names a class, at its place in the tokens, and what other tokens there would name.
-
-    `places` are the tokens that decide the class, up to the one after which nothing else can follow.
-    """
+    """The word that names a class, at the places of the tokens that decide it, and what others there would name."""
 
     lexicon: Lexicon
     language: Language

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from operator import eq
 from pathlib import Path, PurePosixPath
-from typing import Final, NamedTuple
+from typing import Final
 
 from specdec_cli.config.problems import show, show_name
 from specdec_cli.errors import ReferencesError
@@ -21,9 +21,8 @@ from specdec_cli.labels.units import folded
 _CLIPS: Final = ("wav", "wav_path", "clip", "key", "id", "utt", "utt_id", "utterance", "utterance_id", "name")
 _TEXTS: Final = (r"(captions?|references?|ref|descriptions?)[_ ]?\d*", r"texts?[_ ]?\d*")
 """The second only where a table has none of the first: `text` may be what was spoken."""
-_LISTED: Final = 8
-_ALIKE: Final = 0.5
-"""Share of two pieces' joint length that they have in common, from which they are the same piece."""
+_ALIKE_S: Final = 0.5
+"""Seconds by which two starts or ends of the same piece may differ."""
 
 _Parts = tuple[str, ...]
 
@@ -42,10 +41,7 @@ class Reference:
 class References:
     """The references of a set of clips, found by the clips' paths.
 
-    Args:
-        entries: one per clip.
-        columns: of the table that they come from: attribute, or `text` -> column.
-        path: of the table, for messages.
+    `columns` are those of the table at `path` that they come from: attribute, or `text` -> column.
     """
 
     def __init__(self, entries: Sequence[Reference], columns: Mapping[str, str], path: Path) -> None:
@@ -79,25 +75,26 @@ class References:
                 rows; a word for a class is not known. Names row or column.
         """
         table = read_table(path)
-        columns = _find_columns(table, file_column, text_columns, label_columns or {}, lexicon)
-        named = {**columns.labels, **({"text": ", ".join(columns.texts)} if columns.texts else {})}
-        return cls(_entries(table, columns, lexicon), named, path)
+        file, texts, labels = _find_columns(table, file_column, text_columns, label_columns or {}, lexicon)
+        named = {**labels, **({"text": ", ".join(texts)} if texts else {})}
+        return cls(_entries(table, file, texts, labels, lexicon), named, path)
 
     def find(self, file: str, start_s: float | None = None, end_s: float | None = None) -> Reference | None:
         """The reference of a recording, or of a piece of it; None if there is none.
 
         Tried in this order: the path as given; the entry that shares most trailing parts of the path, the file's name
         at least, if no other shares as many; the file's name without its ending, if only one entry is called so. Of
-        rows about pieces of it, the one that has most in common with the piece from `start_s` to `end_s` counts, if
-        that is half of both or more; a row about the whole recording counts for every piece.
+        rows about pieces of it, the nearest to `start_s` and `end_s` counts, each within half a second; a row about
+        the whole recording counts for every piece.
         """
-        found = self._of(file)
-        whole = next((entry for entry in found if entry.span is None), None)
-        if start_s is None or end_s is None:
-            return whole
-        alike = [(_in_common(entry.span, (start_s, end_s)), entry) for entry in found if entry.span is not None]
-        share, best = max(alike, key=lambda pair: pair[0], default=(0.0, None))
-        return best if share >= _ALIKE else whole
+        alike, whole = [], None
+        for entry in self._of(file):
+            if entry.span is None:
+                whole = entry
+            elif start_s is not None and end_s is not None:
+                off = max(abs(entry.span[0] - start_s), abs(entry.span[1] - end_s))
+                alike += [(off, entry)] if off <= _ALIKE_S else []
+        return min(alike, key=lambda pair: pair[0])[1] if alike else whole
 
     def require_some(self, files: Sequence[str]) -> None:
         """Raises ReferencesError if the table has a row about none of these recordings."""
@@ -119,31 +116,15 @@ class References:
         return self._by_path[found[0]] if len(found) == 1 else ()
 
 
-def _in_common(one: tuple[float, float], other: tuple[float, float]) -> float:
-    """Common length of two pieces over their joint length, 0 to 1."""
-    common = min(one[1], other[1]) - max(one[0], other[0])
-    return max(common, 0.0) / (max(one[1], other[1]) - min(one[0], other[0]))
-
-
 def _parts(path: str) -> _Parts:
     text = unicodedata.normalize("NFC", path).replace("\\", "/")
     return PurePosixPath(text).parts or ("",)
 
 
-class _Columns(NamedTuple):
-    """Columns of a table by what they hold; `span`: start and end in the recording of the piece that a row is about."""
-
-    file: str
-    texts: Sequence[str]
-    labels: Mapping[str, str]
-    speaker: str | None
-    span: Sequence[str]
-
-
 def _find_columns(
     table: Table, file: str | None, texts: Sequence[str], labels: Mapping[str, str], lexicon: Lexicon
-) -> _Columns:
-    """The columns as named, and for what is not named those that are called accordingly."""
+) -> tuple[str, Sequence[str], Mapping[str, str]]:
+    """The columns of the file, of texts and of labels as named, or else those that are called accordingly."""
     hint = (
         f"Its columns: {', '.join(map(show_name, table.columns))}. "
         "Name them with --file-column, --text-column and --label-column ATTRIBUTE=COLUMN."
@@ -159,8 +140,7 @@ def _find_columns(
     texts = texts or next(filter(None, groups), ())
     if not texts and not labels:
         raise ReferencesError(f"{table.path} has neither reference texts nor labels.", hint=hint)
-    ends = [column for name in ("start_s", "end_s") if (column := table.first((name,)))]
-    return _Columns(file, texts, labels, table.first(SPEAKERS), ends if len(ends) == 2 else ())
+    return file, texts, labels
 
 
 def _label_column(table: Table, attribute: str, lexicon: Lexicon) -> str | None:
@@ -171,32 +151,31 @@ def _label_column(table: Table, attribute: str, lexicon: Lexicon) -> str | None:
     return column if any(lexicon.table_words[attribute].get(word) for word in words) else None
 
 
-def _entries(table: Table, columns: _Columns, lexicon: Lexicon) -> list[Reference]:
+def _entries(
+    table: Table, file: str, texts: Sequence[str], labels: Mapping[str, str], lexicon: Lexicon
+) -> list[Reference]:
     found: dict[tuple[object, ...], Reference] = {}
-    unknown: dict[str, str] = {}  # attribute and word -> where it stands
+    speaker, start, end = table.first(SPEAKERS), table.first(("start_s",)), table.first(("end_s",))
     for row in table.rows:
-        if (key := row.single(columns.file)) is None:
-            message = f"{row.place}: column {show_name(columns.file)} is empty, so the row belongs to no clip."
+        if (key := row.single(file)) is None:
+            message = f"{row.place}: column {show_name(file)} is empty, so the row belongs to no clip."
             raise ReferencesError(message, hint="Name the clip, or delete the row.")
-        ends = [row.single(column) for column in columns.span]
+        ends = row.single(start), row.single(end)
         piece = span(row.place, *ends) if any(ends) else None
         if (_parts(key), piece) in found:
             hint = "Keep one row per clip; several reference texts go into several columns."
             raise ReferencesError(f"{row.place}: {show(key)} has a row already.", hint=hint)
-        labels = {}
-        for attribute, column in columns.labels.items():
+        classes = {}
+        for attribute, column in labels.items():
             word, words = row.single(column) or "", lexicon.table_words[attribute]
-            if class_ := words.get(folded(word)):
-                labels[attribute] = class_
-            elif folded(word) not in words:
-                unknown.setdefault(f"{attribute} {show(word)}", f"{row.place}, column {show_name(column)}")
-        texts = tuple(text for column in columns.texts for text in row.cells.get(column, ()))
-        found[_parts(key), piece] = Reference(key, texts, labels, row.single(columns.speaker), piece)
-    if unknown:
-        listed = f"{', '.join([*unknown][:_LISTED])}{' and others' if len(unknown) > _LISTED else ''}"
-        raise ReferencesError(
-            f"{next(iter(unknown.values()))}: the lexicon does not know these words of the table: {listed}.",
-            hint="Add them to a lexicon file that extends the default one, under aliases or, to leave such rows out, "
-            "under ignored; or name another column.",
-        )
+            if folded(word) not in words:
+                raise ReferencesError(
+                    f"{row.place}, column {show_name(column)}: {attribute} has no class or word {show(word)}.",
+                    hint=f"Classes: {', '.join(lexicon.attributes[attribute])}. Add the word to a lexicon file that "
+                    "extends the default one, under aliases or, to leave such rows out, under ignored.",
+                )
+            if class_ := words[folded(word)]:
+                classes[attribute] = class_
+        captions = tuple(text for column in texts for text in row.cells.get(column, ()))
+        found[_parts(key), piece] = Reference(key, captions, classes, row.single(speaker), piece)
     return [*found.values()]

@@ -20,20 +20,13 @@ _DEGREE: Final = re.compile(
 
 
 def synonyms(lexicon: Lexicon, pieces: Iterable[tuple[int, str]], language: Language) -> dict[int, int]:
-    """Which tokens may stand for one another without another class of any attribute being named.
+    """Token id -> number of its group, in which tokens may stand for one another without another class being named.
 
-    A token names what the phrase of its text names: " cheerful" and " joy" are synonyms. It must begin a word, so "ing"
-    and "he" name nothing; the first part of a word names what all phrases and tokens that begin so name. A token
-    has no group where those differ, where one of them is something else in the lexicon (a noun that qualities go with,
-    a negation), or where it is too short.
-
-    Args:
-        lexicon: which phrases mean which classes.
-        pieces: (token id, its text with the space before it) of a vocabulary.
-        language: of the captions.
-
-    Returns:
-        Token id -> number of its group; tokens that name no class are left out.
+    `pieces` are the tokens of a vocabulary with the space before them, `language` is that of the captions. A token
+    names what the phrase of its text names: " cheerful" and " joy" are synonyms. It must begin a word, so "ing" and
+    "he" name nothing; the first part of a word names what all phrases and tokens that begin so name. A token has no
+    group where those differ, where one of them is something else in the lexicon (a noun that qualities go with, a
+    negation), or where it is too short.
     """
     whole: dict[str, Said] = {}  # phrases without spaces, and their beginnings, where those that begin so agree
     begun: dict[str, Said] = {}

@@ -41,8 +41,7 @@ class Decision:
     mode: Mode  # that the caption was made in
 
 
-_Measured = tuple[Decision, float]
-"""A decision, and the temperature at which it is measured."""
+_Measured = tuple[Decision, float]  # with the temperature at which it is measured
 
 
 class Bin(Figures):
@@ -176,7 +175,7 @@ def reliability(pairs: Sequence[_Measured]) -> Reliability:
 
 def _fit(decisions: Sequence[Decision], fold: Mapping[str, int]) -> tuple[float | None, list[_Measured]]:
     """A temperature, 1 where no other lowers the error; and each decision at the one fitted to the other folds."""
-    raw = [(decision, 1.0) for decision in decisions]
+    raw: list[_Measured] = [(decision, 1.0) for decision in decisions]
     parts = {fold[decision.group] for decision in decisions}
     if len(decisions) < LEAST_CAPTIONS or len(parts) < 2:
         return None, raw

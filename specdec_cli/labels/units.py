@@ -16,15 +16,12 @@ ENDS: Final = frozenset(".。;!?()")
 COMMA: Final = ","
 
 _UNIT: Final = re.compile(r"[a-zß-ɏ]+|\d+|[^\W_]|[.。;!?(),、:]")
-_NEGATED_VERB: Final = re.compile(r"\b([a-z]+)n't\b")
-_POSSESSIVE: Final = re.compile(r"'s\b")
 
 
 def normalise(text: str) -> str:
     """Half-width, lower case, one kind of apostrophe; `n't` becomes a word of its own and line ends end sentences."""
     text = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
-    text = _NEGATED_VERB.sub(r"\1 not", text)
-    text = _POSSESSIVE.sub("", text)
+    text = re.sub(r"'s\b", "", re.sub(r"\b([a-z]+)n't\b", r"\1 not", text))
     return text.replace("\n", ". ").replace("—", ",").replace("…", ".")
 
 

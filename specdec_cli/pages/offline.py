@@ -13,13 +13,8 @@ from specdec_cli import format as figures
 
 def environment() -> Environment:
     """For the templates in `assets/`; what they insert is escaped."""
-    made = Environment(
-        loader=PackageLoader("specdec_cli.pages", "assets"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    loader = PackageLoader("specdec_cli.pages", "assets")
+    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     made.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
     made.globals |= {name: getattr(figures, name) for name in ("count", "seconds", "percent", "whole")}
     return made

@@ -5,14 +5,12 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-import av
 import numpy as np
 import numpy.typing as npt
+import soundfile
 
 from specdec_cli.audio import Cut, open_recording
 from specdec_cli.audio.paths import opened
@@ -26,24 +24,14 @@ COLUMNS: Final = 400
 """Most points of an envelope and of a pitch curve."""
 BIT_RATE: Final = 48_000
 """Of the MP3, bit/s: 6 kB a second, 8 kB in a page. MP3 because there is no browser that does not play it."""
-_FULL = 127  # largest step of an envelope
 
 Samples = npt.NDArray[np.float32]
 
 
-@dataclass(frozen=True, slots=True)
-class ClipSound:
-    """A clip to see and hear.
+class ClipSound(NamedTuple):
+    """A clip to see and hear."""
 
-    Attributes:
-        drawing: what the page's script draws: `envelope`, lowest and highest sample in turn of each column, the clip's
-            peak 127; `peak`, its level in dB relative to full scale; `pitch`, median F0 of each column, Hz, None where
-            less than half of it is voiced; `median`, of all voiced frames, None without any; `seconds`, its length.
-        figures: what was measured.
-        mp3: mono, 16 kHz.
-    """
-
-    drawing: dict[str, Any]
+    drawing: dict[str, Any]  # what the page's script draws
     figures: Measured
     mp3: bytes
 
@@ -58,15 +46,15 @@ def read_sound(file: str, sha256: str, start_s: float | None, end_s: float | Non
     Raises:
         SoundUnavailable: the file is gone, cannot be read, or is not the one that was captioned.
     """
-    last = None if end_s is None else round(end_s * SAMPLE_RATE)
-    samples = whole_recording(file, sha256)[round((start_s or 0.0) * SAMPLE_RATE) : last]
+    first, last = round((start_s or 0.0) * SAMPLE_RATE), None if end_s is None else round(end_s * SAMPLE_RATE)
+    samples = whole_recording(file, sha256)[first:last]
     if not len(samples):
         raise SoundUnavailable("The recording is shorter than it was when it was captioned.")
     found = measure(samples, SAMPLE_RATE)
     drawing = {
         "envelope": envelope(samples),
-        "peak": round(20 * float(np.log10(max(float(np.abs(samples).max()), 1e-9))), 1),
-        "pitch": pitch_columns(aligned_contour(samples), len(samples)),
+        "peak": round(20 * math.log10(max(float(np.abs(samples).max()), 1e-9)), 1),
+        "pitch": pitch_columns(samples),
         "median": found.f0_median_hz,
         "measured": measured(found),
         "seconds": round(len(samples) / SAMPLE_RATE, 3),
@@ -84,17 +72,13 @@ def whole_recording(file: str, sha256: str) -> Samples:
 def pieces_of(file: str, sha256: str, spans: Sequence[tuple[float, float]] | None) -> Iterator[Samples]:
     """Pieces of a recording of any length, one in memory at a time: float32 mono [n] at 16 kHz.
 
-    Args:
-        file, sha256: the recording, and the digest of what was captioned.
-        spans: start and end of the pieces, seconds, sorted; the start is at least 0. None: all of it as one.
+    `spans` are their starts and ends, seconds, sorted; None: all of it as one piece.
 
     Raises:
         SoundUnavailable: the file is gone, cannot be read, or is not the one that was captioned.
     """
-    cuts, longest_s = None, math.inf
-    if spans is not None:
-        cuts = [Cut(start, end, place="the transcript") for start, end in spans]
-        longest_s = max(end - start for start, end in spans)
+    cuts = None if spans is None else [Cut(start, end, place="the transcript") for start, end in spans]
+    longest_s = math.inf if spans is None else max(end - start for start, end in spans)
     try:
         with opened(file) as content:
             if digest_of(content) != sha256:
@@ -107,36 +91,25 @@ def pieces_of(file: str, sha256: str, spans: Sequence[tuple[float, float]] | Non
 
 def envelope(samples: Samples) -> tuple[int, ...]:
     """Lowest and highest of the samples in each of at most `COLUMNS` columns, in turn, the peak scaled to 127."""
-    columns = min(COLUMNS, len(samples))
-    edges = np.linspace(0, len(samples), columns + 1).astype(np.intp)[:-1]
-    lows, highs = np.minimum.reduceat(samples, edges), np.maximum.reduceat(samples, edges)
-    peak = max(float(np.abs(samples).max()), 1e-9)
-    return tuple(int(step) for step in np.round(np.stack([lows, highs], axis=1).ravel() / peak * _FULL))
+    edges = np.linspace(0, len(samples), min(COLUMNS, len(samples)), endpoint=False).astype(np.intp)
+    steps = np.stack([np.minimum.reduceat(samples, edges), np.maximum.reduceat(samples, edges)], axis=1).ravel()
+    return tuple(int(step) for step in np.round(127 * steps / max(float(np.abs(samples).max()), 1e-9)))
 
 
-def aligned_contour(samples: Samples) -> npt.NDArray[np.float64]:
-    """F0 in Hz of mono samples [n] at 16 kHz, one value for every whole 10 ms from 0 on, NaN where unvoiced."""
-    return f0_contour(np.pad(samples, LEAD))[: len(samples) // HOP]
-
-
-def pitch_columns(contour: npt.NDArray[np.float64], length: int) -> tuple[float | None, ...]:
-    """A contour of 10 ms frames, each centred where it begins, as at most `COLUMNS` columns over `length` samples."""
-    columns = min(COLUMNS, max(1, length // HOP))
-    edges = np.arange(1, columns) * length / (columns * HOP)
+def pitch_columns(samples: Samples) -> tuple[float | None, ...]:
+    """F0 in Hz of mono samples at 16 kHz in at most `COLUMNS` columns; None where less than half of one is voiced."""
+    contour = f0_contour(np.pad(samples, LEAD))[: len(samples) // HOP]  # frames of 10 ms, centred where they begin
+    columns = min(COLUMNS, max(1, len(samples) // HOP))
+    edges = np.ceil(np.arange(1, columns) * len(samples) / (columns * HOP)).astype(np.intp)
     curve: list[float | None] = []
-    for frames in np.split(contour, np.ceil(edges).astype(np.intp)):
+    for frames in np.split(contour, edges):
         voiced = frames[~np.isnan(frames)]
         curve.append(round(float(np.median(voiced)), 1) if len(voiced) and 2 * len(voiced) >= len(frames) else None)
     return tuple(curve)
 
 
 def mp3(samples: Samples) -> bytes:
-    """Mono samples at 16 kHz as MP3."""
+    """Mono samples at 16 kHz as MP3 of `BIT_RATE`, which is this level of compression at this rate of samples."""
     buffer = io.BytesIO()
-    with av.open(buffer, "w", format="mp3") as container:
-        stream: Any = container.add_stream("libmp3lame", rate=SAMPLE_RATE, layout="mono", bit_rate=BIT_RATE)
-        frame = av.AudioFrame.from_ndarray(np.clip(samples, -1.0, 1.0)[None, :], format="fltp", layout="mono")
-        frame.sample_rate, frame.time_base = SAMPLE_RATE, Fraction(1, SAMPLE_RATE)
-        for packet in (*stream.encode(frame), *stream.encode(None)):
-            container.mux(packet)
+    soundfile.write(buffer, samples, SAMPLE_RATE, format="MP3", bitrate_mode="CONSTANT", compression_level=0.74)
     return buffer.getvalue()

@@ -21,17 +21,11 @@ _SHOWN: Final = {"language", "caption", "flags", "scores", "speaker", "text", "m
 
 @dataclass(frozen=True, slots=True)
 class ReviewItem:
-    """A captioned recording, or a captioned piece of one.
-
-    Attributes:
-        run: its transcript.
-        labels: attribute -> class that the caption names.
-        truth: attribute -> class, from references.
-    """
+    """A captioned recording, or a captioned piece of one."""
 
     run: Transcript
-    labels: Mapping[str, str | None]
-    truth: Mapping[str, str]
+    labels: Mapping[str, str | None]  # attribute -> class that the caption names
+    truth: Mapping[str, str]  # attribute -> class, from references
 
     @property
     def doubt(self) -> float | None:
@@ -74,31 +68,25 @@ def read_pieces(
 ) -> list[ReviewItem]:
     """The pieces in files of transcripts, the most doubtful first; of a recording captioned again, the last ones.
 
-    Args:
-        paths: the files.
-        lexicon: finds the classes in captions of transcripts without labels.
-        references: have the classes that are known; None: there are none.
-        mode: choose captions of that mode; None: all.
+    `lexicon` finds the classes of transcripts without labels, `references` have those that are known, and `mode`
+    chooses captions of one mode.
 
     Raises:
         TranscriptError: a file holds something else, or no caption.
         ConfigError: a recording has captions in several modes.
     """
     found: dict[tuple[object, ...], ReviewItem] = {}
+    known = lexicon.attributes  # a correction is a class that tables of references may name
     for path in paths:
         for piece in (piece for recording in Stored.read(path, mode=mode) for piece in recording.pieces):
             run = transcript_at(path, piece.mark)
-            found[os.path.abspath(run.file), run.start_s] = _item(run, lexicon, references)
+            labels = lexicon.labels(run.caption or "", run.language) if run.labels is None else run.labels
+            labels = {name: of if of in known[name] else None for name, of in labels.items() if name in known}
+            reference = None if references is None else references.find(run.file, run.start_s, run.end_s)
+            truth = {} if reference is None else reference.labels
+            found[os.path.abspath(run.file), run.start_s] = ReviewItem(run, labels, truth)
     if not found:
         raise TranscriptError(
             f"{', '.join(map(str, paths))} holds no caption.", hint="Caption recordings first: specdec batch --labels"
         )
     return sorted(found.values(), key=lambda piece: (not piece.doubtful, -(piece.doubt or 0.0)))
-
-
-def _item(run: Transcript, lexicon: Lexicon, references: References | None) -> ReviewItem:
-    labels = lexicon.labels(run.caption or "", run.language) if run.labels is None else run.labels
-    known = lexicon.attributes  # a correction is a class that tables of references may name
-    labels = {name: class_ if class_ in known[name] else None for name, class_ in labels.items() if name in known}
-    reference = None if references is None else references.find(run.file, run.start_s, run.end_s)
-    return ReviewItem(run, labels, {} if reference is None else reference.labels)

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +21,6 @@ from specdec_cli.store import Watch
 from specdec_cli.targets import REVIEW, write
 
 _PAGE_BYTES_A_SECOND: Final = BIT_RATE / 8 * 4 / 3  # base64
-_MB: Final = 1_000_000
 
 
 @dataclass(slots=True)
@@ -34,38 +33,23 @@ class Sounds:
 
 
 def write_review(
-    path: Path,
-    pieces: Sequence[ReviewItem],
-    lexicon: Lexicon,
-    *,
-    audio_mb: float,
-    watch: Watch,
+    path: Path, pieces: Sequence[ReviewItem], lexicon: Lexicon, *, audio_mb: float, watch: Watch
 ) -> Sounds:
-    """Writes a page about `pieces`, whole or not at all; returns what it plays.
+    """Writes a page about `pieces` in this order, whole or not at all; returns what it plays.
 
-    Args:
-        path: the file.
-        pieces: in the order in which to show them.
-        lexicon: whose classes corrections choose from.
-        audio_mb: most audio that it holds, MB, the first pieces first.
-        watch: told of each piece.
+    Corrections choose from the classes of `lexicon`. It holds at most `audio_mb` MB of audio, the first pieces first,
+    and `watch` is told of each.
 
     Raises:
         TranscriptError: the file cannot be written.
     """
-    sounds = _sounds(pieces, audio_mb * _MB, watch)
-    write(path, render(pieces, lexicon, sounds), REVIEW)
-    return sounds
-
-
-def render(pieces: Sequence[ReviewItem], lexicon: Lexicon, sounds: Sounds) -> str:
-    """The page itself; see `write_review`."""
+    sounds = _sounds(pieces, audio_mb * 1e6, watch)
     shown = [piece.shown() | {"missing": sounds.missing.get(number)} for number, piece in enumerate(pieces)]
     style = asset("report.css", "review.css")
     script = asset("dom.js", "audio.js", "timeline-of-pieces.js", "review.js", "theme.js")
     data: dict[str, Any] = {"attributes": _attributes(pieces, lexicon), "pieces": shown}
     data["id"] = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
-    return (
+    page = (
         environment()
         .get_template("review.html.j2")
         .render(
@@ -80,6 +64,8 @@ def render(pieces: Sequence[ReviewItem], lexicon: Lexicon, sounds: Sounds) -> st
             audio=sorted(sounds.audio.items()),
         )
     )
+    write(path, page, REVIEW)
+    return sounds
 
 
 def _attributes(pieces: Sequence[ReviewItem], lexicon: Lexicon) -> Mapping[str, Sequence[str]]:
@@ -98,7 +84,11 @@ def _sounds(pieces: Sequence[ReviewItem], most_bytes: float, watch: Watch) -> So
             chosen.append(number)
     found.left_out = len(pieces) - len(chosen)
     watch.begin(len(chosen))
-    for (path, sha256), numbers in _by_recording(pieces, chosen):
+    recordings: defaultdict[tuple[str, str, bool], list[int]] = defaultdict(list)  # pieces of each by time
+    for number in sorted(chosen, key=lambda number: pieces[number].span or (0.0, 0.0)):
+        run = pieces[number].run
+        recordings[run.file, run.sha256 or "", pieces[number].span is None].append(number)
+    for (path, sha256, _), numbers in sorted(recordings.items()):
         watch.step(path)
         spans = [span for number in numbers if (span := pieces[number].span) is not None] or None
         try:
@@ -106,18 +96,7 @@ def _sounds(pieces: Sequence[ReviewItem], most_bytes: float, watch: Watch) -> So
                 found.audio[number] = base64.b64encode(mp3(samples)).decode("ascii")
                 watch.advance()
         except SoundUnavailable as unavailable:
-            for number in numbers:
-                if number not in found.audio:
-                    found.missing[number] = str(unavailable)
-                    watch.advance()
+            for number in [number for number in numbers if number not in found.audio]:
+                found.missing[number] = str(unavailable)
+                watch.advance()
     return found
-
-
-def _by_recording(pieces: Sequence[ReviewItem], numbers: Iterable[int]) -> Iterator[tuple[tuple[str, str], list[int]]]:
-    """The path of a recording and its digest, and the numbers of its pieces by time, or of it as a whole."""
-    found: defaultdict[tuple[str, str, bool], list[int]] = defaultdict(list)
-    for number in sorted(numbers, key=lambda number: pieces[number].span or (0.0, 0.0)):
-        piece = pieces[number]
-        found[piece.run.file, piece.run.sha256 or "", piece.span is None].append(number)
-    for (path, sha256, _), own in sorted(found.items()):
-        yield (path, sha256), own

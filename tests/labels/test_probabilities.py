@@ -57,31 +57,50 @@ def shares(known: ClassScores) -> dict[str, float]:
     return named | ({"other": round(known.other, 4)} if known.other > 1e-9 else {})
 
 
-def test_one_token_decides() -> None:
-    known = found("zh", "听起来", "情绪", ("愤怒", {"悲伤": 0.3, "高兴": 0.1}), "。", by="cloud")["emotion"]
-    assert shares(known) == {"angry": 0.6, "sad": 0.3, "happy": 0.1}
-    assert (known.by, set(known.classes)) == ("cloud", set(LEXICON.attributes["emotion"]))
+HALF = "\udce5\udcae"  # two of the three bytes of a character
+DECIDED: list[tuple[str, Language, list[str | tuple[str, Others]], Others]] = [
+    (
+        "emotion",
+        "zh",
+        ["听起来", "情绪", ("愤怒", {"悲伤": 0.3, "高兴": 0.1}), "。"],
+        {"angry": 0.6, "sad": 0.3, "happy": 0.1},
+    ),
+    ("rate", "zh", ["语速", ("较快", {"较慢": 0.2}), "，", "音调", "适中", "。"], {"fast": 0.8, "slow": 0.2}),
+    ("pitch", "zh", ["语速", "较快", "，", "音调", ("适中", {"偏高": 0.4}), "。"], {"medium": 0.6, "high": 0.4}),
+    (
+        "rate",
+        "en",
+        ["She", " speaks", " at", " a", (" slow", {" fast": 0.25}), " pace", "."],
+        {"slow": 0.75, "fast": 0.25},
+    ),
+    # a word of several tokens is decided along all of them
+    (
+        "rate",
+        "zh",
+        ["语速", ("较", {"适中": 0.4}), ("快", {"慢": 0.5}), "。"],
+        {"fast": 0.3, "slow": 0.3, "moderate": 0.4},
+    ),
+    ("emotion", "zh", ["情绪", ("愤怒", {HALF: 0.2}), "。"], {"angry": 0.8, "other": 0.2}),
+    ("emotion", "zh", ["情绪", ("愤怒", {"，": 0.2, "悲伤": 0.3}), "。"], {"angry": 0.5, "sad": 0.3, "other": 0.2}),
+    # another wording before the word is left out, but a negation may have been none
+    ("rate", "zh", ["语速", ("很", {"非常": 0.4}), ("快", {"慢": 0.2}), "。"], {"fast": 0.8, "slow": 0.2}),
+    (
+        "range",
+        "en",
+        ["Intonation", " is", (" not", {" very": 0.3}), " lively", "."],
+        {"flat": 0.7, "lively": 0.3},
+    ),
+    ("pauses", "en", ["He", " speaks", " with", (" no", {" many": 0.2}), " pauses", "."], {"few": 0.8, "many": 0.2}),
+]
 
 
-def test_every_attribute_has_its_own_place() -> None:
-    speed, tone = ("较快", {"较慢": 0.2}), ("适中", {"偏高": 0.4})
-    known = found("zh", "语速", speed, "，", "音调", tone, "。")
-    assert {name: shares(each) for name, each in known.items()} == {
-        "rate": {"fast": 0.8, "slow": 0.2},
-        "pitch": {"medium": 0.6, "high": 0.4},
-    }
-
-
-def test_english_words_stand_before_their_nouns() -> None:
-    known = found("en", "She", " speaks", " at", " a", (" slow", {" fast": 0.25, " moderate": 0.25}), " pace", ".")[
-        "rate"
-    ]
-    assert shares(known) == {"slow": 0.5, "fast": 0.25, "moderate": 0.25}
-
-
-def test_a_word_of_several_tokens_is_decided_along_all_of_them() -> None:
-    known = found("zh", "语速", ("较", {"适中": 0.4}), ("快", {"慢": 0.5}), "。")["rate"]
-    assert shares(known) == {"fast": 0.3, "slow": 0.3, "moderate": 0.4}
+@pytest.mark.parametrize(("attribute", "language", "written", "probabilities"), DECIDED)
+def test_other_tokens_give_their_probability_to_their_classes(
+    attribute: str, language: Language, written: list[str | tuple[str, Others]], probabilities: Others
+) -> None:
+    known = found(language, *written, by="cloud")[attribute]
+    assert shares(known) == probabilities
+    assert (known.by, set(known.classes)) == ("cloud", set(LEXICON.attributes[attribute]))
 
 
 def test_the_first_part_of_a_word_is_as_good_as_the_word() -> None:
@@ -89,32 +108,6 @@ def test_the_first_part_of_a_word_is_as_good_as_the_word() -> None:
     assert known.classes["sad"] > 0.25
     assert known.classes["angry"] > 0.69
     assert sum(known.classes.values()) + known.other == pytest.approx(1)
-
-
-def test_half_a_character_names_nothing() -> None:
-    half = "\udce5\udcae"  # two of the three bytes of a character
-    known = found("zh", "情绪", ("愤怒", {half: 0.2}), "。")["emotion"]
-    assert shares(known) == {"angry": 0.8, "other": 0.2}
-
-
-def test_what_names_no_class_is_other() -> None:
-    known = found("zh", "情绪", ("愤怒", {"，": 0.25, "悲伤": 0.25}), "。")["emotion"]
-    assert shares(known) == {"angry": 0.5, "sad": 0.25, "other": 0.25}
-
-
-def test_another_wording_before_the_word_is_left_out() -> None:
-    known = found("zh", "语速", ("很", {"非常": 0.4}), ("快", {"慢": 0.2}), "。")["rate"]
-    assert shares(known) == {"fast": 0.8, "slow": 0.2}
-
-
-def test_a_negation_may_have_been_none() -> None:
-    known = found("en", "The", " intonation", " is", (" not", {" very": 0.3}), " lively", ".")["range"]
-    assert shares(known) == {"flat": 0.7, "lively": 0.3}
-
-
-def test_no_pauses_could_have_been_many() -> None:
-    known = found("en", "He", " speaks", " with", (" no", {" many": 0.2}), " pauses", ".")["pauses"]
-    assert shares(known) == {"few": 0.8, "many": 0.2}
 
 
 def test_the_model_of_the_deciding_token_is_named() -> None:

@@ -202,37 +202,6 @@ def test_rounds_answer_to_keyboard_and_pointer(browser: object, page: Path, runs
     opened.tab.context.close()
 
 
-def test_fates_differ_without_colour(browser: object, page: Path, tmp_path: Path) -> None:
-    opened = visit(browser, page, tmp_path)
-    looks = opened.tab.evaluate(
-        """() => {
-          const look = {};
-          for (const fate of ["edge", "accepted", "rejected", "corrected", "bonus", "cloud"]) {
-            const token = document.createElement("span"), piece = document.createElement("span");
-            token.className = `token ${fate}`;
-            piece.className = "piece";
-            token.append(piece);
-            document.body.append(token);
-            const { textDecorationLine: line, textDecorationStyle: style } = getComputedStyle(piece);
-            look[fate] = line === "none" ? "none" : `${line} ${style}`;
-          }
-          return look;
-        }"""
-    )
-    assert len(set(looks.values())) == len(looks), looks
-    for number in (1, 2, 3):
-        opened.go(f"clip-{number}")
-        fated = opened.tab.evaluate(
-            """() => [...document.querySelectorAll(".tokens .token")].map(
-              (token) => [token.classList[1], token.querySelector(".sign")?.textContent ?? ""])"""
-        )
-        signs = {fate: sign for fate, sign in fated}  # noqa: C416 - pairs come as lists
-        assert signs["cloud"] == "◆"
-        assert signs["accepted"] == "✓"
-        assert signs["edge"] == ""
-    opened.tab.context.close()
-
-
 def test_search_sort_and_steps(browser: object, page: Path, tmp_path: Path) -> None:
     opened = visit(browser, page, tmp_path)
     tab = opened.tab

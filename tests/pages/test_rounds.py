@@ -71,28 +71,3 @@ def test_committed_tokens_spell_the_caption(runs: Runs, mode: str) -> None:
         assert "".join(piece for piece in committed if not piece.startswith("<|")).strip() == transcript.caption
         assert transcript.totals is not None
         assert len(committed) == transcript.totals.tokens
-
-
-def test_a_piece_that_a_cloud_elsewhere_wrote_has_no_draft_and_no_figures() -> None:
-    written = record(
-        "x",
-        "a voice",
-        "cloud cloud",
-        0,
-        draft_ids=[],
-        draft_pieces=[],
-        max_entropy=None,
-        entropy=[],
-        gate_values=[],
-        gate_value=None,
-    )
-    assert list(tokens(written)) == [("a", "cloud", None, None), ("voice", "cloud", None, None)]
-
-
-def test_a_round_that_decided_on_waking_the_cloud_shows_that_threshold(runs: Runs) -> None:
-    run = runs["hybrid"][0]
-    settings = {**run.settings, "threshold": 0.3, "wake": 0.7}
-    rounds = [record("a b", "a X", "accepted corrected", 1, waking=waking) for waking in (True, False)]
-    view = run_view(run.model_copy(update={"settings": settings, "rounds": rounds}))
-    assert [each["threshold"] for each in view["rounds"]] == [0.7, 0.3]
-    assert (view["gate"]["threshold"], view["gate"]["wake"]) == (0.3, 0.7)

@@ -13,7 +13,6 @@ import soundfile
 from specdec_cli.pages.sound import (
     COLUMNS,
     SoundUnavailable,
-    aligned_contour,
     envelope,
     mp3,
     pitch_columns,
@@ -41,13 +40,9 @@ def test_an_envelope_holds_the_extremes_of_every_column() -> None:
     assert steps[-2:] == (-127, 0)
 
 
-def test_few_samples_make_few_columns() -> None:
-    assert envelope(np.array([0.5, -1.0], np.float32)) == (64, 64, -127, -127)
-
-
 def test_the_pitch_curve_is_where_the_tone_is() -> None:
     samples = np.concatenate([np.zeros(RATE, np.float32), tone(200, 1.0), np.zeros(RATE, np.float32), tone(300, 1.0)])
-    curve = pitch_columns(aligned_contour(samples), len(samples))
+    curve = pitch_columns(samples)
     quarter = len(curve) // 4
     assert len(curve) == COLUMNS
     assert set(curve[5 : quarter - 5]) == {None}
@@ -56,22 +51,9 @@ def test_the_pitch_curve_is_where_the_tone_is() -> None:
         assert [value for value in inner if value is not None] == pytest.approx([hertz] * len(inner), rel=0.02)
 
 
-def test_a_contour_follows_a_glide_every_10_ms() -> None:
-    hertz = np.geomspace(120, 240, 2 * RATE)
-    glide = np.sin(2 * np.pi * np.cumsum(hertz) / RATE).astype(np.float32) * 0.2
-    contour = aligned_contour(np.concatenate([glide, np.zeros(RATE, np.float32)]))
-    assert len(contour) == 300
-    inner = slice(10, 190)
-    assert (~np.isnan(contour[inner])).mean() > 0.95
-    assert np.nanmax(np.abs(contour[inner] / hertz[::160][inner] - 1)) < 0.02
-    assert np.isnan(contour[205:]).all()
-
-
 @pytest.mark.parametrize("length", [1, 159, 160, 500, 1600])
-def test_a_contour_of_next_to_nothing(length: int) -> None:
-    contour = aligned_contour(tone(200, 1.0)[:length])
-    assert len(contour) == length // 160
-    assert len(pitch_columns(contour, length)) == max(1, length // 160)
+def test_a_curve_of_next_to_nothing(length: int) -> None:
+    assert len(pitch_columns(tone(200, 1.0)[:length])) == max(1, length // 160)
 
 
 def test_the_mp3_sounds_like_the_samples() -> None:

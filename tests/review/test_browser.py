@@ -11,7 +11,6 @@ import pytest
 from tests.cli.conftest import Specdec
 from tests.mini_pair import write_voice
 from tests.pages.test_browser import PATIENCE_MS, Visit, browser, visit  # noqa: F401 - browser is a fixture
-from tests.review.test_page import EVIL, changed
 
 pytestmark = [pytest.mark.full, pytest.mark.xdist_group("browser")]
 
@@ -119,16 +118,6 @@ def test_the_timeline_plays_from_where_one_clicks(
     assert set(blocks.all_inner_texts()) <= {"male", "female"}
     made.require_quiet()
     tab.context.close()
-
-
-def test_markup_in_texts_does_nothing(browser: object, specdec: Specdec, transcripts: Path, tmp_path: Path) -> None:  # noqa: F811
-    evil = changed(transcripts, tmp_path, file=EVIL, caption=EVIL, speaker=EVIL, text=EVIL, agrees={"voice": False})
-    made = opened(browser, specdec, evil, tmp_path, "phone")
-    made.tab.locator(".pick").first.click()
-    made.require_no_overflow()
-    assert EVIL.split("\u202e")[0] in made.tab.locator(".editor").inner_text()
-    made.require_quiet()
-    made.tab.context.close()
 
 
 def test_corrections_are_references(browser: object, specdec: Specdec, tmp_path: Path) -> None:  # noqa: F811

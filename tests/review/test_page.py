@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import Specdec
 from tests.pages.read_page import Page
 
@@ -71,19 +73,6 @@ def test_audio_is_bounded_and_the_most_doubtful_are_heard(specdec: Specdec, tran
     assert len(few.data()["pieces"]) == len(audio(few)) == 2
 
 
-def test_references_are_filled_in(specdec: Specdec, transcripts: Path, tmp_path: Path) -> None:
-    table = tmp_path / "truth.jsonl"
-    rows = [
-        {"file": "long.wav", "start_s": 2, "end_s": 4, "label_emotion": "sad"},
-        {"file": "short.wav", "emotion": ""},
-    ]
-    table.write_text("\n".join(map(json.dumps, rows)))
-    page = made(specdec, transcripts, tmp_path / "review.html", "--references", table)
-    truths = {(piece["name"], piece["start"]): piece["truth"] for piece in page.data()["pieces"]}
-    assert truths.pop(("long.wav", 2.0)) == {"emotion": "sad"}
-    assert not any(truths.values())
-
-
 def test_of_references_it_is_told_how_many_were_found(specdec: Specdec, transcripts: Path, tmp_path: Path) -> None:
     table, output = tmp_path / "truth.tsv", tmp_path / "review.html"
     for name, code, said in (
@@ -94,26 +83,6 @@ def test_of_references_it_is_told_how_many_were_found(specdec: Specdec, transcri
         outcome = specdec("review", transcripts, "-o", output, "--references", table)
         assert (outcome.code, output.exists()) == (code, code == 0)
         assert said in outcome.err
-
-
-def test_transcripts_without_scores_can_be_reviewed(specdec: Specdec, transcripts: Path, tmp_path: Path) -> None:
-    plain = changed(transcripts, tmp_path, labels=None, scores=None, needs_review=None)
-    page = made(specdec, plain, tmp_path / "review.html")
-    assert all(piece["labels"]["voice"] and piece["doubt"] is None for piece in page.data()["pieces"])
-    assert "without --labels" in (tmp_path / "review.html").read_text()
-
-
-def test_a_recording_that_has_changed_is_not_played(specdec: Specdec, transcripts: Path, tmp_path: Path) -> None:
-    page = made(specdec, changed(transcripts, tmp_path, sha256="0" * 64), tmp_path / "review.html")
-    assert not audio(page)
-    assert {piece["missing"] for piece in page.data()["pieces"]} == {"The file has changed since it was captioned."}
-
-
-def test_classes_of_another_lexicon_cannot_be_confirmed(specdec: Specdec, transcripts: Path, tmp_path: Path) -> None:
-    strange = changed(transcripts, tmp_path, labels={"emotion": "bored", "accent": "northern", "voice": "male"})
-    page = made(specdec, strange, tmp_path / "review.html")
-    assert {json.dumps(piece["labels"]) for piece in page.data()["pieces"]} == {'{"emotion": null, "voice": "male"}'}
-    assert list(page.data()["attributes"]) == ["voice"]
 
 
 def test_only_its_own_pages_are_replaced(specdec: Specdec, transcripts: Path, tmp_path: Path) -> None:
@@ -128,9 +97,22 @@ def test_only_its_own_pages_are_replaced(specdec: Specdec, transcripts: Path, tm
     assert specdec("review", tmp_path / "none.jsonl", "-o", page).code != 0
 
 
-def test_what_is_no_description_is_marked_and_to_be_reviewed(
-    specdec: Specdec, transcripts: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("values", "field", "shown"),
+    [
+        ({"labels": None, "scores": None, "needs_review": None}, "doubt", None),
+        ({"sha256": "0" * 64}, "missing", "The file has changed since it was captioned."),
+        # classes of another lexicon cannot be confirmed
+        (
+            {"labels": {"emotion": "bored", "accent": "x", "voice": "male"}},
+            "labels",
+            {"emotion": None, "voice": "male"},
+        ),
+        ({"flags": ["no_speech"], "needs_review": False}, "review", True),
+    ],
+)
+def test_what_a_piece_shows(
+    specdec: Specdec, transcripts: Path, tmp_path: Path, values: dict[str, object], field: str, shown: object
 ) -> None:
-    flagged = changed(transcripts, tmp_path, flags=["no_speech"], needs_review=False)
-    pieces = made(specdec, flagged, tmp_path / "review.html").data()["pieces"]
-    assert [(piece["flags"], piece["review"]) for piece in pieces] == [(["no_speech"], True)] * 4
+    pieces = made(specdec, changed(transcripts, tmp_path, **values), tmp_path / "review.html").data()["pieces"]
+    assert [piece[field] for piece in pieces] == [shown] * 4
