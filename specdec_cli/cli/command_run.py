@@ -247,15 +247,9 @@ def read_references(
     label_columns: Sequence[str] | None,
     words: Path | None,
 ) -> tuple[Lexicon, References | None]:
-    """The lexicon, and the references if there are any, by which captions are judged.
+    """The lexicon at `words` (None: the shipped one), and the references at `table`, by which captions are judged.
 
-    Args:
-        table: --references.
-        file_column, text_columns, label_columns: its columns; a label's is "attribute=column".
-        words: --lexicon; None for the shipped one.
-
-    Raises:
-        ConfigError: one of the two is malformed, or a column is named of no table.
+    A label's column is given as "attribute=column". ConfigError: a file is malformed, or a column is of no table.
     """
     lexicon = Lexicon.load(words)
     if table is None:
