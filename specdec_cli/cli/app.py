@@ -18,7 +18,6 @@ from typer.main import get_command
 
 from specdec_cli.errors import AudioError, ConfigError, SpecdecError, typed
 
-_STDOUT, _STDERR = 1, 2
 COMMANDS: Final = {
     "caption": ("Caption recordings, one after the other.", "recording.wav --language en"),
     "batch": ("Caption many recordings, several at a time.", "recordings/ -o captions.jsonl --export csv"),
@@ -165,11 +164,11 @@ def prepare_process() -> None:
 
 def _open_standard_streams() -> None:
     """Opens what was closed (`2>&-`): else the next file opened, a transcript perhaps, would get stderr's number."""
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(descriptor)
-    sys.stdout = sys.stdout or io.TextIOWrapper(io.FileIO(_STDOUT, "w", closefd=False), "utf-8")
-    sys.stderr = sys.stderr or io.TextIOWrapper(io.FileIO(_STDERR, "w", closefd=False), "utf-8")
+    sys.stdout = sys.stdout or io.TextIOWrapper(io.FileIO(1, "w", closefd=False), "utf-8")
+    sys.stderr = sys.stderr or io.TextIOWrapper(io.FileIO(2, "w", closefd=False), "utf-8")
 
 
 def _terminate(_signal: int, _frame: FrameType | None) -> None:

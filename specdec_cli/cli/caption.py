@@ -11,9 +11,8 @@ import typer
 
 from specdec_cli.batch.output_file import Entry, Identity, Output
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import labelling, load_captioner
+from specdec_cli.cli.command_run import Job, labelling, load_captioner
 from specdec_cli.cli.export import Exports
-from specdec_cli.cli.job import Job
 from specdec_cli.console.live import choose_view
 from specdec_cli.inputs.find import all_unreadable, find_recordings
 from specdec_cli.inputs.opening import Stdin

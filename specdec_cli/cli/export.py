@@ -79,8 +79,7 @@ class Exports:
     def after(cls, exports: str | None, folder: Path | None, output: Path | None) -> Exports | None:
         """What --export and --export-dir ask for when a run has ended; None if they are not given.
 
-        Raises:
-            ConfigError: a format is unknown, the transcripts or the exports have no place, or that is not a folder.
+        ConfigError: a format is unknown, the transcripts or the exports have no place, or that is not a folder.
         """
         if exports is None and folder is not None:
             raise ConfigError("--export-dir is about --export, which is not given.", hint="E.g. --export textgrid")
@@ -101,9 +100,7 @@ class Exports:
 def folder_for(given: Path | None, transcripts: Path, what: str, option: str) -> Path:
     """The folder that an option gives, or one beside the transcripts that is named after them.
 
-    Raises:
-        ConfigError: it is not a folder.
-        TranscriptError: its list of what specdec wrote cannot be read.
+    ConfigError: it is not a folder. TranscriptError: its list of what specdec wrote cannot be read.
     """
     folder = transcripts.with_name(f"{transcripts.stem}-{what}") if given is None else given
     if folder.exists() and not folder.is_dir():

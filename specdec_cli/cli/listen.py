@@ -14,8 +14,7 @@ import typer
 
 from specdec_cli.audio.microphone import Block, Microphone, Utterance, devices, utterances
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import interruptible, labelling, load_captioner
-from specdec_cli.cli.job import Job
+from specdec_cli.cli.command_run import Job, interruptible, labelling, load_captioner
 from specdec_cli.console.cells import clean
 from specdec_cli.console.live import choose_view
 from specdec_cli.console.plain import write_line

@@ -235,13 +235,8 @@ def resolve(
 ) -> ResolvedConfig:
     """The configuration in force in a command, from its options, the environment and a file; --set wins over options.
 
-    Args:
-        context: of the running command.
-        fixed: settings that the command itself decides.
-        spelled: setting -> the command's own option for it, for messages.
-
-    Raises:
-        ConfigError: anything in any layer is wrong.
+    `fixed` are settings that the command itself decides, and `spelled` its own options for them, for messages.
+    ConfigError: anything in any layer is wrong.
     """
     given = {parameter.opts[0]: context.params.get(str(parameter.name)) for parameter in context.command.params}
     values = {name: given[flag] for name, flag in FLAG_NAMES.items() if given.get(flag) is not None}

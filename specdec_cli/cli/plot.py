@@ -38,9 +38,8 @@ def plot(
         raise ConfigError(f"The lexicon has no attribute {attribute!r}.", hint=hint)
     one = output if ending == kind else None
     folder = folder_for(output, transcripts, "plot", "--output") if one is None else one.parent
-    pictures = list(
-        timelines(Stored.read(transcripts, mode=of_mode, lexicon=words), attribute, words.attributes[attribute])
-    )
+    stored = Stored.read(transcripts, mode=of_mode, lexicon=words)
+    pictures = list(timelines(stored, attribute, words.attributes[attribute]))
     if one is not None and len(pictures) > 1:
         raise ConfigError(f"{transcripts} gives {len(pictures)} pictures, and {one} is one.", hint="Name a folder.")
     view = choose_view(quiet=quiet, debug=debug, steps=True)

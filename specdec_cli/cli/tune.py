@@ -105,8 +105,7 @@ def tune(
 def parse_gates(text: str | None) -> tuple[GateName, ...]:
     """Gates out of `entropy,learned`, and the random one as the control; None: all that can be fitted here.
 
-    Raises:
-        ConfigError: one is unknown, or there is nothing in it to tune.
+    ConfigError: one is unknown, or there is nothing in it to tune.
     """
     known = options.TUNED_GATES
     if text is None:
@@ -116,11 +115,7 @@ def parse_gates(text: str | None) -> tuple[GateName, ...]:
 
 
 def parse_budget(text: str) -> tuple[Cost, float]:
-    """What a budget is of, and the share: `0.5` and `clips=0.5`, `blocks=0.2`, `time=0.4`.
-
-    Raises:
-        ConfigError: there is no such cost, or the share is no number from 0 to 1.
-    """
+    """What a budget is of, and the share: `0.5` and `clips=0.5`, `blocks=0.2`, `time=0.4`; ConfigError if none."""
     name, _, value = text.rpartition("=")
     cost = next((known for known in COSTS if known == (name.strip() or "clips")), None)
     try:

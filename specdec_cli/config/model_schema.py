@@ -51,7 +51,7 @@ class ModelConfig(Section):
 class LinkedConfig(ModelConfig):
     """A model that is loaded here, or a server that runs one."""
 
-    processor: ModelName | None = setting(None, "checkpoint with the tokenizer of the model at `url`; null: the edge")
+    processor: ModelName | None = setting(None, "checkpoint with the tokenizer of the model at `url`; null: the edge's")
     url: fields.Url | None = setting(None, "address of the model's server: https://host:port; null: none")
     token_env: fields.VariableName | None = setting(None, "variable with the server's token; null: it requires none")
     timeout_s: float = setting(5.0, "time limit of a call to the server, s", gt=0, le=3600)

@@ -77,7 +77,9 @@ class DecodingConfig(ScoringConfig, BlockConfig):
     draft_ahead: Toggle = setting("auto", "draft on during verifications; auto: of a cloud elsewhere, where it pays")
     run_on: int = setting(0, "tokens that the cloud generates after its own token; 0: none", ge=0, le=64)
     lookup_tokens: int = setting(8, "most tokens to guess from earlier captions, with the same text", ge=0, le=64)
-    edge_failed: Literal["fail", "cloud"] = setting("fail", "where an edge at `edge.url` fails: who writes the rest")
+    edge_failed: Literal["fail", "cloud"] = setting(
+        "fail", "a failing edge at `edge.url`: fail the clip, or the cloud writes on"
+    )
     degrade: bool | None = setting(None, "where the cloud fails, the edge writes the rest; null: true in hybrid mode")
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
 import time
@@ -14,8 +13,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from tests.cli.harness import Fork, Outcome, on_terminal, telling
-from tests.console.screens import ESCAPE
+from tests.cli.harness import Fork, Outcome, telling
 from tests.mini_pair import RATE, voice, write_voice
 from tests.transcript.lines import read_transcripts
 
@@ -141,20 +139,6 @@ def test_a_second_interruption_stops_at_once(tmp_path: Path) -> None:
     assert outcome.code == 130
     assert "Traceback" not in outcome.err
     assert "To go on" not in outcome.err
-
-
-def test_on_a_terminal_a_bar_is_drawn_and_erased(many: Path, tmp_path: Path) -> None:
-    outcome, shown = on_terminal(arguments(many / "a", tmp_path / "out.jsonl"), width=100)
-    assert outcome.code == 1
-    assert shown.count(HIDE) == shown.count(SHOW) > 0
-    assert shown.rindex(SHOW) > shown.rindex(HIDE)
-    plain = ESCAPE.sub("", shown)
-    assert re.search(rf"\d+ of {CLIPS // 2} · ", plain)
-    assert re.search(r"tokens/s", plain)
-    assert max(len(row) for row in re.split(r"[\r\n]", plain[: plain.index("captioned")])) <= 100
-    after = ESCAPE.sub("", shown[shown.rindex(SHOW) :])
-    assert f"{CLIPS // 2 - 1} captioned" in after
-    assert "1 failed" in after
 
 
 def many_links(folder: Path, count: int) -> Path:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from specdec_cli.bench.contenders import Bench
 from specdec_cli.console.bench_table import print_bench
 from tests.cli.conftest import Specdec
@@ -41,20 +39,6 @@ def test_one_round_as_json_and_its_page(specdec: Specdec) -> None:
     page = " ".join(screen.bytes.getvalue().decode().split())
     assert "whole captions drafted" in page
     assert "k 2" not in page
-
-
-@pytest.mark.full
-def test_the_page_in_a_pipe_is_plain_and_without_samples_it_measures_test_sound(
-    specdec: Specdec, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("specdec_cli.__file__", "/nowhere/at/all/specdec_cli/__init__.py")
-    outcome = specdec("bench", *SHORT, "-k", "3")
-    assert outcome.code == 0, outcome.err
-    assert "\x1b" not in outcome.out
-    assert any(line.startswith("Captions") for line in outcome.lines)
-    assert "1 clip · 3.00 s" in outcome.out
-    assert "tokens equal to those of transformers' generate" in outcome.out
-    assert "1 of 1, 100%" in outcome.err
 
 
 def test_a_clip_that_cannot_be_read_ends_it(specdec: Specdec, tmp_path: Path) -> None:

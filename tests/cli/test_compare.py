@@ -98,18 +98,6 @@ def test_every_mode_says_what_it_says_alone(run: Runs, recordings: list[str], la
     assert cloud.total_s.to_edge is not None
 
 
-def test_the_page_has_the_table_and_the_captions(
-    specdec: Specdec, run: Runs, recordings: list[str], tmp_path: Path
-) -> None:
-    outcome = specdec("compare", str(Path(recordings[0]).parent), *run("zh").again(tmp_path))
-    assert outcome.code == 0, outcome.err
-    assert outcome.out.startswith("3 clips · 3.00 s · zh\n")
-    assert "3 clips only: at least 10 are needed to say which mode is better" in outcome.out
-    assert "as the cloud's" in outcome.out
-    assert len(outcome.lines) <= 30
-    assert "\x1b" not in outcome.out + outcome.err
-
-
 def test_a_second_run_does_only_what_is_missing(
     specdec: Specdec, run: Runs, recordings: list[str], tmp_path: Path
 ) -> None:

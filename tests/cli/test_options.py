@@ -98,13 +98,3 @@ def test_variables_reach_their_settings_and_flags_win(
     assert config_of("-k", "2").decoding.k == 2
     monkeypatch.setenv("SPECDEC_CONFIG", "qwen2.5-omni")
     assert config_of().edge.model == "Qwen/Qwen2.5-Omni-3B"
-
-
-@pytest.mark.parametrize("command", [["batch", "-o", "o.jsonl"], ["compare"], ["tune"], ["bench"]], ids=str)
-def test_every_command_names_the_language_and_where_it_comes_from(
-    specdec: Specdec, command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("LC_ALL", "zh_CN.UTF-8")
-    for flags, said in (([], "Chinese (LC_ALL is zh_CN.UTF-8)"), (["-l", "en"], "English (--language)")):
-        assert f"Captions are in {said}." in specdec(*command, *flags, "none.wav").err

@@ -143,16 +143,6 @@ def test_a_piped_stdout_gets_the_caption_while_the_terminal_shows_the_run(record
     assert HIDE in shown
 
 
-@pytest.mark.parametrize(("flags", "variables"), [(["--no-live"], {}), ([], {"TERM": "dumb"}), ([], {"CI": "true"})])
-def test_nothing_is_redrawn_where_it_may_not_be(
-    recordings: list[str], flags: list[str], variables: dict[str, str]
-) -> None:
-    outcome, shown = on_terminal(["caption", *flags, recordings[0]], width=100, **variables)
-    assert outcome.code == 0
-    assert HIDE not in shown
-    assert "\x1b[2K" not in shown
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_gives_the_terminal_back(recordings: list[str], tmp_path: Path, number: int) -> None:
     leader, follower = os.openpty()

@@ -184,13 +184,3 @@ def test_a_list_on_stdin_is_still_a_list(run: Run, stdin: Stdin) -> None:
         stdin(listed)
         assert run("caption", "-", "-o", "o.jsonl").code == 0
     assert [line.file for line in lines()] == ["a b.wav"]  # the second run finds it done
-
-
-@pytest.mark.parametrize("command", ["compare", "tune"])
-def test_a_recording_on_stdin_is_refused_where_it_would_be_read_again_and_again(
-    specdec: Specdec, stdin: Stdin, tmp_path: Path, command: str
-) -> None:
-    stdin(write_voice(tmp_path / "a.wav", 1, 0.5).read_bytes())
-    outcome = specdec(command, "-")
-    assert outcome.code == 2
-    assert "only a list of paths is taken here" in outcome.err

@@ -201,21 +201,6 @@ def test_the_page_names_the_gap_the_advice_and_the_gate_that_needs_scikit_learn(
     assert "loading" not in refused.err
 
 
-def test_a_budget_may_be_of_clips_or_of_the_clouds_time(specdec: Specdec, voices: Path, recorded: Path) -> None:
-    for cost, share in (("blocks", 0.4), ("time", 0.6)):
-        quick = (*SAME, "--recordings", recorded)
-        outcome = specdec("tune", voices, *quick, "--budget", f"{cost}={share}", "--json")
-        assert outcome.code == 0, outcome.err
-        found = Tuning.model_validate_json(outcome.out)
-        assert (found.cost, found.budget) == (cost, share)
-        if found.recommended is None:
-            assert f"a budget of {cost}={share}" in (found.reason or "")  # as fast as the machine was
-        else:
-            spent = found.recommended.spent[cost]  # type: ignore[index]
-            assert spent is not None
-            assert spent <= share
-
-
 def test_deferred_drafts_are_tried_where_clips_count(
     specdec: Specdec, voices: Path, recorded: Path, tmp_path: Path
 ) -> None:
