@@ -24,7 +24,7 @@ _ROWS: Final[tuple[tuple[str, Callable[[ContenderTime], Interval | float | None]
     ("tokens/s", lambda found: found.tokens_per_s, short),
     ("over cloud-only", lambda found: found.to_cloud, "{:.2f}x".format),
     ("over generate", lambda found: found.to_generate, "{:.2f}x".format),
-    ("clips that call the cloud", lambda found: found.woken, share),
+    ("clips calling it", lambda found: found.woken, share),
     ("rounds escalated", lambda found: found.escalated, share),
     ("cloud's time", lambda found: found.cloud_time, share),
 )
@@ -40,7 +40,7 @@ def _page(bench: Bench, width: int) -> Iterator[RenderableType]:
     yield from (Text(), Text("Captions from the ready prompt to the last token: median and its 95% interval", STRONG))
     found = bench.contenders
     rows = [FigureRow(label, tuple(_cell(of(each), show) for each in found)) for label, of, show in _ROWS]
-    yield from grid([each.name for each in found], rows, width)
+    yield from grid([each.name.replace("-", " ") for each in found], rows, width)
     unequal = [each.name for each in found if each.equal is False]
     if unequal:
         yield Text(f" {FAIL} tokens differ from those of transformers' generate: {', '.join(unequal)}", BAD)
