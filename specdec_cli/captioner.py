@@ -26,7 +26,7 @@ from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
 from specdec_cli.decoding.assemble import Pair, build_loop
 from specdec_cli.decoding.evidence import Groups
 from specdec_cli.decoding.lookup import OWN, Lookup
-from specdec_cli.errors import AudioContentError, ConfigError, typed
+from specdec_cli.errors import AudioContentError, ConfigError, SpecdecError, typed
 from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.labels import Lexicon
@@ -74,8 +74,9 @@ class Captioner:
         served = summed and pair.remote_edge is not None  # its tokens are summed here, not on a device
         self._synonyms = self.word_groups if config.acceptance.rule == "class" or served else NO_SYNONYMS
         self._groups = self.class_groups if summed and not served else None
-        self.classifier, gate = learned_gate(config, pair) or (None, None)
-        self.setup = Setup.of(config, pair, load_s, gate)
+        learned = learned_gate(config, pair)
+        self.classifier = learned and learned[0]
+        self.setup = Setup.of(config, pair, load_s, learned[1] if learned else None)
         self._silent: dict[str, Prompts] = {}  # by instruction, of a recording of silence
         if config.decoding.lookup_tokens:
             for weights, ids in _shipped_captions(self.setup.prompt):
@@ -225,7 +226,8 @@ class Captioner:
             if (cut := next(pieces, None)) is None:
                 return
             clip = self._clip(recording, cut, item)
-            prompts, error = None, cut.fault
+            prompts: Prompts | None = None
+            error: SpecdecError | None = cut.fault
             if clip.no_speech and self.config.audio.refuse_no_speech:
                 place = clip.file if clip.start_s is None else piece_of(clip.file, cut.start_s, cut.end_s)
                 hint = "To caption it all the same, set audio.refuse_no_speech to false."
@@ -303,7 +305,7 @@ class Captioner:
         made: dict[str, Prompt] = {}
         found: list[Prompt | None] = []
         for model, config in ((self.pair.edge, self.config.edge), (self.pair.cloud, self.config.cloud)):
-            own = config and config.own_instruction
+            own = None if config is None else config.own_instruction
             asked = instruction if own is None else own
             if model is not None and not (self._alike and asked in made):
                 made[asked] = model.processor.prompt(samples, asked, self.config.prompt.system)

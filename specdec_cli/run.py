@@ -80,7 +80,8 @@ class Setup:
 
     def caption(self, text: str) -> str:
         """The part of a finished text that is the caption, which no stop string is part of."""
-        if stops := self.settings["stop_strings"]:
+        stops: Any = self.settings["stop_strings"]
+        if stops:
             text = re.split("|".join(map(re.escape, stops)), text, maxsplit=1)[0]
         return caption_of(text) if self.closes else text.strip()
 
@@ -241,7 +242,7 @@ def gpu_mb() -> float | None:
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
         return None
-    return round(sum(map(torch.cuda.max_memory_allocated, range(torch.cuda.device_count()))) / 2**20, 1)
+    return round(float(sum(map(torch.cuda.max_memory_allocated, range(torch.cuda.device_count())))) / 2**20, 1)
 
 
 def _model_line(info: ModelInfo | None) -> str | None:

@@ -80,7 +80,8 @@ class Loader:
         self._tasks, self._prepare, self._deliver, self._stopped = iter(tasks), prepare, deliver, stopped
         self._limit_s, self._audio_s = in_flight_s, 0.0
         self._ready: deque[tuple[float, Ready]] = deque()  # with its length, seconds
-        self._closed, self._error = False, None
+        self._closed = False
+        self._error: BaseException | None = None
         self._turn, self._changed = threading.Lock(), threading.Condition()
         self._threads = [threading.Thread(target=self._work, name=f"loader-{n}", daemon=True) for n in range(workers)]
         self._working = workers
