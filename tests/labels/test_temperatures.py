@@ -17,6 +17,7 @@ from specdec_cli.labels.temperatures import (
     fit_temperature,
     reliability,
 )
+from specdec_cli.plot.reliability import reliability as diagram
 from specdec_cli.types import Decider
 from tests.cli.conftest import *  # noqa: F403 - its fixtures
 from tests.cli.conftest import Specdec
