@@ -27,7 +27,7 @@ class ModelConfig(Section):
         description="folder (relative to this file), hub id (owner/name), or package:mini/edge, package:mini/cloud"
     )
     revision: PlainText | None = setting(None, "branch, tag or commit of a hub model; null: main")
-    family: FamilyName = setting("auto", "model family; auto: by the checkpoint's model_type, or else the generic way")
+    family: FamilyName = setting("auto", "model family; auto: by the checkpoint's model_type")
     device: Device = setting("auto", "auto: cuda, then mps, then cpu")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = setting(
         "auto", "number format of the weights; auto: the checkpoint's own"
