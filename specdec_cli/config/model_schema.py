@@ -16,7 +16,7 @@ class ModelConfig(Section):
 
     model: ModelName = Field(description="folder (relative to this file), hub id, package:mini/edge or ...cloud")
     revision: PlainText | None = setting(None, "branch, tag or commit of a hub model; null: main")
-    family: FamilyName = setting("auto", "model family; auto: by the checkpoint's model_type, or else the generic way")
+    family: FamilyName = setting("auto", "model family; auto: by the checkpoint's model_type")
     device: fields.Device = setting("auto", "auto, cpu, mps, cuda or cuda:N; auto: cuda, then mps, then cpu")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = setting("auto", "number format; auto: as stored")
     device_map: Literal["auto", "balanced", "sequential"] | None = setting(None, "spread it over all devices; null: no")

@@ -32,18 +32,6 @@ def test_configurations_load(name: str) -> None:
     assert config.prompt.language == "en"
 
 
-def test_the_qwen3_omni_cloud_can_be_a_vllm() -> None:
-    flags = {
-        "cloud.engine": "vllm",
-        "cloud.url": "https://gpu.example:8000",
-        "cloud.processor": "Qwen/Qwen3-Omni-30B-A3B-Instruct",
-        "cloud.allow_audio_upload": True,
-    }
-    cloud = load_config("qwen3-omni", flags=flags, environ={}).config.cloud
-    assert cloud is not None
-    assert cloud.processor == cloud.model
-
-
 def test_the_page_of_families_has_them_all() -> None:
     page = (ROOT / "docs" / "families.md").read_text(encoding="utf-8")
     for family in families.FAMILIES:

@@ -11,10 +11,8 @@ import transformers
 from transformers import DynamicCache
 
 from specdec_cli.models import families
-from specdec_cli.models.processor import test_sound as rising_tone
-from specdec_cli.models.session import Session
 from tests.families.checkpoints import KINDS, TEXT, write
-from tests.models.checkpoints import assert_refused, edit_json, load
+from tests.models.checkpoints import assert_refused, load
 
 
 def test_a_recurrent_model_is_refused(tmp_path: Path) -> None:
@@ -39,18 +37,10 @@ def test_a_recurrent_model_is_refused(tmp_path: Path) -> None:
     assert_refused(folder, "keeps a recurrent state")
 
 
-@pytest.mark.parametrize("place", ["template", "first token"])
-def test_a_model_that_reasons_is_refused(tmp_path: Path, place: str) -> None:
+def test_a_model_that_reasons_is_refused(tmp_path: Path) -> None:
     kind = KINDS["qwen3-omni"]
-    if place == "template":
-        kind = replace(kind, template=kind.template.replace("assistant\n{%", "assistant\n<think>\n{%"))
-    folder = write(tmp_path / "omni", kind, 7)  # weights that no other test has loaded, and so remembers
-    if place == "first token":
-        model = load(folder, tested=False)
-        first = int(Session(model, model.processor.prompt(rising_tone(1.0, 16000), "How?"), 1).logits(()).argmax())
-        piece = model.processor.tokenizer.convert_ids_to_tokens(first)
-        edit_json("tokenizer.json", **{f"model__vocab__{piece}": None, "model__vocab__<think>": first})(folder)
-    assert_refused(folder, "reasons before it answers")
+    kind = replace(kind, template=kind.template.replace("assistant\n{%", "assistant\n<think>\n{%"))
+    assert_refused(write(tmp_path / "omni", kind, 0), "reasons before it answers")
 
 
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +60,3 @@ def test_a_sliding_cache_that_loses_its_past_is_refused(tmp_path: Path, monkeypa
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another"))
     monkeypatch.setattr(DynamicCache, "activate_past_recording", lambda _: None)
     assert_refused(folder, "fails the self-test")
-
-
-def test_a_family_that_does_not_fit_is_refused(tmp_path: Path) -> None:
-    assert_refused(write(tmp_path / "model", KINDS["voxtral"], 0), "'voxtral'", family="gemma4")

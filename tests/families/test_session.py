@@ -41,17 +41,9 @@ def test_a_verification_after_an_early_prefill_runs_the_encoder_once(family: str
     session.prefill()
     assert_agree(session.logits(TEXT, len(TEXT) + 1), expected(of, 1, len(TEXT) + 1))
     assert_agree(session.logits(TEXT[:2], 3), expected(of, 1, 7)[:3])
-    assert session.work.encoder_passes == 1
-    assert session.work.forwards <= 3
-
-
-@families
-def test_a_cache_can_be_cropped_behind_an_earlier_crop(family: str) -> None:
-    of = model(family, 0)
-    session = session_of(of)
-    for text in (TEXT, (*TEXT[:5], 70), (*TEXT[:1], 71)):
+    for text in ((*TEXT[:5], 70), (*TEXT[:1], 71)):  # behind an earlier crop
         assert_agree(session.logits(text, 2), cache_free_logits(of, prompt(of, 1), text)[-2:])
-    assert session.work.forwards == 3
+    assert session.work.encoder_passes == 1
 
 
 @families
@@ -103,13 +95,10 @@ def test_a_joint_forward_that_fails_half_way_leaves_every_session_right(family: 
     sessions = [session_of(of, clip) for clip in range(3)]
     for session in sessions:
         session.prefill()
-    wanted = [(session, TEXT, 4) for session in sessions]
     with failing_layer(of):
-        forward_together(wanted)
-    for clip, scores in enumerate(forward_together(wanted)):
-        assert isinstance(scores, torch.Tensor)
-        assert_agree(scores, expected(of, clip, 4))
-    assert [session.work.encoder_passes for session in sessions] == [1, 1, 1]
+        forward_together([(session, TEXT, 4) for session in sessions])
+    for clip, session in enumerate(sessions):
+        assert_agree(session.logits(TEXT, 4), expected(of, clip, 4))
 
 
 @families

@@ -152,9 +152,3 @@ def test_a_disk_without_room_is_told_before_anything_is_fetched(hub: Hub, monkey
 def test_a_hub_out_of_reach_is_told_in_words(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
     assert_refused(NAME, "network", offline=False)
-
-
-def test_a_refused_configuration_costs_no_weights(hub: Hub) -> None:
-    edit_json("config.json", quantization_config={"quant_method": "awq"})(hub.folder)
-    assert_refused(NAME, "publisher quantised", offline=False)
-    assert hub.weights == []

@@ -130,9 +130,3 @@ def test_a_recording_that_is_wrong_is_not_used(caplog: pytest.LogCaptureFixture)
     self_test(model)
     assert model.self_test == "passed; without graphs"
     assert "standard deviations" in caplog.text
-
-
-def test_eager_attention_keeps_a_cache_that_grows() -> None:
-    module = tiny_module(1)
-    module.set_attn_implementation("eager")
-    assert as_audio_lm(module, "eager", graphs="on").graphs is None
