@@ -18,8 +18,6 @@ from specdec_cli.errors import ConfigError, SpecdecError, TranscriptError
 from specdec_cli.regular_files import open_regular
 from specdec_cli.targets import Kind, replace, writing
 
-PATIENCE_S = 10.0  # how long a single append waits for its turn; a batch holds its file for hours
-
 
 @dataclass(frozen=True, slots=True)
 class StoredLine:
@@ -46,20 +44,19 @@ class Store:
     Args:
         path: the file; created with the first line.
         kind: what its lines are.
-        wait_s: how long to wait for another run that holds it, seconds.
 
     Raises:
         TranscriptError: another run is writing it, or its folder cannot be written.
     """
 
-    def __init__(self, path: Path, kind: Kind, *, wait_s: float = 0.0) -> None:
+    def __init__(self, path: Path, kind: Kind) -> None:
         self.path, self._kind = path, kind
-        self._lock = FileLock(lock_file(path), timeout=wait_s, thread_local=False)
+        self._lock = FileLock(lock_file(path), timeout=0, thread_local=False)
         with writing(path):
             if not lock_file(path).parent.is_dir():  # which the lock would create
                 raise FileNotFoundError("its folder does not exist")
             try:
-                self._lock.acquire(poll_interval=0.005)
+                self._lock.acquire()
             except Timeout as error:
                 hint = "Wait until it has ended, or name another file."
                 raise TranscriptError(f"{path} is being written by another run.", hint=hint) from error
@@ -68,7 +65,7 @@ class Store:
         return self
 
     def __exit__(self, *_: object) -> None:
-        lock_file(self.path).unlink(missing_ok=True)  # a run that waits for it notices, and makes a new one
+        lock_file(self.path).unlink(missing_ok=True)
         self._lock.release()
 
     def lines(self) -> Iterator[StoredLine]:
@@ -163,12 +160,6 @@ def read_lines(path: Path, offset: int = 0) -> Iterator[StoredLine]:
             if raw.strip():
                 yield StoredLine(number, offset, raw)
             offset += len(raw)
-
-
-def append_line(path: Path, kind: Kind, text: str) -> None:
-    """Appends one line to a file that is not held; errors as in `Store` and its `append`."""
-    with Store(path, kind, wait_s=PATIENCE_S) as store:
-        store.append([text])
 
 
 def made_otherwise(path: Path, number: int, changes: Iterable[tuple[str, object, object]]) -> ConfigError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from specdec_cli.console.plain import write_line
 from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError
 from specdec_cli.format import seconds
-from specdec_cli.store import append_line
+from specdec_cli.store import Store
 from specdec_cli.targets import TRANSCRIPTS, refuse, writing
 
 if TYPE_CHECKING:
@@ -86,12 +87,15 @@ def listen(
         captioner = load_captioner(config, view, labelled, measures=measure)
         if not json:
             view.say(resolved.note)
-        append = None if output is None else lambda line: append_line(output, TRANSCRIPTS, line.to_json())
-        job = Job(view, append, json=json, labelled=False)
         with (
+            nullcontext() if output is None else Store(output, TRANSCRIPTS) as store,
             interruptible(lambda: ending.append(True), partial(view.stopping, "captioning what was said")),
             opening as microphone,
         ):
+            for _ in store.lines() if store else ():
+                pass  # half a line that a killed run left is cut off
+            append = None if store is None else lambda line: store.append([line.to_json()])
+            job = Job(view, append, json=json, labelled=False)
             view.say(f"listening to {microphone.name}; Ctrl-C ends")
             try:
                 _caption_all(captioner, job, microphone.blocks(captioner.sampling_rate, lambda: bool(ending)), save)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from specdec_cli.store import append_line, read_lines
+from specdec_cli.store import Store, read_lines
 from specdec_cli.targets import TRANSCRIPTS
 from specdec_cli.transcript import Transcript
 
 
 def append_transcript(path: Path, transcript: Transcript) -> None:
-    """Appends a transcript as `specdec caption --output` does."""
-    append_line(path, TRANSCRIPTS, transcript.to_json())
+    """Appends a transcript as `specdec listen --output` does."""
+    with Store(path, TRANSCRIPTS) as store:
+        store.append([transcript.to_json()])
 
 
 def read_transcripts(path: Path) -> Iterator[Transcript]:
