@@ -74,9 +74,5 @@ def sharpened(classes: Mapping[str, float], power: float) -> dict[str, float]:
 
 
 def read_calibration(path: Path) -> CalibrationFile:
-    """The calibration file at `path`.
-
-    Raises:
-        ConfigError: it is not there, or not a calibration file of this version.
-    """
+    """The calibration file at `path`; ConfigError if it cannot be read, or is none of this version."""
     return read_json(path, CalibrationFile, "calibration file", "specdec calibrate --output FILE writes one.")

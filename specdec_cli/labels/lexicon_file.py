@@ -34,13 +34,10 @@ def _forms(value: object) -> object:
 
 Phrase = Annotated[str, Field(max_length=60), AfterValidator(_phrase)]
 Name = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,39}$")]
-Words = dict[Name, list[Phrase]]
-"""Class -> phrases."""
+Words = dict[Name, list[Phrase]]  # class -> phrases
 Forms = Annotated[list[Phrase], BeforeValidator(_forms), Field(min_length=1)]
 Figure = Literal["f0_median_hz", "f0_range_st", "level_dbfs", "level_relative_db", "rate_per_s", "pause_share"]
-"""A field of `Measured`."""
 Marker = Literal["negation", "not_negation", "denial", "likeliest", "slight", "aside", "breaks", "nothing"]
-"""What phrases of a list do to other words."""
 
 
 class _Part(BaseModel):
@@ -70,7 +67,7 @@ class Span(_Part):
 
 
 class Fit(_Part):
-    """Which values of a measured figure fit which class, for captions that name the classes in `where`."""
+    """Which values of a figure of `Measured` fit which class, for captions that name the classes in `where`."""
 
     figure: Figure
     where: dict[Name, Name] = {}

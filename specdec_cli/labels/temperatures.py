@@ -108,8 +108,7 @@ def calibrate(decisions: Sequence[Decision], *, by_speaker: bool, seed: int = 0)
     """Fits a temperature to each model and attribute, and measures them on groups that they were not fitted to.
 
     Raises:
-        ConfigError: there is too little to fit to, or the decisions are of several models in one role or of models
-            without a fingerprint.
+        ConfigError: there is too little to fit to, or a role was not one model's with a fingerprint.
     """
     groups = sorted({decision.group for decision in decisions})
     order = np.random.default_rng(seed).permutation(len(groups))

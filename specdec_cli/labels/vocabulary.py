@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -109,17 +109,6 @@ class Vocabulary:
                 since = end if meaning.speaks else since
             at = place = end
         return found
-
-    def begun(self, attribute: str, text: str) -> Counter[str]:
-        """Classes of an attribute whose phrases begin with `text`, and how many of their phrases do."""
-        begin = "".join(units(text))
-        return Counter(
-            class_
-            for steps, meaning in self.meanings.items()
-            if len(begin) >= fewest(begin) and "".join(steps).startswith(begin)
-            for name, class_ in meaning.said
-            if name == attribute
-        )
 
     def _meaning(self, phrase: str) -> Meaning:
         steps: list[str] = []

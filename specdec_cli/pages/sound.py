@@ -20,10 +20,8 @@ from specdec_cli.errors import AudioError
 from specdec_cli.format import measured
 from specdec_cli.types import Measured
 
-COLUMNS: Final = 400
-"""Most points of an envelope and of a pitch curve."""
-BIT_RATE: Final = 48_000
-"""Of the MP3, bit/s: 6 kB a second, 8 kB in a page. MP3 because there is no browser that does not play it."""
+COLUMNS: Final = 400  # most points of an envelope and of a pitch curve
+BIT_RATE: Final = 48_000  # of the MP3, which every browser plays, bit/s: 6 kB a second, 8 kB in a page
 
 Samples = npt.NDArray[np.float32]
 
