@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from itertools import groupby
 from types import UnionType
@@ -59,7 +60,7 @@ def wrong_values(error: ValidationError, origin: Callable[[str], str], *section:
     for name, group in groupby(found, key=lambda pair: pair[0]):
         details = [each for _, each in group]
         value = details[0]["input"]
-        said = " or ".join(each["msg"].removeprefix("Input ").removeprefix("String ") for each in details)
+        said = " or ".join(re.sub("^(Input|String) should", "must", each["msg"]) for each in details)
         if details[0]["type"] == "value_error":  # of a check in `fields`
             reason = str(details[0]["ctx"]["error"])
         else:
