@@ -46,8 +46,7 @@ def test_the_example_of_the_package_runs_as_it_stands(clips: list[Path]) -> None
     assert printed == [captioner(prompt__language="en").caption(clips[0]).caption]
 
 
-def test_importing_loads_nothing_heavy_and_loading_a_captioner_changes_nothing_in_the_process() -> None:
-    code = """
+STATE = """
 import os, sys, gc, json
 def state():
     finders = [type(finder).__name__ for finder in sys.meta_path]
@@ -56,6 +55,8 @@ before = state()
 import specdec_cli
 assert state() == before
 assert not {"torch", "transformers", "numpy", "pydantic"} & set(sys.modules)
+"""
+LOADED = """
 import torch, transformers.modeling_utils  # which change what they like
 before = state()
 numbers = torch.get_default_dtype(), torch.initial_seed()
@@ -63,6 +64,10 @@ specdec_cli.Captioner.load("mini", {"runtime.threads": None})
 assert (torch.get_default_dtype(), torch.initial_seed()) == numbers
 assert state() == before
 """
+
+
+@pytest.mark.parametrize("code", [STATE, pytest.param(STATE + LOADED, marks=pytest.mark.full)], ids=["import", "load"])
+def test_importing_loads_nothing_heavy_and_loading_a_captioner_changes_nothing_in_the_process(code: str) -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

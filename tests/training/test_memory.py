@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from specdec_cli.captioner import SHIPPED_CAPTIONS
 from tests.mini_pair import RATE, captioner, voice
 from training.memory import shipped_captions
@@ -12,16 +14,14 @@ def test_the_shipped_file_is_what_the_code_writes_for_the_shipped_weights() -> N
     assert SHIPPED_CAPTIONS.read_text(encoding="utf-8") == shipped_captions(weights)
 
 
-def test_a_first_clip_gains_from_it_and_keeps_its_text() -> None:
-    for mode in ("edge", "cloud"):
-        for language in ("zh", "en"):
-            runs = [
-                captioner(decoding__mode=mode, prompt__language=language, decoding__lookup_tokens=tokens)
-                .run_samples(voice(1), RATE)
-                .finish()
-                for tokens in (8, 0)
-            ]
-            guessing, plain = runs
-            assert guessing.caption == plain.caption
-            assert guessing.totals is not None
-            assert (guessing.totals.guesses_kept or 0) > guessing.totals.tokens / 3, (mode, language)
+@pytest.mark.parametrize(("mode", "language"), [("edge", "zh"), ("cloud", "en")])
+def test_a_first_clip_gains_from_it_and_keeps_its_text(mode: str, language: str) -> None:
+    guessing, plain = (
+        captioner(decoding__mode=mode, prompt__language=language, decoding__lookup_tokens=tokens)
+        .run_samples(voice(1), RATE)
+        .finish()
+        for tokens in (8, 0)
+    )
+    assert guessing.caption == plain.caption
+    assert guessing.totals is not None
+    assert (guessing.totals.guesses_kept or 0) > guessing.totals.tokens / 3
