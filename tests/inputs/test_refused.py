@@ -35,7 +35,7 @@ def grid(old: str, new: str) -> dict[str, str]:
 
 MANIFESTS: list[tuple[dict[str, str], str]] = [
     ({"l.tsv": "name\tid\na.wav\t1\n"}, "l.tsv has no column file, path, "),
-    ({"l.tsv": "file\tlanguage\na.wav\tfr\n"}, "l.tsv, line 2: prompt.language must be"),
+    ({"l.tsv": "file\tlanguage\na.wav\tfr\n"}, "l.tsv, line 2: prompt.language "),
     ({"l.tsv": "file\tprompt\na.wav\t<|AUDIO|>\n"}, "l.tsv, line 2: prompt.text"),
     ({"l.tsv": "file\tid\n\t1\n"}, "l.tsv, line 2: no recording is named"),
     ({"l.tsv": "file\tid\na.wav\t1\nb.wav\t1\n"}, "l.tsv, line 3: the id '1' is that of "),
