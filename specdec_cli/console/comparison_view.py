@@ -46,7 +46,9 @@ def _parts(found: Comparison, captions: int, width: int) -> Iterator[RenderableT
         yield from _captions(found, captions, width)
     if found.errors:
         yield from (Text(), Text(f"{count(len(found.errors), 'recording')} left out", BAD))
-    yield from (_item(f"{error.file}: {error.message}") for error in found.errors)
+    for error in found.errors:
+        named = error.message if error.file in error.message else f"{error.file}: {error.message}"
+        yield _item(named if len(error.modes) == len(found.modes) else f"{named} (in mode {', '.join(error.modes)})")
     counts = {mode: Counter(flag for clip in found.clips for flag in clip.flags.get(mode, ())) for mode in found.modes}
     if flagged := "; ".join(f"{mode} {count_flags(flags)}" for mode, flags in counts.items() if flags):
         yield from (Text(), _item(f"Captions that are no description: {flagged}."))
