@@ -36,6 +36,7 @@ def print_comparison(comparison: Comparison, *, captions: int, console: Console 
 def _parts(found: Comparison, captions: int, width: int) -> Iterator[RenderableType]:
     facts = [count(len(found.clips), "clip"), seconds(found.audio_s), found.language]
     facts += [f"references of {found.references_found}"] if found.references_found is not None else []
+    facts += [f"{count(found.unfinished, 'clip')} not finished in every mode"] if found.unfinished else []
     yield Text(DOT.join(facts), DIM)
     yield from map(_item, found.headline)
     if table := tables.summary(found) if found.clips else None:
