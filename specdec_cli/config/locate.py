@@ -102,7 +102,8 @@ def read_json(path: Path, model: type[File], what: str, hint: str, *, label: str
     except ValidationError as error:
         detail = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, detail["loc"])) or "the whole"
-        raise ConfigError(f"{label} is not a {what}: {place}: {detail['msg']}.", hint=hint) from error
+        reason = detail["msg"].removeprefix("Value error, ")
+        raise ConfigError(f"{label} is not a {what}: {place}: {reason}.", hint=hint) from error
 
 
 def read_bytes(path: Path, label: str, hint: str) -> bytes:
