@@ -54,7 +54,7 @@ def test_an_address_takes_the_place_of_the_model_and_the_other_way_round() -> No
         ({**SERVER, "cloud.url": "http://gpu:8000"}, ["cloud.allow_plain_http"]),
         ({**SERVER, "decoding.temperature": 0.5}, ["decoding.temperature"]),
         ({**SERVER, "acceptance.rule": "typical"}, ["acceptance.rule"]),
-        ({**SERVER, "acceptance.rule": "rank", "acceptance.rank": 17}, ["acceptance.rank"]),
+        ({**SERVER, "acceptance.rule": "rank"}, ["acceptance.rule"]),
         ({**SERVER, "edge.engine": "vllm"}, ["edge.url"]),
         ({**SERVER, "edge.url": "http://127.0.0.1:1"}, ["edge.engine"]),
         (
@@ -74,7 +74,7 @@ def test_what_makes_no_sense_is_refused(flags: dict[str, Any], named: list[str])
         *({"cloud.url": f"http://{host}:1"} for host in ("127.0.0.1", "localhost", "[::1]", "127.9.9.9")),
         {"cloud.url": "http://10.0.0.1:1", "cloud.allow_plain_http": True},
         {**SERVER, "acceptance.rule": "greedy"},
-        {**SERVER, "acceptance.rule": "rank", "acceptance.rank": 16},
+        {**SERVER, "acceptance.rule": "class"},
         {**SERVER, "decoding.mode": "lossless"},
     ],
 )

@@ -122,8 +122,8 @@ REFUSED = [
     (extending("  emotion: {en: *words}\n"), "aliases"),
     (extending("  emotion: {wheel: {awe: {class: astonished, en: [awe]}}}\n"), "emotion has no class astonished"),
     (extending("  rate: {measured: [{figure: f0, classes: {fast: {least: 1}}}]}\n"), "rate.measured.0.figure"),
-    (extending("  rate: {measured: [{figure: rate_per_s, classes: {fast: {least: .nan}}}]}\n"), "finite number"),
-    (b"schema: 1\nextends: \xff\n", "UTF-8"),
+    (extending("  rate: {measured: [{figure: rate_per_s, classes: {fast: {least: .nan}}}]}\n"), "valid number"),
+    (b"schema: 1\nextends: \xff\n", "utf-8"),
 ]
 
 
