@@ -20,8 +20,7 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.checkpoint import HERE, Checkpoint, fingerprint, opened, stored_dtype
 from specdec_cli.models.download import Download, Watch, plan, size
 from specdec_cli.models.families import Family, prune
-from specdec_cli.models.packed import BITS, packable, packed_bytes
-from specdec_cli.models.packing import PackedConfig, keep_packed, packed_folder
+from specdec_cli.models.packed import BITS, PackedConfig, keep_packed, packable, packed_bytes, packed_folder
 from specdec_cli.models.processor import Processor
 from specdec_cli.models.selftest import self_test
 
@@ -197,7 +196,7 @@ def resolve_dtype(name: str, device: torch.device, *given: torch.dtype | None) -
 def quantization_config(name: str | None, device: torch.device, family: Family, model_config: Any) -> Any | None:
     """The `quantization_config` of `from_pretrained` for "int8" or "int4": of the decoder and the output layer.
 
-    On a CPU both are specdec's own (`models.packing`); elsewhere torchao's and, on CUDA, bitsandbytes' nf4, which leave
+    On a CPU both are specdec's own (`models.packed`); elsewhere torchao's and, on CUDA, bitsandbytes' nf4, which leave
     an output layer whole that shares its weight with the embedding.
     """
     if name is None:
