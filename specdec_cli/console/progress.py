@@ -60,8 +60,10 @@ def show_failures(view: View, counts: Progress, output: str) -> None:
 def _rates(counts: Progress) -> list[str]:
     facts = [f"{seconds(counts.audio_s)} of audio"] if counts.audio_s else []
     facts += [f"{counts.tokens_per_s:.1f} tokens/s"] if counts.tokens_per_s is not None else []
-    if counts.edge_ms:
-        facts.append(f"edge {percent(counts.edge_ms / (counts.edge_ms + counts.cloud_ms))} of the time at servers")
+    if counts.edge_ms and counts.clips_per_s is not None:
+        edge = counts.edge_ms / (counts.edge_ms + counts.cloud_ms)
+        share = f"edge {percent(edge)} and cloud {percent(1 - edge)} of the time at servers"
+        facts += [f"{counts.clips_per_s:.1f} clips/s", share]
     if counts.escalation_rate is not None:
         facts.append(f"{percent(counts.escalation_rate)} of blocks escalated")
     return facts
