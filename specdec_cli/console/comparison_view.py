@@ -46,7 +46,8 @@ def _parts(found: Comparison, captions: int, width: int) -> Iterator[RenderableT
         yield from _captions(found, captions, width)
     if found.errors:
         yield from (Text(), Text(f"{count(len(found.errors), 'recording')} left out", BAD))
-    yield from (_item(f"{error.file}: {error.message}") for error in found.errors)
+    for error in found.errors:
+        yield _item(error.message if error.file in error.message else f"{error.file}: {error.message}")
     counts = {mode: Counter(flag for clip in found.clips for flag in clip.flags.get(mode, ())) for mode in found.modes}
     if flagged := "; ".join(f"{mode} {count_flags(flags)}" for mode, flags in counts.items() if flags):
         yield from (Text(), _item(f"Captions that are no description: {flagged}."))
