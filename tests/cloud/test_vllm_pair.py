@@ -346,7 +346,7 @@ def test_a_tokenizer_that_may_not_be_downloaded_is_named(tmp_path: Path, switch:
     told = " ".join(ran.stderr.split())
     assert ran.returncode == 3
     assert f"acme/tiny cannot be loaded: {switch} forbids downloads" in told
-    assert "set `processor` to a folder that holds it" in told
+    assert "set `processor` to its folder" in told
     assert "The machine refused it" not in told
 
 
