@@ -27,6 +27,16 @@ from specdec_cli.models.selftest import self_test
 _log = logging.getLogger(__name__)
 
 _DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_NOT_APPLIED: Final = {
+    "num_beams": 1,
+    "encoder_repetition_penalty": 1.0,
+    "encoder_no_repeat_ngram_size": 0,
+    "min_length": 0,
+    **dict.fromkeys(("bad_words_ids", "sequence_bias", "forced_bos_token_id", "forced_eos_token_id")),
+    **dict.fromkeys(("begin_suppress_tokens", "exponential_decay_length_penalty", "guidance_scale")),
+    **dict.fromkeys(("penalty_alpha", "dola_layers", "watermarking_config")),
+}
+"""Settings of generation_config.json that the loop does not apply, and the value at which each is off."""
 _ROOM: Final = 1.1
 """Memory of a model over that of its weights: cache, activations and the library take about a tenth."""
 
@@ -161,9 +171,10 @@ def _processor(checkpoint: Checkpoint) -> Processor:
         generation = GenerationConfig.from_pretrained(source, **HERE)
     else:
         generation = GenerationConfig.from_model_config(checkpoint.module_config)
-    if (beams := generation.num_beams) not in (None, 1):
-        says = f"the generation_config.json of {label} sets num_beams to {beams}, which specdec does not apply"
-        raise CheckpointError(says, hint="Take it out of a copy of that file.")
+    for name, off in _NOT_APPLIED.items():
+        if (value := getattr(generation, name, None)) not in (None, off, [], False):
+            says = f"the generation_config.json of {label} sets {name} to {value!r}, which specdec does not apply"
+            raise CheckpointError(says, hint=f"Take {name} out of a copy of that file.")
     return Processor(label, checkpoint.family, parts, checkpoint.module_config, generation)
 
 
