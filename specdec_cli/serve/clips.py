@@ -6,6 +6,7 @@ Each clip is a session of the model with its cache. The oldest go when there is 
 from __future__ import annotations
 
 import hashlib
+import math
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -246,5 +247,5 @@ def _position_bytes(model: AudioLM) -> int:
     session = Session(model, processor.prompt(test_sound(1.0, processor.sampling_rate), "How?"), 1)
     session.prefill()
     assert session.cache is not None
-    taken: int = sum(layer.keys.nbytes + layer.values.nbytes for layer in session.cache.layers)
-    return -(-taken // session.length)
+    taken = sum((layer.keys.nbytes + layer.values.nbytes) / layer.keys.shape[-2] for layer in session.cache.layers)
+    return math.ceil(taken)
