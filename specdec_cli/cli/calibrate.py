@@ -28,8 +28,8 @@ def calibrate(
 ) -> int:
     """Fit a calibration to your own recordings, so that of classes given 70% about 70% are right.
 
-    TRANSCRIPTS were made with --labels. One temperature is fitted to each model and attribute with at least 50 known
-    classes. The table gives the error on speakers that the temperature was not fitted to: name them in a column
+    The transcripts were made with --labels. One temperature is fitted to each model and attribute with at least 50
+    known classes. The table gives the error on speakers that the temperature was not fitted to: name them in a column
     speaker of the references. Use the file with --calibration FILE.
     """
     words, table = read_references(references, file_column, None, label_column, lexicon)

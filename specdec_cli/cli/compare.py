@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import typer
 
 from specdec_cli.cli import options
@@ -14,6 +16,10 @@ from specdec_cli.evaluate.running import Runner, StoredRuns
 from specdec_cli.inputs.find import find_recordings
 from specdec_cli.targets import PAGE, TRANSCRIPTS, refuse, write
 from specdec_cli.transcript.terms import Terms
+from specdec_cli.types import Mode
+
+if TYPE_CHECKING:
+    from specdec_cli.captioner import Captioner
 
 
 def compare(
@@ -80,6 +86,7 @@ def compare(
     with StoredRuns(output, made_with, overwrite=overwrite) as journal:
         with work:
             runner = Runner(made_with, journal, work)
+            captioners: dict[Mode, Captioner] = {}
             if steps := runner.steps(recordings, repeat):
                 degrades = all(config.decoding.degrades for mode, config in configs.items() if mode != "edge")
                 both = load_captioner(in_mode(resolved.config, "hybrid"), work.view, degrades=degrades)

@@ -31,5 +31,5 @@ def validate(
     settings: options.Settings = None,
     debug: options.Debug = False,
 ) -> None:
-    """Check a configuration; exit code 2 and all that is wrong with it if it is not right."""
+    """Check a configuration; exit code 2 and what is wrong with it if it is not right."""
     typer.echo(f"{options.resolve(context).label}: valid")

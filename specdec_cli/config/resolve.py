@@ -199,10 +199,11 @@ def _layers(values: Iterable[tuple[str, Given]], base: Path) -> tuple[Layer, Lay
     folder that relative paths start from.
 
     Raises:
-        ConfigError: there is no such setting, or the gate file cannot be used.
+        ConfigError: names the settings that there are not, or the gate file cannot be used.
     """
     of_gate_file: Layer = {}
     layer: Layer = {}
+    misspelt: list[ConfigError] = []
     for given_name, given in values:
         name = f"{given_name}.model" if given_name in _MODELS and given.value is not None else given_name
         if name == "gate.name" and str(given.value).lower().endswith(".json"):
@@ -210,7 +211,8 @@ def _layers(values: Iterable[tuple[str, Given]], base: Path) -> tuple[Layer, Lay
         elif name in SETTINGS or name in _MODELS:
             layer[name] = replace(given, value=_absolute(name, given.value, base))
         else:
-            raise unknown(name, given.origin)
+            misspelt.append(unknown(name, given.origin))
+    raise_if_any(misspelt)
     without = {name for model in _MODELS if model in layer for name in _own(model, layer)}
     without |= {name for name in of_gate_file if name in layer and layer[name].value is None}
     return of_gate_file, {name: given for name, given in layer.items() if name not in without}

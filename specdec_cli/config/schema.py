@@ -159,7 +159,7 @@ class PromptConfig(Section):
     language: Language = setting("en", "language of the caption; left out: the locale's, or else en")
     style: Style = setting("default", "shipped instruction")
     text: Instruction | None = setting(None, "an instruction of your own, in place of a style")
-    force: bool = setting(False, "true: give `text` also to the mini pair, which was not trained on it")
+    force: bool = setting(False, "true: give prompt.text also to the mini pair, which was not trained on it")
     system: Instruction | None = setting(None, "system prompt; null: the chat template's own")
 
 
@@ -167,7 +167,9 @@ class AudioConfig(Section):
     """How a recording is cut."""
 
     segment: Segmenting | None = setting(
-        None, "pauses: utterances; seconds: pieces of this length; or a file of cuts; null: at pauses what is too long"
+        None,
+        "pauses: utterances; seconds: pieces of this length; a file or folder: its cuts; "
+        "null: cut at pauses, only where it is too long",
     )
     start_s: Moment | None = setting(None, "caption from here on, seconds or HH:MM:SS; null: 0")
     end_s: Moment | None = setting(None, "caption up to here, seconds or HH:MM:SS; null: to the end")

@@ -36,6 +36,7 @@ def print_comparison(comparison: Comparison, *, captions: int, console: Console 
 def _parts(found: Comparison, captions: int, width: int) -> Iterator[RenderableType]:
     facts = [count(len(found.clips), "clip"), seconds(found.audio_s), found.language]
     facts += [f"references of {found.references_found}"] if found.references_found is not None else []
+    facts += [f"{count(found.unfinished, 'clip')} not finished in every mode"] if found.unfinished else []
     yield Text(DOT.join(facts), DIM)
     yield from map(_item, found.headline)
     if table := tables.summary(found) if found.clips else None:
@@ -47,7 +48,8 @@ def _parts(found: Comparison, captions: int, width: int) -> Iterator[RenderableT
     if found.errors:
         yield from (Text(), Text(f"{count(len(found.errors), 'recording')} left out", BAD))
     for error in found.errors:
-        yield _item(error.message if error.file in error.message else f"{error.file}: {error.message}")
+        named = error.message if error.file in error.message else f"{error.file}: {error.message}"
+        yield _item(named if len(error.modes) == len(found.modes) else f"{named} (in mode {', '.join(error.modes)})")
     counts = {mode: Counter(flag for clip in found.clips for flag in clip.flags.get(mode, ())) for mode in found.modes}
     if flagged := "; ".join(f"{mode} {count_flags(flags)}" for mode, flags in counts.items() if flags):
         yield from (Text(), _item(f"Captions that are no description: {flagged}."))

@@ -28,7 +28,9 @@ _WIDEST: Final = 110
 _MOST_TOKENS: Final = 8  # of a row
 _EOS = re.compile(r"<\|(im_end|endoftext|eot_id|end_of_text|end|eos)\|>|</s>|<eos>")
 _CLAUSE_ENDS: Final = frozenset(",;:.!?，、；：。！？…")
-SIGNS_LEGEND: Final = f"edge unmarked  ✓accepted  ✗rejected  -not judged  →corrected  +bonus  {JOINT} between tokens"
+SIGNS_LEGEND: Final = (
+    f"edge unmarked  ✓accepted  ✗rejected  -not judged  →corrected  +bonus  »run-on  {JOINT} between tokens"
+)
 _OWN_FIGURES: Final = {
     "learned": "probability that the cloud changes the token",
     "margin": "p(likeliest) - p(second)",

@@ -169,4 +169,4 @@ def _read(path: Path) -> LexiconFile:
     except ValidationError as error:
         details = error.errors(include_url=False)[0]
         place = ".".join(map(str, details["loc"])) or "the whole"
-        raise LexiconError(f"{path}: {place}: {details['msg']}.", hint=_HELP) from error
+        raise LexiconError(f"{path}: {place}: {details['msg'].removeprefix('Value error, ')}.", hint=_HELP) from error

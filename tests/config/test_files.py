@@ -74,6 +74,7 @@ def test_model_folders_count_from_the_place_that_names_them(tmp_path: Path, monk
         ("decoding: {mode: hybird}\n", "must be 'hybrid', 'lossless', 'edge' or 'cloud', not 'hybird'", "hybrid?"),
         ("runtime: {offline: yes}\n", "my.yaml:5: runtime.offline must be a valid boolean", "never download"),
         ("prompt: {text: 5}\n", "prompt.text must be a valid string, not 5", ""),
+        ("decoding: {kk: 3, mod: edge}\n", "no setting decoding.kk. (1 more)", "there is no setting decoding.mod."),
         ("decoding: 5\n", "my.yaml:5: decoding is a section", "Settings in decoding: mode, k"),
         ('"\\e[31m": 1\n', "no setting '\\x1b[31m'", ""),
     ],

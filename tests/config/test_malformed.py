@@ -26,6 +26,7 @@ SYNTAX = [
     "decoding: " + "[" * 5000 + "\n",
     "decoding: {k: \x00}\n",
     "decoding: {[a]: 3}\n",
+    "".join(f"x{i}: &x{i} [{', '.join([f'*x{i - 1}' if i else 'x'] * 9)}]\n" for i in range(12)),
 ]
 FILES = [
     b"",

@@ -26,6 +26,8 @@ EN = "The speaker talks fast in a trembling voice. They seem afraid."
         "\nHuman: 再来一段",
         "\nHuman",
         "用户：谢谢",
+        "有需要尽管提！",
+        "讲给我听听吧。",
     ],
 )
 def test_chinese_chatter_goes(chatter: str) -> None:
@@ -44,6 +46,8 @@ def test_chinese_chatter_goes(chatter: str) -> None:
         "It'd be great to hear your thoughts.",
         "Please share another recording.",
         "Human: and this one?",
+        "I can help with other clips.",
+        "Can I hear your story?",
         "\nUser",
     ],
 )
