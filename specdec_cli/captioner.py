@@ -101,9 +101,6 @@ class Captioner:
                 One alone makes the mode: edge, or cloud.
             loading: called with what is being loaded, for a display; the context lasts until it is.
 
-        Changes nothing in the process but PyTorch's number of threads, where `runtime.threads` is set; docs/python.md
-        lists what a program may want to set for itself.
-
         Raises:
             ConfigError: a setting is unknown, malformed or contradicts another.
             CheckpointError: a model cannot be loaded, or the two cannot exchange token ids.
@@ -136,12 +133,8 @@ class Captioner:
     def labelled(self, lexicon: Lexicon, calibration: CalibrationFile | None = None) -> Captioner:
         """The same captioner, whose transcripts list which classes their captions name, and their probabilities.
 
-        Args:
-            lexicon: finds the classes.
-            calibration: of the probabilities; None: the shipped one, which is of the mini pair.
-
-        Raises:
-            ConfigError: the calibration is not of the loaded weights.
+        `calibration` is that of the probabilities; None: the shipped one, which is of the mini pair. Raises ConfigError
+        where it is not of the loaded weights.
         """
         # what is drawn at a temperature is no distribution that was calibrated
         drawn, weights = self.config.decoding.sampling, self.setup.models.weights
@@ -160,12 +153,7 @@ class Captioner:
         return changed
 
     def caption(self, path: str | PathLike[str]) -> Transcript:
-        """Captions one recording as a whole.
-
-        Raises:
-            AudioError: the recording cannot be captioned.
-            ConfigError: the settings cut it into several segments; use `captions`.
-        """
+        """Captions one recording as a whole; ConfigError if the settings cut it, and errors as in `runs`."""
         runs = self.runs(path)
         run = next(runs)
         if next(runs, None) is not None:
@@ -173,7 +161,7 @@ class Captioner:
         return run.finish()
 
     def captions(self, path: str | PathLike[str]) -> Iterator[Transcript]:
-        """Captions a recording, one transcript per segment; errors as in `caption`."""
+        """Captions a recording, one transcript per segment; errors as in `runs`."""
         for run in self.runs(path):
             yield run.finish()
 
@@ -241,7 +229,8 @@ class Captioner:
             yield Run(setup, clip, prompts, audio_s, self.loop, self.pair.writer, error)
 
     def _clip(self, recording: Recording, cut: Segment, item: InputFile | None) -> Clip:
-        whole, count, fit = recording.whole, len(recording.cuts), cut.fault is None
+        whole, fit = recording.whole, cut.fault is None
+        piece, pieces = (cut.index, len(recording.cuts)) if len(recording.cuts) > 1 else (None, None)
         measures = self.setup.measures and fit
         return Clip(
             file=recording.path,
@@ -250,8 +239,8 @@ class Captioner:
             start_s=None if whole else round(cut.start_s, 4),
             end_s=None if whole else round(cut.end_s, 4),
             no_speech=not has_speech(cut.samples, self.sampling_rate) if fit else None,
-            piece=cut.index if count > 1 else None,
-            pieces=count if count > 1 else None,
+            piece=piece,
+            pieces=pieces,
             speaker=cut.speaker or (item.speaker if item else None),
             text=cut.text or (item.text if item else None),
             recording_s=None if whole or recording.total_s is None else round(recording.total_s, 6),
@@ -281,10 +270,9 @@ class Captioner:
     def remember(self, transcripts: Iterable[Transcript]) -> None:
         """Lets captions be guessed from earlier ones of the same models and instruction; no text depends on it."""
         for transcript in transcripts:
-            tokens = [
-                token for each in transcript.rounds for token in zip(each.committed_ids, each.source, strict=True)
-            ]
-            self._learn(transcript.prompt, transcript.models.weights, tokens)
+            rounds, weights = transcript.rounds, transcript.models.weights
+            tokens = [token for each in rounds for token in zip(each.committed_ids, each.source, strict=True)]
+            self._learn(transcript.prompt, weights, tokens)
 
     def _learn(self, instruction: str, weights: Mapping[str, str | None], tokens: Sequence[tuple[int, Source]]) -> None:
         """Takes in the tokens of a caption with their sources; `weights` of the models that wrote it, by role."""
@@ -327,10 +315,7 @@ class Captioner:
         return Groups.of(self.word_groups, self.pair.vocab_size, "cpu" if model is None else model.device)
 
     def loop(self, prompts: Prompts, shared: Shared | None = None, language: Language | None = None) -> Loop:
-        """The loop of one clip, whose forwards `shared` makes together with those of other clips.
-
-        `language` is that of its caption, if not the configured one.
-        """
+        """The loop of one clip; arguments as in `build_loop`."""
         return build_loop(
             self.pair,
             self.config,

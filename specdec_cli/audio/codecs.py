@@ -1,9 +1,9 @@
 """Opens a recording with libsndfile or, where that does not read the format, with FFmpeg (PyAV).
 
 The bytes decide, never the name of the file. What was decoded is compared with the length that the header declares, so
-that a file that was cut short is refused instead of captioned in part. MP3 always goes to FFmpeg: libsndfile's decoder
-writes to stderr. FFmpeg is limited to a list of formats: it would also "play" images, plain text, and playlists that
-name other files or web addresses.
+that a file that was cut short is refused instead of captioned in part; the decoders report none for some, as for AVI.
+MP3 always goes to FFmpeg: libsndfile's decoder writes to stderr. FFmpeg is limited to a list of formats: it would also
+"play" images, plain text, and playlists that name other files or web addresses.
 """
 
 from __future__ import annotations

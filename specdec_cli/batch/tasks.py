@@ -25,10 +25,10 @@ LISTED: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A recording, and what the output holds of it; None: nothing."""
+    """A recording to be captioned, or to be compared with what was captioned."""
 
     item: InputFile
-    entry: Entry | None = None
+    entry: Entry | None = None  # what the output holds of it
 
     @property
     def settled(self) -> bool:
@@ -43,19 +43,12 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a recording, or of a piece of it.
-
-    Attributes:
-        item: the recording.
-        line: its transcript; None if it was done before.
-        last: whether this ends the recording, or more of its pieces follow.
-        captioned: whether any piece of it up to here has a caption.
-    """
+    """What became of a recording, or of a piece of it."""
 
     item: InputFile
-    line: Transcript | None = None
-    last: bool = True
-    captioned: bool = False
+    line: Transcript | None = None  # None if it was done before
+    last: bool = True  # whether this ends the recording, or more of its pieces follow
+    captioned: bool = False  # whether any piece of it up to here has a caption
 
 
 Deliver = Callable[[Outcome], None]
@@ -94,7 +87,6 @@ class Progress:
         tokens, rounds, escalations: sums over the captions of this run; the last two where a cloud takes part.
         edge_ms, cloud_ms: of these captions, drafting at an edge elsewhere and verifying; 0 where it is none.
         failures: file and message of the first that failed.
-        started: seconds of the monotonic clock.
     """
 
     total: int = 0

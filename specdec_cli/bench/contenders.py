@@ -61,6 +61,9 @@ class ContenderTime(Figures):
     escalated: float | None = Field(description="share of rounds that the cloud verified; null: a single model")
     woken: float | None = Field(description="share of clips that called the cloud; null alike")
     cloud_time: float | None = Field(description="the cloud's forwards, as a share of cloud-only's; null: not timed")
+    saved: float | None = Field(description="share of forwards that guesses saved; null: it makes none")
+    saved_cold: float | None = Field(description="the same of the first clip of each round, before others were seen")
+    overhead: Interval | None = Field(description="time of a clip / time of its forwards - 1; null: not timed")
     to_cloud: Interval = Field(description="speed-up of a clip over cloud-only, paired by clip and round")
     to_generate: Interval | None = Field(description="speed-up of a clip over `generate` of the model that it replaces")
     tokens: int = Field(description="of one round over all clips, eos included")
@@ -125,11 +128,19 @@ def _contender(name: Contender, timings: Mapping[Contender, Sequence[CaptionTimi
         escalated=sum(run.escalated for run in runs) / sum(run.rounds for run in runs) if of_two else None,
         woken=sum(run.escalated > 0 for run in runs) / len(runs) if of_two else None,
         cloud_time=sum(run.cloud_ms for run in runs) / sum(run.cloud_ms for run in cloud) if timed else None,
+        saved=_saved(runs) if timed else None,
+        saved_cold=_saved(runs[::clips]) if timed else None,
+        overhead=median([run.wall_ms / run.forwards_ms - 1 for run in runs if run.forwards_ms]) if timed else None,
         to_cloud=_ratio(runs, cloud),
         to_generate=_ratio(runs, replaced) if replaced else None,
         tokens=sum(len(run.ids) for run in runs[:clips]),
         equal=all(run.ids == other.ids for run, other in zip(runs, equal_to, strict=True)) if equal_to else None,
     )
+
+
+def _saved(runs: Sequence[CaptionTiming]) -> float:
+    saved = sum(run.saved for run in runs)
+    return saved / (saved + sum(run.forwards for run in runs))
 
 
 def _ratio(runs: Sequence[CaptionTiming], others: Sequence[CaptionTiming]) -> Interval:

@@ -34,11 +34,14 @@ class CaptionTiming:
     ids: tuple[int, ...]  # eos included if it was reached
     wall_ms: float  # from the prompt to the last token
     prefill_ms: float | None = None  # of that, in audio encoding and prefill; None: forwards were not timed one by one
+    forwards_ms: float | None = None  # of that, in all forwards, `prefill_ms` included; None alike
     rounds: int = 0
     escalated: int = 0  # rounds that the cloud verified
     cloud_ms: float = 0.0  # in the cloud's forwards
     verified: int = 0  # drafted tokens verified one after the other: those accepted, and the first that was not
     accepted: int = 0
+    forwards: int = 0  # of both models
+    saved: int = 0  # forwards, by guesses
 
     @property
     def tokens_per_s(self) -> float:
@@ -61,16 +64,20 @@ def drive(loop: Loop, built_ms: float = 0.0) -> CaptionTiming:
     rounds, finished = [event for event in events if isinstance(event, Round)], events[-1]
     assert isinstance(finished, Finished)
     escalated = [event for event in rounds if event.escalated]
+    works = [work for work in (finished.edge, finished.cloud) if work is not None]
     return CaptionTiming(
         ids=finished.token_ids,
         wall_ms=built_ms + finished.total_ms,
-        prefill_ms=sum(work.reading_ms for work in (finished.edge, finished.cloud) if work is not None),
+        prefill_ms=sum(work.reading_ms for work in works),
+        forwards_ms=sum(work.total_ms for work in works),
         rounds=len(rounds),
         escalated=len(escalated),
         cloud_ms=finished.cloud.total_ms if finished.cloud is not None else 0.0,
         # after the first rejected token nothing was verified (Leviathan et al. 2023, def. 3.1)
         verified=sum(min(event.accepted + 1, len(event.draft_ids)) for event in escalated),
         accepted=sum(event.accepted for event in escalated),
+        forwards=sum(work.forwards for work in works),
+        saved=finished.guesses_kept or 0,
     )
 
 

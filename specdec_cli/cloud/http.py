@@ -136,7 +136,8 @@ class Http:
     def trouble(self, error: Exception) -> str:
         """Why a try failed. Raises RefusedError where the configuration is why a TLS connection could not be made."""
         tls: BaseException | None = error
-        while tls is not None and not isinstance(tls, ssl.SSLError):
+        unfinished = (ssl.SSLWantReadError, ssl.SSLWantWriteError)  # a handshake that its deadline cut off
+        while tls is not None and (not isinstance(tls, ssl.SSLError) or isinstance(tls, unfinished)):
             tls = tls.__cause__ or tls.__context__
         if tls is None or "EOF" in str(tls.args):  # a connection that ended is the link's fault
             maybe = isinstance(error, httpx.RemoteProtocolError) and self.url.startswith("http:")

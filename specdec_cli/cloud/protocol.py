@@ -30,7 +30,7 @@ from specdec_cli.config.schema import ScoringConfig
 from specdec_cli.decoding.accept import Verdict
 from specdec_cli.types import ModelWork
 
-PROTOCOL: Final = 6  # both ends must use the same
+PROTOCOL: Final = 7  # both ends must use the same
 MAX_JSON_BYTES: Final = 1 << 20  # of the JSON part of a body
 MAX_ANSWER_BYTES: Final = 1 << 16
 MOST_LISTED: Final = 20  # likeliest tokens of a position that an answer may list
@@ -105,6 +105,7 @@ class ClipRequest(Message):
     stop_ids: list[TokenId] = Field(max_length=1000)  # nothing is generated after any of these
     scoring: ScoringConfig  # of the run; null: as the server's checkpoint suggests
     acceptance: AcceptanceConfig
+    lookup_tokens: int = Field(default=0, ge=0, le=64)  # most to guess from the captions that the server has finished
     top_n: int | None = Field(default=None, ge=1, le=MOST_LISTED)  # likeliest tokens to list; null: none
     synonyms: dict[Annotated[int, Field(strict=False, ge=0, lt=1 << 31)], Count] | None = Field(
         default=None, max_length=20_000

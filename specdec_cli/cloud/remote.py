@@ -89,6 +89,7 @@ class SessionVerifier(RemoteVerifier):
             stop_ids=sorted(self.stop_ids),
             scoring=self.config.decoding.scoring(),
             acceptance=self.config.acceptance,
+            lookup_tokens=self.config.decoding.lookup_tokens,
             top_n=min(self.top_n, wire.MOST_LISTED) or None,
             synonyms=dict(self.synonyms) or None,
             block=block,

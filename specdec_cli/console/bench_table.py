@@ -27,6 +27,9 @@ _ROWS: Final[tuple[tuple[str, Callable[[ContenderTime], Interval | float | None]
     ("clips calling it", lambda found: found.woken, share),
     ("rounds escalated", lambda found: found.escalated, share),
     ("cloud's time", lambda found: found.cloud_time, share),
+    ("forwards saved", lambda found: found.saved, share),
+    ("  on first clips", lambda found: found.saved_cold, share),
+    ("loop overhead", lambda found: found.overhead, share),
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import traceback
@@ -51,7 +52,7 @@ def print_caption(caption: str, *, before: Sequence[str] = (), shown: bool = Fal
 def write_line(line: str) -> None:
     """Write `line` and a newline to stdout at once: in UTF-8, but in the terminal's own encoding to a terminal.
 
-    There, what a terminal would act on (U+009B, U+202E) becomes an escape.
+    What a terminal would act on (U+009B, U+202E) becomes an escape there, which JSON reads back as the character.
 
     Raises:
         SystemExit: nobody reads stdout any more.
@@ -59,7 +60,7 @@ def write_line(line: str) -> None:
     encoding = "utf-8"
     if sys.stdout.isatty():
         encoding = sys.stdout.encoding or encoding
-        line = "\t".join(map(clean, line.split("\t")))
+        line = "".join(each if each.isprintable() or each == "\t" else json.dumps(each)[1:-1] for each in line)
     try:
         sys.stdout.flush()
         sys.stdout.buffer.write(line.encode(encoding, "backslashreplace") + b"\n")

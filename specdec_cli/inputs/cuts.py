@@ -111,7 +111,7 @@ def _textgrid(path: Path) -> Iterator[_Named]:
         name = tier.strip().lower()
         if _PARTS_OF_UTTERANCES.search(name) or label.strip().lower() in _SILENT:
             continue
-        place = f"{path}, {label!r} of {tier!r}"
+        place = f"{path}, {show(label[:80])} of {show(tier[:80])}"
         who, text = (label, None) if name == "speaker" else (tier, label)
         speaker = None if name in _NO_SPEAKER else one_line(who)
         cut = Cut(*span(place, start, end), speaker, one_line(text), place)
@@ -155,15 +155,15 @@ def _subtitles(path: Path) -> Iterator[_Named]:
 
     Libraries skip cues that they cannot read, and name no lines.
     """
-    lines = [line.rstrip("\r") for line in read_text(path).split("\n")]
-    for number, line in enumerate(lines, 1):
+    lines = enumerate((line.rstrip("\r") for line in read_text(path).split("\n")), 1)
+    for number, line in lines:
         if "-->" not in line:
             continue
         place = f"{path}, line {number}"
         times = _ARROW.fullmatch(line)
         if times is None:
             raise ReferencesError(f"{place}: no times: {show(line[:80])}.", hint="Write 00:00:01.500 --> 00:00:03.000.")
-        text = "\n".join(takewhile(str.strip, lines[number:]))
+        text = "\n".join(takewhile(str.strip, (said for _, said in lines)))
         speaker = _VOICE.search(text) or _PREFIX.match(text)
         bare = one_line(_TAG.sub("", _PREFIX.sub("", text, count=1)))
         yield None, Cut(*span(place, times[1], times[2]), one_line(speaker[1]) if speaker else None, bare, place)

@@ -118,7 +118,10 @@ def _table(path: Path) -> _Listed:
 
 def _kaldi(scp: Path) -> _Listed:
     """The utterances of a data folder: wav.scp, and segments, text and utt2spk where they are; commands never run."""
-    recordings = {name: (place, file) for place, name, file in _pairs(scp)}
+    recordings: dict[str, tuple[str, str]] = {}
+    for place, name, file in _pairs(scp):
+        if (before := recordings.setdefault(name, (place, file))[0]) != place:
+            raise ReferencesError(f"{place}: {show(name)} is in {before} too.", hint="Keep one of them.")
     texts, speakers = ({name: text for _, name, text in _pairs(scp.with_name(of))} for of in ("text", "utt2spk"))
     segments = scp.with_name("segments")
     cut = segments.exists()
@@ -154,7 +157,7 @@ def _lhotse(path: Path) -> _Listed:
     for place, row in read_objects(path):
         try:
             (source,) = row["recording"]["sources"]
-            file = {"file": source["source"]}[source["type"]]
+            file = os.fspath({"file": source["source"]}[source["type"]])
             id_, length, said = str(row["id"]), row["recording"]["duration"], row.get("supervisions", [])
             texts, speakers = ([each[name] for each in said if each.get(name)] for name in ("text", "speaker"))
         except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -42,8 +42,6 @@ _TOPIC_ENDS: Final = frozenset("呢嘛面话")
 """What a comma may follow between a noun and its quality: 音量嘛, 音量方面, 音量的话."""
 _AROUND: Final = 12
 """Known phrases before and after a word among which its noun is looked for."""
-_PER_NOUN: Final = 0.5
-"""For each other noun that stands between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +191,7 @@ def _nearest(row: Sequence[str], mentions: Sequence[Mention], index: int, langua
         if other != index and noun.sentence == word.sentence and _named(word, noun):
             first, second = sorted((other, index))
             distance = _distance(row[mentions[first].end : mentions[second].start], language, other < index)
-            between = sum(bool(mention.meaning.topics) for mention in mentions[first + 1 : second])
-            distances.append((distance + _PER_NOUN * between, other))
+            distances.append((distance, other))
     distance, nearest = min(distances, default=(inf, None))
     return nearest if distance < inf else None
 
@@ -225,7 +222,7 @@ def _distance(gap: Sequence[str], language: Language, noun_first: bool) -> float
     if noun_first:
         if COMMA in gap[1:3] and gap[gap.index(COMMA) - 1] in _TOPIC_ENDS:
             gap = gap[gap.index(COMMA) + 1 :]  # 语速呢, 比较快
-        return 0.1 * len(gap) + 0.5 * gap.count("、") if COMMA not in gap and len(gap) <= 16 else inf
+        return 0.1 * len(gap) + 0.5 * gap.count("、") if COMMA not in gap else inf
     if gap and gap[0] == "的":
         return 0.03 + 0.02 * size if not commas and size <= 6 else inf
     return 0.5 + 0.1 * size if not commas and size <= 2 else inf

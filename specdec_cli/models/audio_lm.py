@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from typing import Any
 
@@ -157,6 +158,13 @@ class AudioLM:
         hidden = inputs[0][0]
         return ((hidden[-rows:] if isinstance(rows, int) else hidden[rows.to(hidden.device)])[None], *inputs[1:])
 
+    def _exact_convolutions(self) -> AbstractContextManager[None]:
+        """On CUDA, cuDNN would round float32 to ten bits, which products do not."""
+        if not self._on_cuda:
+            return nullcontext()
+        cudnn = torch.backends.cudnn
+        return cudnn.flags(cudnn.enabled, cudnn.benchmark, cudnn.benchmark_limit, cudnn.deterministic, allow_tf32=False)
+
     def _watch_encoder(self) -> None:
         """Counts and times runs of the audio encoder, whatever the family calls it."""
         owners = [owner for owner in (getattr(self.module, "model", None), self.module) if owner is not None]
@@ -168,7 +176,8 @@ class AudioLM:
         def watched(*args: Any, **kwargs: Any) -> Any:
             self.synchronize()
             started = time.perf_counter()
-            encoded = encode(*args, **kwargs)
+            with self._exact_convolutions():
+                encoded = encode(*args, **kwargs)
             self.synchronize()
             calls = self._calls
             calls.encoder_ms = getattr(calls, "encoder_ms", 0.0) + (time.perf_counter() - started) * 1e3

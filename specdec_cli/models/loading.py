@@ -20,14 +20,23 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.checkpoint import HERE, Checkpoint, fingerprint, opened, stored_dtype
 from specdec_cli.models.download import Download, Watch, plan, size
 from specdec_cli.models.families import Family, prune
-from specdec_cli.models.packed import BITS, packable, packed_bytes
-from specdec_cli.models.packing import PackedConfig, keep_packed, packed_folder
+from specdec_cli.models.packed import BITS, PackedConfig, keep_packed, packable, packed_bytes, packed_folder
 from specdec_cli.models.processor import Processor
 from specdec_cli.models.selftest import self_test
 
 _log = logging.getLogger(__name__)
 
 _DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_NOT_APPLIED: Final = {
+    "num_beams": 1,
+    "encoder_repetition_penalty": 1.0,
+    "encoder_no_repeat_ngram_size": 0,
+    "min_length": 0,
+    **dict.fromkeys(("bad_words_ids", "sequence_bias", "forced_bos_token_id", "forced_eos_token_id")),
+    **dict.fromkeys(("begin_suppress_tokens", "exponential_decay_length_penalty", "guidance_scale")),
+    **dict.fromkeys(("penalty_alpha", "dola_layers", "watermarking_config")),
+}
+"""Settings of generation_config.json that the loop does not apply, and the value at which each is off."""
 _ROOM: Final = 1.1
 """Memory of a model over that of its weights: cache, activations and the library take about a tenth."""
 
@@ -162,9 +171,10 @@ def _processor(checkpoint: Checkpoint) -> Processor:
         generation = GenerationConfig.from_pretrained(source, **HERE)
     else:
         generation = GenerationConfig.from_model_config(checkpoint.module_config)
-    if (beams := generation.num_beams) not in (None, 1):
-        says = f"the generation_config.json of {label} sets num_beams to {beams}, which specdec does not apply"
-        raise CheckpointError(says, hint="Take it out of a copy of that file.")
+    for name, off in _NOT_APPLIED.items():
+        if (value := getattr(generation, name, None)) not in (None, off, [], False):
+            says = f"the generation_config.json of {label} sets {name} to {value!r}, which specdec does not apply"
+            raise CheckpointError(says, hint=f"Take {name} out of a copy of that file.")
     return Processor(label, checkpoint.family, parts, checkpoint.module_config, generation)
 
 
@@ -197,7 +207,7 @@ def resolve_dtype(name: str, device: torch.device, *given: torch.dtype | None) -
 def quantization_config(name: str | None, device: torch.device, family: Family, model_config: Any) -> Any | None:
     """The `quantization_config` of `from_pretrained` for "int8" or "int4": of the decoder and the output layer.
 
-    On a CPU both are specdec's own (`models.packing`); elsewhere torchao's and, on CUDA, bitsandbytes' nf4, which leave
+    On a CPU both are specdec's own (`models.packed`); elsewhere torchao's and, on CUDA, bitsandbytes' nf4, which leave
     an output layer whole that shares its weight with the embedding.
     """
     if name is None:

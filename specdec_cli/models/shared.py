@@ -175,10 +175,8 @@ def forward_together(wanted: Sequence[tuple[Session, Sequence[int], int]]) -> li
         raise DecodingError("a clip's prompt has to be fed again, which no joint forward does")
     starts, sizes = [session.length for session, *_ in wanted], [len(feed) for feed in feeds]
     spans = [(start, start + size) for start, size in zip(starts, sizes, strict=True)]
-    rows = [
-        torch.arange(end - min(count, size), end)
-        for end, size, (_, _, count) in zip(accumulate(sizes), sizes, wanted, strict=True)
-    ]
+    ends = zip(accumulate(sizes), sizes, wanted, strict=True)
+    rows = [torch.arange(end - min(count, size), end) for end, size, (_, _, count) in ends]
     # which tokens attend to which, each clip causally to itself: bool [sum of sizes, sum of lengths]
     mask = torch.block_diag(*(torch.ones(end - start, end, dtype=torch.bool).tril(start) for start, end in spans))  # type: ignore[no-untyped-call]
     layers = [_Joined([cache.layers[at] for cache in caches], sizes) for at in range(len(caches[0].layers))]
@@ -192,8 +190,10 @@ def forward_together(wanted: Sequence[tuple[Session, Sequence[int], int]]) -> li
             mask=mask[None, None].to(model.device),
         )
     except BaseException:
-        for session, *_ in wanted:
-            session.cache = None  # some layers have taken in what others have not
+        for cache, start in zip(caches, starts, strict=True):
+            for layer in cache.layers:  # some have taken in what others have not
+                if (excess := layer.get_seq_length() - start) > 0:
+                    layer.crop(-excess)
         raise
     ms = (time.perf_counter() - started) * 1e3 / sum(sizes)
     found: list[_Scores] = []

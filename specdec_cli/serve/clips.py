@@ -6,6 +6,7 @@ Each clip is a session of the model with its cache. The oldest go when there is 
 from __future__ import annotations
 
 import hashlib
+import math
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,8 @@ from specdec_cli.cloud import protocol as wire
 from specdec_cli.cloud.http import MalformedError
 from specdec_cli.decoding.accept import NO_SYNONYMS
 from specdec_cli.decoding.block import Draft
+from specdec_cli.decoding.length import GuessCosts
+from specdec_cli.decoding.lookup import Guesses, Lookup, key_of
 from specdec_cli.decoding.verify import LocalVerifier
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.audio_lm import AudioLM
@@ -36,6 +39,8 @@ class Held:
     clip: wire.ClipRequest  # what it was opened with
     verifier: LocalVerifier
     bytes: int  # of memory, once its prompt is cached
+    text: tuple[int, ...] = ()  # as far as the last verdict
+    own: set[int] = field(default_factory=set)  # places in it of tokens that the model chose
     used: float = field(default_factory=time.monotonic)  # time of the last request, seconds
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -80,9 +85,14 @@ class Clips:
             self._held[held.id] = held
 
     def forget(self, id_: str) -> None:
-        """Drops a clip, if it is there. One that is being answered is gone when that is done."""
+        """Drops a clip, if it is there, whose text later ones are guessed from.
+
+        One that is being answered is gone when that is done.
+        """
         with self._lock:
-            self._held.pop(id_, None)
+            held = self._held.pop(id_, None)
+        if held is not None:
+            held.verifier.rows.learn(held.text, [at in held.own for at in range(len(held.text))])
 
     def sweep(self) -> None:
         """Drops the clips that are idle."""
@@ -99,6 +109,7 @@ class Service:
         self.metrics.sessions.set_function(lambda: len(self.clips))
         self.metrics.held_bytes.set_function(lambda: self.clips.bytes)
         self._model, self._position_bytes = model, _position_bytes(model)
+        self._lookup, self._guess_costs = Lookup(), GuessCosts()
         self._longest_s = min(model.processor.window_s, limits.clip_s or model.processor.window_s)
         self._layout = Layout(model.processor, self._longest_s)
         threads = torch.get_num_threads()
@@ -143,7 +154,10 @@ class Service:
         except DecodingError as error:
             raise Refusal(413, "too_large", error.message) from None
         top_n, synonyms = clip.top_n or 0, clip.synonyms or NO_SYNONYMS
-        verifier = LocalVerifier(session, clip.scoring, clip.acceptance, clip.stop_ids, clip.longest, top_n, synonyms)
+        key = key_of(self._model.weights or self._model.name, "cloud", prompt.ids)
+        guesses = Guesses(self._lookup, key, clip.lookup_tokens, clip.longest, self._guess_costs)
+        given = clip.scoring, clip.acceptance, clip.stop_ids, clip.longest, top_n, synonyms
+        verifier = LocalVerifier(session, *given, guesses if clip.lookup_tokens else None)
         taken = self._position_bytes * (len(prompt.ids) + clip.capacity) + 4 * clip.vocab_size
         held = Held(id_, clip, verifier, taken + sum(tensor.nbytes for tensor in tensors.values()))
         self.clips.add(held)
@@ -164,6 +178,8 @@ class Service:
                     found = verifier.verify(block.text, draft, block.more)
                     self.metrics.drafted.inc(len(draft.ids))
                     self.metrics.accepted.inc(found.accepted)
+                    held.text = (*block.text, *draft.ids[: found.accepted], found.token, *found.more)
+                    held.own |= set(range(len(block.text), len(held.text)))
             except (ValueError, IndexError, RuntimeError, DecodingError) as error:
                 if not fresh or isinstance(error, torch.OutOfMemoryError):
                     raise
@@ -231,5 +247,5 @@ def _position_bytes(model: AudioLM) -> int:
     session = Session(model, processor.prompt(test_sound(1.0, processor.sampling_rate), "How?"), 1)
     session.prefill()
     assert session.cache is not None
-    taken: int = sum(layer.keys.nbytes + layer.values.nbytes for layer in session.cache.layers)
-    return -(-taken // session.length)
+    taken = sum((layer.keys.nbytes + layer.values.nbytes) / layer.keys.shape[-2] for layer in session.cache.layers)
+    return math.ceil(taken)

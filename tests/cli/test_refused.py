@@ -92,14 +92,14 @@ STUDIES: list[Row] = [
     ("compare a.wav --accept sampling", "temperature"),
     ("tune many --gates always", "no gate to tune 'always'"),
     ("tune many --ks 2,x", "'x' is no whole number from 1 to 64"),
-    ("tune many --set decoding.temperature=0.7", "at temperature 0.7 there is no one text"),
+    ("tune many --set decoding.temperature=0.7", "tuning compares texts, and sampling leaves no one text"),
     ("tune many --set audio.segment=pauses", "tuning takes whole recordings"),
     ("tune many --plot frontier.jpg", "does not end in .svg"),
     ("tune many --limit 3", "tuning needs at least 8 clips, and 3 can be recorded"),
     ("tune many --budget clips=2", "--budget: 'clips=2' is no share from 0 to 1"),
     ("tune many --budget calls=0.5", "Costs: blocks, clips, time"),
-    ("tune many --risk 0.05", "certifying a risk of 5% takes 19 clips in the half that confirms settings"),
-    ("tune many --risk 0.2 --accept rank", "--risk needs a rule under which escalating every block gives"),
+    ("tune many --risk 0.05", "certifying a risk of 5% takes 19 clips in each half, and there are 6"),
+    ("tune many --risk 0.2 --accept rank", "--risk needs a rule that gives the cloud's own caption, and rank does not"),
     ("tune many --set cloud.url=http://127.0.0.1:9 --set cloud.model=", "returns verdicts only"),
 ]
 FILES: list[tuple[str, str, int]] = [

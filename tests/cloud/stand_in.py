@@ -73,7 +73,7 @@ class ModelServer:
 
     def __init__(self, model: AudioLM, name: str = "tiny") -> None:
         self._model, self._name, self._lock = model, name, threading.Lock()
-        self._clips: dict[str, np.ndarray[Any, Any]] = {}
+        self._clips: dict[str, tuple[Prompt, dict[tuple[int, ...], Session]]] = {}  # with sessions, by their prompts
         self.down, self.sent, self.asked, self.headers = False, 0, list[str](), list[dict[str, str]]()
 
     def forget(self) -> None:
@@ -111,18 +111,19 @@ class ModelServer:
         ids, audio, how = request["token_ids"], {}, request["sampling_params"]
         for part in request.get("content_parts", ()):
             if part["url"] is not None:
-                self._clips[part["uuid"]] = _samples(part["url"])
+                self._clips[part["uuid"]] = self._model.processor.prompt(_samples(part["url"]), "x"), {}
                 self.sent += 1
             if part["uuid"] not in self._clips:
                 return None
-            made = self._model.processor.prompt(self._clips[part["uuid"]], "x")
+            made, sessions = self._clips[part["uuid"]]
             placeholder = self._model.processor.placeholder_id
             at = ids.index(placeholder)
             ids, audio = [*ids[:at], *[placeholder] * made.ids.count(placeholder), *ids[at + 1 :]], made.audio
         session, text, content = Session(self._model, Prompt(tuple(ids[:1]), {}), 4000), list(ids[1:]), []
         if audio:
             split = max(at for at, id_ in enumerate(ids) if id_ == self._model.processor.placeholder_id) + 1
-            session, text = Session(self._model, Prompt(tuple(ids[:split]), audio), 3000), list(ids[split:])
+            start, text = tuple(ids[:split]), list(ids[split:])
+            session = sessions.setdefault(start, Session(self._model, Prompt(start, audio), 3000))
         prompt_rows: list[dict[str, Any] | None] = [None] * (len(ids) - len(text))
         rows = session.logits(text, len(text) + 1)
         if "prompt_logprobs" in how:
@@ -132,7 +133,8 @@ class ModelServer:
             best = [{"token_id": int(id_), **about} for id_, about in told(row, how["logprobs"]).items()]
             content.append({**best[0], "top_logprobs": best})
             text.append(best[0]["token_id"])
-            row = session.logits(text)[-1]
+            if len(content) < how["max_tokens"]:
+                row = session.logits(text)[-1]
         return {
             "usage": {"prompt_tokens": len(ids)},
             "prompt_logprobs": prompt_rows if "prompt_logprobs" in how else None,

@@ -268,7 +268,7 @@ def test_a_server_that_failed_is_left_alone_for_a_while(case: Case, served: Serv
 @pytest.mark.parametrize(
     ("changed", "error", "said"),
     [
-        ({"protocol": 1}, ConfigError, "different protocols: 6 and 1"),
+        ({"protocol": 1}, ConfigError, "different protocols: 7 and 1"),
         ({"tokenizer": "sha256:0"}, TokenizerMismatchError, "have different tokenizers"),
         ({"prompts": "sha256:0"}, ConfigError, "different features or prompts"),
         ({"eos_ids": [7]}, ConfigError, "different ids that end a text"),

@@ -256,12 +256,15 @@ def test_broken_bodies(served: Served, case: Case, count: int, monkeypatch: pyte
 
 
 def test_memory_is_a_budget(case: Case) -> None:
-    with serving(case.cloud, memory_bytes=1 << 20) as served:
+    with serving(case.cloud) as served:
         clip, features = a_clip(served, case)
-        for _ in range(40):
+        assert call(served, "PUT", new_session(), framed(clip, features))[0] == 200
+        one = served.service.clips.bytes
+    with serving(case.cloud, memory_bytes=5 * one) as served:
+        for _ in range(12):
             assert call(served, "PUT", new_session(), framed(clip, features))[0] == 200
-            assert served.service.clips.bytes <= 1 << 20
-        assert len(served.service.clips) < 40
+            assert served.service.clips.bytes <= 5 * one
+        assert len(served.service.clips) == 5
 
 
 def test_idle_clips_are_forgotten(case: Case) -> None:

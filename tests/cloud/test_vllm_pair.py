@@ -290,9 +290,9 @@ def test_a_batch_goes_on_when_a_server_comes_back(servers: Servers, tmp_path: Pa
 
 
 def test_a_tokenizer_that_may_not_be_downloaded_is_named() -> None:
-    with pytest.raises(CheckpointError, match=r"acme/tiny is not in the local hub cache.*runtime\.offline") as caught:
+    with pytest.raises(CheckpointError, match=r"acme/tiny cannot be loaded: runtime\.offline forbids") as caught:
         ServedProcessor(ModelConfig(model="acme/tiny"), offline=True)
-    assert "set `processor` to a folder that holds it" in str(caught.value.hint)
+    assert "set `processor` to its folder" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize("edge_failed", ["fail", "cloud"])

@@ -21,10 +21,11 @@ from tokenizers import normalizers
 from transformers.convert_slow_tokenizer import TikTokenConverter
 
 from specdec_cli.decoding.assemble import Pair
+from specdec_cli.errors import TokenizerMismatchError
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import shared_vocab_size
 from tests.families.checkpoints import KINDS, write
-from tests.families.running import prompt
+from tests.families.running import model, prompt
 from tests.families.standins import published
 from tests.families.test_prompts import prompt_of
 from tests.laws.cases import Case, drawn_settings
@@ -105,8 +106,10 @@ def load(tmp_path_factory: pytest.TempPathFactory) -> Load:
 
 def test_special_tokens_and_padding_are_where_the_published_files_have_them(load: Load) -> None:
     small, large, third = load("qwen2.5-omni", 151_936), load("qwen2.5-omni", 152_064), load("qwen3-omni", 152_064)
-    assert (small.processor.placeholder_id, small.processor.eos_ids[-1]) == (151_646, 151_645)
+    ids = {name: small.processor.tokenizer.convert_tokens_to_ids(name) for name in ("<|AUDIO|>", "<|im_end|>")}
+    assert ids == {"<|AUDIO|>": 151_646, "<|im_end|>": 151_645}
     assert third.processor.placeholder_id == 151_675
+    assert [each.processor.rows for each in (small, large, third)] == [151_936, 152_064, 152_064]
     assert [each.processor.vocab_size for each in (small, large, third)] == [151_665, 151_665, 151_676]
     assert shared_vocab_size(small.processor, large.processor) == 151_665
     assert shared_vocab_size(small.processor, third.processor) == SHARED
@@ -115,6 +118,7 @@ def test_special_tokens_and_padding_are_where_the_published_files_have_them(load
 def test_characters_split_over_several_tokens_come_back_whole(load: Load) -> None:
     processor = load("qwen2.5-omni", 151_936).processor
     ids = processor.encode(CHINESE)
+    assert max(ids) < MERGED
     assert processor.text(ids) == CHINESE
     assert sum("\ufffd" in processor.piece(id_) for id_ in ids) >= 4
     for at in range(len(ids)):  # a text that stops within a character loses that character alone
@@ -142,3 +146,11 @@ def test_a_pair_of_published_layouts_is_lossless(law: Run, load: Load, cloud: st
         return Case(number, Pair.of(edge, target), prompt(edge, number), prompt(target, number), *drawn)
 
     law(f"qwen2.5-omni before {cloud}", map(case, range(8)), cloud_law)
+
+
+def test_a_pair_without_a_common_beginning_is_refused_with_both_names(load: Load) -> None:
+    edge, cloud = load("qwen2.5-omni", 151_936), model("audio-flamingo-3", 0)
+    with pytest.raises(TokenizerMismatchError, match="different tokenizers") as caught:
+        Pair.of(edge, cloud)
+    assert edge.name in caught.value.message
+    assert cloud.name in caught.value.message

@@ -27,6 +27,7 @@ def read(folder: Path, name: str, text: str | bytes, recording: str = "/somewher
         ("c.rttm", RTTM, [(0.7, 1.5, "Ann", None), (2.2, 3.0, "小王", None)]),
         ("c.srt", SRT, BOTH),
         ("c.srt", "\ufeff" + SRT.replace("\n", "\r\n"), BOTH),
+        ("c.srt", "00:01.0 --> 00:02.0\nleft -->\nright\n", [(1.0, 2.0, None, "left --> right")]),
         ("c.vtt", VTT, BOTH),
         ("c.TextGrid", TEXTGRID, [(0.7, 1.5, "Ann", "你好。")]),
         ("c.TextGrid", TEXTGRID.encode("utf-16"), [(0.7, 1.5, "Ann", "你好。")]),

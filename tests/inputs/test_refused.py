@@ -20,6 +20,7 @@ from tests.inputs.formats import LHOTSE, RTTM, SRT, TEXTGRID
 LONG: Final = "9" * 400
 TALK: Final = {"wav.scp": "talk a b.wav\n"}
 OF_COMMAND: Final = {**LHOTSE, "recording": {"id": "r", "sources": [{"type": "command", "source": "sox"}]}}
+OF_NUMBER: Final = {**LHOTSE, "recording": {"id": "r", "duration": 9, "sources": [{"type": "file", "source": 5}]}}
 
 
 def rows(*found: Any) -> str:
@@ -44,6 +45,7 @@ MANIFESTS: list[tuple[dict[str, str], str]] = [
     ({"l.jsonl": '{"file": ["a.wav", "b.wav"]}\n'}, "l.jsonl, line 1, column file: one value was expected"),
     ({"l.txt": "a.wav\n"}, "its ending is '.txt'"),
     ({"wav.scp": "a a.wav\nb sph2pipe -f wav b.sph |\n"}, "wav.scp, line 2: 'b' is a command"),
+    ({"wav.scp": "a a.wav\na b.wav\n"}, "wav.scp, line 2: 'a' is in "),
     ({"wav.scp": "\n"}, "wav.scp names no recordings"),
     ({"wav.scp": "a\n"}, "wav.scp, line 1: no recording is named"),
     ({**TALK, "segments": "u nobody 0 1\n"}, "segments, line 1: "),
@@ -58,6 +60,7 @@ MANIFESTS: list[tuple[dict[str, str], str]] = [
     ({"m.jsonl": rows(LHOTSE, {**LHOTSE, "id": "x", "start": None})}, "line 2: null is no time"),
     ({"m.jsonl": rows({"audio_filepath": "a", "offset": 1, "duration": 1e8})}, "line 1: 100000001.0 is no time"),
     ({"m.jsonl": rows(OF_COMMAND)}, "line 1: this is no cut of a recording"),
+    ({"m.jsonl": rows(OF_NUMBER)}, "line 1: this is no cut of a recording"),
     ({"m.jsonl": rows(LHOTSE, LHOTSE)}, "line 2: the id 'cut-1' is that of"),
 ]
 CUTS: list[tuple[dict[str, str], str]] = [
@@ -115,8 +118,11 @@ def test_what_is_read_is_bounded_once_unpacked(tmp_path: Path, name: str, monkey
         Manifest.read(tmp_path / name)
 
 
-def test_runs_of_brackets_and_wide_tables_are_parsed_in_linear_time(tmp_path: Path) -> None:
+def test_runs_of_brackets_cues_and_wide_tables_are_parsed_in_linear_time(tmp_path: Path) -> None:
     (tmp_path / "a.srt").write_text("00:01.000 --> 00:02.000\n" + "<" * 400_000 + "<v " * 100_000 + "\n")
     (tmp_path / "wide.csv").write_text(",".join(f"c{index}" for index in range(100_000)) + "\n" + "," * 99_999 + "\n")
+    cue = "00:01.000 --> 00:02.000\n"
+    (tmp_path / "cues.srt").write_text(f"{cue}x\n\n" * 200_000 + cue * 200_000)
     Cuts.read(tmp_path / "a.srt")
+    assert len(Cuts.read(tmp_path / "cues.srt").of("a.wav")) == 200_001
     assert len(read_table(tmp_path / "wide.csv").columns) == 100_000

@@ -6,6 +6,7 @@ Features cross the wire in float16, so the reference encodes them rounded to tha
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -202,3 +203,23 @@ def test_the_clip_goes_out_once_and_only_if_a_block_escalates(servers: Servers) 
     assert features < end.cloud.bytes_up < features + 2000 + 300 * len(asked)
     assert sum(round_.bytes_up or 0 for round_ in asked) == end.cloud.bytes_up
     assert all(round_.bytes_down for round_ in asked)
+
+
+@pytest.mark.parametrize("mode", ["cloud", "lossless"])
+def test_a_server_guesses_from_the_captions_that_it_has_finished(mode: str) -> None:
+    case = make_case(
+        7, mode=mode, temperature=0.0, acceptance=None, loop_period=0, max_new_tokens=18, k=2, run_on=8, lookup_tokens=8
+    )
+    with serving(case.cloud) as served, linked(served.url, case.edge) as link:
+        forwards, texts = [], set()
+        for _ in range(3):
+            _, finished = collect(far_loop(case, link).run())
+            assert finished.degraded is None
+            assert finished.cloud is not None
+            forwards.append(finished.cloud.forwards)
+            texts.add(finished.token_ids)
+            deadline = time.monotonic() + 20
+            while len(served.service.clips) and time.monotonic() < deadline:  # the client lets it forget the clip
+                time.sleep(0.01)
+        assert texts == {as_sent(case).run()[1].token_ids}
+        assert max(forwards[1:]) < forwards[0], forwards

@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 from torch import nn
 
 from specdec_cli.config import ModelConfig
-from specdec_cli.models import packed, packing
+from specdec_cli.models import packed
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.loading import forecast
 from specdec_cli.models.packed import PackedLinear, pack, packable
@@ -96,14 +96,6 @@ def test_chunks_that_end_in_a_part_are_whole(bits: int, threads: int, monkeypatc
     assert (layer(x) - expected).abs().max() < 1e-4 * expected.std()
 
 
-@BITS
-def test_weights_that_are_all_equal_are_kept(bits: int) -> None:
-    linear = nn.Linear(64, 64, bias=False).requires_grad_(False)
-    linear.weight.data[:32], linear.weight.data[32:] = 0.0, 0.5
-    x = torch.ones(1, 64)
-    assert torch.allclose(of(linear, bits)(x)[0], torch.tensor([0.0] * 32 + [32.0] * 32), atol=0.2)
-
-
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_checkpoint(tiny_module(0, **WIDE), tmp_path_factory.mktemp("wide"))
@@ -147,7 +139,7 @@ def test_the_memory_that_is_forecast_is_what_the_weights_take(checkpoint: Path, 
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The cache's folder of packed weights, where the smallest model is worth keeping."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(packing, "_WORTH_KEEPING", 0)
+    monkeypatch.setattr(packed, "_WORTH_KEEPING", 0)
     return tmp_path / "specdec" / "packed"
 
 
@@ -162,11 +154,11 @@ def kept(home: Path) -> list[Path]:
 def test_a_later_start_reads_what_was_packed(
     checkpoint: Path, quantization: str, shard: str, weights: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packing, "_SHARD", shard)
+    monkeypatch.setattr(packed, "_SHARD", shard)
     first = load(checkpoint, quantization=quantization)
     (folder,) = kept(home)
     assert {path.name for path in folder.iterdir()} >= {"config.json", weights}
-    monkeypatch.setattr(packing, "pack", None)  # nothing is packed again
+    monkeypatch.setattr(packed, "pack", None)  # nothing is packed again
     second = load(checkpoint, quantization=quantization)
     assert second.describe() == first.describe()
     ours, theirs = first.module.state_dict(), second.module.state_dict()
@@ -187,16 +179,6 @@ def test_kept_weights_that_are_damaged_are_packed_again(
     assert greedy(load(checkpoint, quantization="int4"), 8) == text
 
 
-def test_weights_that_another_run_has_kept_meanwhile_are_kept(
-    checkpoint: Path, home: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    model = load(checkpoint, quantization="int4", tested=False)
-    (folder,) = kept(home)
-    packing.keep_packed(model.module, folder)
-    assert kept(home) == [folder]
-    assert "not kept" not in caplog.text
-
-
 def test_a_full_disk_costs_the_kept_copy_only(
     checkpoint: Path, home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -207,11 +189,6 @@ def test_a_full_disk_costs_the_kept_copy_only(
     assert kinds(load(checkpoint, quantization="int4", tested=False))
     assert kept(home) == []
     assert "No space left" in caplog.text
-
-
-def test_without_a_cache_folder_all_works(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packing, "cache_folder", lambda _: None)
-    assert load(checkpoint, quantization="int4").self_test == "passed"
 
 
 def test_an_output_layer_that_is_the_embedding_is_packed_beside_it(tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ def _template(text: str) -> Edit:
         (_template(TEMPLATE * 2), "puts 2 audio placeholders"),
         (edit_json("config.json", model_type="mystery"), "is of type 'mystery'"),
         (edit_json("generation_config.json", num_beams=4), "sets num_beams "),
+        (edit_json("generation_config.json", guidance_scale=1.5), "sets guidance_scale "),
     ],
 )
 def test_a_checkpoint_that_does_not_fit_is_refused(damaged: Damage, edit: Edit, message: str) -> None:

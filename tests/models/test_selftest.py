@@ -13,7 +13,7 @@ from specdec_cli.errors import CheckpointError
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.selftest import self_test
 from tests.laws.planted import rollback
-from tests.models.checkpoints import assert_refused, edit_json, load
+from tests.models.checkpoints import assert_refused, load
 from tests.tiny import as_audio_lm, save_checkpoint, tiny_model, tiny_module
 
 PASSED, ONE_BY_ONE = "passed", "passed; clips of a batch step one by one"
@@ -97,17 +97,8 @@ def _shift(inputs: dict[str, Any]) -> None:
         inputs["position_ids"] = inputs["position_ids"] + 1
 
 
-def _hide_the_prompt(inputs: dict[str, Any]) -> None:
-    cached, fed = inputs["past_key_values"].get_seq_length(), inputs["input_ids"].shape[1]
-    if cached and "attention_mask" not in inputs:
-        mask = torch.ones(fed, cached + fed, dtype=torch.bool).tril(cached)
-        mask[:, :5] = False
-        inputs["attention_mask"] = mask[None, None]
-
-
-@pytest.mark.parametrize("change", [_shift, _hide_the_prompt])
-def test_positions_or_masks_that_are_read_otherwise_are_refused(change: Change) -> None:
-    assert "its cached scores differ" in _refused(_changed(tiny_model(0), change)).message
+def test_positions_that_are_read_otherwise_are_refused() -> None:
+    assert "its cached scores differ" in _refused(_changed(tiny_model(0), _shift)).message
 
 
 def test_an_encoder_that_runs_twice_is_refused() -> None:
@@ -170,11 +161,6 @@ def test_a_result_is_remembered_for_the_weights(tmp_path: Path, memory: Path, mo
     assert len(forwards) > 3 * tested
 
 
-def test_another_front_end_is_tested_again(damaged: Damage, thinker_dir: Path) -> None:
-    load(thinker_dir)
-    assert_refused(damaged(edit_json("processor_config.json", feature_extractor__feature_size=128)), "fails the self-")
-
-
 def test_that_clips_step_alone_is_remembered_and_a_failure_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,21 +171,6 @@ def test_that_clips_step_alone_is_remembered_and_a_failure_is_not(
         patch.setattr("specdec_cli.models.selftest.forward_together", lambda wanted: [None] * len(wanted))
         assert load(folder).self_test == ONE_BY_ONE
     assert not load(folder).joins
-
-
-def test_a_damaged_memory_is_no_result(tmp_path: Path, memory: Path) -> None:
-    folder = save_checkpoint(tiny_module(3), tmp_path / "m")
-    load(folder)
-    (remembered,) = memory.iterdir()
-    remembered.write_bytes(b"\xff")
-    assert load(folder).self_test == PASSED
-    assert remembered.read_bytes() != b"\xff"
-
-
-def test_a_cache_folder_that_cannot_be_written_costs_nothing_but_time(tmp_path: Path, memory: Path) -> None:
-    memory.parent.parent.mkdir()
-    memory.parent.write_text("")
-    assert load(save_checkpoint(tiny_module(3), tmp_path / "m")).self_test == PASSED
 
 
 def test_it_can_be_switched_off(tmp_path: Path, memory: Path) -> None:
