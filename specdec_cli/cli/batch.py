@@ -104,6 +104,8 @@ def batch(
         raise ConfigError(f"--retry-failed: there is no file {output} to go on with.", hint=hint)
     more = Exports.after(exports, export_dir, output)
     ray = ray or ray_address is not None
+    if ray and (lookup is not None or in_flight != "auto"):
+        raise ConfigError("--lookup and --in-flight have no effect on a Ray cluster.", hint="Leave them out.")
     stdin = None if ray else context.with_resource(Stdin())
     own = frozenset(os.path.abspath(path) for path in (output, more.folder if more else None) if path is not None)
     inputs = None  # what failed before
