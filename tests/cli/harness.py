@@ -84,7 +84,7 @@ def ready() -> None:
     mini_pair()
     for name in (
         *("cli.app", "cli.batch", "cli.caption", "cli.compare", "cli.command_run", "console.live"),
-        *("evaluate.comparison", "evaluate.stored_runs", "evaluate.running"),
+        *("evaluate.comparison", "evaluate.running"),
     ):
         import_module(f"specdec_cli.{name}")
 
