@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol, Self
+from typing import BinaryIO, Final, Protocol, Self
 
 from filelock import FileLock, Timeout
 
@@ -17,6 +17,8 @@ from specdec_cli.config.problems import show
 from specdec_cli.errors import ConfigError, SpecdecError, TranscriptError
 from specdec_cli.regular_files import open_regular
 from specdec_cli.targets import Kind, replace, writing
+
+LONGEST: Final = 1 << 26  # bytes of a line: one of a clip has some ten thousand, one of a thousand rounds some million
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +155,17 @@ class Journal(ABC):
 
 
 def read_lines(path: Path, offset: int = 0) -> Iterator[StoredLine]:
-    """The lines of a file that need not be held, from a line's offset on, and counted from there; no empty ones."""
+    """The lines of a file that need not be held, from a line's offset on, and counted from there; no empty ones.
+
+    Raises:
+        TranscriptError: a line is longer than any that specdec writes, as in a recording.
+    """
     with open_regular(path) as file:
         file.seek(offset)
-        for number, raw in enumerate(file, 1):
+        for number, raw in enumerate(iter(lambda: file.readline(LONGEST), b""), 1):
+            if len(raw) == LONGEST:
+                hint = "Name a file that specdec wrote."
+                raise TranscriptError(f"{path}:{number} is longer than {LONGEST >> 20} MiB.", hint=hint)
             if raw.strip():
                 yield StoredLine(number, offset, raw)
             offset += len(raw)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.errors import TranscriptError
-from specdec_cli.store import Store, lock_file
+from specdec_cli.store import LONGEST, Store, lock_file, read_lines
 from specdec_cli.targets import TRANSCRIPTS
 from tests.batch.lines import failed_line
 from tests.transcript.lines import append_transcript
@@ -35,6 +35,15 @@ def python(code: str, *arguments: object) -> subprocess.Popen[bytes]:
 def lines(path: Path) -> list[bytes]:
     with Store(path, TRANSCRIPTS) as store:
         return [line.raw for line in store.lines()]
+
+
+def test_a_line_without_end_is_not_read_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "o.jsonl"
+    with path.open("wb") as file:
+        file.write(HEAD)
+        file.truncate(LONGEST + 2 * len(HEAD))
+    with pytest.raises(TranscriptError, match=r"o\.jsonl:2 is longer than 64 MiB"):
+        list(read_lines(path))
 
 
 def test_a_line_torn_anywhere_is_cut_off_and_a_whole_one_is_ended_by_the_next(tmp_path: Path) -> None:

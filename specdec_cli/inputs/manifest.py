@@ -133,7 +133,7 @@ def _kaldi(scp: Path) -> _Listed:
         if file.endswith("|"):
             hint = "Write the recordings to files of their own, and name those; specdec runs no commands of a list."
             raise ReferencesError(f"{listed}: {show(of)} is a command, not a file.", hint=hint)
-        known: dict[str, Any] = {"speaker": speakers.get(utterance), "text": texts.get(utterance) or None}
+        known: dict[str, Any] = {"speaker": speakers.get(utterance) or None, "text": texts.get(utterance) or None}
         if cut:
             start_s, end_s = span(place, start, MOST_S if end == "-1" else end)  # -1: to the end of the recording
             known |= {"start_s": start_s, "end_s": None if end == "-1" else end_s}

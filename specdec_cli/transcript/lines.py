@@ -91,7 +91,8 @@ def stored_lines(path: Path) -> Iterator[Line]:
         TranscriptError: it holds something else, or cannot be read.
     """
     try:
-        yield from heads(path, (line for line in read_lines(path) if not line.torn))
+        half = (b"\0", b"{")  # what a killed run may leave
+        yield from heads(path, (line for line in read_lines(path) if not (line.torn and line.raw.startswith(half))))
     except OSError as error:
         raise TranscriptError(
             f"The transcript {path} cannot be read: {error.strerror or error}.",

@@ -106,7 +106,7 @@ def test_listen_and_serve_are_given_the_same(
     assert run("serve", "--cloud", pair[1], *SHORT)[0] == 3
     assert loaded.pop() == defaults(None, pair[1], "cloud")
     monkeypatch.setattr(Captioner, "load", stop)
-    monkeypatch.setattr("specdec_cli.cli.listen.find_device", lambda _: None)
+    monkeypatch.setattr("specdec_cli.cli.listen.Microphone", lambda _: None)
     assert run("listen", "--edge", pair[0], "--cloud", pair[1], *SHORT)[0] == 3
     assert loaded.pop() == defaults(*pair)
 

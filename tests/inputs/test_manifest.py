@@ -56,12 +56,13 @@ def test_kaldi_without_and_with_segments(tmp_path: Path) -> None:
     file = str(tmp_path / "a b.wav")
     whole = [InputFile(file, id="talk"), InputFile("/x/other.flac", id="other")]
     assert read(tmp_path / "wav.scp", "talk a b.wav\nother /x/other.flac\n") == whole
-    (tmp_path / "segments").write_text("talk-1 talk 0.5 2.25\ntalk-2 talk 3 -1\n")
+    (tmp_path / "segments").write_text("talk-1 talk 0.5 2.25\ntalk-2 talk 3 -1\ntalk-3 talk 4 5\n")
     (tmp_path / "text").write_text("talk-1 你好 你好\ntalk-2\n")
-    (tmp_path / "utt2spk").write_text("talk-1 Ann\ntalk-2 Bo\n")
+    (tmp_path / "utt2spk").write_text("talk-1 Ann\ntalk-2 Bo\ntalk-3\n")
     assert list(Manifest.read(tmp_path)) == [
         InputFile(file, id="talk-1", start_s=0.5, end_s=2.25, speaker="Ann", text="你好 你好"),
         InputFile(file, id="talk-2", start_s=3.0, end_s=None, speaker="Bo"),
+        InputFile(file, id="talk-3", start_s=4.0, end_s=5.0),
     ]
 
 

@@ -77,3 +77,10 @@ def test_times_of_no_piece_are_refused_by_what_needs_them(tmp_path: Path, times:
     for reader in ("export", "plot", "review"):
         with pytest.raises(TranscriptError, match="does not say where its piece begins and ends"):
             READERS[reader](path)
+
+
+def test_a_recording_without_a_line_end_is_no_half_transcript(tmp_path: Path) -> None:
+    path = tmp_path / "a.wav"
+    path.write_bytes(b"RIFF$\xfa\0\0WAVEfmt ")
+    with pytest.raises(TranscriptError, match="is no transcript"):
+        Stored.read(path)
