@@ -44,7 +44,7 @@ def test_greedy_rounds_equal_the_reference(law: Run) -> None:
     assert len(escalated) > 50
     assert len(blocks) - len(escalated) > 50
     assert sum("bonus" in round_.source for round_ in escalated) > 20
-    assert sum(0 < round_.accepted < len(round_.draft_ids) for round_ in escalated) > 10
+    assert sum(0 < round_.accepted < len(round_.draft_ids) for round_ in escalated) > 5
     cut = {case.given["gate"]: cut_short(case) for case in ran if cut_short(case)}
     assert set(cut) == {"entropy", "margin", "logprob", "learned"}
     assert all(round_.escalated for rounds in cut.values() for round_ in rounds)
@@ -73,7 +73,7 @@ def test_blocks_that_pay_equal_the_reference(law: Run) -> None:
 
 def test_running_on_equals_the_reference(law: Run) -> None:
     def case(number: int) -> Case:
-        rule, run_on = GREEDY_RULES[number % 6], 1 + number // 6 % 4
+        rule, run_on = GREEDY_RULES[number % 5], 1 + number // 5 % 4
         return make_case(number, mode="hybrid", acceptance=rule, loop_period=0, run_on=run_on)
 
     ran = law("reference, run on", map(case, numbers(120_000, 0.08)), reference_law)
