@@ -24,7 +24,7 @@ _ROWS: Final[tuple[tuple[str, Callable[[ContenderTime], Interval | float | None]
     ("tokens/s", lambda found: found.tokens_per_s, short),
     ("over cloud-only", lambda found: found.to_cloud, "{:.2f}x".format),
     ("over generate", lambda found: found.to_generate, "{:.2f}x".format),
-    ("clips calling it", lambda found: found.woken, share),
+    ("clips escalated", lambda found: found.woken, share),
     ("rounds escalated", lambda found: found.escalated, share),
     ("cloud's time", lambda found: found.cloud_time, share),
     ("forwards saved", lambda found: found.saved, share),

@@ -53,7 +53,7 @@ _COSTS: Final[dict[str, tuple[str, Callable[[float | None], str]]]] = {
     "edge forwards": ("forwards_edge", whole),
     "cloud forwards": ("forwards_cloud", whole),
     "blocks escalated": ("escalation_rate", share),
-    "clips calling it": ("clips_woken", share),
+    "clips escalated": ("clips_woken", share),
     "cloud's time": ("cloud_time", share),
     "drafted by edge": ("edge_token_share", share),
     "drafts accepted": ("acceptance_rate", share),
@@ -63,7 +63,7 @@ _COSTS: Final[dict[str, tuple[str, Callable[[float | None], str]]]] = {
 }
 """Label -> field of `ModeFigures`, and how it is written."""
 _SUMMARY: Final = (
-    *("time of all clips", "first token", "blocks escalated", "clips calling it", "cloud's time"),
+    *("time of all clips", "first token", "blocks escalated", "clips escalated", "cloud's time"),
     *("on the link", "clips degraded"),
 )
 """What the terminal shows of costs, below what it shows of quality; the page has all of it."""
