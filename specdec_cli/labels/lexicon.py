@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, get_args
 
@@ -85,11 +85,6 @@ class Lexicon:
             for one in sorted(above or readings, key=lambda one: one.mention.start)
         )
         return tuple(dict.fromkeys(word for word in words if word))
-
-    def emotion_groups(self, words: Iterable[str]) -> frozenset[str]:
-        """The groups of a wheel, joy or guilt, that words belong to in either language."""
-        known = [vocabulary.groups for vocabulary in self.vocabularies.values()]
-        return frozenset(groups[word] for word in map(folded, words) for groups in known if word in groups)
 
     def _read(self, text: str, language: Language) -> tuple[list[Reading], Vocabulary]:
         """What a text names in the language that it is written in, which may not be the one asked for."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from specdec_cli.labels.lexicon_file import Attribute, LexiconFile, Words
-from specdec_cli.labels.units import COMMA, ENDS, GAP, folded, units
+from specdec_cli.labels.units import COMMA, ENDS, GAP, units
 from specdec_cli.prompts import Language
 
 GAP_UNITS: Final = 4
@@ -69,13 +69,11 @@ class Vocabulary:
     Attributes:
         meanings: steps of every phrase (units, `beginning*` of one, or `...`) -> its meaning. Phrases that differ in
             case, width or hyphens only are one.
-        groups: every form of a wheel's word, as a table may write it -> its group.
         first: attribute and class -> the first word of the wheel that names it.
     """
 
     def __init__(self, files: Sequence[LexiconFile], language: Language) -> None:
         self.meanings: defaultdict[Steps, Meaning] = defaultdict(Meaning)
-        self.groups: dict[str, str] = {}
         self.first: dict[tuple[str, str], str] = {}
         for number, file in enumerate(files):
             for name, attribute in file.attributes.items():
@@ -119,14 +117,13 @@ class Vocabulary:
         return self.meanings[tuple(steps)]
 
     def _add(self, name: str, attribute: Attribute, language: Language, file: int) -> None:
-        for group_name, feelings in attribute.wheel.items():
+        for feelings in attribute.wheel.values():
             for forms in getattr(feelings, language):
                 if feelings.class_ is not None:
                     self.first.setdefault((name, feelings.class_), forms[0])
                 for form in forms:
                     self._meaning(form).feelings[name] = forms[0].removesuffix("*")
                     self._meaning(form).alone[name] = feelings.class_ or UNCLASSED
-                    self.groups[folded(form)] = group_name
         words = getattr(attribute, language)
         for index, near in enumerate(words.near):
             topic = (name, file, index)

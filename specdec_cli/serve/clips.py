@@ -247,5 +247,6 @@ def _position_bytes(model: AudioLM) -> int:
     session = Session(model, processor.prompt(test_sound(1.0, processor.sampling_rate), "How?"), 1)
     session.prefill()
     assert session.cache is not None
-    taken: float = sum((layer.keys.nbytes + layer.values.nbytes) / layer.keys.shape[-2] for layer in session.cache.layers)
+    layers = session.cache.layers
+    taken: float = sum((layer.keys.nbytes + layer.values.nbytes) / layer.keys.shape[-2] for layer in layers)
     return math.ceil(taken)

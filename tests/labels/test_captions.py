@@ -57,8 +57,3 @@ def test_every_attribute_is_answered(language: Language) -> None:
 )
 def test_the_open_words_of_a_caption(language: Language, text: str, words: tuple[str, ...]) -> None:
     assert LEXICON.emotions(text, language) == words
-
-
-def test_a_group_holds_words_of_both_languages() -> None:
-    assert LEXICON.emotion_groups(["angrily", "怒火"]) == {"anger"}
-    assert LEXICON.emotion_groups(["regretful", "后悔", "voice"]) == {"guilt"}

@@ -152,5 +152,4 @@ def test_a_wheel_of_ones_own(tmp_path: Path) -> None:
     awe = "{class: surprised, en: [awestruck/awe], zh: [敬畏]}"
     lexicon = load(tmp_path, extending(f"  emotion:\n    wheel:\n      awe: {awe}\n      zeal: {{en: [zealous]}}\n"))
     assert lexicon.emotions("In awe, zealous and glad.", "en") == ("awestruck", "zealous", "glad")
-    assert lexicon.emotion_groups(["敬畏"]) == {"awe"}
     assert lexicon.labels("He is zealous and in awe.", "en")["emotion"] == "surprised"
