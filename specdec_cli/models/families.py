@@ -181,6 +181,11 @@ FAMILIES: Final[tuple[Family, ...]] = (
 )
 
 
+def family_named(name: str) -> Family:
+    """The family called `name` in a configuration."""
+    return next(family for family in FAMILIES if family.name == name)
+
+
 def family_of(model_type: str) -> Family | None:
     """The family of a `model_type`, if there is one."""
     return next((family for family in FAMILIES if model_type in family.model_types), None)

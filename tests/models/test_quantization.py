@@ -10,24 +10,22 @@ import torch
 from torch import nn
 from transformers.quantizers.quantizers_utils import should_convert_module
 
-from specdec_cli.models.families import FAMILIES
+from specdec_cli.models.families import family_named
 from specdec_cli.models.loading import kept_whole, outline, quantization_config
 from tests.families.checkpoints import KINDS
-
-FAMILY = {family.name: family for family in FAMILIES}
 
 
 def made(name: str | None, device: str, family: str) -> Any:
     kind = KINDS[family]
     config = kind.config(kind.tokenizer().get_vocab())
-    return quantization_config(name, torch.device(device), FAMILY[family], config)
+    return quantization_config(name, torch.device(device), family_named(family), config)
 
 
 @pytest.mark.parametrize("family", KINDS)
 def test_on_a_gpu_decoder_and_output_layer_are_quantised_and_nothing_else(family: str) -> None:
     config = KINDS[family].config(KINDS[family].tokenizer().get_vocab())
-    skipped = kept_whole(FAMILY[family], config)
-    module = outline(FAMILY[family], config)
+    skipped = kept_whole(family_named(family), config)
+    module = outline(family_named(family), config)
     linear = {name for name, part in module.named_modules() if type(part) is nn.Linear}
     quantised = {name for name in linear if should_convert_module(name, skipped)}  # as both packages' quantisers ask
     tied = module.get_output_embeddings().weight is module.get_input_embeddings().weight
