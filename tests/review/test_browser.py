@@ -141,6 +141,5 @@ def test_corrections_are_references(browser: object, specdec: Specdec, tmp_path:
     )
     assert tuned.code == 0, tuned.err
     assert json.loads(tuned.out)["measure"] == "labels"
-    fitted = specdec("calibrate", output, "--references", table, "--json")
-    assert fitted.code == 0, fitted.err
-    assert json.loads(fitted.out)["groups"] == 10
+    fitted = specdec("calibrate", output, "--references", table)
+    assert (fitted.code, "70 classes of 10 speakers or clips" in fitted.err) == (2, True)  # too few for a temperature
