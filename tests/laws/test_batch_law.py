@@ -127,7 +127,7 @@ def test_no_more_clips_share_a_forward_than_allowed(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("specdec_cli.models.shared.MOST", 3)
     watched = Watched()
     decode_together(batch_of(12, 7, draft_ahead="off"), 7, Shared(watch=watched))
-    assert max(watched.sizes) == 3
+    assert 1 < max(watched.sizes) <= 3  # how many are ready at a time depends on the machine
 
 
 def test_a_model_whose_clips_cannot_share_a_forward_steps_one_by_one() -> None:
