@@ -13,7 +13,7 @@ from specdec_cli.decoding.evidence import Groups
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.decoding.length import SOLO_BLOCK, AdaptiveLength, Costs, capacity
-from specdec_cli.decoding.lookup import Guesses, Lookup, key_of
+from specdec_cli.decoding.lookup import Guesses, Lookup
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.stop import StopRules
 from specdec_cli.errors import DecodingError
@@ -78,10 +78,11 @@ class Pair:
     def guesses(self, role: Decider, prompt: Prompt | None, settings: DecodingConfig) -> Guesses | None:
         """Where the guesses of one of the models of this process come from; None where it makes none."""
         model = self.loaded_edge if role == "edge" else self.loaded_cloud
-        if model is None or prompt is None or settings.lookup_tokens == 0:
+        if model is None or prompt is None:
             return None
-        key = key_of(model.weights or model.name, role, prompt.ids)
-        return Guesses(self.lookup, key, settings.lookup_tokens, settings.max_new_tokens, self.costs.guesses[role])
+        most, longest = settings.lookup_tokens, settings.max_new_tokens
+        name, costs = model.weights or model.name, self.costs.guesses[role]
+        return Guesses.of(self.lookup, name, role, prompt.ids, most, longest, costs)
 
     @property
     def writer(self) -> Processor:
