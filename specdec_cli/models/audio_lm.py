@@ -14,7 +14,7 @@ from transformers import DynamicCache
 from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLayer
 
 from specdec_cli.models.graphs import Graphs
-from specdec_cli.models.kernels import Kernels
+from specdec_cli.models.kernels import replace_layers
 from specdec_cli.models.processor import Processor
 
 
@@ -34,7 +34,7 @@ class AudioLM:
         weights: their fingerprint; None: unknown.
         graphs: "auto", "on" or "off", see `ModelConfig.graphs`.
         quantization: what became of its weights when they were loaded; None: they are as stored.
-        encoder_dtype: see `Kernels.choose`.
+        encoder_dtype: see `replace_layers`.
     """
 
     def __init__(
@@ -48,8 +48,8 @@ class AudioLM:
         encoder_dtype: str | None = None,
     ) -> None:
         self.module, self.processor, self.name = module, processor, processor.name
-        self.weights, self.quantization = weights, quantization
-        self.kernels = Kernels(module, encoder_dtype)
+        self.weights, self.quantization, self.encoder_dtype = weights, quantization, encoder_dtype
+        replace_layers(module, encoder_dtype)
         text_config = module.config.get_text_config(decoder=True)
         self.layers = int(text_config.num_hidden_layers)
         self._empty = DynamicCache(config=module.config)
@@ -140,8 +140,8 @@ class AudioLM:
     def describe(self) -> dict[str, str]:
         """Name, dtype and device, and what is known of its weights and graphs, as transcripts record them."""
         dtype = "/".join(filter(None, (self.quantization, str(self.dtype).removeprefix("torch."))))
-        if self.kernels.encoder_dtype is not None:
-            dtype += f" (encoder {self.kernels.encoder_dtype})"
+        if self.encoder_dtype is not None:
+            dtype += f" (encoder {self.encoder_dtype})"
         graphs = None if self.graphs is None else "cuda" if self._on_cuda else "eager"
         known = {"dtype": dtype, "device": str(self.device), "weights": self.weights, "graphs": graphs}
         return {"name": self.name} | {name: value for name, value in known.items() if value is not None}

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -33,11 +32,18 @@ _LEAST: Final = 1e-8  # scale
 class FastLinear(nn.Linear):
     """x W^T + b, with weight and bias of the layer that it replaces."""
 
-    def __init__(self, linear: nn.Linear) -> None:
+    def __init__(self, linear: nn.Linear, *, in_int8: bool) -> None:
         super().__init__(linear.in_features, linear.out_features, linear.bias is not None, device="meta")
         self.weight, self.bias = linear.weight, linear.bias
-        self.product: Product | None = None  # computes it from `least_rows` rows on; None: as `nn.Linear` does
-        self.least_rows = 0
+        self.train(linear.training)
+        # computes it from `least_rows` rows on; None: as `nn.Linear` does
+        self.product: Product | None
+        if in_int8:
+            self.product, self.least_rows = _in_int8(linear), 0
+        elif linear.weight.dtype == torch.float32:
+            self.product, self.least_rows = _by_onednn(linear), _MANY_ROWS
+        else:
+            self.product, self.least_rows = _in_float32(linear), _MANY_16_BIT_ROWS
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.product is None or x.numel() < self.least_rows * self.in_features:
@@ -45,71 +51,38 @@ class FastLinear(nn.Linear):
         return self.product(x)
 
 
-class Kernels:
-    """The linear layers of a module that are on a CPU, which it replaces, and what multiplies them.
+def replace_layers(module: Any, encoder_dtype: str | None) -> None:
+    """Makes a `FastLinear` of every linear layer on a CPU, and runs 16-bit convolutions in float32 where that is faster.
 
-    16-bit convolutions run in float32 where that is faster.
+    With `encoder_dtype` "int8" those of the audio encoder multiply in int8. Raises CheckpointError if the encoder is
+    not on a CPU that has kernels for that.
     """
+    decoder, encodes = decoder_layers(module), False
+    for name, part in list(module.named_modules()):
+        if type(part) is nn.Linear and part.weight.device.type == "cpu" and not hasattr(part, "_hf_hook"):
+            rounds = encoder_dtype is not None and name not in decoder and has_int8()
+            module.set_submodule(name, FastLinear(part, in_int8=rounds))
+            encodes |= rounds
+        elif isinstance(part, nn.Conv1d | nn.Conv2d) and _is_slow(part.weight):
+            # not its forward, in which a subclass may pad
+            part._conv_forward = partial(_convolution_in_float32, part._conv_forward)  # type: ignore[method-assign]
+    if encoder_dtype is not None and not encodes:
+        says = "an audio encoder in int8 needs a CPU with VNNI instructions, without which products overflow"
+        raise CheckpointError(says, hint="Use encoder_dtype: null.")
 
-    def __init__(self, module: Any, encoder_dtype: str | None) -> None:
-        inside = {id(part) for part in module.get_decoder().modules()} | {id(module.get_output_embeddings())}
-        self._layers: list[tuple[FastLinear, bool]] = []  # and whether it belongs to the encoder
-        for name, part in list(module.named_modules()):
-            if type(part) is nn.Linear and part.weight.device.type == "cpu" and not hasattr(part, "_hf_hook"):
-                fast = FastLinear(part).train(part.training)
-                module.set_submodule(name, fast)
-                self._layers.append((fast, id(part) not in inside))
-            elif isinstance(part, nn.Conv1d | nn.Conv2d) and _is_slow(part.weight):
-                # not its forward, in which a subclass may pad
-                part._conv_forward = partial(_convolution_in_float32, part._conv_forward)  # type: ignore[method-assign]
-        self.choose(encoder_dtype)
 
-    def choose(self, encoder_dtype: str | None) -> None:
-        """Lets the encoder multiply in int8; None: in the number format of its weights, as the decoder does.
-
-        Raises CheckpointError if the encoder is not on a CPU that has kernels for int8.
-        """
-        if encoder_dtype is not None and not (has_int8() and any(of_encoder for _, of_encoder in self._layers)):
-            says = "an audio encoder in int8 needs a CPU with VNNI instructions, without which products overflow"
-            raise CheckpointError(says, hint="Use encoder_dtype: null.")
-        for layer, of_encoder in self._layers:
-            if of_encoder and encoder_dtype is not None:
-                layer.product, layer.least_rows = _in_int8(layer), 0
-            elif layer.weight.dtype == torch.float32:
-                layer.product, layer.least_rows = _by_onednn(layer), _MANY_ROWS
-            else:
-                layer.product, layer.least_rows = _in_float32(layer), _MANY_16_BIT_ROWS
-        self.encoder_dtype = encoder_dtype
-
-    @property
-    def chosen(self) -> bool:
-        """Whether any layer multiplies otherwise than transformers has it."""
-        return any(layer.product is not None for layer, _ in self._layers)
-
-    @contextmanager
-    def as_published(self) -> Iterator[None]:
-        """Lets every layer multiply as transformers has it, in the number format of its weights."""
-        chosen, self.encoder_dtype = self.encoder_dtype, None
-        for layer, _ in self._layers:
-            layer.product = None
-        try:
-            yield
-        finally:
-            self.choose(chosen)
+def decoder_layers(module: Any) -> dict[str, nn.Linear]:
+    """The linear layers of the decoder and the output layer, by name; all others are the audio encoder's."""
+    inside = {*module.get_decoder().modules(), module.get_output_embeddings()}
+    return {name: part for name, part in module.named_modules() if isinstance(part, nn.Linear) and part in inside}
 
 
 def _by_onednn(layer: nn.Linear) -> Product | None:
     if not _onednn_is_faster():
         return None
-
-    def product(x: torch.Tensor) -> torch.Tensor:
-        # other than contiguous activations would take a reference kernel, many times slower
-        made: torch.Tensor = torch.ops.mkldnn._linear_pointwise(
-            x.contiguous(), layer.weight, layer.bias, "none", [], ""
-        )
-        return made
-
-    return product
+    multiply = torch.ops.mkldnn._linear_pointwise
+    # other than contiguous activations would take a reference kernel, many times slower
+    return lambda x: multiply(x.contiguous(), layer.weight, layer.bias, "none", [], "")
 
 
 def _in_float32(layer: nn.Linear) -> Product | None:

@@ -1,4 +1,4 @@
-"""Other kernels for linear layers: the same product, or one in fewer bits, and transformers' own on request."""
+"""Other kernels for linear layers: the same product, or one in fewer bits."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_16_bit_convolutions_run_in_float32(family: str) -> None:
     module = family_named(family).module_class()(kind.config(kind.tokenizer().get_vocab())).to(torch.bfloat16)
     module.requires_grad_(False)
     other = copy.deepcopy(module)
-    kernels.Kernels(module, None)
+    kernels.replace_layers(module, None)
     convs = [(part, other.get_submodule(name)) for name, part in module.named_modules() if isinstance(part, nn.Conv1d)]
     assert convs
     for part, plain in convs:
@@ -77,38 +77,29 @@ def test_16_bit_convolutions_run_in_float32(family: str) -> None:
 
 
 @needs_vnni
-def test_int8_costs_little(layer: nn.Linear) -> None:
+def test_int8_costs_little_and_nothing_of_rows_that_are_zero(layer: nn.Linear) -> None:
     product = kernels._in_int8(layer)
+    torch.testing.assert_close(product(torch.zeros(20, 96)), layer(torch.zeros(20, 96)))
     for x in (torch.randn(3, 96), torch.randn(2, 30, 96), torch.randn(2, 96, 20).transpose(1, 2)):
         made, wanted = product(x), layer(x)
         assert made.shape == wanted.shape
         assert (made - wanted).norm() < 0.03 * wanted.norm()
 
 
-@needs_vnni
-def test_int8_takes_rows_that_are_zero(layer: nn.Linear) -> None:
-    x = torch.zeros(20, 96)
-    torch.testing.assert_close(kernels._in_int8(layer)(x), layer(x))
-
-
 @needs_onednn
 @pytest.mark.usefixtures("anywhere")
-def test_every_layer_can_run_as_transformers_has_it() -> None:
+def test_every_linear_layer_is_replaced_and_keeps_its_weights() -> None:
     module = tiny_module(0)
     weights = {name: id(weight) for name, weight in module.named_parameters()}
-    chosen = kernels.Kernels(module, None)
+    kernels.replace_layers(module, None)
     layers = [part for part in module.modules() if isinstance(part, nn.Linear)]
     assert layers
-    assert all(isinstance(part, FastLinear) for part in layers)
+    assert all(isinstance(part, FastLinear) and part.product for part in layers)
     assert {name: id(weight) for name, weight in module.named_parameters()} == weights
-    assert chosen.chosen
-    with chosen.as_published():
-        assert not chosen.chosen
-    assert chosen.chosen
 
 
 def test_int8_needs_an_encoder_on_a_cpu() -> None:
     with torch.device("meta"):
         module = tiny_module(0).to("meta")
     with pytest.raises(CheckpointError, match="VNNI"):
-        kernels.Kernels(module, None).choose("int8")
+        kernels.replace_layers(module, "int8")
