@@ -37,7 +37,7 @@ from specdec_cli.config import (
 from specdec_cli.decoding.assemble import Pair, build_loop
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.families import AudioProcessor, family_named, prune
+from specdec_cli.models.families import AudioProcessor, family_named
 from specdec_cli.models.processor import Processor, Prompt
 from specdec_cli.models.shared import Shared
 from specdec_cli.types import Event, Finished, Round
@@ -167,8 +167,7 @@ def as_audio_lm(
 ) -> AudioLM:
     """A thinker as the loop takes it, without its vision tower."""
     family = family_named("qwen2.5-omni")
-    if hasattr(module.model, "visual"):
-        prune(module, family.unused)
+    module.model.visual = None
     processor = Processor(name, family, parts or tiny_processor(), module.config, module.generation_config)
     return AudioLM(module.to(device), processor, graphs=graphs)
 

@@ -18,8 +18,7 @@ import specdec_cli
 from specdec_cli.errors import ConfigError
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.families import AudioProcessor, family_named
-from specdec_cli.models.loading import resolve_dtype
-from specdec_cli.models.packed import BITS, PackedLinear, packable
+from specdec_cli.models.packed import BITS, PackedLinear, empty_packed
 from specdec_cli.models.processor import Processor
 from tools.memory import weight_bytes
 
@@ -131,7 +130,7 @@ def parameters(shape: Shape) -> int:
 def allocated(shape: Shape, dtype: str) -> int:
     """Bytes of the weights of a thinker in a number format that `build` takes."""
     bits = BITS.get(dtype)
-    number = resolve_dtype("bfloat16" if bits else dtype, torch.device("cpu"), None)
+    number = getattr(torch, "bfloat16" if bits else dtype)
     return weight_bytes(_empty(shape, _special(_processor().tokenizer), number, bits))
 
 
@@ -149,7 +148,7 @@ def build(shape: Shape, *, dtype: str, device: torch.device) -> AudioLM:
     bits = BITS.get(dtype)
     if bits is not None and device.type != "cpu":
         raise ConfigError(f"{dtype} is for --device cpu, not {device}.", hint="Use bfloat16 there.")
-    number = resolve_dtype("bfloat16" if bits else dtype, device, None)
+    number = getattr(torch, "bfloat16" if bits else dtype)
     parts = _processor()
     module = _empty(shape, _special(parts.tokenizer), number, bits).to_empty(device=device)
     _fill(module, number, device)
@@ -165,8 +164,7 @@ def _empty(shape: Shape, special: dict[str, int], number: torch.dtype, bits: int
         module = Qwen2_5OmniThinkerForConditionalGeneration(thinker_config(shape, special)).to(number)
     del module.model.visual
     if bits is not None:
-        for name, linear in list(packable(module)):
-            module.set_submodule(name, PackedLinear(linear, bits))
+        empty_packed(module, bits)
     return module
 
 

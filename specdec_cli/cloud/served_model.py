@@ -81,9 +81,9 @@ def _folder(config: ModelConfig, *, offline: bool) -> Path:
     from specdec_cli.models.download import describe, not_downloaded
 
     try:
-        return describe(config.source, config.revision, offline=offline)
+        return Path(describe(config, offline=offline))
     except (OSError, ValueError) as error:  # ValueError: no name that the hub could have
-        raise not_downloaded(config.label, error, "processor", offline=offline) from error
+        raise not_downloaded(config, error, "processor", offline=offline) from error
 
 
 def _read(folder: Path, name: str) -> dict[str, Any]:

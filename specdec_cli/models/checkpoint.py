@@ -20,7 +20,7 @@ from transformers.utils import logging
 
 from specdec_cli.config import ModelConfig
 from specdec_cli.errors import CheckpointError, SpecdecError, first_line
-from specdec_cli.models.download import Watch, describe, fetch, not_downloaded, shards
+from specdec_cli.models.download import Download, Watch, describe, fetch, not_downloaded, plan, shards
 from specdec_cli.models.families import Family, family_of
 
 HERE: Final = {
@@ -52,11 +52,14 @@ class Checkpoint:
         missing = not all(path.is_file() for path in self.weights)
         return missing and not self.offline and not is_local(self.config.source)
 
+    def plan(self) -> Download:
+        """What `fetch` would download."""
+        return plan(self.config, [path.name for path in self.weights])
+
     def fetch(self, watch: Watch | None) -> None:
         """Downloads the weights that speech needs."""
         if self.downloads:
-            names = [path.name for path in self.weights]
-            fetch(self.config.source, self.config.revision, self.folder, names, watch)
+            fetch(self.config, self.folder, [path.name for path in self.weights], watch)
 
     @contextmanager
     def tensors(self) -> Iterator[dict[str, Any]]:
@@ -102,7 +105,7 @@ def opened(config: ModelConfig, *, offline: bool) -> Iterator[Checkpoint]:
         raise
     except Exception as error:
         if isinstance(error, OSError) and not is_local(config.source):
-            raise not_downloaded(config.label, error, "model", offline=offline) from error
+            raise not_downloaded(config, error, "model", offline=offline) from error
         raise CheckpointError(
             f"{config.label} cannot be loaded: {type(error).__name__}: {first_line(error)}",
             hint="Is it a whole checkpoint, with weights as safetensors? `specdec doctor` checks packages.",
@@ -115,40 +118,37 @@ def opened(config: ModelConfig, *, offline: bool) -> Iterator[Checkpoint]:
 
 def _found(config: ModelConfig, *, offline: bool) -> Checkpoint:
     local = is_local(config.source)
-    folder = Path(config.source).expanduser() if local else describe(config.source, config.revision, offline=offline)
+    folder = Path(config.source).expanduser() if local else Path(describe(config, offline=offline))
     if not (folder / "config.json").is_file():
         says = f"there is no checkpoint {config.label}: it has no config.json"
         raise CheckpointError(says, hint="Give the folder of a checkpoint, or a hub id.")
     raw, _ = PreTrainedConfig.get_config_dict(str(folder), **HERE)
     family = family_of(str(raw.get("model_type")))
-    if family is None or config.family not in ("auto", family.name):
-        loads = "specdec" if family is None else f"the family {config.family!r}"
-        raise CheckpointError(
-            f"{config.label} is of type {raw.get('model_type')!r}, which {loads} does not load",
-            hint="Use a model of one of the families that `specdec doctor` lists, or a vLLM server (cloud.url).",
-        )
-    if reason := _of_no_use(raw):
-        why, hint = reason
+    for why, hint in _of_no_use(config, raw, family):
         raise CheckpointError(f"{config.label} {why}", hint=hint)
-    if absent := [package for package in family.needs if find_spec(package.replace("-", "_")) is None]:
-        says = f"{config.label} needs the package {absent[0]}, which is not installed"
-        raise CheckpointError(says, hint=f"Install it with: pip install {' '.join(absent)}")
+    assert family is not None
     whole = AutoConfig.from_pretrained(str(folder), **HERE)
     return Checkpoint(config, family, folder, getattr(whole, "thinker_config", whole), offline)
 
 
-def _of_no_use(raw: Mapping[str, Any]) -> tuple[str, str] | None:
+def _of_no_use(config: ModelConfig, raw: Mapping[str, Any], family: Family | None) -> Iterator[tuple[str, str]]:
     """Why a checkpoint with this config.json is refused before a weight is downloaded or read, and what to do."""
-    sections = [raw, *(section for section in raw.values() if isinstance(section, Mapping))]
+    kind, sections = str(raw.get("model_type")), (raw, *(part for part in raw.values() if isinstance(part, Mapping)))
+    if family is None or config.family not in ("auto", family.name):
+        loads = "specdec" if family is None else f"the family {config.family!r}"
+        hint = "Use a model of one of the families that `specdec doctor` lists, or a vLLM server (cloud.url)."
+        yield f"is of type {kind!r}, which {loads} does not load", hint
     if any(section.get("quantization_config") for section in sections):
         hint = "Use the original checkpoint with quantization: int4, which packs it when it is loaded."
-        return "holds weights that its publisher quantised, which specdec does not load", hint
-    if str(raw.get("model_type")).startswith("gemma4") and not raw.get("audio_config"):
-        return "has no audio encoder (audio_config is null)", "Use google/gemma-4-E2B-it or google/gemma-4-E4B-it."
+        yield "holds weights that its publisher quantised, which specdec does not load", hint
+    if kind.startswith("gemma4") and not raw.get("audio_config"):
+        yield "has no audio encoder (audio_config is null)", "Use google/gemma-4-E2B-it or google/gemma-4-E4B-it."
     if raw.get("has_lora_adapter"):  # `generate()` switches it on, a forward does not
         hint = "Use a Granite Speech 4, whose adapter is merged into the weights (has_lora_adapter: false)."
-        return "has a LoRA adapter for audio, which specdec does not load", hint
-    return None
+        yield "has a LoRA adapter for audio, which specdec does not load", hint
+    for package in family.needs if family else ():
+        if find_spec(package.replace("-", "_")) is None:
+            yield f"needs the package {package}, which is not installed", f"Install it with: pip install {package}"
 
 
 def stored_dtype(files: Sequence[Path]) -> torch.dtype | None:

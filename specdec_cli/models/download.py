@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from huggingface_hub import constants, is_offline_mode, snapshot_download
 
+from specdec_cli.config import ModelConfig
 from specdec_cli.errors import CheckpointError, first_line
 
 INDEX: Final = "model.safetensors.index.json"
@@ -49,21 +50,20 @@ Watch: TypeAlias = Callable[[Download, int], None]
 """Called with a download and the bytes of it that have arrived: before it, and twice a second."""
 
 
-def describe(source: str, revision: str | None, *, offline: bool, names: Sequence[str] = _SMALL) -> Path:
+def describe(config: ModelConfig, *, offline: bool, names: Sequence[str] = _SMALL, **how: Any) -> Any:
     """The folder of a hub checkpoint, with its small files by default: configuration, index, tokenizer, templates."""
-    return Path(
-        snapshot_download(source, revision=revision or "main", local_files_only=offline, allow_patterns=list(names))
-    )
+    how |= {"revision": config.revision or "main", "local_files_only": offline, "allow_patterns": list(names)}
+    return snapshot_download(config.source, **how)
 
 
-def not_downloaded(label: str, error: Exception, setting: str, *, offline: bool) -> CheckpointError:
+def not_downloaded(config: ModelConfig, error: Exception, setting: str, *, offline: bool) -> CheckpointError:
     """What to report of a hub checkpoint that cannot be had; `setting` may name a folder instead."""
     why, hint = f"{type(error).__name__}: {first_line(error)}", "Check the name, the network and your access"
     if offline or is_offline_mode():
         switch = "runtime.offline" if offline else "HF_HUB_OFFLINE"
         why, hint = f"{switch} forbids downloads, and the hub's cache lacks it", "Allow them (runtime.offline: false)"
     hint = f"{hint}, or download it and set `{setting}` to its folder."
-    return CheckpointError(f"{label} cannot be loaded: {why}", hint=hint)
+    return CheckpointError(f"{config.label} cannot be loaded: {why}", hint=hint)
 
 
 def shards(folder: Path, unused: Iterable[str]) -> list[str]:
@@ -74,31 +74,27 @@ def shards(folder: Path, unused: Iterable[str]) -> list[str]:
     return sorted({file for name, file in placed.items() if not name.startswith(tuple(unused))})
 
 
-def plan(source: str, revision: str | None, files: Sequence[str]) -> Download:
+def plan(config: ModelConfig, files: Sequence[str]) -> Download:
     """What `fetch` would download, by a request to the hub."""
-    found: Any = snapshot_download(source, revision=revision or "main", allow_patterns=list(files), dry_run=True)
+    found = describe(config, offline=False, names=files, dry_run=True)
     cache = Path(constants.HF_HUB_CACHE)
     disk = next(path for path in (cache, *cache.parents) if path.exists())
     missing = sum(file.file_size or 0 for file in found if file.will_download)
-    return Download(source, missing, cache, shutil.disk_usage(disk).free)
+    return Download(config.source, missing, cache, shutil.disk_usage(disk).free)
 
 
-def fetch(source: str, revision: str | None, folder: Path, files: Sequence[str], watch: Watch | None) -> None:
-    """Downloads what is missing of the `files` of weights. Raises CheckpointError if the disk has no room for them."""
-    download = plan(source, revision, files)
+def fetch(config: ModelConfig, folder: Path, files: Sequence[str], watch: Watch | None) -> None:
+    """Downloads what is missing of the `files` of weights. Raises CheckpointError if the disk has no room for them.
+
+    It reports how much of the hub's cache has grown; the hub's own bars would be drawn across the display.
+    """
+    download, blobs, done = plan(config, files), folder.parents[1] / "blobs", threading.Event()
     if not download.fits:
         raise CheckpointError(
             f"there is no room for {download}",
             hint="Free some space, or set HF_HUB_CACHE to a folder on a larger disk.",
         )
-    with nullcontext() if watch is None else _watched(download, folder.parents[1] / "blobs", watch):
-        describe(source, revision, offline=False, names=files)
-
-
-@contextmanager
-def _watched(download: Download, blobs: Path, watch: Watch) -> Iterator[None]:
-    """Reports how much of the hub's cache has grown; the hub's own bars would be drawn across the display."""
-    before, done = _bytes_in(blobs), threading.Event()
+    watch, before = watch or (lambda *_: None), _bytes_in(blobs)
 
     def report() -> None:
         while not done.wait(_POLL_S):
@@ -109,7 +105,7 @@ def _watched(download: Download, blobs: Path, watch: Watch) -> Iterator[None]:
     thread = threading.Thread(target=report, name="specdec download", daemon=True)
     thread.start()
     try:
-        yield
+        describe(config, offline=False, names=files)
     finally:
         done.set()
         thread.join()

@@ -11,6 +11,7 @@ import inspect
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -44,8 +45,18 @@ class Family:
     takes_masks: bool = False  # whether forward takes masks by kinds of layers, as generate() may make them
     payload: str = "features"  # what the tensors of a clip are: features of it, or the waveform itself
 
+    @cached_property
     def module_class(self) -> Any:
-        return getattr(transformers, self.class_name)
+        """The class in transformers, whose instances drop the parts of `model` that speech does not need."""
+        base = getattr(transformers, self.class_name)
+        owned = [prefix.split(".")[1] for prefix in self.unused if prefix.startswith("model.")]
+
+        def without_unused(module: Any, *args: Any, **kwargs: Any) -> None:
+            base.__init__(module, *args, **kwargs)
+            for part in owned:
+                setattr(module.model, part, None)
+
+        return type(base.__name__, (base,), {"__init__": without_unused, "__module__": base.__module__})
 
     def processor(self, source: str, **common: Any) -> Any:
         if self.reduced is None:
@@ -62,7 +73,7 @@ class Family:
         turns = conversation(instruction, system, **self.clip(samples))
         how = {"tokenize": True, "add_generation_prompt": True, "return_dict": True, "return_tensors": "pt"}
         made = parts.apply_chat_template(turns, **how)
-        taken = inspect.signature(self.module_class().forward).parameters
+        taken = inspect.signature(self.module_class.forward).parameters
         audio = {name: values for name, values in made.items() if name in taken and name not in _NOT_AUDIO}
         return made["input_ids"][0].tolist(), audio
 
@@ -131,7 +142,7 @@ class GraniteSpeech(Family):
 
 
 FAMILIES: Final[tuple[Family, ...]] = (
-    # of the Omnis only the thinker: talker, token-to-wave model and vision tower are never built, or dropped
+    # of the Omnis only the thinker: talker, token-to-wave model and vision tower are never loaded
     QwenOmni(
         "qwen2.5-omni",
         ("qwen2_5_omni", "qwen2_5_omni_thinker"),
@@ -189,14 +200,6 @@ def family_named(name: str) -> Family:
 def family_of(model_type: str) -> Family | None:
     """The family of a `model_type`, if there is one."""
     return next((family for family in FAMILIES if model_type in family.model_types), None)
-
-
-def prune(module: Any, unused: Sequence[str]) -> None:
-    """Drops the parts of `module.model` that speech does not need, by the prefixes of their parameters."""
-    for prefix in unused:
-        owner, _, part = prefix.rstrip(".").rpartition(".")
-        if owner == "model":
-            setattr(module.model, part, None)
 
 
 def conversation(instruction: str, system: str | None, **audio: Any) -> list[dict[str, Any]]:

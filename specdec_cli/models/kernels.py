@@ -52,10 +52,10 @@ class FastLinear(nn.Linear):
 
 
 def replace_layers(module: Any, encoder_dtype: str | None) -> None:
-    """Makes a `FastLinear` of every linear layer on a CPU, and runs 16-bit convolutions in float32 where that is faster.
+    """Makes every linear layer on a CPU a `FastLinear`, and runs 16-bit convolutions in float32 where that is faster.
 
-    With `encoder_dtype` "int8" those of the audio encoder multiply in int8. Raises CheckpointError if the encoder is
-    not on a CPU that has kernels for that.
+    With `encoder_dtype` "int8" the audio encoder multiplies in int8. Raises CheckpointError if it is not on a CPU that
+    has kernels for that.
     """
     decoder, encodes = decoder_layers(module), False
     for name, part in list(module.named_modules()):

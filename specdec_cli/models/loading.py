@@ -18,25 +18,23 @@ from specdec_cli.config import ModelConfig
 from specdec_cli.errors import CheckpointError, first_line
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.checkpoint import HERE, Checkpoint, fingerprint, opened, stored_dtype
-from specdec_cli.models.download import Download, Watch, plan, size
-from specdec_cli.models.families import Family, prune
-from specdec_cli.models.packed import BITS, PackedConfig, keep_packed, packable, packed_bytes, packed_folder
+from specdec_cli.models.download import Download, Watch, size
+from specdec_cli.models.families import Family
+from specdec_cli.models.kernels import decoder_layers
+from specdec_cli.models.packed import BITS, PackedConfig, PackedLinear, empty_packed, keep_packed, packed_folder
 from specdec_cli.models.processor import Processor
 from specdec_cli.models.selftest import self_test
 
 _log = logging.getLogger(__name__)
 
-_DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _NOT_APPLIED: Final = {
-    "num_beams": 1,
-    "encoder_repetition_penalty": 1.0,
-    "encoder_no_repeat_ngram_size": 0,
-    "min_length": 0,
+    **dict.fromkeys(("num_beams", "encoder_repetition_penalty"), 1),
+    **dict.fromkeys(("encoder_no_repeat_ngram_size", "min_length"), 0),
     **dict.fromkeys(("bad_words_ids", "sequence_bias", "forced_bos_token_id", "forced_eos_token_id")),
     **dict.fromkeys(("begin_suppress_tokens", "exponential_decay_length_penalty", "guidance_scale")),
     **dict.fromkeys(("penalty_alpha", "dola_layers", "watermarking_config")),
 }
-"""Settings of generation_config.json that the loop does not apply, and the value at which each is off."""
+"""Settings of generation_config.json that the loop does not apply, and the value at which each is off, beside null."""
 _ROOM: Final = 1.1
 """Memory of a model over that of its weights: cache, activations and the library take about a tenth."""
 
@@ -88,32 +86,23 @@ def forecast(config: ModelConfig, *, offline: bool) -> tuple[Needs, Download | N
     """
     with opened(config, offline=offline) as checkpoint:
         device = resolve_device(config.device)
-        names = [path.name for path in checkpoint.weights]
-        download = plan(config.source, config.revision, names) if checkpoint.downloads else None
+        download = checkpoint.plan() if checkpoint.downloads else None
         dtype = _dtype(checkpoint, device)
-        parameters, weights = _weights(checkpoint, dtype)
+        module = outline(checkpoint.family, checkpoint.module_config).to(dtype)
+        parameters = sum(weight.numel() for weight in module.parameters())
+        if config.quantization is not None:
+            empty_packed(module, BITS[config.quantization])
+        packed = [part for part in module.modules() if isinstance(part, PackedLinear)]
+        weights = (*module.parameters(), *(weight for part in packed for weight in part.buffers()))
+        taken = round(_ROOM * sum(weight.nbytes for weight in weights))
         free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else psutil.virtual_memory().available
-        named = str(dtype).removeprefix("torch.")
-        return Needs(config, parameters, named, str(device), round(_ROOM * weights), free), download
+        return Needs(config, parameters, str(dtype).removeprefix("torch."), str(device), taken, free), download
 
 
 def outline(family: Family, config: Any) -> Any:
     """The module of a configuration on the meta device: names and shapes without weights."""
     with torch.device("meta"):
-        return family.module_class()(config)
-
-
-def _weights(checkpoint: Checkpoint, dtype: torch.dtype) -> tuple[int, int]:
-    """Parameters that speech needs, and their bytes in memory."""
-    module, unused = outline(checkpoint.family, checkpoint.module_config), checkpoint.family.unused
-    parameters = sum(part.numel() for name, part in module.named_parameters() if not name.startswith(unused))
-    weights = parameters * dtype.itemsize
-    if checkpoint.config.quantization is not None:
-        bits, embedding = BITS[checkpoint.config.quantization], module.get_input_embeddings().weight
-        for _, part in packable(module):
-            weights += packed_bytes(part, bits, dtype)
-            weights -= 0 if part.weight is embedding else part.weight.numel() * dtype.itemsize
-    return parameters, weights
+        return family.module_class(config)
 
 
 def load_processor(config: ModelConfig, *, offline: bool) -> Processor:
@@ -149,7 +138,7 @@ def _build(checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype, sou
     if family.eager:  # of every part by its name
         parts = dict.fromkeys(("", *checkpoint.module_config.sub_configs), config.attention)
         attention = parts | dict.fromkeys(family.eager, "eager")
-    module, info = family.module_class().from_pretrained(
+    module, info = family.module_class.from_pretrained(
         source,
         dtype=dtype,
         attn_implementation=attention,
@@ -160,7 +149,6 @@ def _build(checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype, sou
         **HERE,
     )
     checkpoint.require_complete(info)
-    prune(module, family.unused)
     return module.eval().requires_grad_(False)
 
 
@@ -178,14 +166,6 @@ def _processor(checkpoint: Checkpoint) -> Processor:
     return Processor(label, checkpoint.family, parts, checkpoint.module_config, generation)
 
 
-def _dtype(checkpoint: Checkpoint, device: torch.device) -> torch.dtype:
-    """The number format of the weights: before they are downloaded, as far as the configuration tells."""
-    declared = checkpoint.module_config
-    text = getattr(declared.get_text_config(decoder=True), "dtype", None)
-    stored = text if checkpoint.downloads else stored_dtype(checkpoint.weights)
-    return resolve_dtype(checkpoint.config.dtype, device, declared.dtype, stored)
-
-
 def resolve_device(name: str) -> torch.device:
     """The device called `name`; "auto" means cuda, then mps, then cpu."""
     if name == "auto":
@@ -193,13 +173,18 @@ def resolve_device(name: str) -> torch.device:
     return torch.empty(0, device=name).device
 
 
-def resolve_dtype(name: str, device: torch.device, *given: torch.dtype | None) -> torch.dtype:
-    """The dtype called `name`; "auto" means the narrowest of those that are declared and of the stored weights.
+def _dtype(checkpoint: Checkpoint, device: torch.device) -> torch.dtype:
+    """The number format of the weights; "auto" means the narrowest of those that are declared and stored.
 
-    Some checkpoints declare none, or float32 for weights in bfloat16. On a CPU, auto is float32 instead of float16.
+    Some checkpoints declare none, or float32 for weights in bfloat16; those of the text part are declared before weights
+    are downloaded. On a CPU, auto is float32 instead of float16.
     """
-    if name != "auto":
-        return _DTYPES[name]
+    if checkpoint.config.dtype != "auto":
+        named: torch.dtype = getattr(torch, checkpoint.config.dtype)
+        return named
+    declared = checkpoint.module_config
+    text = getattr(declared.get_text_config(decoder=True), "dtype", None)
+    given = declared.dtype, text if checkpoint.downloads else stored_dtype(checkpoint.weights)
     dtype = min(filter(None, given), key=lambda each: each.itemsize, default=torch.float32)
     return torch.float32 if device.type == "cpu" and dtype == torch.float16 else dtype
 
@@ -213,7 +198,7 @@ def quantization_config(name: str | None, device: torch.device, family: Family, 
     if name is None:
         return None
     if device.type == "cpu":
-        return PackedConfig(BITS[name], list(family.unused))
+        return PackedConfig(BITS[name])
     if name == "int8":
         from torchao.quantization import Int8WeightOnlyConfig
         from transformers import TorchAoConfig
@@ -232,8 +217,7 @@ def quantization_config(name: str | None, device: torch.device, family: Family, 
 def kept_whole(family: Family, model_config: Any) -> list[str]:
     """The linear layers that are not quantised, each by its path: all but those of the decoder and the output layer."""
     module = outline(family, model_config)
-    output, inside = module.get_output_embeddings(), {id(part) for part in module.get_decoder().modules()}
-    if output.weight is not module.get_input_embeddings().weight:
-        inside.add(id(output))
+    output, quantised = module.get_output_embeddings(), decoder_layers(module)
+    tied = output.weight is module.get_input_embeddings().weight
     layers = ((name, part) for name, part in module.named_modules() if isinstance(part, nn.Linear))
-    return [name for name, part in layers if id(part) not in inside]
+    return [name for name, part in layers if name not in quantised or (tied and part is output)]

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -32,8 +32,7 @@ from transformers.utils.quantization_config import QuantizationConfigMixin
 
 from specdec_cli.cache import cache_folder
 from specdec_cli.errors import CheckpointError
-from specdec_cli.models.families import prune
-from specdec_cli.models.kernels import has_int8, int8_product, lacks_16_bits
+from specdec_cli.models.kernels import decoder_layers, has_int8, int8_product, lacks_16_bits
 
 _log = logging.getLogger(__name__)
 
@@ -239,51 +238,46 @@ def _half_block() -> tuple[int, bool]:
     )
 
 
-def packed_bytes(linear: nn.Linear, bits: int, dtype: torch.dtype) -> int:
-    """What the weight of a layer takes when it is packed."""
-    scales = 2 * linear.in_features // GROUP if bits == 4 else 1
-    return linear.out_features * (linear.in_features * bits // 8 + scales * dtype.itemsize)
-
-
-def packable(module: Any) -> Iterator[tuple[str, nn.Linear]]:
+def packable(module: Any) -> dict[str, nn.Linear]:
     """The linear layers of the decoder and the output layer, by name, as far as their sizes suit the kernels."""
-    inside = {id(part) for part in module.get_decoder().modules()} | {id(module.get_output_embeddings())}
-    for name, part in module.named_modules():
-        fits = isinstance(part, nn.Linear) and part.in_features % GROUP == 0 and part.out_features % _BLOCK == 0
-        if fits and id(part) in inside:
-            yield name, part
+    layers = decoder_layers(module).items()
+    return {name: part for name, part in layers if part.in_features % GROUP == part.out_features % _BLOCK == 0}
+
+
+def empty_packed(module: Any, bits: int, whole: Container[str] = ()) -> None:
+    """Puts packed layers without values in place of all that are packable and not `whole`, by name."""
+    for name, linear in packable(module).items():
+        if name not in whole:
+            module.set_submodule(name, PackedLinear(linear, bits))
 
 
 @register_quantization_config(_METHOD)
 class PackedConfig(QuantizationConfigMixin):  # type: ignore[misc]
-    """Lets `from_pretrained` make layers of 4 or 8 bits, without the parameters that have `unused` prefixes."""
+    """Lets `from_pretrained` make layers of 4 or 8 bits."""
 
-    def __init__(self, bits: int, unused: list[str], **_: Any) -> None:
-        self.quant_method = _METHOD
-        self.bits, self.unused = bits, unused
+    def __init__(self, bits: int, **_: Any) -> None:
+        self.quant_method, self.bits = _METHOD, bits
 
 
 @register_quantizer(_METHOD)
 class _Quantizer(HfQuantizer):  # type: ignore[misc]
-    requires_calibration = False
+    requires_calibration = is_trainable = False
 
     def _process_model_before_weight_loading(self, model: Any, **_: Any) -> None:
-        prune(model, self.quantization_config.unused)
-        for name, linear in list(packable(model)):
-            if f"{name}.weight" not in model.all_tied_weights_keys:
-                model.set_submodule(name, PackedLinear(linear, self.quantization_config.bits))
+        tied = {name.removesuffix(".weight") for name in model.all_tied_weights_keys}
+        empty_packed(model, self.quantization_config.bits, whole=tied)
 
     def _process_model_after_weight_loading(self, model: Any, **_: Any) -> None:
         """Packs an output layer that shares its weight with the embedding, which stays whole."""
-        for name, linear in list(packable(model)):
+        for name, linear in packable(model).items():
             packed = PackedLinear(linear.to("meta"), self.quantization_config.bits)
             packed.weight, packed.scales = pack(model.get_input_embeddings().weight.data, packed.bits)
             model.set_submodule(name, packed)
             for config in (model.config, model.config.get_text_config(decoder=True)):
                 config.tie_word_embeddings = False
 
-    def param_needs_quantization(self, model: Any, param_name: str, **kwargs: Any) -> bool:  # noqa: ARG002
-        owner, _, name = param_name.rpartition(".")
+    def param_needs_quantization(self, model: Any, param_name: str, **_: Any) -> bool:
+        owner, _dot, name = param_name.rpartition(".")
         return name == "weight" and isinstance(model.get_submodule(owner), PackedLinear)
 
     def get_quantize_ops(self) -> ConversionOps:
@@ -291,10 +285,6 @@ class _Quantizer(HfQuantizer):  # type: ignore[misc]
 
     def is_serializable(self) -> bool:
         return True
-
-    @property
-    def is_trainable(self) -> bool:
-        return False
 
 
 class _Packing(ConversionOps):  # type: ignore[misc]

@@ -84,7 +84,7 @@ def write(
     config = kind.config(tokenizer.get_vocab())
     family = family_of(config.model_type)
     assert family is not None
-    module = family.module_class()(config).eval().requires_grad_(False)
+    module = family.module_class(config).eval().requires_grad_(False)
     fill(module, seed, kind.spread, noise)
     module.generation_config = tf.GenerationConfig(
         eos_token_id=[tokenizer.eos_token_id, *range(59, 256, 40)], pad_token_id=0

@@ -72,7 +72,7 @@ def test_sampled_edge_text_equals_generate_with_the_same_seed(law: Run) -> None:
 def packed_edge(seed: int, bits: int, eos: tuple[int, ...]) -> AudioLM:
     """An edge whose decoder and output layer have weights of few bits."""
     module = tiny_module(700 + seed, hidden=128, vocab_size=(320, 384)[seed % 2], layers=1 + seed % 2, scale=0.15)
-    for name, linear in list(packable(module)):
+    for name, linear in packable(module).items():
         module.set_submodule(name, PackedLinear(linear, bits))
         part = module.get_submodule(name)
         part.weight, part.scales = pack(linear.weight.data, bits)

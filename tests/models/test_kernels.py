@@ -64,7 +64,7 @@ def test_many_16_bit_rows_are_multiplied_in_float32(layer: nn.Linear) -> None:
 @pytest.mark.parametrize("family", ["qwen2.5-omni", "gemma4"])  # Gemma's convolutions pad in their own forward
 def test_16_bit_convolutions_run_in_float32(family: str) -> None:
     kind = KINDS[family]
-    module = family_named(family).module_class()(kind.config(kind.tokenizer().get_vocab())).to(torch.bfloat16)
+    module = family_named(family).module_class(kind.config(kind.tokenizer().get_vocab())).to(torch.bfloat16)
     module.requires_grad_(False)
     other = copy.deepcopy(module)
     kernels.replace_layers(module, None)
