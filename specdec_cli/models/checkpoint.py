@@ -20,7 +20,7 @@ from transformers.utils import logging
 
 from specdec_cli.config import ModelConfig
 from specdec_cli.errors import CheckpointError, SpecdecError, first_line
-from specdec_cli.models.download import Download, Watch, describe, fetch, not_downloaded, plan, shards
+from specdec_cli.models.download import describe, not_downloaded, shards
 from specdec_cli.models.families import Family, family_of
 
 HERE: Final = {
@@ -52,36 +52,24 @@ class Checkpoint:
         missing = not all(path.is_file() for path in self.weights)
         return missing and not self.offline and not is_local(self.config.source)
 
-    def plan(self) -> Download:
-        """What `fetch` would download."""
-        return plan(self.config, [path.name for path in self.weights])
-
-    def fetch(self, watch: Watch | None) -> None:
-        """Downloads the weights that speech needs."""
-        if self.downloads:
-            fetch(self.config, self.folder, [path.name for path in self.weights], watch)
-
     @contextmanager
     def tensors(self) -> Iterator[dict[str, Any]]:
         """The weights that speech needs, by name, each of which is read when it is sliced."""
         with ExitStack() as stack:
             files = [stack.enter_context(safe_open(path, framework="pt")) for path in self.weights]
             named = ((name, file) for file in files for name in file.offset_keys())
-            yield {name: file.get_slice(name) for name, file in named if not self._is_unused(name)}
+            yield {name: file.get_slice(name) for name, file in named if not name.startswith(self.family.unused)}
 
     def require_complete(self, info: Mapping[str, Any]) -> None:
         """Refuses a load that left weights random, as transformers does with a warning, dropped or misshapen."""
-        misshapen = [key for key, *_ in info.get("mismatched_keys") or ()]
+        misshapen = [key for key, *_ in info["mismatched_keys"]]
         faults = {"lacks": info["missing_keys"], "has unexpected": info["unexpected_keys"], "has misshapen": misshapen}
-        for what, found in faults.items():
-            if keys := sorted(key for key in found if not self._is_unused(key)):
+        for what, keys in faults.items():
+            if keys:
                 raise CheckpointError(
-                    f"{self.config.label} {what} weights ({len(keys)}): {', '.join(keys[:5])}",
+                    f"{self.config.label} {what} weights ({len(keys)}): {', '.join(sorted(keys)[:5])}",
                     hint="The config.json and the weights do not belong together: download the checkpoint again.",
                 )
-
-    def _is_unused(self, parameter: str) -> bool:
-        return parameter.startswith(self.family.unused)
 
 
 def is_local(model: str) -> bool:

@@ -74,21 +74,21 @@ def shards(folder: Path, unused: Iterable[str]) -> list[str]:
     return sorted({file for name, file in placed.items() if not name.startswith(tuple(unused))})
 
 
-def plan(config: ModelConfig, files: Sequence[str]) -> Download:
+def plan(config: ModelConfig, weights: Sequence[Path]) -> Download:
     """What `fetch` would download, by a request to the hub."""
-    found = describe(config, offline=False, names=files, dry_run=True)
+    found = describe(config, offline=False, names=[path.name for path in weights], dry_run=True)
     cache = Path(constants.HF_HUB_CACHE)
     disk = next(path for path in (cache, *cache.parents) if path.exists())
     missing = sum(file.file_size or 0 for file in found if file.will_download)
     return Download(config.source, missing, cache, shutil.disk_usage(disk).free)
 
 
-def fetch(config: ModelConfig, folder: Path, files: Sequence[str], watch: Watch | None) -> None:
-    """Downloads what is missing of the `files` of weights. Raises CheckpointError if the disk has no room for them.
+def fetch(config: ModelConfig, weights: Sequence[Path], watch: Watch | None) -> None:
+    """Downloads the files of weights that are missing. Raises CheckpointError if the disk has no room for them.
 
     It reports how much of the hub's cache has grown; the hub's own bars would be drawn across the display.
     """
-    download, blobs, done = plan(config, files), folder.parents[1] / "blobs", threading.Event()
+    download, blobs, done = plan(config, weights), weights[0].parents[2] / "blobs", threading.Event()
     if not download.fits:
         raise CheckpointError(
             f"there is no room for {download}",
@@ -105,7 +105,7 @@ def fetch(config: ModelConfig, folder: Path, files: Sequence[str], watch: Watch 
     thread = threading.Thread(target=report, name="specdec download", daemon=True)
     thread.start()
     try:
-        describe(config, offline=False, names=files)
+        describe(config, offline=False, names=[path.name for path in weights])
     finally:
         done.set()
         thread.join()

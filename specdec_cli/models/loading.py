@@ -18,7 +18,7 @@ from specdec_cli.config import ModelConfig
 from specdec_cli.errors import CheckpointError, first_line
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.checkpoint import HERE, Checkpoint, fingerprint, opened, stored_dtype
-from specdec_cli.models.download import Download, Watch, size
+from specdec_cli.models.download import Download, Watch, fetch, plan, size
 from specdec_cli.models.families import Family
 from specdec_cli.models.kernels import decoder_layers
 from specdec_cli.models.packed import BITS, PackedConfig, PackedLinear, empty_packed, keep_packed, packed_folder
@@ -68,7 +68,8 @@ def load_model(config: ModelConfig, *, offline: bool, tested: bool = True, watch
     """
     with opened(config, offline=offline) as checkpoint:
         device = resolve_device(config.device)
-        checkpoint.fetch(watch)
+        if checkpoint.downloads:
+            fetch(config, checkpoint.weights, watch)
         processor = _processor(checkpoint)
         weights = fingerprint(checkpoint.weights)
         module = _module(checkpoint, device, weights)
@@ -86,7 +87,7 @@ def forecast(config: ModelConfig, *, offline: bool) -> tuple[Needs, Download | N
     """
     with opened(config, offline=offline) as checkpoint:
         device = resolve_device(config.device)
-        download = checkpoint.plan() if checkpoint.downloads else None
+        download = plan(config, checkpoint.weights) if checkpoint.downloads else None
         dtype = _dtype(checkpoint, device)
         module = outline(checkpoint.family, checkpoint.module_config).to(dtype)
         parameters = sum(weight.numel() for weight in module.parameters())
@@ -176,8 +177,7 @@ def resolve_device(name: str) -> torch.device:
 def _dtype(checkpoint: Checkpoint, device: torch.device) -> torch.dtype:
     """The number format of the weights; "auto" means the narrowest of those that are declared and stored.
 
-    Some checkpoints declare none, or float32 for weights in bfloat16; those of the text part are declared before weights
-    are downloaded. On a CPU, auto is float32 instead of float16.
+    Some checkpoints declare none, or float32 for weights in bfloat16. On a CPU, auto is float32 instead of float16.
     """
     if checkpoint.config.dtype != "auto":
         named: torch.dtype = getattr(torch, checkpoint.config.dtype)

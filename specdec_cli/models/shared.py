@@ -1,8 +1,8 @@
 """Forwards of several clips on one model, made together.
 
 Each clip is decoded in a thread of its own. All clips that wait for a model are served in one forward of its own: their
-tokens end to end, a block-diagonal mask, and each clip's cache layers behind a joined one. A clip's first
-pass, which runs the audio encoder, is made in the clip's thread, several at a time.
+tokens end to end, a block-diagonal mask, and each clip's cache layers behind a joined one. A clip's first pass, which
+runs the audio encoder, is made in the clip's thread, several at a time.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import logging
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any, Final, TypeAlias
 
 import torch
@@ -31,19 +31,14 @@ _log = logging.getLogger(__name__)
 MOST: Final = 16
 """Clips that share a forward at most."""
 
-_CLOSED: Final = "the models are shutting down"
+_Wanted: TypeAlias = tuple[Session, Sequence[int], int]
+"""Scores that a clip waits for: session, text and positions of a call of `Session.logits`."""
 _Scores: TypeAlias = "torch.Tensor | BaseException"
-Watch = Callable[[int, float], None]
-"""Called after every forward: clips, seconds."""
 
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    """Scores that a clip waits for: a call of `Session.logits`."""
-
-    session: Session
-    text: tuple[int, ...]
-    positions: int
+    wanted: _Wanted
     counted: bool  # whether the waiting thread decodes a clip that others wait for
     future: Future[torch.Tensor] = field(default_factory=Future)
 
@@ -56,66 +51,60 @@ class Shared(AbstractContextManager["Shared"]):
     Args:
         encoders: audio encoders that run at a time, in the threads of their clips.
         threads: of PyTorch, for every forward that is made here; None: as in the thread that creates this.
-        watch: called after every forward that is made here.
     """
 
-    def __init__(self, encoders: int = 1, threads: int | None = None, watch: Watch | None = None) -> None:
-        self._watch, self._encoding = watch, threading.BoundedSemaphore(encoders)
+    def __init__(self, encoders: int = 1, threads: int | None = None) -> None:
+        self._encoding = threading.BoundedSemaphore(encoders)
         # the number of threads is a setting of the calling thread
         count = (threads or torch.get_num_threads(),)
         self._servers = ThreadPoolExecutor(None, "specdec model", torch.set_num_threads, count)
-        self._lock = threading.RLock()
+        self._lock, self._here = threading.RLock(), threading.local()
         self._waiting: defaultdict[AudioLM, deque[_Job]] = defaultdict(deque)
         self._served: set[AudioLM] = set()  # those with a forward under way
-        self._at_work = 0
-        self._closed = False
-        self._here = threading.local()
+        self._at_work, self._closed = 0, False
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @contextmanager
-    def clip(self) -> Iterator[None]:
+    def clip(self) -> AbstractContextManager[None]:
         """Within the block this thread decodes a clip: forwards wait until it waits for one itself."""
-        self._here.counted = True
-        self._work(+1)
-        try:
-            yield
-        finally:
-            self._here.counted = False
-            self._work(-1)
+        return self._counting(True)
 
-    @contextmanager
-    def release_slot(self) -> Iterator[None]:
+    def release_slot(self) -> AbstractContextManager[None]:
         """Within the block this thread waits for something else, and no forward waits for it."""
-        counted = getattr(self._here, "counted", False)
-        self._work(-counted)
-        try:
-            yield
-        finally:
-            self._work(+counted)
+        return self._counting(False)
 
     def close(self) -> None:
         """Ends after the forwards under way; what is still waited for fails."""
         with self._lock:
             self._closed = True
         self._servers.shutdown()
-        for jobs in self._waiting.values():
-            while jobs:
-                jobs.popleft().future.set_exception(DecodingError(_CLOSED))
+        for job in chain.from_iterable(self._waiting.values()):
+            job.future.set_exception(_shut_down())
+        self._waiting.clear()
 
     def logits(self, session: Session, text: Sequence[int], positions: int) -> torch.Tensor:
         """See `Session.logits`; blocks until the scores are there."""
         if session.cache is None or not text:
             with self.release_slot(), self._encoding:
                 return session.forward(text, positions)
-        job = _Job(session, tuple(text), positions, getattr(self._here, "counted", False))
+        job = _Job((session, tuple(text), positions), getattr(self._here, "counted", False))
         with self._lock:
             if self._closed:
-                raise DecodingError(_CLOSED)
+                raise _shut_down()
             self._waiting[session.model].append(job)
             self._work(-job.counted)
         return job.future.result()
+
+    @contextmanager
+    def _counting(self, counted: bool) -> Iterator[None]:
+        before, self._here.counted = getattr(self._here, "counted", False), counted
+        self._work(counted - before)
+        try:
+            yield
+        finally:
+            self._here.counted = before
+            self._work(before - counted)
 
     def _work(self, change: int) -> None:
         """Counts clips at work; where none is left, lets every model be served that is waited for."""
@@ -130,10 +119,7 @@ class Shared(AbstractContextManager["Shared"]):
                     self._servers.submit(self._serve, model, [queue.popleft() for _ in range(min(len(queue), most))])
 
     def _serve(self, model: AudioLM, jobs: Sequence[_Job]) -> None:
-        started = time.perf_counter()
-        found = _forward(jobs)
-        if self._watch is not None:
-            self._watch(len(jobs), time.perf_counter() - started)
+        found = _forward([job.wanted for job in jobs])
         with self._lock:
             self._served.remove(model)
             # All count as at work before the first one resumes: otherwise another model would serve it on its own.
@@ -142,28 +128,32 @@ class Shared(AbstractContextManager["Shared"]):
             if isinstance(scores, torch.Tensor):
                 job.future.set_result(scores)
             else:
-                job.future.set_exception(typed(scores, _log) if isinstance(scores, Exception) else scores)
+                job.future.set_exception(typed(scores, _log))
 
 
-def _forward(jobs: Sequence[_Job]) -> list[_Scores]:
+def _shut_down() -> DecodingError:
+    return DecodingError("the models are shutting down")
+
+
+def _forward(wanted: Sequence[_Wanted]) -> list[_Scores]:
     """One forward for all; clip by clip if that fails, so that only the culprit fails."""
-    if len(jobs) > 1:
+    if len(wanted) > 1:
         try:
-            return forward_together([(job.session, job.text, job.positions) for job in jobs])
+            return forward_together(wanted)
         except Exception as error:
-            _log.warning("%d clips could not share a forward, trying them one by one: %s", len(jobs), error)
+            _log.warning("%d clips could not share a forward, trying them one by one: %s", len(wanted), error)
     found: list[_Scores] = []
-    for job in jobs:
+    for session, text, positions in wanted:
         try:
-            found.append(job.session.forward(job.text, job.positions))
+            found.append(session.forward(text, positions))
         except BaseException as error:
             found.append(error)
     return found
 
 
 @torch.inference_mode()
-def forward_together(wanted: Sequence[tuple[Session, Sequence[int], int]]) -> list[_Scores]:
-    """One forward for several clips on one model whose prompts are cached: [(session, text, positions)].
+def forward_together(wanted: Sequence[_Wanted]) -> list[_Scores]:
+    """One forward for several clips on one model whose prompts are cached.
 
     For each clip it returns what `Session.logits` does, or the error that that raises. Of the forward's time every clip
     is charged its share by the number of tokens that it fed.
@@ -179,13 +169,12 @@ def forward_together(wanted: Sequence[tuple[Session, Sequence[int], int]]) -> li
     rows = [torch.arange(end - min(count, size), end) for end, size, (_, _, count) in ends]
     # which tokens attend to which, each clip causally to itself: bool [sum of sizes, sum of lengths]
     mask = torch.block_diag(*(torch.ones(end - start, end, dtype=torch.bool).tril(start) for start, end in spans))  # type: ignore[no-untyped-call]
-    layers = [_Joined([cache.layers[at] for cache in caches], sizes) for at in range(len(caches[0].layers))]
     started = time.perf_counter()
     try:
         logits, _, _ = model.forward(
             [token for feed in feeds for token in feed],
             torch.cat([torch.arange(*span) for span in spans]),
-            Cache(layers=layers),
+            Cache(layers=[_Joined(layers, sizes) for layers in zip(*(cache.layers for cache in caches), strict=True)]),
             torch.cat(rows),
             mask=mask[None, None].to(model.device),
         )

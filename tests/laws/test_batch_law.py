@@ -21,6 +21,7 @@ import torch
 
 from specdec_cli.decoding.assemble import Pair
 from specdec_cli.errors import DecodingError, SpecdecError, UnexpectedError
+from specdec_cli.models import shared
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
@@ -52,7 +53,7 @@ def batch_of(number: int, size: int | None = None, **fixed: Any) -> list[Case]:
 
 
 def decode_together(
-    batch: Sequence[Case], size: int, shared: Shared | None = None, run: Callable[[Case, Shared], Any] | None = None
+    batch: Sequence[Case], size: int, run: Callable[[Case, Shared], Any] | None = None
 ) -> list[Ran | SpecdecError]:
     """What becomes of each clip when `size` of them are decoded at a time."""
 
@@ -63,7 +64,7 @@ def decode_together(
         except SpecdecError as error:
             return error
 
-    with shared or Shared(encoders=2) as models, ThreadPoolExecutor(size) as executor:
+    with Shared(encoders=2) as models, ThreadPoolExecutor(size) as executor:
         futures = [executor.submit(decode, case, models) for case in batch]
         _, late = wait(futures, timeout=TIMEOUT_S)
         if late:
@@ -92,22 +93,23 @@ def test_clips_of_a_batch_go_through_their_own_rounds(record_property: Any) -> N
     assert len(parted) <= most_parting(clips), parted
 
 
-class Watched:
+@pytest.fixture
+def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Clips per forward of a `Shared`."""
+    made, forward = list[int](), shared._forward
 
-    def __init__(self) -> None:
-        self.sizes: list[int] = []
+    def counted(wanted: Any) -> Any:
+        made.append(len(wanted))
+        return forward(wanted)
 
-    def __call__(self, clips: int, seconds: float) -> None:
-        assert seconds >= 0
-        self.sizes.append(clips)
+    monkeypatch.setattr(shared, "_forward", counted)
+    return made
 
 
-def test_one_forward_serves_all_clips_that_wait_for_it() -> None:
+def test_one_forward_serves_all_clips_that_wait_for_it(sizes: list[int]) -> None:
     """Six clips with equal texts, all verified: once all have read their prompts, every forward is for six."""
     case = make_case(7, mode="lossless", k=4, max_new_tokens=12, min_new_tokens=12, loop_period=0)
-    watched = Watched()
-    read, together = threading.Barrier(6, action=watched.sizes.clear), threading.Barrier(6)
+    read, together = threading.Barrier(6, action=sizes.clear), threading.Barrier(6)
 
     def run(case: Case, models: Shared) -> Any:
         events = case.loop(models).run()
@@ -117,29 +119,27 @@ def test_one_forward_serves_all_clips_that_wait_for_it() -> None:
         together.wait(TIMEOUT_S)  # all are at work again
         return collect([first, *events])
 
-    seen = decode_together([case.but(seed=seed) for seed in range(6)], 6, Shared(watch=watched), run)
+    seen = decode_together([case.but(seed=seed) for seed in range(6)], 6, run)
     assert len({ran[1].token_ids for ran in seen if not isinstance(ran, SpecdecError)}) == 1
-    assert set(watched.sizes) == {6}
-    assert len(watched.sizes) >= 6
+    assert set(sizes) == {6}
+    assert len(sizes) >= 6
 
 
-def test_no_more_clips_share_a_forward_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("specdec_cli.models.shared.MOST", 3)
-    watched = Watched()
-    decode_together(batch_of(12, 7, draft_ahead="off"), 7, Shared(watch=watched))
-    assert 1 < max(watched.sizes) <= 3  # how many are ready at a time depends on the machine
+def test_no_more_clips_share_a_forward_than_allowed(monkeypatch: pytest.MonkeyPatch, sizes: list[int]) -> None:
+    monkeypatch.setattr(shared, "MOST", 3)
+    decode_together(batch_of(12, 7, draft_ahead="off"), 7)
+    assert 1 < max(sizes) <= 3  # how many are ready at a time depends on the machine
 
 
-def test_a_model_whose_clips_cannot_share_a_forward_steps_one_by_one() -> None:
-    watched, batch = Watched(), batch_of(13, 4, mode="edge", acceptance=None)
-    batch[0].edge.joins = False
-    try:
-        for case, ran in zip(batch, decode_together(batch, 4, Shared(watch=watched)), strict=True):
-            assert not isinstance(ran, SpecdecError)
-            assert_rounds(case, *ran)
-    finally:
-        batch[0].edge.joins = True
-    assert set(watched.sizes) == {1}
+def test_a_model_whose_clips_cannot_share_a_forward_steps_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, sizes: list[int]
+) -> None:
+    batch = batch_of(13, 4, mode="edge", acceptance=None)
+    monkeypatch.setattr(batch[0].edge, "joins", False)
+    for case, ran in zip(batch, decode_together(batch, 4), strict=True):
+        assert not isinstance(ran, SpecdecError)
+        assert_rounds(case, *ran)
+    assert set(sizes) == {1}
 
 
 # --- failures ---
@@ -245,7 +245,7 @@ def test_a_clip_closed_half_way_leaves_the_others_going() -> None:
 
     for number in range(640, 646):
         batch = batch_of(number, 4)
-        seen = decode_together(batch, 4, run=abandoned)
+        seen = decode_together(batch, 4, abandoned)
         assert seen[1] is None
         for at in (0, 2, 3):
             assert not isinstance(seen[at], SpecdecError), seen[at]
