@@ -11,7 +11,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import torch
 import transformers
@@ -33,12 +33,10 @@ Rounding gives up to 7e-5 in float32 and 0.16 in bfloat16; a rollback that is of
 _TIE: Final = {torch.float32: 2e-4, torch.float16: 0.01, torch.bfloat16: 0.08}
 _LENGTH: Final = 6  # tokens of the test text that are scored
 _LONGEST: Final = 8192  # sliding window that is filled
-_SOUND_S: Final = 1.0
 _OPENING: Final = 9  # ids at the end of a prompt that may spell the beginning of an answer
-_VERSION: Final = 5  # of the test
-_JOINT: Final = "passed"
-_ALONE: Final = "passed; clips of a batch step one by one"
-_WITHOUT_GRAPHS: Final = "; without graphs"  # after either
+_VERSION: Final = 6  # of the test
+_PASSED: Final = "passed"
+_WITHOUT_GRAPHS: Final = "; without graphs"
 
 
 def tie_tolerance(dtype: torch.dtype) -> float:
@@ -50,7 +48,7 @@ def tie_tolerance(dtype: torch.dtype) -> float:
 
 
 def self_test(model: AudioLM) -> None:
-    """Tests a model that was just loaded, or looks up that it has passed; sets `model.self_test` and `model.joins`.
+    """Tests a model that was just loaded, or looks up that it has passed; sets `model.self_test`.
 
     The result is remembered if its weights have a fingerprint. Raises CheckpointError if it fails.
     """
@@ -58,7 +56,7 @@ def self_test(model: AudioLM) -> None:
     if memory is not None:
         with suppress(OSError, ValueError):
             phrase = memory.read_text(encoding="ascii")
-    if phrase.removesuffix(_WITHOUT_GRAPHS) not in (_JOINT, _ALONE):
+    if phrase.removesuffix(_WITHOUT_GRAPHS) != _PASSED:
         try:
             phrase = _test(model)
         except SpecdecError:
@@ -71,7 +69,7 @@ def self_test(model: AudioLM) -> None:
                 memory.write_text(phrase, encoding="ascii")
     if phrase.endswith(_WITHOUT_GRAPHS):
         model.graphs = None
-    model.joins, model.self_test = phrase.removesuffix(_WITHOUT_GRAPHS) == _JOINT, phrase
+    model.self_test = phrase
 
 
 def _failed(model: AudioLM, why: str) -> CheckpointError:
@@ -84,8 +82,7 @@ def _failed(model: AudioLM, why: str) -> CheckpointError:
 def _test(model: AudioLM) -> str:
     """Compares; returns what it found, in a phrase."""
     graphs, model.graphs = model.graphs, None
-    prompt = model.processor.prompt(test_sound(_SOUND_S, model.processor.sampling_rate), "How?")
-    text = _text(model, len(prompt.ids))
+    prompt, text = _prompt(model, 1.0), _text(model)
     allowed = TOLERANCE.get(model.dtype, TOLERANCE[torch.bfloat16])
     whole = Session(model, prompt, 2 * len(text)).logits(text, _LENGTH + 1)
     session = _compare_steps(model, prompt, text, whole, allowed)
@@ -95,7 +92,9 @@ def _test(model: AudioLM) -> str:
             f"{model.name} begins its answer with <think>: the model reasons before it answers",
             hint="Use an Instruct or Captioner variant: reasoning would be taken for the caption.",
         )
-    phrase = _JOINT if model.joins and _joins(session, text, whole, allowed) else _ALONE
+    if model.joins:
+        _compare_joint(session, text, whole, allowed)
+    phrase = _PASSED
     if graphs is None:
         return phrase
     model.graphs = graphs
@@ -119,42 +118,36 @@ def _compare_steps(model: AudioLM, prompt: Prompt, text: Sequence[int], whole: t
     session.logits([*base, *wrong], 3)  # a draft that is rejected at once
     stepped = [session.logits([*base, *end[:at]], 1) for at in range(3)]
     session.logits([*base, *end[:3], *wrong[:2]], 2)
-    difference = _difference(torch.cat([*stepped, session.logits(text, _LENGTH - 2)]), whole)
-    if not difference <= allowed:
-        by = f"{difference:.2g} standard deviations, and {allowed:g} is what rounding explains"
-        raise _failed(model, f"its cached scores differ from those of one pass by {by}")
+    _compare(model, [*stepped, session.logits(text, _LENGTH - 2)], whole, allowed)
     return session
 
 
-def _joins(session: Session, text: Sequence[int], whole: torch.Tensor, allowed: float) -> bool:
-    """Whether a clip, whose scores are `whole`, and another one score in shared forwards as each does alone."""
-    model = session.model
-    prompt = model.processor.prompt(test_sound(_SOUND_S / 2, model.processor.sampling_rate), "How?")
-    other = Session(model, prompt, 2 * _LENGTH)
-    try:
-        alone = other.logits(text[:4], 2)
-        found = forward_together([(session, text[:2], 2), (other, text[:3], 1)])
-        found += forward_together([(other, text[:4], 1), (session, text, 2)])
-        expected = [whole[1:3], alone[:1], alone[1:], whole[-2:]]
-        pairs = zip(found, expected, strict=True)
-        return all(isinstance(ours, torch.Tensor) and _difference(ours, theirs) <= allowed for ours, theirs in pairs)
-    except Exception as error:  # a module may refuse the mask or the cache in any way
-        _log.info("clips cannot share a forward of %s: %s", model.name, error)
-        return False
+def _compare_joint(session: Session, text: Sequence[int], whole: torch.Tensor, allowed: float) -> None:
+    """Raises likewise if a clip, whose scores are `whole`, and another one score otherwise in shared forwards."""
+    other = Session(session.model, _prompt(session.model, 0.5), 2 * _LENGTH)
+    alone = other.logits(text[:4], 2)
+    found = forward_together([(session, text[:2], 2), (other, text[:3], 1)])
+    found += forward_together([(other, text[:4], 1), (session, text, 2)])
+    _compare(session.model, found, torch.cat([whole[1:3], alone, whole[-2:]]), allowed)
 
 
-def _difference(ours: torch.Tensor, theirs: torch.Tensor) -> float:
-    """Largest difference, as a share of the row's standard deviation (at least 1)."""
-    finite = theirs.isfinite()
-    if not bool((finite == ours.isfinite()).all()):
-        return float("inf")
+def _compare(model: AudioLM, parts: Sequence[Any], theirs: torch.Tensor, allowed: float) -> None:
+    """Raises CheckpointError if two ways to the same scores differ, relative to the rows' standard deviations."""
+    ours, finite = torch.cat(list(parts)), theirs.isfinite()
     filled = theirs.masked_fill(~finite, 0.0)
     scale = filled.std(dim=-1, keepdim=True).clamp(min=1.0)
-    return float(((ours.masked_fill(~finite, 0.0) - filled).abs() / scale).max())
+    difference = float(((ours.masked_fill(~finite, 0.0) - filled).abs() / scale).max())
+    if not (difference <= allowed and torch.equal(finite, ours.isfinite())):
+        by = f"{difference:.2g} standard deviations, and {allowed:g} is what rounding explains"
+        raise _failed(model, f"its cached scores differ from those of one pass by {by}")
 
 
-def _text(model: AudioLM, prompt: int) -> list[int]:
-    """Some ids that a text may hold, spread over the vocabulary, after a prompt of so many.
+def _prompt(model: AudioLM, seconds: float) -> Prompt:
+    return model.processor.prompt(test_sound(seconds, model.processor.sampling_rate), "How?")
+
+
+def _text(model: AudioLM) -> list[int]:
+    """Some ids that a text may hold, spread over the vocabulary.
 
     They are so many that a sliding window is full before the last few of them.
     """
@@ -164,7 +157,7 @@ def _text(model: AudioLM, prompt: int) -> list[int]:
     config = model.module.config.get_text_config(decoder=True)
     slides = "sliding_attention" in (getattr(config, "layer_types", None) or ())
     window = int(config.sliding_window) if slides else 0
-    length = _LENGTH + max(0, window - prompt) if window <= _LONGEST else _LENGTH
+    length = _LENGTH + (window if window <= _LONGEST else 0)
     return [usable[(at * 7919 + 17) % len(usable)] for at in range(length)]
 
 

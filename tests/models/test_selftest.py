@@ -16,7 +16,6 @@ from tests.laws.planted import rollback
 from tests.models.checkpoints import assert_refused, load
 from tests.tiny import as_audio_lm, save_checkpoint, tiny_model, tiny_module
 
-PASSED, ONE_BY_ONE = "passed", "passed; clips of a batch step one by one"
 Damage = Callable[..., Path]
 Change = Callable[[dict[str, Any]], None]
 
@@ -59,15 +58,14 @@ def _count_forwards(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_sound_models_pass(seed: int) -> None:
     model = tiny_model(seed, layers=1 + seed % 3, vocab_size=(266, 288, 320)[seed % 3], scale=(0.1, 0.3, 0.6)[seed % 3])
     self_test(model)
-    assert model.self_test == PASSED
-    assert model.joins
+    assert model.self_test == "passed"
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_passes(dtype: torch.dtype) -> None:
     model = as_audio_lm(tiny_module(2, layers=3).to(dtype), "half")
     self_test(model)
-    assert model.self_test == PASSED
+    assert model.self_test == "passed"
     with rollback(1), pytest.raises(CheckpointError, match="is what rounding explains"):
         self_test(model)
 
@@ -134,12 +132,11 @@ def _raise(inputs: dict[str, Any]) -> None:
         raise ValueError("this mask has four axes")
 
 
-@pytest.mark.parametrize("wrong", [_see_each_other, _raise])
-def test_joint_forwards_that_fail_only_make_clips_step_alone(wrong: Change) -> None:
-    model = _changed(tiny_model(0), wrong)
-    self_test(model)
-    assert not model.joins
-    assert model.self_test == ONE_BY_ONE
+@pytest.mark.parametrize(
+    ("wrong", "why"), [(_see_each_other, "its cached scores differ"), (_raise, "ValueError: this mask has four axes")]
+)
+def test_joint_forwards_that_fail_are_refused(wrong: Change, why: str) -> None:
+    assert why in _refused(_changed(tiny_model(0), wrong)).message
 
 
 # --- run once ---
@@ -148,11 +145,11 @@ def test_joint_forwards_that_fail_only_make_clips_step_alone(wrong: Change) -> N
 def test_a_result_is_remembered_for_the_weights(tmp_path: Path, memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = save_checkpoint(tiny_module(3), tmp_path / "m")
     forwards = _count_forwards(monkeypatch)
-    assert load(folder).self_test == PASSED
+    assert load(folder).self_test == "passed"
     tested = len(forwards)
     assert tested > 5
-    assert load(folder).joins
-    assert load(save_checkpoint(tiny_module(3), tmp_path / "same")).self_test == PASSED
+    assert load(folder).self_test == "passed"
+    assert load(save_checkpoint(tiny_module(3), tmp_path / "same")).self_test == "passed"
     assert len(forwards) == tested, "the same files under another name"
     load(save_checkpoint(tiny_module(4), tmp_path / "other"))
     load(folder, dtype="bfloat16")
@@ -161,16 +158,11 @@ def test_a_result_is_remembered_for_the_weights(tmp_path: Path, memory: Path, mo
     assert len(forwards) > 3 * tested
 
 
-def test_that_clips_step_alone_is_remembered_and_a_failure_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_is_not_remembered(tmp_path: Path) -> None:
     folder = save_checkpoint(tiny_module(3), tmp_path / "m")
     with rollback(1):
         assert_refused(folder)
-    with monkeypatch.context() as patch:
-        patch.setattr("specdec_cli.models.selftest.forward_together", lambda wanted: [None] * len(wanted))
-        assert load(folder).self_test == ONE_BY_ONE
-    assert not load(folder).joins
+    assert load(folder).self_test == "passed"
 
 
 def test_it_can_be_switched_off(tmp_path: Path, memory: Path) -> None:
