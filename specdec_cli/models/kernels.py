@@ -91,8 +91,7 @@ def _in_float32(layer: nn.Linear) -> Product | None:
     outputs = max(1, _WEIGHTS_AT_ONCE // layer.in_features)
 
     def product(x: torch.Tensor) -> torch.Tensor:
-        wide = x.float()
-        parts = torch.split(layer.weight, outputs)
+        wide, parts = x.float(), torch.split(layer.weight, outputs)
         made = torch.cat([nn.functional.linear(wide, part.float()) for part in parts], dim=-1)
         return (made if layer.bias is None else made.add_(layer.bias)).to(x.dtype)
 
@@ -172,17 +171,13 @@ def has_int8() -> bool:
     return not lacks_16_bits() and bool((torch._int_mm(large, large) == 64 * 127 * 127).all())
 
 
-def _is_x86() -> bool:
-    return platform.machine().lower() in ("x86_64", "amd64")
-
-
 @cache
 def _onednn_is_faster() -> bool:
     """Whether the processor is an x86 one of another maker than Intel, for which MKL takes slower kernels."""
-    if not _is_x86() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
-        return False
-    try:
-        described = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        described = platform.processor()
-    return "GenuineIntel" not in described
+    cpuinfo = Path("/proc/cpuinfo")
+    described = cpuinfo.read_text(errors="replace") if cpuinfo.is_file() else platform.processor()
+    return _is_x86() and hasattr(torch.ops.mkldnn, "_linear_pointwise") and "GenuineIntel" not in described
+
+
+def _is_x86() -> bool:
+    return platform.machine().lower() in ("x86_64", "amd64")

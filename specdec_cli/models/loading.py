@@ -11,7 +11,7 @@ import psutil
 import torch
 from safetensors import SafetensorError
 from torch import nn
-from transformers import GenerationConfig
+from transformers import BitsAndBytesConfig, GenerationConfig
 from transformers.utils import GENERATION_CONFIG_NAME
 
 from specdec_cli.config import ModelConfig
@@ -192,22 +192,16 @@ def _dtype(checkpoint: Checkpoint, device: torch.device) -> torch.dtype:
 def quantization_config(name: str | None, device: torch.device, family: Family, model_config: Any) -> Any | None:
     """The `quantization_config` of `from_pretrained` for "int8" or "int4": of the decoder and the output layer.
 
-    On a CPU both are specdec's own (`models.packed`); elsewhere torchao's and, on CUDA, bitsandbytes' nf4, which leave
-    an output layer whole that shares its weight with the embedding.
+    On a CPU both are specdec's own (`models.packed`), elsewhere bitsandbytes' int8 and nf4, which leave an output layer
+    whole that shares its weight with the embedding.
     """
     if name is None:
         return None
     if device.type == "cpu":
         return PackedConfig(BITS[name])
-    if name == "int8":
-        from torchao.quantization import Int8WeightOnlyConfig
-        from transformers import TorchAoConfig
-
-        return TorchAoConfig(Int8WeightOnlyConfig(), modules_to_not_convert=kept_whole(family, model_config))
-    from transformers import BitsAndBytesConfig
-
     return BitsAndBytesConfig(
-        load_in_4bit=True,
+        load_in_8bit=name == "int8",
+        load_in_4bit=name == "int4",
         bnb_4bit_quant_type="nf4",
         bnb_4bit_compute_dtype=torch.bfloat16,
         llm_int8_skip_modules=kept_whole(family, model_config),

@@ -1,10 +1,9 @@
 """Linear layers with weights of four or eight bits on a CPU, over PyTorch's own packed kernels.
 
 A step of a large model at batch 1 waits for its weights to arrive from memory, so that a quarter of the bytes is up to
-a quarter of the time. The kernels take a few rows at a time; beyond `_kernel_rows`, the weights are turned back into
-the number format of the activations a few columns at a time, which stay in the processor's cache, and multiplied as
-usual. A prefill in bfloat16 multiplies in int8 instead where the CPU has the instructions: that takes half of the time,
-and rounds far less than four bits do.
+a quarter of the time. PyTorch's kernels take a few rows at a time; for more, the weights are turned back into the
+number format of the activations a few columns at a time, which stay in the processor's cache. A prefill in bfloat16
+multiplies in int8 where the CPU has the instructions, in half of the time; that rounds far less than four bits do.
 
 `PackedConfig` is a `quantization_config` for `from_pretrained`, which then reads, packs and drops one weight after the
 other; packed weights are kept for later starts.
@@ -18,6 +17,7 @@ import tempfile
 from collections.abc import Callable, Container, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -49,7 +49,6 @@ _LEAST_STEP: Final = 1e-7  # which float16 can hold
 _NIBBLES: Final = 0x0F0F0F0F
 _METHOD: Final = "specdec_packed"
 _MADE_WITH: Final = (_METHOD, GROUP, MULTIPLES, torch.__version__, transformers.__version__)
-_WORTH_KEEPING: Final = 1 << 26  # bytes; less is packed in no time
 _SHARD: Final = "256MB"  # of a kept file, which is copied in memory while it is written
 
 
@@ -70,18 +69,21 @@ class PackedLinear(nn.Module):
 
     def __init__(self, linear: nn.Linear, bits: int) -> None:
         super().__init__()
-        self.in_features, self.out_features, self.bits = linear.in_features, linear.out_features, bits
-        four, weight = bits == 4, linear.weight
-        packed = (self.out_features, self.in_features // (2 if four else 1))
-        scales = (self.in_features // GROUP, self.out_features, 2) if four else (self.out_features,)
-        self.register_buffer("weight", weight.new_empty(packed, dtype=torch.uint8 if four else torch.int8))
-        self.register_buffer("scales", weight.new_empty(scales))
-        self.bias = linear.bias
+        self.bits, self.bias = bits, linear.bias
+        self.in_features, self.out_features = inputs, outputs = linear.in_features, linear.out_features
+        if bits == 4:
+            weight, kind, scales = (outputs, inputs // 2), torch.uint8, (inputs // GROUP, outputs, 2)
+        else:
+            weight, kind, scales = (outputs, inputs), torch.int8, (outputs,)
+        self.register_buffer("weight", linear.weight.new_empty(weight, dtype=kind))
+        self.register_buffer("scales", linear.weight.new_empty(scales))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Activations [..., inputs] to [..., outputs], both in the number format of the scales."""
         rows = x.reshape(-1, self.in_features)
-        if len(rows) > _kernel_rows(self.bits, x.dtype):
+        # measured on a Xeon; for float32 there is no kernel to speak of
+        fast = 1 if x.dtype == torch.float32 else 64 if self.bits == 4 else 12
+        if len(rows) > fast:
             wide = rows.float() if lacks_16_bits() else rows
             made = self._unpacked_product(wide).to(x.dtype)
         elif self.bits == 4:
@@ -95,11 +97,10 @@ class PackedLinear(nn.Module):
     def _unpacked_product(self, x: torch.Tensor) -> torch.Tensor:
         """x [rows, inputs] times the weights: [rows, outputs]."""
         each = _spread()
-        product = None
-        if x.dtype == torch.bfloat16 and len(x) >= _PREFILL and has_int8():
-            product = int8_product(x, _PEAK, each)
-        if product is not None and self.bits == 8:
-            return product(self.weight.T, self.scales).to(x.dtype)
+        prefill = x.dtype == torch.bfloat16 and len(x) >= _PREFILL
+        in_int8 = int8_product(x, _PEAK, each) if prefill and has_int8() else None
+        if in_int8 is not None and self.bits == 8:
+            return in_int8(self.weight.T, self.scales).to(x.dtype)
         made = x.new_empty(len(x), self.out_features)
         sums = x.view(len(x), -1, GROUP).sum(-1) if self.bits == 4 else x  # for zero points
 
@@ -111,8 +112,8 @@ class PackedLinear(nn.Module):
             scales, zeros = self.scales[:, piece].unbind(-1)
             halves = _codes(self.weight[piece], self.in_features), _halves(scales), _halves(made[:, piece])
             for codes, scale, place in zip(*halves, strict=True):
-                if product is not None:
-                    found = product(*_int8(codes.sub_(8), scale.float().flatten(1)))
+                if in_int8 is not None:
+                    found = in_int8(*_int8(codes.sub_(8), scale.float().flatten(1)))
                 else:
                     scaled = codes.sub_(8).to(x.dtype).mul_(scale.flatten(1)[:, None])
                     found = x @ scaled.view(self.in_features, -1)
@@ -126,14 +127,8 @@ class PackedLinear(nn.Module):
         return made.mul_(self.scales) if self.bits == 8 else made
 
 
-def _kernel_rows(bits: int, dtype: torch.dtype) -> int:
-    """Rows up to which PyTorch's kernel is the faster way (measured on a Xeon; it has none for float32 to speak of)."""
-    return 1 if dtype == torch.float32 else 64 if bits == 4 else 12
-
-
 def _spread() -> Callable[..., Iterable[Any]]:
-    """Calls a function for each part, as `map` does: in a thread each, since the operations are too short to be divided
-    among threads themselves."""
+    """A `map` with a thread for each part: the operations are too short to be divided among threads themselves."""
     threads, inference = torch.get_num_threads(), torch.is_inference_mode_enabled()
     if threads == 1:
         return map
@@ -153,9 +148,9 @@ def _codes(weight: torch.Tensor, inputs: int) -> tuple[torch.Tensor, torch.Tenso
     return first, second
 
 
-def _halves(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _halves(values: torch.Tensor, layout: tuple[int, bool] | None = None) -> tuple[torch.Tensor, torch.Tensor]:
     """Values [..., outputs] of the outputs in the lower and in the upper half of the bytes, [..., blocks, n] each."""
-    length, adjacent = _half_block()
+    length, adjacent = layout or _half_block()
     shape, half = ((-1, length, 2), -1) if adjacent else ((-1, 2, length), -2)
     lower, upper = torch.unflatten(values, -1, shape).unbind(half)
     return lower, upper
@@ -225,13 +220,14 @@ def _half_block() -> tuple[int, bool]:
         torch.ops.aten._convert_weight_to_int4pack_for_cpu(part.contiguous(), 1).flatten().long()
         for part in (outputs & 15, outputs >> 4)
     )
-    found = torch.stack([low & 15 | (high & 15) << 4, low >> 4 | high & 240])  # [half, byte]
-    for length in (_BLOCK // 2, _BLOCK // 4):
-        for adjacent in (False, True):
-            order = torch.arange(2 * _BLOCK).view((-1, length, 2) if adjacent else (-1, 2, length))
-            order = order if adjacent else order.transpose(1, 2)  # [block, byte, half]
-            if torch.equal(found.T, order[:, None].expand(-1, GROUP, -1, -1).reshape(-1, 2)):
-                return length, adjacent
+    found = (
+        low & 15 | (high & 15) << 4,
+        low >> 4 | high & 240,
+    )  # outputs in the lower and in the upper half of each byte
+    for layout in product((_BLOCK // 2, _BLOCK // 4), (False, True)):
+        halves = (half[:, None].expand(-1, GROUP, -1) for half in _halves(torch.arange(2 * _BLOCK), layout))
+        if all(torch.equal(half.flatten(), part) for half, part in zip(halves, found, strict=True)):
+            return layout
     raise CheckpointError(
         "the four-bit kernel of this CPU keeps its weights in an order that specdec does not support",
         hint="Use quantization: int8, or none.",
@@ -298,10 +294,7 @@ class _Packing(ConversionOps):  # type: ignore[misc]
 
 
 def packed_folder(weights: str, bits: int, dtype: torch.dtype) -> Path | None:
-    """Where the packed form of a checkpoint is kept, by the fingerprint of its weights; the order is the CPU's.
-
-    None where there is no cache.
-    """
+    """Where packed weights are kept, by the fingerprint of the whole ones and the CPU's order; None: nowhere."""
     way = (weights, bits, dtype, torch.backends.cpu.get_cpu_capability(), _MADE_WITH)
     home = cache_folder("packed")
     return home and home / hashlib.sha256(repr(way).encode()).hexdigest()[:32]
@@ -309,8 +302,6 @@ def packed_folder(weights: str, bits: int, dtype: torch.dtype) -> Path | None:
 
 def keep_packed(module: Any, folder: Path) -> None:
     """Writes a packed model for later starts, all of it or nothing."""
-    if sum(tensor.nbytes for tensor in (*module.parameters(), *module.buffers())) < _WORTH_KEEPING:
-        return
     home = folder.parent
     try:
         home.mkdir(parents=True, exist_ok=True)

@@ -137,9 +137,8 @@ def test_the_memory_that_is_forecast_is_what_the_weights_take(checkpoint: Path, 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The cache's folder of packed weights, where the smallest model is worth keeping."""
+    """The cache's folder of packed weights."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(packed, "_WORTH_KEEPING", 0)
     return tmp_path / "specdec" / "packed"
 
 
