@@ -26,12 +26,8 @@ TEXT: dict[str, Any] = {
     "vocab_size": VOCAB,
     "hidden_size": 32,
     "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 8,
     "max_position_embeddings": 4096,
-}
+} | {"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8}
 CHATML = (
     "{% for message in messages %}{% if loop.first and message['role'] != 'system' %}"
     "<|im_start|>system\nHi.<|im_end|>\n{% endif %}<|im_start|>{{ message['role'] }}\n"
@@ -127,31 +123,21 @@ def write_tekken(folder: Path) -> None:
     write_json(folder / "tekken.json", content)
 
 
-def _tower(**more: Any) -> dict[str, Any]:
-    """An audio encoder of the Qwen families."""
-    return {
-        "num_mel_bins": 16,
-        "d_model": 16,
-        "encoder_layers": 1,
-        "encoder_attention_heads": 2,
-        "encoder_ffn_dim": 32,
-        **more,
-    }
-
-
 def _named(ids: dict[str, int], **tokens: str) -> dict[str, int]:
     return {name: ids[token] for name, token in tokens.items()}
 
 
 _OMNI_25 = ("<|AUDIO|>", "<|audio_bos|>", "<|audio_eos|>", "<|IMAGE|>", "<|VIDEO|>", "<|vision_bos|>", "<|vision_eos|>")
 _VISION = {"depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "out_hidden_size": 32}
-_TOWER = {
+_QWEN_TOWER = {
     "num_mel_bins": 16,
-    "hidden_size": 16,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 64,
+    "d_model": 16,
+    "encoder_layers": 1,
+    "encoder_attention_heads": 2,
+    "encoder_ffn_dim": 32,
 }
+_LAYER = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+_TOWER = {"num_mel_bins": 16, **_LAYER, "intermediate_size": 64}
 _OMNI_3 = (
     *("<|audio_pad|>", "<|audio_start|>", "<|audio_end|>", "<|image_pad|>", "<|video_pad|>"),
     *("<|vision_start|>", "<|vision_end|>"),
@@ -161,7 +147,8 @@ _OMNI_3 = (
 def _qwen3_omni(ids: dict[str, int]) -> Any:
     rope = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 1, 2], "mrope_interleaved": True}
     config = tf.Qwen3OmniMoeThinkerConfig(
-        audio_config=_tower(n_window=50, n_window_infer=100, output_dim=32, downsample_hidden_size=8),
+        audio_config=_QWEN_TOWER
+        | {"n_window": 50, "n_window_infer": 100, "output_dim": 32, "downsample_hidden_size": 8},
         vision_config=_VISION | {"deepstack_visual_indexes": []},
         text_config=TEXT
         | {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "rope_parameters": rope},
@@ -182,7 +169,7 @@ def _qwen3_omni(ids: dict[str, int]) -> Any:
 
 def _qwen2_audio(ids: dict[str, int]) -> Any:
     return tf.Qwen2AudioConfig(
-        audio_config=_tower(), text_config={"model_type": "qwen2", **TEXT}, audio_token_index=ids["<|AUDIO|>"]
+        audio_config=_QWEN_TOWER, text_config={"model_type": "qwen2", **TEXT}, audio_token_index=ids["<|AUDIO|>"]
     )
 
 
@@ -210,9 +197,7 @@ _GEMMA_TEMPLATE = (
     "{% if part['type'] == 'audio' %}<|audio|>{% else %}{{ part['text'] }}{% endif %}{% endfor %}<turn|>\n"
     "{% endfor %}{% if add_generation_prompt %}<|turn>model\n{% endif %}"
 )
-_GEMMA_EXTRAS = {
-    "bos_token": "<bos>",
-    "pad_token": "<pad>",
+_GEMMA_EXTRAS = {"bos_token": "<bos>", "pad_token": "<pad>"} | {
     "audio_token": "<|audio|>",
     "boa_token": "<|audio>",
     "eoa_token": "<audio|>",
@@ -232,14 +217,8 @@ _GEMMA_TEXT = TEXT | {
 
 
 def _gemma_ids(ids: dict[str, int]) -> dict[str, int]:
-    return _named(
-        ids,
-        audio_token_id="<|audio|>",
-        image_token_id="<|image|>",
-        video_token_id="<|video|>",
-        boa_token_id="<|audio>",
-        eoa_token_index="<audio|>",
-    )
+    others = _named(ids, image_token_id="<|image|>", video_token_id="<|video|>")
+    return others | _named(ids, audio_token_id="<|audio|>", boa_token_id="<|audio>", eoa_token_index="<audio|>")
 
 
 def _gemma4(ids: dict[str, int]) -> Any:
@@ -247,13 +226,7 @@ def _gemma4(ids: dict[str, int]) -> Any:
     return tf.Gemma4Config(
         text_config=_GEMMA_TEXT | more,
         vision_config=None,
-        audio_config={
-            "hidden_size": 32,
-            "num_hidden_layers": 1,
-            "num_attention_heads": 2,
-            "subsampling_conv_channels": (128, 32),
-            "output_proj_dims": 24,
-        },
+        audio_config=_LAYER | {"hidden_size": 32, "subsampling_conv_channels": (128, 32), "output_proj_dims": 24},
         **_gemma_ids(ids),
     )
 
@@ -272,23 +245,11 @@ def _granite_speech(ids: dict[str, int]) -> Any:
     text = {key: value for key, value in TEXT.items() if key != "head_dim"}
     return tf.GraniteSpeechConfig(
         text_config={"model_type": "granite", **text},
-        encoder_config={
-            "hidden_dim": 16,
-            "num_layers": 2,
-            "num_heads": 2,
-            "dim_head": 8,
-            "input_dim": 160,
-            "output_dim": 10,
-            "context_size": 20,
-        },
-        projector_config={
-            "model_type": "blip_2_qformer",
-            "hidden_size": 16,
-            "encoder_hidden_size": 16,
-            "num_hidden_layers": 1,
-            "num_attention_heads": 2,
-            "intermediate_size": 32,
-        },
+        encoder_config=(
+            {"hidden_dim": 16, "num_layers": 2, "num_heads": 2, "dim_head": 8}
+            | {"input_dim": 160, "output_dim": 10, "context_size": 20}
+        ),
+        projector_config=_LAYER | {"model_type": "blip_2_qformer", "encoder_hidden_size": 16, "intermediate_size": 32},
         audio_token_index=ids["<|audio|>"],
         has_lora_adapter=False,
     )

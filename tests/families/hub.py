@@ -22,36 +22,23 @@ from tests.tiny import byte_tokenizer, byte_vocabulary
 
 Raw = dict[str, Any]
 
-_TEXT: Raw = {
-    "hidden_size": 32,
-    "intermediate_size": 128,
+_TEXT: Raw = {"hidden_size": 32, "intermediate_size": 128, "head_dim": 8} | {
     "num_hidden_layers": 2,
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
-    "head_dim": 8,
 }
 _SIZES: Raw = {
     **_TEXT,
-    "global_head_dim": 8,
-    "hidden_size_per_layer_input": 8,
+    **dict.fromkeys(
+        ("out_hidden_size", "d_model", "encoder_ffn_dim", "output_dim", "hidden_dim", "encoder_hidden_size"), 32
+    ),
+    **dict.fromkeys(("global_head_dim", "hidden_size_per_layer_input", "dim_head", "downsample_hidden_size"), 8),
+    **dict.fromkeys(("num_experts_per_tok", "encoder_attention_heads", "num_layers", "num_heads"), 2),
+    **dict.fromkeys(("encoder_layers", "depth"), 1),
     "position_embedding_size": 16,
-    "out_hidden_size": 32,
     "num_experts": 4,
-    "num_experts_per_tok": 2,
     "moe_intermediate_size": 16,
-    "d_model": 32,
-    "encoder_layers": 1,
-    "encoder_attention_heads": 2,
-    "encoder_ffn_dim": 32,
-    "output_dim": 32,
-    "hidden_dim": 32,
-    "num_layers": 2,
-    "num_heads": 2,
-    "dim_head": 8,
-    "encoder_hidden_size": 32,
-    "depth": 1,
     "output_proj_dims": 24,
-    "downsample_hidden_size": 8,
     "fullatt_block_indexes": [0],
     "deepstack_visual_indexes": [],
 }
@@ -127,17 +114,9 @@ _SPECIALS: dict[str, dict[str, int]] = {
     "qwen2-audio": _QWEN | _OMNI_25,
     "qwen2.5-omni": _QWEN | _OMNI_25,
     "qwen3-omni": _QWEN | {"<|audio_start|>": 151669, "<|audio_end|>": 151670, "<|audio_pad|>": 151675},
-    "gemma4": {
-        "<pad>": 0,
-        "<eos>": 1,
-        "<bos>": 2,
-        "<|turn>": 105,
-        "<turn|>": 106,
-        "<|audio>": 256000,
-        "<|image|>": 258880,
-        "<|audio|>": 258881,
-        "<audio|>": 258883,
-        "<|video|>": 258884,
-    },
+    "gemma4": (
+        {"<pad>": 0, "<eos>": 1, "<bos>": 2, "<|turn>": 105, "<turn|>": 106}
+        | {"<|audio>": 256000, "<|image|>": 258880, "<|audio|>": 258881, "<audio|>": 258883, "<|video|>": 258884}
+    ),
     "granite-speech": {"<|end_of_text|>": 0, "<|start_of_role|>": 1, "<|end_of_role|>": 2},
 }

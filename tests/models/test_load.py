@@ -119,25 +119,20 @@ def test_an_eos_that_is_no_token_is_refused(damaged: Damage, declared: object) -
 # --- numbers and devices ---
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-def test_a_dtype_that_is_asked_for_is_taken(hub_dir: Path, dtype: str) -> None:
-    model = load(hub_dir, dtype=dtype)
-    assert model.dtype == getattr(torch, dtype)
-    assert model.module.model.audio_tower.conv1.weight.dtype == model.dtype
-    assert len(greedy(model, 3)) == 3
-
-
 @pytest.mark.parametrize(
-    ("edit", "used"),
+    ("edit", "asked", "used"),
     [
-        (edit_json("config.json", dtype="float16"), torch.float32),
-        (edit_json("config.json", dtype="bfloat16"), torch.bfloat16),
-        (edit_json("config.json", dtype=None, torch_dtype="bfloat16"), torch.bfloat16),
-        (edit_json("config.json", dtype=None), torch.float32),
+        *((lambda _: None, name, name) for name in ("float32", "bfloat16", "float16")),
+        (edit_json("config.json", dtype="float16"), "auto", "float32"),
+        (edit_json("config.json", dtype="bfloat16"), "auto", "bfloat16"),
+        (edit_json("config.json", dtype=None, torch_dtype="bfloat16"), "auto", "bfloat16"),
+        (edit_json("config.json", dtype=None), "auto", "float32"),
     ],
 )
-def test_dtype_auto_reads_the_config(damaged: Damage, edit: Any, used: torch.dtype) -> None:
-    assert load(damaged(edit)).dtype == used
+def test_the_dtype_is_what_is_asked_for_or_declared(damaged: Damage, edit: Any, asked: str, used: str) -> None:
+    model = load(damaged(edit), dtype=asked)
+    assert model.dtype == model.module.model.audio_tower.conv1.weight.dtype == getattr(torch, used)
+    assert len(greedy(model, 3)) == 3
 
 
 def test_a_device_that_is_not_there_is_refused(thinker_dir: Path) -> None:
@@ -154,9 +149,6 @@ def test_tied_output_weights_need_no_lm_head(damaged: Damage) -> None:
     def tie(tensors: dict[str, torch.Tensor]) -> None:
         del tensors["lm_head.weight"]
 
-    model = load(
-        damaged(
-            edit_weights(tie), edit_json("config.json", tie_word_embeddings=True, text_config__tie_word_embeddings=True)
-        )
-    )
+    tied = edit_json("config.json", tie_word_embeddings=True, text_config__tie_word_embeddings=True)
+    model = load(damaged(edit_weights(tie), tied))
     assert torch.equal(model.module.lm_head.weight, model.module.get_input_embeddings().weight)

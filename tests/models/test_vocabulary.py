@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,19 +18,11 @@ from tests.tiny import tiny_model
 PIECES = 266  # 256 bytes and ten special tokens
 
 
-class _Vocabulary:
-    def __init__(self, pieces: Mapping[str, int]) -> None:
-        self._pieces = dict(pieces)
-
-    def get_vocab(self) -> dict[str, int]:
-        return self._pieces
-
-
 def _with(pieces: Mapping[str, int], name: str = "m", eos: tuple[int, ...] = (0,)) -> Processor:
     processor = copy.copy(tiny_model(0).processor)
     processor.name, processor.eos_ids = name, eos
     processor.vocab_size = max(pieces.values()) + 1
-    processor.tokenizer = _Vocabulary(pieces)
+    processor.tokenizer = SimpleNamespace(get_vocab=lambda: pieces)
     return processor
 
 
