@@ -53,13 +53,11 @@ class AudioLM:
         text_config = module.config.get_text_config(decoder=True)
         self.layers = int(text_config.num_hidden_layers)
         self._empty = DynamicCache(config=module.config)
-        self._empty.layers = [
-            _Sliding(layer.sliding_window) if type(layer) is DynamicSlidingWindowLayer else layer
-            for layer in self._empty.layers
-        ]
+        for at, layer in enumerate(self._empty.layers):
+            if type(layer) is DynamicSlidingWindowLayer:
+                self._empty.layers[at] = _Sliding(layer.sliding_window)
         self._empty.activate_past_recording()
-        # audio encoder included
-        self.parameters = sum(weight.numel() for weight in module.parameters())
+        self.parameters = sum(weight.numel() for weight in module.parameters())  # audio encoder included
         self.dtype: torch.dtype = module.dtype
         self.device: torch.device = module.get_input_embeddings().weight.device
         # Whether several clips can share a forward, which the self-test confirms: sliding layers keep no full mask, and

@@ -71,12 +71,13 @@ class PackedLinear(nn.Module):
         super().__init__()
         self.bits, self.bias = bits, linear.bias
         self.in_features, self.out_features = inputs, outputs = linear.in_features, linear.out_features
+        empty = linear.weight.new_empty
         if bits == 4:
-            weight, kind, scales = (outputs, inputs // 2), torch.uint8, (inputs // GROUP, outputs, 2)
+            weight, scales = empty(outputs, inputs // 2, dtype=torch.uint8), empty(inputs // GROUP, outputs, 2)
         else:
-            weight, kind, scales = (outputs, inputs), torch.int8, (outputs,)
-        self.register_buffer("weight", linear.weight.new_empty(weight, dtype=kind))
-        self.register_buffer("scales", linear.weight.new_empty(scales))
+            weight, scales = empty(outputs, inputs, dtype=torch.int8), empty(outputs)
+        self.register_buffer("weight", weight)
+        self.register_buffer("scales", scales)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Activations [..., inputs] to [..., outputs], both in the number format of the scales."""
