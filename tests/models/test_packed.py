@@ -1,4 +1,4 @@
-"""Weights of four and eight bits on a CPU: the product of the codes, whatever the number of rows, and nothing else."""
+"""Weights of four and eight bits: on a CPU the product of the codes, whatever the number of rows, and nothing else."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ import pytest
 import torch
 from safetensors import SafetensorError
 from torch import nn
+from transformers.quantizers.quantizers_utils import should_convert_module
 
 from specdec_cli.config import ModelConfig
 from specdec_cli.models import packed
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.loading import forecast
+from specdec_cli.models.families import family_named
+from specdec_cli.models.loading import forecast, outline, quantization_config
 from specdec_cli.models.packed import PackedLinear, pack, packable
 from specdec_cli.models.session import Session
+from tests.families.checkpoints import KINDS
 from tests.models.checkpoints import greedy, load
 from tests.tiny import save_checkpoint, tiny_clip, tiny_module
 
@@ -198,3 +201,21 @@ def test_an_output_layer_that_is_the_embedding_is_packed_beside_it(tmp_path: Pat
     whole, small = load(folder), load(folder, quantization="int8")
     assert "lm_head" in kinds(small)
     assert similarity(whole, small) > 0.99
+
+
+@pytest.mark.parametrize("family", KINDS)
+def test_on_a_gpu_bitsandbytes_quantises_decoder_and_output_layer_and_nothing_else(family: str) -> None:
+    config = KINDS[family].config(KINDS[family].tokenizer().get_vocab())
+    module = outline(family_named(family), config)
+    eight, four = (quantization_config(n, torch.device("cuda"), family_named(family), config) for n in ("int8", "int4"))
+    assert eight.load_in_8bit
+    assert four.load_in_4bit
+    linear = {name for name, part in module.named_modules() if type(part) is nn.Linear}
+    quantised = {name for name in linear if should_convert_module(name, four.llm_int8_skip_modules)}  # as it decides
+    assert eight.llm_int8_skip_modules == four.llm_int8_skip_modules
+    tied = module.get_output_embeddings().weight is module.get_input_embeddings().weight
+    decoder = {id(part) for part in module.get_decoder().modules()}
+    expected = {name for name in linear if id(module.get_submodule(name)) in decoder}
+    assert quantised == expected | (set() if tied else {"lm_head"})
+    assert expected
+    assert linear - quantised, "the audio encoder has linear layers"

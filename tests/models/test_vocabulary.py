@@ -1,4 +1,4 @@
-"""Two models may work together over the longest common beginning of their vocabularies, if it holds their ends."""
+"""Prompts are the template's own ids; two models work over the longest common beginning of their vocabularies."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from types import SimpleNamespace
 import pytest
 
 from specdec_cli.decoding.assemble import Pair
-from specdec_cli.errors import TokenizerMismatchError
+from specdec_cli.errors import CheckpointError, TokenizerMismatchError
 from specdec_cli.models.processor import Processor, shared_vocab_size
 from tests.laws.cases import Case, make_case
 from tests.laws.checks import cloud_law, edge_law
-from tests.tiny import tiny_model
+from tests.models.test_features import audio_model
+from tests.tiny import tiny_clip, tiny_model
 
 PIECES = 266  # 256 bytes and ten special tokens
 
@@ -73,3 +74,41 @@ def test_ids_beyond_the_common_beginning_are_never_generated() -> None:
         prompts = [model.processor.prompt(drawn.edge_prompt.waveform, "say how") for model in (edge, cloud)]
         case = Case(number, pair, *prompts, drawn.given, drawn.weights)
         assert (edge_law if number % 3 == 1 else cloud_law)(case) is None
+
+
+# --- prompts ---
+
+AUDIO = "<|AUDIO|>"
+
+
+def test_a_prompt_reads_as_the_template_says() -> None:
+    processor = tiny_model(3).processor
+    assert processor.tokenizer.decode(processor.prompt(tiny_clip(0, 0.16), "how?", "Listen.").ids) == (
+        "<|im_start|>system\nListen.<|im_end|>\n<|im_start|>user\n<|audio_bos|>"
+        + AUDIO * 4
+        + "<|audio_eos|>how?<|im_end|>\n<|im_start|>assistant\n"
+    )
+
+
+@pytest.mark.parametrize("where", ["instruction", "system"])
+def test_a_placeholder_in_the_users_words_is_refused(where: str) -> None:
+    words: dict[str, str] = {"instruction": "how?", where: f"like {AUDIO}?"}
+    with pytest.raises(CheckpointError, match="puts 2 audio placeholders"):
+        tiny_model(3).processor.prompt(tiny_clip(0), **words)
+
+
+def test_pieces_and_texts() -> None:
+    processor = tiny_model(3).processor
+    ids = processor.tokenizer("é好", add_special_tokens=False).input_ids
+    assert processor.text([*ids, *processor.eos_ids]) == "é好"
+    assert processor.text(ids[:1]) == "\ufffd"
+    assert processor.piece(processor.eos_ids[0]) == "<|im_end|>"
+
+
+def test_fingerprints_tell_tokenizers_and_front_ends_apart() -> None:
+    plain, merged = tiny_model(3).processor.fingerprints(), tiny_model(3, merges=3).processor.fingerprints()
+    wide = audio_model(128, 300, 100).processor.fingerprints()
+    assert plain == tiny_model(4, vocab_size=320).processor.fingerprints()
+    assert plain["tokenizer"] != merged["tokenizer"]
+    assert plain["tokenizer"] == wide["tokenizer"]
+    assert plain["prompts"] != wide["prompts"]
