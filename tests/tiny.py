@@ -170,7 +170,10 @@ def as_audio_lm(
     if hasattr(module.model, "visual"):
         prune(module, family.unused)
     processor = Processor(name, family, parts or tiny_processor(), module.config, module.generation_config)
-    return AudioLM(module.to(device), processor, graphs=graphs)
+    model = AudioLM(module.to(device), processor, graphs=graphs)
+    if model.graphs is not None:
+        model.graphs.record()
+    return model
 
 
 def tiny_model(

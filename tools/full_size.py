@@ -179,7 +179,9 @@ def measure(order: Order, say: Callable[[str], None]) -> FullSize:
         built_s = time.perf_counter() - started
         runs.append(_Run(model, dtype, order.k + 1, built_s, None))
         if order.graphs == "on" or (order.graphs == "auto" and device.type == "cuda"):
-            runs.append(_Run(model, dtype, order.k + 1, built_s, Graphs(model.module, model.layers)))
+            graphs = Graphs(model.module, model.layers)
+            graphs.record()
+            runs.append(_Run(model, dtype, order.k + 1, built_s, graphs))
     say("prefills, steps and whole captions, in turns")
     written = len(order.shapes) == 2 or order.texts is not None
     for kind, times in _TIMES.items():
