@@ -171,8 +171,7 @@ def as_audio_lm(
         prune(module, family.unused)
     processor = Processor(name, family, parts or tiny_processor(), module.config, module.generation_config)
     model = AudioLM(module.to(device), processor, graphs=graphs)
-    if model.graphs is not None:
-        model.graphs.record()
+    model.record_graphs()
     return model
 
 

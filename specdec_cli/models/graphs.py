@@ -90,7 +90,7 @@ class Graphs:
 
     @torch.inference_mode()
     def record(self) -> None:
-        """Records a forward of every size, while nothing else uses the GPU: any other thread's wait would end a capture.
+        """Records a forward of every size. A capture fails when another thread waits for the GPU meanwhile.
 
         Raises whatever a module raises that cannot be recorded.
         """
@@ -145,7 +145,8 @@ def _cuda_recorder() -> Record:
     def record(forward: Forward) -> Forward:
         forward()  # picks kernels, which a capture cannot
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=pool):
+        # other threads may allocate meanwhile: by default, that would end the capture
+        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
             logits = forward()
 
         def repeat() -> torch.Tensor:

@@ -78,8 +78,7 @@ def load_model(config: ModelConfig, *, offline: bool, tested: bool = True, watch
     model = AudioLM(module, processor, weights=weights, graphs=config.graphs, **how)
     if tested:
         self_test(model)
-    if model.graphs is not None:
-        model.graphs.record()
+    model.record_graphs()
     return model
 
 

@@ -96,13 +96,13 @@ def _test(model: AudioLM) -> str:
             hint="Use an Instruct or Captioner variant: reasoning would be taken for the caption.",
         )
     phrase = _JOINT if model.joins and _joins(session, text, whole, allowed) else _ALONE
-    if graphs is None:
-        return phrase
     model.graphs = graphs
+    model.record_graphs()
+    if model.graphs is None:
+        return phrase
     try:
-        graphs.record()
         _compare_steps(model, prompt, text, whole, allowed)
-    except Exception as error:  # a module may do anything that cannot be recorded
+    except SpecdecError as error:
         _log.warning("%s runs without graphs: %s", model.name, first_line(error))
         return phrase + _WITHOUT_GRAPHS
     return phrase

@@ -126,7 +126,7 @@ def test_a_model_that_cannot_be_recorded_runs_without(caplog: pytest.LogCaptureF
     model = recordable(tiny_model(1))
     model.module.get_output_embeddings().register_forward_hook(lambda *args: float(args[2].sum()) and None)
     self_test(model)
-    assert model.self_test == "passed; without graphs"
+    assert model.self_test == "passed"
     assert model.graphs is None
     assert "graphs" not in model.describe()
     assert "runs without graphs" in caplog.text
