@@ -169,7 +169,9 @@ def as_audio_lm(
     family = family_named("qwen2.5-omni")
     module.model.visual = None
     processor = Processor(name, family, parts or tiny_processor(), module.config, module.generation_config)
-    return AudioLM(module.to(device), processor, graphs=graphs)
+    model = AudioLM(module.to(device), processor, graphs=graphs)
+    model.record_graphs()
+    return model
 
 
 def tiny_model(

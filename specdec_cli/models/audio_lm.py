@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -13,9 +14,12 @@ import torch
 from transformers import DynamicCache
 from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLayer
 
+from specdec_cli.errors import first_line
 from specdec_cli.models.graphs import Graphs
 from specdec_cli.models.kernels import replace_layers
 from specdec_cli.models.processor import Processor
+
+_log = logging.getLogger(__name__)
 
 
 class _Sliding(DynamicSlidingWindowLayer):  # type: ignore[misc]
@@ -78,6 +82,16 @@ class AudioLM:
         self._calls = threading.local()  # per thread: rows to score, and time and passes of the encoder
         self._watch_encoder()
         module.get_output_embeddings().register_forward_pre_hook(self._scored_rows)
+
+    def record_graphs(self) -> None:
+        """Records the forwards that are repeated as graphs; a model that cannot be recorded runs without."""
+        if self.graphs is None:
+            return
+        try:
+            self.graphs.record()
+        except Exception as error:  # a module may do anything that cannot be recorded
+            _log.warning("%s runs without graphs: %s", self.name, first_line(error))
+            self.graphs = None
 
     def new_cache(self, length: int) -> Cache:
         """An empty cache that can be cropped, sliding layers included, for at most `length` positions."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import torch
@@ -19,7 +20,7 @@ from transformers.cache_utils import Cache, DynamicLayer
 Forward: TypeAlias = Callable[[], torch.Tensor]
 """Reads its inputs from fixed memory and returns logits [size, rows]."""
 Record: TypeAlias = Callable[[Forward], Forward]
-"""Turns a forward that has been made once into what repeats it."""
+"""Turns a forward into what repeats it."""
 
 SIZES: Final = (1, 9, 17, 65)
 """Tokens of a graph: a step, 8 and 16 drafted or guessed tokens and one more, a deferred draft and one more."""
@@ -69,7 +70,7 @@ class FixedLayer(DynamicLayer):  # type: ignore[misc]
 class Graphs:
     """Fixed memory for one clip of a model at a time, and the forwards that are recorded over it.
 
-    Any thread may use it.
+    Once `record` has returned, any thread may use it; until then every cache grows.
 
     Args:
         record: see `Record`; None: CUDA graphs on a GPU, and elsewhere each forward is made eagerly.
@@ -77,10 +78,8 @@ class Graphs:
 
     def __init__(self, module: Any, layers: int, record: Record | None = None) -> None:
         device = module.get_input_embeddings().weight.device
-        self._module, self._record = (
-            module,
-            record or (_cuda_recorder() if device.type == "cuda" else lambda each: each),
-        )
+        self._module = module
+        self._record = record or (_cuda_recorder() if device.type == "cuda" else lambda forward: forward)
         self.positions: torch.Tensor | None = None  # int64 [size] on the device, within a recorded forward
         self._layers = [FixedLayer(self) for _ in range(layers)]
         self._cache: Callable[[], Cache | None] = lambda: None
@@ -89,10 +88,21 @@ class Graphs:
         self._recorded: dict[int, Forward] = {}
         self._lock = threading.Lock()
 
+    @torch.inference_mode()
+    def record(self) -> None:
+        """Records a forward of every size. A capture fails when another thread waits for the GPU meanwhile.
+
+        Raises whatever a module raises that cannot be recorded.
+        """
+        if not self._recorded:
+            self._forward(1)  # the layers take their memory
+            self._recorded = {size: self._record(partial(self._forward, size)) for size in SIZES}
+
     def cache(self, length: int) -> Cache | None:
         """An empty cache for `length` positions, until nothing refers to it any more; None: it has to grow."""
         with self._lock:
-            if length + SIZES[-1] > ROOM or self._cache() is not None:  # padding needs room as well
+            # padding needs room as well
+            if not self._recorded or length + SIZES[-1] > ROOM or self._cache() is not None:
                 return None
             for layer in self._layers:
                 layer.reset()
@@ -101,21 +111,14 @@ class Graphs:
             return cache
 
     def logits(self, ids: Sequence[int], cache: Cache) -> torch.Tensor | None:
-        """A copy of the logits float32 [q, rows] after each of q tokens; None: the cache or q is not of a graph.
-
-        The first call of a size makes an eager forward and records it.
-        """
+        """A copy of the logits float32 [q, rows] after each of q tokens; None: the cache or q is not of a graph."""
         start = cache.layers[0].get_seq_length()
         if cache is not self._cache() or len(ids) > SIZES[-1] or start + SIZES[-1] > ROOM:
             return None
         size = next(size for size in SIZES if size >= len(ids))
         with self._lock:
             self._inputs[size].copy_(torch.tensor((start, *ids, *(0,) * (size - len(ids)))))
-            if (repeat := self._recorded.get(size)) is not None:
-                logits = repeat()
-            else:
-                logits = self._forward(size)
-                self._recorded[size] = self._record(lambda: self._forward(size))
+            logits = self._recorded[size]()
             for layer in self._layers:
                 layer.length = start + len(ids)
             return logits[: len(ids)].to(torch.float32, copy=True)
@@ -140,8 +143,9 @@ def _cuda_recorder() -> Record:
     pool = torch.cuda.graph_pool_handle()
 
     def record(forward: Forward) -> Forward:
+        forward()  # picks kernels, which a capture cannot
         graph = torch.cuda.CUDAGraph()
-        # other threads may go on: by default, their allocations would end the capture
+        # other threads may allocate meanwhile: by default, that would end the capture
         with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
             logits = forward()
 

@@ -77,6 +77,7 @@ def load_model(config: ModelConfig, *, offline: bool, tested: bool = True, watch
     model = AudioLM(module, processor, weights=weights, graphs=config.graphs, **how)
     if tested:
         self_test(model)
+    model.record_graphs()
     return model
 
 

@@ -50,5 +50,5 @@ def test_the_published_pair_steps_on_a_gpu() -> None:
     free, needed = torch.cuda.mem_get_info()[0], 2 * sum(parameters(SHAPES[name]) for name in ("3b", "7b"))
     if free < needed + 2**31:
         pytest.skip(f"needs {needed / 2**30:.0f} GiB of GPU memory, and {free / 2**30:.0f} GiB are free")
-    found = measure(order("3b+7b", "bfloat16", "cuda"), silent)
+    found = measure(order("3b,7b", "bfloat16", "cuda"), silent)
     assert found.within
