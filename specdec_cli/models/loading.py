@@ -200,19 +200,10 @@ def quantization_config(name: str | None, device: torch.device, family: Family, 
         return None
     if device.type == "cpu":
         return PackedConfig(BITS[name])
-    return BitsAndBytesConfig(
-        load_in_8bit=name == "int8",
-        load_in_4bit=name == "int4",
-        bnb_4bit_quant_type="nf4",
-        bnb_4bit_compute_dtype=torch.bfloat16,
-        llm_int8_skip_modules=kept_whole(family, model_config),
-    )
-
-
-def kept_whole(family: Family, model_config: Any) -> list[str]:
-    """The linear layers that are not quantised, each by its path: all but those of the decoder and the output layer."""
     module = outline(family, model_config)
     output, quantised = module.get_output_embeddings(), decoder_layers(module)
     tied = output.weight is module.get_input_embeddings().weight
-    layers = ((name, part) for name, part in module.named_modules() if isinstance(part, nn.Linear))
-    return [name for name, part in layers if name not in quantised or (tied and part is output)]
+    layers = ((path, part) for path, part in module.named_modules() if isinstance(part, nn.Linear))
+    whole = [path for path, part in layers if path not in quantised or (tied and part is output)]
+    how = {"load_in_8bit": True} if name == "int8" else {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}
+    return BitsAndBytesConfig(llm_int8_skip_modules=whole, bnb_4bit_compute_dtype=torch.bfloat16, **how)
