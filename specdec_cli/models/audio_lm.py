@@ -54,8 +54,7 @@ class AudioLM:
         self.module, self.processor, self.name = module, processor, processor.name
         self.weights, self.quantization, self.encoder_dtype = weights, quantization, encoder_dtype
         replace_layers(module, encoder_dtype)
-        text_config = module.config.get_text_config(decoder=True)
-        self.layers = int(text_config.num_hidden_layers)
+        self.layers = int(module.config.get_text_config(decoder=True).num_hidden_layers)
         self._empty = DynamicCache(config=module.config)
         for at, layer in enumerate(self._empty.layers):
             if type(layer) is DynamicSlidingWindowLayer:
@@ -64,20 +63,18 @@ class AudioLM:
         self.parameters = sum(weight.numel() for weight in module.parameters())  # audio encoder included
         self.dtype: torch.dtype = module.dtype
         self.device: torch.device = module.get_input_embeddings().weight.device
-        # Whether several clips can share a forward, which the self-test confirms: sliding layers keep no full mask, and
-        # eager attention takes boolean masks for additive ones.
-        sliding = set(getattr(text_config, "layer_types", None) or ()) - {"full_attention"}
-        self.joins = not sliding and module.config._attn_implementation == "sdpa"
+        # Whether several clips can share a forward: sliding layers keep no full mask, and eager attention takes boolean
+        # masks for additive ones.
+        full = all(type(layer) is DynamicLayer for layer in self._empty.layers)
+        self.joins = full and module.config._attn_implementation == "sdpa"
         # One token attends to all before it, and needs no mask: making none takes a twentieth of its time.
         spared = self.joins and processor.family.takes_masks
         self._mask_of_one = {"full_attention": None} if spared else None
         self._on_cuda = self.device.type == "cuda"
         self.graphs: Graphs | None = None  # None: every cache grows
         spread = len(set(getattr(module, "hf_device_map", {}).values())) > 1
-        if graphs == "on" or (graphs == "auto" and self._on_cuda):
-            full = all(type(layer) is DynamicLayer for layer in self._empty.layers)
-            if self.joins and full and not spread:
-                self.graphs = Graphs(module, len(self._empty.layers))
+        if self.joins and not spread and (graphs == "on" or (graphs == "auto" and self._on_cuda)):
+            self.graphs = Graphs(module, len(self._empty.layers))
         self.self_test: str | None = None  # its result, in a phrase; None: it was not run
         self._calls = threading.local()  # per thread: rows to score, and time and passes of the encoder
         self._watch_encoder()

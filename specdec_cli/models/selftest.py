@@ -146,16 +146,11 @@ def _prompt(model: AudioLM, seconds: float) -> Prompt:
 
 
 def _text(model: AudioLM) -> list[int]:
-    """Some ids that a text may hold, spread over the vocabulary.
-
-    They are so many that a sliding window is full before the last few of them.
-    """
+    """Ids that a text may hold, spread over the vocabulary; a sliding window is full before the last few of them."""
     processor = model.processor
     barred = {*processor.banned_ids, *processor.eos_ids}
     usable = [id_ for id_ in range(1, processor.vocab_size) if id_ not in barred]
-    config = model.module.config.get_text_config(decoder=True)
-    slides = "sliding_attention" in (getattr(config, "layer_types", None) or ())
-    window = int(config.sliding_window) if slides else 0
+    window = max(getattr(layer, "sliding_window", 0) for layer in model.new_cache(1).layers)
     length = _LENGTH + (window if window <= _LONGEST else 0)
     return [usable[(at * 7919 + 17) % len(usable)] for at in range(length)]
 
