@@ -19,7 +19,7 @@ import numpy.typing as npt
 import soundfile
 from pydantic import AliasPath, BaseModel, ConfigDict, Field
 
-from specdec_cli.cloud.http import MalformedError, RefusedError, Reply, Request, parse, plain
+from specdec_cli.cloud.http import MalformedError, parse
 from specdec_cli.decoding.accept import Synonyms
 from specdec_cli.decoding.evidence import CANDIDATES, TokenEvidence
 from specdec_cli.types import LEAST_PROBABILITY, Candidates
@@ -163,7 +163,7 @@ class _Generated(_Token):
 
 class _Answer(_Message):
     prompt_tokens: int = Field(validation_alias=AliasPath("usage", "prompt_tokens"))
-    prompt_logprobs: list[dict[Annotated[str, Field(pattern=r"^[0-9]{1,10}$")], _Logprob] | None] | None = None
+    prompt_logprobs: list[dict[Annotated[int, Field(strict=False, ge=0)], _Logprob] | None] | None = None
     generated: list[_Generated] = Field(min_length=1, validation_alias=AliasPath("choices", 0, "logprobs", "content"))
 
 
@@ -176,9 +176,9 @@ def read_answer(body: bytes, request: GenerateRequest) -> Scored:
         told = f"{read} tokens were read, {len(scored)} scored and {len(written)} generated"
         raise MalformedError(f"{told}, of {length} and {request.tokens}")
     drafted, rows = request.ids[len(request.ids) - request.drafted :], scored[length - request.drafted :]
-    if not all(str(token) in (row or {}) for token, row in zip(drafted, rows, strict=True)):
+    if not all(token in (row or {}) for token, row in zip(drafted, rows, strict=True)):
         raise MalformedError("a drafted token was not scored")
-    listed = [{int(id_): each.logprob for id_, each in (row or {}).items()} for row in rows]
+    listed = [{id_: each.logprob for id_, each in (row or {}).items()} for row in rows]
     listed += ({each.token_id: each.logprob for each in token.top_logprobs} for token in written)
     likely, tokens = [Likely.of(each, request.size, request.banned) for each in listed], list[int]()
     if min(max(row.logprobs.values(), default=-math.inf) for row in likely) < _LEAST_TOP_LOGPROB:
@@ -203,24 +203,14 @@ def data_url(samples: npt.NDArray[np.float32], rate: int) -> str:
     return f"data:audio/{kind};base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
 
 
-def refused(side: str, url: str, request: Request, reply: Reply) -> Exception:
-    """What an answer without success means; see `http.Refused`."""
-    try:
-        found = json.loads(reply.body)
-        reason = plain(str(found["error"]["message"] if "error" in found else found["detail"]))
-    except (ValueError, TypeError, KeyError, RecursionError):
-        reason = "no reason given"
-    answer = f"status {reply.status}: {reason}"
-    if reply.status == 429 or reply.status >= 500:
-        return MalformedError(answer)
-    key = f"Set the variable that {side}.token_env names to the server's --api-key."
-    scale_out = "Start vLLM with --enable-scale-out."
-    return RefusedError(
-        f"{url}{request.path} answers {answer}",
-        {401: key, 403: f"{scale_out} {key}", 404: scale_out}.get(reply.status),
-        forgotten=reply.status == 400 and "cache miss" in reason.lower(),
-        about_clip=reply.status in (400, 413, 422),
-    )
+def messages(instruction: str, system: str | None, rate: int) -> list[dict[str, Any]]:
+    """The chat whose prompt the server makes, about a second of silence at `rate` Hz."""
+    content: list[dict[str, Any]] = [
+        {"type": "audio_url", "audio_url": {"url": data_url(np.zeros(rate, np.float32), rate)}}
+    ]
+    content += [{"type": "text", "text": instruction}] if instruction else []
+    turns: list[dict[str, Any]] = [] if system is None else [{"role": "system", "content": system}]
+    return [*turns, {"role": "user", "content": content}]
 
 
 def _probability(logprob: float) -> float:

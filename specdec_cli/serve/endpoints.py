@@ -121,11 +121,11 @@ def _guarded(app: ASGIApp, service: Service, token: str | None) -> ASGIApp:
                 await app(scope, receive, sending)
         except Refusal as refusal:
             await _answer(refusal.reply, refusal.status)(scope, receive, sending)
-        seconds, path = time.perf_counter() - started, getattr(scope.get("route"), "path_format", None)
         # a label is one of a few texts of this program's own: a client may make up methods, and the counters stay
+        path = getattr(scope.get("route"), "path_format", None)
         route = f"{scope['method']} {path}" if path and scope["method"] in _METHODS else "other"
-        service.metrics.answered(route, status, seconds)
-        client = (scope.get("client") or ("",))[0]
+        seconds, client = time.perf_counter() - started, (scope.get("client") or ("",))[0]
+        service.metrics.seconds.labels(route, str(status)).observe(seconds)
         event("request", route=route, status=status, ms=round(seconds * 1e3, 2), client=client)
 
     return guarded

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import partial
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Summary, generate_latest
 
 LOGGER: Final = logging.getLogger("specdec_cli.serve")
-_SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 def event(name: str, **fields: object) -> None:
@@ -46,21 +45,14 @@ def log_json(*, debug: bool) -> None:
 class Metrics:
     """What a server counts. No label holds anything that a client sent."""
 
-    def __init__(self) -> None:
-        self._registry = CollectorRegistry()
-        counter, gauge = partial(Counter, registry=self._registry), partial(Gauge, registry=self._registry)
-        self.requests = counter("specdec_requests", "Requests by route and status.", ("route", "status"))
-        self.seconds = Histogram(
-            "specdec_request_seconds", "Request to answer.", ("route",), buckets=_SECONDS, registry=self._registry
-        )
-        self.drafted = counter("specdec_drafted_tokens", "Drafted tokens that were verified.")
-        self.accepted = counter("specdec_accepted_tokens", "Drafted tokens that were accepted.")
-        self.sessions = gauge("specdec_sessions", "Clips held.")
-        self.held_bytes = gauge("specdec_session_bytes", "Memory of the clips held.")
-
-    def answered(self, route: str, status: int, seconds: float) -> None:
-        self.requests.labels(route, str(status)).inc()
-        self.seconds.labels(route).observe(seconds)
+    def __init__(self, held: Callable[[], float], held_bytes: Callable[[], float]) -> None:
+        self._registry = registry = CollectorRegistry()
+        routes = "route", "status"
+        self.seconds = Summary("specdec_request_seconds", "Request to answer.", routes, registry=registry)
+        self.drafted = Counter("specdec_drafted_tokens", "Drafted tokens that were verified.", registry=registry)
+        self.accepted = Counter("specdec_accepted_tokens", "Drafted tokens that were accepted.", registry=registry)
+        Gauge("specdec_sessions", "Clips held.", registry=registry).set_function(held)
+        Gauge("specdec_session_bytes", "Memory of the clips held.", registry=registry).set_function(held_bytes)
 
     def text(self) -> bytes:
         return generate_latest(self._registry)

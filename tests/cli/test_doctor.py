@@ -110,12 +110,14 @@ def test_a_cloud_elsewhere_is_probed(specdec: Specdec, monkeypatch: pytest.Monke
 
         def __init__(self) -> None:
             self.processor = mini_pair().loaded[1].processor
-            self.http = SimpleNamespace(failure=None)  # type: ignore[assignment]
 
         def describe(self) -> dict[str, str]:
             return {"name": self.name, "dtype": "float32", "device": "cpu"}
 
         def fit(self, caller: object) -> None: ...
+
+        def refused(self, *_: object) -> Exception:
+            raise NotImplementedError
 
         def probe(self) -> str:
             raise CloudError(f"{self.name} does not answer")

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from specdec_cli.cloud.http import Caller, Http, MalformedError, Request
+from specdec_cli.cloud.cloud import Caller, RemoteCloud
 from specdec_cli.cloud.remote import HttpCloud
 from specdec_cli.config import CloudConfig
 from specdec_cli.decoding.block import Draft
@@ -202,6 +202,17 @@ def dripping(head: bytes, piece: bytes, connection: socket.socket) -> None:
         time.sleep(0.05)
 
 
+class Anything(RemoteCloud):
+    """A server that fits whatever it is."""
+
+    content_type, most_bytes = "text/plain", 1 << 16
+
+    def fit(self, caller: Caller) -> None: ...
+
+    def refused(self, *_: object) -> Exception:
+        raise NotImplementedError
+
+
 BEHAVIOURS = {
     "http: silent": lambda _: time.sleep(30),
     "https: silent": lambda _: time.sleep(30),
@@ -211,13 +222,13 @@ BEHAVIOURS = {
 
 
 @pytest.mark.parametrize("behaviour", BEHAVIOURS)
-def test_a_call_ends_when_its_time_is_up(behaviour: str) -> None:
+def test_a_call_ends_when_its_time_is_up(case: Case, behaviour: str) -> None:
     with behaving(BEHAVIOURS[behaviour]) as url:
         config = CloudConfig(url=url.replace("http:", behaviour.split()[0]), timeout_s=0.5)
-        with closing(Http(config, "text/plain", 1 << 16, lambda *_: MalformedError())) as http:
-            caller, started = Caller(http), time.monotonic()
+        with closing(Anything(config, case.edge.processor, "features", own=False)) as link:
+            caller, started = Caller(link), time.monotonic()
             with pytest.raises(CloudError, match=r"did not answer within 0\.5 s"), caller.call():
-                caller.fetch(Request("POST", "/", b"x" * 64_000_000), bytes)  # more than sockets keep
+                caller.fetch("POST", "/", bytes, b"x" * 64_000_000)  # more than sockets keep
             assert time.monotonic() - started < SLACK_S
 
 
@@ -232,7 +243,7 @@ def test_closing_ends_a_call_under_way(case: Case, served: Served) -> None:
             with pytest.raises(CloudError, match="the clip is closed"):
                 verifier.verify((), Draft((5, 6)))
         assert time.monotonic() - started < 4.0
-        assert link.http.failure is None
+        assert link.failure is None
 
 
 def test_an_abandoned_stream_lets_the_server_forget_the_clip(case: Case) -> None:
@@ -255,11 +266,11 @@ def test_a_server_that_failed_is_left_alone_for_a_while(case: Case, served: Serv
             started = time.monotonic()
             assert collect(far_loop(case, link).run())[1].degraded is not None
             calls.append(time.monotonic() - started)
-        assert link.http.failure is not None
+        assert link.failure is not None
         assert calls[0] >= 0.5 > min(calls[1:])
-        link.http.url, link.http.failed_at = served.url, -60.0
+        link.name, link.failed_at = served.url, -60.0
         assert_wire(case, collect(far_loop(case, link).run()))
-        assert link.http.failure is None
+        assert link.failure is None
 
 
 # --- what does not fit is refused at the start ---
@@ -268,7 +279,7 @@ def test_a_server_that_failed_is_left_alone_for_a_while(case: Case, served: Serv
 @pytest.mark.parametrize(
     ("changed", "error", "said"),
     [
-        ({"protocol": 1}, ConfigError, "different protocols: 7 and 1"),
+        ({"protocol": 1}, ConfigError, "different protocols: 8 and 1"),
         ({"tokenizer": "sha256:0"}, TokenizerMismatchError, "have different tokenizers"),
         ({"prompts": "sha256:0"}, ConfigError, "different features or prompts"),
         ({"eos_ids": [7]}, ConfigError, "different ids that end a text"),

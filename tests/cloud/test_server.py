@@ -182,8 +182,6 @@ def test_what_is_not_a_clip_is_refused(served: Served, case: Case) -> None:
         (422, framed(good | {"prompt_ids": [10**6, *good["prompt_ids"]]}, features)),
         (422, framed(good | {"surprise": 1}, features)),
         (422, framed(good | {"stop_ids": [1, 10**5]}, features)),
-        (422, framed(good | {"acceptance": {"rule": "sampling"}}, features)),
-        (422, framed(good | {"acceptance": {"rule": "greedy"}, "scoring": {"temperature": 1.0}}, features)),
         (422, framed(good | {"scoring": {"temperature": float("nan")}}, features)),
         (422, framed(good | {"scoring": {"mode": "cloud"}}, features)),
         (422, framed(good | {"block": {"text": [placeholder], "draft": []}}, features)),
@@ -330,22 +328,21 @@ def test_bodies_in_flight_are_a_budget(case: Case) -> None:
         assert status == 200  # the others have gone, and their bytes with them
 
 
-def distribution(*probabilities: float) -> dict[str, torch.Tensor]:
+def distribution(*probabilities: float, places: tuple[int, ...] = (1, 2)) -> dict[str, torch.Tensor]:
     """Of two tokens."""
-    return dict(zip(ROWS, (torch.tensor([1, 2]), torch.tensor(probabilities)), strict=True))
+    return dict(zip(ROWS, (torch.tensor(places, dtype=torch.int32), torch.tensor(probabilities)), strict=True))
 
 
 @pytest.mark.parametrize("change", [[0.5, 0.6], [-0.5, 1.5], [float("nan"), 1.0], [0.0, 1.0]])
 def test_what_is_no_distribution_is_refused(change: list[float]) -> None:
-    with pytest.raises(MalformedError):
-        unpack_rows(distribution(*change), [2], [1], 10)
     good = distribution(0.5, 0.5)
-    assert unpack_rows(good, [2], [1], 10)[0, 1] == 0.5
-    with pytest.raises(MalformedError):
-        unpack_rows(good, [2], [1], 2)
-    for counts in ([1], [3], [2, 0]):
+    assert unpack_rows(good, [1], 10)[0, 1] == 0.5
+    for wrong in (distribution(*change), distribution(0.5, 0.5, places=(1, 10)), distribution(0.5, 0.5, places=(1,))):
         with pytest.raises(MalformedError):
-            unpack_rows(good, counts, [1] * len(counts), 10)
+            unpack_rows(wrong, [1], 10)
+    for draft, vocab_size in (([1], 2), ([3], 10), ([1, 1], 10)):
+        with pytest.raises(MalformedError):
+            unpack_rows(good, draft, vocab_size)
 
 
 def test_what_is_being_answered_is_answered_before_the_server_ends(monkeypatch: pytest.MonkeyPatch) -> None:

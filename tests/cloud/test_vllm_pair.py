@@ -27,7 +27,7 @@ from tokenizers.models import WordLevel
 
 from specdec_cli.batch.in_flight import Pace
 from specdec_cli.captioner import Captioner
-from specdec_cli.cloud.http import Caller
+from specdec_cli.cloud.cloud import Caller
 from specdec_cli.cloud.served_model import ServedProcessor
 from specdec_cli.cloud.vllm import VllmCloud, VllmDrafter, VllmEdge
 from specdec_cli.cloud.vllm_protocol import GENERATE, Likely
@@ -190,7 +190,7 @@ def test_the_prompt_is_that_of_the_checkpoints_own_processor(pair: Pair) -> None
         assert link is not None
         placeholder = model.processor.placeholder_id
         assert isinstance(link, VllmCloud)
-        caller = Caller(link.http)
+        caller = Caller(link)
         with caller.call():
             ids = link.prompt_ids(link.processor.prompt(clip(1), "How?", "Listen."), caller)
         theirs = model.processor.prompt(clip(1), "How?", "Listen.").ids
