@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -23,11 +24,13 @@ from specdec_cli.config import load_config
 from specdec_cli.decoding.assemble import build_loop
 from specdec_cli.errors import ConfigError
 from tests.cli.status import exit_code
+from tests.cloud.stand_in import answering
 from tests.laws.test_wire_law import rounded
 from tests.mini_pair import RATE, mini_pair, voice, write_voice
 from tests.tiny import collect
 
 START_S = 90
+TOKEN = "s3cret-s3cret-s3cret"
 ROOT = Path(__file__).parents[2]
 
 
@@ -71,11 +74,40 @@ class Process:
         return self.process.wait(60)
 
 
+@dataclass(frozen=True)
+class Guarded:
+    """A process that requires a token, behind TLS."""
+
+    process: Process
+    certificate: Path
+
+    @property
+    def url(self) -> str:
+        return self.process.url
+
+    def captioner(self, **settings: object) -> Captioner:
+        """A client with the token that is in `OUR_TOKEN`."""
+        trusted = {"cloud__ca_file": str(self.certificate), "cloud__token_env": "OUR_TOKEN"}
+        return captioner(self.url, **trusted | settings)
+
+
 @pytest.fixture(scope="module")
-def process() -> Iterator[Process]:
-    process = Process()
-    yield process
-    process.close()
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    """One for all tests; nothing that it logs holds the token, and it ends as a process does that was terminated."""
+    pem, key = certificate(tmp_path_factory.mktemp("tls"))
+    arguments = ("--token-env", "SERVE_TOKEN", "--tls-cert", str(pem), "--tls-key", str(key))
+    process = Process(*arguments, SERVE_TOKEN=TOKEN)
+    try:
+        yield Guarded(process, pem)
+        assert process.end() == 143
+        assert TOKEN not in json.dumps(process.events)
+    finally:
+        process.close()
+
+
+@pytest.fixture(autouse=True)
+def our_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUR_TOKEN", TOKEN)
 
 
 def captioner(url: str, **settings: object) -> Captioner:
@@ -85,11 +117,11 @@ def captioner(url: str, **settings: object) -> Captioner:
         return Captioner.load(load_config("mini", flags={"cloud.timeout_s": 30.0} | flags, environ={}).config)
 
 
-def test_captions_are_those_of_one_process(process: Process) -> None:
+def test_captions_are_those_of_one_process(guarded: Guarded) -> None:
     pair = mini_pair()
     for mode, k, seed in (("hybrid", 2, 1), ("hybrid", 5, 2), ("lossless", 5, 3), ("lossless", 3, 4)):
         unsure = {"gate__threshold": 0.2} if mode == "hybrid" else {}
-        away = captioner(process.url, decoding__mode=mode, decoding__k=k, decoding__draft_ahead="on", **unsure)
+        away = guarded.captioner(decoding__mode=mode, decoding__k=k, decoding__draft_ahead="on", **unsure)
         edge_prompt, cloud_prompt = away.prompts(voice(seed), away.setup.prompt)
         assert edge_prompt is not None
         assert cloud_prompt is not None
@@ -104,7 +136,7 @@ def test_captions_are_those_of_one_process(process: Process) -> None:
         assert all(round_.network_ms is not None and round_.bytes_up for round_ in asked)
         assert sum(round_.bytes_up or 0 for round_ in asked) == transcript.uplink.bytes
         assert transcript.models.cloud is not None
-        assert (transcript.models.cloud.name, transcript.models.cloud.serves) == (process.url, "package:mini/cloud")
+        assert (transcript.models.cloud.name, transcript.models.cloud.serves) == (guarded.url, "package:mini/cloud")
         assert away.pair.remote is not None
         assert "answered in" in away.pair.remote.probe()
         away.pair.remote.close()
@@ -121,37 +153,26 @@ def certificate(folder: Path) -> tuple[Path, Path]:
 
 
 def test_a_token_and_a_certificate_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Callable[..., tuple[int, str]]
+    guarded: Guarded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Callable[..., tuple[int, str]]
 ) -> None:
-    pem, key = certificate(tmp_path)
-    arguments = ("--token-env", "SERVE_TOKEN", "--tls-cert", str(pem), "--tls-key", str(key))
-    process = Process(*arguments, SERVE_TOKEN="s3cret-s3cret-s3cret")
-    assert process.url.startswith("https://")
-    monkeypatch.setenv("OUR_TOKEN", "s3cret-s3cret-s3cret")
+    assert guarded.url.startswith("https://")
     mode = {"decoding__mode": "lossless", "decoding__degrade": True}
-    good = {"cloud__ca_file": str(pem), "cloud__token_env": "OUR_TOKEN", **mode}
-    away = captioner(process.url, **good)
-    assert away.run_samples(voice(9), RATE).finish().degraded is None
-    monkeypatch.setenv("OUR_TOKEN", "wrong")
-    with pytest.raises(ConfigError, match="the token is missing or wrong"):
-        captioner(process.url, **good)
-    monkeypatch.setenv("OUR_TOKEN", "s3cret-s3cret-s3cret")
     with pytest.raises(ConfigError, match="certificate is not trusted by the public authorities") as caught:
-        captioner(process.url, **good | {"cloud__ca_file": None})
+        guarded.captioner(**mode, cloud__ca_file=None)
     assert "cloud.ca_file" in str(caught.value.hint)
-    plain = captioner(process.url.replace("https:", "http:"), **good | {"cloud__ca_file": None})
+    plain = captioner(guarded.url.replace("https:", "http:"), **mode)
     assert "write https:// in cloud.url" in str(plain.run_samples(voice(9), RATE).finish().degraded)
     sound = write_voice(tmp_path / "voice.wav", 9)
-    code, said = command("caption", str(sound), "--set", f"cloud.url={process.url}", "--mode", "lossless")
+    code, said = command("caption", str(sound), "--set", f"cloud.url={guarded.url}", "--mode", "lossless")
     assert (code, "is not trusted" in said, "cloud.ca_file" in said) == (2, True, True), said
-    assert process.end() == 143
-    process.close()
-    assert "s3cret" not in json.dumps(process.events)
+    monkeypatch.setenv("OUR_TOKEN", "wrong")
+    with pytest.raises(ConfigError, match="the token is missing or wrong"):
+        guarded.captioner(**mode)
 
 
-def test_https_to_a_server_without_tls_is_a_mistake_of_set_up(process: Process) -> None:
-    with pytest.raises(ConfigError, match="does not use TLS") as caught:
-        captioner(process.url.replace("http:", "https:"), decoding__mode="lossless")
+def test_https_to_a_server_without_tls_is_a_mistake_of_set_up() -> None:
+    with answering(lambda *_: (200, b"{}")) as url, pytest.raises(ConfigError, match="does not use TLS") as caught:
+        captioner(url.replace("http:", "https:"), decoding__mode="lossless")
     assert "http://" in str(caught.value.hint)
 
 
