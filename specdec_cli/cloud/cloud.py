@@ -7,6 +7,7 @@ link's fault is tried again within the deadline.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import random
 import threading
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import httpx
 
-from specdec_cli.cloud.http import MalformedError, RefusedError, read_token, trouble, trusted
+from specdec_cli.cloud.http import ForgottenError, MalformedError, RefusedError, plain, read_token, trouble, trusted
 from specdec_cli.config import Config, LinkedConfig
 from specdec_cli.decoding.accept import Synonyms, Verdict
 from specdec_cli.decoding.block import Draft
@@ -38,6 +39,14 @@ _log = logging.getLogger(__name__)
 Payload = Literal["features", "waveform"]  # what of a recording leaves the device: log-mel features, or all of it
 TRIES: Final = 6  # of one request
 PAUSE_S = 0.02  # before its second try; before each later one twice as long, up to 64 times
+_HINTS: Final[Mapping[int, str]] = {
+    401: "Set the variable that {side}.token_env names to the server's token (of a vLLM, its --api-key).",
+    403: "Start vLLM with --enable-scale-out, and set the variable that {side}.token_env names to its --api-key.",
+    404: "Check {side}.url; start vLLM with --enable-scale-out.",
+    409: "Start anew: the server runs another model now.",
+    413: "Lower audio.segment or decoding.max_new_tokens, or raise the server's limits.",
+}
+"""What to do where a request is refused with a status of HTTP."""
 
 T = TypeVar("T")
 
@@ -57,6 +66,7 @@ class RemoteCloud(ABC):
     side: Decider = "cloud"
     content_type: str
     most_bytes: int  # of an answer
+    forgotten: tuple[int, str]  # status, and a part of the reason, where it has dropped a clip
     verifier: type[RemoteVerifier]  # of the blocks of one clip
     served: Mapping[str, str] = {"dtype": "unknown", "device": "unknown"}  # the model, as far as it is known
     reached = False
@@ -94,9 +104,19 @@ class RemoteCloud(ABC):
     def fit(self, caller: Caller) -> None:
         """Finds out, within a call, whether the server fits. Raises CloudError where it does not."""
 
-    @abstractmethod
-    def refused(self, path: str, status: int, body: bytes) -> Exception:
+    def refused(self, status: int, body: bytes) -> Exception:
         """What an answer without success means: MalformedError leads to another try."""
+        try:
+            found = json.loads(body)
+            reason = plain(str(found["error"]["message"] if "error" in found else found["detail"]))
+        except (ValueError, TypeError, KeyError, RecursionError):
+            reason = "no reason given"
+        if status == 429 or status >= 500:
+            return MalformedError(f"status {status}: {reason}")
+        message, hint = f"the {self.side} at {self.name} answers status {status}: {reason}", _HINTS.get(status)
+        if status == self.forgotten[0] and self.forgotten[1] in reason.lower():
+            return ForgottenError(message)
+        return RefusedError(message, hint and hint.format(side=self.side), about_clip=status in (400, 413, 422))
 
     def describe(self) -> dict[str, str]:
         """The fields of `transcript.ModelInfo`."""
@@ -212,7 +232,7 @@ class Caller:
                     try:
                         status, answer = await cloud.exchange(method, path, body, self)
                         if not 200 <= status < 300:
-                            raise cloud.refused(path, status, answer)
+                            raise cloud.refused(status, answer)
                         return read(answer)
                     except MalformedError as error:
                         why = f"the answer cannot be used: {error}"

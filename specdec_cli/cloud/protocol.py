@@ -10,15 +10,15 @@
 A body is four bytes (length of the JSON, little-endian, at most 1 MiB), the JSON, and the tensors, if any: the
 clip's by the names of the module's forward; under the rule `sampling` also the draft's distributions.
 Every request may be repeated: the client names the session by a random UUID, and a block comes with the whole text
-before it, so the server needs no memory of earlier blocks to verify it. Everything that is not an answer is an
-`ErrorReply` with its code.
+before it, so the server needs no memory of earlier blocks to verify it. Of a refusal the status says what it is and
+`{"detail": ...}` why. 404 and the reason `FORGOTTEN`: send the clip again; 5xx: try again later.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 import torch
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -32,6 +32,7 @@ from specdec_cli.types import ModelWork
 
 PROTOCOL: Final = 8  # both ends must use the same
 MAX_JSON_BYTES: Final = 1 << 20  # of the JSON part of a body
+FORGOTTEN: Final = (404, "no such clip is held")
 MOST_LISTED: Final = 20  # likeliest tokens of a position that an answer may list
 ROWS: Final = ("rows.places", "rows.probabilities")
 """Tensors of a draft's distributions [m, vocab]: flat places above zero, int32 [n], and their values, float32 [n]."""
@@ -40,19 +41,6 @@ _LENGTH: Final = 4
 _HEADER_BYTES: Final = 1 << 14  # of the tensors' own header
 _LARGEST_COUNT: Final = 1 << 53
 _LARGEST: Final = 65504.0  # what float16 holds; features are far below
-
-Code = Literal[
-    "unauthorized",
-    "unknown_session",
-    "other_model",
-    "malformed",
-    "too_large",
-    "too_slow",
-    "busy",
-    "model_failed",
-    "not_found",
-]
-"""Why a request was not answered. unknown_session: send the clip again. busy: try again later."""
 
 TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
 Count = Annotated[int, Field(ge=0, lt=_LARGEST_COUNT)]
@@ -122,11 +110,6 @@ class Answer(Message):
     verdict: Verdict | None = None  # null: there was no block
     work: Annotated[ModelWork, AfterValidator(_plausible)]  # all that was done for the session
     cloud_ms: Annotated[float, Field(ge=0, le=1e9)]  # from the whole request to the answer, waiting included
-
-
-class ErrorReply(Message):
-    code: Code
-    message: str = Field(max_length=2000)
 
 
 def pack(message: Message, tensors: Mapping[str, torch.Tensor] | None = None) -> bytes:

@@ -11,7 +11,7 @@ from typing import Final
 
 from specdec_cli.cloud import protocol as wire
 from specdec_cli.cloud.cloud import Caller, RemoteCloud, RemoteVerifier
-from specdec_cli.cloud.http import ForgottenError, MalformedError, RefusedError, parse, plain
+from specdec_cli.cloud.http import ForgottenError, RefusedError, parse
 from specdec_cli.config import CloudConfig
 from specdec_cli.decoding.accept import Verdict
 from specdec_cli.decoding.block import Draft
@@ -21,11 +21,6 @@ from specdec_cli.models.processor import Processor
 from specdec_cli.types import ModelWork
 
 _MOST_PROBABILITY: Final = 1.001  # of a few tokens together, each rounded
-_HINTS: Final[dict[wire.Code, str]] = {
-    "unauthorized": "Set the variable that cloud.token_env names to the server's token.",
-    "other_model": "Start anew: the server runs another model now.",
-    "too_large": "Lower audio.segment or decoding.max_new_tokens, or raise the server's limits.",
-}
 
 
 class SessionVerifier(RemoteVerifier):
@@ -111,7 +106,7 @@ class HttpCloud(RemoteCloud):
     """A verify server. See `RemoteCloud`. Raises TokenizerMismatchError, too, where models do not fit."""
 
     verifier = SessionVerifier
-    content_type, most_bytes = "application/octet-stream", 1 << 16
+    content_type, most_bytes, forgotten = "application/octet-stream", 1 << 16, wire.FORGOTTEN
     info: wire.Info | None = None
 
     def __init__(self, config: CloudConfig, processor: Processor, *, own: bool) -> None:
@@ -142,16 +137,3 @@ class HttpCloud(RemoteCloud):
         self.info = info
         known = info.model_dump(include={"dtype", "device", "weights"}, exclude_none=True)
         self.served = known | {"serves": info.model}
-
-    def refused(self, path: str, status: int, body: bytes) -> Exception:
-        try:
-            problem = parse(wire.ErrorReply, body)
-        except MalformedError:
-            return MalformedError(f"it is no verify server's (status {status})")
-        reason, code = plain(problem.message), problem.code
-        if code in ("busy", "model_failed"):
-            return MalformedError(f"{code}: {reason}")
-        message = f"the cloud at {self.name} refuses: {reason}"
-        if code == "unknown_session":
-            return ForgottenError(message)
-        return RefusedError(message, _HINTS.get(code), about_clip=code in ("malformed", "too_large"))

@@ -13,7 +13,7 @@ from typing import Final
 
 from specdec_cli.cloud import vllm_protocol as wire
 from specdec_cli.cloud.cloud import Caller, RemoteClip, RemoteCloud, RemoteVerifier
-from specdec_cli.cloud.http import ForgottenError, MalformedError, RefusedError, parse, plain
+from specdec_cli.cloud.http import ForgottenError, RefusedError, parse
 from specdec_cli.cloud.vllm_protocol import GenerateRequest, Likely, Scored
 from specdec_cli.config import LinkedConfig
 from specdec_cli.config.checks import beyond_likeliest
@@ -177,7 +177,7 @@ class VllmCloud(RemoteCloud):
     """
 
     verifier = VllmVerifier
-    content_type, most_bytes = "application/json", wire.MOST_BYTES
+    content_type, most_bytes, forgotten = "application/json", wire.MOST_BYTES, wire.FORGOTTEN
 
     def __init__(self, config: LinkedConfig, processor: Processor, *, own: bool) -> None:
         super().__init__(config, processor, "waveform", own=own)
@@ -222,23 +222,6 @@ class VllmCloud(RemoteCloud):
         request = GenerateRequest(ids, len(ids), 1, 1, self.vocab_size)
         body = request.body(self.model, processor.eos_ids)
         caller.fetch("POST", wire.GENERATE, partial(wire.read_answer, request=request), body)
-
-    def refused(self, path: str, status: int, body: bytes) -> Exception:
-        try:
-            found = json.loads(body)
-            reason = plain(str(found["error"]["message"] if "error" in found else found["detail"]))
-        except (ValueError, TypeError, KeyError, RecursionError):
-            reason = "no reason given"
-        answer = f"status {status}: {reason}"
-        if status == 429 or status >= 500:
-            return MalformedError(answer)
-        message = f"{self.name}{path} answers {answer}"
-        if status == 400 and "cache miss" in reason.lower():
-            return ForgottenError(message)
-        key = f"Set the variable that {self.side}.token_env names to the server's --api-key."
-        scale_out = "Start vLLM with --enable-scale-out."
-        hints = {401: key, 403: f"{scale_out} {key}", 404: scale_out}
-        return RefusedError(message, hints.get(status), about_clip=status in (400, 413, 422))
 
     def _tokens(self, caller: Caller, **what: object) -> list[int]:
         """The server's token ids of a `prompt` or of `messages`."""

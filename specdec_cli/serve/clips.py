@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import torch
+from starlette.exceptions import HTTPException
 
 from specdec_cli import __version__
 from specdec_cli.cloud import protocol as wire
@@ -27,7 +28,7 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt, test_sound
 from specdec_cli.models.session import Session
 from specdec_cli.models.shared import Shared
-from specdec_cli.serve.limits import Layout, Refusal, ServeLimits
+from specdec_cli.serve.limits import Layout, ServeLimits
 from specdec_cli.serve.observe import Metrics
 
 
@@ -68,16 +69,16 @@ class Clips:
             return held
 
     def add(self, held: Held) -> None:
-        """Holds a clip, in place of one of the same name, and of old ones where room is needed. Raises Refusal."""
+        """Holds a clip, in place of one of the same name, and of old ones where room is needed. Raises HTTPException."""
         most, room = self._limits.sessions, self._limits.memory_bytes
         if held.bytes > room:
-            raise Refusal(413, "too_large", f"the clip takes {-(-held.bytes >> 20)} MiB, and there are {room >> 20}")
+            raise HTTPException(413, f"the clip takes {-(-held.bytes >> 20)} MiB, and there are {room >> 20}")
         with self._lock:
             self.forget(held.id)
             while len(self._held) >= most or self.bytes + held.bytes > room:
                 free = next((each for each in self._held.values() if not each.lock.locked()), None)
                 if free is None:
-                    raise Refusal(503, "busy", "all sessions are in use")
+                    raise HTTPException(503, "all sessions are in use")
                 self.forget(free.id)
             self._held[held.id] = held
 
@@ -118,7 +119,7 @@ class Service:
         """Holds a clip, in place of one that came before, and verifies its block.
 
         `started` is when the body was there, by `perf_counter`. Raises MalformedError for a body that contradicts
-        itself, Refusal for one that is made for another model or exceeds a limit, SpecdecError if the model fails.
+        itself, HTTPException for one that is made for another model or exceeds a limit, SpecdecError if the model fails.
         """
         clip, tensors = wire.unpack(wire.ClipRequest, body)
         self._require_clip(clip)
@@ -133,7 +134,7 @@ class Service:
         """Verifies a block of a clip that is held, as `open` does."""
         held = self.clips.find(id_)
         if held is None:
-            raise Refusal(404, "unknown_session", "no such clip is held, or no longer")
+            raise HTTPException(wire.FORGOTTEN[0], f"{wire.FORGOTTEN[1]}, or no longer")
         block, rows = wire.unpack(wire.BlockRequest, body)
         return self._answer(held, block, self._draft(held.clip, block, rows), started)
 
@@ -146,12 +147,12 @@ class Service:
         """Refuses a clip that is another model's, too long, or has ids that the model does not know."""
         limits, known = self.limits, self.info.vocab_size
         if clip.identity != self.info.identity:
-            raise Refusal(409, "other_model", f"the clip was made for another model than {self.info.model}")
+            raise HTTPException(409, f"the clip was made for another model than {self.info.model}")
         seconds = clip.samples / self._model.processor.sampling_rate
         if seconds > self._longest_s or clip.capacity > limits.text_tokens:
             found = f"the clip is {seconds:.1f} s long, and {clip.capacity} tokens follow the prompt"
             most = f"at most {self._longest_s:g} s and {limits.text_tokens} tokens may"
-            raise Refusal(413, "too_large", f"{found}; {most}")
+            raise HTTPException(413, f"{found}; {most}")
         if max(*clip.prompt_ids, clip.vocab_size - 1, *clip.stop_ids) >= known:
             raise MalformedError(f"an id is none of the model's, which has {known}")
 
@@ -177,7 +178,7 @@ class Service:
         try:
             session = Session(model, prompt, clip.capacity, clip.vocab_size, self._shared.logits)
         except DecodingError as error:
-            raise Refusal(413, "too_large", error.message) from None
+            raise HTTPException(413, error.message) from None
         verifier = LocalVerifier(
             session,
             clip.scoring,

@@ -20,7 +20,7 @@ from specdec_cli.cloud.http import MalformedError
 from specdec_cli.cloud.protocol import Message
 from specdec_cli.errors import typed
 from specdec_cli.serve.clips import Service
-from specdec_cli.serve.limits import Bodies, Refusal, require_token
+from specdec_cli.serve.limits import Bodies, bears
 from specdec_cli.serve.observe import LOGGER, event
 
 _SWEEP_S: Final = 1.0
@@ -61,13 +61,12 @@ def create_app(service: Service, token: str | None) -> ASGIApp:
                 return _answer(await asyncio.wait_for(future, service.limits.answer_s))
             except TimeoutError:
                 late = f"the model did not answer within {service.limits.answer_s:g} s"
-                raise Refusal(503, "busy", late) from None
+                raise HTTPException(503, late) from None
 
     async def forget(request: Request) -> Response:
         service.clips.forget(request.path_params["id_"].hex)
         return Response(status_code=204)
 
-    raised = HTTPException, Refusal, MalformedError, ClientDisconnect, Exception
     app = Starlette(
         routes=[
             Route(_OPEN, healthz),
@@ -77,27 +76,25 @@ def create_app(service: Service, token: str | None) -> ASGIApp:
             Route(f"{_SESSION}/verify", verify, methods=["POST"]),
             Route(_SESSION, forget, methods=["DELETE"]),
         ],
-        exception_handlers=dict.fromkeys(raised, _failed),
+        exception_handlers=dict.fromkeys((HTTPException, MalformedError, ClientDisconnect, Exception), _failed),
         lifespan=lifespan,
     )
     return _guarded(app, service, token)
 
 
 async def _failed(_request: Request, error: Exception) -> Response:
-    """What is answered where a route raises, or there is none."""
+    """What is answered where a route raises, or there is none; no reason quotes what was sent."""
     match error:
         case ClientDisconnect():  # nobody is there to read it
             return Response(status_code=_GONE)
         case HTTPException():
-            refusal = Refusal(error.status_code, "not_found", "there is no such thing here")
+            status, reason = error.status_code, error.detail
         case MalformedError():
-            refusal = Refusal(422, "malformed", str(error))
-        case Refusal():
-            refusal = error
+            status, reason = 422, str(error)
         case _:
             event("model_failed", error=type(error).__name__)
-            refusal = Refusal(500, "model_failed", typed(error, LOGGER).message)
-    return _answer(refusal.reply, refusal.status)
+            status, reason = 500, typed(error, LOGGER).message
+    return JSONResponse({"detail": reason[:2000]}, status)
 
 
 def _guarded(app: ASGIApp, service: Service, token: str | None) -> ASGIApp:
@@ -114,13 +111,10 @@ def _guarded(app: ASGIApp, service: Service, token: str | None) -> ASGIApp:
             status = message.get("status", status)
             await send(message)
 
-        try:
-            if scope["path"] != _OPEN:
-                require_token(token, Request(scope))
-            with suppress(Exception):  # which the application has answered and logged
-                await app(scope, receive, sending)
-        except Refusal as refusal:
-            await _answer(refusal.reply, refusal.status)(scope, receive, sending)
+        refused = JSONResponse({"detail": "the token is missing or wrong"}, 401)
+        answering = app if scope["path"] == _OPEN or bears(token, Request(scope)) else refused
+        with suppress(Exception):  # which the application has answered and logged
+            await answering(scope, receive, sending)
         # a label is one of a few texts of this program's own: a client may make up methods, and the counters stay
         path = getattr(scope.get("route"), "path_format", None)
         route = f"{scope['method']} {path}" if path and scope["method"] in _METHODS else "other"
@@ -131,8 +125,8 @@ def _guarded(app: ASGIApp, service: Service, token: str | None) -> ASGIApp:
     return guarded
 
 
-def _answer(message: Message, status: int = 200) -> Response:
-    return Response(message.model_dump_json(), status, media_type="application/json")
+def _answer(message: Message) -> Response:
+    return Response(message.model_dump_json(), media_type="application/json")
 
 
 async def _sweep(service: Service) -> None:

@@ -116,9 +116,6 @@ def test_a_cloud_elsewhere_is_probed(specdec: Specdec, monkeypatch: pytest.Monke
 
         def fit(self, caller: object) -> None: ...
 
-        def refused(self, *_: object) -> Exception:
-            raise NotImplementedError
-
         def probe(self) -> str:
             raise CloudError(f"{self.name} does not answer")
 

@@ -82,21 +82,21 @@ def lie(name: str, value: Any, said: str, path: str = "/v1/sessions") -> Fault:
     return Fault(f"{name} = {str(value)[:20]}", _changed(name, value), said, path, always=True)
 
 
-def problem(code: str, status: int) -> Callable[[Pass], tuple[int, bytes]]:
-    return _instead(json.dumps({"code": code, "message": "so it is"}).encode(), status)
+def problem(status: int, reason: str = "so it is") -> Callable[[Pass], tuple[int, bytes]]:
+    return _instead(json.dumps({"detail": reason}).encode(), status)
 
 
 FAULTS = (
     Fault("reset", _reset),
-    Fault("busy", problem("busy", 503)),
+    Fault("busy", problem(503)),
     Fault("slow", partial(_late, 0.2)),
     Fault("another's page", _instead(b"<html>", 500)),
-    Fault("forgotten", problem("unknown_session", 404), path="/verify"),
+    Fault("forgotten", problem(404, "no such clip is held"), path="/verify"),
     Fault("hung", partial(_late, 2 * TIMEOUT_S), "did not answer within 1 s", always=True),
     Fault("reset for good", _reset, "(if it uses TLS, write https:// in cloud.url)", always=True),
-    Fault("busy for good", problem("busy", 503), "busy: so it is", always=True),
-    Fault("another model now", problem("other_model", 409), "refuses: so it is", always=True),
-    Fault("another's server", _instead(b"oops", 404), "it is no verify server's (status 404)", always=True),
+    Fault("busy for good", problem(503), "status 503: so it is", always=True),
+    Fault("another model now", problem(409), "answers status 409: so it is", always=True),
+    Fault("another's server", _instead(b"oops", 404), "answers status 404: no reason given", always=True),
     Fault("long", _instead(b"x" * 70_000), "longer than any answer should be", always=True),
     Fault("no text", _instead(b"\xff\xfe"), "Answer", always=True),
     lie("work.step_ms", 1e308, "work"),
@@ -209,9 +209,6 @@ class Anything(RemoteCloud):
 
     def fit(self, caller: Caller) -> None: ...
 
-    def refused(self, *_: object) -> Exception:
-        raise NotImplementedError
-
 
 BEHAVIOURS = {
     "http: silent": lambda _: time.sleep(30),
@@ -300,7 +297,7 @@ def test_a_cloud_of_another_kind_is_refused_with_both_names(
 def test_limits_that_the_server_itself_keeps(case: Case) -> None:
     for limits in ({"text_tokens": 3}, {"clip_s": 0.01}, {"body_bytes": 100}):
         with serving(case.cloud, **limits) as small, linked(small.url, case.edge) as link:
-            assert_degraded(case, link, "refuses: ")
+            assert_degraded(case, link, "answers status 4")
 
 
 def test_a_processor_of_its_own_makes_the_prompts(case: Case, served: Served) -> None:

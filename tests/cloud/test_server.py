@@ -26,9 +26,7 @@ from specdec_cli.cloud.http import MalformedError
 from specdec_cli.cloud.protocol import (
     ROWS,
     BlockRequest,
-    ErrorReply,
     as_sent,
-    parse,
     unpack_rows,
 )
 from specdec_cli.decoding.block import Draft
@@ -77,6 +75,11 @@ def framed(message: object, numbers: bytes = b"") -> bytes:
     return len(text).to_bytes(4, "little") + text + numbers
 
 
+def detail(answer: bytes) -> str:
+    """Why a request was refused."""
+    return str(json.loads(answer)["detail"])
+
+
 def new_session() -> str:
     return f"/v1/sessions/{uuid.uuid4().hex}"
 
@@ -98,8 +101,7 @@ def test_without_the_token_nothing_is_said(served: Served, token: str | None) ->
         ("DELETE", new_session()),
     ):
         status, body = call(served, method, path, b"x" if method in ("PUT", "POST") else None, token)
-        assert status == 401
-        assert parse(ErrorReply, body).code == "unauthorized"
+        assert (status, detail(body)) == (401, "the token is missing or wrong")
     assert call(served, "GET", "/healthz", token=None) == (200, b'{"status":"ok"}')
 
 
@@ -113,7 +115,7 @@ def test_a_server_that_others_can_reach_needs_a_token() -> None:
 
 def test_bodies_are_bounded(served: Served) -> None:
     status, body = call(served, "PUT", new_session(), b"\0" * (BODY_BYTES + 1))
-    assert (status, parse(ErrorReply, body).code) == (413, "too_large")
+    assert (status, "a body may have" in detail(body)) == (413, True)
     with socket.create_connection(("127.0.0.1", served.port), timeout=10) as raw:  # no length announced
         head = f"PUT {new_session()} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
         raw.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
@@ -195,7 +197,7 @@ def test_what_is_not_a_clip_is_refused(served: Served, case: Case) -> None:
     for expected, body in wrong:
         status, answer = call(served, "PUT", new_session(), body)
         assert status == expected, (body[:80], answer)
-        assert parse(ErrorReply, answer).code in ("malformed", "too_large", "other_model")
+        assert detail(answer)
     assert call(served, "PUT", "/v1/sessions/short", framed(good, features))[0] == 404
     assert call(served, "POST", f"{new_session()}/verify", framed({"text": [], "draft": []}))[0] == 404
     assert call(served, "GET", "/v1/other")[0] == 404
@@ -236,7 +238,7 @@ def _fuzz(served: Served, case: Case, count: int) -> Counter[int]:
         status, answer = call(served, method, path, body)
         found[status] += 1
         if status != 200:
-            assert len(parse(ErrorReply, answer).message) < 500
+            assert len(detail(answer)) < 500
     return found
 
 
@@ -274,7 +276,7 @@ def test_idle_clips_are_forgotten(case: Case) -> None:
         while len(served.service.clips) and time.monotonic() < deadline:
             time.sleep(0.1)
         status, body = call(served, "POST", f"{session}/verify", framed({"text": [], "draft": []}))
-        assert (status, parse(ErrorReply, body).code) == (404, "unknown_session")
+        assert (status, "or no longer" in detail(body)) == (404, True)
 
 
 def test_logs_and_metrics_hold_nothing_of_a_clip(
@@ -321,7 +323,7 @@ def test_bodies_in_flight_are_a_budget(case: Case) -> None:
             assert [b" 503 " in answer for answer in answers] == [True]
             good, numbers = a_clip(served, case)
             status, answer = call(served, "PUT", new_session(), framed(good, numbers))
-        assert (status, parse(ErrorReply, answer).code) == (503, "busy")
+        assert (status, "as many bodies" in detail(answer)) == (503, True)
         until = time.monotonic() + 10
         while status != 200 and time.monotonic() < until:
             status, _ = call(served, "PUT", new_session(), framed(good, numbers))
