@@ -204,7 +204,9 @@ class VllmCloud(RemoteCloud):
 
     def fit(self, caller: Caller) -> None:
         """By requests like those that will come: what the server refuses of them is a mistake of set-up."""
-        models = {each.id for each in caller.fetch("GET", wire.MODELS, partial(parse, wire.ServedModels)).data}
+        models = {
+            str(each.get("id")) for each in caller.fetch("GET", wire.MODELS, partial(parse, wire.ServedModels)).data
+        }
         if self.model not in models:
             names = ", ".join(sorted(name[:100] for name in models)) or "nothing"
             hint = f"Set {self.side}.model to the name under which it serves the model (its --served-model-name)."

@@ -31,7 +31,7 @@ FORGOTTEN: Final = (400, "cache miss")  # the status and reason where it has dro
 
 MOST_CANDIDATES: Final = 20  # that a server gives of a position, unless it is started with another --max-logprobs
 MOST_BYTES: Final = 1 << 26  # of an answer; 20 candidates for each of 30,000 positions take about this
-_LEAST_TOP_LOGPROB: Final = -20.0  # the likeliest of a million tokens has at least -14
+_LEAST_TOP: Final = 2e-9  # probability of the likeliest token; of a million it is at least 1e-6
 
 
 class GenerateRequest(NamedTuple):
@@ -65,29 +65,23 @@ class GenerateRequest(NamedTuple):
 
 
 class Likely(NamedTuple):
-    """A position of a text: its likeliest tokens that may be generated, and what is known of the rest."""
+    """A position of a text: its likeliest tokens that may be generated, and how many others there are."""
 
-    logprobs: dict[int, float]  # descending, of equal ones the lowest id first
-    whole: float  # probability of all tokens that may be generated
-    others: int  # how many of them are not listed
+    probabilities: dict[int, float]  # without the listed tokens that may not be; descending, of equals the lowest first
+    others: int
 
     @classmethod
     def of(cls, listed: Mapping[int, float], size: int, banned: Collection[int] = ()) -> Likely:
         """From id -> log-probability, of which those from `size` on and the banned may not be generated."""
         ranked = sorted(listed.items(), key=lambda item: (-item[1], item[0]))
-        kept = {id_: logprob for id_, logprob in ranked if id_ < size and id_ not in banned}
-        kept_p = sum(map(_probability, kept.values()))
-        banned_p = sum(_probability(logprob) for id_, logprob in ranked if id_ not in kept)
-        return cls(kept, max(1.0 - banned_p, kept_p), max(size - len(banned) - len(kept), 1))
+        ps = {id_: math.exp(min(logprob, 0.0)) for id_, logprob in ranked}
+        kept = {id_: p for id_, p in ps.items() if id_ < size and id_ not in banned}
+        whole = max(1.0 - sum(p for id_, p in ps.items() if id_ not in kept), sum(kept.values()), _LEAST_TOP)
+        return cls({id_: p / whole for id_, p in kept.items()}, max(size - len(banned) - len(kept), 1))
 
     @property
     def best(self) -> int:
-        return next(iter(self.logprobs))
-
-    @property
-    def probabilities(self) -> dict[int, float]:
-        """Descending; of the distribution without the listed tokens that may not be generated."""
-        return {id_: _probability(logprob) / self.whole for id_, logprob in self.logprobs.items()}
+        return next(iter(self.probabilities))
 
     def top(self, count: int) -> Candidates:
         """The likeliest, as `decoding.scores.likeliest` gives them."""
@@ -101,8 +95,7 @@ class Likely(NamedTuple):
         tokens. The least: none of them is likelier than the last that is listed, so that the rest falls on as few as
         that allows. Among classes, the rest is counted with the tokens that are in none.
         """
-        probabilities = self.probabilities
-        ps = list(probabilities.values())
+        probabilities, ps = self.probabilities, list(self.probabilities.values())
         listed, least, rest = _nats(*ps), ps[-1], max(1.0 - sum(ps), 0.0)
         highest = listed + (rest * math.log(self.others / rest) if rest > 0 else 0.0)
         whole = int(rest / least) if least > 0 else 0
@@ -142,12 +135,8 @@ class Tokens(_Message):
     tokens: list[int]
 
 
-class _Model(_Message):
-    id: str
-
-
 class ServedModels(_Message):
-    data: list[_Model]
+    data: list[dict[str, Any]]
 
 
 class _Logprob(_Message):
@@ -182,10 +171,10 @@ def read_answer(body: bytes, request: GenerateRequest) -> Scored:
     listed = [{id_: each.logprob for id_, each in (row or {}).items()} for row in rows]
     listed += ({each.token_id: each.logprob for each in token.top_logprobs} for token in written)
     likely, tokens = [Likely.of(each, request.size, request.banned) for each in listed], list[int]()
-    if min(max(row.logprobs.values(), default=-math.inf) for row in likely) < _LEAST_TOP_LOGPROB:
+    if min(max(row.probabilities.values(), default=0.0) for row in likely) < _LEAST_TOP:
         raise MalformedError("no token that may be generated is likely, or the model's scores are not finite")
     for token, row in zip(written, likely[request.drafted :], strict=True):
-        tokens.append(token.token_id if token.token_id in row.logprobs else row.best)
+        tokens.append(token.token_id if token.token_id in row.probabilities else row.best)
         if tokens[-1] != token.token_id:
             break
     return Scored(tuple(likely[: request.drafted + len(tokens)]), tuple(tokens), len(written), length)
@@ -212,10 +201,6 @@ def messages(instruction: str, system: str | None, rate: int) -> list[dict[str, 
     content += [{"type": "text", "text": instruction}] if instruction else []
     turns: list[dict[str, Any]] = [] if system is None else [{"role": "system", "content": system}]
     return [*turns, {"role": "user", "content": content}]
-
-
-def _probability(logprob: float) -> float:
-    return math.exp(min(logprob, 0.0))
 
 
 def _nats(*probabilities: float) -> float:

@@ -29,7 +29,6 @@ from specdec_cli.models.processor import Prompt, test_sound
 from specdec_cli.models.session import Session
 from specdec_cli.models.shared import Shared
 from specdec_cli.serve.limits import Layout, ServeLimits
-from specdec_cli.serve.observe import Metrics
 
 
 @dataclass(slots=True, eq=False)
@@ -69,7 +68,10 @@ class Clips:
             return held
 
     def add(self, held: Held) -> None:
-        """Holds a clip, in place of one of the same name, and of old ones where room is needed. Raises HTTPException."""
+        """Holds a clip, in place of one of the same name, and of old ones where room is needed.
+
+        Raises HTTPException where there is none.
+        """
         most, room = self._limits.sessions, self._limits.memory_bytes
         if held.bytes > room:
             raise HTTPException(413, f"the clip takes {-(-held.bytes >> 20)} MiB, and there are {room >> 20}")
@@ -104,7 +106,6 @@ class Service:
 
     def __init__(self, model: AudioLM, limits: ServeLimits) -> None:
         self.limits, self.clips = limits, Clips(limits)
-        self.metrics = Metrics(held=lambda: len(self.clips), held_bytes=lambda: self.clips.bytes)
         self._model, self._position_bytes = model, _position_bytes(model)
         self._lookup, self._guess_costs = Lookup(), GuessCosts()
         self._longest_s = min(model.processor.window_s, limits.clip_s or model.processor.window_s)
@@ -119,7 +120,7 @@ class Service:
         """Holds a clip, in place of one that came before, and verifies its block.
 
         `started` is when the body was there, by `perf_counter`. Raises MalformedError for a body that contradicts
-        itself, HTTPException for one that is made for another model or exceeds a limit, SpecdecError if the model fails.
+        itself, HTTPException for one that is another model's or exceeds a limit, SpecdecError if the model fails.
         """
         clip, tensors = wire.unpack(wire.ClipRequest, body)
         self._require_clip(clip)
@@ -179,24 +180,10 @@ class Service:
             session = Session(model, prompt, clip.capacity, clip.vocab_size, self._shared.logits)
         except DecodingError as error:
             raise HTTPException(413, error.message) from None
-        verifier = LocalVerifier(
-            session,
-            clip.scoring,
-            clip.acceptance,
-            clip.stop_ids,
-            clip.longest,
-            clip.top_n or 0,
-            clip.synonyms or NO_SYNONYMS,
-            Guesses.of(
-                self._lookup,
-                model.weights or model.name,
-                "cloud",
-                prompt.ids,
-                clip.lookup_tokens,
-                clip.longest,
-                self._guess_costs,
-            ),
-        )
+        name, most = model.weights or model.name, clip.lookup_tokens
+        guesses = Guesses.of(self._lookup, name, "cloud", prompt.ids, most, clip.longest, self._guess_costs)
+        given = clip.scoring, clip.acceptance, clip.stop_ids, clip.longest, clip.top_n or 0
+        verifier = LocalVerifier(session, *given, clip.synonyms or NO_SYNONYMS, guesses)
         taken = self._position_bytes * (len(prompt.ids) + clip.capacity) + 4 * clip.vocab_size
         return Held(id_, clip, verifier, taken + sum(tensor.nbytes for tensor in tensors.values()))
 
@@ -209,8 +196,6 @@ class Service:
                     verifier.prefill()
                 else:
                     found = verifier.verify(block.text, draft, block.more)
-                    self.metrics.drafted.inc(len(draft.ids))
-                    self.metrics.accepted.inc(found.accepted)
                     held.text = (*block.text, *draft.ids[: found.accepted], found.token, *found.more)
                     held.own |= set(range(len(block.text), len(held.text)))
             except (ValueError, IndexError, RuntimeError, DecodingError) as error:

@@ -26,7 +26,6 @@ from specdec_cli.serve.observe import LOGGER, event
 _SWEEP_S: Final = 1.0
 _OPEN: Final = "/healthz"  # the only path that needs no token
 _GONE: Final = 499  # the client left before an answer began
-_METHODS: Final = frozenset({"GET", "PUT", "POST", "DELETE"})
 _SESSION: Final = "/v1/sessions/{id_:uuid}"
 
 
@@ -45,9 +44,6 @@ def create_app(service: Service, token: str | None) -> ASGIApp:
 
     async def healthz(_request: Request) -> Response:
         return JSONResponse({"status": "ok"})
-
-    async def metrics(_request: Request) -> Response:
-        return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")
 
     async def info(_request: Request) -> Response:
         return _answer(service.info)
@@ -70,7 +66,6 @@ def create_app(service: Service, token: str | None) -> ASGIApp:
     app = Starlette(
         routes=[
             Route(_OPEN, healthz),
-            Route("/metrics", metrics),
             Route("/v1/info", info),
             Route(_SESSION, verify, methods=["PUT"]),
             Route(f"{_SESSION}/verify", verify, methods=["POST"]),
@@ -98,7 +93,7 @@ async def _failed(_request: Request, error: Exception) -> Response:
 
 
 def _guarded(app: ASGIApp, service: Service, token: str | None) -> ASGIApp:
-    """Refuses requests without the token; logs and counts all of them."""
+    """Refuses requests without the token; logs all of them."""
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":  # the server's lifetime
@@ -115,12 +110,12 @@ def _guarded(app: ASGIApp, service: Service, token: str | None) -> ASGIApp:
         answering = app if scope["path"] == _OPEN or bears(token, Request(scope)) else refused
         with suppress(Exception):  # which the application has answered and logged
             await answering(scope, receive, sending)
-        # a label is one of a few texts of this program's own: a client may make up methods, and the counters stay
+        # nothing that a client makes up, and no name of a clip
         path = getattr(scope.get("route"), "path_format", None)
-        route = f"{scope['method']} {path}" if path and scope["method"] in _METHODS else "other"
-        seconds, client = time.perf_counter() - started, (scope.get("client") or ("",))[0]
-        service.metrics.seconds.labels(route, str(status)).observe(seconds)
-        event("request", route=route, status=status, ms=round(seconds * 1e3, 2), client=client)
+        route = f"{scope['method']} {path}" if path and status != 405 else "other"
+        ms, client = round((time.perf_counter() - started) * 1e3, 2), (scope.get("client") or ("",))[0]
+        held = {"clips": len(service.clips), "held_mb": service.clips.bytes >> 20}
+        event("request", route=route, status=status, ms=ms, client=client, **held)
 
     return guarded
 

@@ -1,17 +1,11 @@
-"""Logs and counters. Neither holds anything of a clip: no ids, no text, no features.
-
-The log is one JSON object a line on stderr; the counters are for Prometheus, in a registry of the server's own.
-"""
+"""The log: one JSON object a line on stderr, which holds nothing of a clip: no ids, no text, no features."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
-
-from prometheus_client import CollectorRegistry, Counter, Gauge, Summary, generate_latest
 
 LOGGER: Final = logging.getLogger("specdec_cli.serve")
 
@@ -40,19 +34,3 @@ def log_json(*, debug: bool) -> None:
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(logging.DEBUG if debug else level)
-
-
-class Metrics:
-    """What a server counts. No label holds anything that a client sent."""
-
-    def __init__(self, held: Callable[[], float], held_bytes: Callable[[], float]) -> None:
-        self._registry = registry = CollectorRegistry()
-        routes = "route", "status"
-        self.seconds = Summary("specdec_request_seconds", "Request to answer.", routes, registry=registry)
-        self.drafted = Counter("specdec_drafted_tokens", "Drafted tokens that were verified.", registry=registry)
-        self.accepted = Counter("specdec_accepted_tokens", "Drafted tokens that were accepted.", registry=registry)
-        Gauge("specdec_sessions", "Clips held.", registry=registry).set_function(held)
-        Gauge("specdec_session_bytes", "Memory of the clips held.", registry=registry).set_function(held_bytes)
-
-    def text(self) -> bytes:
-        return generate_latest(self._registry)

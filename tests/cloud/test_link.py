@@ -104,7 +104,7 @@ FAULTS = (
     lie("verdict.token", 259, "token=259"),
     lie("verdict.more", [1, 2], "more=(1, 2)"),
     lie("verdict.accepted", 4, "accepted=4"),
-    lie("verdict.likeliest", [[[5, 0.9], [6, 0.9]]] * 4, "nonsense"),
+    lie("verdict.likeliest", [[[5, 0.9], [6, 1.9]]] * 4, "nonsense"),
     lie("verdict", None, "nonsense: None"),
     lie("eos_ids", [], "eos_ids", "/v1/info"),
     lie("surprise", 1, "surprise", "/v1/info"),
