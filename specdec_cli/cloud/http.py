@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import ssl
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import httpx
 from pydantic import BaseModel, ValidationError
@@ -14,8 +14,6 @@ from specdec_cli.config import LinkedConfig
 from specdec_cli.errors import CloudError, ConfigError, SpecdecError, first_line
 
 M = TypeVar("M", bound=BaseModel)
-
-_UNTRUSTED: Final = "CERTIFICATE_VERIFY_FAILED"
 
 
 class MalformedError(ValueError):
@@ -44,29 +42,22 @@ class ForgottenError(RefusedError):
 def trouble(error: Exception, config: LinkedConfig, side: str) -> str:
     """Why a try failed. Raises RefusedError where the configuration is why a TLS connection could not be made."""
     told = first_line(error)
-    if "[SSL:" not in told or "EOF" in told:  # a connection that ended is the link's fault
-        maybe = isinstance(error, httpx.RemoteProtocolError) and str(config.url).startswith("http:")
-        return f"{told} (if it uses TLS, write https:// in {side}.url)" if maybe else told
-    if _UNTRUSTED in told:
-        what = f"its certificate is not trusted by {config.ca_file or 'the public authorities'} ({told})"
-        hint = f"Copy the file of its --tls-cert here and name it in {side}.ca_file (docs/remote.md)."
-    else:
-        what = "it does not use TLS"
-        hint = f"Write http:// in {side}.url, or serve with --tls-cert and --tls-key."
-    raise RefusedError(f"{config.url} cannot be connected to: {what}", hint) from error
+    if "[SSL:" in told and "EOF" not in told:  # a connection that ended is the link's fault
+        hint = f"Does {side}.url begin with https:// or http://? Name a certificate of its own in {side}.ca_file."
+        raise RefusedError(f"{config.url} cannot be connected to by TLS: {told}", hint) from error
+    maybe = isinstance(error, httpx.RemoteProtocolError) and str(config.url).startswith("http:")
+    return f"{told} (if it uses TLS, write https:// in {side}.url)" if maybe else told
 
 
-def trusted(config: LinkedConfig, side: str) -> ssl.SSLContext:
-    """The certificates to trust: those of a file, or the public ones; none where the address uses no TLS."""
+def trusted(config: LinkedConfig, side: str) -> ssl.SSLContext | bool:
+    """The certificates to trust: those of a file, or the public ones (True); False where the address uses no TLS."""
+    if config.ca_file is None:
+        return not str(config.url).startswith("http:")  # reading the public ones takes 30 ms
     try:
-        if config.ca_file is not None:
-            return ssl.create_default_context(cafile=config.ca_file)
+        return ssl.create_default_context(cafile=config.ca_file)
     except OSError as error:
         message = f"{side}.ca_file {config.ca_file} cannot be read: {error}"
         raise ConfigError(message, hint="Give a PEM file.") from error
-    if str(config.url).startswith("http:"):
-        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # reading the public ones takes 30 ms
-    return httpx.create_ssl_context(trust_env=False)
 
 
 def read_token(variable: str | None, asked_by: str, least: int = 1) -> str | None:

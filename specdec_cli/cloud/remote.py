@@ -56,9 +56,8 @@ class SessionVerifier(RemoteVerifier):
             with suppress(ForgottenError):
                 return self._exchange("POST", f"{self._path}/verify", wire.pack(block, rows))
             self._before = replace(self.done, prompt_tokens=0)
-        assert self.cloud.info is not None  # within a call the cloud is connected
         clip = wire.ClipRequest(
-            identity=self.cloud.info.identity,
+            identity=self.cloud.identity,
             prompt_ids=list(self.prompt.ids),
             samples=len(self.waveform),
             capacity=capacity(self.config.decoding),
@@ -101,7 +100,7 @@ class HttpCloud(RemoteCloud):
 
     verifier = SessionVerifier
     content_type, most_bytes, forgotten = "application/octet-stream", 1 << 16, wire.FORGOTTEN
-    info: wire.Info | None = None
+    identity = ""  # of the server and its model, once it is reached
 
     def __init__(self, config: CloudConfig, processor: Processor, *, own: bool) -> None:
         whole = processor.family.payload == "waveform"
@@ -128,6 +127,6 @@ class HttpCloud(RemoteCloud):
                     "the server runs in cloud.processor.",
                     kind=TokenizerMismatchError if what == "tokenizers" else ConfigError,
                 )
-        self.info = info
+        self.identity = info.identity
         known = info.model_dump(include={"dtype", "device", "weights"}, exclude_none=True)
         self.served = known | {"serves": info.model}
