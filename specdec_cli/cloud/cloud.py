@@ -7,14 +7,13 @@ link's fault is tried again within the deadline.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import random
 import threading
 import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import httpx
 
-from specdec_cli.cloud.http import ForgottenError, MalformedError, RefusedError, plain, read_token, trouble, trusted
+from specdec_cli.cloud.http import MalformedError, RefusedError, read_token, refusal, trouble, trusted
 from specdec_cli.config import Config, LinkedConfig
 from specdec_cli.decoding.accept import Synonyms, Verdict
 from specdec_cli.decoding.block import Draft
@@ -39,15 +38,6 @@ _log = logging.getLogger(__name__)
 Payload = Literal["features", "waveform"]  # what of a recording leaves the device: log-mel features, or all of it
 TRIES: Final = 6  # of one request
 PAUSE_S = 0.02  # before its second try; before each later one twice as long, up to 64 times
-_HINTS: Final[Mapping[int, str]] = {
-    401: "Set the variable that {side}.token_env names to the server's token (of a vLLM, its --api-key).",
-    403: "Start vLLM with --enable-scale-out, and set the variable that {side}.token_env names to its --api-key.",
-    404: "Check {side}.url; start vLLM with --enable-scale-out.",
-    409: "Start anew: the server runs another model now.",
-    413: "Lower audio.segment or decoding.max_new_tokens, or raise the server's limits.",
-}
-"""What to do where a request is refused with a status of HTTP."""
-
 T = TypeVar("T")
 
 
@@ -96,27 +86,13 @@ class RemoteCloud(ABC):
             timeout=httpx.Timeout(None, connect=0.9 * config.timeout_s),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=60.0),
         )
-        self._loop = asyncio.new_event_loop()
-        threading.Thread(target=_run, args=(self._loop,), name="specdec http", daemon=True).start()
-        self.close = weakref.finalize(self, _end, self._loop, self._client)  # also called when this is dropped
+        self.loop = asyncio.new_event_loop()
+        threading.Thread(target=_run, args=(self.loop,), name="specdec http", daemon=True).start()
+        self.close = weakref.finalize(self, _end, self.loop, self._client)  # also called when this is dropped
 
     @abstractmethod
     def fit(self, caller: Caller) -> None:
         """Finds out, within a call, whether the server fits. Raises CloudError where it does not."""
-
-    def refused(self, status: int, body: bytes) -> Exception:
-        """What an answer without success means: MalformedError leads to another try."""
-        try:
-            found = json.loads(body)
-            reason = plain(str(found["error"]["message"] if "error" in found else found["detail"]))
-        except (ValueError, TypeError, KeyError, RecursionError):
-            reason = "no reason given"
-        if status == 429 or status >= 500:
-            return MalformedError(f"status {status}: {reason}")
-        message, hint = f"the {self.side} at {self.name} answers status {status}: {reason}", _HINTS.get(status)
-        if status == self.forgotten[0] and self.forgotten[1] in reason.lower():
-            return ForgottenError(message)
-        return RefusedError(message, hint and hint.format(side=self.side), about_clip=status in (400, 413, 422))
 
     def describe(self) -> dict[str, str]:
         """The fields of `transcript.ModelInfo`."""
@@ -138,10 +114,6 @@ class RemoteCloud(ABC):
         caller, self.reached = Caller(self), False
         with caller.call():
             return f"{self.name}: {self.served['serves']}, answered in {caller.waited_s * 1e3:.1f} ms"
-
-    def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Begins an exchange in the thread of all exchanges."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     async def exchange(self, method: str, path: str, body: bytes, caller: Caller) -> tuple[int, bytes]:
         """Sends a request and reads the answer: its status and body."""
@@ -204,7 +176,9 @@ class Caller:
 
     def fetch(self, method: str, path: str, read: Callable[[bytes], T], body: bytes = b"") -> T:
         """What `read` makes of a good answer; it raises MalformedError for one that makes no sense."""
-        self._under_way = future = self.cloud.begin(self._tried(method, path, read, body))
+        self._under_way = future = asyncio.run_coroutine_threadsafe(
+            self._tried(method, path, read, body), self.cloud.loop
+        )
         if self._closed:
             future.cancel()
         try:
@@ -216,7 +190,8 @@ class Caller:
         """Sends a request and returns at once; the answer is dropped."""
         cloud = self.cloud
         if cloud.close.alive and cloud.failure is None:
-            cloud.begin(asyncio.wait_for(cloud.exchange(method, path, b"", self), cloud.config.timeout_s))
+            exchange = asyncio.wait_for(cloud.exchange(method, path, b"", self), cloud.config.timeout_s)
+            asyncio.run_coroutine_threadsafe(exchange, cloud.loop)
 
     def close(self) -> None:
         """Ends the call under way, and every later one, in a CloudError."""
@@ -232,7 +207,7 @@ class Caller:
                     try:
                         status, answer = await cloud.exchange(method, path, body, self)
                         if not 200 <= status < 300:
-                            raise cloud.refused(status, answer)
+                            raise refusal(status, answer, cloud.side, cloud.name, cloud.forgotten)
                         return read(answer)
                     except MalformedError as error:
                         why = f"the answer cannot be used: {error}"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import ssl
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import httpx
 from pydantic import BaseModel, ValidationError
@@ -14,6 +15,16 @@ from specdec_cli.config import LinkedConfig
 from specdec_cli.errors import CloudError, ConfigError, SpecdecError, first_line
 
 M = TypeVar("M", bound=BaseModel)
+
+
+_HINTS: Final = {
+    401: "Set the variable that {side}.token_env names to the server's token (of a vLLM, its --api-key).",
+    403: "Start vLLM with --enable-scale-out, and set the variable that {side}.token_env names to its --api-key.",
+    404: "Check {side}.url; start vLLM with --enable-scale-out.",
+    409: "Start anew: the server runs another model now.",
+    413: "Lower audio.segment or decoding.max_new_tokens, or raise the server's limits.",
+}
+"""What to do where a request is refused with a status of HTTP."""
 
 
 class MalformedError(ValueError):
@@ -37,6 +48,24 @@ class RefusedError(CloudError):
 
 class ForgottenError(RefusedError):
     """The server has dropped the clip, which can be sent again."""
+
+
+def refusal(status: int, body: bytes, side: str, url: str, forgotten: tuple[int, str]) -> Exception:
+    """What an answer without success means: MalformedError leads to another try.
+
+    `forgotten`: the status, and a part of the reason, where the server has dropped a clip.
+    """
+    try:
+        found = json.loads(body)
+        reason = plain(str(found["error"]["message"] if "error" in found else found["detail"]))
+    except (ValueError, TypeError, KeyError, RecursionError):
+        reason = "no reason given"
+    if status == 429 or status >= 500:
+        return MalformedError(f"status {status}: {reason}")
+    message, hint = f"the {side} at {url} answers status {status}: {reason}", _HINTS.get(status, "").format(side=side)
+    if status == forgotten[0] and forgotten[1] in reason.lower():
+        return ForgottenError(message)
+    return RefusedError(message, hint or None, about_clip=status in (400, 413, 422))
 
 
 def trouble(error: Exception, config: LinkedConfig, side: str) -> str:

@@ -14,7 +14,7 @@ from typing import Final
 from specdec_cli.cloud import vllm_protocol as wire
 from specdec_cli.cloud.cloud import Caller, RemoteClip, RemoteCloud, RemoteVerifier
 from specdec_cli.cloud.http import ForgottenError, RefusedError, parse
-from specdec_cli.cloud.vllm_protocol import GenerateRequest, Likely, Scored
+from specdec_cli.cloud.vllm_protocol import GenerateRequest, Scored
 from specdec_cli.config import LinkedConfig
 from specdec_cli.config.checks import beyond_likeliest
 from specdec_cli.decoding.accept import NO_SYNONYMS, Verdict
@@ -22,7 +22,7 @@ from specdec_cli.decoding.block import Draft, Enough
 from specdec_cli.decoding.gate import GateState
 from specdec_cli.errors import CloudError, DecodingError, EdgeError, TokenizerMismatchError
 from specdec_cli.models.processor import Processor, Prompt, effective
-from specdec_cli.types import ModelWork
+from specdec_cli.types import Candidates, ModelWork
 
 _START_S: Final = 120.0  # for the first requests: a server that was just started may still be compiling
 _PROBE: Final = "How does she speak? 她的声音低沉，语速较慢。 0.5 naïve\n"
@@ -39,15 +39,13 @@ class VllmClip(RemoteClip):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, hint in beyond_likeliest(effective(self.config.decoding, self.processor), self.config.acceptance):
+        for name, hint in beyond_likeliest(
+            effective(self.config.decoding, self.cloud.processor), self.config.acceptance
+        ):
             needs = f"{name}, as it is set or as its checkpoint suggests, needs more"
             raise DecodingError(f"a vLLM {self.cloud.side} returns the likeliest tokens only, and {needs}", hint=hint)
         self._uuid = uuid.uuid4().hex  # names the clip to the server; nobody can guess it
         self.done = ModelWork(prompt_tokens=len(self.prompt.ids))
-
-    @property
-    def processor(self) -> Processor:
-        return self.cloud.processor
 
     def scored(
         self, ids: tuple[int, ...], drafted: int, tokens: int, listed: int, drawing: tuple[int, int] | None = None
@@ -57,12 +55,12 @@ class VllmClip(RemoteClip):
         At each position so many likeliest ones are `listed`. `drawing`: see `GenerateRequest`.
         """
         whole, known = (*self.cloud.prompt_ids(self.prompt, self), *ids), self.done.prompt_tokens
-        length, banned = known + len(ids) if known else None, self.processor.banned_ids
+        length, banned = known + len(ids) if known else None, self.cloud.processor.banned_ids
         request = GenerateRequest(whole, length, drafted, tokens, self.vocab_size, banned, listed, drawing)
         if self.done.encoder_passes:
             with suppress(ForgottenError):
                 return self._exchanged(request, len(ids), None)
-        return self._exchanged(request, len(ids), wire.data_url(self.waveform, self.processor.sampling_rate))
+        return self._exchanged(request, len(ids), wire.data_url(self.waveform, self.cloud.processor.sampling_rate))
 
     def _exchanged(self, request: GenerateRequest, text: int, url: str | None) -> Scored:
         recording, waited_s = {"type": "audio_url", "url": url, "uuid": self._uuid}, self.waited_s
@@ -89,7 +87,7 @@ class VllmDrafter(VllmClip):
         self, text: Sequence[int], k: int, state: GateState, enough: Enough | None = None, top_k: int | None = None
     ) -> Draft:
         """Up to `k` tokens that continue `text`; as `Drafter.propose`. A banned token is replaced by the next best."""
-        started, ids, likeliest, ended = time.perf_counter(), list[int](), list[Likely](), False
+        started, ids, likeliest, ended = time.perf_counter(), list[int](), list[Candidates](), False
         drawing = None if top_k is None else (top_k, self.config.decoding.seed)
         try:
             with self.call():
@@ -97,23 +95,16 @@ class VllmDrafter(VllmClip):
                     scored = self.scored((*text, *ids), 0, k - len(ids), wire.MOST_CANDIDATES, drawing)
                     for token, row in zip(scored.generated, scored.rows, strict=True):
                         ids.append(token)
-                        likeliest.append(row)
+                        likeliest.append(row.top(self.top_n))
                         unsure = state.add(row.evidence(token, self.synonyms))
                         ended = token in self.stop_ids or (state.stops and unsure) or bool(enough and enough(state))
                         if ended:
                             break
         except CloudError as error:
             raise EdgeError(error.message, hint=error.hint) from error
-        return Draft(
-            tuple(ids),
-            likeliest=tuple(row.top(self.top_n) for row in likeliest) if self.top_n else (),
-            evidence=tuple(state.evidence),
-            gate_values=tuple(state.values),
-            gate_value=state.block_value,
-            reason=state.reason,
-            ms=(time.perf_counter() - started) * 1e3,
-            waking=state.waking,
-        )
+        values, ms = (tuple(state.values), state.block_value), (time.perf_counter() - started) * 1e3
+        named = tuple(likeliest) if self.top_n else ()
+        return Draft(tuple(ids), None, tuple(state.evidence), *values, state.reason, ms, 0.0, state.waking, named)
 
     def draft_ahead(self, *_: object) -> None: ...
 
@@ -158,7 +149,7 @@ class VllmVerifier(VllmClip, RemoteVerifier):
         """The cloud's next token; where it is not known, `draft` is scored after `text`, and `tokens` are generated."""
         if text not in self._next:
             # which may be the likeliest ones
-            banned = len(self.processor.banned_ids) + self.cloud.vocab_size - self.vocab_size
+            banned = len(self.cloud.processor.banned_ids) + self.cloud.vocab_size - self.vocab_size
             scored = self.scored((*text, *draft), len(draft), tokens, min(2 + banned, wire.MOST_CANDIDATES))
             path = (*draft, *scored.generated)
             self._next |= {(*text, *path[:at]): row.best for at, row in enumerate(scored.rows)}

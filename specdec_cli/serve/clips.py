@@ -124,7 +124,7 @@ class Service:
         """
         clip, tensors = wire.unpack(wire.ClipRequest, body)
         self._require_clip(clip)
-        rows = {name: tensors.pop(name) for name in wire.ROWS if name in tensors}
+        rows: wire.Tensors = {name: tensors.pop(name) for name in wire.ROWS if name in tensors}
         self._layout.require(clip.prompt_ids, tensors)
         draft = self._draft(clip, clip.block or wire.BlockRequest(text=[], draft=[]), rows)
         held = self._held(id_, clip, wire.widened(tensors))

@@ -1,10 +1,13 @@
-"""The server as a process: an address, TLS, and an orderly end."""
+"""The server as a process: an address, TLS, a log, and an orderly end."""
 
 from __future__ import annotations
 
+import json
+import logging
 import socket
 import ssl
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import torch
 import uvicorn
@@ -14,9 +17,8 @@ from specdec_cli.config.locate import is_loopback
 from specdec_cli.errors import ConfigError
 from specdec_cli.models.loading import load_model
 from specdec_cli.serve.clips import Service
-from specdec_cli.serve.endpoints import create_app
+from specdec_cli.serve.endpoints import create_app, event
 from specdec_cli.serve.limits import ServeLimits
-from specdec_cli.serve.observe import event, log_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,28 @@ def server(service: Service, place: Place, token: str | None) -> uvicorn.Server:
             ssl_keyfile=place.key,
         )
     )
+
+
+class JsonLines(logging.Formatter):
+    """time, level, event, and the event's own fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        time_ = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line = {"time": time_, "level": record.levelname.lower(), "event": record.getMessage()}
+        line |= getattr(record, "fields", {})
+        if record.exc_info and record.exc_info[0] is not None:
+            line["error"] = record.exc_info[0].__name__
+        return json.dumps(line, ensure_ascii=False)
+
+
+def log_json(*, debug: bool) -> None:
+    """Sends the server's log, and uvicorn's errors, to stderr."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines())
+    for name, level in (("specdec_cli", logging.INFO), ("uvicorn", logging.WARNING)):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(logging.DEBUG if debug else level)
 
 
 def serve_model(config: Config, place: Place, token: str | None, limits: ServeLimits, *, debug: bool = False) -> None:
