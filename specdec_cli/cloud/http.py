@@ -57,7 +57,8 @@ def refusal(status: int, body: bytes, side: str, url: str, forgotten: tuple[int,
     """
     try:
         found = json.loads(body)
-        reason = plain(str(found["error"]["message"] if "error" in found else found["detail"]))
+        words = str(found["error"]["message"] if "error" in found else found["detail"]).split()
+        reason = "".join(sign for sign in " ".join(words) if sign.isprintable())[:300]
     except (ValueError, TypeError, KeyError, RecursionError):
         reason = "no reason given"
     if status == 429 or status >= 500:
@@ -102,11 +103,6 @@ def read_token(variable: str | None, asked_by: str, least: int = 1) -> str | Non
         hint = f"export {variable}={'$(openssl rand -hex 32)' if least > 1 else '...'}"
         raise ConfigError(f"{asked_by} is {variable}, but that variable {what}.", hint=hint)
     return token
-
-
-def plain(text: str) -> str:
-    """A server's message as part of one: a short line without control characters."""
-    return "".join(sign for sign in " ".join(text.split()) if sign.isprintable())[:300]
 
 
 def parse(kind: type[M], text: bytes) -> M:

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -36,6 +35,8 @@ ROOT = Path(__file__).parents[2]
 
 class Process:
     """A running `specdec serve`."""
+
+    client: dict[str, object]  # settings of whoever calls it
 
     def __init__(self, *arguments: str, **variables: str) -> None:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("SPECDEC_")}
@@ -74,31 +75,15 @@ class Process:
         return self.process.wait(60)
 
 
-@dataclass(frozen=True)
-class Guarded:
-    """A process that requires a token, behind TLS."""
-
-    process: Process
-    certificate: Path
-
-    @property
-    def url(self) -> str:
-        return self.process.url
-
-    def captioner(self, **settings: object) -> Captioner:
-        """A client with the token that is in `OUR_TOKEN`."""
-        trusted = {"cloud__ca_file": str(self.certificate), "cloud__token_env": "OUR_TOKEN"}
-        return captioner(self.url, **trusted | settings)
-
-
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    """One for all tests; nothing that it logs holds the token, and it ends as a process does that was terminated."""
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    """One for all tests, with a token and TLS; its log does not hold the token, and it ends as if terminated."""
     pem, key = certificate(tmp_path_factory.mktemp("tls"))
     arguments = ("--token-env", "SERVE_TOKEN", "--tls-cert", str(pem), "--tls-key", str(key))
     process = Process(*arguments, SERVE_TOKEN=TOKEN)
+    process.client = {"cloud__ca_file": str(pem), "cloud__token_env": "OUR_TOKEN"}
     try:
-        yield Guarded(process, pem)
+        yield process
         assert process.end() == 143
         assert TOKEN not in json.dumps(process.events)
     finally:
@@ -117,11 +102,13 @@ def captioner(url: str, **settings: object) -> Captioner:
         return Captioner.load(load_config("mini", flags={"cloud.timeout_s": 30.0} | flags, environ={}).config)
 
 
-def test_captions_are_those_of_one_process(guarded: Guarded) -> None:
+def test_captions_are_those_of_one_process(process: Process) -> None:
     pair = mini_pair()
     for mode, k, seed in (("hybrid", 2, 1), ("hybrid", 5, 2), ("lossless", 5, 3), ("lossless", 3, 4)):
         unsure = {"gate__threshold": 0.2} if mode == "hybrid" else {}
-        away = guarded.captioner(decoding__mode=mode, decoding__k=k, decoding__draft_ahead="on", **unsure)
+        away = captioner(
+            process.url, **process.client, decoding__mode=mode, decoding__k=k, decoding__draft_ahead="on", **unsure
+        )
         edge_prompt, cloud_prompt = away.prompts(voice(seed), away.setup.prompt)
         assert edge_prompt is not None
         assert cloud_prompt is not None
@@ -136,7 +123,7 @@ def test_captions_are_those_of_one_process(guarded: Guarded) -> None:
         assert all(round_.network_ms is not None and round_.bytes_up for round_ in asked)
         assert sum(round_.bytes_up or 0 for round_ in asked) == transcript.uplink.bytes
         assert transcript.models.cloud is not None
-        assert (transcript.models.cloud.name, transcript.models.cloud.serves) == (guarded.url, "package:mini/cloud")
+        assert (transcript.models.cloud.name, transcript.models.cloud.serves) == (process.url, "package:mini/cloud")
         assert away.pair.remote is not None
         assert "answered in" in away.pair.remote.probe()
         away.pair.remote.close()
@@ -153,21 +140,21 @@ def certificate(folder: Path) -> tuple[Path, Path]:
 
 
 def test_a_token_and_a_certificate_of_its_own(
-    guarded: Guarded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Callable[..., tuple[int, str]]
+    process: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Callable[..., tuple[int, str]]
 ) -> None:
-    assert guarded.url.startswith("https://")
+    assert process.url.startswith("https://")
     mode = {"decoding__mode": "lossless", "decoding__degrade": True}
     with pytest.raises(ConfigError, match="certificate verify failed: self-signed") as caught:
-        guarded.captioner(**mode, cloud__ca_file=None)
+        captioner(process.url, **mode)
     assert "cloud.ca_file" in str(caught.value.hint)
-    plain = captioner(guarded.url.replace("https:", "http:"), **mode)
+    plain = captioner(process.url.replace("https:", "http:"), **mode)
     assert "write https:// in cloud.url" in str(plain.run_samples(voice(9), RATE).finish().degraded)
     sound = write_voice(tmp_path / "voice.wav", 9)
-    code, said = command("caption", str(sound), "--set", f"cloud.url={guarded.url}", "--mode", "lossless")
+    code, said = command("caption", str(sound), "--set", f"cloud.url={process.url}", "--mode", "lossless")
     assert (code, "certificate verify failed" in said, "cloud.ca_file" in said) == (2, True, True), said
     monkeypatch.setenv("OUR_TOKEN", "wrong")
     with pytest.raises(ConfigError, match="the token is missing or wrong"):
-        guarded.captioner(**mode)
+        captioner(process.url, **process.client, **mode)
 
 
 def test_https_to_a_server_without_tls_is_a_mistake_of_set_up() -> None:

@@ -266,7 +266,8 @@ def test_memory_is_a_budget(case: Case) -> None:
         assert len(served.service.clips) == 5
 
 
-def test_idle_clips_are_forgotten(case: Case) -> None:
+def test_idle_clips_are_forgotten(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specdec_cli.serve.endpoints._SWEEP_S", 0.05)
     with serving(case.cloud, idle_s=0.2) as served:
         clip, features = a_clip(served, case)
         session = new_session()

@@ -279,7 +279,7 @@ def test_a_batch_goes_on_when_a_server_comes_back(servers: Servers, tmp_path: Pa
     if not servers.doubles:
         pytest.skip("real servers are killed by tools.served")
     output = tmp_path / "out.jsonl"
-    write_recordings(tmp_path / "in", 16)
+    write_recordings(tmp_path / "in", 12)
     for side in ("edge", "cloud"):
         double = servers.doubles[side]
 
@@ -296,7 +296,7 @@ def test_a_batch_goes_on_when_a_server_comes_back(servers: Servers, tmp_path: Pa
         batch(servers, tmp_path, "--in-flight", "4")
         killer.join()
         found = lines(output)
-        assert (len(found), len({line["file"] for line in found})) == (16, 16)
+        assert (len(found), len({line["file"] for line in found})) == (12, 12)
         assert side == "cloud" or not any(line.get("degraded") for line in found)
         output.unlink()
 
