@@ -33,7 +33,7 @@ from specdec_cli.decoding.block import Draft
 from specdec_cli.errors import ConfigError
 from specdec_cli.models.session import Session
 from specdec_cli.serve.server import Place
-from tests.cloud.serving import Served, ServerThread, clip_message, linked, serving
+from tests.cloud.serving import Served, clip_message, linked, serving
 from tests.laws.cases import Case, collect, make_case
 from tests.laws.test_wire_law import assert_wire, far_loop
 
@@ -145,11 +145,8 @@ def test_what_is_not_a_clip_is_refused(served: Served, case: Case) -> None:
     audio = as_sent(case.cloud_prompt.audio)
     mel, mask = audio["input_features"], audio["feature_attention_mask"]
 
-    def with_mel(values: torch.Tensor, name: str = "input_features") -> bytes:
-        return framed(good, save({name: values, "feature_attention_mask": mask}))
-
-    def with_mask(values: torch.Tensor) -> bytes:
-        return framed(good, save({"input_features": mel, "feature_attention_mask": values}))
+    def with_mel(values: torch.Tensor) -> bytes:
+        return framed(good, save({"input_features": values, "feature_attention_mask": mask}))
 
     def header(tensors: dict[str, dict[str, Any]]) -> bytes:
         text = json.dumps({name: about | {"data_offsets": [0, 0]} for name, about in tensors.items()}).encode()
@@ -159,19 +156,14 @@ def test_what_is_not_a_clip_is_refused(served: Served, case: Case) -> None:
         (422, b""),
         (422, b"\xff\xff\xff\xff{}"),
         (422, framed(good, features[:-2])),
-        (422, framed(good, features + b"\0\0")),
         (422, with_mel(mel * torch.nan)),
         (409, framed(good | {"identity": "another"}, features)),
         (422, with_mel(torch.cat([mel, mel[:, :1]], dim=1))),
-        (422, with_mel(mel[:, :, :0].contiguous())),
-        (422, with_mel(mel, "labels")),
         (422, framed(good, save({"input_features": mel}))),
         (422, framed(good, save(audio | {"input_features_2": mel.clone()}))),
-        (422, framed(good | {"samples": 0}, features)),
         (422, with_mel(mel.float() * 1e38)),
         (422, with_mel(mel[:, :, :-8].contiguous())),  # too few for its ids: the model says so
-        (422, with_mask(mask * 7)),
-        (422, with_mask(mask.repeat(1, 2))),
+        (422, framed(good, save({"input_features": mel, "feature_attention_mask": mask * 7}))),
         (422, framed(good, header({f"t{n}": {"dtype": "U8", "shape": [0]} for n in range(400)}))),
         (422, framed(good, struct.pack("<Q", 1 << 40) + b"{}")),
         (413, framed(good | {"samples": 10**9}, features)),
@@ -181,10 +173,8 @@ def test_what_is_not_a_clip_is_refused(served: Served, case: Case) -> None:
         (422, framed(good | {"prompt_ids": [*good["prompt_ids"][1:], placeholder]}, features)),
         (422, framed(good | {"prompt_ids": [7]}, features)),
         (422, framed(good | {"prompt_ids": [10**6, *good["prompt_ids"]]}, features)),
-        (422, framed(good | {"surprise": 1}, features)),
         (422, framed(good | {"stop_ids": [1, 10**5]}, features)),
         (422, framed(good | {"scoring": {"temperature": float("nan")}}, features)),
-        (422, framed(good | {"scoring": {"mode": "cloud"}}, features)),
         (422, framed(good | {"block": {"text": [placeholder], "draft": []}}, features)),
         (422, framed(good | {"block": {"text": [], "draft": [10**5]}}, features)),
         (422, framed(good | {"block": {"text": [1] * 100, "draft": []}}, features)),
@@ -345,7 +335,7 @@ def test_what_is_no_distribution_is_refused(change: list[float]) -> None:
 
 def test_what_is_being_answered_is_answered_before_the_server_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     case = make_case(91_000, mode="lossless", temperature=0.0)
-    thread = ServerThread(case.cloud)
+    served = Served(case.cloud)
     reached, go_on = threading.Event(), threading.Event()
     logits = Session.logits
 
@@ -355,7 +345,7 @@ def test_what_is_being_answered_is_answered_before_the_server_ends(monkeypatch: 
         return logits(session, *arguments)
 
     found = []
-    with linked(thread.served.url, case.edge) as link:
+    with linked(served.url, case.edge) as link:
         verifier = link.verifier(
             link, case.cloud_prompt, case.config, case.pair.vocab_size, case.cloud.processor.eos_ids
         )
@@ -363,7 +353,7 @@ def test_what_is_being_answered_is_answered_before_the_server_ends(monkeypatch: 
         asking = threading.Thread(target=lambda: found.append(verifier.verify((), Draft((5, 6)))))
         asking.start()
         assert reached.wait(60)
-        ending = threading.Thread(target=thread.stop)
+        ending = threading.Thread(target=served.stop)
         ending.start()
         threading.Event().wait(0.3)
         assert not found
