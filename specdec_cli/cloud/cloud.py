@@ -66,11 +66,9 @@ class RemoteCloud(ABC):
     def __init__(self, config: LinkedConfig, processor: Processor, payload: Payload, *, own: bool) -> None:
         assert config.url is not None  # or the model is loaded here
         if payload == "waveform" and not config.allow_audio_upload:
-            raise ConfigError(
-                f"{config.url} is to be sent recordings, not features of them, and {self.side}.allow_audio_upload is "
-                "false",
-                hint="Recordings would leave this machine. Allow it, or use a model that takes log-mel features.",
-            )
+            message = f"{config.url} needs the recordings themselves, and {self.side}.allow_audio_upload is false"
+            hint = "Recordings would leave this machine. Allow it, or use a model that takes log-mel features."
+            raise ConfigError(message, hint=hint)
         self.config, self.name, self.payload = config, config.url, payload
         self.processor, self.vocab_size = processor, processor.vocab_size
         self.role = "cloud.processor" if own else "edge"  # what the processor is called in messages

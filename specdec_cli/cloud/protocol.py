@@ -112,10 +112,10 @@ class Answer(Message):
     cloud_ms: Annotated[float, Field(ge=0, le=1e9)]  # from the whole request to the answer, waiting included
 
 
-def pack(message: Message, tensors: Mapping[str, torch.Tensor] | None = None) -> bytes:
+def pack(message: Message, tensors: Tensors) -> bytes:
     """A body: the message, and the tensors after it."""
     text = message.model_dump_json(exclude_none=True).encode()
-    return b"".join((len(text).to_bytes(_LENGTH, "little"), text, save(dict(tensors)) if tensors else b""))
+    return b"".join((len(text).to_bytes(_LENGTH, "little"), text, save(tensors) if tensors else b""))
 
 
 def unpack(kind: type[M], body: bytes) -> tuple[M, Tensors]:

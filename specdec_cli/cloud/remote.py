@@ -83,11 +83,13 @@ class SessionVerifier(RemoteVerifier):
     def _is_possible(self, found: Verdict, drafted: int, run_on: int) -> bool:
         """Whether a verdict can be one on a block of so many drafted tokens."""
         tokens, listed = (found.token, *found.more), found.likeliest or ()
+        decided = found.accepted + len(tokens)
         candidates = [candidate for row in listed for candidate in row]
         return (
             0 <= found.accepted <= drafted
             and len(found.more) <= run_on
-            and len(listed) in (0, found.accepted + len(tokens))
+            and len(listed) in (0, decided)
+            and 0 <= (found.near_ties or 0) <= decided
             and all(0 <= id_ < self.vocab_size for id_ in (*tokens, *(id_ for id_, _ in candidates)))
             and all(0 <= p <= 1 for _, p in candidates)
             and self.cloud.processor.placeholders.isdisjoint(tokens)

@@ -33,18 +33,14 @@ class Place:
     def require(self, token: str | None) -> None:
         """Raises ConfigError if others can reach the address without a token, or the certificate cannot be used."""
         if token is None and not is_loopback(self.host):
-            raise ConfigError(
-                f"--host {self.host} can be reached from other machines, and no token is required.",
-                hint="Put a token into an environment variable and name it with --token-env, or use --host 127.0.0.1.",
-            )
+            hint = "Put a token into an environment variable and name it with --token-env, or use --host 127.0.0.1."
+            raise ConfigError(f"--host {self.host} is open to other machines, and no token is required.", hint=hint)
         if self.certificate is not None:
             try:  # with a password, so that OpenSSL does not ask for one on the terminal
                 ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certificate, self.key, password="")
             except (OSError, ValueError) as error:
-                raise ConfigError(
-                    f"the certificate cannot be used: {error}",
-                    hint="Give PEM files that belong together, the key without a passphrase (docs/remote.md).",
-                ) from error
+                hint = "Give PEM files that belong together, the key without a passphrase (docs/remote.md)."
+                raise ConfigError(f"the certificate cannot be used: {error}", hint=hint) from error
 
     def url(self, port: int) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -63,9 +59,8 @@ def bind(place: Place) -> socket.socket:
         return bound
     except (OSError, OverflowError) as error:
         bound.close()
-        raise ConfigError(
-            f"{place.host}:{place.port} cannot be listened at: {error}", hint="Choose another --host or --port."
-        ) from error
+        message = f"{place.host}:{place.port} cannot be listened at: {error}"
+        raise ConfigError(message, hint="Choose another --host or --port.") from error
 
 
 def server(service: Service, place: Place, token: str | None) -> uvicorn.Server:
