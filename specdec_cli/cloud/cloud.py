@@ -56,7 +56,6 @@ class RemoteCloud(ABC):
     side: Decider = "cloud"
     content_type: str
     most_bytes: int  # of an answer
-    forgotten: tuple[int, str]  # status, and a part of the reason, where it has dropped a clip
     verifier: type[RemoteVerifier]  # of the blocks of one clip
     served: Mapping[str, str] = {"dtype": "unknown", "device": "unknown"}  # the model, as far as it is known
     reached = False
@@ -205,7 +204,7 @@ class Caller:
                     try:
                         status, answer = await cloud.exchange(method, path, body, self)
                         if not 200 <= status < 300:
-                            raise refusal(status, answer, cloud.side, cloud.name, cloud.forgotten)
+                            raise refusal(status, answer, cloud.side, cloud.name)
                         return read(answer)
                     except MalformedError as error:
                         why = f"the answer cannot be used: {error}"

@@ -17,6 +17,7 @@ from specdec_cli.errors import CloudError, ConfigError, SpecdecError, first_line
 M = TypeVar("M", bound=BaseModel)
 
 
+FORGOTTEN: Final = "cache miss"  # part of the reason where a server has dropped a clip, as vLLM writes it
 _HINTS: Final = {
     401: "Set the variable that {side}.token_env names to the server's token (of a vLLM, its --api-key).",
     403: "Start vLLM with --enable-scale-out, and set the variable that {side}.token_env names to its --api-key.",
@@ -50,11 +51,8 @@ class ForgottenError(RefusedError):
     """The server has dropped the clip, which can be sent again."""
 
 
-def refusal(status: int, body: bytes, side: str, url: str, forgotten: tuple[int, str]) -> Exception:
-    """What an answer without success means: MalformedError leads to another try.
-
-    `forgotten`: the status, and a part of the reason, where the server has dropped a clip.
-    """
+def refusal(status: int, body: bytes, side: str, url: str) -> Exception:
+    """What an answer without success means: MalformedError leads to another try."""
     try:
         found = json.loads(body)
         words = str(found["error"]["message"] if "error" in found else found["detail"]).split()
@@ -64,7 +62,7 @@ def refusal(status: int, body: bytes, side: str, url: str, forgotten: tuple[int,
     if status == 429 or status >= 500:
         return MalformedError(f"status {status}: {reason}")
     message, hint = f"the {side} at {url} answers status {status}: {reason}", _HINTS.get(status, "").format(side=side)
-    if status == forgotten[0] and forgotten[1] in reason.lower():
+    if FORGOTTEN in reason.lower():
         return ForgottenError(message)
     return RefusedError(message, hint or None, about_clip=status in (400, 413, 422))
 

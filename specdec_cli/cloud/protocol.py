@@ -11,7 +11,7 @@ A body is four bytes (length of the JSON, little-endian, at most 1 MiB), the JSO
 clip's by the names of the module's forward; under the rule `sampling` also the draft's distributions.
 Every request may be repeated: the client names the session by a random UUID, and a block comes with the whole text
 before it, so the server needs no memory of earlier blocks to verify it. Of a refusal the status says what it is and
-`{"detail": ...}` why. 404 and the reason `FORGOTTEN`: send the clip again; 5xx: try again later.
+`{"detail": ...}` why. A reason with `http.FORGOTTEN`: send the clip again; 5xx: try again later.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from specdec_cli.types import ModelWork
 
 PROTOCOL: Final = 8  # both ends must use the same
 MAX_JSON_BYTES: Final = 1 << 20  # of the JSON part of a body
-FORGOTTEN: Final = (404, "no such clip is held")
 MOST_LISTED: Final = 20  # likeliest tokens of a position that an answer may list
 ROWS: Final = ("rows.places", "rows.probabilities")
 """Tensors of a draft's distributions [m, vocab]: flat places above zero, int32 [n], and their values, float32 [n]."""

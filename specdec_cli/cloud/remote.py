@@ -101,7 +101,7 @@ class HttpCloud(RemoteCloud):
     """A verify server. See `RemoteCloud`. Raises TokenizerMismatchError, too, where models do not fit."""
 
     verifier = SessionVerifier
-    content_type, most_bytes, forgotten = "application/octet-stream", 1 << 16, wire.FORGOTTEN
+    content_type, most_bytes = "application/octet-stream", 1 << 16
     identity = ""  # of the server and its model, once it is reached
 
     def __init__(self, config: CloudConfig, processor: Processor, *, own: bool) -> None:

@@ -168,7 +168,7 @@ class VllmCloud(RemoteCloud):
     """
 
     verifier = VllmVerifier
-    content_type, most_bytes, forgotten = "application/json", wire.MOST_BYTES, wire.FORGOTTEN
+    content_type, most_bytes = "application/json", wire.MOST_BYTES
 
     def __init__(self, config: LinkedConfig, processor: Processor, *, own: bool) -> None:
         super().__init__(config, processor, "waveform", own=own)

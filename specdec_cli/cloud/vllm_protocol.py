@@ -27,7 +27,6 @@ from specdec_cli.types import LEAST_PROBABILITY, Candidates
 GENERATE: Final = "/inference/v1/generate"
 TOKENIZE: Final = "/tokenize"
 MODELS: Final = "/v1/models"
-FORGOTTEN: Final = (400, "cache miss")  # the status and reason where it has dropped a recording
 
 MOST_CANDIDATES: Final = 20  # that a server gives of a position, unless it is started with another --max-logprobs
 MOST_BYTES: Final = 1 << 26  # of an answer; 20 candidates for each of 30,000 positions take about this

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 
 from specdec_cli import __version__
 from specdec_cli.cloud import protocol as wire
-from specdec_cli.cloud.http import MalformedError
+from specdec_cli.cloud.http import FORGOTTEN, MalformedError
 from specdec_cli.decoding.accept import NO_SYNONYMS
 from specdec_cli.decoding.block import Draft
 from specdec_cli.decoding.length import GuessCosts
@@ -135,7 +135,7 @@ class Service:
         """Verifies a block of a clip that is held, as `open` does."""
         held = self.clips.find(id_)
         if held is None:
-            raise HTTPException(wire.FORGOTTEN[0], f"{wire.FORGOTTEN[1]}, or no longer")
+            raise HTTPException(404, f"{FORGOTTEN}: no such clip is held, or no longer")
         block, rows = wire.unpack(wire.BlockRequest, body)
         return self._answer(held, block, self._draft(held.clip, block, rows), started)
 

@@ -91,7 +91,7 @@ FAULTS = (
     Fault("busy", problem(503)),
     Fault("slow", partial(_late, 0.2)),
     Fault("another's page", _instead(b"<html>", 500)),
-    Fault("forgotten", problem(404, "no such clip is held"), path="/verify"),
+    Fault("forgotten", problem(404, "cache miss: no such clip is held"), path="/verify"),
     Fault("hung", partial(_late, 2 * TIMEOUT_S), "did not answer within 0.3 s", always=True),
     Fault("reset for good", _reset, "(if it uses TLS, write https:// in cloud.url)", always=True),
     Fault("busy for good", problem(503), "status 503: so it is", always=True),

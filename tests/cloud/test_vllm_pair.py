@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +40,9 @@ from specdec_cli.errors import CheckpointError, EdgeError
 from specdec_cli.types import Finished, ModelWork, Round
 from tests.cloud.stand_in import ModelServer, answering
 from tests.cloud.tiny_qwen2_audio import audio_module, write_audio_checkpoint
-from tests.cloud.vllm_cases import CLOUD, VllmCase, case, clip, cloud, configured, edge, outcome, prompt
+from tests.cloud.vllm_cases import CLOUD, VllmCase, clip, cloud, configured, edge, outcome, prompt
 from tests.cloud.vllm_server import serving, write_recordings
-from tests.laws.cases import learned_weights
+from tests.laws.cases import INSTRUCTIONS, drawn_settings, learned_weights
 from tests.laws.tolerance import most_parting
 from tests.tiny import collect
 
@@ -108,8 +108,10 @@ def pair_case(number: int, **fixed: Any) -> VllmCase:
     """With blocks of 1 to 8 tokens, or the whole caption at once."""
     rng = random.Random(number)
     drawn: dict[str, Any] = {"loop_period": 0, "lookup_tokens": 0, "defer": rng.random() < 0.5}
+    drawn |= {"repetition_penalty": 1.0, "no_repeat_ngram": 0, "min_new_tokens": 0}
     drawn["gate"] = rng.choice(("entropy", "margin", "logprob", "learned", "always", "never"))
-    return replace(case(number, **drawn | fixed), kind=KIND)
+    given, _ = drawn_settings(rng, **drawn | fixed)
+    return VllmCase(KIND, rng.randrange(10), rng.choice(INSTRUCTIONS), given)
 
 
 def run(pair: Pair, of: VllmCase, listed: Listed | None = None) -> tuple[list[Round], Finished]:
@@ -271,7 +273,7 @@ def test_a_batch_loads_no_torch_and_is_quick_to_its_first_request(servers: Serve
     # on a machine that is slow or busy, what the libraries take by themselves is the measure
     libraries = "import time, typer, rich, httpx, pydantic, numpy, yaml, soundfile; print(time.process_time())"
     alone = float(subprocess.run([sys.executable, "-c", libraries], capture_output=True, check=True).stdout)
-    assert float(seconds) < max(1.0, 3 * alone)
+    assert float(seconds) < max(1.0, 4 * alone)
 
 
 def test_a_batch_goes_on_when_a_server_comes_back(servers: Servers, tmp_path: Path) -> None:

@@ -18,12 +18,11 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Processor, Prompt
 from specdec_cli.types import Finished, Round
 from tests.cloud.tiny_qwen2_audio import near_audio_model, tiny_audio_model
-from tests.laws.cases import INSTRUCTIONS, drawn_settings, learned_weights
+from tests.laws.cases import learned_weights
 from tests.tiny import collect, settings, tiny_clip
 
 CLOUD = {"seed": 3, "layers": 2, "vocab_size": 288}
 _IN_PROCESS: dict[str, tuple[list[Round], Finished]] = {}
-KINDS = ("same", "near", "far", "unrelated")
 
 
 @cache
@@ -35,8 +34,6 @@ def cloud() -> AudioLM:
 @cache
 def edge(kind: str) -> AudioLM:
     """A drafter, padded differently."""
-    if kind == "unrelated":
-        return tiny_audio_model(77, layers=1, vocab_size=304)
     return near_audio_model(cloud(), 78, {"same": 0.0, "near": 0.05, "far": 0.3}[kind], 272)
 
 
@@ -88,17 +85,6 @@ class VllmCase:
         if link is None:
             _IN_PROCESS[repr(self)] = ran
         return ran
-
-
-def case(number: int, **fixed: Any) -> VllmCase:
-    """Case `number`; `fixed` overrides drawn settings."""
-    rng = random.Random(number)
-    served: dict[str, Any] = {"repetition_penalty": 1.0, "no_repeat_ngram": 0, "min_new_tokens": 0}
-    served["mode"] = rng.choice(("lossless", "hybrid"))
-    if served["mode"] == "hybrid" and rng.random() < 0.4:
-        served |= {"acceptance": "class"}
-    given, _ = drawn_settings(rng, **{**served, **fixed})
-    return VllmCase(rng.choice(KINDS), rng.randrange(10), rng.choice(INSTRUCTIONS), given)
 
 
 def outcome(rounds: list[Round], finished: Finished) -> tuple[Any, ...]:
