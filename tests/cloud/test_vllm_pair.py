@@ -167,7 +167,7 @@ def fed(of: VllmCase, listed: Listed) -> tuple[list[Round], Finished]:
 @pytest.mark.parametrize("mode", ["edge", "lossless", "hybrid"])
 def test_texts_are_those_of_the_servers(pair: Pair, request: pytest.FixtureRequest, mode: str, in_flight: int) -> None:
     """100 cases against real servers: k and deferral varied; texts that part for a near tie are counted."""
-    count = 100 if "real" in request.node.callspec.id else 12
+    count = 100 if "real" in request.node.callspec.id else 6 * min(in_flight, 2)
     cases = [pair_case(number, mode=mode, acceptance=None) for number in range(count)]
     listed = [Listed() for _ in cases]
     with ThreadPoolExecutor(in_flight) as pool:
