@@ -70,7 +70,7 @@ class Setup:
             payload=links[0].payload if links else None,
             shipped_only=tuple(role for role, prompts in declared.items() if prompts == "shipped"),
             unfitted=gate.not_fitted_to(known.weights) if gate else (),
-            unanswered=tuple(each.http.failure for each in links if each.http.failure),
+            unanswered=tuple(each.failure for each in links if each.failure),
         )
 
     @property

@@ -114,7 +114,7 @@ class BatchCaptioner:
                     yield result
             finally:
                 for link in filter(None, (self._pair.remote_edge, self._pair.remote) if under_way else ()):
-                    link.http.end_calls()
+                    link.end_calls()
 
     def _enter(self, stack: ExitStack) -> tuple[ThreadPoolExecutor, Shared | None]:
         """Threads for the clips, and what makes the forwards of loaded models."""

@@ -1,48 +1,91 @@
-"""A cloud that is not loaded in this process, as the rest of specdec sees it, whatever its server speaks."""
+"""Servers that run a model elsewhere, as the rest of specdec sees them, whatever they speak.
+
+Calls block, and each has one deadline for all that it does. Every request may be repeated, so whatever looks like the
+link's fault is tried again within the deadline.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import random
+import threading
 import time
+import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
-from specdec_cli.cloud.http import Caller, Http, RefusedError
-from specdec_cli.config import Config
+import httpx
+
+from specdec_cli.cloud.http import MalformedError, RefusedError, read_token, refusal, trouble, trusted
+from specdec_cli.config import Config, LinkedConfig
 from specdec_cli.decoding.accept import Synonyms, Verdict
 from specdec_cli.decoding.block import Draft
 from specdec_cli.errors import CloudError, ConfigError, DecodingError
 from specdec_cli.models.processor import Processor, Prompt
-from specdec_cli.types import ModelWork
+from specdec_cli.types import Decider, ModelWork
 
 if TYPE_CHECKING:
     from specdec_cli.decoding.rows import Rows
 
+_log = logging.getLogger(__name__)
+
 Payload = Literal["features", "waveform"]  # what of a recording leaves the device: log-mel features, or all of it
+TRIES: Final = 6  # of one request
+PAUSE_S = 0.02  # before its second try; before each later one twice as long, up to 64 times
+T = TypeVar("T")
 
 
 class RemoteCloud(ABC):
-    """A server at an address. It stands where a loaded model would stand in a `Pair`.
+    """A server at an address, where a loaded model would stand in a `Pair`; any number of threads may call it.
 
-    Its processor makes the prompts; it was loaded for this cloud (`own`), or is the edge's.
+    Its processor makes the prompts; it was loaded for this server (`own`), or is the edge's. One thread runs the
+    exchanges of all callers: a deadline, or an end from another thread, cancels them wherever they are. After a failure
+    the server is left alone for a while, so that clips do not wait for it one after the other. Without an edge a clip
+    fails, so its server is called until the deadline, and after a failure at once again.
+
+    It takes no proxies from the environment and follows no redirects: what is sent goes to the configured address and
+    nowhere else. Raises ConfigError where token or certificates cannot be read, or recordings may not be sent.
     """
 
+    side: Decider = "cloud"
+    content_type: str
+    most_bytes: int  # of an answer
     verifier: type[RemoteVerifier]  # of the blocks of one clip
     served: Mapping[str, str] = {"dtype": "unknown", "device": "unknown"}  # the model, as far as it is known
     reached = False
+    failure: str | None = None  # why the last call failed
+    failed_at = 0.0
 
-    def __init__(self, processor: Processor, http: Http, payload: Payload, *, own: bool) -> None:
-        if payload == "waveform" and not http.config.allow_audio_upload:
-            raise ConfigError(
-                f"{http.url} is to be sent recordings, not features of them, and {http.side}.allow_audio_upload is "
-                "false",
-                hint="Recordings would leave this machine. Allow it, or use a model that takes log-mel features.",
-            )
-        self.name, self.http, self.payload = http.url, http, payload
+    def __init__(self, config: LinkedConfig, processor: Processor, payload: Payload, *, own: bool) -> None:
+        assert config.url is not None  # or the model is loaded here
+        if payload == "waveform" and not config.allow_audio_upload:
+            message = f"{config.url} needs the recordings themselves, and {self.side}.allow_audio_upload is false"
+            hint = "Recordings would leave this machine. Allow it, or use a model that takes log-mel features."
+            raise ConfigError(message, hint=hint)
+        self.config, self.name, self.payload = config, config.url, payload
         self.processor, self.vocab_size = processor, processor.vocab_size
         self.role = "cloud.processor" if own else "edge"  # what the processor is called in messages
+        self.callers = weakref.WeakSet[Caller]()
+        headers = {"User-Agent": "specdec", "Content-Type": self.content_type, "Accept-Encoding": "identity"}
+        if token := read_token(config.token_env, f"{self.side}.token_env"):
+            headers["Authorization"] = f"Bearer {token}"
+        self._client = httpx.AsyncClient(
+            headers=headers,
+            verify=trusted(config, self.side),
+            trust_env=False,
+            # a handshake ends a little before the deadline: one that is cancelled leaves its socket open
+            timeout=httpx.Timeout(None, connect=0.9 * config.timeout_s),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=60.0),
+        )
+        self.loop = asyncio.new_event_loop()
+        threading.Thread(target=_run, args=(self.loop,), name="specdec http", daemon=True).start()
+        self.close = weakref.finalize(self, _end, self.loop, self._client)  # also called when this is dropped
 
     @abstractmethod
     def fit(self, caller: Caller) -> None:
@@ -55,37 +98,130 @@ class RemoteCloud(ABC):
     def start(self, timeout_s: float | None = None) -> None:
         """Connects for the first time; a clip tries again. Raises SpecdecError if the configuration is to blame."""
         try:
-            with self.call(Caller(self.http), timeout_s):
+            with Caller(self).call(timeout_s):
                 pass
         except RefusedError as error:
             self.close()
             raise error.kind(error.message, hint=error.hint) from None
         except CloudError:
-            pass  # see `http.failure`
-
-    @contextmanager
-    def call(self, caller: Caller, timeout_s: float | None = None) -> Iterator[None]:
-        """As `Caller.call`, with a server that fits: the first calls find that out."""
-        with caller.call(timeout_s):
-            if not self.reached:
-                self.fit(caller)
-                self.reached = True
-            yield
+            pass  # see `failure`
 
     def probe(self) -> str:
         """What answers and how soon, in a phrase. Raises CloudError if nothing does, or it does not fit."""
-        caller = Caller(self.http)
+        caller, self.reached = Caller(self), False
         with caller.call():
-            self.fit(caller)
-        return f"{self.name}: {self.served['serves']}, answered in {caller.waited_s * 1e3:.1f} ms"
+            return f"{self.name}: {self.served['serves']}, answered in {caller.waited_s * 1e3:.1f} ms"
+
+    async def exchange(self, method: str, path: str, body: bytes, caller: Caller) -> tuple[int, bytes]:
+        """Sends a request and reads the answer: its status and body."""
+        answer, sent_at = bytearray(), time.perf_counter()
+
+        async def content() -> AsyncIterator[bytes]:
+            nonlocal sent_at
+            caller.bytes_up += len(body)
+            yield body
+            sent_at = time.perf_counter()
+
+        headers = {"Content-Length": str(len(body))}
+        async with self._client.stream(method, self.name + path, content=content(), headers=headers) as response:
+            caller.waited_s += time.perf_counter() - sent_at
+            async for chunk in response.aiter_raw():
+                answer += chunk
+                caller.bytes_down += len(chunk)
+                if len(answer) > self.most_bytes:
+                    raise MalformedError("it is longer than any answer should be")
+        return response.status_code, bytes(answer)
+
+    def end_calls(self) -> None:
+        """Ends the calls of all clips, as `Caller.close` does."""
+        for caller in list(self.callers):
+            caller.close()
+
+
+class Caller:
+    """The calls of one clip: one at a time, each within its deadline, and ended by `close` from any thread."""
+
+    def __init__(self, cloud: RemoteCloud) -> None:
+        self.bytes_up = self.bytes_down = 0  # of bodies, repeats included
+        self.waited_s = 0.0  # between the end of a request and the head of its answer
+        self.cloud, self._closed = cloud, False
+        cloud.callers.add(self)
+        self._under_way = Future[Any]()
+        self._limit_s = self._deadline = 0.0
+
+    @contextmanager
+    def call(self, timeout_s: float | None = None) -> Iterator[None]:
+        """Within the block, `fetch` from a server that fits: the first call finds that out.
+
+        All of it together has `timeout_s`, or the configured time. Raises CloudError.
+        """
+        cloud, since_s = self.cloud, time.monotonic() - self.cloud.failed_at
+        if cloud.failure is not None and since_s < cloud.config.retry_s and cloud.side == "cloud":
+            raise CloudError(f"the cloud failed {since_s:.0f} s ago and was not called again: {cloud.failure}")
+        self._limit_s = timeout_s or cloud.config.timeout_s
+        self._deadline = time.monotonic() + self._limit_s
+        try:
+            if not cloud.reached:
+                cloud.fit(self)
+                cloud.reached = True
+            yield
+        except CloudError as error:
+            if not error.about_clip and not self._closed:
+                cloud.failure, cloud.failed_at = error.message, time.monotonic()
+            raise
+        cloud.failure = None
+
+    def fetch(self, method: str, path: str, read: Callable[[bytes], T], body: bytes = b"") -> T:
+        """What `read` makes of a good answer; it raises MalformedError for one that makes no sense."""
+        self._under_way = future = asyncio.run_coroutine_threadsafe(
+            self._tried(method, path, read, body), self.cloud.loop
+        )
+        if self._closed:
+            future.cancel()
+        try:
+            return future.result()
+        except CancelledError:
+            raise CloudError("the clip is closed") from None
+
+    def send(self, method: str, path: str) -> None:
+        """Sends a request and returns at once; the answer is dropped."""
+        cloud = self.cloud
+        if cloud.close.alive and cloud.failure is None:
+            exchange = asyncio.wait_for(cloud.exchange(method, path, b"", self), cloud.config.timeout_s)
+            asyncio.run_coroutine_threadsafe(exchange, cloud.loop)
 
     def close(self) -> None:
-        """Closes the connections, as happens by itself when this is dropped."""
-        self.http.close()
+        """Ends the call under way, and every later one, in a CloudError."""
+        self._closed = True
+        self._under_way.cancel()
+
+    async def _tried(self, method: str, path: str, read: Callable[[bytes], T], body: bytes) -> T:
+        """What `fetch` returns, after as many tries as it takes and the deadline allows."""
+        cloud, why = self.cloud, "no answer"
+        try:
+            async with asyncio.timeout(self._deadline - time.monotonic()):
+                for tries in count(1):
+                    try:
+                        status, answer = await cloud.exchange(method, path, body, self)
+                        if not 200 <= status < 300:
+                            raise refusal(status, answer, cloud.side, cloud.name)
+                        return read(answer)
+                    except MalformedError as error:
+                        why = f"the answer cannot be used: {error}"
+                    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+                        why = trouble(error, cloud.config, cloud.side)
+                    _log.debug("%s %s: %s", method, path, why)
+                    if tries == TRIES and cloud.side == "cloud":
+                        raise CloudError(f"{cloud.name}: {why}")
+                    await asyncio.sleep(PAUSE_S * 2 ** min(tries, 6) * random.uniform(0.5, 1.0))
+        except TimeoutError:
+            pass
+        hint = f"Check the link and the server, or raise {cloud.side}.timeout_s."
+        raise CloudError(f"{cloud.name} did not answer within {self._limit_s:g} s: {why}", hint=hint)
 
 
 @dataclass(eq=False)
-class RemoteClip(ABC):
+class RemoteClip(Caller):
     """One clip at a server; one thread at a time calls it. Raises DecodingError if the prompt holds no recording."""
 
     cloud: RemoteCloud
@@ -97,23 +233,20 @@ class RemoteClip(ABC):
     synonyms: Synonyms = field(default_factory=dict)
     rows: Rows | None = field(default=None, init=False)
     elsewhere = True
+    done = ModelWork()  # so far, but for what was sent
 
     def __post_init__(self) -> None:
+        super().__init__(self.cloud)
         if self.prompt.waveform is None:
             raise DecodingError(f"the cloud at {self.cloud.name} needs the recording, and the prompt does not hold it")
         self.waveform = self.prompt.waveform
-        self.caller = Caller(self.cloud.http)
 
     @property
-    @abstractmethod
-    def work(self) -> ModelWork: ...
-
-    def close(self) -> None:
-        """Ends a call under way."""
-        self.caller.close()
+    def work(self) -> ModelWork:
+        return replace(self.done, bytes_up=self.bytes_up)
 
 
-class RemoteVerifier(RemoteClip):
+class RemoteVerifier(RemoteClip, ABC):
     """Verifies the blocks of one clip at a server. See `LocalVerifier`.
 
     The clip is sent with the first block, or with `prefill`; a server that has dropped it is sent it again. Raises
@@ -128,8 +261,8 @@ class RemoteVerifier(RemoteClip):
     def prefill(self) -> None: ...
 
     def verify(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict:
-        started, before, down = time.perf_counter(), self.work, self.caller.bytes_down
-        with self.cloud.call(self.caller):
+        started, before, down = time.perf_counter(), self.work, self.bytes_down
+        with self.call():
             found = self.request_verdict(text, draft, run_on)
         done, elapsed_ms = self.work - before, (time.perf_counter() - started) * 1e3
         return replace(
@@ -138,5 +271,23 @@ class RemoteVerifier(RemoteClip):
             prefilled=done.encoder_passes > 0,
             network_ms=max(elapsed_ms - found.ms, 0.0),
             bytes_up=done.bytes_up,
-            bytes_down=self.caller.bytes_down - down,
+            bytes_down=self.bytes_down - down,
         )
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_forever()
+    loop.close()
+
+
+def _end(loop: asyncio.AbstractEventLoop, client: httpx.AsyncClient) -> None:
+    """Closes the connections and ends their thread."""
+
+    async def end() -> None:
+        if under_way := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(under_way, timeout=1.0)
+        await client.aclose()
+        await asyncio.sleep(0.05)  # in which the sockets are closed
+        loop.stop()
+
+    asyncio.run_coroutine_threadsafe(end(), loop)

@@ -1,4 +1,4 @@
-"""Messages between `specdec serve` and its clients, version 6: JSON, followed by tensors as safetensors has them.
+"""Messages between `specdec serve` and its clients, version 8: JSON, followed by tensors as safetensors has them.
 
 | request                        | body                                          | answer   |
 |--------------------------------|-----------------------------------------------|----------|
@@ -10,15 +10,15 @@
 A body is four bytes (length of the JSON, little-endian, at most 1 MiB), the JSON, and the tensors, if any: the
 clip's by the names of the module's forward; under the rule `sampling` also the draft's distributions.
 Every request may be repeated: the client names the session by a random UUID, and a block comes with the whole text
-before it, so the server needs no memory of earlier blocks to verify it. Everything that is not an answer is an
-`ErrorReply` with its code.
+before it, so the server needs no memory of earlier blocks to verify it. Of a refusal the status says what it is and
+`{"detail": ...}` why. A reason with `http.FORGOTTEN`: send the clip again; 5xx: try again later.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 import torch
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -30,30 +30,16 @@ from specdec_cli.config.schema import ScoringConfig
 from specdec_cli.decoding.accept import Verdict
 from specdec_cli.types import ModelWork
 
-PROTOCOL: Final = 7  # both ends must use the same
+PROTOCOL: Final = 8  # both ends must use the same
 MAX_JSON_BYTES: Final = 1 << 20  # of the JSON part of a body
-MAX_ANSWER_BYTES: Final = 1 << 16
 MOST_LISTED: Final = 20  # likeliest tokens of a position that an answer may list
-ROWS: Final = ("rows.ids", "rows.probabilities")
-"""Tensors of a draft's distributions: possible tokens of all rows, int32 [n], and their probabilities, float32 [n]."""
+ROWS: Final = ("rows.places", "rows.probabilities")
+"""Tensors of a draft's distributions [m, vocab]: flat places above zero, int32 [n], and their values, float32 [n]."""
 
 _LENGTH: Final = 4
 _HEADER_BYTES: Final = 1 << 14  # of the tensors' own header
 _LARGEST_COUNT: Final = 1 << 53
 _LARGEST: Final = 65504.0  # what float16 holds; features are far below
-
-Code = Literal[
-    "unauthorized",
-    "unknown_session",
-    "other_model",
-    "malformed",
-    "too_large",
-    "too_slow",
-    "busy",
-    "model_failed",
-    "not_found",
-]
-"""Why a request was not answered. unknown_session: send the clip again. busy: try again later."""
 
 TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
 Count = Annotated[int, Field(ge=0, lt=_LARGEST_COUNT)]
@@ -90,7 +76,6 @@ class BlockRequest(Message):
     text: list[TokenId]  # all committed token ids
     draft: list[TokenId]  # drafted ids, possibly none
     more: Count = 0  # tokens to generate after the cloud's own token
-    rows: list[Count] | None = None  # rule sampling: possible tokens at each drafted one; see `ROWS`
 
 
 class ClipRequest(Message):
@@ -126,15 +111,10 @@ class Answer(Message):
     cloud_ms: Annotated[float, Field(ge=0, le=1e9)]  # from the whole request to the answer, waiting included
 
 
-class ErrorReply(Message):
-    code: Code
-    message: str = Field(max_length=2000)
-
-
-def pack(message: Message, tensors: Mapping[str, torch.Tensor] | None = None) -> bytes:
+def pack(message: Message, tensors: Tensors) -> bytes:
     """A body: the message, and the tensors after it."""
     text = message.model_dump_json(exclude_none=True).encode()
-    return b"".join((len(text).to_bytes(_LENGTH, "little"), text, save(dict(tensors)) if tensors else b""))
+    return b"".join((len(text).to_bytes(_LENGTH, "little"), text, save(tensors) if tensors else b""))
 
 
 def unpack(kind: type[M], body: bytes) -> tuple[M, Tensors]:
@@ -151,15 +131,7 @@ def unpack(kind: type[M], body: bytes) -> tuple[M, Tensors]:
         raise MalformedError(f"its tensors cannot be read: {type(error).__name__}") from error
 
 
-def widened(tensors: Tensors) -> Tensors:
-    """Floats as float32, all finite and none beyond what float16 holds; integers as int64."""
-    wide = {name: values.float() if values.is_floating_point() else values for name, values in tensors.items()}
-    if not all(bool((values.abs() <= _LARGEST).all()) for values in wide.values() if values.is_floating_point()):
-        raise MalformedError("a tensor is not finite, or holds values that no features have")
-    return {name: v if v.is_floating_point() or v.dtype == torch.bool else v.long() for name, v in wide.items()}
-
-
-def as_sent(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def as_sent(tensors: Mapping[str, torch.Tensor]) -> Tensors:
     """A clip's tensors: floats in float16, exact to about a thousandth; integers as bytes where that is enough."""
     sent = {name: values.detach().cpu().contiguous() for name, values in tensors.items()}
     for name, values in sent.items():
@@ -170,29 +142,37 @@ def as_sent(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return sent
 
 
-def pack_rows(rows: torch.Tensor) -> tuple[list[int], dict[str, torch.Tensor]]:
-    """Distributions [m, vocab]: how many tokens each gives a chance, and `ROWS`.
+def widened(sent: Tensors) -> Tensors:
+    """As they were before: floats as float32, all finite and none beyond what float16 holds; integers as int64."""
+    wide = dict(sent)
+    for name, values in sent.items():
+        if values.is_floating_point():
+            wide[name] = values.float()
+            if not bool((wide[name].abs() <= _LARGEST).all()):
+                raise MalformedError("a tensor is not finite, or holds values that no features have")
+        elif values.dtype != torch.bool:
+            wide[name] = values.long()
+    return wide
 
-    Probabilities are exact: the rule divides by them and subtracts them.
-    """
-    rows = rows.detach().to("cpu", torch.float32)
-    row, ids = rows.nonzero(as_tuple=True)
-    return rows.count_nonzero(dim=-1).tolist(), dict(zip(ROWS, (ids.int(), rows[row, ids]), strict=True))
+
+def pack_rows(rows: torch.Tensor) -> Tensors:
+    """Distributions [m, vocab] as `ROWS`. Probabilities are exact: the rule divides by them and subtracts them."""
+    values = rows.detach().to("cpu", torch.float32).flatten()
+    places = values.nonzero()[:, 0]
+    return dict(zip(ROWS, (places.int(), values[places]), strict=True))
 
 
-def unpack_rows(
-    tensors: Mapping[str, torch.Tensor], counts: Sequence[int], draft: Sequence[int], vocab_size: int
-) -> torch.Tensor:
+def unpack_rows(tensors: Tensors, draft: Sequence[int], vocab_size: int) -> torch.Tensor:
     """The distributions [m, vocab] that the tokens of a draft were drawn from.
 
     Raises MalformedError where they are none, or cannot have given those tokens.
     """
-    rows, at = torch.zeros(len(counts), vocab_size), torch.arange(len(counts))
-    ids, values = (tensors.get(name, torch.zeros(0)) for name in ROWS)
-    fits = ids.dtype == torch.int64 and ids.shape == values.shape == (sum(counts),)
-    if fits and bool(((ids >= 0) & (ids < vocab_size) & (values > 0)).all()):
-        rows[at.repeat_interleave(torch.tensor(counts)), ids] = values.float()
-    sums = rows.sum(dim=-1)
-    if not bool(((sums - 1).abs() < 0.01).all() and rows[at, list(draft)].all()):
+    rows = torch.zeros(len(draft) * vocab_size)
+    places, values = (tensors[name] for name in ROWS)
+    fits = (places.dtype, values.dtype, places.shape) == (torch.int32, torch.float32, values.shape)
+    if fits and bool(((places >= 0) & (places < len(rows)) & (values > 0)).all()):
+        rows[places.long()] = values
+    rows = rows.view(len(draft), vocab_size)
+    if not bool(((rows.sum(dim=-1) - 1).abs() < 0.01).all() and rows[torch.arange(len(draft)), list(draft)].all()):
         raise MalformedError("the draft's distributions are none, or give a drafted token no chance")
     return rows

@@ -15,6 +15,7 @@ from specdec_cli.errors import CheckpointError
 from specdec_cli.models.processor import SUGGESTED, Processor, Prompt, eos_ids_of
 
 _PLACEHOLDERS: Final = ("audio_token_id", "audio_token_index", "image_token_id", "video_token_id")
+_SUPPRESSED: Final = "suppress_tokens"
 
 
 class ServedProcessor(Processor):
@@ -25,24 +26,21 @@ class ServedProcessor(Processor):
 
         self.name, folder = config.label, _folder(config, offline=offline)
         if not (folder / "tokenizer.json").is_file():
-            raise CheckpointError(
-                f"{self.name} has no tokenizer.json in {folder}",
-                hint="Name a folder or hub id with the served model's tokenizer in `processor`.",
-            )
+            hint = "Name a folder or hub id with the served model's tokenizer in `processor`."
+            raise CheckpointError(f"{self.name} has no tokenizer.json in {folder}", hint=hint)
         whole, generation = _read(folder, "config.json"), _read(folder, "generation_config.json")
         self.config = SimpleNamespace(specdec_prompts=whole.get("specdec_prompts"))
-        names = (*SUGGESTED, "suppress_tokens")
-        self.generation: Any = SimpleNamespace(**{name: generation.get(name) for name in names})
+        self.generation: Any = SimpleNamespace(**{name: generation.get(name) for name in (*SUGGESTED, _SUPPRESSED)})
         self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         pieces: dict[str, int] = self.tokenizer.get_vocab()
         self.vocab_size = max(pieces.values()) + 1
         thinker = whole.get("thinker_config", whole)
-        audio, *others = [thinker[name] for name in _PLACEHOLDERS if isinstance(thinker.get(name), int)] or [None]
-        if audio is None:
+        stand_ins = [thinker[name] for name in _PLACEHOLDERS if isinstance(thinker.get(name), int)]
+        if not stand_ins:
             raise CheckpointError(f"{self.name} takes no audio: its config.json names no {_PLACEHOLDERS[0]}")
-        self.placeholder_id: int = audio
-        self._placeholders = {audio, *others}
-        self.banned_ids = tuple(sorted({*self._placeholders, *(self.generation.suppress_tokens or ())}))
+        self.placeholder_id: int = stand_ins[0]
+        self._placeholders = set(stand_ins)
+        self.banned_ids = tuple(sorted({*stand_ins, *(generation.get(_SUPPRESSED) or ())}))
         end = _read(folder, "tokenizer_config.json").get("eos_token")
         end_id = pieces.get(str(end["content"] if isinstance(end, dict) else end))
         self.eos_ids = eos_ids_of(self.name, generation.get("eos_token_id"), end_id, pieces, self.vocab_size)

@@ -6,24 +6,23 @@ import json
 import time
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
-
-import numpy as np
+from typing import Final
 
 from specdec_cli.cloud import vllm_protocol as wire
-from specdec_cli.cloud.cloud import RemoteClip, RemoteCloud, RemoteVerifier
-from specdec_cli.cloud.http import Caller, Http, RefusedError, Request, parse
-from specdec_cli.cloud.vllm_protocol import GenerateRequest, Likely, Scored
-from specdec_cli.config import Config, LinkedConfig
+from specdec_cli.cloud.cloud import Caller, RemoteClip, RemoteCloud, RemoteVerifier
+from specdec_cli.cloud.http import ForgottenError, RefusedError, parse
+from specdec_cli.cloud.vllm_protocol import GenerateRequest, Scored
+from specdec_cli.config import LinkedConfig
 from specdec_cli.config.checks import beyond_likeliest
 from specdec_cli.decoding.accept import NO_SYNONYMS, Verdict
 from specdec_cli.decoding.block import Draft, Enough
 from specdec_cli.decoding.gate import GateState
 from specdec_cli.errors import CloudError, DecodingError, EdgeError, TokenizerMismatchError
 from specdec_cli.models.processor import Processor, Prompt, effective
-from specdec_cli.types import Decider, ModelWork
+from specdec_cli.types import Candidates, ModelWork
 
 _START_S: Final = 120.0  # for the first requests: a server that was just started may still be compiling
 _PROBE: Final = "How does she speak? 她的声音低沉，语速较慢。 0.5 naïve\n"
@@ -40,13 +39,13 @@ class VllmClip(RemoteClip):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.cloud.require_served(self.config)
+        for name, hint in beyond_likeliest(
+            effective(self.config.decoding, self.cloud.processor), self.config.acceptance
+        ):
+            needs = f"{name}, as it is set or as its checkpoint suggests, needs more"
+            raise DecodingError(f"a vLLM {self.cloud.side} returns the likeliest tokens only, and {needs}", hint=hint)
         self._uuid = uuid.uuid4().hex  # names the clip to the server; nobody can guess it
-        self._done = ModelWork(prompt_tokens=len(self.prompt.ids))
-
-    @property
-    def work(self) -> ModelWork:
-        return replace(self._done, bytes_up=self.caller.bytes_up)
+        self.done = ModelWork(prompt_tokens=len(self.prompt.ids))
 
     def scored(
         self, ids: tuple[int, ...], drafted: int, tokens: int, listed: int, drawing: tuple[int, int] | None = None
@@ -55,27 +54,24 @@ class VllmClip(RemoteClip):
 
         At each position so many likeliest ones are `listed`. `drawing`: see `GenerateRequest`.
         """
-        whole, known = (*self.cloud.prompt_ids(self.prompt, self.caller), *ids), self._done.prompt_tokens
+        whole, known = (*self.cloud.prompt_ids(self.prompt, self), *ids), self.done.prompt_tokens
         length, banned = known + len(ids) if known else None, self.cloud.processor.banned_ids
         request = GenerateRequest(whole, length, drafted, tokens, self.vocab_size, banned, listed, drawing)
-        if self._done.encoder_passes:
-            try:
+        if self.done.encoder_passes:
+            with suppress(ForgottenError):
                 return self._exchanged(request, len(ids), None)
-            except RefusedError as error:
-                if not error.forgotten:
-                    raise
         return self._exchanged(request, len(ids), wire.data_url(self.waveform, self.cloud.processor.sampling_rate))
 
     def _exchanged(self, request: GenerateRequest, text: int, url: str | None) -> Scored:
-        recording, waited_s = {"type": "audio_url", "url": url, "uuid": self._uuid}, self.caller.waited_s
+        recording, waited_s = {"type": "audio_url", "url": url, "uuid": self._uuid}, self.waited_s
         body = request.body(self.cloud.model, self.stop_ids, content_parts=[recording])
-        scored = self.caller.fetch(Request("POST", wire.GENERATE, body), partial(wire.read_answer, request=request))
-        self._done = replace(self._done, prompt_tokens=scored.length - text) + ModelWork(
+        scored = self.fetch("POST", wire.GENERATE, partial(wire.read_answer, request=request), body)
+        self.done = replace(self.done, prompt_tokens=scored.length - text) + ModelWork(
             encoder_passes=int(url is not None),
             # the first token comes with reading the request, prompt and all, each other one with a step
             forwards=scored.forwards,
             fed_tokens=text + scored.forwards - 1,
-            step_ms=(self.caller.waited_s - waited_s) * 1e3,  # the server gives no times: a round trip is in it
+            step_ms=(self.waited_s - waited_s) * 1e3,  # the server gives no times: a round trip is in it
         )
         return scored
 
@@ -91,31 +87,24 @@ class VllmDrafter(VllmClip):
         self, text: Sequence[int], k: int, state: GateState, enough: Enough | None = None, top_k: int | None = None
     ) -> Draft:
         """Up to `k` tokens that continue `text`; as `Drafter.propose`. A banned token is replaced by the next best."""
-        started, ids, likeliest, ended = time.perf_counter(), list[int](), list[Likely](), False
+        started, ids, likeliest, ended = time.perf_counter(), list[int](), list[Candidates](), False
         drawing = None if top_k is None else (top_k, self.config.decoding.seed)
         try:
-            with self.cloud.call(self.caller):
+            with self.call():
                 while len(ids) < k and not ended:
                     scored = self.scored((*text, *ids), 0, k - len(ids), wire.MOST_CANDIDATES, drawing)
                     for token, row in zip(scored.generated, scored.rows, strict=True):
                         ids.append(token)
-                        likeliest.append(row)
+                        likeliest.append(row.top(self.top_n))
                         unsure = state.add(row.evidence(token, self.synonyms))
                         ended = token in self.stop_ids or (state.stops and unsure) or bool(enough and enough(state))
                         if ended:
                             break
         except CloudError as error:
             raise EdgeError(error.message, hint=error.hint) from error
-        return Draft(
-            tuple(ids),
-            likeliest=tuple(row.top(self.top_n) for row in likeliest) if self.top_n else (),
-            evidence=tuple(state.evidence),
-            gate_values=tuple(state.values),
-            gate_value=state.block_value,
-            reason=state.reason,
-            ms=(time.perf_counter() - started) * 1e3,
-            waking=state.waking,
-        )
+        values, ms = (tuple(state.values), state.block_value), (time.perf_counter() - started) * 1e3
+        named = tuple(likeliest) if self.top_n else ()
+        return Draft(tuple(ids), None, tuple(state.evidence), *values, state.reason, ms, 0.0, state.waking, named)
 
     def draft_ahead(self, *_: object) -> None: ...
 
@@ -167,7 +156,7 @@ class VllmVerifier(VllmClip, RemoteVerifier):
         return self._next[text]
 
     def prefill(self) -> None:
-        with self.cloud.call(self.caller):
+        with self.call():
             self._continued((), (), 1)
 
 
@@ -175,26 +164,18 @@ class VllmCloud(RemoteCloud):
     """A vLLM server, for any number of clips at once; as the edge, see `VllmEdge`. See `RemoteCloud`.
 
     The model behind it is taken to have the processor's prompt format and eos ids; that cannot be requested. Its
-    tokenizer and vocabulary are compared by trying them. Raises ConfigError or TokenizerMismatchError where the server
-    lacks what is needed.
+    tokenizer and vocabulary are compared by trying them. Raises TokenizerMismatchError, too, where they differ.
     """
 
     verifier = VllmVerifier
-    side: Decider = "cloud"
+    content_type, most_bytes = "application/json", wire.MOST_BYTES
 
     def __init__(self, config: LinkedConfig, processor: Processor, *, own: bool) -> None:
+        super().__init__(config, processor, "waveform", own=own)
         assert config.model is not None  # a configuration without is refused
-        http = Http(config, "application/json", wire.MOST_BYTES, partial(wire.refused, self.side), self.side)
-        super().__init__(processor, http, "waveform", own=own)
         self.model, self.served = config.model, {"serves": config.model, **self.served}
-        self._prompts: dict[tuple[str, str | None], tuple[int, ...]] = {}
+        self._prompts: dict[tuple[str, str | None], list[int]] = {}
         self.start(max(config.timeout_s, _START_S))
-
-    def require_served(self, config: Config) -> None:
-        """Raises DecodingError where settings take more than a server's likeliest tokens."""
-        for name, hint in beyond_likeliest(effective(config.decoding, self.processor), config.acceptance):
-            needs = f"{name}, as it is set or as its checkpoint suggests, needs more"
-            raise DecodingError(f"a vLLM {self.side} returns the likeliest tokens only, and {needs}", hint=hint)
 
     def prompt_ids(self, prompt: Prompt, caller: Caller) -> tuple[int, ...]:
         """A prompt as the server takes it: one placeholder in place of each run of them.
@@ -202,27 +183,23 @@ class VllmCloud(RemoteCloud):
         Where it has none yet, the server makes one, of a second of silence: prompts differ in the number of
         placeholders alone.
         """
-        if prompt.unformatted is None:
-            return self._single(prompt.ids)
-        if prompt.unformatted not in self._prompts:
-            (instruction, system), rate = prompt.unformatted, self.processor.sampling_rate
-            silence = wire.data_url(np.zeros(rate, np.float32), rate)
-            content: list[Any] = [{"type": "audio_url", "audio_url": {"url": silence}}]
-            content += [{"type": "text", "text": instruction}] if instruction else []
-            turns: list[Any] = [] if system is None else [{"role": "system", "content": system}]
-            turns.append({"role": "user", "content": content})
-            self._prompts[prompt.unformatted] = self._single(self._tokens(caller, messages=turns))
-        return self._prompts[prompt.unformatted]
-
-    def _single(self, ids: Sequence[int]) -> tuple[int, ...]:
+        ids: Sequence[int] = prompt.ids
+        if (asked := prompt.unformatted) is not None:
+            if asked not in self._prompts:
+                self._prompts[asked] = self._tokens(
+                    caller, messages=wire.messages(*asked, self.processor.sampling_rate)
+                )
+            ids = self._prompts[asked]
         placeholder = self.processor.placeholder_id
         return tuple(id_ for before, id_ in zip((None, *ids), ids, strict=False) if not id_ == before == placeholder)
 
     def fit(self, caller: Caller) -> None:
         """By requests like those that will come: what the server refuses of them is a mistake of set-up."""
-        models = caller.fetch(Request("GET", wire.MODELS), partial(parse, wire.ServedModels)).data
-        if self.model not in {each.id for each in models}:
-            names = ", ".join(sorted(each.id[:100] for each in models)) or "nothing"
+        models = {
+            str(each.get("id")) for each in caller.fetch("GET", wire.MODELS, partial(parse, wire.ServedModels)).data
+        }
+        if self.model not in models:
+            names = ", ".join(sorted(name[:100] for name in models)) or "nothing"
             hint = f"Set {self.side}.model to the name under which it serves the model (its --served-model-name)."
             raise RefusedError(f"the vLLM server at {self.name} serves {names}, not {self.model}", hint)
         processor = self.processor
@@ -237,20 +214,20 @@ class VllmCloud(RemoteCloud):
         ids = (*processor.encode(_PROBE), self.vocab_size - 1)
         request = GenerateRequest(ids, len(ids), 1, 1, self.vocab_size)
         body = request.body(self.model, processor.eos_ids)
-        caller.fetch(Request("POST", wire.GENERATE, body), partial(wire.read_answer, request=request))
+        caller.fetch("POST", wire.GENERATE, partial(wire.read_answer, request=request), body)
 
     def _tokens(self, caller: Caller, **what: object) -> list[int]:
         """The server's token ids of a `prompt` or of `messages`."""
         body = json.dumps({"model": self.model, **what}).encode()
-        return caller.fetch(Request("POST", wire.TOKENIZE, body), partial(parse, wire.Tokens)).tokens
+        return caller.fetch("POST", wire.TOKENIZE, partial(parse, wire.Tokens), body).tokens
 
 
 class VllmEdge(VllmCloud):
     """The edge behind a vLLM server. Raises EdgeError if it cannot be reached at the start: nothing goes without it."""
 
-    side: Decider = "edge"
+    side = "edge"
 
     def start(self, timeout_s: float | None = None) -> None:
         super().start(timeout_s)
-        if self.http.failure is not None:
-            raise EdgeError(self.http.failure, hint="Start the server, or check edge.url.")
+        if self.failure is not None:
+            raise EdgeError(self.failure, hint="Start the server, or check edge.url.")

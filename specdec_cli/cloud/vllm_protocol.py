@@ -19,7 +19,7 @@ import numpy.typing as npt
 import soundfile
 from pydantic import AliasPath, BaseModel, ConfigDict, Field
 
-from specdec_cli.cloud.http import MalformedError, RefusedError, Reply, Request, parse, plain
+from specdec_cli.cloud.http import MalformedError, parse
 from specdec_cli.decoding.accept import Synonyms
 from specdec_cli.decoding.evidence import CANDIDATES, TokenEvidence
 from specdec_cli.types import LEAST_PROBABILITY, Candidates
@@ -30,7 +30,7 @@ MODELS: Final = "/v1/models"
 
 MOST_CANDIDATES: Final = 20  # that a server gives of a position, unless it is started with another --max-logprobs
 MOST_BYTES: Final = 1 << 26  # of an answer; 20 candidates for each of 30,000 positions take about this
-_LEAST_TOP_LOGPROB: Final = -20.0  # the likeliest of a million tokens has at least -14
+_LEAST_TOP: Final = 2e-9  # probability of the likeliest token; of a million it is at least 1e-6
 
 
 class GenerateRequest(NamedTuple):
@@ -64,29 +64,23 @@ class GenerateRequest(NamedTuple):
 
 
 class Likely(NamedTuple):
-    """A position of a text: its likeliest tokens that may be generated, and what is known of the rest."""
+    """A position of a text: its likeliest tokens that may be generated, and how many others there are."""
 
-    logprobs: dict[int, float]  # descending, of equal ones the lowest id first
-    whole: float  # probability of all tokens that may be generated
-    others: int  # how many of them are not listed
+    probabilities: dict[int, float]  # without the listed tokens that may not be; descending, of equals the lowest first
+    others: int
 
     @classmethod
     def of(cls, listed: Mapping[int, float], size: int, banned: Collection[int] = ()) -> Likely:
         """From id -> log-probability, of which those from `size` on and the banned may not be generated."""
         ranked = sorted(listed.items(), key=lambda item: (-item[1], item[0]))
-        kept = {id_: logprob for id_, logprob in ranked if id_ < size and id_ not in banned}
-        kept_p = sum(map(_probability, kept.values()))
-        banned_p = sum(_probability(logprob) for id_, logprob in ranked if id_ not in kept)
-        return cls(kept, max(1.0 - banned_p, kept_p), max(size - len(banned) - len(kept), 1))
+        ps = {id_: math.exp(min(logprob, 0.0)) for id_, logprob in ranked}
+        kept = {id_: p for id_, p in ps.items() if id_ < size and id_ not in banned}
+        whole = max(1.0 - sum(p for id_, p in ps.items() if id_ not in kept), sum(kept.values()), _LEAST_TOP)
+        return cls({id_: p / whole for id_, p in kept.items()}, max(size - len(banned) - len(kept), 1))
 
     @property
     def best(self) -> int:
-        return next(iter(self.logprobs))
-
-    @property
-    def probabilities(self) -> dict[int, float]:
-        """Descending; of the distribution without the listed tokens that may not be generated."""
-        return {id_: _probability(logprob) / self.whole for id_, logprob in self.logprobs.items()}
+        return next(iter(self.probabilities))
 
     def top(self, count: int) -> Candidates:
         """The likeliest, as `decoding.scores.likeliest` gives them."""
@@ -100,8 +94,7 @@ class Likely(NamedTuple):
         tokens. The least: none of them is likelier than the last that is listed, so that the rest falls on as few as
         that allows. Among classes, the rest is counted with the tokens that are in none.
         """
-        probabilities = self.probabilities
-        ps = list(probabilities.values())
+        probabilities, ps = self.probabilities, list(self.probabilities.values())
         listed, least, rest = _nats(*ps), ps[-1], max(1.0 - sum(ps), 0.0)
         highest = listed + (rest * math.log(self.others / rest) if rest > 0 else 0.0)
         whole = int(rest / least) if least > 0 else 0
@@ -141,12 +134,8 @@ class Tokens(_Message):
     tokens: list[int]
 
 
-class _Model(_Message):
-    id: str
-
-
 class ServedModels(_Message):
-    data: list[_Model]
+    data: list[dict[str, Any]]
 
 
 class _Logprob(_Message):
@@ -163,7 +152,7 @@ class _Generated(_Token):
 
 class _Answer(_Message):
     prompt_tokens: int = Field(validation_alias=AliasPath("usage", "prompt_tokens"))
-    prompt_logprobs: list[dict[Annotated[str, Field(pattern=r"^[0-9]{1,10}$")], _Logprob] | None] | None = None
+    prompt_logprobs: list[dict[Annotated[int, Field(strict=False, ge=0)], _Logprob] | None] | None = None
     generated: list[_Generated] = Field(min_length=1, validation_alias=AliasPath("choices", 0, "logprobs", "content"))
 
 
@@ -176,15 +165,15 @@ def read_answer(body: bytes, request: GenerateRequest) -> Scored:
         told = f"{read} tokens were read, {len(scored)} scored and {len(written)} generated"
         raise MalformedError(f"{told}, of {length} and {request.tokens}")
     drafted, rows = request.ids[len(request.ids) - request.drafted :], scored[length - request.drafted :]
-    if not all(str(token) in (row or {}) for token, row in zip(drafted, rows, strict=True)):
+    if not all(token in (row or {}) for token, row in zip(drafted, rows, strict=True)):
         raise MalformedError("a drafted token was not scored")
-    listed = [{int(id_): each.logprob for id_, each in (row or {}).items()} for row in rows]
+    listed = [{id_: each.logprob for id_, each in (row or {}).items()} for row in rows]
     listed += ({each.token_id: each.logprob for each in token.top_logprobs} for token in written)
     likely, tokens = [Likely.of(each, request.size, request.banned) for each in listed], list[int]()
-    if min(max(row.logprobs.values(), default=-math.inf) for row in likely) < _LEAST_TOP_LOGPROB:
+    if min(max(row.probabilities.values(), default=0.0) for row in likely) < _LEAST_TOP:
         raise MalformedError("no token that may be generated is likely, or the model's scores are not finite")
     for token, row in zip(written, likely[request.drafted :], strict=True):
-        tokens.append(token.token_id if token.token_id in row.logprobs else row.best)
+        tokens.append(token.token_id if token.token_id in row.probabilities else row.best)
         if tokens[-1] != token.token_id:
             break
     return Scored(tuple(likely[: request.drafted + len(tokens)]), tuple(tokens), len(written), length)
@@ -203,28 +192,14 @@ def data_url(samples: npt.NDArray[np.float32], rate: int) -> str:
     return f"data:audio/{kind};base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
 
 
-def refused(side: str, url: str, request: Request, reply: Reply) -> Exception:
-    """What an answer without success means; see `http.Refused`."""
-    try:
-        found = json.loads(reply.body)
-        reason = plain(str(found["error"]["message"] if "error" in found else found["detail"]))
-    except (ValueError, TypeError, KeyError, RecursionError):
-        reason = "no reason given"
-    answer = f"status {reply.status}: {reason}"
-    if reply.status == 429 or reply.status >= 500:
-        return MalformedError(answer)
-    key = f"Set the variable that {side}.token_env names to the server's --api-key."
-    scale_out = "Start vLLM with --enable-scale-out."
-    return RefusedError(
-        f"{url}{request.path} answers {answer}",
-        {401: key, 403: f"{scale_out} {key}", 404: scale_out}.get(reply.status),
-        forgotten=reply.status == 400 and "cache miss" in reason.lower(),
-        about_clip=reply.status in (400, 413, 422),
-    )
-
-
-def _probability(logprob: float) -> float:
-    return math.exp(min(logprob, 0.0))
+def messages(instruction: str, system: str | None, rate: int) -> list[dict[str, Any]]:
+    """The chat whose prompt the server makes, about a second of silence at `rate` Hz."""
+    content: list[dict[str, Any]] = [
+        {"type": "audio_url", "audio_url": {"url": data_url(np.zeros(rate, np.float32), rate)}}
+    ]
+    content += [{"type": "text", "text": instruction}] if instruction else []
+    turns: list[dict[str, Any]] = [] if system is None else [{"role": "system", "content": system}]
+    return [*turns, {"role": "user", "content": content}]
 
 
 def _nats(*probabilities: float) -> float:

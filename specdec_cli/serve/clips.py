@@ -13,10 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import torch
+from starlette.exceptions import HTTPException
 
 from specdec_cli import __version__
 from specdec_cli.cloud import protocol as wire
-from specdec_cli.cloud.http import MalformedError
+from specdec_cli.cloud.http import FORGOTTEN, MalformedError
 from specdec_cli.decoding.accept import NO_SYNONYMS
 from specdec_cli.decoding.block import Draft
 from specdec_cli.decoding.length import GuessCosts
@@ -27,8 +28,7 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt, test_sound
 from specdec_cli.models.session import Session
 from specdec_cli.models.shared import Shared
-from specdec_cli.serve.limits import Layout, Refusal, ServeLimits
-from specdec_cli.serve.observe import Metrics
+from specdec_cli.serve.limits import Layout, ServeLimits
 
 
 @dataclass(slots=True, eq=False)
@@ -49,9 +49,8 @@ class Clips:
     """Holds clips within bounds of number, memory and time. Any thread may use it."""
 
     def __init__(self, limits: ServeLimits) -> None:
-        self._limits = limits
-        self._lock = threading.RLock()
-        self._held: dict[str, Held] = {}
+        self._limits, self._lock = limits, threading.RLock()
+        self._held: dict[str, Held] = {}  # the last used one is the last
 
     def __len__(self) -> int:
         return len(self._held)
@@ -64,23 +63,24 @@ class Clips:
     def find(self, id_: str) -> Held | None:
         """The clip of that name, which counts as used now."""
         with self._lock:
-            held = self._held.pop(id_, None)
-            if held is not None:
-                held.used = time.monotonic()
-                self._held[id_] = held  # the last used one is the last
+            if (held := self._held.pop(id_, None)) is not None:
+                held.used, self._held[id_] = time.monotonic(), held
             return held
 
     def add(self, held: Held) -> None:
-        """Holds a clip, in place of one of the same name, and of old ones where room is needed. Raises Refusal."""
+        """Holds a clip, in place of one of the same name, and of old ones where room is needed.
+
+        Raises HTTPException where there is none.
+        """
         most, room = self._limits.sessions, self._limits.memory_bytes
         if held.bytes > room:
-            raise Refusal(413, "too_large", f"the clip takes {-(-held.bytes >> 20)} MiB, and there are {room >> 20}")
+            raise HTTPException(413, f"the clip takes {-(-held.bytes >> 20)} MiB, and there are {room >> 20}")
         with self._lock:
             self.forget(held.id)
             while len(self._held) >= most or self.bytes + held.bytes > room:
                 free = next((each for each in self._held.values() if not each.lock.locked()), None)
                 if free is None:
-                    raise Refusal(503, "busy", "all sessions are in use")
+                    raise HTTPException(503, "all sessions are in use")
                 self.forget(free.id)
             self._held[held.id] = held
 
@@ -105,9 +105,7 @@ class Service:
     """A loaded model, the clips that it holds, and the threads that use it."""
 
     def __init__(self, model: AudioLM, limits: ServeLimits) -> None:
-        self.metrics, self.limits, self.clips = Metrics(), limits, Clips(limits)
-        self.metrics.sessions.set_function(lambda: len(self.clips))
-        self.metrics.held_bytes.set_function(lambda: self.clips.bytes)
+        self.limits, self.clips = limits, Clips(limits)
         self._model, self._position_bytes = model, _position_bytes(model)
         self._lookup, self._guess_costs = Lookup(), GuessCosts()
         self._longest_s = min(model.processor.window_s, limits.clip_s or model.processor.window_s)
@@ -122,53 +120,75 @@ class Service:
         """Holds a clip, in place of one that came before, and verifies its block.
 
         `started` is when the body was there, by `perf_counter`. Raises MalformedError for a body that contradicts
-        itself, Refusal for one that is made for another model or exceeds a limit, SpecdecError if the model fails.
+        itself, HTTPException for one that is another model's or exceeds a limit, SpecdecError if the model fails.
         """
         clip, tensors = wire.unpack(wire.ClipRequest, body)
-        if clip.identity != self.info.identity:
-            raise Refusal(409, "other_model", f"the clip was made for another model than {self.info.model}")
+        self._require_clip(clip)
         rows: wire.Tensors = {name: tensors.pop(name) for name in wire.ROWS if name in tensors}
-        self._require_sound(clip)
         self._layout.require(clip.prompt_ids, tensors)
-        self._require_block(clip, clip.block or wire.BlockRequest(text=[], draft=[]), rows)
-        return self._answer(self._hold(id_, clip, wire.widened(tensors)), clip.block, rows, started)
+        draft = self._draft(clip, clip.block or wire.BlockRequest(text=[], draft=[]), rows)
+        held = self._held(id_, clip, wire.widened(tensors))
+        self.clips.add(held)
+        return self._answer(held, clip.block, draft, started)
 
     def verify(self, id_: str, body: bytes, started: float) -> wire.Answer:
         """Verifies a block of a clip that is held, as `open` does."""
         held = self.clips.find(id_)
         if held is None:
-            raise Refusal(404, "unknown_session", "no such clip is held, or no longer")
+            raise HTTPException(404, f"{FORGOTTEN}: no such clip is held, or no longer")
         block, rows = wire.unpack(wire.BlockRequest, body)
-        self._require_block(held.clip, block, rows)
-        return self._answer(held, block, rows, started)
+        return self._answer(held, block, self._draft(held.clip, block, rows), started)
 
     def close(self) -> None:
         """Ends after the forwards under way."""
         self._shared.close()
         self.pool.shutdown(cancel_futures=True)
 
-    def _hold(self, id_: str, clip: wire.ClipRequest, tensors: wire.Tensors) -> Held:
-        prompt = Prompt(tuple(clip.prompt_ids), tensors)
-        try:
-            session = Session(self._model, prompt, clip.capacity, clip.vocab_size, self._shared.logits)
-        except DecodingError as error:
-            raise Refusal(413, "too_large", error.message) from None
-        top_n, synonyms = clip.top_n or 0, clip.synonyms or NO_SYNONYMS
-        name, most = self._model.weights or self._model.name, clip.lookup_tokens
-        guesses = Guesses.of(self._lookup, name, "cloud", prompt.ids, most, clip.longest, self._guess_costs)
-        given = clip.scoring, clip.acceptance, clip.stop_ids, clip.longest, top_n, synonyms
-        verifier = LocalVerifier(session, *given, guesses)
-        taken = self._position_bytes * (len(prompt.ids) + clip.capacity) + 4 * clip.vocab_size
-        held = Held(id_, clip, verifier, taken + sum(tensor.nbytes for tensor in tensors.values()))
-        self.clips.add(held)
-        return held
+    def _require_clip(self, clip: wire.ClipRequest) -> None:
+        """Refuses a clip that is another model's, too long, or has ids that the model does not know."""
+        limits, known = self.limits, self.info.vocab_size
+        if clip.identity != self.info.identity:
+            raise HTTPException(409, f"the clip was made for another model than {self.info.model}")
+        seconds = clip.samples / self._model.processor.sampling_rate
+        if seconds > self._longest_s or clip.capacity > limits.text_tokens:
+            found = f"the clip is {seconds:.1f} s long, and {clip.capacity} tokens follow the prompt"
+            most = f"at most {self._longest_s:g} s and {limits.text_tokens} tokens may"
+            raise HTTPException(413, f"{found}; {most}")
+        if max(*clip.prompt_ids, clip.vocab_size - 1, *clip.stop_ids) >= known:
+            raise MalformedError(f"an id is none of the model's, which has {known}")
 
-    def _answer(self, held: Held, block: wire.BlockRequest | None, rows: wire.Tensors, started: float) -> wire.Answer:
-        found, verifier, draft = None, held.verifier, Draft()
-        if block is not None:
-            ids, size = tuple(block.draft), held.clip.vocab_size
-            given = wire.unpack_rows(wire.widened(rows), block.rows, ids, size).log() if block.rows else None
-            draft = Draft(ids, given)
+    def _draft(self, clip: wire.ClipRequest, block: wire.BlockRequest, rows: wire.Tensors) -> Draft:
+        """The draft of a block. Refuses one that exceeds what the clip was opened for, or contradicts itself."""
+        limits, tokens = self.limits, (*block.text, *block.draft)
+        compares = bool(block.draft) and clip.acceptance.compares(sampling=clip.scoring.sampling)
+        if (
+            len(block.draft) > limits.draft_tokens
+            or block.more > limits.more_tokens
+            or len(tokens) + block.more > clip.capacity
+            or max(tokens, default=0) >= clip.vocab_size
+            or not self._model.processor.placeholders.isdisjoint(tokens)
+            or rows.keys() != (set(wire.ROWS) if compares else set())
+        ):
+            most = f"{limits.draft_tokens} drafted tokens, {limits.more_tokens} more, and {clip.capacity} in all"
+            raise MalformedError(f"a block may have {most}, ids below {clip.vocab_size}, and what its rule needs")
+        logits = wire.unpack_rows(rows, block.draft, clip.vocab_size).log() if compares else None
+        return Draft(tuple(block.draft), logits)
+
+    def _held(self, id_: str, clip: wire.ClipRequest, tensors: wire.Tensors) -> Held:
+        prompt, model = Prompt(tuple(clip.prompt_ids), tensors), self._model
+        try:
+            session = Session(model, prompt, clip.capacity, clip.vocab_size, self._shared.logits)
+        except DecodingError as error:
+            raise HTTPException(413, error.message) from None
+        name, most = model.weights or model.name, clip.lookup_tokens
+        guesses = Guesses.of(self._lookup, name, "cloud", prompt.ids, most, clip.longest, self._guess_costs)
+        given = clip.scoring, clip.acceptance, clip.stop_ids, clip.longest, clip.top_n or 0
+        verifier = LocalVerifier(session, *given, clip.synonyms or NO_SYNONYMS, guesses)
+        taken = self._position_bytes * (len(prompt.ids) + clip.capacity) + 4 * clip.vocab_size
+        return Held(id_, clip, verifier, taken + sum(tensor.nbytes for tensor in tensors.values()))
+
+    def _answer(self, held: Held, block: wire.BlockRequest | None, draft: Draft, started: float) -> wire.Answer:
+        found, verifier = None, held.verifier
         with held.lock:
             fresh = not verifier.work.encoder_passes
             try:
@@ -176,8 +196,6 @@ class Service:
                     verifier.prefill()
                 else:
                     found = verifier.verify(block.text, draft, block.more)
-                    self.metrics.drafted.inc(len(draft.ids))
-                    self.metrics.accepted.inc(found.accepted)
                     held.text = (*block.text, *draft.ids[: found.accepted], found.token, *found.more)
                     held.own |= set(range(len(block.text), len(held.text)))
             except (ValueError, IndexError, RuntimeError, DecodingError) as error:
@@ -188,54 +206,20 @@ class Service:
             work = verifier.work
         return wire.Answer(verdict=found, work=work, cloud_ms=(time.perf_counter() - started) * 1e3)
 
-    def _require_sound(self, clip: wire.ClipRequest) -> None:
-        """Refuses a clip that is too long, or contradicts itself or the model."""
-        limits, known = self.limits, self.info.vocab_size
-        seconds = clip.samples / self._model.processor.sampling_rate
-        if seconds > self._longest_s or clip.capacity > limits.text_tokens:
-            found = f"the clip is {seconds:.1f} s long, and {clip.capacity} tokens follow the prompt"
-            raise Refusal(
-                413, "too_large", f"{found}; at most {self._longest_s:g} s and {limits.text_tokens} tokens may"
-            )
-        if not (
-            max(clip.prompt_ids) < known
-            and clip.vocab_size <= known
-            and max(clip.stop_ids, default=0) < clip.vocab_size
-            and clip.acceptance.rule != ("greedy" if clip.scoring.sampling else "sampling")
-        ):
-            raise MalformedError(f"ids or settings contradict each other or the model, which has {known} ids")
-
-    def _require_block(self, clip: wire.ClipRequest, block: wire.BlockRequest, tensors: wire.Tensors) -> None:
-        """Refuses a block that exceeds what the clip was opened for, or contradicts itself."""
-        limits, tokens, rows = self.limits, (*block.text, *block.draft), block.rows or []
-        compares = bool(block.draft) and clip.acceptance.compares(sampling=clip.scoring.sampling)
-        if (
-            len(block.draft) > limits.draft_tokens
-            or block.more > limits.more_tokens
-            or len(tokens) + block.more > clip.capacity
-            or max(tokens, default=0) >= clip.vocab_size
-            or not self._model.processor.placeholders.isdisjoint(tokens)
-            or len(rows) != (len(block.draft) if compares else 0)
-            or max(rows, default=0) > clip.vocab_size
-            or tensors.keys() != (set(wire.ROWS) if compares else set())
-        ):
-            most = f"{limits.draft_tokens} drafted tokens, {limits.more_tokens} more, and {clip.capacity} in all"
-            raise MalformedError(f"a block may have {most}, ids below {clip.vocab_size}, and what its rule needs")
-
 
 def _info(model: AudioLM) -> wire.Info:
     processor, shown = model.processor, model.describe()
-    prints = processor.fingerprints()
-    facts = (shown["name"], shown["dtype"], model.weights, prints, processor.vocab_size, processor.eos_ids)
+    name, dtype, prints = shown["name"], shown["dtype"], processor.fingerprints()
+    facts = repr((name, dtype, model.weights, prints, processor.vocab_size, processor.eos_ids))
     return wire.Info(
         protocol=wire.PROTOCOL,
         server=__version__,
-        model=shown["name"],
-        dtype=shown["dtype"],
+        model=name,
+        dtype=dtype,
         device=shown["device"],
         weights=model.weights,
         **prints,
-        identity=f"sha256:{hashlib.sha256(repr(facts).encode()).hexdigest()[:32]}",
+        identity=f"sha256:{hashlib.sha256(facts.encode()).hexdigest()[:32]}",
         vocab_size=processor.vocab_size,
         eos_ids=list(processor.eos_ids),
     )

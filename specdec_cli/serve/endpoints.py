@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -20,14 +21,19 @@ from specdec_cli.cloud.http import MalformedError
 from specdec_cli.cloud.protocol import Message
 from specdec_cli.errors import typed
 from specdec_cli.serve.clips import Service
-from specdec_cli.serve.limits import Bodies, Refusal, require_token
-from specdec_cli.serve.observe import LOGGER, event
+from specdec_cli.serve.limits import Bodies, bears
+
+_log = logging.getLogger("specdec_cli.serve")
 
 _SWEEP_S: Final = 1.0
 _OPEN: Final = "/healthz"  # the only path that needs no token
 _GONE: Final = 499  # the client left before an answer began
-_METHODS: Final = frozenset({"GET", "PUT", "POST", "DELETE"})
 _SESSION: Final = "/v1/sessions/{id_:uuid}"
+
+
+def event(name: str, **fields: object) -> None:
+    """Logs what happened. The fields hold nothing of a clip: no ids, no text, no features."""
+    _log.info(name, extra={"fields": fields})
 
 
 def create_app(service: Service, token: str | None) -> ASGIApp:
@@ -43,15 +49,6 @@ def create_app(service: Service, token: str | None) -> ASGIApp:
             sweeping.cancel()
             await asyncio.to_thread(service.close)
 
-    async def healthz(_request: Request) -> Response:
-        return JSONResponse({"status": "ok"})
-
-    async def metrics(_request: Request) -> Response:
-        return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")
-
-    async def info(_request: Request) -> Response:
-        return _answer(service.info)
-
     async def verify(request: Request) -> Response:
         work = service.open if request.method == "PUT" else service.verify
         async with bodies.read(request) as body:
@@ -61,47 +58,43 @@ def create_app(service: Service, token: str | None) -> ASGIApp:
                 return _answer(await asyncio.wait_for(future, service.limits.answer_s))
             except TimeoutError:
                 late = f"the model did not answer within {service.limits.answer_s:g} s"
-                raise Refusal(503, "busy", late) from None
+                raise HTTPException(503, late) from None
 
     async def forget(request: Request) -> Response:
         service.clips.forget(request.path_params["id_"].hex)
         return Response(status_code=204)
 
-    raised = HTTPException, Refusal, MalformedError, ClientDisconnect, Exception
     app = Starlette(
         routes=[
-            Route(_OPEN, healthz),
-            Route("/metrics", metrics),
-            Route("/v1/info", info),
+            Route(_OPEN, lambda _: JSONResponse({"status": "ok"})),
+            Route("/v1/info", lambda _: _answer(service.info)),
             Route(_SESSION, verify, methods=["PUT"]),
             Route(f"{_SESSION}/verify", verify, methods=["POST"]),
             Route(_SESSION, forget, methods=["DELETE"]),
         ],
-        exception_handlers=dict.fromkeys(raised, _failed),
+        exception_handlers=dict.fromkeys((HTTPException, MalformedError, ClientDisconnect, Exception), _failed),
         lifespan=lifespan,
     )
     return _guarded(app, service, token)
 
 
 async def _failed(_request: Request, error: Exception) -> Response:
-    """What is answered where a route raises, or there is none."""
+    """What is answered where a route raises, or there is none; no reason quotes what was sent."""
     match error:
         case ClientDisconnect():  # nobody is there to read it
             return Response(status_code=_GONE)
         case HTTPException():
-            refusal = Refusal(error.status_code, "not_found", "there is no such thing here")
+            status, reason = error.status_code, error.detail
         case MalformedError():
-            refusal = Refusal(422, "malformed", str(error))
-        case Refusal():
-            refusal = error
+            status, reason = 422, str(error)
         case _:
             event("model_failed", error=type(error).__name__)
-            refusal = Refusal(500, "model_failed", typed(error, LOGGER).message)
-    return _answer(refusal.reply, refusal.status)
+            status, reason = 500, typed(error, _log).message
+    return JSONResponse({"detail": reason[:2000]}, status)
 
 
 def _guarded(app: ASGIApp, service: Service, token: str | None) -> ASGIApp:
-    """Refuses requests without the token; logs and counts all of them."""
+    """Refuses requests without the token; logs all of them."""
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":  # the server's lifetime
@@ -114,25 +107,22 @@ def _guarded(app: ASGIApp, service: Service, token: str | None) -> ASGIApp:
             status = message.get("status", status)
             await send(message)
 
-        try:
-            if scope["path"] != _OPEN:
-                require_token(token, Request(scope))
-            with suppress(Exception):  # which the application has answered and logged
-                await app(scope, receive, sending)
-        except Refusal as refusal:
-            await _answer(refusal.reply, refusal.status)(scope, receive, sending)
-        seconds, path = time.perf_counter() - started, getattr(scope.get("route"), "path_format", None)
-        # a label is one of a few texts of this program's own: a client may make up methods, and the counters stay
-        route = f"{scope['method']} {path}" if path and scope["method"] in _METHODS else "other"
-        service.metrics.answered(route, status, seconds)
-        client = (scope.get("client") or ("",))[0]
-        event("request", route=route, status=status, ms=round(seconds * 1e3, 2), client=client)
+        refused = JSONResponse({"detail": "the token is missing or wrong"}, 401)
+        answering = app if scope["path"] == _OPEN or bears(token, Request(scope)) else refused
+        with suppress(Exception):  # which the application has answered and logged
+            await answering(scope, receive, sending)
+        # nothing that a client makes up, and no name of a clip
+        path = getattr(scope.get("route"), "path_format", None)
+        route = f"{scope['method']} {path}" if path and status != 405 else "other"
+        ms, client = round((time.perf_counter() - started) * 1e3, 2), (scope.get("client") or ("",))[0]
+        held = {"clips": len(service.clips), "held_mb": service.clips.bytes >> 20}
+        event("request", route=route, status=status, ms=ms, client=client, **held)
 
     return guarded
 
 
-def _answer(message: Message, status: int = 200) -> Response:
-    return Response(message.model_dump_json(), status, media_type="application/json")
+def _answer(message: Message) -> Response:
+    return Response(message.model_dump_json(), media_type="application/json")
 
 
 async def _sweep(service: Service) -> None:

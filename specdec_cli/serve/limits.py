@@ -11,21 +11,13 @@ from dataclasses import dataclass
 from typing import Final
 
 import torch
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from specdec_cli.cloud.http import MalformedError
-from specdec_cli.cloud.protocol import Code, ErrorReply
 from specdec_cli.models.processor import Processor, test_sound
 
 _MEASURED_S: Final = 60.0  # of a longer clip, so much is measured, and counted as often as it takes
-
-
-class Refusal(Exception):
-    """A request that is refused: the status of HTTP and an `ErrorReply`, whose message never quotes what was sent."""
-
-    def __init__(self, status: int, code: Code, message: str) -> None:
-        super().__init__(message)
-        self.status, self.reply = status, ErrorReply(code=code, message=message[:2000])
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +39,13 @@ class ServeLimits:
     connections: int = 768  # open at a time
 
 
-def require_token(token: str | None, request: Request) -> None:
-    """Checks a request by its head alone. Raises Refusal if it does not bear the token; None: there is none."""
+def bears(token: str | None, request: Request) -> bool:
+    """Whether the head of a request bears the token, where there is one."""
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
     # compare_digest takes the same time wherever the two first differ
-    if token is not None and not (
+    return token is None or (
         scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode("utf-8", "replace"), token.encode())
-    ):
-        raise Refusal(401, "unauthorized", "the token is missing or wrong")
+    )
 
 
 class Bodies:
@@ -66,7 +57,7 @@ class Bodies:
 
     @asynccontextmanager
     async def read(self, request: Request) -> AsyncIterator[bytes]:
-        """The body of a request, which counts towards the budget until the end of the block. Raises Refusal."""
+        """The body of a request, which counts towards the budget until the end of the block. Raises HTTPException."""
         limits, parts, size = self._limits, list[bytes](), 0
         try:
             try:
@@ -76,11 +67,11 @@ class Bodies:
                         size += len(part)
                         self._held += len(part)
                         if size > limits.body_bytes:
-                            raise Refusal(413, "too_large", f"a body may have {limits.body_bytes} bytes")
+                            raise HTTPException(413, f"a body may have {limits.body_bytes} bytes")
                         if self._held > limits.bodies_bytes:
-                            raise Refusal(503, "busy", "the server holds as many bodies of requests as it may")
+                            raise HTTPException(503, "the server holds as many bodies of requests as it may")
             except TimeoutError:
-                raise Refusal(408, "too_slow", f"the body did not arrive within {limits.body_s:g} s") from None
+                raise HTTPException(408, f"the body did not arrive within {limits.body_s:g} s") from None
             body = b"".join(parts)
             parts.clear()
             yield body

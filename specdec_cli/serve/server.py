@@ -1,10 +1,13 @@
-"""The server as a process: an address, TLS, and an orderly end."""
+"""The server as a process: an address, TLS, a log, and an orderly end."""
 
 from __future__ import annotations
 
+import json
+import logging
 import socket
 import ssl
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import torch
 import uvicorn
@@ -14,9 +17,8 @@ from specdec_cli.config.locate import is_loopback
 from specdec_cli.errors import ConfigError
 from specdec_cli.models.loading import load_model
 from specdec_cli.serve.clips import Service
-from specdec_cli.serve.endpoints import create_app
+from specdec_cli.serve.endpoints import create_app, event
 from specdec_cli.serve.limits import ServeLimits
-from specdec_cli.serve.observe import event, log_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +33,14 @@ class Place:
     def require(self, token: str | None) -> None:
         """Raises ConfigError if others can reach the address without a token, or the certificate cannot be used."""
         if token is None and not is_loopback(self.host):
-            raise ConfigError(
-                f"--host {self.host} can be reached from other machines, and no token is required.",
-                hint="Put a token into an environment variable and name it with --token-env, or use --host 127.0.0.1.",
-            )
+            hint = "Put a token into an environment variable and name it with --token-env, or use --host 127.0.0.1."
+            raise ConfigError(f"--host {self.host} is open to other machines, and no token is required.", hint=hint)
         if self.certificate is not None:
             try:  # with a password, so that OpenSSL does not ask for one on the terminal
                 ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certificate, self.key, password="")
             except (OSError, ValueError) as error:
-                raise ConfigError(
-                    f"the certificate cannot be used: {error}",
-                    hint="Give PEM files that belong together, the key without a passphrase (docs/remote.md).",
-                ) from error
+                hint = "Give PEM files that belong together, the key without a passphrase (docs/remote.md)."
+                raise ConfigError(f"the certificate cannot be used: {error}", hint=hint) from error
 
     def url(self, port: int) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -61,9 +59,8 @@ def bind(place: Place) -> socket.socket:
         return bound
     except (OSError, OverflowError) as error:
         bound.close()
-        raise ConfigError(
-            f"{place.host}:{place.port} cannot be listened at: {error}", hint="Choose another --host or --port."
-        ) from error
+        message = f"{place.host}:{place.port} cannot be listened at: {error}"
+        raise ConfigError(message, hint="Choose another --host or --port.") from error
 
 
 def server(service: Service, place: Place, token: str | None) -> uvicorn.Server:
@@ -87,6 +84,28 @@ def server(service: Service, place: Place, token: str | None) -> uvicorn.Server:
             ssl_keyfile=place.key,
         )
     )
+
+
+class JsonLines(logging.Formatter):
+    """time, level, event, and the event's own fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        time_ = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line = {"time": time_, "level": record.levelname.lower(), "event": record.getMessage()}
+        line |= getattr(record, "fields", {})
+        if record.exc_info and record.exc_info[0] is not None:
+            line["error"] = record.exc_info[0].__name__
+        return json.dumps(line, ensure_ascii=False)
+
+
+def log_json(*, debug: bool) -> None:
+    """Sends the server's log, and uvicorn's errors, to stderr."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines())
+    for name, level in (("specdec_cli", logging.INFO), ("uvicorn", logging.WARNING)):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(logging.DEBUG if debug else level)
 
 
 def serve_model(config: Config, place: Place, token: str | None, limits: ServeLimits, *, debug: bool = False) -> None:

@@ -18,7 +18,7 @@ from specdec_cli.batch.in_flight import BatchCaptioner, Prepared
 from specdec_cli.batch.local import prepare
 from specdec_cli.batch.tasks import Task
 from specdec_cli.captioner import Captioner
-from specdec_cli.cloud.http import Caller, Http, Reply, Request
+from specdec_cli.cloud.cloud import Caller, RemoteCloud
 from specdec_cli.decoding.assemble import Pair
 from specdec_cli.errors import SpecdecError
 from specdec_cli.inputs.recording import InputFile
@@ -112,11 +112,11 @@ def test_an_abandoned_batch_waits_for_no_cloud(tmp_path: Path, monkeypatch: pyte
     local = captioner(decoding__mode="lossless")
     assert local.pair.edge is not None
     assert local.pair.loaded_cloud is not None
-    called, exchange = threading.Event(), Http.exchange
+    called, exchange = threading.Event(), RemoteCloud.exchange
 
-    async def silent(http: Http, request: Request, caller: Caller) -> Reply:
-        if request.method != "PUT":
-            return await exchange(http, request, caller)
+    async def silent(cloud: RemoteCloud, method: str, path: str, body: bytes, caller: Caller) -> tuple[int, bytes]:
+        if method != "PUT":
+            return await exchange(cloud, method, path, body, caller)
         called.set()
         await asyncio.sleep(60)
         raise OSError("no answer")
@@ -136,7 +136,7 @@ def test_an_abandoned_batch_waits_for_no_cloud(tmp_path: Path, monkeypatch: pyte
     ):
         far = Captioner(local.config, Pair.of(local.pair.edge, cloud), load_s=0.0)
         source = Interrupted(prepared(far, tmp_path, 1))
-        monkeypatch.setattr(Http, "exchange", silent)
+        monkeypatch.setattr(RemoteCloud, "exchange", silent)
         started = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
             list(BatchCaptioner(far, 4).run(source))

@@ -110,7 +110,6 @@ def test_a_cloud_elsewhere_is_probed(specdec: Specdec, monkeypatch: pytest.Monke
 
         def __init__(self) -> None:
             self.processor = mini_pair().loaded[1].processor
-            self.http = SimpleNamespace(failure=None)  # type: ignore[assignment]
 
         def describe(self) -> dict[str, str]:
             return {"name": self.name, "dtype": "float32", "device": "cpu"}

@@ -5,11 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-import uvicorn
 
 from specdec_cli.cloud.protocol import BlockRequest, ClipRequest, as_sent
 from specdec_cli.cloud.remote import HttpCloud
@@ -23,36 +21,16 @@ from tests.laws.cases import Case
 WAIT_S = 30
 
 
-@dataclass(frozen=True)
 class Served:
-    """A running server."""
+    """The product's own server on a free port of this machine, run by a thread instead of a process."""
 
-    service: Service
-    port: int
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-
-class ServerThread:
-    """The product's own server, run by a thread instead of a process."""
-
-    def __init__(
-        self,
-        model: AudioLM,
-        *,
-        token: str | None = None,
-        port: int = 0,
-        **limits: Any,
-    ) -> None:
-        bounds = ServeLimits(**limits)
-        service = Service(model, bounds)
-        place = Place("127.0.0.1", port)
-        self._socket = bind(place)
-        self._server: uvicorn.Server = server(service, place, token)
+    def __init__(self, model: AudioLM, *, token: str | None = None, **limits: Any) -> None:
+        place = Place("127.0.0.1", 0)
+        self.service = Service(model, ServeLimits(**limits))
+        self._socket, self._server = bind(place), server(self.service, place, token)
         self._socket.listen()
-        self.served = Served(service, self._socket.getsockname()[1])
+        self.port = self._socket.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]})
         self._thread.start()
 
@@ -66,12 +44,12 @@ class ServerThread:
 
 @contextmanager
 def serving(model: AudioLM, **settings: Any) -> Iterator[Served]:
-    """The model behind HTTP on a free port of this machine."""
-    thread = ServerThread(model, **settings)
+    """A server of a model, which ends with the block."""
+    served = Served(model, **settings)
     try:
-        yield thread.served
+        yield served
     finally:
-        thread.stop()
+        served.stop()
 
 
 @contextmanager

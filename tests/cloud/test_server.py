@@ -26,16 +26,12 @@ from specdec_cli.cloud.http import MalformedError
 from specdec_cli.cloud.protocol import (
     ROWS,
     BlockRequest,
-    ErrorReply,
     as_sent,
-    parse,
     unpack_rows,
 )
 from specdec_cli.decoding.block import Draft
-from specdec_cli.errors import ConfigError
 from specdec_cli.models.session import Session
-from specdec_cli.serve.server import Place
-from tests.cloud.serving import Served, ServerThread, clip_message, linked, serving
+from tests.cloud.serving import Served, clip_message, linked, serving
 from tests.laws.cases import Case, collect, make_case
 from tests.laws.test_wire_law import assert_wire, far_loop
 
@@ -77,6 +73,11 @@ def framed(message: object, numbers: bytes = b"") -> bytes:
     return len(text).to_bytes(4, "little") + text + numbers
 
 
+def detail(answer: bytes) -> str:
+    """Why a request was refused."""
+    return str(json.loads(answer)["detail"])
+
+
 def new_session() -> str:
     return f"/v1/sessions/{uuid.uuid4().hex}"
 
@@ -92,28 +93,18 @@ def honest_caption(served: Served, case: Case, monkeypatch: pytest.MonkeyPatch) 
 def test_without_the_token_nothing_is_said(served: Served, token: str | None) -> None:
     for method, path in (
         ("GET", "/v1/info"),
-        ("GET", "/metrics"),
         ("PUT", new_session()),
         ("POST", f"{new_session()}/verify"),
         ("DELETE", new_session()),
     ):
         status, body = call(served, method, path, b"x" if method in ("PUT", "POST") else None, token)
-        assert status == 401
-        assert parse(ErrorReply, body).code == "unauthorized"
+        assert (status, detail(body)) == (401, "the token is missing or wrong")
     assert call(served, "GET", "/healthz", token=None) == (200, b'{"status":"ok"}')
-
-
-def test_a_server_that_others_can_reach_needs_a_token() -> None:
-    for host in ("0.0.0.0", "::", "192.168.1.5", "cloud.example.org"):
-        with pytest.raises(ConfigError, match="no token is required"):
-            Place(host, 8765).require(None)
-        Place(host, 8765).require(TOKEN)
-    Place("localhost", 8765).require(None)
 
 
 def test_bodies_are_bounded(served: Served) -> None:
     status, body = call(served, "PUT", new_session(), b"\0" * (BODY_BYTES + 1))
-    assert (status, parse(ErrorReply, body).code) == (413, "too_large")
+    assert (status, "a body may have" in detail(body)) == (413, True)
     with socket.create_connection(("127.0.0.1", served.port), timeout=10) as raw:  # no length announced
         head = f"PUT {new_session()} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
         raw.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
@@ -144,11 +135,8 @@ def test_what_is_not_a_clip_is_refused(served: Served, case: Case) -> None:
     audio = as_sent(case.cloud_prompt.audio)
     mel, mask = audio["input_features"], audio["feature_attention_mask"]
 
-    def with_mel(values: torch.Tensor, name: str = "input_features") -> bytes:
-        return framed(good, save({name: values, "feature_attention_mask": mask}))
-
-    def with_mask(values: torch.Tensor) -> bytes:
-        return framed(good, save({"input_features": mel, "feature_attention_mask": values}))
+    def with_mel(values: torch.Tensor) -> bytes:
+        return framed(good, save({"input_features": values, "feature_attention_mask": mask}))
 
     def header(tensors: dict[str, dict[str, Any]]) -> bytes:
         text = json.dumps({name: about | {"data_offsets": [0, 0]} for name, about in tensors.items()}).encode()
@@ -158,19 +146,14 @@ def test_what_is_not_a_clip_is_refused(served: Served, case: Case) -> None:
         (422, b""),
         (422, b"\xff\xff\xff\xff{}"),
         (422, framed(good, features[:-2])),
-        (422, framed(good, features + b"\0\0")),
         (422, with_mel(mel * torch.nan)),
         (409, framed(good | {"identity": "another"}, features)),
         (422, with_mel(torch.cat([mel, mel[:, :1]], dim=1))),
-        (422, with_mel(mel[:, :, :0].contiguous())),
-        (422, with_mel(mel, "labels")),
         (422, framed(good, save({"input_features": mel}))),
         (422, framed(good, save(audio | {"input_features_2": mel.clone()}))),
-        (422, framed(good | {"samples": 0}, features)),
         (422, with_mel(mel.float() * 1e38)),
         (422, with_mel(mel[:, :, :-8].contiguous())),  # too few for its ids: the model says so
-        (422, with_mask(mask * 7)),
-        (422, with_mask(mask.repeat(1, 2))),
+        (422, framed(good, save({"input_features": mel, "feature_attention_mask": mask * 7}))),
         (422, framed(good, header({f"t{n}": {"dtype": "U8", "shape": [0]} for n in range(400)}))),
         (422, framed(good, struct.pack("<Q", 1 << 40) + b"{}")),
         (413, framed(good | {"samples": 10**9}, features)),
@@ -180,12 +163,8 @@ def test_what_is_not_a_clip_is_refused(served: Served, case: Case) -> None:
         (422, framed(good | {"prompt_ids": [*good["prompt_ids"][1:], placeholder]}, features)),
         (422, framed(good | {"prompt_ids": [7]}, features)),
         (422, framed(good | {"prompt_ids": [10**6, *good["prompt_ids"]]}, features)),
-        (422, framed(good | {"surprise": 1}, features)),
         (422, framed(good | {"stop_ids": [1, 10**5]}, features)),
-        (422, framed(good | {"acceptance": {"rule": "sampling"}}, features)),
-        (422, framed(good | {"acceptance": {"rule": "greedy"}, "scoring": {"temperature": 1.0}}, features)),
         (422, framed(good | {"scoring": {"temperature": float("nan")}}, features)),
-        (422, framed(good | {"scoring": {"mode": "cloud"}}, features)),
         (422, framed(good | {"block": {"text": [placeholder], "draft": []}}, features)),
         (422, framed(good | {"block": {"text": [], "draft": [10**5]}}, features)),
         (422, framed(good | {"block": {"text": [1] * 100, "draft": []}}, features)),
@@ -197,7 +176,7 @@ def test_what_is_not_a_clip_is_refused(served: Served, case: Case) -> None:
     for expected, body in wrong:
         status, answer = call(served, "PUT", new_session(), body)
         assert status == expected, (body[:80], answer)
-        assert parse(ErrorReply, answer).code in ("malformed", "too_large", "other_model")
+        assert detail(answer)
     assert call(served, "PUT", "/v1/sessions/short", framed(good, features))[0] == 404
     assert call(served, "POST", f"{new_session()}/verify", framed({"text": [], "draft": []}))[0] == 404
     assert call(served, "GET", "/v1/other")[0] == 404
@@ -238,7 +217,7 @@ def _fuzz(served: Served, case: Case, count: int) -> Counter[int]:
         status, answer = call(served, method, path, body)
         found[status] += 1
         if status != 200:
-            assert len(parse(ErrorReply, answer).message) < 500
+            assert len(detail(answer)) < 500
     return found
 
 
@@ -267,7 +246,8 @@ def test_memory_is_a_budget(case: Case) -> None:
         assert len(served.service.clips) == 5
 
 
-def test_idle_clips_are_forgotten(case: Case) -> None:
+def test_idle_clips_are_forgotten(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specdec_cli.serve.endpoints._SWEEP_S", 0.05)
     with serving(case.cloud, idle_s=0.2) as served:
         clip, features = a_clip(served, case)
         session = new_session()
@@ -276,29 +256,25 @@ def test_idle_clips_are_forgotten(case: Case) -> None:
         while len(served.service.clips) and time.monotonic() < deadline:
             time.sleep(0.1)
         status, body = call(served, "POST", f"{session}/verify", framed({"text": [], "draft": []}))
-        assert (status, parse(ErrorReply, body).code) == (404, "unknown_session")
+        assert (status, "or no longer" in detail(body)) == (404, True)
 
 
-def test_logs_and_metrics_hold_nothing_of_a_clip(
+def test_logs_hold_nothing_of_a_clip(
     served: Served, case: Case, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    known = {"route", "status", "ms", "client", "code", "why", "error", "url", "model", "token"}
+    known = {"route", "status", "ms", "client", "clips", "held_mb", "error", "url", "model", "token"}
     with caplog.at_level(logging.DEBUG, "specdec_cli.serve"):
         honest_caption(served, case, monkeypatch)
-    logged = [record for record in caplog.records if record.name == "specdec_cli.serve"]
-    assert logged
-    for record in logged:
-        fields: dict[str, object] = getattr(record, "fields", {})
+        call(served, "MADE-UP", "/healthz")
+        call(served, "GET", "/made/up")
+    logged = [getattr(record, "fields", {}) for record in caplog.records if record.name == "specdec_cli.serve"]
+    for fields in logged:
         assert set(fields) <= known
         assert not any(isinstance(value, (list, tuple, dict)) for value in fields.values())
-    for number in range(50):  # counters do not grow with what clients make up
-        call(served, f"M{number}" + "X" * 4000, "/healthz")
-        call(served, "GET", f"/made/up/{number}")
-    text = call(served, "GET", "/metrics")[1].decode()
-    assert len(text) < 20_000
-    assert "specdec_drafted_tokens_total" in text
-    assert TOKEN not in text
-    assert "/v1/sessions/{id_}/verify" in text  # routes, not names of clips
+    routes = {fields["route"] for fields in logged}
+    session = "/v1/sessions/{id_}"  # no names of clips
+    assert {"GET /v1/info", f"PUT {session}", f"POST {session}/verify", "other"} <= routes
+    assert routes <= {"GET /v1/info", f"PUT {session}", f"POST {session}/verify", f"DELETE {session}", "other"}
 
 
 @contextmanager
@@ -323,34 +299,33 @@ def test_bodies_in_flight_are_a_budget(case: Case) -> None:
             assert [b" 503 " in answer for answer in answers] == [True]
             good, numbers = a_clip(served, case)
             status, answer = call(served, "PUT", new_session(), framed(good, numbers))
-        assert (status, parse(ErrorReply, answer).code) == (503, "busy")
+        assert (status, "as many bodies" in detail(answer)) == (503, True)
         until = time.monotonic() + 10
         while status != 200 and time.monotonic() < until:
             status, _ = call(served, "PUT", new_session(), framed(good, numbers))
         assert status == 200  # the others have gone, and their bytes with them
 
 
-def distribution(*probabilities: float) -> dict[str, torch.Tensor]:
+def distribution(*probabilities: float, places: tuple[int, ...] = (1, 2)) -> dict[str, torch.Tensor]:
     """Of two tokens."""
-    return dict(zip(ROWS, (torch.tensor([1, 2]), torch.tensor(probabilities)), strict=True))
+    return dict(zip(ROWS, (torch.tensor(places, dtype=torch.int32), torch.tensor(probabilities)), strict=True))
 
 
 @pytest.mark.parametrize("change", [[0.5, 0.6], [-0.5, 1.5], [float("nan"), 1.0], [0.0, 1.0]])
 def test_what_is_no_distribution_is_refused(change: list[float]) -> None:
-    with pytest.raises(MalformedError):
-        unpack_rows(distribution(*change), [2], [1], 10)
     good = distribution(0.5, 0.5)
-    assert unpack_rows(good, [2], [1], 10)[0, 1] == 0.5
-    with pytest.raises(MalformedError):
-        unpack_rows(good, [2], [1], 2)
-    for counts in ([1], [3], [2, 0]):
+    assert unpack_rows(good, [1], 10)[0, 1] == 0.5
+    for wrong in (distribution(*change), distribution(0.5, 0.5, places=(1, 10)), distribution(0.5, 0.5, places=(1,))):
         with pytest.raises(MalformedError):
-            unpack_rows(good, counts, [1] * len(counts), 10)
+            unpack_rows(wrong, [1], 10)
+    for draft, vocab_size in (([1], 2), ([3], 10), ([1, 1], 10)):
+        with pytest.raises(MalformedError):
+            unpack_rows(good, draft, vocab_size)
 
 
 def test_what_is_being_answered_is_answered_before_the_server_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     case = make_case(91_000, mode="lossless", temperature=0.0)
-    thread = ServerThread(case.cloud)
+    served = Served(case.cloud)
     reached, go_on = threading.Event(), threading.Event()
     logits = Session.logits
 
@@ -360,7 +335,7 @@ def test_what_is_being_answered_is_answered_before_the_server_ends(monkeypatch: 
         return logits(session, *arguments)
 
     found = []
-    with linked(thread.served.url, case.edge) as link:
+    with linked(served.url, case.edge) as link:
         verifier = link.verifier(
             link, case.cloud_prompt, case.config, case.pair.vocab_size, case.cloud.processor.eos_ids
         )
@@ -368,7 +343,7 @@ def test_what_is_being_answered_is_answered_before_the_server_ends(monkeypatch: 
         asking = threading.Thread(target=lambda: found.append(verifier.verify((), Draft((5, 6)))))
         asking.start()
         assert reached.wait(60)
-        ending = threading.Thread(target=thread.stop)
+        ending = threading.Thread(target=served.stop)
         ending.start()
         threading.Event().wait(0.3)
         assert not found

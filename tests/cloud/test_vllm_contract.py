@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from io import BytesIO
 from typing import Any
 
@@ -20,7 +21,7 @@ from specdec_cli.cloud.vllm_protocol import GENERATE, MODELS, TOKENIZE, data_url
 from specdec_cli.decoding.block import Draft
 from specdec_cli.errors import CloudError, ConfigError, DecodingError, SpecdecError, TokenizerMismatchError
 from tests.cloud.stand_in import Answer, ModelServer, Respond, answering
-from tests.cloud.vllm_cases import VllmCase, clip, cloud, configured, edge, outcome
+from tests.cloud.vllm_cases import VllmCase, clip, cloud, configured, edge, outcome, prompt
 from tests.tiny import tiny_clip
 
 Change = Callable[[dict[str, Any]], object]
@@ -52,8 +53,20 @@ def _linked(respond: Respond, **settings: Any) -> Iterator[VllmCloud]:
 
 
 def _verifier(case: VllmCase, link: VllmCloud) -> RemoteVerifier:
-    prompt = link.processor.prompt(clip(case.clip), case.instruction)
-    return link.verifier(link, prompt, case.config, 266, link.processor.eos_ids)
+    sent = prompt(link.processor, case.clip, case.instruction)
+    return link.verifier(link, sent, case.config, 266, link.processor.eos_ids)
+
+
+@cache
+def _alone() -> tuple[Draft, tuple[int, ...]]:
+    """The first draft of the case, and the edge's own caption."""
+    return Draft(CASE.run()[0][0].draft_ids), CASE.but(mode="edge").run()[1].token_ids
+
+
+@cache
+def _server() -> ModelServer:
+    """One for all tests that count nothing."""
+    return ModelServer(cloud())
 
 
 def test_texts_equal_those_in_process_and_a_recording_is_sent_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,23 +152,21 @@ def _generate(*tokens: Any) -> Change:
     ],
 )
 def test_nonsense_is_never_believed(change: Change, said: str) -> None:
-    server = ModelServer(cloud())
-
     def altered(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
-        status, answer = server.respond(method, path, body, headers)
+        status, answer = _server().respond(method, path, body, headers)
         if path != GENERATE or b"content_parts" not in body:
             return status, answer
         told = json.loads(answer)
         change(told)
         return status, json.dumps(told).encode()
 
-    draft = Draft(CASE.run()[0][0].draft_ids)
+    draft, by_the_edge = _alone()
     with _linked(altered, retry_s=0.0) as link:
         with pytest.raises(CloudError, match=said):
             _verifier(CASE, link).verify((), draft)
         _, finished = CASE.run(link)
         assert finished.degraded is not None
-        assert finished.token_ids == CASE.but(mode="edge").run()[1].token_ids
+        assert finished.token_ids == by_the_edge
 
 
 def test_a_refusal_is_not_repeated() -> None:
@@ -176,8 +187,7 @@ def test_a_refusal_is_not_repeated() -> None:
 
 
 def _instead(path: str, answer: Answer) -> Respond:
-    server = ModelServer(cloud())
-    return lambda method, asked, *more: answer if asked == path else server.respond(method, asked, *more)
+    return lambda method, asked, *more: answer if asked == path else _server().respond(method, asked, *more)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +230,7 @@ def test_settings_that_it_cannot_serve_are_refused(
     settings: dict[str, Any], named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(edge("same").processor.generation, "repetition_penalty", 1.1)
-    with _linked(ModelServer(cloud()).respond) as link:
+    with _linked(_server().respond) as link:
         _verifier(CASE, link)
         with pytest.raises(DecodingError, match=f"the likeliest tokens only, and {named}"):
             _verifier(CASE.but(**settings), link)

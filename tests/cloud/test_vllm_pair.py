@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from tokenizers.models import WordLevel
 
 from specdec_cli.batch.in_flight import Pace
 from specdec_cli.captioner import Captioner
-from specdec_cli.cloud.http import Caller
+from specdec_cli.cloud.cloud import Caller
 from specdec_cli.cloud.served_model import ServedProcessor
 from specdec_cli.cloud.vllm import VllmCloud, VllmDrafter, VllmEdge
 from specdec_cli.cloud.vllm_protocol import GENERATE, Likely
@@ -40,9 +40,9 @@ from specdec_cli.errors import CheckpointError, EdgeError
 from specdec_cli.types import Finished, ModelWork, Round
 from tests.cloud.stand_in import ModelServer, answering
 from tests.cloud.tiny_qwen2_audio import audio_module, write_audio_checkpoint
-from tests.cloud.vllm_cases import CLOUD, VllmCase, case, clip, cloud, configured, edge, outcome
+from tests.cloud.vllm_cases import CLOUD, VllmCase, clip, cloud, configured, edge, outcome, prompt
 from tests.cloud.vllm_server import serving, write_recordings
-from tests.laws.cases import learned_weights
+from tests.laws.cases import INSTRUCTIONS, drawn_settings, learned_weights
 from tests.laws.tolerance import most_parting
 from tests.tiny import collect
 
@@ -108,13 +108,15 @@ def pair_case(number: int, **fixed: Any) -> VllmCase:
     """With blocks of 1 to 8 tokens, or the whole caption at once."""
     rng = random.Random(number)
     drawn: dict[str, Any] = {"loop_period": 0, "lookup_tokens": 0, "defer": rng.random() < 0.5}
+    drawn |= {"repetition_penalty": 1.0, "no_repeat_ngram": 0, "min_new_tokens": 0}
     drawn["gate"] = rng.choice(("entropy", "margin", "logprob", "learned", "always", "never"))
-    return replace(case(number, **drawn | fixed), kind=KIND)
+    given, _ = drawn_settings(rng, **drawn | fixed)
+    return VllmCase(KIND, rng.randrange(10), rng.choice(INSTRUCTIONS), given)
 
 
 def run(pair: Pair, of: VllmCase, listed: Listed | None = None) -> tuple[list[Round], Finished]:
     """The rounds of a case; `listed` gets what the edge's server told, by the text before."""
-    prompts = (model.processor.prompt(clip(of.clip), of.instruction) for model in (pair.edge, pair.cloud) if model)
+    prompts = (prompt(model.processor, of.clip, of.instruction) for model in (pair.edge, pair.cloud) if model)
     classifier = Classifier(learned_weights(random.Random(of.clip)), 0.6)
     loop = build_loop(pair, of.config, *prompts, classifier=classifier)
     if listed is not None and isinstance(loop.drafter, VllmDrafter):
@@ -154,7 +156,7 @@ class Fed:
 def fed(of: VllmCase, listed: Listed) -> tuple[list[Round], Finished]:
     """The local loop on the same log-probabilities, verified by the cloud of this process."""
     here = Pair.of(edge(KIND), cloud())
-    prompts = (model.processor.prompt(clip(of.clip), of.instruction) for model in (edge(KIND), cloud()))
+    prompts = (prompt(model.processor, of.clip, of.instruction) for model in (edge(KIND), cloud()))
     loop = build_loop(here, of.config, *prompts, classifier=Classifier(learned_weights(random.Random(of.clip)), 0.6))
     assert isinstance(loop.drafter, Drafter)
     loop.drafter.session = loop.drafter.rows.session = Fed(listed, here.vocab_size)  # type: ignore[assignment]
@@ -165,7 +167,7 @@ def fed(of: VllmCase, listed: Listed) -> tuple[list[Round], Finished]:
 @pytest.mark.parametrize("mode", ["edge", "lossless", "hybrid"])
 def test_texts_are_those_of_the_servers(pair: Pair, request: pytest.FixtureRequest, mode: str, in_flight: int) -> None:
     """100 cases against real servers: k and deferral varied; texts that part for a near tie are counted."""
-    count = 100 if "real" in request.node.callspec.id else 24
+    count = 100 if "real" in request.node.callspec.id else 6 * min(in_flight, 2)
     cases = [pair_case(number, mode=mode, acceptance=None) for number in range(count)]
     listed = [Listed() for _ in cases]
     with ThreadPoolExecutor(in_flight) as pool:
@@ -190,7 +192,7 @@ def test_the_prompt_is_that_of_the_checkpoints_own_processor(pair: Pair) -> None
         assert link is not None
         placeholder = model.processor.placeholder_id
         assert isinstance(link, VllmCloud)
-        caller = Caller(link.http)
+        caller = Caller(link)
         with caller.call():
             ids = link.prompt_ids(link.processor.prompt(clip(1), "How?", "Listen."), caller)
         theirs = model.processor.prompt(clip(1), "How?", "Listen.").ids
@@ -271,7 +273,7 @@ def test_a_batch_loads_no_torch_and_is_quick_to_its_first_request(servers: Serve
     # on a machine that is slow or busy, what the libraries take by themselves is the measure
     libraries = "import time, typer, rich, httpx, pydantic, numpy, yaml, soundfile; print(time.process_time())"
     alone = float(subprocess.run([sys.executable, "-c", libraries], capture_output=True, check=True).stdout)
-    assert float(seconds) < max(1.0, 3 * alone)
+    assert float(seconds) < max(1.0, 4 * alone)
 
 
 def test_a_batch_goes_on_when_a_server_comes_back(servers: Servers, tmp_path: Path) -> None:
@@ -279,16 +281,16 @@ def test_a_batch_goes_on_when_a_server_comes_back(servers: Servers, tmp_path: Pa
     if not servers.doubles:
         pytest.skip("real servers are killed by tools.served")
     output = tmp_path / "out.jsonl"
-    write_recordings(tmp_path / "in", 40)
+    write_recordings(tmp_path / "in", 12)
     for side in ("edge", "cloud"):
         double = servers.doubles[side]
 
         def outage(double: ModelServer = double) -> None:
             until = time.monotonic() + 60
-            while time.monotonic() < until and (not output.exists() or len(output.read_bytes().splitlines()) < 10):
+            while time.monotonic() < until and (not output.exists() or len(output.read_bytes().splitlines()) < 4):
                 time.sleep(0.02)
             double.down = True
-            time.sleep(1.0)
+            time.sleep(0.5)
             double.down = False
 
         killer = threading.Thread(target=outage)
@@ -296,7 +298,7 @@ def test_a_batch_goes_on_when_a_server_comes_back(servers: Servers, tmp_path: Pa
         batch(servers, tmp_path, "--in-flight", "4")
         killer.join()
         found = lines(output)
-        assert (len(found), len({line["file"] for line in found})) == (40, 40)
+        assert (len(found), len({line["file"] for line in found})) == (12, 12)
         assert side == "cloud" or not any(line.get("degraded") for line in found)
         output.unlink()
 

@@ -30,8 +30,7 @@ class Answered(VllmVerifier):
         decoding = SimpleNamespace(max_new_tokens=99, defers=False)
         self.config: Any = SimpleNamespace(acceptance=AcceptanceConfig(rule=rule), decoding=decoding)
         self.cloud: Any = SimpleNamespace(processor=SimpleNamespace(banned_ids=banned), vocab_size=VOCAB)
-        self.caller: Any = SimpleNamespace(bytes_up=0)
-        self._next, self._writes_on, self._done = {}, False, ModelWork()
+        self._next, self._writes_on, self.done, self.bytes_up = {}, False, ModelWork(), 0
 
     def scored(self, ids: tuple[int, ...], drafted: int, tokens: int, listed: int, drawing: Any = None) -> Scored:
         *rows, after = self._rows
