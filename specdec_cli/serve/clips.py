@@ -29,6 +29,7 @@ from specdec_cli.models.processor import Prompt, test_sound
 from specdec_cli.models.session import Session
 from specdec_cli.models.shared import Shared
 from specdec_cli.serve.limits import Layout, ServeLimits
+from specdec_cli.serve.metrics import Metrics
 
 
 @dataclass(slots=True, eq=False)
@@ -106,6 +107,7 @@ class Service:
 
     def __init__(self, model: AudioLM, limits: ServeLimits) -> None:
         self.limits, self.clips = limits, Clips(limits)
+        self.metrics = Metrics(self.clips)
         self._model, self._position_bytes = model, _position_bytes(model)
         self._lookup, self._guess_costs = Lookup(), GuessCosts()
         self._longest_s = min(model.processor.window_s, limits.clip_s or model.processor.window_s)
@@ -196,6 +198,8 @@ class Service:
                     verifier.prefill()
                 else:
                     found = verifier.verify(block.text, draft, block.more)
+                    self.metrics.drafted.inc(len(draft.ids))
+                    self.metrics.accepted.inc(found.accepted)
                     held.text = (*block.text, *draft.ids[: found.accepted], found.token, *found.more)
                     held.own |= set(range(len(block.text), len(held.text)))
             except (ValueError, IndexError, RuntimeError, DecodingError) as error:

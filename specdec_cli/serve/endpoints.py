@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
+from prometheus_client import generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -49,6 +50,9 @@ def create_app(service: Service, token: str | None) -> ASGIApp:
             sweeping.cancel()
             await asyncio.to_thread(service.close)
 
+    async def metrics(_request: Request) -> Response:
+        return Response(generate_latest(service.metrics.registry), media_type="text/plain; version=0.0.4")
+
     async def verify(request: Request) -> Response:
         work = service.open if request.method == "PUT" else service.verify
         async with bodies.read(request) as body:
@@ -67,6 +71,7 @@ def create_app(service: Service, token: str | None) -> ASGIApp:
     app = Starlette(
         routes=[
             Route(_OPEN, lambda _: JSONResponse({"status": "ok"})),
+            Route("/metrics", metrics),
             Route("/v1/info", lambda _: _answer(service.info)),
             Route(_SESSION, verify, methods=["PUT"]),
             Route(f"{_SESSION}/verify", verify, methods=["POST"]),
@@ -94,7 +99,7 @@ async def _failed(_request: Request, error: Exception) -> Response:
 
 
 def _guarded(app: ASGIApp, service: Service, token: str | None) -> ASGIApp:
-    """Refuses requests without the token; logs all of them."""
+    """Refuses requests without the token; logs and counts all of them."""
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":  # the server's lifetime
@@ -111,12 +116,13 @@ def _guarded(app: ASGIApp, service: Service, token: str | None) -> ASGIApp:
         answering = app if scope["path"] == _OPEN or bears(token, Request(scope)) else refused
         with suppress(Exception):  # which the application has answered and logged
             await answering(scope, receive, sending)
-        # nothing that a client makes up, and no name of a clip
+        # nothing that a client makes up, and no name of a clip: the counters stay few
         path = getattr(scope.get("route"), "path_format", None)
         route = f"{scope['method']} {path}" if path and status != 405 else "other"
-        ms, client = round((time.perf_counter() - started) * 1e3, 2), (scope.get("client") or ("",))[0]
-        held = {"clips": len(service.clips), "held_mb": service.clips.bytes >> 20}
-        event("request", route=route, status=status, ms=ms, client=client, **held)
+        seconds, client = time.perf_counter() - started, (scope.get("client") or ("",))[0]
+        service.metrics.requests.labels(route, str(status)).inc()
+        service.metrics.seconds.labels(route).observe(seconds)
+        event("request", route=route, status=status, ms=round(seconds * 1e3, 2), client=client)
 
     return guarded
 

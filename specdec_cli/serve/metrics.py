@@ -1,0 +1,25 @@
+"""What a server counts, for Prometheus, in a registry of its own. No label holds anything that a client sent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+if TYPE_CHECKING:
+    from specdec_cli.serve.clips import Clips
+
+_SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+
+class Metrics:
+    """Requests and their times, verified tokens, and the clips that are held."""
+
+    def __init__(self, clips: Clips) -> None:
+        self.registry = own = CollectorRegistry()
+        of = ("route", "status")
+        self.seconds = Histogram("specdec_request_seconds", "Request to answer.", of, buckets=_SECONDS, registry=own)
+        self.drafted = Counter("specdec_drafted_tokens", "Drafted tokens that were verified.", registry=own)
+        self.accepted = Counter("specdec_accepted_tokens", "Drafted tokens that were accepted.", registry=own)
+        Gauge("specdec_sessions", "Clips held.", registry=own).set_function(lambda: len(clips))
+        Gauge("specdec_session_bytes", "Memory of the clips held.", registry=own).set_function(lambda: clips.bytes)
