@@ -9,7 +9,7 @@ dropped. That is why drafting ahead cannot change what is written.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,14 +17,11 @@ from typing import Any
 
 import torch
 
-from specdec_cli.config.schema import ScoringConfig
 from specdec_cli.decoding.block import Draft, Enough
 from specdec_cli.decoding.gate import Gate, GateState
-from specdec_cli.decoding.lookup import Guesses
 from specdec_cli.decoding.rows import Rows
 from specdec_cli.decoding.scores import draw
 from specdec_cli.decoding.stop import LoopRule
-from specdec_cli.models.session import Session
 from specdec_cli.types import ModelWork
 
 
@@ -40,12 +37,9 @@ class Drafter:
 
     elsewhere = False
 
-    def __init__(
-        self, session: Session, settings: ScoringConfig, stop_ids: Collection[int], guesses: Guesses | None = None
-    ) -> None:
-        self.session, self.stop_ids = session, frozenset(stop_ids)
-        self.rows = Rows(session, settings, stop_ids, guesses)
-        self._settings = settings
+    def __init__(self, rows: Rows) -> None:
+        self.rows, self.session, self.stop_ids = rows, rows.session, rows.stop_ids
+        self._settings = rows.pipeline.settings
         self._ahead: dict[tuple[int, ...], _Step] = {}  # drafted ahead, by the text that each continues
 
     @property
@@ -81,8 +75,8 @@ class Drafter:
                     break
         self.rows.tail, ids = written, tuple(written[len(text) :])
         logits = torch.cat(rows) if len(rows) > 1 else rows[0] if rows else None
-        if logits is not None:
-            state.add_all(logits, ids)
+        if logits is not None and not state.evidence:
+            state.read(logits, ids)
         own_s = time.perf_counter() - started - (self.rows.blocked_s - blocked_s)
         ms = own_s * 1e3 + self.work.step_ms - steps_ms
         values = tuple(state.values), state.block_value

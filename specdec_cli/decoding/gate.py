@@ -28,8 +28,7 @@ class Gate:
     Args:
         name: which figure of `TokenEvidence`, or `learned` (probability that the cloud would replace a token of the
             block up to this one); `random` escalates a share of the blocks, the baseline that a gate has to beat.
-            See `crosses` for the side of the threshold.
-        threshold: in the unit of the figure; None: the gate's own.
+        threshold: in the unit of the figure; None: the gate's own. See `crosses` for its side.
         wake: the threshold of a block that would be the first of its clip to be verified; None: the same.
         stop_drafting: end a block with the first token that escalates it.
         classifier: of the learned gate; a DecodingError without.
@@ -70,18 +69,13 @@ class Gate:
             draw = float(torch.rand((), generator=self._generator, dtype=torch.float64))
         return GateState(self, start, draw, waking=waking, stops=self.stops_drafting and not whole)
 
-    def crosses(self, value: float, *, waking: bool = False) -> bool:
-        """Whether a block with this figure is escalated; `waking`: by the wake threshold."""
-        if self.name in ("always", "never"):
-            return self.name == "always"
-        return crosses(self.name, value, self.wake if waking else self.threshold)
-
 
 class GateState:
     """The gate at work on one block, token by token, so that drafting can end (`stops`) at the first unsure one."""
 
     def __init__(self, gate: Gate, start: int, draw: float | None, *, waking: bool, stops: bool) -> None:
         self.gate, self._start, self._draw, self.waking, self.stops = gate, start, draw, waking, stops
+        self._classifier = gate.classifier and (gate.classifier.waking if waking else gate.classifier)
         self.evidence: list[TokenEvidence] = []  # of each token so far
         self.values: list[float] = []  # the gate's figure of each token by itself
         self.block_value: float | None = None  # of the block so far: what is compared with the threshold
@@ -89,27 +83,22 @@ class GateState:
     def add(self, token: TokenEvidence) -> bool:
         """Adds the block's next token; returns whether it escalates the block."""
         self.evidence.append(token)
-        value, gate, before = self._value(token), self.gate, self.block_value
-        self.values.append(value)
-        if before is None:
+        self.values.append(value := self._value(token))
+        if self.block_value is None:
             self.block_value = value
-        elif gate.classifier is not None:
-            self.block_value = self._classifier(gate.classifier).combined(before, value)
+        elif self._classifier is not None:
+            self.block_value = self._classifier.combined(self.block_value, value)
         else:
-            self.block_value = (min if gate.name in LOW_IS_UNSURE else max)(before, value)
-        return gate.crosses(self.block_value, waking=self.waking)
+            self.block_value = (min if self.gate.name in LOW_IS_UNSURE else max)(self.block_value, value)
+        return self.escalates
 
     def _value(self, token: TokenEvidence) -> float:
         if self._draw is not None:
             return self._draw
-        if self.gate.classifier is not None:
-            classifier = self._classifier(self.gate.classifier)
-            return classifier.token_probability(self.evidence, len(self.evidence) - 1, self._start)
+        if self._classifier is not None:
+            return self._classifier.token_probability(self.evidence, len(self.evidence) - 1, self._start)
         own = {"margin": token.margin, "logprob": token.logprob, "class-entropy": token.class_entropy}
         return own.get(self.gate.name, token.entropy)
-
-    def _classifier(self, classifier: Classifier) -> Classifier:
-        return classifier.waking if self.waking else classifier
 
     def read(self, scores: torch.Tensor, ids: Sequence[int]) -> bool:
         """Adds drafted tokens by their processed scores [m, vocab]; returns whether they escalate the block."""
@@ -117,17 +106,13 @@ class GateState:
             raise DecodingError("the gate 'class-entropy' has no groups of tokens")
         return [self.add(token) for token in evidence_of(scores, ids, self.gate.groups)][-1]
 
-    def add_all(self, scores: torch.Tensor, ids: Sequence[int]) -> None:
-        """Reads the tokens that were not read as they came, by the scores [m, vocab] of the whole block."""
-        seen = len(self.evidence)
-        if seen < len(ids):
-            self.read(scores[seen:], ids[seen:])
-
     @property
     def escalates(self) -> bool:
         """Whether the block is escalated: because of one of the tokens so far, or whatever it holds."""
-        value = self.block_value
-        return self.gate.name == "always" or (value is not None and self.gate.crosses(value, waking=self.waking))
+        gate, value = self.gate, self.block_value
+        if value is None or gate.name in ("always", "never"):
+            return gate.name == "always"
+        return crosses(gate.name, value, gate.wake if self.waking else gate.threshold)
 
     @property
     def reason(self) -> Reason | None:

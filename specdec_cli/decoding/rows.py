@@ -32,7 +32,8 @@ class Rows:
         self.blocked_s = 0.0  # in calls of the session
         self.guessed = self.guesses_kept = 0  # tokens; each that was kept saved a forward
         self.tail: Sequence[int] = ()  # the text of the last block, and the block
-        self._stop_ids, self._guesses, self._guess = frozenset(stop_ids), guesses, NO_GUESS
+        self.stop_ids, self._guess = frozenset(stop_ids), NO_GUESS
+        self._guesses = guesses if guesses is not None and guesses.most else None
         self._text: list[int] = []  # what was scored, guesses included
         self._logits = torch.empty(0)  # [n, vocab]: row i follows all of `_text` but its last n - 1 - i tokens
         self._sure = 0  # tokens of `_text` that are no guesses, or have stood
@@ -106,7 +107,7 @@ class Rows:
             guess = guesses.after(text)
         if not guess.ids:
             return NO_GUESS
-        stops = (index for index, id_ in enumerate(guess.ids) if id_ in self._stop_ids)  # nothing follows one
+        stops = (index for index, id_ in enumerate(guess.ids) if id_ in self.stop_ids)  # nothing follows one
         reading = self.session.cache is None  # among the rows of a prompt, those of guesses cost next to nothing
         pay = len(guess.ids) if reading else guesses.costs.worth(guess.chances)
         worth = min(pay, next(stops, most))

@@ -20,7 +20,8 @@ from specdec_cli.cloud.http import MalformedError
 from specdec_cli.decoding.accept import NO_SYNONYMS
 from specdec_cli.decoding.block import Draft
 from specdec_cli.decoding.length import GuessCosts
-from specdec_cli.decoding.lookup import Guesses, Lookup
+from specdec_cli.decoding.lookup import Guesses, Lookup, key_of
+from specdec_cli.decoding.rows import Rows
 from specdec_cli.decoding.verify import LocalVerifier
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.audio_lm import AudioLM
@@ -155,9 +156,10 @@ class Service:
             raise Refusal(413, "too_large", error.message) from None
         top_n, synonyms = clip.top_n or 0, clip.synonyms or NO_SYNONYMS
         name, most = self._model.weights or self._model.name, clip.lookup_tokens
-        guesses = Guesses.of(self._lookup, name, "cloud", prompt.ids, most, clip.longest, self._guess_costs)
-        given = clip.scoring, clip.acceptance, clip.stop_ids, clip.longest, top_n, synonyms
-        verifier = LocalVerifier(session, *given, guesses)
+        key = key_of(name, "cloud", prompt.ids)
+        guesses = Guesses(self._lookup, key, most, clip.longest, self._guess_costs)
+        rows = Rows(session, clip.scoring, clip.stop_ids, guesses)
+        verifier = LocalVerifier(rows, clip.acceptance, clip.longest, top_n, synonyms)
         taken = self._position_bytes * (len(prompt.ids) + clip.capacity) + 4 * clip.vocab_size
         held = Held(id_, clip, verifier, taken + sum(tensor.nbytes for tensor in tensors.values()))
         self.clips.add(held)

@@ -18,6 +18,7 @@ from specdec_cli.decoding.evidence import Groups, TokenEvidence, evidence_of
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.length import capacity, most_drafted
 from specdec_cli.decoding.loop import Loop
+from specdec_cli.decoding.rows import Rows
 from specdec_cli.decoding.stop import StopRules
 from specdec_cli.decoding.verify import LocalVerifier
 from specdec_cli.errors import AudioContentError, TranscriptError
@@ -112,11 +113,12 @@ def record_tracks(
     stop_ids = stop_ids_of(pair, config)  # those of hybrid mode, in which the recordings are replayed
     settings = config.decoding.model_copy(update={"mode": "lossless", "cloud_prefill": "lazy"})
     stop = StopRules(settings, stop_ids, pair.writer.text, config.prompt.language if config.closes else None)
-    assert pair.loaded_edge is not None and edge_prompt is not None  # noqa: PT018
-    assert pair.loaded_cloud is not None and cloud_prompt is not None  # noqa: PT018
+    edge, cloud = pair.local("edge"), pair.local("cloud")
+    assert edge is not None and edge_prompt is not None  # noqa: PT018
+    assert cloud is not None and cloud_prompt is not None  # noqa: PT018
     sized = capacity(settings), pair.vocab_size
-    drafter = Drafter(Session(pair.loaded_edge, edge_prompt, *sized), settings, stop_ids)
-    verifier = LocalVerifier(Session(pair.loaded_cloud, cloud_prompt, *sized), settings, AcceptanceConfig(), stop_ids)
+    drafter = Drafter(Rows(Session(edge, edge_prompt, *sized), settings, stop_ids))
+    verifier = LocalVerifier(Rows(Session(cloud, cloud_prompt, *sized), settings, stop_ids), AcceptanceConfig())
     loop = Loop(drafter, verifier, Gate("always"), stop, settings, most_drafted(settings))
     for _ in loop.run():
         pass

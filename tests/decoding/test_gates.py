@@ -24,7 +24,7 @@ IDS = (2, 0)
 def _read(gate: Gate, rows: torch.Tensor = ROWS, ids: tuple[int, ...] = IDS) -> GateState:
     """The gate after the drafted tokens."""
     state = gate.open(0)
-    state.add_all(rows, ids)
+    state.read(rows, ids)
     return state
 
 
