@@ -12,7 +12,6 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -40,15 +39,12 @@ class Drafter:
     def __init__(self, rows: Rows) -> None:
         self.rows, self.session, self.stop_ids = rows, rows.session, rows.stop_ids
         self._settings = rows.pipeline.settings
+        self._generator = torch.Generator().manual_seed(self._settings.seed)
         self._ahead: dict[tuple[int, ...], _Step] = {}  # drafted ahead, by the text that each continues
 
     @property
     def work(self) -> ModelWork:
         return self.session.work
-
-    @cached_property
-    def _generator(self) -> torch.Generator:
-        return torch.Generator().manual_seed(self._settings.seed)
 
     @torch.inference_mode()
     def propose(
@@ -105,7 +101,7 @@ class Drafter:
                 token, scores = self._step_ahead(written, verdict, guess=False)
                 written.append(token)
                 unsure = state.read(scores, (token,))
-                if token in self.stop_ids or (unsure and gate.stops_drafting):
+                if token in self.stop_ids or (unsure and state.stops):
                     break
             if gate.name == "random" or state.escalates or loop.end(written, start) is not None:
                 return

@@ -57,7 +57,7 @@ class Gate:
         own = DEFAULT_THRESHOLDS.get(name, 0.0) if self.classifier is None else self.classifier.threshold
         self.threshold = own if threshold is None else threshold
         self.wake = self.threshold if wake is None else wake
-        self.stops_drafting = stop_drafting and name in TOKEN_GATES
+        self._stops_drafting = stop_drafting and name in TOKEN_GATES
         self._generator = generator if name == "random" else None
 
     def open(self, start: int, *, waking: bool = False, whole: bool = False, ahead: bool = False) -> GateState:
@@ -67,7 +67,7 @@ class Gate:
             import torch
 
             draw = float(torch.rand((), generator=self._generator, dtype=torch.float64))
-        return GateState(self, start, draw, waking=waking, stops=self.stops_drafting and not whole)
+        return GateState(self, start, draw, waking=waking, stops=self._stops_drafting and not whole)
 
 
 class GateState:
