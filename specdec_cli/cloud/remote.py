@@ -47,7 +47,7 @@ class SessionVerifier(RemoteVerifier):
 
     def request_verdict(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
         counts, rows = None, dict[str, torch.Tensor]()
-        if draft.ids and self.config.acceptance.compares(sampling=self.config.decoding.sampling):
+        if draft.ids and self.config.acceptance_rule == "sampling":
             counts, rows = wire.pack_rows(draft.probabilities())
         block = wire.BlockRequest(text=list(text), draft=list(draft.ids), more=run_on, rows=counts)
         answer = (self._verified(block, rows) if self._open else None) or self._put(block, rows)

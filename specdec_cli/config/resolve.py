@@ -60,18 +60,11 @@ _PLACES: Final[Mapping[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class ResolvedConfig:
-    """A configuration and how it came about.
-
-    Attributes:
-        config: the settings.
-        origin: dotted name -> where its value came from: "default", "mini.yaml:12", "SPECDEC_DECODING__K", "flag -k".
-            `edge` and `cloud` say it of a model that there is not.
-        path: the config file; None: the defaults, which are for published models.
-    """
+    """A configuration and how it came about."""
 
     config: Config
-    origin: Mapping[str, str] = field(repr=False)
-    path: Path | None
+    origin: Mapping[str, str] = field(repr=False)  # by dotted name, as in `Given`; `edge`, `cloud`: of no such model
+    path: Path | None  # the config file; None: the defaults, which are for published models
 
     @property
     def reads(self) -> list[Path]:
@@ -129,7 +122,9 @@ def load_config(
     in_flags = ((name, Given(value, f"flag {flag_names.get(name, name)}", True)) for name, value in flags.items())
     layers = [*_layers(read_environment(environ), Path()), *_layers(in_flags, Path())]
     models = [layer[f"{model}.model"] for layer in layers for model in _MODELS if f"{model}.model" in layer]
-    in_file = named is not None or all(model.value is None or _is_mini(model) for model in models)
+    in_file = named is not None or all(
+        model.value is None or follows_shipped_prompts(str(model.value)) for model in models
+    )
     if in_file:
         layers = [*_layers(_read_file(path, label), path.parent), *layers]
     merged = _merged(layers)
@@ -222,7 +217,7 @@ def _absolute(name: str, value: object, base: Path) -> object:
 
 
 def _of_gate_file(path: str, given: Given) -> Layer:
-    """The settings in the gate file at `path`, which `given`, a `gate.name`, names; ConfigError if it cannot be used.
+    """The settings in the gate file at `path`, which `given`, a `gate.name`, names.
 
     They count less than the settings of the layer that names the file. Only the gate itself is chosen for the run.
     """
@@ -231,8 +226,8 @@ def _of_gate_file(path: str, given: Given) -> Layer:
         file = read_gate_file(source, str(given.value))
     except ConfigError as error:
         raise ConfigError(f"{given.origin}: {error.message}", hint=error.hint) from error
-    origin = f"{given.origin}, {source.name}"
-    settings = {
+    brought = {
+        "gate.name": file.gate,
         "gate.threshold": file.threshold,
         "gate.wake": file.wake,
         "gate.stop_drafting": file.stop_drafting,
@@ -240,13 +235,11 @@ def _of_gate_file(path: str, given: Given) -> Layer:
         "decoding.defer": file.defer,
         "decoding.k": file.k,
     }
-    brought = {name: Given(value, origin) for name, value in settings.items() if value is not None}
-    return {"gate.name": Given(file.gate, origin, given.chosen), **brought}
-
-
-def _is_mini(model: Given) -> bool:
-    """Whether it names a model of the mini pair, or one that was trained like them."""
-    return follows_shipped_prompts(str(model.value))
+    return {
+        name: Given(value, f"{given.origin}, {source.name}", given.chosen and name == "gate.name")
+        for name, value in brought.items()
+        if value is not None
+    }
 
 
 def _merged(layers: Iterable[Layer]) -> Layer:
@@ -293,8 +286,10 @@ def _derive(merged: Layer, environ: Mapping[str, str]) -> None:
     models = [model for model in _MODELS if _own(model, merged)]
     if "decoding.mode" not in merged and len(models) == 1:
         merged["decoding.mode"] = Given(models[0], f"default, as {models[0]} stands alone")
-    name, threshold, edge = (merged.get(key, Given(None)) for key in ("gate.name", "gate.threshold", "edge.model"))
-    if name.value == "entropy" and threshold.value is None and edge.value and _is_mini(edge):
+    name, threshold, edge = (
+        merged.get(key, Given(None)).value for key in ("gate.name", "gate.threshold", "edge.model")
+    )
+    if name == "entropy" and threshold is None and edge and follows_shipped_prompts(str(edge)):
         merged["gate.threshold"] = Given(_MINI_ENTROPY, "default of the mini pair")
     if "prompt.language" not in merged:
         variable = next((name for name in _LOCALES if environ.get(name)), None)

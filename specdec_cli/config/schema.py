@@ -145,12 +145,8 @@ class AcceptanceConfig(Section):
     prob: float = setting(0.1, "rule prob: the cloud's probability is at least this", ge=0, le=1)
 
     def in_force(self, *, sampling: bool) -> AcceptanceName:
-        """The rule: the configured one, or the lossless one."""
+        """The rule: the configured one, or the lossless one; `sampling` also needs the edge's distributions."""
         return self.rule or ("sampling" if sampling else "greedy")
-
-    def compares(self, *, sampling: bool) -> bool:
-        """Whether the rule in force needs the edge's distributions beside the cloud's."""
-        return self.in_force(sampling=sampling) == "sampling"
 
 
 class PromptConfig(Section):

@@ -210,7 +210,7 @@ class Service:
     def _require_block(self, clip: wire.ClipRequest, block: wire.BlockRequest, tensors: wire.Tensors) -> None:
         """Refuses a block that exceeds what the clip was opened for, or contradicts itself."""
         limits, tokens, rows = self.limits, (*block.text, *block.draft), block.rows or []
-        compares = bool(block.draft) and clip.acceptance.compares(sampling=clip.scoring.sampling)
+        compares = bool(block.draft) and clip.acceptance.in_force(sampling=clip.scoring.sampling) == "sampling"
         if (
             len(block.draft) > limits.draft_tokens
             or block.more > limits.more_tokens
