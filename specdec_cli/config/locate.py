@@ -35,11 +35,7 @@ def shipped_configs() -> dict[str, Path]:
 
 
 def find_config(source: str | Path | None) -> tuple[Path, str]:
-    """The file that `source` names (a shipped config or a path; None: the default), and its name in messages.
-
-    Raises:
-        ConfigError: there is no such file.
-    """
+    """The file that `source` names (a shipped config or a path; None: the default), and its name in messages."""
     shipped = shipped_configs()
     name = DEFAULT_CONFIG if source is None else os.fspath(source)
     if name in shipped:
@@ -91,11 +87,7 @@ def is_loopback(address: str) -> bool:
 
 
 def read_json(path: Path, model: type[File], what: str, hint: str, *, label: str | None = None) -> File:
-    """The content of a JSON file; `what` it is, and `label`, its name, are for messages.
-
-    Raises:
-        ConfigError: it cannot be read, or is malformed.
-    """
+    """The content of a JSON file; ConfigError, with `what` it is and `label`, its name, if it is malformed."""
     label = label or str(path)
     try:
         return model.model_validate_json(read_bytes(path, f"The {what} {label}", hint))

@@ -27,11 +27,7 @@ def raise_if_any(problems: Iterable[ConfigError]) -> None:
 
 
 def chosen(text: str, known: Sequence[Word], option: str, noun: str) -> list[Word]:
-    """The words of a list with commas, each once, in the order of `known`.
-
-    Raises:
-        ConfigError: one is unknown, or there is none.
-    """
+    """The words of a list with commas, each once, in the order of `known`; ConfigError if one is unknown."""
     names = {word.strip().lower() for word in text.split(",") if word.strip()}
     unknown = sorted(names.difference(known))
     if unknown or not names:

@@ -136,11 +136,7 @@ def load_config(
 
 
 def parse_setting(text: str) -> tuple[str, object]:
-    """Split `decoding.k=3` into a dotted name and a value that `load_config` takes among its flags.
-
-    Raises:
-        ConfigError: no `=` in it.
-    """
+    """Split `decoding.k=3` into a dotted name and a value that `load_config` takes among its flags."""
     name, separator, value = text.partition("=")
     if not separator:
         raise ConfigError(f"A setting is written name=value, not {show(text)}.", hint="For example: decoding.k=3")

@@ -8,7 +8,6 @@ dropped. That is why drafting ahead cannot change what is written.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -54,8 +53,8 @@ class Drafter:
 
         With `top_k`, each is drawn from so many likeliest: a way out of a loop.
         """
-        started, blocked_s, steps_ms = time.perf_counter(), self.rows.blocked_s, self.work.step_ms
-        stops, written, rows, hidden_ms = state.stops, [*text], list[torch.Tensor](), 0.0
+        started_ms, hidden_ms = self.rows.clock_ms, 0.0
+        written, rows = [*text], list[torch.Tensor]()
         draws = top_k is not None or self._settings.sampling
         while len(rows) < k and not (rows and written[-1] in self.stop_ids):
             row, row_hidden_ms = self.row(written)
@@ -65,17 +64,15 @@ class Drafter:
                 row = row.masked_fill(row < floor, -torch.inf)
             rows.append(row)
             written.append(draw(row[0].softmax(dim=-1), self._generator) if draws else int(row.argmax()))
-            if stops or enough is not None:
+            if state.stops or enough is not None:
                 unsure = state.read(row, written[-1:])
-                if (stops and unsure) or (enough is not None and enough(state)):
+                if (state.stops and unsure) or (enough is not None and enough(state)):
                     break
         self.rows.tail, ids = written, tuple(written[len(text) :])
         logits = torch.cat(rows) if len(rows) > 1 else rows[0] if rows else None
         if logits is not None and not state.evidence:
             state.read(logits, ids)
-        own_s = time.perf_counter() - started - (self.rows.blocked_s - blocked_s)
-        ms = own_s * 1e3 + self.work.step_ms - steps_ms
-        values = tuple(state.values), state.block_value
+        ms, values = self.rows.clock_ms - started_ms, (tuple(state.values), state.block_value)
         return Draft(ids, logits, tuple(state.evidence), *values, state.reason, ms, hidden_ms, state.waking)
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
 from specdec_cli.decoding.evidence import Groups, TokenEvidence, evidence_of
@@ -22,52 +23,45 @@ def crosses(gate: str, value: float, threshold: float) -> bool:
     return value <= threshold if gate in LOW_IS_UNSURE else value >= threshold
 
 
+@dataclass(eq=False)
 class Gate:
     """A threshold on one figure per drafted token; a single unsure token escalates the block.
 
-    Args:
-        name: which figure of `TokenEvidence`, or `learned` (probability that the cloud would replace a token of the
-            block up to this one); `random` escalates a share of the blocks, the baseline that a gate has to beat.
-        threshold: in the unit of the figure; None: the gate's own. See `crosses` for its side.
-        wake: the threshold of a block that would be the first of its clip to be verified; None: the same.
-        stop_drafting: end a block with the first token that escalates it.
-        classifier: of the learned gate; a DecodingError without.
-        generator: of the random gate, which needs one that is not the one that tokens are drawn with.
-        groups: of the gate class-entropy, which cannot read scores without; recorded evidence holds the figure itself.
+    The figure is one of `TokenEvidence`; of the gate learned, the probability that the cloud would replace a token of
+    the block up to this one. `random` escalates a share of the blocks, the baseline that a gate has to beat.
     """
 
-    def __init__(
-        self,
-        name: GateName,
-        threshold: float | None = None,
-        *,
-        wake: float | None = None,
-        stop_drafting: bool = False,
-        classifier: Classifier | None = None,
-        generator: torch.Generator | None = None,
-        groups: Groups | None = None,
-    ) -> None:
-        if name == "learned" and classifier is None:
+    name: GateName
+    threshold: float | None = None  # in the unit of the figure; None: the gate's own
+    _: KW_ONLY
+    wake: float | None = None  # threshold of a block that would be the first of its clip to be verified; None: the same
+    stop_drafting: bool = False  # end a block with the first token that escalates it
+    classifier: Classifier | None = None  # of the gate learned, which needs one
+    generator: torch.Generator | None = None  # of the gate random, which needs its own: tokens are drawn with another
+    groups: Groups | None = None  # of class-entropy, which needs them to read scores, not recorded evidence
+
+    def __post_init__(self) -> None:
+        if self.name == "learned" and self.classifier is None:
             raise DecodingError("the gate 'learned' has no weights", hint="Name their file in gate.file.")
-        if name == "random" and generator is None:  # it would read entropies
+        if self.name == "random" and self.generator is None:  # it would read entropies
             raise DecodingError("the gate 'random' has no generator")
-        self.name = name
-        self.groups = groups if name == "class-entropy" else None
-        self.classifier = classifier if name == "learned" else None
-        own = DEFAULT_THRESHOLDS.get(name, 0.0) if self.classifier is None else self.classifier.threshold
-        self.threshold = own if threshold is None else threshold
-        self.wake = self.threshold if wake is None else wake
-        self._stops_drafting = stop_drafting and name in TOKEN_GATES
-        self._generator = generator if name == "random" else None
+        self.classifier = self.classifier if self.name == "learned" else None
+
+    def threshold_in_force(self, *, waking: bool = False) -> float:
+        """The given threshold, or the gate's own; `waking`: of a block that would be the first to be verified."""
+        given = self.wake if waking and self.wake is not None else self.threshold
+        own = DEFAULT_THRESHOLDS.get(self.name, 0.0) if self.classifier is None else self.classifier.threshold
+        return own if given is None else given
 
     def open(self, start: int, *, waking: bool = False, whole: bool = False, ahead: bool = False) -> GateState:
         """Begins a block after `start` tokens of text; `whole`: drafted to its end."""
         draw = None  # what is drafted ahead may never become a block: no random generator may move
-        if self._generator is not None and not ahead:
+        if self.generator is not None and not ahead:
             import torch
 
-            draw = float(torch.rand((), generator=self._generator, dtype=torch.float64))
-        return GateState(self, start, draw, waking=waking, stops=self._stops_drafting and not whole)
+            draw = float(torch.rand((), generator=self.generator, dtype=torch.float64))
+        stops = self.stop_drafting and self.name in TOKEN_GATES and not whole
+        return GateState(self, start, draw, waking=waking, stops=stops)
 
 
 class GateState:
@@ -75,6 +69,7 @@ class GateState:
 
     def __init__(self, gate: Gate, start: int, draw: float | None, *, waking: bool, stops: bool) -> None:
         self.gate, self._start, self._draw, self.waking, self.stops = gate, start, draw, waking, stops
+        self._threshold = gate.threshold_in_force(waking=waking)
         self._classifier = gate.classifier and (gate.classifier.waking if waking else gate.classifier)
         self.evidence: list[TokenEvidence] = []  # of each token so far
         self.values: list[float] = []  # the gate's figure of each token by itself
@@ -112,7 +107,7 @@ class GateState:
         gate, value = self.gate, self.block_value
         if value is None or gate.name in ("always", "never"):
             return gate.name == "always"
-        return crosses(gate.name, value, gate.wake if self.waking else gate.threshold)
+        return crosses(gate.name, value, self._threshold)
 
     @property
     def reason(self) -> Reason | None:

@@ -29,7 +29,7 @@ class Rows:
         self, session: Session, settings: ScoringConfig, stop_ids: Collection[int], guesses: Guesses | None = None
     ) -> None:
         self.session, self.pipeline = session, LogitsPipeline(settings, session)
-        self.blocked_s = 0.0  # in calls of the session
+        self._blocked_s = 0.0  # in calls of the session
         self.guessed = self.guesses_kept = 0  # tokens; each that was kept saved a forward
         self.tail: Sequence[int] = ()  # the text of the last block, and the block
         self.stop_ids, self._guess = frozenset(stop_ids), NO_GUESS
@@ -68,6 +68,11 @@ class Rows:
         return count
 
     @property
+    def clock_ms(self) -> float:
+        """A clock of the work on this clip: of the session's calls, it counts the steps' own time alone."""
+        return (time.perf_counter() - self._blocked_s) * 1e3 + self.session.work.step_ms
+
+    @property
     def _start(self) -> int:
         """Tokens that the first row follows."""
         return len(self._text) + 1 - len(self._logits)
@@ -84,7 +89,7 @@ class Rows:
         scored = [*text, *guess.ids]
         started = time.perf_counter()
         logits = self.session.logits(scored, len(scored) - first - known + 1)
-        self.blocked_s += time.perf_counter() - started
+        self._blocked_s += time.perf_counter() - started
         rows = self.pipeline(scored, logits)
         self._logits = torch.cat((self._logits[at : at + known], rows)) if known else rows
         self._text, self._sure, self._guess = scored, len(text), guess

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 
 from specdec_cli.config.schema import AcceptanceConfig
-from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms, Verdict, accept_block, chosen, near_ties
+from specdec_cli.decoding.accept import Synonyms, Verdict, accept_block, chosen, near_ties
 from specdec_cli.decoding.block import Draft
 from specdec_cli.decoding.rows import Rows
 from specdec_cli.decoding.scores import generator_for, likeliest
@@ -16,6 +17,7 @@ from specdec_cli.models.selftest import tie_tolerance
 from specdec_cli.types import ModelWork
 
 
+@dataclass(eq=False)
 class LocalVerifier:
     """Verifies the blocks of one clip with a model of this process, and generates nothing past `most` tokens of text.
 
@@ -23,19 +25,15 @@ class LocalVerifier:
     model that is elsewhere, and raises CloudError where that does not answer, or with nonsense. Calls block.
     """
 
-    elsewhere = False  # whether it works while this process waits, so that the edge can draft ahead
+    rows: Rows
+    rules: AcceptanceConfig
+    most: int | None = None
+    top_n: int = 0
+    synonyms: Synonyms = field(default_factory=dict)
+    elsewhere: ClassVar = False  # whether it works while this process waits, so that the edge can draft ahead
 
-    def __init__(
-        self,
-        rows: Rows,
-        rules: AcceptanceConfig,
-        most: int | None = None,
-        top_n: int = 0,
-        synonyms: Synonyms = NO_SYNONYMS,
-    ) -> None:
-        self.rows, self.session = rows, rows.session
-        self._rules, self._most, self._top_n, self._synonyms = rules, most, top_n, synonyms
-        self._tolerance = tie_tolerance(rows.session.model.dtype)
+    def __post_init__(self) -> None:
+        self.session, self._tolerance = self.rows.session, tie_tolerance(self.rows.session.model.dtype)
 
     @property
     def work(self) -> ModelWork:
@@ -49,25 +47,23 @@ class LocalVerifier:
         At most `run_on` tokens that the cloud generates follow the verdict's own one, in `Verdict.more`; without
         drafted tokens it just generates. Two calls with the same arguments return the same.
         """
-        before, blocked_s, started = self.session.work, self.rows.blocked_s, time.perf_counter()
+        started_ms, passes = self.rows.clock_ms, self.session.work.encoder_passes
         proposed, settings = [*text, *draft.ids], self.rows.pipeline.settings
-        draws, rules, groups = draws_at(settings.seed, len(text)), self._rules, self._synonyms
+        draws, rules, groups = draws_at(settings.seed, len(text)), self.rules, self.synonyms
         logits = self.rows.after(proposed, len(draft.ids) + 1, guesses=run_on > 0)
         accepted, token = accept_block(draft, logits, rules, draws, sampling=settings.sampling, synonyms=groups)
         decided, written = [logits[: accepted + 1]], [*proposed[: len(text) + accepted], token]
         self.rows.tail = proposed
         verified = len(written)
-        longest = verified + run_on if self._most is None else min(verified + run_on, self._most)
+        longest = verified + run_on if self.most is None else min(verified + run_on, self.most)
         if not self.rows.stop_ids.isdisjoint(written[len(text) :]):
             longest = verified
         while len(written) < longest and written[-1] not in self.rows.stop_ids:
             decided.append(self.rows.after(written))
             written.append(chosen(decided[-1][0], draws, sampling=settings.sampling))
         logits = torch.cat(decided)
-        ties, rows = near_ties(logits, self._tolerance), likeliest(logits, self._top_n)
-        own_s = time.perf_counter() - started - (self.rows.blocked_s - blocked_s)
-        done = self.session.work - before
-        ms, prefilled = own_s * 1e3 + done.step_ms, done.encoder_passes > 0
+        ties, rows = near_ties(logits, self._tolerance), likeliest(logits, self.top_n)
+        ms, prefilled = self.rows.clock_ms - started_ms, self.session.work.encoder_passes > passes
         return Verdict(accepted, token, tuple(written[verified:]), ties, ms, prefilled, likeliest=rows or None)
 
     def prefill(self) -> None:
