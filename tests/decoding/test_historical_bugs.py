@@ -11,8 +11,7 @@ from specdec_cli.decoding.scores import LogitsPipeline
 from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
 from specdec_cli.types import DEFAULT_THRESHOLDS
-from tests.laws.cases import cloud, collect, make_case, prompt
-from tests.laws.checks import edge_law
+from tests.laws.cases import cloud, collect, prompt
 from tests.laws.reference import Oracle
 from tests.laws.tolerance import allowed
 from tests.table import TableModel, certain, random_table, spelled, table_loop
@@ -107,12 +106,6 @@ def test_an_ngram_ban_stops_abab() -> None:
     assert len(bigrams) == len(set(bigrams))
 
 
-def test_penalties_see_the_history_across_blocks() -> None:
-    """They looked at the current block only. With k=1 no block has a history of its own."""
-    for number in range(90_000, 90_008):
-        edge_law(make_case(number, mode="edge", k=1, repetition_penalty=1.8, no_repeat_ngram=2, loop_period=0))
-
-
 def test_each_position_of_a_verified_block_has_its_own_history() -> None:
     """One shared history for all rows penalises a drafted token before it was said."""
     logits = torch.zeros(3, 8)
@@ -148,15 +141,6 @@ def test_stop_rules_do_not_shorten_a_draft() -> None:
     assert finished.finish_reason == "stop_string"
 
 
-def test_one_pass_equals_token_by_token() -> None:
-    """Advancing token by token was believed to be more correct. It is only slower."""
-    text = [30, 31, 32, 33, 34, 35]
-    for seed in range(6):
-        at_once, stepwise = _session(seed), _session(seed)
-        steps = [stepwise.logits(text[: n + 1])[0] for n in range(6)]
-        _assert_close(at_once.logits(text, 6), steps)
-
-
 def test_a_loop_does_not_truncate_a_caption_that_the_cloud_can_save() -> None:
     """A loop detector that stops costs the rest of the caption."""
     edge = certain({"^": "a", "a": "a", "c": "d", "d": ""})
@@ -175,14 +159,6 @@ def test_the_default_entropy_threshold_stops_bad_blocks() -> None:
     rounds, _ = collect(table_loop(flat, sure, mode="hybrid", gate="entropy").run())
     assert rounds[0].escalated
     assert Gate("entropy").threshold_in_force() == DEFAULT_THRESHOLDS["entropy"]
-
-
-def test_the_edge_baseline_is_the_same_engine() -> None:
-    """The baseline used other decoding code, so nothing could be compared."""
-    for number in range(91_000, 91_010):
-        alone = make_case(number, mode="edge", loop_period=0)
-        gated = make_case(number, mode="hybrid", gate="never", loop_period=0)
-        assert alone.run()[1].token_ids == gated.run()[1].token_ids
 
 
 def test_generated_placeholders_are_banned() -> None:
