@@ -12,7 +12,7 @@ from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
 from specdec_cli.decoding.evidence import Groups
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.learned import Classifier
-from specdec_cli.decoding.length import SOLO_BLOCK, AdaptiveLength, Costs, capacity
+from specdec_cli.decoding.length import Costs, capacity
 from specdec_cli.decoding.lookup import Guesses, Lookup, key_of
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.stop import StopRules
@@ -135,8 +135,7 @@ def build_loop(
         gate_of(config, edge_prompt, classifier, groups),
         StopRules(settings, stop_ids, pair.writer.text, spoken),
         settings,
-        block_length(config, pair.costs),
-        costs=pair.costs,
+        pair.costs,
         cloud_is_parallel=isinstance(pair.cloud, RemoteCloud) or len({model.device for model in pair.loaded}) > 1,
         release_slot=nullcontext if shared is None else shared.release_slot,
         top_n=top_n,
@@ -155,16 +154,6 @@ def gate_of(config: Config, clip: Prompt | None, classifier: Classifier | None, 
         generator=gate_generator(config, clip),
         groups=groups,
     )
-
-
-def block_length(config: Config, costs: Costs) -> AdaptiveLength | int:
-    """Most tokens of a block, or what finds it."""
-    settings, lossless = config.decoding, config.decoding.mode == "lossless"
-    if settings.k != "auto":
-        return settings.k
-    if settings.mode not in ("hybrid", "lossless"):
-        return SOLO_BLOCK
-    return AdaptiveLength(settings.cost_ratio, costs, lossless)
 
 
 def gate_generator(config: Config, clip: Prompt | None) -> torch.Generator | None:

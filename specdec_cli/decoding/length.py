@@ -139,27 +139,30 @@ class Costs:
 
 
 @dataclass(eq=False)
-class AdaptiveLength:
-    """The length that pays, for one clip of a mode with both models."""
+class BlockLength:
+    """How many tokens a block of one clip has: a fixed number, or what pays (`adapts`)."""
 
-    cost_ratio: float | None  # c; None: as measured
+    settings: DecodingConfig
     costs: Costs
-    lossless: bool  # every block is verified, and the cloud may write without a draft
 
     def __post_init__(self) -> None:
+        self.adapts = self.settings.k == "auto" and self.settings.mode in ("hybrid", "lossless")
+        self._lossless = self.settings.mode == "lossless"  # where the cloud may write without a draft
         self._passes, self._trust, self._cost = Share(PASSES), Share(1.0), COST
 
     def most(self) -> int:
         """Tokens of the next block at most."""
-        a, c = self._passes.level, self.costs.ratio or COST if self.cost_ratio is None else self.cost_ratio
+        if not self.adapts:
+            return SOLO_BLOCK if self.settings.k == "auto" else self.settings.k
+        a, c = self._passes.level, self.settings.cost_ratio or self.costs.ratio or COST
         expected = accumulate(a**k for k in range(MOST_DRAFTED + 1))
         rates = [tokens / (c * (k + ROUND) + 1) for k, tokens in enumerate(expected)]
-        rates[0] = float(self.lossless)
+        rates[0] = float(self._lossless)
         best = max(range(len(rates)), key=rates.__getitem__)
         self._cost = c * rates[best]
         if best == 0:
             self._passes.learn(decay=_IDLE)
-        return best if self.lossless else MOST_DRAFTED
+        return best if self._lossless else MOST_DRAFTED
 
     def enough(self, state: GateState) -> bool:
         """Whether one more token would cost more than it gains, in a block that is to be verified."""
@@ -168,7 +171,7 @@ class AdaptiveLength:
 
     def learn(self, draft: Draft, verdict: Verdict | None) -> None:
         """Takes in what became of a block."""
-        if verdict is None or not draft.evidence:
+        if verdict is None or not draft.evidence or not self.adapts:
             return
         verified = draft.evidence[: verdict.accepted + 1]  # the accepted tokens, and the first rejected one
         self._passes.learn(len(verified), verdict.accepted)

@@ -14,7 +14,7 @@ from specdec_cli.config.schema import DecodingConfig
 from specdec_cli.decoding.accept import Verdict
 from specdec_cli.decoding.block import Draft, Enough, outcome, round_of
 from specdec_cli.decoding.gate import Gate, GateState
-from specdec_cli.decoding.length import MOST_DEFERRED, SOLO_BLOCK, AdaptiveLength, Costs, most_drafted
+from specdec_cli.decoding.length import MOST_DEFERRED, SOLO_BLOCK, BlockLength, Costs, most_drafted
 from specdec_cli.decoding.lookup import OWN
 from specdec_cli.decoding.stop import LoopRule, StopRules
 from specdec_cli.errors import CloudError, EdgeError
@@ -41,8 +41,7 @@ class Loop:
     gate: Gate
     stop: StopRules
     settings: DecodingConfig
-    length: AdaptiveLength | int  # most tokens of a block, or what finds it
-    costs: Costs = field(default_factory=Costs)  # what steps and verifications take, for `length`
+    costs: Costs = field(default_factory=Costs)  # what steps and verifications take
     cloud_is_parallel: bool = False  # on another device, or behind a link: it takes no time from the edge
     release_slot: Callable[[], AbstractContextManager[None]] = nullcontext  # around waits for anything but a forward
     top_n: int = 0  # likeliest tokens to keep of each committed one
@@ -57,6 +56,7 @@ class Loop:
     def __post_init__(self) -> None:
         settings, local = self.settings, self.drafter is not None and not self.drafter.elsewhere
         ahead = settings.draft_ahead == "on" or (settings.draft_ahead == "auto" and self.cloud_is_parallel)
+        self._length = BlockLength(settings, self.costs)
         self._skips_drafts = self.drafter is None or (settings.may_skip_drafts and self.costs.cloud_alone)
         self._may_draft_ahead = ahead and local and self.verifier is not None
         # in a thread beside the edge: what verifies while the edge drafts on, or reads the clip while it drafts
@@ -126,13 +126,11 @@ class Loop:
 
     def _block_size(self, *, whole: bool) -> tuple[int, Enough | None]:
         """Most tokens of the next block, and what may end it before."""
-        enough: Enough | None = None
+        enough: Enough | None
         if whole:
             size, enough = MOST_DEFERRED, self._ended if self.stop.reads_text else None
-        elif isinstance(self.length, int):
-            size = self.length
         else:
-            size, enough = self.length.most(), self.length.enough
+            size, enough = self._length.most(), self._length.enough if self._length.adapts else None
         if self._cloud is None:
             size = max(size, 1)  # no cloud is left that could write
         return min(size, self.settings.max_new_tokens - len(self.text)), enough
@@ -171,8 +169,7 @@ class Loop:
 
     def _commit(self, index: int, draft: Draft, verdict: Verdict | None) -> tuple[Round, FinishReason | None]:
         """Adds a block to the text, as far as stop rules and loops let it."""
-        if not isinstance(self.length, int):
-            self.length.learn(draft, verdict)
+        self._length.learn(draft, verdict)
         start = len(self.text)
         tokens = outcome(draft, verdict, self._drafts, self.top_n)
         end, finish = self._end((*self.text, *(id_ for id_, _, _ in tokens)), start, verified=verdict is not None)

@@ -16,7 +16,7 @@ from specdec_cli.decoding.assemble import Pair, stop_ids_of
 from specdec_cli.decoding.draft import Drafter
 from specdec_cli.decoding.evidence import Groups, TokenEvidence, evidence_of
 from specdec_cli.decoding.gate import Gate
-from specdec_cli.decoding.length import capacity, most_drafted
+from specdec_cli.decoding.length import capacity
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.rows import Rows
 from specdec_cli.decoding.stop import StopRules
@@ -119,7 +119,7 @@ def record_tracks(
     sized = capacity(settings), pair.vocab_size
     drafter = Drafter(Rows(Session(edge, edge_prompt, *sized), settings, stop_ids))
     verifier = LocalVerifier(Rows(Session(cloud, cloud_prompt, *sized), settings, stop_ids), AcceptanceConfig())
-    loop = Loop(drafter, verifier, Gate("always"), stop, settings, most_drafted(settings))
+    loop = Loop(drafter, verifier, Gate("always"), stop, settings)
     for _ in loop.run():
         pass
     drafted = drafter.propose((), settings.max_new_tokens, Gate("never").open(0)).ids

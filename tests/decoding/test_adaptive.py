@@ -7,19 +7,16 @@ import math
 import pytest
 
 from specdec_cli.decoding.accept import Verdict
-from specdec_cli.decoding.assemble import block_length
 from specdec_cli.decoding.block import Draft
 from specdec_cli.decoding.evidence import TokenEvidence
-from specdec_cli.decoding.length import SOLO_BLOCK, AdaptiveLength, Costs, GuessCosts
+from specdec_cli.decoding.length import SOLO_BLOCK, BlockLength, Costs, GuessCosts
 from specdec_cli.types import Round
 from tests.laws.cases import collect, make_case
 from tests.tiny import settings
 
 
-def _length(mode: str, cost: float | None) -> AdaptiveLength:
-    length = block_length(settings(mode=mode, k="auto", cost_ratio=cost), Costs())
-    assert isinstance(length, AdaptiveLength)
-    return length
+def _length(mode: str, cost: float | None = None) -> BlockLength:
+    return BlockLength(settings(mode=mode, k="auto", cost_ratio=cost).decoding, Costs())
 
 
 def _block(*probabilities: float) -> Draft:
@@ -27,7 +24,7 @@ def _block(*probabilities: float) -> Draft:
     return Draft((7,) * len(evidence), evidence=evidence)
 
 
-def _verified(length: AdaptiveLength, block: Draft, accepted: int) -> None:
+def _verified(length: BlockLength, block: Draft, accepted: int) -> None:
     length.learn(block, Verdict(accepted, 7))
 
 
@@ -48,7 +45,7 @@ def test_an_edge_that_costs_more_than_it_can_gain_is_not_asked_where_the_cloud_w
     assert _length("lossless", 0.9).most() == 0
     assert _length("hybrid", 0.9).most() >= 1, "somebody has to write"
     for mode in ("edge", "cloud"):
-        assert block_length(settings(mode=mode, k="auto"), Costs()) == SOLO_BLOCK
+        assert _length(mode).most() == SOLO_BLOCK
 
 
 def test_costs_are_running_means_of_tokens_and_medians_of_verifications() -> None:
