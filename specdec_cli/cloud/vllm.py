@@ -106,16 +106,9 @@ class VllmDrafter(VllmClip):
                             break
         except CloudError as error:
             raise EdgeError(error.message, hint=error.hint) from error
-        return Draft(
-            tuple(ids),
-            likeliest=tuple(row.top(self.top_n) for row in likeliest) if self.top_n else (),
-            evidence=tuple(state.evidence),
-            gate_values=tuple(state.values),
-            gate_value=state.block_value,
-            reason=state.reason,
-            ms=(time.perf_counter() - started) * 1e3,
-            waking=state.waking,
-        )
+        ms = (time.perf_counter() - started) * 1e3
+        top = tuple(row.top(self.top_n) for row in likeliest) if self.top_n else ()
+        return Draft(tuple(ids), None, state, state.reason, ms, likeliest=top)
 
     def draft_ahead(self, *_: object) -> None: ...
 
@@ -141,7 +134,7 @@ class VllmVerifier(VllmClip, RemoteVerifier):
         before_ms, rule, m = self.work.step_ms, self.config.acceptance.rule, len(draft.ids)
         room, path, accepted = self.config.decoding.max_new_tokens - len(text), tuple(text), 0
         groups = self.synonyms if rule == "class" else NO_SYNONYMS
-        unsure = (at for at, each in enumerate(draft.evidence) if each.probability < _SURE)
+        unsure = (at for at, each in enumerate(draft.gate.evidence) if each.probability < _SURE)
         cut = next(unsure, m) if self._writes_on else m
         tokens = m - cut + max(min(1 + run_on, room - m), 1)
         for id_ in draft.ids:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Final
 
 from specdec_cli.decoding.accept import Verdict
-from specdec_cli.decoding.evidence import TokenEvidence
-from specdec_cli.decoding.gate import GateState
+from specdec_cli.decoding.gate import Gate, GateState
 from specdec_cli.types import Alternatives, Candidates, Decider, Reason, Round, Source
 
 if TYPE_CHECKING:
@@ -26,17 +25,14 @@ Token = tuple[int, Source, Alternatives]
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A proposed block of m tokens, and what the gate finds."""
+    """A proposed block of m tokens."""
 
     ids: tuple[int, ...] = ()  # none where the cloud is to generate without a draft
     logits: torch.Tensor | None = None  # [m, vocab] processed logits that each was chosen by
-    evidence: tuple[TokenEvidence, ...] = ()
-    gate_values: tuple[float, ...] = ()  # the gate's figure of each token
-    gate_value: float | None = None  # and of the block, which is compared with the threshold
+    gate: GateState = field(default_factory=lambda: Gate("never").open(0))  # what it has read of them
     reason: Reason | None = None  # why the block should be verified; None: it is kept
     ms: float = 0.0  # time spent drafting, without prefill
     hidden_ms: float = 0.0  # time that drafting these tokens took while an earlier block was being verified
-    waking: bool = False  # see `types.Round`
     likeliest: tuple[Candidates, ...] = ()  # at each, where a server named them and no logits are at hand
 
     def probabilities(self) -> torch.Tensor:
@@ -81,9 +77,8 @@ def round_of(
     thrown_away: int,
 ) -> Round:
     """The record of a round that added `tokens`, and whose draft was kept (`verdict` None) or verified."""
-    _, entropy, margin, logprob, candidates, _, least = (
-        zip(*draft.evidence, strict=True) if draft.evidence else ((),) * 7
-    )
+    gate = draft.gate
+    _, entropy, margin, logprob, candidates, _, least = zip(*gate.evidence, strict=True) if gate.evidence else ((),) * 7
     found = verdict or Verdict(len(draft.ids), token=-1)  # without one, all is kept
     bounded = any(low is not None and high - low > _BOUNDS_DIFFER for low, high in zip(least, entropy, strict=True))
     committed_ids, source, alternatives = zip(*tokens, strict=True)
@@ -93,8 +88,8 @@ def round_of(
         entropy=entropy,
         max_entropy=max(entropy, default=None),
         least_entropy=least if bounded else None,
-        gate_values=draft.gate_values,
-        gate_value=draft.gate_value,
+        gate_values=tuple(gate.values),
+        gate_value=gate.block_value,
         margin=margin,
         logprob=logprob,
         candidates=candidates,
@@ -112,5 +107,5 @@ def round_of(
         bytes_up=found.bytes_up,
         bytes_down=found.bytes_down,
         alternatives=alternatives if keeps_alternatives else (),
-        waking=draft.waking,
+        waking=gate.waking,
     )

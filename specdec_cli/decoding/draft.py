@@ -72,8 +72,7 @@ class Drafter:
         logits = torch.cat(rows) if len(rows) > 1 else rows[0] if rows else None
         if logits is not None and not state.evidence:
             state.read(logits, ids)
-        ms, values = self.rows.clock_ms - started_ms, (tuple(state.values), state.block_value)
-        return Draft(ids, logits, tuple(state.evidence), *values, state.reason, ms, hidden_ms, state.waking)
+        return Draft(ids, logits, state, state.reason, self.rows.clock_ms - started_ms, hidden_ms)
 
     def close(self) -> None:
         """Nothing is held elsewhere."""

@@ -171,8 +171,8 @@ class BlockLength:
 
     def learn(self, draft: Draft, verdict: Verdict | None) -> None:
         """Takes in what became of a block."""
-        if verdict is None or not draft.evidence or not self.adapts:
+        if verdict is None or not draft.ids or not self.adapts:
             return
-        verified = draft.evidence[: verdict.accepted + 1]  # the accepted tokens, and the first rejected one
+        verified = draft.gate.evidence[: verdict.accepted + 1]  # the accepted tokens, and the first rejected one
         self._passes.learn(len(verified), verdict.accepted)
         self._trust.learn(sum(accumulate((token.probability for token in verified), mul)), verdict.accepted)

@@ -9,6 +9,7 @@ import pytest
 from specdec_cli.decoding.accept import Verdict
 from specdec_cli.decoding.block import Draft
 from specdec_cli.decoding.evidence import TokenEvidence
+from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.length import SOLO_BLOCK, BlockLength, Costs, GuessCosts
 from specdec_cli.types import Round
 from tests.laws.cases import collect, make_case
@@ -20,8 +21,10 @@ def _length(mode: str, cost: float | None = None) -> BlockLength:
 
 
 def _block(*probabilities: float) -> Draft:
-    evidence = tuple(TokenEvidence(7, 0.1, 0.9, math.log(p), ((7, p),)) for p in probabilities)
-    return Draft((7,) * len(evidence), evidence=evidence)
+    gate = Gate("always").open(0)
+    for p in probabilities:
+        gate.add(TokenEvidence(7, 0.1, 0.9, math.log(p), ((7, p),)))
+    return Draft((7,) * len(probabilities), gate=gate)
 
 
 def _verified(length: BlockLength, block: Draft, accepted: int) -> None:
