@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ValidationError
 
-from specdec_cli.config.problems import did_you_mean, show
+from specdec_cli.config.problems import nearest, show
 from specdec_cli.errors import ConfigError
 from specdec_cli.regular_files import open_regular
 
@@ -42,8 +42,9 @@ def find_config(source: str | Path | None) -> tuple[Path, str]:
         return shipped[name], shipped[name].name
     path = Path(os.path.abspath(os.path.expanduser(name)))
     if not name or not os.path.exists(path):
-        hint = f"--config, or else SPECDEC_CONFIG, takes a path or one of {', '.join(shipped)}."
-        raise ConfigError(f"There is no config file {name or show(name)}.", hint=did_you_mean(name, shipped) + hint)
+        meant = f"Did you mean {close}? " if (close := nearest(name, shipped)) else ""
+        hint = f"{meant}--config, or else SPECDEC_CONFIG, takes a path or one of {', '.join(shipped)}."
+        raise ConfigError(f"There is no config file {name or show(name)}.", hint=hint)
     return path, name
 
 

@@ -43,12 +43,6 @@ def nearest(name: str, valid: Iterable[str]) -> str | None:
     return known[close[0]] if close else None
 
 
-def did_you_mean(name: str, valid: Iterable[str]) -> str:
-    """The beginning of a hint that names what `name` is most likely a slip of; nothing where that is unclear."""
-    close = nearest(name, valid)
-    return f"Did you mean {close}? " if close else ""
-
-
 def show_name(name: str) -> str:
     """A name as it is if it is an ordinary word, else quoted."""
     return name if name.isprintable() and name and " " not in name and len(name) <= _LONGEST else show(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -78,6 +79,23 @@ class Pair:
         key = key_of(model.weights or model.name, role, prompt.ids)
         return Guesses(self.lookup, key, settings.lookup_tokens, settings.max_new_tokens, self.costs.guesses[role])
 
+    def rows(
+        self,
+        role: Decider,
+        prompt: Prompt | None,
+        settings: DecodingConfig,
+        stop_ids: Collection[int],
+        shared: Shared | None = None,
+    ) -> Rows:
+        """What one of the models of this process would write about a clip, with a fresh session."""
+        from specdec_cli.decoding.rows import Rows
+        from specdec_cli.models.session import Session
+
+        model = self.local(role)
+        assert model is not None and prompt is not None, "checked when the pair was made"  # noqa: PT018
+        session = Session(model, prompt, capacity(settings), self.vocab_size, shared.logits if shared else None)
+        return Rows(session, settings, stop_ids, self.guesses(role, prompt, settings))
+
 
 def build_loop(
     pair: Pair,
@@ -99,16 +117,7 @@ def build_loop(
     one.
     """
     settings, mode, stop_ids = config.decoding, config.decoding.mode, stop_ids_of(pair, config)
-
-    def rows(role: Decider, prompt: Prompt | None) -> Rows:
-        from specdec_cli.decoding.rows import Rows
-        from specdec_cli.models.session import Session
-
-        model = pair.local(role)
-        assert model is not None and prompt is not None, "checked when the pair was made"  # noqa: PT018
-        session = Session(model, prompt, capacity(settings), pair.vocab_size, shared.logits if shared else None)
-        return Rows(session, settings, stop_ids, pair.guesses(role, prompt, settings))
-
+    local, served = (settings, stop_ids, shared), (config, pair.vocab_size, stop_ids, top_n)
     drafter: Drafter | VllmDrafter | None = None
     verifier: LocalVerifier | RemoteVerifier | None = None
     if mode != "cloud" and isinstance(pair.edge, RemoteCloud):
@@ -116,18 +125,19 @@ def build_loop(
 
         assert edge_prompt is not None
         words = synonyms if config.gate_in_force == "class-entropy" else NO_SYNONYMS
-        drafter = VllmDrafter(pair.edge, edge_prompt, config, pair.vocab_size, stop_ids, top_n, words)
+        drafter = VllmDrafter(pair.edge, edge_prompt, *served, words)
     elif mode != "cloud" or not isinstance(pair.cloud, RemoteCloud):
         from specdec_cli.decoding.draft import Drafter
 
-        drafter = Drafter(rows("cloud", cloud_prompt) if mode == "cloud" else rows("edge", edge_prompt))
+        rows = pair.rows("cloud", cloud_prompt, *local) if mode == "cloud" else pair.rows("edge", edge_prompt, *local)
+        drafter = Drafter(rows)
     if mode != "edge" and isinstance(pair.cloud, RemoteCloud) and cloud_prompt is not None:
-        verifier = pair.cloud.verifier(pair.cloud, cloud_prompt, config, pair.vocab_size, stop_ids, top_n, synonyms)
+        verifier = pair.cloud.verifier(pair.cloud, cloud_prompt, *served, synonyms)
     elif mode in ("hybrid", "lossless"):
         from specdec_cli.decoding.verify import LocalVerifier
 
-        scored = rows("cloud", cloud_prompt)
-        verifier = LocalVerifier(scored, config.acceptance, settings.max_new_tokens, top_n, synonyms)
+        rows = pair.rows("cloud", cloud_prompt, *local)
+        verifier = LocalVerifier(rows, config.acceptance, settings.max_new_tokens, top_n, synonyms)
     spoken = (language or config.prompt.language) if config.closes else None
     return Loop(
         drafter,
