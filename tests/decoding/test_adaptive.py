@@ -11,6 +11,7 @@ from specdec_cli.decoding.block import Draft
 from specdec_cli.decoding.evidence import TokenEvidence
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.length import SOLO_BLOCK, BlockLength, Costs, GuessCosts
+from specdec_cli.transcript.recorder import totals
 from specdec_cli.types import Round
 from tests.laws.cases import collect, make_case
 from tests.tiny import settings
@@ -96,10 +97,11 @@ def test_the_cloud_writes_alone_where_that_is_faster(drafted_ms: float, forwards
 
 
 def test_where_nothing_is_drafted_the_cloud_writes_a_few_tokens() -> None:
-    case = make_case(3, mode="lossless", k="auto", cost_ratio=5.0, loop_period=0, max_new_tokens=10)
+    case = make_case(3, mode="lossless", k="auto", cost_ratio=5.0, loop_period=0, max_new_tokens=10, min_new_tokens=10)
     rounds, finished = case.run()
     assert all(isinstance(round_, Round) and round_.escalated and not round_.draft_ids for round_ in rounds)
     assert {source for round_ in rounds for source in round_.source} == {"cloud"}
     assert max(len(round_.committed_ids) for round_ in rounds) <= SOLO_BLOCK
     assert finished.edge is not None
     assert finished.edge.forwards == 0
+    assert totals(rounds, finished, cloud_takes_part=True).run_on == 10 - len(rounds), "the first one is no run-on"

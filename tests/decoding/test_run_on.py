@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from specdec_cli.transcript.recorder import totals
 from tests.laws.cases import collect, make_case
 from tests.table import TableModel, certain, spelled, table_loop
 
@@ -52,9 +51,3 @@ def test_near_ties_are_counted_where_the_cloud_runs_on() -> None:
         table_loop(edge, undecided, mode="lossless", k=2, run_on=3, loop_period=0, max_new_tokens=4).run()
     )
     assert [(len(round_.committed_ids), round_.near_ties) for round_ in rounds] == [(4, 4)]
-
-
-def test_a_token_that_the_cloud_writes_without_a_draft_is_no_run_on() -> None:
-    case = make_case(3, mode="lossless", k="auto", cost_ratio=5.0, loop_period=0, max_new_tokens=10, min_new_tokens=10)
-    rounds, finished = case.run()
-    assert totals(rounds, finished, cloud_takes_part=True).run_on == 10 - len(rounds)
