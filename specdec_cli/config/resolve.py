@@ -121,10 +121,8 @@ def load_config(
     path, label = find_config(named)
     in_flags = ((name, Given(value, f"flag {flag_names.get(name, name)}", True)) for name, value in flags.items())
     layers = [*_layers(read_environment(environ), Path()), *_layers(in_flags, Path())]
-    models = [layer[f"{model}.model"] for layer in layers for model in _MODELS if f"{model}.model" in layer]
-    in_file = named is not None or all(
-        model.value is None or follows_shipped_prompts(str(model.value)) for model in models
-    )
+    models = [layer[name].value for layer in layers for name in ("edge.model", "cloud.model") if name in layer]
+    in_file = named is not None or all(model is None or follows_shipped_prompts(str(model)) for model in models)
     if in_file:
         layers = [*_layers(_read_file(path, label), path.parent), *layers]
     merged = _merged(layers)
