@@ -71,7 +71,7 @@ class Captioner:
             raise ConfigError(f"audio.segment is {segment_s:g} s, but the models take {self.window_s:g} s at once")
         self._cuts = None if config.audio.cuts_path is None else Cuts.read(config.audio.cuts_path)
         summed = config.gate_in_force == "class-entropy"
-        served = summed and pair.remote_edge is not None  # its tokens are summed here, not on a device
+        served = summed and pair.edge in pair.links  # its tokens are summed here, not on a device
         self._synonyms = self.word_groups if config.acceptance.rule == "class" or served else NO_SYNONYMS
         self._groups = self.class_groups if summed and not served else None
         learned = learned_gate(config, pair)
@@ -311,7 +311,7 @@ class Captioner:
     @cached_property
     def class_groups(self) -> Groups:
         """The same on the drafting model's device, for the gate `class-entropy`."""
-        model = self.pair.loaded_edge or self.pair.loaded_cloud
+        model = self.pair.local("edge") or self.pair.local("cloud")
         return Groups.of(self.word_groups, self.pair.vocab_size, "cpu" if model is None else model.device)
 
     def loop(self, prompts: Prompts, shared: Shared | None = None, language: Language | None = None) -> Loop:

@@ -177,11 +177,11 @@ def _models(resolved: ResolvedConfig) -> Iterator[Check]:
         yield Check("models", "fail", _sentence(error))
         return
     shown, pair = captioner.setup.models, captioner.pair
-    for role, info, model in (("edge", shown.edge, pair.loaded_edge), ("cloud", shown.cloud, pair.loaded_cloud)):
+    for role, info, model in (("edge", shown.edge, pair.local("edge")), ("cloud", shown.cloud, pair.local("cloud"))):
         if info is not None:
             tested = "" if model is None else f" · self-test {model.self_test or 'switched off'}"
             yield Check(role, "ok", f"{info.name} · {info.placed}{tested}")
-    for link in filter(None, (pair.remote_edge, pair.remote)):
+    for link in pair.links:
         yield _checked("link", link.probe)
     yield _checked("caption", lambda: _one_caption(captioner))
 

@@ -59,7 +59,6 @@ class Setup:
         described = {role: ModelInfo(**model.describe()) for role, model in models.items()}
         known = Models(edge=described.get("edge"), cloud=described.get("cloud"))
         declared = {role: getattr(model.processor.config, "specdec_prompts", None) for role, model in models.items()}
-        links = [each for each in (pair.remote, pair.remote_edge) if each]
         return cls(
             mode=config.decoding.mode,
             language=config.prompt.language,
@@ -67,10 +66,10 @@ class Setup:
             models=known,
             settings=recorded_settings(config) | ({SUGGESTED: suggested} if suggested else {}),
             load_s=load_s,
-            payload=links[0].payload if links else None,
+            payload=pair.links[0].payload if pair.links else None,
             shipped_only=tuple(role for role, prompts in declared.items() if prompts == "shipped"),
             unfitted=gate.not_fitted_to(known.weights) if gate else (),
-            unanswered=tuple(each.failure for each in links if each.failure),
+            unanswered=tuple(each.failure for each in pair.links if each.failure),
         )
 
     @property

@@ -113,7 +113,7 @@ class BatchCaptioner:
                     self.pace.done()
                     yield result
             finally:
-                for link in filter(None, (self._pair.remote_edge, self._pair.remote) if under_way else ()):
+                for link in self._pair.links if under_way else ():
                     link.end_calls()
 
     def _enter(self, stack: ExitStack) -> tuple[ThreadPoolExecutor, Shared | None]:

@@ -32,7 +32,7 @@ class SessionVerifier(RemoteVerifier):
         self._path = f"/v1/sessions/{uuid.uuid4().hex}"  # nobody can guess it
 
     def request_verdict(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
-        compares = draft.ids and self.config.acceptance.compares(sampling=self.config.decoding.sampling)
+        compares = draft.ids and self.config.acceptance_rule == "sampling"
         rows = wire.pack_rows(draft.probabilities()) if compares else {}
         answer = self._sent(wire.BlockRequest(text=list(text), draft=list(draft.ids), more=run_on), rows)
         if (found := answer.verdict) is None or not self._is_possible(found, len(draft.ids), run_on):

@@ -102,9 +102,8 @@ class VllmDrafter(VllmClip):
                             break
         except CloudError as error:
             raise EdgeError(error.message, hint=error.hint) from error
-        values, ms = (tuple(state.values), state.block_value), (time.perf_counter() - started) * 1e3
-        named = tuple(likeliest) if self.top_n else ()
-        return Draft(tuple(ids), None, tuple(state.evidence), *values, state.reason, ms, 0.0, state.waking, named)
+        ms = (time.perf_counter() - started) * 1e3
+        return Draft(tuple(ids), None, state, state.reason, ms, likeliest=tuple(likeliest) if self.top_n else ())
 
     def draft_ahead(self, *_: object) -> None: ...
 
@@ -130,7 +129,7 @@ class VllmVerifier(VllmClip, RemoteVerifier):
         before_ms, rule, m = self.work.step_ms, self.config.acceptance.rule, len(draft.ids)
         room, path, accepted = self.config.decoding.max_new_tokens - len(text), tuple(text), 0
         groups = self.synonyms if rule == "class" else NO_SYNONYMS
-        unsure = (at for at, each in enumerate(draft.evidence) if each.probability < _SURE)
+        unsure = (at for at, each in enumerate(draft.gate.evidence) if each.probability < _SURE)
         cut = next(unsure, m) if self._writes_on else m
         tokens = m - cut + max(min(1 + run_on, room - m), 1)
         for id_ in draft.ids:

@@ -31,14 +31,11 @@ Clash = tuple[bool, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value and its origin for messages: "default", "mini.yaml:12", "SPECDEC_DECODING__K" or "flag -k".
-
-    `chosen` is whether it was given for this one run, by the command line or by a caller.
-    """
+    """A value of a setting, and where it comes from."""
 
     value: object
-    origin: str = "default"
-    chosen: bool = False
+    origin: str = "default"  # or "mini.yaml:12", "SPECDEC_DECODING__K", "flag -k"
+    chosen: bool = False  # for this one run, by the command line or by a caller
 
 
 def contradictions(config: Config, given: Mapping[str, Given]) -> Iterator[ConfigError]:

@@ -94,20 +94,12 @@ def tokenizer_fingerprint(vocabulary: Mapping[str, int]) -> str:
 
 
 def read_gate_file(path: Path, label: str | None = None) -> GateFile:
-    """The gate file at `path`.
-
-    Raises:
-        ConfigError: it is not there, or not a gate file of this version.
-    """
+    """The gate file at `path`; ConfigError if it is not there, or not a gate file of this version."""
     return read_json(path, GateFile, "gate file", "specdec tune --output FILE writes one.", label=label)
 
 
 def read_learned(path: Path, label: str | None) -> tuple[GateFile, LearnedWeights]:
-    """The gate file at `path`, and its weights.
-
-    Raises:
-        ConfigError: it is not there, or holds another gate than the learned one.
-    """
+    """The gate file at `path`, and its weights; ConfigError if it holds another gate than the learned one."""
     file = read_gate_file(path, label)
     if file.learned is None:
         message = f"gate.name is learned, but {label} holds the gate {file.gate}, which has no weights"

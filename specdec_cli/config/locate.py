@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ValidationError
 
-from specdec_cli.config.problems import did_you_mean, show
+from specdec_cli.config.problems import nearest, show
 from specdec_cli.errors import ConfigError
 from specdec_cli.regular_files import open_regular
 
@@ -35,19 +35,16 @@ def shipped_configs() -> dict[str, Path]:
 
 
 def find_config(source: str | Path | None) -> tuple[Path, str]:
-    """The file that `source` names (a shipped config or a path; None: the default), and its name in messages.
-
-    Raises:
-        ConfigError: there is no such file.
-    """
+    """The file that `source` names (a shipped config or a path; None: the default), and its name in messages."""
     shipped = shipped_configs()
     name = DEFAULT_CONFIG if source is None else os.fspath(source)
     if name in shipped:
         return shipped[name], shipped[name].name
     path = Path(os.path.abspath(os.path.expanduser(name)))
     if not name or not os.path.exists(path):
-        hint = f"--config, or else SPECDEC_CONFIG, takes a path or one of {', '.join(shipped)}."
-        raise ConfigError(f"There is no config file {name or show(name)}.", hint=did_you_mean(name, shipped) + hint)
+        meant = f"Did you mean {close}? " if (close := nearest(name, shipped)) else ""
+        hint = f"{meant}--config, or else SPECDEC_CONFIG, takes a path or one of {', '.join(shipped)}."
+        raise ConfigError(f"There is no config file {name or show(name)}.", hint=hint)
     return path, name
 
 
@@ -91,11 +88,7 @@ def is_loopback(address: str) -> bool:
 
 
 def read_json(path: Path, model: type[File], what: str, hint: str, *, label: str | None = None) -> File:
-    """The content of a JSON file; `what` it is, and `label`, its name, are for messages.
-
-    Raises:
-        ConfigError: it cannot be read, or is malformed.
-    """
+    """The content of a JSON file; ConfigError, with `what` it is and `label`, its name, if it is malformed."""
     label = label or str(path)
     try:
         return model.model_validate_json(read_bytes(path, f"The {what} {label}", hint))

@@ -27,11 +27,7 @@ def raise_if_any(problems: Iterable[ConfigError]) -> None:
 
 
 def chosen(text: str, known: Sequence[Word], option: str, noun: str) -> list[Word]:
-    """The words of a list with commas, each once, in the order of `known`.
-
-    Raises:
-        ConfigError: one is unknown, or there is none.
-    """
+    """The words of a list with commas, each once, in the order of `known`; ConfigError if one is unknown."""
     names = {word.strip().lower() for word in text.split(",") if word.strip()}
     unknown = sorted(names.difference(known))
     if unknown or not names:
@@ -45,12 +41,6 @@ def nearest(name: str, valid: Iterable[str]) -> str | None:
     known = {word.casefold().replace("-", "_"): word for word in valid}
     close = difflib.get_close_matches(name[:_LONGEST].casefold().replace("-", "_"), known, n=1, cutoff=0.6)
     return known[close[0]] if close else None
-
-
-def did_you_mean(name: str, valid: Iterable[str]) -> str:
-    """The beginning of a hint that names what `name` is most likely a slip of; nothing where that is unclear."""
-    close = nearest(name, valid)
-    return f"Did you mean {close}? " if close else ""
 
 
 def show_name(name: str) -> str:

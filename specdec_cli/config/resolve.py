@@ -38,16 +38,18 @@ _DEFAULTS: Final[Layer] = dict.fromkeys(_MODELS, Given(None)) | {
     name: Given(None if info.is_required() else info.default) for name, info in SETTINGS.items()
 }
 
-_RESETS: Final[Mapping[str, tuple[str, ...]]] = {"decoding.k": ("decoding.defer",), "prompt.style": ("prompt.text",)}
-"""Choice -> settings of weaker layers that return to their defaults."""
-
-_RESETS_IF_CHANGED: Final[Mapping[str, tuple[str, ...]]] = {
+_RESETS: Final[Mapping[str, tuple[str, ...]]] = {
+    "decoding.k": ("decoding.defer",),
+    "prompt.style": ("prompt.text",),
     "gate.name": ("gate.threshold", "gate.wake"),
     "gate.threshold": ("gate.wake",),
     "edge.model": ("edge.revision",),
     "cloud.model": ("cloud.revision",),
 }
-"""The same, where the choice is another one than a weaker layer's."""
+"""Choice -> settings of weaker layers that return to their defaults, where it is another one than theirs."""
+
+_ALWAYS: Final = ("decoding.k", "prompt.style")
+"""Choices that reset even where a weaker layer has the same, or it is the default."""
 
 _PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     "cloud.model": ("cloud.url", "cloud.token_env", "cloud.ca_file"),
@@ -58,18 +60,11 @@ _PLACES: Final[Mapping[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class ResolvedConfig:
-    """A configuration and how it came about.
-
-    Attributes:
-        config: the settings.
-        origin: dotted name -> where its value came from: "default", "mini.yaml:12", "SPECDEC_DECODING__K", "flag -k".
-            `edge` and `cloud` say it of a model that there is not.
-        path: the config file; None: the defaults, which are for published models.
-    """
+    """A configuration and how it came about."""
 
     config: Config
-    origin: Mapping[str, str] = field(repr=False)
-    path: Path | None
+    origin: Mapping[str, str] = field(repr=False)  # by dotted name, as in `Given`; `edge`, `cloud`: of no such model
+    path: Path | None  # the config file; None: the defaults, which are for published models
 
     @property
     def reads(self) -> list[Path]:
@@ -124,34 +119,22 @@ def load_config(
     environ = os.environ if environ is None else environ
     named = source if source is not None else environ.get("SPECDEC_CONFIG") or None
     path, label = find_config(named)
-    in_flags = [(name, Given(value, f"flag {flag_names.get(name, name)}", True)) for name, value in flags.items()]
-    now = [*_layers(read_environment(environ), Path()), *_layers(in_flags, Path())]
-    models = [layer[f"{model}.model"] for layer in now for model in _MODELS if f"{model}.model" in layer]
-    in_file = named is not None or all(model.value is None or _is_mini(model) for model in models)
-    merged = _merged([*(_layers(_read_file(path, label), path.parent) if in_file else ()), *now])
+    in_flags = ((name, Given(value, f"flag {flag_names.get(name, name)}", True)) for name, value in flags.items())
+    layers = [*_layers(read_environment(environ), Path()), *_layers(in_flags, Path())]
+    models = [layer[name].value for layer in layers for name in ("edge.model", "cloud.model") if name in layer]
+    in_file = named is not None or all(model is None or follows_shipped_prompts(str(model)) for model in models)
+    if in_file:
+        layers = [*_layers(_read_file(path, label), path.parent), *layers]
+    merged = _merged(layers)
     _derive(merged, environ)
-    values: dict[str, Any] = {}
-    for name, each in merged.items():
-        section, _, setting = name.partition(".")
-        if setting:
-            values.setdefault(section, {})[setting] = each.value
     given = _DEFAULTS | merged
-    try:
-        config = Config.model_validate(values)
-    except ValidationError as error:
-        raise_if_any(wrong_values(error, lambda name: (merged.get(name) or merged[_own(name, merged)[0]]).origin))
-        raise
+    config = _validated(merged)
     raise_if_any(contradictions(config, given))
-    origin = {name: each.origin for name, each in given.items()}
-    return ResolvedConfig(config, origin, path if in_file else None)
+    return ResolvedConfig(config, {name: each.origin for name, each in given.items()}, path if in_file else None)
 
 
 def parse_setting(text: str) -> tuple[str, object]:
-    """Split `decoding.k=3` into a dotted name and a value that `load_config` takes among its flags.
-
-    Raises:
-        ConfigError: no `=` in it.
-    """
+    """Split `decoding.k=3` into a dotted name and a value that `load_config` takes among its flags."""
     name, separator, value = text.partition("=")
     if not separator:
         raise ConfigError(f"A setting is written name=value, not {show(text)}.", hint="For example: decoding.k=3")
@@ -196,19 +179,14 @@ def _layers(values: Iterable[tuple[str, Given]], base: Path) -> tuple[Layer, Lay
     """A layer with absolute paths, after one with the settings of a gate file that it names.
 
     Beside a gate file null means the file's value, and beside a null model its settings do not count. `base` is the
-    folder that relative paths start from.
-
-    Raises:
-        ConfigError: names the settings that there are not, or the gate file cannot be used.
+    folder that relative paths start from. Raises ConfigError for unknown settings and a gate file that does not work.
     """
-    of_gate_file: Layer = {}
-    layer: Layer = {}
-    misspelt: list[ConfigError] = []
+    of_gate_file, layer, misspelt = Layer(), Layer(), list[ConfigError]()
     for given_name, given in values:
         name = f"{given_name}.model" if given_name in _MODELS and given.value is not None else given_name
         if name == "gate.name" and str(given.value).lower().endswith(".json"):
             of_gate_file = _of_gate_file(absolute_path(str(given.value), base), given)
-        elif name in SETTINGS or name in _MODELS:
+        elif name in _DEFAULTS:
             layer[name] = replace(given, value=_absolute(name, given.value, base))
         else:
             misspelt.append(unknown(name, given.origin))
@@ -233,7 +211,7 @@ def _absolute(name: str, value: object, base: Path) -> object:
 
 
 def _of_gate_file(path: str, given: Given) -> Layer:
-    """The settings in the gate file at `path`, which `given`, a `gate.name`, names; ConfigError if it cannot be used.
+    """The settings in the gate file at `path`, which `given`, a `gate.name`, names.
 
     They count less than the settings of the layer that names the file. Only the gate itself is chosen for the run.
     """
@@ -242,8 +220,8 @@ def _of_gate_file(path: str, given: Given) -> Layer:
         file = read_gate_file(source, str(given.value))
     except ConfigError as error:
         raise ConfigError(f"{given.origin}: {error.message}", hint=error.hint) from error
-    origin = f"{given.origin}, {source.name}"
-    settings = {
+    brought = {
+        "gate.name": file.gate,
         "gate.threshold": file.threshold,
         "gate.wake": file.wake,
         "gate.stop_drafting": file.stop_drafting,
@@ -251,36 +229,50 @@ def _of_gate_file(path: str, given: Given) -> Layer:
         "decoding.defer": file.defer,
         "decoding.k": file.k,
     }
-    brought = {name: Given(value, origin) for name, value in settings.items() if value is not None}
-    return {"gate.name": Given(file.gate, origin, given.chosen), **brought}
-
-
-def _is_mini(model: Given) -> bool:
-    """Whether it names a model of the mini pair, or one that was trained like them."""
-    return follows_shipped_prompts(str(model.value))
+    return {
+        name: Given(value, f"{given.origin}, {source.name}", given.chosen and name == "gate.name")
+        for name, value in brought.items()
+        if value is not None
+    }
 
 
 def _merged(layers: Iterable[Layer]) -> Layer:
     """Layers, the weakest first, over each other."""
-    merged: Layer = {}
+    merged = Layer()
     for layer in layers:
         dropped = set(_reset_by(layer, merged))
-        for model in _MODELS:
-            dropped |= {*_own(model, merged)} if model in layer else {model} if _own(model, layer) else set()
         merged = {name: given for name, given in merged.items() if name not in dropped} | layer
     return merged
 
 
 def _reset_by(layer: Layer, weaker: Layer) -> Iterator[str]:
     """Settings that weaker layers wrote for another choice than the layer's."""
-    for chosen, resets in _RESETS.items():
-        yield from resets if chosen in layer else ()
-    for chosen, resets in _RESETS_IF_CHANGED.items():
-        before = weaker.get(chosen, _DEFAULTS[chosen]).value
-        yield from resets if chosen in layer and layer[chosen].value != before else ()
-    engine = layer.get("cloud.engine") or weaker.get("cloud.engine")
-    for chosen, resets in _PLACES.items() if engine is None or engine.value != "vllm" else ():
-        yield from resets if chosen in layer and layer[chosen].value else ()
+    engine = (layer.get("cloud.engine") or weaker.get("cloud.engine") or _DEFAULTS["cloud.engine"]).value
+    for chosen in layer.keys() & (_RESETS.keys() | _PLACES.keys()):
+        if chosen in _ALWAYS or layer[chosen].value != weaker.get(chosen, _DEFAULTS[chosen]).value:
+            yield from _RESETS.get(chosen, ())
+            yield from _PLACES.get(chosen, ()) if engine != "vllm" else ()
+    for model in _MODELS:
+        yield from _own(model, weaker) if model in layer else [model] * bool(_own(model, layer))
+
+
+def _validated(merged: Layer) -> Config:
+    """The configuration; ConfigError with the place of every value that a setting does not take."""
+    values: dict[str, Any] = {}
+    for name, given in merged.items():
+        section, _, setting = name.partition(".")
+        if setting:
+            values.setdefault(section, {})[setting] = given.value
+
+    def place(name: str) -> str:
+        """Where a setting was given, or, if it is missing, another one of its section."""
+        return merged[name if name in merged else _own(name, merged)[0]].origin
+
+    try:
+        return Config.model_validate(values)
+    except ValidationError as error:
+        raise_if_any(wrong_values(error, place))
+        raise
 
 
 def _derive(merged: Layer, environ: Mapping[str, str]) -> None:
@@ -288,8 +280,10 @@ def _derive(merged: Layer, environ: Mapping[str, str]) -> None:
     models = [model for model in _MODELS if _own(model, merged)]
     if "decoding.mode" not in merged and len(models) == 1:
         merged["decoding.mode"] = Given(models[0], f"default, as {models[0]} stands alone")
-    name, threshold, edge = (merged.get(key, Given(None)) for key in ("gate.name", "gate.threshold", "edge.model"))
-    if name.value == "entropy" and threshold.value is None and edge.value and _is_mini(edge):
+    name, threshold, edge = (
+        merged.get(key, Given(None)).value for key in ("gate.name", "gate.threshold", "edge.model")
+    )
+    if name == "entropy" and threshold is None and edge and follows_shipped_prompts(str(edge)):
         merged["gate.threshold"] = Given(_MINI_ENTROPY, "default of the mini pair")
     if "prompt.language" not in merged:
         variable = next((name for name in _LOCALES if environ.get(name)), None)

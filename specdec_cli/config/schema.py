@@ -17,7 +17,7 @@ from specdec_cli.config.model_schema import CloudConfig, EdgeConfig
 from specdec_cli.prompts import Language, Style, prompt_for
 from specdec_cli.types import DEFAULT_THRESHOLDS, AcceptanceName, GateName, Mode
 
-BlockLength = Literal["auto"] | Annotated[int, Field(ge=1, le=64)]
+Tokens = Annotated[int, Field(ge=1, le=64)]
 Toggle = Literal["auto", "on", "off"]
 Texts = Annotated[tuple[PlainText, ...], Field(strict=False)]
 
@@ -55,7 +55,7 @@ class BlockConfig(Section):
     """Who decides, and how much is drafted at a time."""
 
     mode: Mode = setting("hybrid", "hybrid: the gate decides; lossless: verify all; edge, cloud: that model alone")
-    k: BlockLength = setting(5, "tokens drafted per block; auto: as many as pay, at most 16")
+    k: Literal["auto"] | Tokens = setting(5, "tokens drafted per block; auto: as many as pay, at most 16")
     defer: bool = setting(False, "true: draft the whole caption and verify it in one call; k does not count")
     cost_ratio: float | None = setting(None, "with k auto: an edge step / a verification; null: measured", gt=0)
     max_new_tokens: int = setting(256, "length limit of a caption, tokens", ge=1)
@@ -145,12 +145,8 @@ class AcceptanceConfig(Section):
     prob: float = setting(0.1, "rule prob: the cloud's probability is at least this", ge=0, le=1)
 
     def in_force(self, *, sampling: bool) -> AcceptanceName:
-        """The rule: the configured one, or the lossless one."""
+        """The rule: the configured one, or the lossless one; `sampling` also needs the edge's distributions."""
         return self.rule or ("sampling" if sampling else "greedy")
-
-    def compares(self, *, sampling: bool) -> bool:
-        """Whether the rule in force needs the edge's distributions beside the cloud's."""
-        return self.in_force(sampling=sampling) == "sampling"
 
 
 class PromptConfig(Section):

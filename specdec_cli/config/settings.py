@@ -39,11 +39,7 @@ def takes_text(name: str) -> bool:
 
 
 def check_value(name: str, value: object, origin: str) -> None:
-    """Checks a value of a setting; `origin`, for messages, is where it comes from ("list.tsv:12").
-
-    Raises:
-        ConfigError: the setting does not take it.
-    """
+    """Raises ConfigError for a value that a setting does not take; `origin` is where it is from ("list.tsv:12")."""
     section, _, field = name.partition(".")
     try:
         SECTIONS[section].model_validate({field: value})
@@ -52,10 +48,7 @@ def check_value(name: str, value: object, origin: str) -> None:
 
 
 def wrong_values(error: ValidationError, origin: Callable[[str], str], *section: str) -> Iterator[ConfigError]:
-    """An error for each setting whose value pydantic refuses; `origin` gives the place of a dotted name.
-
-    `section` is the one that was validated; none: a whole configuration.
-    """
+    """An error for each setting that pydantic refuses in a `section`, or in all; `origin`: the place of a name."""
     found = [(".".join(map(str, (*section, *each["loc"])[:2])), each) for each in error.errors(include_url=False)]
     for name, group in groupby(found, key=lambda pair: pair[0]):
         details = [each for _, each in group]

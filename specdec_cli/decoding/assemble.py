@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from specdec_cli.cloud.cloud import RemoteCloud
+from specdec_cli.cloud.cloud import RemoteCloud, RemoteVerifier
 from specdec_cli.config.schema import Config, DecodingConfig
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
 from specdec_cli.decoding.evidence import Groups
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.learned import Classifier
-from specdec_cli.decoding.length import SOLO_BLOCK, AdaptiveLength, Costs, capacity
-from specdec_cli.decoding.lookup import Guesses, Lookup
+from specdec_cli.decoding.length import Costs, capacity
+from specdec_cli.decoding.lookup import Guesses, Lookup, key_of
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.stop import StopRules
 from specdec_cli.errors import DecodingError
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
 
     from specdec_cli.cloud.vllm import VllmDrafter, VllmEdge
     from specdec_cli.decoding.draft import Drafter
-    from specdec_cli.decoding.verify import Verifier
+    from specdec_cli.decoding.rows import Rows
+    from specdec_cli.decoding.verify import LocalVerifier
     from specdec_cli.models.audio_lm import AudioLM
-    from specdec_cli.models.session import Session
     from specdec_cli.models.shared import Shared
 
 
@@ -56,38 +57,44 @@ class Pair:
         return tuple(model for model in (self.edge, self.cloud) if model and not isinstance(model, RemoteCloud))
 
     @property
-    def loaded_cloud(self) -> AudioLM | None:
-        """The cloud, if it is a model of this process."""
-        return None if isinstance(self.cloud, RemoteCloud) else self.cloud
+    def links(self) -> tuple[RemoteCloud, ...]:
+        """The models that are elsewhere, the edge first."""
+        return tuple(model for model in (self.edge, self.cloud) if isinstance(model, RemoteCloud))
 
-    @property
-    def remote(self) -> RemoteCloud | None:
-        """The cloud, if it is elsewhere."""
-        return self.cloud if isinstance(self.cloud, RemoteCloud) else None
-
-    @property
-    def remote_edge(self) -> VllmEdge | None:
-        """The edge, if it is elsewhere."""
-        return self.edge if isinstance(self.edge, RemoteCloud) else None
-
-    @property
-    def loaded_edge(self) -> AudioLM | None:
-        """The edge, if it is a model of this process."""
-        return None if isinstance(self.edge, RemoteCloud) else self.edge
-
-    def guesses(self, role: Decider, prompt: Prompt | None, settings: DecodingConfig) -> Guesses | None:
-        """Where the guesses of one of the models of this process come from; None where it makes none."""
-        model = self.loaded_edge if role == "edge" else self.loaded_cloud
-        if model is None or prompt is None:
-            return None
-        most, longest = settings.lookup_tokens, settings.max_new_tokens
-        name, costs = model.weights or model.name, self.costs.guesses[role]
-        return Guesses.of(self.lookup, name, role, prompt.ids, most, longest, costs)
+    def local(self, role: Decider) -> AudioLM | None:
+        """One of the two, if it is a model of this process."""
+        model = self.edge if role == "edge" else self.cloud
+        return None if isinstance(model, RemoteCloud) else model
 
     @property
     def writer(self) -> Processor:
         """What turns token ids into text: over the shared ids both models agree."""
         return next(model.processor for model in (self.edge, self.cloud) if model is not None)
+
+    def guesses(self, role: Decider, prompt: Prompt | None, settings: DecodingConfig) -> Guesses | None:
+        """Where the guesses of one of the models come from; None where it is not of this process."""
+        model = self.local(role)
+        if model is None or prompt is None:
+            return None
+        key = key_of(model.weights or model.name, role, prompt.ids)
+        return Guesses(self.lookup, key, settings.lookup_tokens, settings.max_new_tokens, self.costs.guesses[role])
+
+    def rows(
+        self,
+        role: Decider,
+        prompt: Prompt | None,
+        settings: DecodingConfig,
+        stop_ids: Collection[int],
+        shared: Shared | None = None,
+    ) -> Rows:
+        """What one of the models of this process would write about a clip, with a fresh session."""
+        from specdec_cli.decoding.rows import Rows
+        from specdec_cli.models.session import Session
+
+        model = self.local(role)
+        assert model is not None and prompt is not None, "checked when the pair was made"  # noqa: PT018
+        session = Session(model, prompt, capacity(settings), self.vocab_size, shared.logits if shared else None)
+        return Rows(session, settings, stop_ids, self.guesses(role, prompt, settings))
 
 
 def build_loop(
@@ -105,77 +112,58 @@ def build_loop(
 ) -> Loop:
     """The loop of one clip, with fresh sessions of the models that `decoding.mode` uses.
 
-    `language` is that of its caption, if not the configured one.
-
     `shared` makes the forwards together with those of other clips; of each committed token `top_n` likeliest are kept.
-    `synonyms` are those of the acceptance rule, `groups` the gate's.
+    `synonyms` are those of the acceptance rule, `groups` the gate's. `language` is the caption's, if not the configured
+    one.
     """
-    settings, stop_ids, remote = config.decoding, stop_ids_of(pair, config), pair.remote
-
-    def session(model: AudioLM | None, prompt: Prompt | None) -> Session:
-        from specdec_cli.models.session import Session
-
-        assert model is not None and prompt is not None, "checked when the pair was made"  # noqa: PT018
-        return Session(model, prompt, capacity(settings), pair.vocab_size, shared.logits if shared else None)
-
+    settings, mode, stop_ids = config.decoding, config.decoding.mode, stop_ids_of(pair, config)
+    local, served = (settings, stop_ids, shared), (config, pair.vocab_size, stop_ids, top_n)
     drafter: Drafter | VllmDrafter | None = None
-    verifier: Verifier | None = None
-    of_edge, of_cloud = pair.guesses("edge", edge_prompt, settings), pair.guesses("cloud", cloud_prompt, settings)
-    if settings.mode != "cloud" and (served := pair.remote_edge) is not None:
+    verifier: LocalVerifier | RemoteVerifier | None = None
+    if mode != "cloud" and isinstance(pair.edge, RemoteCloud):
         from specdec_cli.cloud.vllm import VllmDrafter
 
         assert edge_prompt is not None
         words = synonyms if config.gate_in_force == "class-entropy" else NO_SYNONYMS
-        drafter = VllmDrafter(served, edge_prompt, config, pair.vocab_size, stop_ids, top_n, words)
-    elif settings.mode != "cloud":
+        drafter = VllmDrafter(pair.edge, edge_prompt, *served, words)
+    elif mode != "cloud" or not isinstance(pair.cloud, RemoteCloud):
         from specdec_cli.decoding.draft import Drafter
 
-        drafter = Drafter(session(pair.loaded_edge, edge_prompt), settings, stop_ids, of_edge)
-    elif remote is None:
-        from specdec_cli.decoding.draft import Drafter
-
-        drafter = Drafter(session(pair.loaded_cloud, cloud_prompt), settings, stop_ids, of_cloud)
-    if remote is not None and cloud_prompt is not None and settings.mode != "edge":
-        verifier = remote.verifier(remote, cloud_prompt, config, pair.vocab_size, stop_ids, top_n, synonyms)
-    elif settings.mode in ("hybrid", "lossless"):
-        cloud = session(pair.loaded_cloud, cloud_prompt)
+        rows = pair.rows("cloud", cloud_prompt, *local) if mode == "cloud" else pair.rows("edge", edge_prompt, *local)
+        drafter = Drafter(rows)
+    if mode != "edge" and isinstance(pair.cloud, RemoteCloud) and cloud_prompt is not None:
+        verifier = pair.cloud.verifier(pair.cloud, cloud_prompt, *served, synonyms)
+    elif mode in ("hybrid", "lossless"):
         from specdec_cli.decoding.verify import LocalVerifier
 
-        most = settings.max_new_tokens
-        verifier = LocalVerifier(cloud, settings, config.acceptance, stop_ids, most, top_n, synonyms, of_cloud)
-    gate = Gate(
-        config.gate_in_force,
-        config.gate.threshold,
-        wake=config.gate.effective_wake(config.gate.threshold, classifier.wake if classifier else None),
-        stop_drafting=config.gate.stop_drafting,
-        classifier=classifier,
-        generator=gate_generator(config, edge_prompt),
-        groups=groups,
-    )
+        rows = pair.rows("cloud", cloud_prompt, *local)
+        verifier = LocalVerifier(rows, config.acceptance, settings.max_new_tokens, top_n, synonyms)
+    spoken = (language or config.prompt.language) if config.closes else None
     return Loop(
         drafter,
         verifier,
-        gate,
-        StopRules(
-            settings, stop_ids, pair.writer.text, (language or config.prompt.language) if config.closes else None
-        ),
+        gate_of(config, edge_prompt, classifier, groups),
+        StopRules(settings, stop_ids, pair.writer.text, spoken),
         settings,
-        block_length(config, pair.costs),
-        costs=pair.costs,
-        cloud_is_parallel=remote is not None or len({model.device for model in pair.loaded}) > 1,
+        pair.costs,
+        cloud_is_parallel=isinstance(pair.cloud, RemoteCloud) or len({model.device for model in pair.loaded}) > 1,
         release_slot=nullcontext if shared is None else shared.release_slot,
         top_n=top_n,
     )
 
 
-def block_length(config: Config, costs: Costs) -> AdaptiveLength | int:
-    """Most tokens of a block, or what finds it."""
-    settings, lossless = config.decoding, config.decoding.mode == "lossless"
-    if settings.k != "auto":
-        return settings.k
-    if settings.mode not in ("hybrid", "lossless"):
-        return SOLO_BLOCK
-    return AdaptiveLength(settings.cost_ratio, costs, lossless)
+def gate_of(config: Config, clip: Prompt | None, classifier: Classifier | None, groups: Groups | None) -> Gate:
+    """The gate in force."""
+    threshold, wake = config.gate.threshold, classifier.wake if classifier else None
+    return Gate(
+        config.gate_in_force,
+        threshold,
+        wake=config.gate.effective_wake(threshold, wake),
+        stop_drafting=config.gate.stop_drafting,
+        classifier=classifier,
+        generator=gate_generator(config, clip),
+        groups=groups,
+    )
 
 
 def gate_generator(config: Config, clip: Prompt | None) -> torch.Generator | None:

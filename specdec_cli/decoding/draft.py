@@ -8,23 +8,18 @@ dropped. That is why drafting ahead cannot change what is written.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
 
-from specdec_cli.config.schema import ScoringConfig
+from specdec_cli.decoding.accept import chosen
 from specdec_cli.decoding.block import Draft, Enough
 from specdec_cli.decoding.gate import Gate, GateState
-from specdec_cli.decoding.lookup import Guesses
 from specdec_cli.decoding.rows import Rows
-from specdec_cli.decoding.scores import draw
 from specdec_cli.decoding.stop import LoopRule
-from specdec_cli.models.session import Session
 from specdec_cli.types import ModelWork
 
 
@@ -40,21 +35,15 @@ class Drafter:
 
     elsewhere = False
 
-    def __init__(
-        self, session: Session, settings: ScoringConfig, stop_ids: Collection[int], guesses: Guesses | None = None
-    ) -> None:
-        self.session, self.stop_ids = session, frozenset(stop_ids)
-        self.rows = Rows(session, settings, stop_ids, guesses)
-        self._settings = settings
+    def __init__(self, rows: Rows) -> None:
+        self.rows, self.session, self.stop_ids = rows, rows.session, rows.stop_ids
+        self._settings = rows.pipeline.settings
+        self._generator = torch.Generator().manual_seed(self._settings.seed)
         self._ahead: dict[tuple[int, ...], _Step] = {}  # drafted ahead, by the text that each continues
 
     @property
     def work(self) -> ModelWork:
         return self.session.work
-
-    @cached_property
-    def _generator(self) -> torch.Generator:
-        return torch.Generator().manual_seed(self._settings.seed)
 
     @torch.inference_mode()
     def propose(
@@ -64,8 +53,8 @@ class Drafter:
 
         With `top_k`, each is drawn from so many likeliest: a way out of a loop.
         """
-        started, blocked_s, steps_ms = time.perf_counter(), self.rows.blocked_s, self.work.step_ms
-        stops, written, rows, hidden_ms = state.stops, [*text], list[torch.Tensor](), 0.0
+        started_ms, hidden_ms = self.rows.clock_ms, 0.0
+        written, rows = [*text], list[torch.Tensor]()
         draws = top_k is not None or self._settings.sampling
         while len(rows) < k and not (rows and written[-1] in self.stop_ids):
             row, row_hidden_ms = self.row(written)
@@ -74,19 +63,16 @@ class Drafter:
                 floor = row.topk(min(top_k, row.shape[-1])).values[:, -1:]
                 row = row.masked_fill(row < floor, -torch.inf)
             rows.append(row)
-            written.append(draw(row[0].softmax(dim=-1), self._generator) if draws else int(row.argmax()))
-            if stops or enough is not None:
+            written.append(chosen(row[0], self._generator, sampling=draws))
+            if state.stops or enough is not None:
                 unsure = state.read(row, written[-1:])
-                if (stops and unsure) or (enough is not None and enough(state)):
+                if (state.stops and unsure) or (enough is not None and enough(state)):
                     break
         self.rows.tail, ids = written, tuple(written[len(text) :])
         logits = torch.cat(rows) if len(rows) > 1 else rows[0] if rows else None
-        if logits is not None:
-            state.add_all(logits, ids)
-        own_s = time.perf_counter() - started - (self.rows.blocked_s - blocked_s)
-        ms = own_s * 1e3 + self.work.step_ms - steps_ms
-        values = tuple(state.values), state.block_value
-        return Draft(ids, logits, tuple(state.evidence), *values, state.reason, ms, hidden_ms, state.waking)
+        if logits is not None and not state.evidence:
+            state.read(logits, ids)
+        return Draft(ids, logits, state, state.reason, self.rows.clock_ms - started_ms, hidden_ms)
 
     def close(self) -> None:
         """Nothing is held elsewhere."""
@@ -111,7 +97,7 @@ class Drafter:
                 token, scores = self._step_ahead(written, verdict, guess=False)
                 written.append(token)
                 unsure = state.read(scores, (token,))
-                if token in self.stop_ids or (unsure and gate.stops_drafting):
+                if token in self.stop_ids or (unsure and state.stops):
                     break
             if gate.name == "random" or state.escalates or loop.end(written, start) is not None:
                 return

@@ -57,37 +57,32 @@ class Groups:
             index[torch.tensor(list(groups))] = torch.tensor(list(groups.values()))
         return cls(index.to(device), rest + 1)
 
-
-def class_entropies(probabilities: torch.Tensor, groups: Groups) -> torch.Tensor:
-    """Entropy of each row [m, vocab] summed over groups of tokens, nats: [m].
-
-    Near 0 where a model wavers between words for one class, high where it wavers between classes.
-    """
-    sums = probabilities.new_zeros(len(probabilities), groups.count)
-    return entropies(sums.index_add_(1, groups.index, probabilities))
+    def summed(self, probabilities: torch.Tensor) -> torch.Tensor:
+        """[m, vocab] summed over the tokens of each group: [m, groups]."""
+        return probabilities.new_zeros(len(probabilities), self.count).index_add_(1, self.index, probabilities)
 
 
 def evidence_of(scores: torch.Tensor, ids: Sequence[int], groups: Groups | None = None) -> list[TokenEvidence]:
-    """The evidence on m drafted tokens, whose processed scores [m, vocab] they were chosen by.
+    """The evidence on m drafted tokens, by the processed scores [m, vocab] that they were chosen by.
 
-    `groups` are those of the gate class-entropy.
+    `groups` are those of the gate class-entropy. That is near 0 where a model wavers between words for one class, and
+    high where it wavers between classes.
     """
     import torch
 
     probabilities = scores.softmax(dim=-1)
     best, likeliest = probabilities.topk(min(CANDIDATES, probabilities.shape[-1]), dim=-1)
-    by_class = probabilities.new_zeros(len(ids)) if groups is None else class_entropies(probabilities, groups)
-    count = best.shape[-1]
+    nats = entropies(probabilities)
+    class_nats = torch.zeros_like(nats) if groups is None else entropies(groups.summed(probabilities))
     # in one transfer: float32 holds ids below 2^24 exactly
-    figures = (entropies(probabilities)[:, None], by_class[:, None], best, likeliest.float())
+    figures = torch.cat((nats[:, None], class_nats[:, None], best, likeliest.float()), dim=-1).tolist()
     found = []
-    for row, (id_, (nats, class_nats, *rest)) in enumerate(zip(ids, torch.cat(figures, dim=-1).tolist(), strict=True)):
-        ps, tokens = rest[:count], [int(token) for token in rest[count:]]
+    for row, (id_, (entropy, class_entropy, *rest)) in enumerate(zip(ids, figures, strict=True)):
+        ps, tokens = rest[: len(rest) // 2], [int(token) for token in rest[len(rest) // 2 :]]
         # nearly always one of the candidates, whose probabilities have been fetched already
         own = ps[tokens.index(id_)] if id_ in tokens else float(probabilities[row, id_])
-        possible = zip(tokens, ps, strict=True)
-        candidates = tuple(possible) if ps[-1] > 0 else tuple(pair for pair in possible if pair[1] > 0)
+        candidates = tuple((token, p) for token, p in zip(tokens, ps, strict=True) if p > 0)
         margin = ps[0] - ps[1] if len(ps) > 1 else 1.0
         logprob = math.log(own) if own > 0 else -math.inf
-        found.append(TokenEvidence(id_, nats, margin, logprob, candidates, class_nats))
+        found.append(TokenEvidence(id_, entropy, margin, logprob, candidates, class_entropy))
     return found

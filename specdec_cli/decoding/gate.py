@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
 from specdec_cli.decoding.evidence import Groups, TokenEvidence, evidence_of
@@ -22,59 +23,45 @@ def crosses(gate: str, value: float, threshold: float) -> bool:
     return value <= threshold if gate in LOW_IS_UNSURE else value >= threshold
 
 
+@dataclass(eq=False)
 class Gate:
     """A threshold on one figure per drafted token; a single unsure token escalates the block.
 
-    Args:
-        name: which figure of `TokenEvidence`, or `learned` (probability that the cloud would replace a token of the
-            block up to this one); `random` escalates a share of the blocks, the baseline that a gate has to beat.
-            See `crosses` for the side of the threshold.
-        threshold: in the unit of the figure; None: the gate's own.
-        wake: the threshold of a block that would be the first of its clip to be verified; None: the same.
-        stop_drafting: end a block with the first token that escalates it.
-        classifier: of the learned gate; a DecodingError without.
-        generator: of the random gate, which needs one that is not the one that tokens are drawn with.
-        groups: of the gate class-entropy, which cannot read scores without; recorded evidence holds the figure itself.
+    The figure is one of `TokenEvidence`; of the gate learned, the probability that the cloud would replace a token of
+    the block up to this one. `random` escalates a share of the blocks, the baseline that a gate has to beat.
     """
 
-    def __init__(
-        self,
-        name: GateName,
-        threshold: float | None = None,
-        *,
-        wake: float | None = None,
-        stop_drafting: bool = False,
-        classifier: Classifier | None = None,
-        generator: torch.Generator | None = None,
-        groups: Groups | None = None,
-    ) -> None:
-        if name == "learned" and classifier is None:
+    name: GateName
+    threshold: float | None = None  # in the unit of the figure; None: the gate's own
+    _: KW_ONLY
+    wake: float | None = None  # threshold of a block that would be the first of its clip to be verified; None: the same
+    stop_drafting: bool = False  # end a block with the first token that escalates it
+    classifier: Classifier | None = None  # of the gate learned, which needs one
+    generator: torch.Generator | None = None  # of the gate random, which needs its own: tokens are drawn with another
+    groups: Groups | None = None  # of class-entropy, which needs them to read scores, not recorded evidence
+
+    def __post_init__(self) -> None:
+        if self.name == "learned" and self.classifier is None:
             raise DecodingError("the gate 'learned' has no weights", hint="Name their file in gate.file.")
-        if name == "random" and generator is None:  # it would read entropies
+        if self.name == "random" and self.generator is None:  # it would read entropies
             raise DecodingError("the gate 'random' has no generator")
-        self.name = name
-        self.groups = groups if name == "class-entropy" else None
-        self.classifier = classifier if name == "learned" else None
-        own = DEFAULT_THRESHOLDS.get(name, 0.0) if self.classifier is None else self.classifier.threshold
-        self.threshold = own if threshold is None else threshold
-        self.wake = self.threshold if wake is None else wake
-        self.stops_drafting = stop_drafting and name in TOKEN_GATES
-        self._generator = generator if name == "random" else None
+        self.classifier = self.classifier if self.name == "learned" else None
+
+    def threshold_in_force(self, *, waking: bool = False) -> float:
+        """The given threshold, or the gate's own; `waking`: of a block that would be the first to be verified."""
+        given = self.wake if waking and self.wake is not None else self.threshold
+        own = DEFAULT_THRESHOLDS.get(self.name, 0.0) if self.classifier is None else self.classifier.threshold
+        return own if given is None else given
 
     def open(self, start: int, *, waking: bool = False, whole: bool = False, ahead: bool = False) -> GateState:
         """Begins a block after `start` tokens of text; `whole`: drafted to its end."""
         draw = None  # what is drafted ahead may never become a block: no random generator may move
-        if self._generator is not None and not ahead:
+        if self.generator is not None and not ahead:
             import torch
 
-            draw = float(torch.rand((), generator=self._generator, dtype=torch.float64))
-        return GateState(self, start, draw, waking=waking, stops=self.stops_drafting and not whole)
-
-    def crosses(self, value: float, *, waking: bool = False) -> bool:
-        """Whether a block with this figure is escalated; `waking`: by the wake threshold."""
-        if self.name in ("always", "never"):
-            return self.name == "always"
-        return crosses(self.name, value, self.wake if waking else self.threshold)
+            draw = float(torch.rand((), generator=self.generator, dtype=torch.float64))
+        stops = self.stop_drafting and self.name in TOKEN_GATES and not whole
+        return GateState(self, start, draw, waking=waking, stops=stops)
 
 
 class GateState:
@@ -82,6 +69,8 @@ class GateState:
 
     def __init__(self, gate: Gate, start: int, draw: float | None, *, waking: bool, stops: bool) -> None:
         self.gate, self._start, self._draw, self.waking, self.stops = gate, start, draw, waking, stops
+        self._threshold = gate.threshold_in_force(waking=waking)
+        self._classifier = gate.classifier and (gate.classifier.waking if waking else gate.classifier)
         self.evidence: list[TokenEvidence] = []  # of each token so far
         self.values: list[float] = []  # the gate's figure of each token by itself
         self.block_value: float | None = None  # of the block so far: what is compared with the threshold
@@ -89,27 +78,22 @@ class GateState:
     def add(self, token: TokenEvidence) -> bool:
         """Adds the block's next token; returns whether it escalates the block."""
         self.evidence.append(token)
-        value, gate, before = self._value(token), self.gate, self.block_value
-        self.values.append(value)
-        if before is None:
+        self.values.append(value := self._value(token))
+        if self.block_value is None:
             self.block_value = value
-        elif gate.classifier is not None:
-            self.block_value = self._classifier(gate.classifier).combined(before, value)
+        elif self._classifier is not None:
+            self.block_value = self._classifier.combined(self.block_value, value)
         else:
-            self.block_value = (min if gate.name in LOW_IS_UNSURE else max)(before, value)
-        return gate.crosses(self.block_value, waking=self.waking)
+            self.block_value = (min if self.gate.name in LOW_IS_UNSURE else max)(self.block_value, value)
+        return self.escalates
 
     def _value(self, token: TokenEvidence) -> float:
         if self._draw is not None:
             return self._draw
-        if self.gate.classifier is not None:
-            classifier = self._classifier(self.gate.classifier)
-            return classifier.token_probability(self.evidence, len(self.evidence) - 1, self._start)
+        if self._classifier is not None:
+            return self._classifier.token_probability(self.evidence, len(self.evidence) - 1, self._start)
         own = {"margin": token.margin, "logprob": token.logprob, "class-entropy": token.class_entropy}
         return own.get(self.gate.name, token.entropy)
-
-    def _classifier(self, classifier: Classifier) -> Classifier:
-        return classifier.waking if self.waking else classifier
 
     def read(self, scores: torch.Tensor, ids: Sequence[int]) -> bool:
         """Adds drafted tokens by their processed scores [m, vocab]; returns whether they escalate the block."""
@@ -117,17 +101,13 @@ class GateState:
             raise DecodingError("the gate 'class-entropy' has no groups of tokens")
         return [self.add(token) for token in evidence_of(scores, ids, self.gate.groups)][-1]
 
-    def add_all(self, scores: torch.Tensor, ids: Sequence[int]) -> None:
-        """Reads the tokens that were not read as they came, by the scores [m, vocab] of the whole block."""
-        seen = len(self.evidence)
-        if seen < len(ids):
-            self.read(scores[seen:], ids[seen:])
-
     @property
     def escalates(self) -> bool:
         """Whether the block is escalated: because of one of the tokens so far, or whatever it holds."""
-        value = self.block_value
-        return self.gate.name == "always" or (value is not None and self.gate.crosses(value, waking=self.waking))
+        gate, value = self.gate, self.block_value
+        if value is None or gate.name in ("always", "never"):
+            return gate.name == "always"
+        return crosses(gate.name, value, self._threshold)
 
     @property
     def reason(self) -> Reason | None:

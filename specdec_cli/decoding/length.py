@@ -72,20 +72,25 @@ class Share:
         self._stood, self._expected = self._stood * decay + stood, self._expected * decay + expected
 
 
+class _Times(defaultdict[str, deque[float]]):
+    """The latest measurements of each kind, ms."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: deque(maxlen=_WINDOW))
+
+
 class GuessCosts:
     """What guesses cost and gain on one model, measured over all clips."""
 
     def __init__(self) -> None:
-        self._alone: deque[float] = deque(maxlen=_WINDOW)  # of a forward without guesses, ms
-        self._row: deque[float] = deque(maxlen=_WINDOW)  # that a guessed token adds to one, ms
-        self._trust = Share(1.0)
+        self._ms, self._trust = _Times(), Share(1.0)
 
     def took(self, guessed: int, ms: float) -> None:
         """Takes in a forward of one token and so many guessed ones."""
         if guessed == 0:
-            self._alone.append(ms)
-        elif self._alone:
-            self._row.append((ms - median(self._alone)) / guessed)
+            self._ms["alone"].append(ms)
+        elif alone := self._ms["alone"]:
+            self._ms["guess"].append((ms - median(alone)) / guessed)
 
     def learn(self, expected: float, stood: int) -> None:
         """Takes in how many guessed tokens were expected to stand, and how many did."""
@@ -93,47 +98,37 @@ class GuessCosts:
 
     def worth(self, chances: Sequence[float]) -> int:
         """How many of the guessed tokens pay, whose chances to stand fall from each to the next."""
-        cost = median(self._row) / median(self._alone) if self._row and self._alone else _ROW
+        alone, guess = self._ms["alone"], self._ms["guess"]
+        cost = median(guess) / median(alone) if guess and alone else _ROW
         count = sum(chance * self._trust.level >= cost for chance in chances)
-        if chances and not count and self._alone:  # what is known wears off, so that it is tried again
+        if chances and not count and alone:  # what is known wears off, so that it is tried again
             self._trust.learn(decay=_IDLE)
-            self._row.append(_ROW * median(self._alone))
+            guess.append(_ROW * median(alone))
         return count
 
 
-Timed = Literal["token", "verification"]
-"""A drafted token; a forward of the cloud that verifies, or writes on."""
-
-
 class Costs:
-    """What drafting and verifying take on this machine: running medians, shared by all clips.
-
-    Also what guesses cost each model.
-    """
+    """What drafting, verifying and guessing take on this machine, shared by all clips."""
 
     def __init__(self) -> None:
-        self._ms: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=_WINDOW))
-        self.clips = 0  # that have ended
+        self._ms, self.clips = _Times(), 0  # clips that have ended
         self.guesses: defaultdict[str, GuessCosts] = defaultdict(GuessCosts)  # by model
 
-    def took(self, what: Timed, ms: float) -> None:
-        """Takes in a time."""
+    def took(self, what: Literal["token", "verification"], ms: float) -> None:
+        """Takes in the time of a drafted token, or of a forward of the cloud that verifies, or writes on."""
         self._ms[what].append(ms)
 
     @property
     def ratio(self) -> float | None:
         """A drafted token in units of a verification; None before both have been measured."""
-        whole = median(self._ms["verification"]) if self._ms["verification"] else 0.0
+        whole = median(self._ms["verification"] or [0.0])
         # a mean: a token that was guessed takes no time, and the one before it that of them all
         return fmean(self._ms["token"]) / whole if self._ms["token"] and whole > 0 else None
 
     def wrote(self, tokens: int, ms: float, forwards: int | None) -> None:
         """Takes in a lossless clip, and in how many forwards the cloud alone would have written it; None: it did."""
-        if forwards is None:
-            self._ms["clip, alone"].append(ms / tokens)
-            return
-        self._ms["clip, drafted"].append(ms / tokens)
-        if self._ms["verification"]:  # the first forward is the prefill
+        self._ms["clip, alone" if forwards is None else "clip, drafted"].append(ms / tokens)
+        if forwards is not None and self._ms["verification"]:  # the first forward is the prefill
             self._ms["clip, alone"].append((forwards - 1) * median(self._ms["verification"]) / tokens)
 
     @property
@@ -144,39 +139,40 @@ class Costs:
 
 
 @dataclass(eq=False)
-class AdaptiveLength:
-    """The length that pays, for one clip of a mode with both models."""
+class BlockLength:
+    """How many tokens a block of one clip has: a fixed number, or what pays (`adapts`)."""
 
-    cost_ratio: float | None  # c; None: as measured
+    settings: DecodingConfig
     costs: Costs
-    lossless: bool  # every block is verified, and the cloud may write without a draft
 
     def __post_init__(self) -> None:
+        self.adapts = self.settings.k == "auto" and self.settings.mode in ("hybrid", "lossless")
+        self._lossless = self.settings.mode == "lossless"  # where the cloud may write without a draft
         self._passes, self._trust, self._cost = Share(PASSES), Share(1.0), COST
 
     def most(self) -> int:
         """Tokens of the next block at most."""
-        a, c = self._passes.level, self.costs.ratio or COST if self.cost_ratio is None else self.cost_ratio
+        if not self.adapts:
+            return SOLO_BLOCK if self.settings.k == "auto" else self.settings.k
+        a, c = self._passes.level, self.settings.cost_ratio or self.costs.ratio or COST
         expected = accumulate(a**k for k in range(MOST_DRAFTED + 1))
         rates = [tokens / (c * (k + ROUND) + 1) for k, tokens in enumerate(expected)]
-        rates[0] = float(self.lossless)
+        rates[0] = float(self._lossless)
         best = max(range(len(rates)), key=rates.__getitem__)
         self._cost = c * rates[best]
         if best == 0:
             self._passes.learn(decay=_IDLE)
-        return best if self.lossless else MOST_DRAFTED
+        return best if self._lossless else MOST_DRAFTED
 
     def enough(self, state: GateState) -> bool:
         """Whether one more token would cost more than it gains, in a block that is to be verified."""
-        if not state.escalates:
-            return False
-        chance = prod(token.probability for token in state.evidence)
-        return chance * self._trust.level * self._passes.level < self._cost
+        believed = self._trust.level * self._passes.level
+        return state.escalates and believed * prod(token.probability for token in state.evidence) < self._cost
 
     def learn(self, draft: Draft, verdict: Verdict | None) -> None:
         """Takes in what became of a block."""
-        if verdict is None or not draft.evidence:
+        if verdict is None or not draft.ids or not self.adapts:
             return
-        verified = draft.evidence[: verdict.accepted + 1]  # the accepted tokens, and the first rejected one
+        verified = draft.gate.evidence[: verdict.accepted + 1]  # the accepted tokens, and the first rejected one
         self._passes.learn(len(verified), verdict.accepted)
         self._trust.learn(sum(accumulate((token.probability for token in verified), mul)), verdict.accepted)

@@ -112,13 +112,6 @@ class Guesses:
     longest: int  # tokens of a text
     costs: GuessCosts
 
-    @classmethod
-    def of(
-        cls, lookup: Lookup, model: str, role: str, prompt: Sequence[int], most: int, longest: int, costs: GuessCosts
-    ) -> Guesses | None:
-        """Those of a `model`, which its weights or its name tell apart, after a prompt; None if there may be none."""
-        return cls(lookup, key_of(model, role, prompt), most, longest, costs) if most else None
-
     def room(self, text: Sequence[int]) -> int:
         """How many tokens may be guessed after `text`."""
         return min(self.most, self.longest - 1 - len(text))

@@ -29,10 +29,11 @@ class Rows:
         self, session: Session, settings: ScoringConfig, stop_ids: Collection[int], guesses: Guesses | None = None
     ) -> None:
         self.session, self.pipeline = session, LogitsPipeline(settings, session)
-        self.blocked_s = 0.0  # in calls of the session
+        self._blocked_s = 0.0  # in calls of the session
         self.guessed = self.guesses_kept = 0  # tokens; each that was kept saved a forward
         self.tail: Sequence[int] = ()  # the text of the last block, and the block
-        self._stop_ids, self._guesses, self._guess = frozenset(stop_ids), guesses, NO_GUESS
+        self.stop_ids, self._guess = frozenset(stop_ids), NO_GUESS
+        self._guesses = guesses if guesses is not None and guesses.most else None
         self._text: list[int] = []  # what was scored, guesses included
         self._logits = torch.empty(0)  # [n, vocab]: row i follows all of `_text` but its last n - 1 - i tokens
         self._sure = 0  # tokens of `_text` that are no guesses, or have stood
@@ -67,6 +68,11 @@ class Rows:
         return count
 
     @property
+    def clock_ms(self) -> float:
+        """A clock of the work on this clip: of the session's calls, it counts the steps' own time alone."""
+        return (time.perf_counter() - self._blocked_s) * 1e3 + self.session.work.step_ms
+
+    @property
     def _start(self) -> int:
         """Tokens that the first row follows."""
         return len(self._text) + 1 - len(self._logits)
@@ -83,7 +89,7 @@ class Rows:
         scored = [*text, *guess.ids]
         started = time.perf_counter()
         logits = self.session.logits(scored, len(scored) - first - known + 1)
-        self.blocked_s += time.perf_counter() - started
+        self._blocked_s += time.perf_counter() - started
         rows = self.pipeline(scored, logits)
         self._logits = torch.cat((self._logits[at : at + known], rows)) if known else rows
         self._text, self._sure, self._guess = scored, len(text), guess
@@ -106,7 +112,7 @@ class Rows:
             guess = guesses.after(text)
         if not guess.ids:
             return NO_GUESS
-        stops = (index for index, id_ in enumerate(guess.ids) if id_ in self._stop_ids)  # nothing follows one
+        stops = (index for index, id_ in enumerate(guess.ids) if id_ in self.stop_ids)  # nothing follows one
         reading = self.session.cache is None  # among the rows of a prompt, those of guesses cost next to nothing
         pay = len(guess.ids) if reading else guesses.costs.worth(guess.chances)
         worth = min(pay, next(stops, most))

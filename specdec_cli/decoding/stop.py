@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from specdec_cli.config.schema import DecodingConfig
@@ -33,52 +34,50 @@ def count_sentences(text: str) -> int:
     return sum(1 for _ in _SENTENCE_END.finditer(text))
 
 
+@dataclass(frozen=True, eq=False)
 class StopRules:
-    """The rules of one run; `decode` turns token ids into text, special tokens left out.
+    """The rules of one run. With a language, the text ends where it stops describing, and is expected to be in it."""
 
-    With a language, the text ends where it stops describing, and is expected to be in it.
-    """
+    settings: DecodingConfig
+    stop_ids: Collection[int]
+    decode: Callable[[Sequence[int]], str]  # token ids to text, special tokens left out
+    language: Language | None = None
 
-    def __init__(
-        self,
-        settings: DecodingConfig,
-        stop_ids: Collection[int],
-        decode: Callable[[Sequence[int]], str],
-        language: Language | None = None,
-    ) -> None:
-        self.loop = LoopRule(settings.loop_period, settings.loop_repeats)
-        self._settings = settings
-        # whether the text may end elsewhere than at a stop id or the length limit
-        self.reads_text = bool(settings.stop_strings) or settings.sentences is not None or language is not None
-        self._language = language
-        self._stop_ids = frozenset(stop_ids)
-        self._decode = decode
+    @property
+    def loop(self) -> LoopRule:
+        """What counts as a repetition loop, before any was found."""
+        return LoopRule(self.settings.loop_period, self.settings.loop_repeats)
+
+    @cached_property
+    def reads_text(self) -> bool:
+        """Whether the text may end elsewhere than at a stop id or the length limit."""
+        return bool(self.settings.stop_strings) or self.settings.sentences is not None or self.language is not None
 
     def first_stop(self, text: Sequence[int], start: int) -> tuple[int, FinishReason] | None:
         """Length of the shortest prefix of `text`, longer than `start`, that ends it, and why; None to go on."""
-        most = self._settings.max_new_tokens
+        most = self.settings.max_new_tokens
         for length in range(start + 1, len(text) + 1):
-            if text[length - 1] in self._stop_ids:
+            if text[length - 1] in self.stop_ids:
                 return length, "eos"
-            if self.reads_text and (reason := self._reason(self._decode(text[:length]))):
+            if self.reads_text and (reason := self._reason(self.decode(text[:length]))):
                 return length, reason
             if length >= most:
                 return length, "max_tokens"
         return None
 
     def _reason(self, written: str) -> FinishReason | None:
-        strings, sentences = self._settings.stop_strings, self._settings.sentences
+        strings, sentences = self.settings.stop_strings, self.settings.sentences
         if any(stop in written for stop in strings):
             return "stop_string"
         if sentences is not None and count_sentences(written) >= sentences:
             return "sentences"
-        return "closing" if self._language is not None and description_end(written) is not None else None
+        return "closing" if self.language is not None and description_end(written) is not None else None
 
     def fault(self, text: Sequence[int], block: Sequence[int]) -> Reason | None:
         """What makes `text` no caption once `block` follows, where it was nothing before: `refusal` or `language`."""
-        if self._language is None or fault_of(self._decode(text), self._language) is not None:
+        if self.language is None or fault_of(self.decode(text), self.language) is not None:
             return None
-        return fault_of(self._decode([*text, *block]), self._language)
+        return fault_of(self.decode([*text, *block]), self.language)
 
 
 @dataclass(frozen=True, slots=True)

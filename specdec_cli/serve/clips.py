@@ -21,7 +21,8 @@ from specdec_cli.cloud.http import FORGOTTEN, MalformedError
 from specdec_cli.decoding.accept import NO_SYNONYMS
 from specdec_cli.decoding.block import Draft
 from specdec_cli.decoding.length import GuessCosts
-from specdec_cli.decoding.lookup import Guesses, Lookup
+from specdec_cli.decoding.lookup import Guesses, Lookup, key_of
+from specdec_cli.decoding.rows import Rows
 from specdec_cli.decoding.verify import LocalVerifier
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.audio_lm import AudioLM
@@ -162,7 +163,7 @@ class Service:
     def _draft(self, clip: wire.ClipRequest, block: wire.BlockRequest, rows: wire.Tensors) -> Draft:
         """The draft of a block. Refuses one that exceeds what the clip was opened for, or contradicts itself."""
         limits, tokens = self.limits, (*block.text, *block.draft)
-        compares = bool(block.draft) and clip.acceptance.compares(sampling=clip.scoring.sampling)
+        compares = bool(block.draft) and clip.acceptance.in_force(sampling=clip.scoring.sampling) == "sampling"
         if (
             len(block.draft) > limits.draft_tokens
             or block.more > limits.more_tokens
@@ -183,9 +184,11 @@ class Service:
         except DecodingError as error:
             raise HTTPException(413, error.message) from None
         name, most = model.weights or model.name, clip.lookup_tokens
-        guesses = Guesses.of(self._lookup, name, "cloud", prompt.ids, most, clip.longest, self._guess_costs)
-        given = clip.scoring, clip.acceptance, clip.stop_ids, clip.longest, clip.top_n or 0
-        verifier = LocalVerifier(session, *given, clip.synonyms or NO_SYNONYMS, guesses)
+        key = key_of(name, "cloud", prompt.ids)
+        guesses = Guesses(self._lookup, key, most, clip.longest, self._guess_costs)
+        rows = Rows(session, clip.scoring, clip.stop_ids, guesses)
+        synonyms = clip.synonyms or NO_SYNONYMS
+        verifier = LocalVerifier(rows, clip.acceptance, clip.longest, clip.top_n or 0, synonyms)
         taken = self._position_bytes * (len(prompt.ids) + clip.capacity) + 4 * clip.vocab_size
         return Held(id_, clip, verifier, taken + sum(tensor.nbytes for tensor in tensors.values()))
 

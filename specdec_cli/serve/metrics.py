@@ -17,8 +17,9 @@ class Metrics:
 
     def __init__(self, clips: Clips) -> None:
         self.registry = own = CollectorRegistry()
-        of = ("route", "status")
-        self.seconds = Histogram("specdec_request_seconds", "Request to answer.", of, buckets=_SECONDS, registry=own)
+        self.requests = Counter("specdec_requests", "Requests.", ("route", "status"), registry=own)
+        name, says = "specdec_request_seconds", "Request to answer."
+        self.seconds = Histogram(name, says, ("route",), buckets=_SECONDS, registry=own)
         self.drafted = Counter("specdec_drafted_tokens", "Drafted tokens that were verified.", registry=own)
         self.accepted = Counter("specdec_accepted_tokens", "Drafted tokens that were accepted.", registry=own)
         Gauge("specdec_sessions", "Clips held.", registry=own).set_function(lambda: len(clips))

@@ -16,7 +16,6 @@ from specdec_cli.decoding.assemble import Pair, stop_ids_of
 from specdec_cli.decoding.draft import Drafter
 from specdec_cli.decoding.evidence import Groups, TokenEvidence, evidence_of
 from specdec_cli.decoding.gate import Gate
-from specdec_cli.decoding.length import capacity, most_drafted
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.stop import StopRules
 from specdec_cli.decoding.verify import LocalVerifier
@@ -24,7 +23,6 @@ from specdec_cli.errors import AudioContentError, TranscriptError
 from specdec_cli.evaluate.bootstrap import Figures
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.models.processor import Prompt
-from specdec_cli.models.session import Session
 from specdec_cli.store import Journal, Store, made_otherwise
 from specdec_cli.targets import RECORDINGS
 from specdec_cli.transcript.records import Transcript
@@ -112,12 +110,9 @@ def record_tracks(
     stop_ids = stop_ids_of(pair, config)  # those of hybrid mode, in which the recordings are replayed
     settings = config.decoding.model_copy(update={"mode": "lossless", "cloud_prefill": "lazy"})
     stop = StopRules(settings, stop_ids, pair.writer.text, config.prompt.language if config.closes else None)
-    assert pair.loaded_edge is not None and edge_prompt is not None  # noqa: PT018
-    assert pair.loaded_cloud is not None and cloud_prompt is not None  # noqa: PT018
-    sized = capacity(settings), pair.vocab_size
-    drafter = Drafter(Session(pair.loaded_edge, edge_prompt, *sized), settings, stop_ids)
-    verifier = LocalVerifier(Session(pair.loaded_cloud, cloud_prompt, *sized), settings, AcceptanceConfig(), stop_ids)
-    loop = Loop(drafter, verifier, Gate("always"), stop, settings, most_drafted(settings))
+    drafter = Drafter(pair.rows("edge", edge_prompt, settings, stop_ids))
+    verifier = LocalVerifier(pair.rows("cloud", cloud_prompt, settings, stop_ids), AcceptanceConfig())
+    loop = Loop(drafter, verifier, Gate("always"), stop, settings)
     for _ in loop.run():
         pass
     drafted = drafter.propose((), settings.max_new_tokens, Gate("never").open(0)).ids

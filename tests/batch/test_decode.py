@@ -111,7 +111,8 @@ def test_an_abandoned_batch_waits_for_no_cloud(tmp_path: Path, monkeypatch: pyte
     """A second Ctrl-C stops at once, and not when the server's time is up."""
     local = captioner(decoding__mode="lossless")
     assert local.pair.edge is not None
-    assert local.pair.loaded_cloud is not None
+    cloud = local.pair.local("cloud")
+    assert cloud is not None
     called, exchange = threading.Event(), RemoteCloud.exchange
 
     async def silent(cloud: RemoteCloud, method: str, path: str, body: bytes, caller: Caller) -> tuple[int, bytes]:
@@ -131,7 +132,7 @@ def test_an_abandoned_batch_waits_for_no_cloud(tmp_path: Path, monkeypatch: pyte
             raise KeyboardInterrupt
 
     with (
-        serving(local.pair.loaded_cloud) as served,
+        serving(cloud) as served,
         linked(served.url, local.pair.edge, timeout_s=60.0) as cloud,
     ):
         far = Captioner(local.config, Pair.of(local.pair.edge, cloud), load_s=0.0)

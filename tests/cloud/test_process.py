@@ -124,9 +124,9 @@ def test_captions_are_those_of_one_process(process: Process) -> None:
         assert sum(round_.bytes_up or 0 for round_ in asked) == transcript.uplink.bytes
         assert transcript.models.cloud is not None
         assert (transcript.models.cloud.name, transcript.models.cloud.serves) == (process.url, "package:mini/cloud")
-        assert away.pair.remote is not None
-        assert "answered in" in away.pair.remote.probe()
-        away.pair.remote.close()
+        assert away.pair.links
+        assert "answered in" in away.pair.links[0].probe()
+        away.pair.links[0].close()
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:

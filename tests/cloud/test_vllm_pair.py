@@ -99,8 +99,7 @@ def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def pair(servers: Servers) -> Iterator[Pair]:
     connected = servers.pair()
     yield connected
-    for link in (connected.remote_edge, connected.remote):
-        assert link is not None
+    for link in connected.links:
         link.close()
 
 
@@ -188,8 +187,7 @@ def test_texts_are_those_of_the_servers(pair: Pair, request: pytest.FixtureReque
 
 
 def test_the_prompt_is_that_of_the_checkpoints_own_processor(pair: Pair) -> None:
-    for link, model in ((pair.remote_edge, edge(KIND)), (pair.remote, cloud())):
-        assert link is not None
+    for link, model in zip(pair.links, (edge(KIND), cloud()), strict=True):
         placeholder = model.processor.placeholder_id
         assert isinstance(link, VllmCloud)
         caller = Caller(link)

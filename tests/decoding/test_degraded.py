@@ -94,16 +94,8 @@ def _assert_edge_wrote_the_rest(case: Case, rounds: list[Round], finished: Finis
 
 
 def test_in_an_adaptive_lossless_run_the_edge_drafts_on_where_the_cloud_wrote_alone() -> None:
-    case = make_case(
-        90_300,
-        mode="lossless",
-        k="auto",
-        cost_ratio=5.0,
-        loop_period=0,
-        max_new_tokens=18,
-        min_new_tokens=18,
-        degrade=True,
-    )
+    lengths = {"max_new_tokens": 18, "min_new_tokens": 18, "loop_period": 0}
+    case = make_case(90_300, mode="lossless", k="auto", cost_ratio=5.0, degrade=True, **lengths)
     rounds, finished = collect(failing_after(1, case)[0].run())
     assert not rounds[0].draft_ids
     assert finished.finish_reason == "max_tokens"
@@ -112,28 +104,20 @@ def test_in_an_adaptive_lossless_run_the_edge_drafts_on_where_the_cloud_wrote_al
 
 
 @pytest.mark.parametrize("ahead", ["off", "on"])
-def test_lossless_promises_the_clouds_text_and_fails_without_it(ahead: str) -> None:
-    case = make_case(
-        90_100,
-        mode="lossless",
-        max_new_tokens=18,
-        min_new_tokens=18,
-        loop_period=0,
-        draft_ahead=ahead,
-    )
-    loop, verifier = failing_after(1, case)
-    with pytest.raises(CloudError, match=REASON):
+@pytest.mark.parametrize("error", [CloudError(REASON), DecodingError("a bug")])
+def test_lossless_promises_the_clouds_text_and_fails_without_it(error: Exception, ahead: str) -> None:
+    case = make_case(90_100, mode="lossless", max_new_tokens=18, min_new_tokens=18, loop_period=0, draft_ahead=ahead)
+    loop, verifier = failing_after(1, case, error)
+    with pytest.raises(type(error), match=str(error)):
         list(loop.run())
     assert verifier.closed == 1
     assert loop.text
 
 
-def test_another_error_ends_the_clip_whatever_the_settings() -> None:
-    case = make_case(90_150, mode="lossless", max_new_tokens=18, min_new_tokens=18, loop_period=0)
-    for ahead in ("off", "on"):
-        loop, _ = failing_after(1, case.but(draft_ahead=ahead), DecodingError("a bug"))
-        with pytest.raises(DecodingError, match="a bug"):
-            list(loop.run())
+def test_another_error_ends_a_clip_that_may_degrade() -> None:
+    case = make_case(90_150, mode="lossless", max_new_tokens=18, min_new_tokens=18, loop_period=0, degrade=True)
+    with pytest.raises(DecodingError, match="a bug"):
+        list(failing_after(1, case, DecodingError("a bug"))[0].run())
 
 
 def test_an_early_prefill_that_fails_counts_too() -> None:

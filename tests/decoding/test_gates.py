@@ -24,7 +24,7 @@ IDS = (2, 0)
 def _read(gate: Gate, rows: torch.Tensor = ROWS, ids: tuple[int, ...] = IDS) -> GateState:
     """The gate after the drafted tokens."""
     state = gate.open(0)
-    state.add_all(rows, ids)
+    state.read(rows, ids)
     return state
 
 
@@ -106,8 +106,8 @@ def test_a_token_that_is_less_certain_than_any_in_the_fit_escalates() -> None:
 
 def test_its_own_threshold_holds_unless_another_is_given() -> None:
     classifier = _classifier(entropy=1.0)
-    assert Gate("learned", classifier=classifier).threshold == 0.4
-    assert Gate("learned", 0.9, classifier=classifier).threshold == 0.9
+    assert Gate("learned", classifier=classifier).threshold_in_force() == 0.4
+    assert Gate("learned", 0.9, classifier=classifier).threshold_in_force() == 0.9
 
 
 @pytest.mark.parametrize("name", ["colour", "doubt", "grid"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -44,16 +45,23 @@ def test_the_number_of_torch_threads_holds_beside_the_loop() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ahead", "step_ms", "drafts"), [("auto", 4.0, True), ("auto", 6.0, False), ("on", 6.0, True), ("off", 4.0, False)]
+    ("ahead", "step_ms", "parallel", "drafts"),
+    [
+        ("auto", 4.0, True, True),
+        ("auto", 6.0, True, False),
+        ("auto", 4.0, False, False),
+        ("on", 6.0, False, True),
+        ("off", 4.0, True, False),
+    ],
 )
-def test_a_step_longer_than_half_a_verification_is_not_begun_during_one(
-    ahead: str, step_ms: float, drafts: bool, monkeypatch: pytest.MonkeyPatch
+def test_the_edge_drafts_ahead_by_itself_of_a_parallel_cloud_if_two_steps_fit_a_verification(
+    ahead: str, step_ms: float, parallel: bool, drafts: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = make_case(90_600, mode="lossless", draft_ahead=ahead, cloud_prefill="overlap", max_new_tokens=6)
     begun: list[int] = []
     monkeypatch.setattr(Drafter, "draft_ahead", lambda *_: begun.append(1))
     monkeypatch.setattr(Costs, "ratio", property(lambda _: step_ms / 10.0))
-    collect(case.loop().run())
+    collect(replace(case.loop(), cloud_is_parallel=parallel).run())
     assert bool(begun) == drafts
 
 

@@ -87,7 +87,7 @@ def test_every_token_keeps_its_alternatives(settings: dict[str, object]) -> None
 
 
 def test_a_cloud_elsewhere_tells_the_same() -> None:
-    cloud = mini_pair().loaded_cloud
+    cloud = mini_pair().local("cloud")
     here = scored(captioner(decoding__mode="lossless"))
     with serving(cloud) as served:
         flags = {"cloud.url": served.url, "decoding.mode": "lossless", "prompt.language": "zh"}

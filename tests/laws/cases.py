@@ -67,8 +67,9 @@ class Case:
     @property
     def cloud(self) -> AudioLM:
         """The verifying model."""
-        assert self.pair.loaded_cloud is not None
-        return self.pair.loaded_cloud
+        model = self.pair.local("cloud")
+        assert model is not None
+        return model
 
     def but(self, **changed: Any) -> Case:
         """The same case with other settings."""
