@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from specdec_cli.evaluate.bootstrap import Resampler
+from specdec_cli.evaluate.bootstrap import LEVEL, Resampler
 from specdec_cli.evaluate.costs import costs, measurements
 from specdec_cli.evaluate.modes import MODES, richest
 from specdec_cli.evaluate.pairing import PairedClip, middle_of, pair
@@ -46,20 +46,18 @@ def comparison(
     Raises:
         ConfigError: BERTScore cannot be had.
     """
-    occurring = {transcript.mode for transcript in transcripts}
+    occurring, first = {transcript.mode for transcript in transcripts}, transcripts[0]
     modes = [mode for mode in MODES if mode in (modes or occurring)]
-    language = transcripts[0].language
     paired, failures, unfinished = pair(transcripts, modes)
-    clips = [_clip(clip, references, lexicon, language) for clip in paired]
-    resampler = Resampler(len(clips), seed=seed)
-    table = measurements(paired, modes)
-    found = gaps(clips, lexicon, table, resampler) if clips else []
+    clips = [_clip(clip, references, lexicon, first.language) for clip in paired]
+    table, resampler = measurements(paired, modes), Resampler(len(clips), seed=seed)
+    found = gaps(clips, lexicon, table, resampler)
     unstable = [clip.file for clip, runs in zip(clips, paired, strict=True) if any(map(_unstable, runs.values()))]
     return Comparison(
         headline=[*_faults(paired, unstable), *_verdicts(clips, found)],
         modes=modes,
-        language=language,
-        prompt=transcripts[0].prompt,
+        language=first.language,
+        prompt=first.prompt,
         models=Models(
             edge=next((run.models.edge for run in transcripts if run.models.edge), None),
             cloud=next((run.models.cloud for run in transcripts if run.models.cloud), None),
@@ -72,13 +70,13 @@ def comparison(
         repeats=max((len(runs) for clip in paired for runs in clip.values()), default=0),
         unstable=unstable,
         errors=failures,
-        costs=costs(table, resampler) if clips else [],
-        quality=quality(clips, language, lexicon, resampler, bertscore=bertscore) if clips else [],
+        costs=[costs(mode, table, resampler) for mode in table],
+        quality=quality(clips, list(table), first.language, lexicon, resampler, bertscore=bertscore),
         gaps=found,
         attributes=list(lexicon.attributes),
-        reference_columns=None if references is None else dict(references.columns),
-        references_found=None if references is None else sum(clip.reference is not None for clip in clips),
-        level=resampler.level,
+        reference_columns=references and dict(references.columns),
+        references_found=references and sum(clip.reference is not None for clip in clips),
+        level=LEVEL,
     )
 
 
@@ -95,8 +93,8 @@ def _clip(clip: PairedClip, references: References | None, lexicon: Lexicon, lan
         captions={mode: run.caption or "" for mode, run in first.items()},
         flags={mode: run.flags for mode, run in first.items() if run.flags},
         labels={mode: lexicon.labels(run.caption or "", language) for mode, run in first.items()},
-        total_ms={mode: round(middle_of(clip[mode], lambda run: run.timing.total_ms), 4) for mode in first},
-        escalation_rate={mode: getattr(run.totals, "escalation_rate", None) for mode, run in first.items()},
+        total_ms={mode: round(middle_of(run.timing.total_ms for run in runs), 4) for mode, runs in clip.items()},
+        escalation_rate={mode: run.totals and run.totals.escalation_rate for mode, run in first.items()},
         reference=reference.key if reference else None,
         reference_texts=list(reference.texts) if reference else [],
         reference_labels=dict(reference.labels) if reference else {},

@@ -7,7 +7,7 @@ is left out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -55,20 +55,16 @@ def label_scores(named: Named, truth: Truth, lexicon: Lexicon, resampler: Resamp
 
 
 def quality(
-    clips: Clips, language: Language, lexicon: Lexicon, resampler: Resampler, *, bertscore: bool = False
+    clips: Clips, modes: Sequence[Mode], language: Language, lexicon: Lexicon, resampler: Resampler, *, bertscore: bool
 ) -> list[ModeQuality]:
-    """One entry a mode of at least one clip, in the order of `ClipComparison.captions`.
-
-    Raises:
-        ConfigError: BERTScore is requested and not available.
-    """
+    """One entry for each of `modes`; ConfigError: BERTScore is requested and not available."""
     described = [clip for clip in clips if clip.reference_texts]
     reference_texts = [clip.reference_texts for clip in described]
     truth = [clip.reference_labels for clip in clips]
     found = []
-    for mode in clips[0].captions:
+    for mode in modes:
         named, texts = [clip.labels[mode] for clip in clips], [clip.captions[mode] for clip in described]
-        against = mode != "cloud" and "cloud" in clips[0].captions
+        against = mode != "cloud" and "cloud" in modes
         found.append(
             ModeQuality(
                 mode=mode,
@@ -83,42 +79,38 @@ def quality(
 
 
 def gaps(clips: Clips, lexicon: Lexicon, table: Mapping[Mode, Columns], resampler: Resampler) -> list[Gap]:
-    """One gap a mode between the two and a measure, in the order of `SUBJECTS`.
+    """One gap a measure and mode between the two, in the order of `SUBJECTS`; none without edge-only and cloud-only.
 
-    None where edge-only or cloud-only was not run. `table` holds what was measured of the same clips.
+    `table` holds what was measured of the same clips, by mode.
     """
-    modes = list(clips[0].captions)
-    if not {"edge", "cloud"} <= set(modes):
+    if not {"edge", "cloud"} <= table.keys():
         return []
     found = []
-    for basis, measure, of in _measures(clips, lexicon):
+    for (basis, measure), of in _measures(clips, lexicon).items():
         edge, cloud = of("edge"), of("cloud")
-        for mode in (mode for mode in modes if mode not in ("edge", "cloud")):
+        for mode in (mode for mode in table if mode not in ("edge", "cloud")):
             if gap := measure_gap(edge, of(mode), cloud, resampler, spent(mode, table)):
                 found.append(Gap(mode=mode, basis=basis, measure=measure, **dict(gap)))
     return found
 
 
-def _measures(clips: Clips, lexicon: Lexicon) -> Iterator[tuple[Basis, GapMeasure, Callable[[Mode], Values]]]:
-    """What captions are measured by: references as far as there are any, and the cloud's captions.
-
-    The last of each gives how good the captions of a mode are, 0 to 1, [clips] or [clips, attributes]; NaN where that
-    is not known.
-    """
-    truth = [clip.reference_labels for clip in clips]
+def _measures(clips: Clips, lexicon: Lexicon) -> dict[tuple[Basis, GapMeasure], Callable[[Mode], Values]]:
+    """How good the captions of a mode are by each measure, 0 to 1, [clips] or [clips, attributes]; NaN: not known."""
+    truth, texts = [clip.reference_labels for clip in clips], [clip.reference_texts for clip in clips]
     known = {attribute for labels in truth for attribute in labels}
 
     def right(mode: Mode) -> Values:
         return label_hits([clip.labels[mode] for clip in clips], truth, lexicon)
 
+    found: dict[tuple[Basis, GapMeasure], Callable[[Mode], Values]] = {}
     if known != {"emotion"}:
-        yield "references", "labels", right
+        found["references", "labels"] = right
     if "emotion" in known:
-        yield "references", "emotion", lambda mode: right(mode)[:, list(lexicon.attributes).index("emotion")]
-    texts = [clip.reference_texts for clip in clips]
-    yield "references", "chrf", lambda mode: clip_chrf([clip.captions[mode] for clip in clips], texts) / 100
-    yield "cloud", "captions", lambda mode: _same(clips, mode)
-    yield "cloud", "labels", lambda mode: _like_cloud(clips, mode, lexicon)
+        found["references", "emotion"] = lambda mode: right(mode)[:, list(lexicon.attributes).index("emotion")]
+    found["references", "chrf"] = lambda mode: clip_chrf([clip.captions[mode] for clip in clips], texts) / 100
+    found["cloud", "captions"] = lambda mode: _same(clips, mode)
+    found["cloud", "labels"] = lambda mode: _like_cloud(clips, mode, lexicon)
+    return found
 
 
 def _same(clips: Clips, mode: Mode) -> Values:
