@@ -9,7 +9,7 @@ from specdec_cli.evaluate.bootstrap import LEVEL, Resampler
 from specdec_cli.evaluate.costs import costs, measurements
 from specdec_cli.evaluate.modes import MODES, richest
 from specdec_cli.evaluate.pairing import PairedClip, middle_of, pair
-from specdec_cli.evaluate.quality import gaps, quality
+from specdec_cli.evaluate.quality import gaps, quality, scores
 from specdec_cli.evaluate.result import ClipComparison, Comparison, Gap
 from specdec_cli.format import count, percent, share, with_ends
 from specdec_cli.prompts import Language
@@ -51,7 +51,8 @@ def comparison(
     paired, failures, unfinished = pair(transcripts, modes)
     clips = [_clip(clip, references, lexicon, first.language) for clip in paired]
     table, resampler = measurements(paired, modes), Resampler(len(clips), seed=seed)
-    found = gaps(clips, lexicon, table, resampler)
+    by = scores(clips, list(table), lexicon)
+    found = gaps(by, table, resampler)
     unstable = [clip.file for clip, runs in zip(clips, paired, strict=True) if any(map(_unstable, runs.values()))]
     return Comparison(
         headline=[*_faults(paired, unstable), *_verdicts(clips, found)],
@@ -71,7 +72,7 @@ def comparison(
         unstable=unstable,
         errors=failures,
         costs=[costs(mode, table, resampler) for mode in table],
-        quality=quality(clips, list(table), first.language, lexicon, resampler, bertscore=bertscore),
+        quality=[quality(clips, mode, by, first.language, lexicon, resampler, bertscore=bertscore) for mode in table],
         gaps=found,
         attributes=list(lexicon.attributes),
         reference_columns=references and dict(references.columns),
