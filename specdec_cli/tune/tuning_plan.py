@@ -69,8 +69,7 @@ def groups_of(traces: Sequence[Trace], references: Mapping[str, Reference]) -> t
 
     That is the speaker, if the references name one for every clip and at least four of them; else the clip.
     """
-    known = {trace.sha256: references[trace.sha256] for trace in traces if trace.sha256 in references}
-    speakers = {sha256: reference.speaker for sha256, reference in known.items() if reference.speaker}
+    speakers = {sha256: reference.speaker for sha256, reference in references.items() if reference.speaker}
     if len(speakers) == len(traces) and len(set(speakers.values())) >= 4:
         return "speaker", speakers
     return "clip", {trace.sha256: trace.sha256 for trace in traces}
