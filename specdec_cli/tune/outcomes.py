@@ -136,6 +136,20 @@ class SettingOutcome:
     escalations: Values  # blocks that were escalated [n]
     spent: Spent  # the share of each cost
 
+    @classmethod
+    def of(
+        cls,
+        candidate: Candidate,
+        traces: Sequence[Trace],
+        quality: CaptionQuality,
+        texts: Sequence[tuple[int, ...]],
+        escalations: Values,
+        spent: Spent,
+    ) -> SettingOutcome:
+        """Of a candidate by the text that it gives each clip; a deferred draft is no block like others."""
+        shares = {cost: share for cost, share in spent.items() if cost != "blocks" or not candidate.deferred}
+        return cls(candidate, quality.table(traces, texts), quality.differing(traces, texts), escalations, shares)
+
     def share(self, cost: Cost) -> float:
         """Share of a cost; NaN where it is not known."""
         share = self.spent.get(cost)
@@ -169,12 +183,11 @@ def swept(
 ) -> SettingOutcome:
     """A candidate replayed on every clip, timed in forwards of one token, of which the first takes `prefill`."""
     found = [candidate.replay(trace, classifier, seed) for trace in traces]
-    rows = [
-        (each.rounds, each.escalations, each.escalations > 0, each.escalations and prefill + each.escalations - 1)
-        for each in found
-    ]
-    alone = [prefill + len(trace.cloud.ids) - 1 for trace in traces]
-    return _outcome(candidate, traces, quality, [each.ids for each in found], rows, alone)
+    rows = [(each.rounds, each.escalations, len(t.cloud.ids)) for each, t in zip(found, traces, strict=True)]
+    rounds, calls, alone = np.array(rows, dtype=np.float64).T
+    time = np.where(calls > 0, prefill + calls - 1, 0.0)
+    spent = spent_shares(calls, rounds, np.sign(calls), time, prefill + alone - 1)
+    return SettingOutcome.of(candidate, traces, quality, [each.ids for each in found], calls, spent)
 
 
 def confirmed(
@@ -186,22 +199,10 @@ def confirmed(
 ) -> SettingOutcome:
     """What a candidate did with clips by its runs, beside those of cloud-only."""
     texts = [tuple(id_ for round_ in run.rounds for id_ in round_.committed_ids) for run in runs]
-    rows = [(len(run.rounds), sum(each.escalated for each in run.rounds), run.woken, cloud_ms(run)) for run in runs]
-    return _outcome(candidate, traces, quality, texts, rows, [cloud_ms(run) for run in alone])
-
-
-def _outcome(
-    candidate: Candidate,
-    traces: Sequence[Trace],
-    quality: CaptionQuality,
-    texts: Sequence[tuple[int, ...]],
-    rows: Sequence[tuple[float | None, ...]],
-    alone: Sequence[float | None],
-) -> SettingOutcome:
-    """`rows`: of each clip rounds, escalations, whether the cloud worked, and its time; None is not known."""
-    rounds, escalations, woken, time = np.array(rows, dtype=np.float64).T
-    spent = dict(spent_shares(escalations, rounds, woken, time, np.array(alone, dtype=np.float64)))
-    if candidate.deferred:
-        del spent["blocks"]  # a deferred draft is no block like others
-    measured = quality.table(traces, texts), quality.differing(traces, texts)
-    return SettingOutcome(candidate, *measured, escalations, spent)
+    rows = [
+        (len(run.rounds), sum(each.escalated for each in run.rounds), run.woken, cloud_ms(run), cloud_ms(cloud))
+        for run, cloud in zip(runs, alone, strict=True)
+    ]
+    rounds, calls, woken, time, alone_ms = np.array(rows, dtype=np.float64).T
+    spent = spent_shares(calls, rounds, woken, time, alone_ms)
+    return SettingOutcome.of(candidate, traces, quality, texts, calls, spent)
