@@ -39,7 +39,7 @@ def comparison(
     Args:
         transcripts: at least one, of one language and prompt, in the order in which clips are to be listed; several of
             a clip and mode are repeats.
-        modes: those to compare; None: those that occur.
+        modes: None: those that occur.
         planned: how many recordings were to be compared, for a run that was interrupted.
         seed: of the bootstrap.
 
@@ -124,10 +124,7 @@ def _faults(clips: Sequence[PairedClip], unstable: Sequence[str]) -> Iterator[st
 
 
 def _verdicts(clips: Sequence[ClipComparison], gaps: Sequence[Gap]) -> Iterator[str]:
-    """How much of the gap each mode closes, by the first of the measures that has a gap to close.
-
-    A mode whose captions all equal the cloud's is left out.
-    """
+    """How much of the gap each mode closes, by the first measure that has one; not of captions that are the cloud's."""
     if not clips:
         yield "No clip was captioned by every mode, so there is nothing to compare."
     elif len(clips) < FEWEST_CLIPS:
@@ -135,8 +132,7 @@ def _verdicts(clips: Sequence[ClipComparison], gaps: Sequence[Gap]) -> Iterator[
     else:
         for mode in dict.fromkeys(gap.mode for gap in gaps):
             if any(clip.captions[mode] != clip.captions["cloud"] for clip in clips):
-                own = [gap for gap in gaps if gap.mode == mode]
-                own = [gap for gap in own if gap.basis == own[0].basis]
+                own = [gap for gap in gaps if (gap.mode, gap.basis) == (mode, gaps[0].basis)]
                 yield _closed(next((gap for gap in own if gap.closed), own[0]))
 
 

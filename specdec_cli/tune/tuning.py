@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,13 +20,11 @@ from specdec_cli.evaluate.gap import GapClosed
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import Reference
 from specdec_cli.store import Watch
-from specdec_cli.transcript.records import Transcript
 from specdec_cli.tune.choosing import best_of, worth_running
 from specdec_cli.tune.outcomes import Baselines, CaptionQuality, SettingOutcome, Tuning, confirmed, swept
 from specdec_cli.tune.recording import StoredRecordings, Trace
 from specdec_cli.tune.replay import Candidate, candidates
 from specdec_cli.tune.tuning_plan import INSTALL, TuningPlan, groups_of, require_clips, split
-from specdec_cli.types import GateName
 
 
 def tune(
@@ -57,9 +55,9 @@ def tune(
     quality = CaptionQuality(lexicon, references, captioner.config.prompt.language, captioner.decode)
     split_by, groups = groups_of(traces, references)
     fitting, held_out = split(traces, groups, plan.seed)
-    gates, weights, notes = _fit(plan, fitting, groups, quality)
-    chosen = worth_running(_sweep(plan, gates, weights, fitting, quality, watch), plan)
-    runs, held_out = _confirm(captioner, chosen, weights, held_out, quality, journal, watch)
+    plan, weights, notes = _fit(plan, fitting, groups, quality)
+    chosen = worth_running(_sweep(plan, weights, fitting, quality, watch), plan)
+    runs, held_out = _confirm(_variants(captioner, chosen, weights), held_out, quality, journal, watch)
     alone = Baselines.of(held_out, quality, plan.seed)
     ends = alone.gap(alone.cloud)
     if ends is None:
@@ -115,26 +113,26 @@ def _origin(captioner: Captioner, tuning: Tuning) -> dict[str, Any]:
 
 def _fit(
     plan: TuningPlan, traces: Sequence[Trace], groups: Mapping[str, str], quality: CaptionQuality
-) -> tuple[Sequence[GateName], LearnedWeights | None, list[str]]:
-    """The gates that can be tried, the weights of the learned one if it is among them, and what was left out and why.
+) -> tuple[TuningPlan, LearnedWeights | None, list[str]]:
+    """The plan with the gates that can be tried, the weights of the learned one, and what was left out and why.
 
     Raises:
         ConfigError: the cloud changes too little to fit the learned gate, and no other gate is to be tried.
     """
     if "learned" not in plan.gates:
         note = f"The learned gate was not tried: it needs scikit-learn. Install it with: {INSTALL}"
-        return plan.gates, None, [note] if find_spec("sklearn") is None else []
+        return plan, None, [note] if find_spec("sklearn") is None else []
     from specdec_cli.tune import learned_gate  # needs scikit-learn
 
     consequences = learned_gate.Consequences(quality.classes)
     found = learned_gate.examples(traces, [groups[trace.sha256] for trace in traces], consequences)
     try:
-        return plan.gates, learned_gate.fit(found, consequences.decided(traces), seed=plan.seed), []
+        return plan, learned_gate.fit(found, consequences.decided(traces), seed=plan.seed), []
     except ConfigError as error:
-        others = [gate for gate in plan.gates if gate != "learned"]
+        others = tuple(gate for gate in plan.gates if gate != "learned")
         if set(others) <= {"random"}:
             raise
-        return others, None, [f"The learned gate was not tried: {error.message}."]
+        return replace(plan, gates=others), None, [f"The learned gate was not tried: {error.message}."]
 
 
 def _waking(weights: LearnedWeights) -> LearnedWeights:
@@ -143,16 +141,11 @@ def _waking(weights: LearnedWeights) -> LearnedWeights:
 
 
 def _sweep(
-    plan: TuningPlan,
-    gates: Sequence[GateName],
-    weights: LearnedWeights | None,
-    traces: Sequence[Trace],
-    quality: CaptionQuality,
-    watch: Watch,
+    plan: TuningPlan, weights: LearnedWeights | None, traces: Sequence[Trace], quality: CaptionQuality, watch: Watch
 ) -> list[SettingOutcome]:
     """Every candidate replayed on every clip."""
     classifier = Classifier(weights, 0.5, waking=_waking(weights)) if weights else None
-    found = list(candidates(traces, gates, plan.ks, classifier, defers=plan.cost != "blocks"))
+    found = list(candidates(traces, plan.gates, plan.ks, classifier, defers=plan.cost != "blocks"))
     outcomes: list[SettingOutcome] = []
     watch.begin(len(found))
     for candidate in found:
@@ -162,43 +155,46 @@ def _sweep(
     return outcomes
 
 
-def _confirm(
-    captioner: Captioner,
-    chosen: Sequence[Candidate],
-    weights: LearnedWeights | None,
-    traces: Sequence[Trace],
-    quality: CaptionQuality,
-    journal: StoredRecordings,
-    watch: Watch,
-) -> tuple[list[SettingOutcome], list[Trace]]:
-    """Runs the chosen candidates and cloud-only for real, where the journal holds no such run.
-
-    They take turns clip by clip, so that a machine that grows busy slows all of them. Returns the candidates'
-    outcomes on the clips that all could caption, and these clips.
-    """
-    alone = captioner.variant(_decoding(captioner.config, mode="cloud"))
+def _variants(
+    captioner: Captioner, chosen: Sequence[Candidate], weights: LearnedWeights | None
+) -> dict[Candidate | None, Captioner]:
+    """What runs cloud-only (None), and each of the chosen candidates."""
+    found: dict[Candidate | None, Captioner] = {None: captioner.variant(_decoding(captioner.config, mode="cloud"))}
     with TemporaryDirectory(prefix="specdec-tune-") as folder:
         file = Path(folder) / "gate.json"
         if weights is not None:
             learned = _gate_file(captioner, Candidate("learned", 0.5, 1, wake=0.5), weights, {})
             file.write_text(learned.to_json(), encoding="utf-8")
-        own = {candidate: captioner.variant(_configured(captioner.config, candidate, file)) for candidate in chosen}
-    every = {"cloud-only": alone, **{candidate.label: captioner for candidate, captioner in own.items()}}
+        return found | {each: captioner.variant(_configured(captioner.config, each, file)) for each in chosen}
+
+
+def _confirm(
+    variants: Mapping[Candidate | None, Captioner],
+    traces: Sequence[Trace],
+    quality: CaptionQuality,
+    journal: StoredRecordings,
+    watch: Watch,
+) -> tuple[list[SettingOutcome], list[Trace]]:
+    """Runs candidates and cloud-only for real, where the journal holds no such run.
+
+    They take turns clip by clip, so that a machine that grows busy slows all of them. Returns the candidates'
+    outcomes on the clips that all could caption, and these clips.
+    """
     steps = [
-        (f"confirming {name} {trace.file}", trace.file, partial(captioner.caption, trace.file))
-        for trace in traces
-        for name, captioner in every.items()
-        if journal.run(trace.sha256, captioner) is None
+        (f"confirming {each.label if each else 'cloud-only'} {t.file}", t.file, partial(captioner.caption, t.file))
+        for t in traces
+        for each, captioner in variants.items()
+        if journal.run(t.sha256, captioner) is None
     ]
     journal.take(steps, watch)
-    usable = [trace for trace in traces if all(journal.run(trace.sha256, one) for one in every.values())]
+    usable = [trace for trace in traces if all(journal.run(trace.sha256, one) for one in variants.values())]
     if not usable:
         raise ConfigError("no clip could be captioned in the confirming runs", hint="Their errors are above.")
-
-    def runs(captioner: Captioner) -> list[Transcript]:
-        return [run for trace in usable if (run := journal.run(trace.sha256, captioner))]
-
-    return [confirmed(candidate, usable, quality, runs(one), runs(alone)) for candidate, one in own.items()], usable
+    runs = {
+        each: [run for trace in usable if (run := journal.run(trace.sha256, captioner))]
+        for each, captioner in variants.items()
+    }
+    return [confirmed(each, usable, quality, own, runs[None]) for each, own in runs.items() if each], usable
 
 
 def _configured(config: Config, candidate: Candidate, weights: Path) -> Config:

@@ -18,7 +18,7 @@ from tests.cli.conftest import Specdec
 from tests.cli.harness import Outcome
 from tests.mini_pair import captioner, write_voice
 
-SHORT = ("--max-new-tokens", "16")
+SHORT = ("--max-new-tokens", "24")
 HALVES = ("--eval-seed", "1")  # with some clips in the second half of which edge and cloud differ
 SAME = ("--ks", "2", "--gates", "entropy", "-l", "zh", *HALVES, *SHORT)
 QUICK = (*SAME, "--budget", "blocks=0.5")
@@ -99,7 +99,7 @@ def run_on_held_out(recorded: Path, point: TunedPoint, **settings: object) -> li
     runs = captioner(
         gate__name=point.gate,
         gate__threshold=point.threshold,
-        decoding__max_new_tokens=16,
+        decoding__max_new_tokens=24,
         prompt__language="zh",
         **settings,
     )
