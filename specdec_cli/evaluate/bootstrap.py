@@ -64,7 +64,7 @@ class Resampler:
         if self.clips < 2:
             return Interval(value, None, None)
         drawn = statistic(self._counts)
-        drawn = drawn[np.isfinite(drawn)] if np.isfinite(drawn).any() else [value]
+        drawn = drawn[np.isfinite(drawn)] if np.isfinite(drawn).any() else np.array([value])
         low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
         return Interval(value, float(low), float(high))
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 OVERVIEW: Final = "overview"
+Colours = dict[str | None, str]  # of speakers; None: unknown
 _POINTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "kept": {"linestyle": "", "marker": "o", "color": MUTED, "markersize": 4, "markerfacecolor": "none"},
     "escalated to the cloud": {"linestyle": "", "marker": "^", "color": INK, "markersize": 5},
@@ -103,7 +104,9 @@ def _draw(figure: Figure, timeline: Timeline) -> None:
     figures = [name for name in _NAMES if any(name in span.measured for span in spans)]
     heights = [0.28 * max(len(rows), 2) + 0.2, *(1.0 for _ in figures), 1.4]
     speakers = dict.fromkeys(span.speaker for span in spans if span.speaker is not None)
-    colours = {name: COLOURS[n % len(COLOURS)] for n, name in enumerate(speakers)}
+    colours: Colours = {name: COLOURS[n % len(COLOURS)] for n, name in enumerate(speakers)}
+    if any(span.speaker is None for span in spans):
+        colours[None] = LINE if speakers else COLOURS[0]
     keys = _keys(spans, colours)
     height = sum(heights) + 0.14 * len(heights) + 1.0 + 0.22 * -(-len(keys) // _KEYS_IN_A_ROW)
     figure.set_size_inches(11.0, height)
@@ -120,7 +123,7 @@ def _draw(figure: Figure, timeline: Timeline) -> None:
     figure.legend(handles=keys, loc="outside lower right", ncols=_KEYS_IN_A_ROW)
 
 
-def _class(panel: Axes, spans: Sequence[TimelineSpan], row: int, colours: Mapping[str, str]) -> None:
+def _class(panel: Axes, spans: Sequence[TimelineSpan], row: int, colours: Colours) -> None:
     """A bar per piece in the row of its class, in the colour of its speaker; underlined where it needs review, under
     a dark line where it is no description.
 
@@ -131,7 +134,7 @@ def _class(panel: Axes, spans: Sequence[TimelineSpan], row: int, colours: Mappin
     for lane, own in enumerate(lanes):
         bottom = row + _ROW_HEIGHT / 2 - (lane + 1) * height
         for some, colour, start, tall in (
-            (own, [_shade(span, colours) for span in own], 0.2, 0.8),
+            (own, [colours[span.speaker] for span in own], 0.2, 0.8),
             ([span for span in own if span.run.needs_review], ALERT, 0.0, 0.13),
             ([span for span in own if span.run.flags], INK, 0.87, 0.13),
         ):
@@ -139,12 +142,12 @@ def _class(panel: Axes, spans: Sequence[TimelineSpan], row: int, colours: Mappin
             panel.broken_barh(places, across, facecolors=colour, edgecolors=GROUND, linewidth=0.8)
 
 
-def _measured(panel: Axes, spans: Sequence[TimelineSpan], name: str, colours: Mapping[str, str]) -> None:
+def _measured(panel: Axes, spans: Sequence[TimelineSpan], name: str, colours: Colours) -> None:
     """A level line per piece, and a cross where the caption says otherwise."""
     heading, attribute = _NAMES[name]
     values = [span.measured[name] for span in spans]
     ends = [span.start for span in spans], [span.end for span in spans]
-    panel.hlines(values, *ends, colors=[_shade(span, colours) for span in spans], linewidth=2.4)
+    panel.hlines(values, *ends, colors=[colours[span.speaker] for span in spans], linewidth=2.4)
     wrong = [span for span in spans if (span.run.agrees or {}).get(attribute) is False]
     middles = [(span.start + span.end) / 2 for span in wrong]
     panel.plot(middles, [span.measured[name] for span in wrong], **_POINTS["caption says otherwise"])
@@ -190,20 +193,15 @@ def _time_axis(panels: Sequence[Axes], timeline: Timeline) -> None:
     panels[-1].set_xlabel(heading)
 
 
-def _keys(spans: Sequence[TimelineSpan], colours: Mapping[str, str]) -> list[Any]:
+def _keys(spans: Sequence[TimelineSpan], colours: Colours) -> list[Any]:
     """The entries of the legend."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    keys: list[Any] = [Patch(facecolor=colour, label=name[:_LONGEST_NAME]) for name, colour in colours.items()]
-    if colours and any(span.speaker is None for span in spans):
-        keys.append(Patch(facecolor=LINE, label="speaker unknown"))
+    named = {name or "speaker unknown": colour for name, colour in colours.items()} if any(colours) else {}
+    keys: list[Any] = [Patch(facecolor=colour, label=name[:_LONGEST_NAME]) for name, colour in named.items()]
     if any(span.run.needs_review for span in spans):
         keys.append(Line2D([], [], color=ALERT, linewidth=3, label="needs review"))
     if any(span.run.flags for span in spans):
         keys.append(Line2D([], [], color=INK, linewidth=3, label="no description"))
     return keys + [Line2D([], [], label=name, **style) for name, style in _POINTS.items()]
-
-
-def _shade(span: TimelineSpan, colours: Mapping[str, str]) -> str:
-    return colours.get(span.speaker or "", COLOURS[0] if not colours else LINE)

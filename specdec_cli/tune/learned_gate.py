@@ -51,9 +51,7 @@ class Consequences:
     """
 
     def __init__(
-        self,
-        classes: Callable[[tuple[int, ...]], Mapping[str, str | None]],
-        weights: Mapping[str, float] | None = None,
+        self, classes: Callable[[tuple[int, ...]], Mapping[str, str | None]], weights: Mapping[str, float] | None = None
     ) -> None:
         self._classes, self._weights = classes, weights or {}
 
