@@ -75,8 +75,8 @@ def comparison(
         quality=[quality(clips, mode, by, first.language, lexicon, resampler, bertscore=bertscore) for mode in table],
         gaps=found,
         attributes=list(lexicon.attributes),
-        reference_columns=references and dict(references.columns),
-        references_found=references and sum(clip.reference is not None for clip in clips),
+        reference_columns=dict(references.columns) if references else None,
+        references_found=sum(clip.reference is not None for clip in clips) if references else None,
         level=LEVEL,
     )
 
@@ -95,7 +95,7 @@ def _clip(clip: PairedClip, references: References | None, lexicon: Lexicon, lan
         flags={mode: run.flags for mode, run in first.items() if run.flags},
         labels={mode: lexicon.labels(run.caption or "", language) for mode, run in first.items()},
         total_ms={mode: round(middle_of(run.timing.total_ms for run in runs), 4) for mode, runs in clip.items()},
-        escalation_rate={mode: run.totals and run.totals.escalation_rate for mode, run in first.items()},
+        escalation_rate={mode: getattr(run.totals, "escalation_rate", None) for mode, run in first.items()},
         reference=reference.key if reference else None,
         reference_texts=list(reference.texts) if reference else [],
         reference_labels=dict(reference.labels) if reference else {},
