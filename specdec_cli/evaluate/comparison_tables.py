@@ -76,12 +76,13 @@ def summary(comparison: Comparison) -> FigureTable | None:
     """One table of modes for the terminal: quality, gap closed by the measure that leads, time, and the three costs."""
     rows: list[FigureRow] = []
     for measure, row in _quality(comparison):
-        if measure in _LEADING:
-            closed = {gap.mode: gap.closed for gap in comparison.stated_gaps() if (gap.basis, gap.measure) == measure}
-            cells = [
-                measured(gap, written.percent) if (gap := closed.get(mode)) else Cell("") for mode in comparison.modes
-            ]
-            rows += [row, *([FigureRow("  gap closed", cells)] if any(closed.values()) else [])]
+        if measure not in _LEADING:
+            continue
+        rows.append(row)
+        closed = {gap.mode: gap.closed for gap in comparison.stated_gaps() if (gap.basis, gap.measure) == measure}
+        if any(closed.values()):
+            cells = [measured(gap, written.percent) if gap else Cell("") for gap in map(closed.get, comparison.modes)]
+            rows.append(FigureRow("  gap closed", cells))
     return _table("", comparison.modes, [*rows, *_costs(comparison, _SUMMARY)])
 
 

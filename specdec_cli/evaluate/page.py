@@ -49,20 +49,16 @@ def render(comparison: Comparison, transcripts: Iterable[Transcript], *, lexicon
         clips.append(values)
         audio += [(number, base64.b64encode(sound.mp3).decode("ascii"))] if sound else []
     whole_recording.cache_clear()
-    style, script = asset("report.css"), asset(*_SCRIPTS)
-    return (
-        environment()
-        .get_template("page.html.j2")
-        .render(
-            policy=policy(script, style),
-            style=Markup(style),
-            script=Markup(script),
-            comparison=comparison,
-            settings=[(name, figures.setting(value)) for name, value in comparison.settings.items()],
-            tables=tables,
-            data=comparison.model_dump(mode="json", include={"modes", "language", "attributes"}) | {"clips": clips},
-            audio=audio,
-        )
+    template, style, script = environment().get_template("page.html.j2"), asset("report.css"), asset(*_SCRIPTS)
+    return template.render(
+        policy=policy(script, style),
+        style=Markup(style),
+        script=Markup(script),
+        comparison=comparison,
+        settings=[(name, figures.setting(value)) for name, value in comparison.settings.items()],
+        tables=tables,
+        data=comparison.model_dump(mode="json", include={"modes", "language", "attributes"}) | {"clips": clips},
+        audio=audio,
     )
 
 
