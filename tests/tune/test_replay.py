@@ -24,15 +24,15 @@ def _gate(rng: random.Random) -> tuple[GateName, float]:
 def test_an_exact_replay_is_what_a_run_does() -> None:
     exact = partly = stopping = 0
     for number in numbers():
-        rng = random.Random(number)
+        rng, pair = random.Random(number), number // 2  # two settings on each recording
         gate, threshold = _gate(rng)
         k, stop, classifier = rng.randint(1, 6), rng.random() < 0.5, Classifier(learned_weights(rng), 0.5)
-        replayed = replay(trace_of(number), Gate(gate, threshold, stop_drafting=stop, classifier=classifier), k)
+        replayed = replay(trace_of(pair), Gate(gate, threshold, stop_drafting=stop, classifier=classifier), k)
         if not replayed.exact:
             continue
         gated = {"gate": gate, "threshold": threshold, "stop_drafting": stop, "classifier": classifier}
         drafted = {"k": k, "groups": GROUPS, "max_new_tokens": LENGTH, "loop_period": 0}
-        rounds, finished = collect(table_loop(*table_pair(number), mode="hybrid", **gated, **drafted).run())
+        rounds, finished = collect(table_loop(*table_pair(pair), mode="hybrid", **gated, **drafted).run())
         asked = sum(round_.escalated for round_ in rounds)
         exact += 1
         partly += 0 < asked < len(rounds)
