@@ -38,8 +38,6 @@ from specdec_cli.tune.learned_gate import Consequences, examples, fit
 from specdec_cli.tune.outcomes import CaptionQuality
 from specdec_cli.tune.recording import StoredRecordings, Trace, setup_of
 from specdec_cli.tune.replay import Replayed, replay
-from specdec_cli.tune.tuning import Tuner
-from specdec_cli.tune.tuning_plan import TuningPlan
 from training import WEIGHTS
 from training.labels import Row, balanced, dev_rows, read_rows
 from training.references import classes_of
@@ -79,9 +77,7 @@ class Fold:
         return Classifier(self.block, 0.5, 0.5, self.wake)
 
 
-def recorded(
-    captioner: Captioner, plan: TuningPlan, data: Path, rows: Sequence[Row], work: Path, watch: Watch
-) -> dict[Language, Part]:
+def recorded(captioner: Captioner, data: Path, rows: Sequence[Row], work: Path, watch: Watch) -> dict[Language, Part]:
     """Recordings of `rows` in each language."""
     clips = {hashlib.sha256((data / row.file).read_bytes()).hexdigest(): str(data / row.file) for row in rows}
     named = {str(data / row.file): row for row in rows}
@@ -91,7 +87,7 @@ def recorded(
         prompt = captioner.config.prompt.model_copy(update={"language": language})
         speaking = captioner.variant(captioner.config.model_copy(update={"prompt": prompt}))
         with StoredRecordings(setup_of(speaking), work / f"gate-{of_pair}-{language}.jsonl") as journal:
-            traces = Tuner(speaking, plan, journal, watch).record(clips)
+            traces = journal.record(speaking, clips, watch)
         known = {t.sha256: named[t.file] for t in traces}
         references = {sha256: Reference(row.file, (), classes_of(row), row.speaker) for sha256, row in known.items()}
         quality = CaptionQuality(Lexicon.load(), references, language, captioner.decode)
@@ -291,9 +287,8 @@ def main(
     models = {"edge.model": edge, "cloud.model": cloud}
     flags = {"gate.name": "entropy", **{name: model for name, model in models.items() if model is not None}}
     captioner = Captioner.load(load_config(config, flags=flags, environ={}).config)
-    plan = TuningPlan(("learned",), (k,), 1.0, seed)
     try:
-        parts = recorded(captioner, plan, data, balanced(dev_rows(read_rows(data)), clips, seed), work, watch)
+        parts = recorded(captioner, data, balanced(dev_rows(read_rows(data)), clips, seed), work, watch)
     finally:
         watch.close()
     gate, figures = fitted_gate(captioner, parts, k, share, {"emotion": emotion}, seed)

@@ -33,8 +33,6 @@ from specdec_cli.transcript.records import Transcript
 from specdec_cli.tune.outcomes import CaptionQuality, SettingOutcome, swept
 from specdec_cli.tune.recording import StoredRecordings, setup_of
 from specdec_cli.tune.replay import candidates
-from specdec_cli.tune.tuning import Tuner
-from specdec_cli.tune.tuning_plan import TuningPlan
 from specdec_cli.types import COSTS, Cost, GateName
 from training import WEIGHTS
 from training.labels import balanced, dev_rows, read_rows
@@ -96,10 +94,9 @@ def replays(table: Path, language: str, gates: Sequence[GateName], k: int, work:
     references, watch = References.read(table, lexicon=lexicon), choose_view(steps=True)
     files = [line.split("\t")[0] for line in table.read_text(encoding="utf-8").splitlines()[1:]]
     clips = {str(item.sha256): item.path for item in identify(files)[0] if item.sha256 is not None}
-    plan = TuningPlan(tuple(gates), (k,), 1.0, 0)
     try:
         with StoredRecordings(setup_of(captioner), work / f"{language}-recordings.jsonl") as journal:
-            traces = Tuner(captioner, plan, journal, watch).record(clips)
+            traces = journal.record(captioner, clips, watch)
     finally:
         watch.close()
     known = {trace.sha256: found for trace in traces if (found := references.find(trace.file))}
@@ -112,7 +109,7 @@ def replays(table: Path, language: str, gates: Sequence[GateName], k: int, work:
     for gate in gates:
         for candidate in candidates(traces, (gate,), (k,), classifier, defers=True, rates=RATES):
             name = f"{gate}, {_DEFERRED}" if candidate.deferred else gate
-            outcome = swept(candidate, traces, quality, classifier, plan.seed, prefill)
+            outcome = swept(candidate, traces, quality, classifier, 0, prefill)
             settings.setdefault(name, []).append(outcome)
     edge, cloud = (quality.table(traces, [getattr(t, side).ids for t in traces]) for side in ("edge", "cloud"))
 

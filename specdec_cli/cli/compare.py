@@ -108,7 +108,6 @@ def compare(
         from specdec_cli.evaluate.page import render
 
         with work.view.loading("the page"):
-            by_mode = {mode: [run for run in transcripts if run.mode == mode] for mode in wanted}
-            write(html, render(found, by_mode, lexicon=words), PAGE)
+            write(html, render(found, transcripts, lexicon=words), PAGE)
     emit(found, print_comparison, json=json, **{} if json else {"captions": captions})
     return exit_code(interrupted=work.interrupted, failed=bool(found.errors))

@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
-RESAMPLES: Final = 2000
 LEVEL: Final = 0.95
+"""Share of the resampled figures within an interval."""
+
 
 Values = npt.NDArray[np.float64]
 Statistic = Callable[[Values], Values]
@@ -44,8 +45,7 @@ class Resampler:
     """Draws clips with replacement, the same way for every statistic."""
 
     clips: int  # at least one
-    resamples: int = RESAMPLES  # they take 8 bytes a clip each
-    level: float = LEVEL  # share of the resampled figures within an interval
+    resamples: int = 2000  # they take 8 bytes a clip each
     seed: int = 0
 
     def value(self, statistic: Statistic) -> float | None:
@@ -64,10 +64,8 @@ class Resampler:
         if self.clips < 2:
             return Interval(value, None, None)
         drawn = statistic(self._counts)
-        drawn = drawn[np.isfinite(drawn)]
-        if not len(drawn):
-            return Interval(value, value, value)
-        low, high = np.quantile(drawn, [(1 - self.level) / 2, (1 + self.level) / 2])
+        drawn = drawn[np.isfinite(drawn)] if np.isfinite(drawn).any() else np.array([value])
+        low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
         return Interval(value, float(low), float(high))
 
     @cached_property
@@ -90,7 +88,7 @@ def mean(values: Values) -> Statistic:
 
     Of a table [clips, attributes]: the mean over attributes of these means. Attributes without any value are left out.
     """
-    table = values.reshape(len(values), -1)
+    table = values[:, None] if values.ndim == 1 else values
     known = np.isfinite(table)
     filled = np.where(known, table, 0.0)
 
@@ -105,7 +103,7 @@ def mean(values: Values) -> Statistic:
 def middle(values: Values) -> Statistic:
     """The median over clips."""
     if not np.isfinite(values).all():
-        return total(values)  # NaN as well
+        return total(values)  # NaN
     order = np.argsort(values)
     ordered = values[order]
 

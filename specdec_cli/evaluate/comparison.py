@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from specdec_cli.evaluate.bootstrap import Resampler
+from specdec_cli.evaluate.bootstrap import LEVEL, Resampler
 from specdec_cli.evaluate.costs import costs, measurements
 from specdec_cli.evaluate.modes import MODES, richest
 from specdec_cli.evaluate.pairing import PairedClip, middle_of, pair
-from specdec_cli.evaluate.quality import gaps, quality
+from specdec_cli.evaluate.quality import gaps, quality, scores
 from specdec_cli.evaluate.result import ClipComparison, Comparison, Gap
 from specdec_cli.format import count, percent, share, with_ends
 from specdec_cli.prompts import Language
@@ -39,27 +39,26 @@ def comparison(
     Args:
         transcripts: at least one, of one language and prompt, in the order in which clips are to be listed; several of
             a clip and mode are repeats.
-        modes: those to compare; None: those that occur.
+        modes: None: those that occur.
         planned: how many recordings were to be compared, for a run that was interrupted.
         seed: of the bootstrap.
 
     Raises:
         ConfigError: BERTScore cannot be had.
     """
-    occurring = {transcript.mode for transcript in transcripts}
+    occurring, first = {transcript.mode for transcript in transcripts}, transcripts[0]
     modes = [mode for mode in MODES if mode in (modes or occurring)]
-    language = transcripts[0].language
     paired, failures, unfinished = pair(transcripts, modes)
-    clips = [_clip(clip, references, lexicon, language) for clip in paired]
-    resampler = Resampler(len(clips), seed=seed)
-    table = measurements(paired, modes)
-    found = gaps(clips, lexicon, table, resampler) if clips else []
+    clips = [_clip(clip, references, lexicon, first.language) for clip in paired]
+    table, resampler = measurements(paired, modes), Resampler(len(clips), seed=seed)
+    by = scores(clips, list(table), lexicon)
+    found = gaps(by, table, resampler)
     unstable = [clip.file for clip, runs in zip(clips, paired, strict=True) if any(map(_unstable, runs.values()))]
     return Comparison(
         headline=[*_faults(paired, unstable), *_verdicts(clips, found)],
         modes=modes,
-        language=language,
-        prompt=transcripts[0].prompt,
+        language=first.language,
+        prompt=first.prompt,
         models=Models(
             edge=next((run.models.edge for run in transcripts if run.models.edge), None),
             cloud=next((run.models.cloud for run in transcripts if run.models.cloud), None),
@@ -72,13 +71,13 @@ def comparison(
         repeats=max((len(runs) for clip in paired for runs in clip.values()), default=0),
         unstable=unstable,
         errors=failures,
-        costs=costs(table, resampler) if clips else [],
-        quality=quality(clips, language, lexicon, resampler, bertscore=bertscore) if clips else [],
+        costs=[costs(mode, table, resampler) for mode in table],
+        quality=[quality(clips, mode, by, first.language, lexicon, resampler, bertscore=bertscore) for mode in table],
         gaps=found,
         attributes=list(lexicon.attributes),
-        reference_columns=None if references is None else dict(references.columns),
-        references_found=None if references is None else sum(clip.reference is not None for clip in clips),
-        level=resampler.level,
+        reference_columns=dict(references.columns) if references else None,
+        references_found=sum(clip.reference is not None for clip in clips) if references else None,
+        level=LEVEL,
     )
 
 
@@ -95,7 +94,7 @@ def _clip(clip: PairedClip, references: References | None, lexicon: Lexicon, lan
         captions={mode: run.caption or "" for mode, run in first.items()},
         flags={mode: run.flags for mode, run in first.items() if run.flags},
         labels={mode: lexicon.labels(run.caption or "", language) for mode, run in first.items()},
-        total_ms={mode: round(middle_of(clip[mode], lambda run: run.timing.total_ms), 4) for mode in first},
+        total_ms={mode: round(middle_of(run.timing.total_ms for run in runs), 4) for mode, runs in clip.items()},
         escalation_rate={mode: getattr(run.totals, "escalation_rate", None) for mode, run in first.items()},
         reference=reference.key if reference else None,
         reference_texts=list(reference.texts) if reference else [],
@@ -125,10 +124,7 @@ def _faults(clips: Sequence[PairedClip], unstable: Sequence[str]) -> Iterator[st
 
 
 def _verdicts(clips: Sequence[ClipComparison], gaps: Sequence[Gap]) -> Iterator[str]:
-    """How much of the gap each mode closes, by the first of the measures that has a gap to close.
-
-    A mode whose captions all equal the cloud's is left out.
-    """
+    """How much of the gap each mode closes, by the first measure that has one; not of captions that are the cloud's."""
     if not clips:
         yield "No clip was captioned by every mode, so there is nothing to compare."
     elif len(clips) < FEWEST_CLIPS:
@@ -136,8 +132,7 @@ def _verdicts(clips: Sequence[ClipComparison], gaps: Sequence[Gap]) -> Iterator[
     else:
         for mode in dict.fromkeys(gap.mode for gap in gaps):
             if any(clip.captions[mode] != clip.captions["cloud"] for clip in clips):
-                own = [gap for gap in gaps if gap.mode == mode]
-                own = [gap for gap in own if gap.basis == own[0].basis]
+                own = [gap for gap in gaps if (gap.mode, gap.basis) == (mode, gaps[0].basis)]
                 yield _closed(next((gap for gap in own if gap.closed), own[0]))
 
 

@@ -5,23 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+from specdec_cli import format as written
 from specdec_cli.evaluate.bootstrap import Interval
-from specdec_cli.evaluate.result import Basis, Comparison, Figure, GapMeasure, LabelQuality
-from specdec_cli.format import (
-    NONE,
-    count,
-    interval,
-    milliseconds,
-    percent,
-    points,
-    seconds,
-    share,
-    short,
-    volume,
-    whole,
-    whole_points,
-)
+from specdec_cli.evaluate.result import Comparison, Figure, LabelQuality
 from specdec_cli.types import COSTS
+
+Written = Callable[[Any], str]
 
 
 class Cell(NamedTuple):
@@ -46,59 +35,54 @@ class FigureTable(NamedTuple):
     rows: Sequence[FigureRow]
 
 
-_COSTS: Final[dict[str, tuple[str, Callable[[float | None], str]]]] = {
-    "time of all clips": ("total_s", seconds),
-    "first token": ("ttft_ms", milliseconds),
-    "tokens/s": ("tokens_per_s", short),
-    "edge forwards": ("forwards_edge", whole),
-    "cloud forwards": ("forwards_cloud", whole),
-    "blocks escalated": ("escalation_rate", share),
-    "clips escalated": ("clips_woken", share),
-    "cloud's time": ("cloud_time", share),
-    "drafted by edge": ("edge_token_share", share),
-    "drafts accepted": ("acceptance_rate", share),
-    "uplink": ("uplink_bytes", volume),
-    "on the link": ("network_s", seconds),
-    "clips degraded": ("degraded", whole),
+_COSTS: Final[dict[str, tuple[str, Written]]] = {
+    "total_s": ("time of all clips", written.seconds),
+    "ttft_ms": ("first token", written.milliseconds),
+    "tokens_per_s": ("tokens/s", written.short),
+    "forwards_edge": ("edge forwards", written.whole),
+    "forwards_cloud": ("cloud forwards", written.whole),
+    "escalation_rate": ("blocks escalated", written.share),
+    "clips_woken": ("clips escalated", written.share),
+    "cloud_time": ("cloud's time", written.share),
+    "edge_token_share": ("drafted by edge", written.share),
+    "acceptance_rate": ("drafts accepted", written.share),
+    "uplink_bytes": ("uplink", written.volume),
+    "network_s": ("on the link", written.seconds),
+    "degraded": ("clips degraded", written.whole),
 }
-"""Label -> field of `ModeFigures`, and how it is written."""
-_SUMMARY: Final = (
-    *("time of all clips", "first token", "blocks escalated", "clips escalated", "cloud's time"),
-    *("on the link", "clips degraded"),
-)
-"""What the terminal shows of costs, below what it shows of quality; the page has all of it."""
-_MEASURES: Final[dict[tuple[Basis, GapMeasure], str]] = {
-    ("references", "labels"): "classes right",
-    ("references", "emotion"): "  emotion",
-    ("references", "chrf"): "chrF",
-    ("cloud", "captions"): "as the cloud's",
-}
+"""Field of `ModeFigures` -> its label, and how it is written."""
+_SUMMARY: Final = ("total_s", "ttft_ms", "escalation_rate", "clips_woken", "cloud_time", "network_s", "degraded")
+_LEADING: Final = {("references", "labels"), ("references", "emotion"), ("references", "chrf"), ("cloud", "captions")}
+"""What the terminal shows of costs, and above them of quality; the page has all of it."""
 _TEXTS: Final = {"bleu": "BLEU", "chrf": "chrF", "rouge_l": "ROUGE-L", "bertscore": "BERTScore F1"}
 
 
-def _table(title: str, columns: Sequence[str], rows: Iterable[tuple[str, Sequence[Cell]]]) -> FigureTable | None:
-    """Rows without any figure above 0 are left out, and a table without rows is none."""
-    kept = [FigureRow(*row) for row in rows if any(cell.value not in ("", NONE, "0", "0 B") for cell in row[1])]
-    return FigureTable(title, columns, kept) if kept else None
-
-
-def measured(found: Interval | None, written: Callable[[float], str] = share) -> Cell:
-    """A figure with its interval."""
-    if found is None:
-        return Cell(NONE)
-    ends = interval(found, percent if written is share else written)
-    return Cell(written(found.value), (("", ends),) if ends else ())
+def measured(found: Interval | Figure | LabelQuality | float | None, show: Written = written.share) -> Cell:
+    """A figure with its interval, or with its ratios to edge-only and cloud-only."""
+    if isinstance(found, LabelQuality):
+        more = f"F1 {100 * found.macro_f1:.0f}, commonest {written.percent(found.majority)}"
+        return Cell(show(found.accuracy.value), (*measured(found.accuracy).notes, (more, "")))
+    if isinstance(found, Figure):
+        ratios = (("edge", found.to_edge), ("cloud", found.to_cloud))
+        notes = ((f"×{written.short(each.value)} {name}", written.interval(each)) for name, each in ratios if each)
+        return Cell(measured(found.value, show).value, tuple(notes))
+    if isinstance(found, Interval):
+        ends = written.interval(found, written.percent if show is written.share else show)
+        return Cell(show(found.value), (("", ends),) if ends else ())
+    return Cell(written.NONE if found is None else show(found))
 
 
 def summary(comparison: Comparison) -> FigureTable | None:
     """One table of modes for the terminal: quality, gap closed by the measure that leads, time, and the three costs."""
-    stated = {(gap.basis, gap.measure, gap.mode): gap for gap in comparison.stated_gaps()}
-    known = dict(_quality(comparison))
-    rows: list[tuple[str, Sequence[Cell]]] = []
-    for measured_by, label in _MEASURES.items():
-        own = [stated.get((*measured_by, mode)) for mode in comparison.modes]
-        closed = [measured(gap.closed, percent) if gap and gap.closed else Cell("") for gap in own]
-        rows += [(label, known.get(label, ())), ("  gap closed", closed)]
+    rows: list[FigureRow] = []
+    for measure, row in _quality(comparison):
+        if measure not in _LEADING:
+            continue
+        rows.append(row)
+        closed = {gap.mode: gap.closed for gap in comparison.stated_gaps() if (gap.basis, gap.measure) == measure}
+        if any(closed.values()):
+            cells = [measured(gap, written.percent) if gap else Cell("") for gap in map(closed.get, comparison.modes)]
+            rows.append(FigureRow("  gap closed", cells))
     return _table("", comparison.modes, [*rows, *_costs(comparison, _SUMMARY)])
 
 
@@ -107,57 +91,53 @@ def costs(comparison: Comparison) -> FigureTable | None:
     return _table("Cost by mode", comparison.modes, _costs(comparison, _COSTS))
 
 
-def _costs(comparison: Comparison, labels: Iterable[str]) -> Iterator[tuple[str, list[Cell]]]:
-    for label in labels:
-        field, written = _COSTS[label]
-        yield label, [_cost(getattr(of, field), written) for of in comparison.costs]
-
-
-def _cost(found: Any, written: Callable[[float | None], str]) -> Cell:
-    if isinstance(found, Interval):
-        return measured(found, written)
-    if not isinstance(found, Figure):
-        return Cell(written(found))
-    ratios = (("edge", found.to_edge), ("cloud", found.to_cloud))
-    notes = [(f"×{short(ratio.value)} {name}", interval(ratio)) for name, ratio in ratios if ratio is not None]
-    return Cell(written(found.value), tuple(notes))
-
-
 def quality(comparison: Comparison) -> FigureTable | None:
     """Captions against the references, and how near they are to the cloud's own."""
-    found = count(comparison.references_found, "clip") if comparison.references_found else ""
+    found = written.count(comparison.references_found, "clip") if comparison.references_found else ""
     title = f"Against the references of {found}" if found else "Against the cloud's captions"
-    return _table(title, comparison.modes, _quality(comparison))
-
-
-def _quality(comparison: Comparison) -> Iterator[tuple[str, list[Cell]]]:
-    """Rows of quality; below a class: its F1, and the accuracy of always naming the commonest one."""
-    found = comparison.quality
-    yield "classes right", [measured(each.label_mean) for each in found]
-    for name in found[0].labels if found else ():  # the references decide which attributes there are
-        yield f"  {name}", [_accuracy(each.labels[name]) for each in found]
-    for field, name in _TEXTS.items():
-        values = [getattr(each.text, field, None) for each in found]
-        yield name, [Cell(NONE if value is None else f"{value:.1f}") for value in values]
-    yield "as the cloud's", [Cell(share(each.same_captions)) for each in found]
-    yield "  classes", [measured(each.same_labels) for each in found]
-
-
-def _accuracy(found: LabelQuality) -> Cell:
-    cell = measured(found.accuracy)
-    more = f"F1 {100 * found.macro_f1:.0f}, commonest {percent(found.majority)}"
-    return Cell(cell.value, (*cell.notes, (more, "")))
+    return _table(title, comparison.modes, (row for _, row in _quality(comparison)))
 
 
 def gaps(comparison: Comparison) -> FigureTable | None:
     """How much of the gap between edge and cloud each mode closes, and how far that is above random escalation."""
-    above = (f"above random, of {cost}" for cost in COSTS)
     rows = []
     for gap in comparison.gaps:
-        ends = [Cell(share(value)) for value in (gap.edge, gap.value, gap.cloud)]
-        at = {each.cost: each.above_random for each in gap.at_costs}
-        beyond = [measured(at.get(cost), whole_points) for cost in COSTS]
-        cells = [*ends, measured(gap.gain, points), measured(gap.closed, percent), *beyond]
-        rows.append((f"{gap.mode}: {gap.subject}", cells))
-    columns = ("edge", "this mode", "cloud", "gain, points", "gap closed", *above)
+        above = {each.cost: each.above_random for each in gap.at_costs}
+        ends = map(measured, (gap.edge, gap.value, gap.cloud))
+        beyond = (measured(above.get(cost), written.whole_points) for cost in COSTS)
+        cells = [*ends, measured(gap.gain, written.points), measured(gap.closed, written.percent), *beyond]
+        rows.append(FigureRow(f"{gap.mode}: {gap.subject}", cells))
+    columns = ("edge", "this mode", "cloud", "gain, points", "gap closed", *(f"above random, of {c}" for c in COSTS))
     return _table("Share of the gap between edge and cloud that is closed", columns, rows)
+
+
+def _table(title: str, columns: Sequence[str], rows: Iterable[FigureRow]) -> FigureTable | None:
+    return FigureTable(title, columns, kept) if (kept := list(rows)) else None
+
+
+def _costs(comparison: Comparison, fields: Iterable[str]) -> Iterator[FigureRow]:
+    """A row for each of these figures that some mode has above 0."""
+    for field in fields:
+        label, show = _COSTS[field]
+        found = [getattr(of, field) for of in comparison.costs]
+        if any(figure.value if isinstance(figure, Figure) else figure for figure in found):
+            yield FigureRow(label, [measured(figure, show) for figure in found])
+
+
+def _quality(comparison: Comparison) -> Iterator[tuple[tuple[str, str], FigureRow]]:
+    """The rows of quality that some mode has a figure for, each by what it is measured against and what is compared."""
+    found = comparison.quality
+    named = found[0].labels if found else ()  # attributes, which the references decide
+    rows: list[tuple[str, str, str, list[Any], Written]] = [
+        ("references", "labels", "classes right", [each.label_mean for each in found], written.share),
+        *(("references", name, f"  {name}", [each.labels[name] for each in found], written.share) for name in named),
+        *(
+            ("references", field, name, [each.text and getattr(each.text, field) for each in found], "{:.1f}".format)
+            for field, name in _TEXTS.items()
+        ),
+        ("cloud", "captions", "as the cloud's", [each.same_captions for each in found], written.share),
+        ("cloud", "labels", "  classes", [each.same_labels for each in found], written.share),
+    ]
+    for basis, measure, label, figures, show in rows:
+        if any(figure is not None for figure in figures):
+            yield (basis, measure), FigureRow(label, [measured(figure, show) for figure in figures])

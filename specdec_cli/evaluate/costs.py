@@ -11,11 +11,20 @@ from specdec_cli.evaluate.bootstrap import Interval, Resampler, Statistic, Value
 from specdec_cli.evaluate.gap import Spent
 from specdec_cli.evaluate.pairing import PairedClip, middle_of
 from specdec_cli.evaluate.result import Figure, ModeFigures
-from specdec_cli.transcript.records import Transcript
-from specdec_cli.types import Cost, Mode
+from specdec_cli.transcript.records import Totals, Transcript
+from specdec_cli.types import Mode
 
 Columns = dict[str, Values]
 """One mode's measurements by name, [clips] each; of repeats the median, NaN where not measured."""
+
+_COMPARED: Final[dict[str, Callable[[Columns], Statistic]]] = {
+    "total_s": lambda of: total(of["total_ms"] / 1e3),
+    "ttft_ms": lambda of: middle(of["ttft_ms"]),
+    "tokens_per_s": lambda of: ratio(of["tokens"], of["total_ms"] / 1e3),
+    "forwards_edge": lambda of: total(of["forwards_edge"]),
+    "forwards_cloud": lambda of: total(of["forwards_cloud"]),
+}
+"""Field of `ModeFigures` that has ratios to the baselines -> its statistic."""
 
 
 def cloud_ms(run: Transcript) -> float | None:
@@ -23,38 +32,29 @@ def cloud_ms(run: Transcript) -> float | None:
     return run.timing.forwards_cloud_ms if run.woken else 0.0
 
 
-def _total(name: str) -> Callable[[Transcript], float | None]:
-    return lambda run: getattr(run.totals, name, None)
-
-
-def _edge_tokens(run: Transcript) -> float | None:
-    share, tokens = _total("edge_token_share")(run), _total("tokens")(run)
-    return None if share is None or tokens is None else share * tokens
-
-
-_TOTALS: Final = ("tokens", "rounds", "escalations", "drafted", "accepted", "forwards_edge", "forwards_cloud")
-_MEASURED: Final[dict[str, Callable[[Transcript], float | None]]] = {
-    **{name: _total(name) for name in (*_TOTALS, "network_ms")},
-    "edge_tokens": _edge_tokens,
-    "total_ms": lambda run: run.timing.total_ms,
-    "ttft_ms": lambda run: run.timing.ttft_ms,
-    "woken": lambda run: float(run.woken),
-    "cloud_ms": cloud_ms,
-    "uplink": lambda run: run.uplink.bytes,
-    "degraded": lambda run: float(run.degraded is not None),
-}
-"""What is measured of a transcript; a new figure begins with a line here."""
+def _measured(run: Transcript) -> dict[str, float | None]:
+    """What is measured of a transcript, None where it is not known; a new figure begins with a line here."""
+    totals = {name: getattr(run.totals, name, None) for name in Totals.model_fields if name != "encoder_passes"}
+    share = totals["edge_token_share"]
+    return {
+        **totals,
+        "edge_tokens": None if share is None else share * totals["tokens"],
+        "total_ms": run.timing.total_ms,
+        "ttft_ms": run.timing.ttft_ms,
+        "woken": float(run.woken),
+        "cloud_ms": cloud_ms(run),
+        "uplink": run.uplink.bytes,
+        "degraded": float(run.degraded is not None),
+    }
 
 
 def measurements(clips: Sequence[PairedClip], modes: Sequence[Mode]) -> dict[Mode, Columns]:
-    """What was measured of each mode."""
-    return {
-        mode: {
-            name: np.array([middle_of(clip[mode], figure) for clip in clips], dtype=np.float64)
-            for name, figure in _MEASURED.items()
-        }
-        for mode in modes
-    }
+    """What was measured of each mode; empty where there is no clip."""
+    table: dict[Mode, Columns] = {}
+    for mode in modes if clips else ():
+        rows = [[_measured(run) for run in clip[mode]] for clip in clips]
+        table[mode] = {name: np.array([middle_of(each[name] for each in row) for row in rows]) for name in rows[0][0]}
+    return table
 
 
 def spent_shares(escalations: Values, rounds: Values, woken: Values, cloud_ms: Values, alone_ms: Values) -> Spent:
@@ -75,34 +75,25 @@ def spent(mode: Mode, table: Mapping[Mode, Columns]) -> Spent:
     return spent_shares(own["escalations"], own["rounds"], own["woken"], own["cloud_ms"], alone_ms)
 
 
-def costs(table: Mapping[Mode, Columns], resampler: Resampler) -> list[ModeFigures]:
-    """One entry a mode, of at least one clip."""
-    return [_figures(mode, table, resampler) for mode in table]
-
-
-def _figures(mode: Mode, table: Mapping[Mode, Columns], resampler: Resampler) -> ModeFigures:
+def costs(mode: Mode, table: Mapping[Mode, Columns], resampler: Resampler) -> ModeFigures:
+    """What a mode cost, of at least one clip."""
     own = table[mode]
 
-    def figure(statistic_of: Callable[[Columns], Statistic]) -> Figure:
-        def against(other: Mode) -> Interval | None:
-            if other == mode or other not in table:
-                return None
-            return resampler.interval(quotient(statistic_of(own), statistic_of(table[other])))
+    def against(other: Mode, statistic_of: Callable[[Columns], Statistic]) -> Interval | None:
+        if other == mode or other not in table:
+            return None
+        return resampler.interval(quotient(statistic_of(own), statistic_of(table[other])))
 
-        value = resampler.value(statistic_of(own))
-        return Figure(value=value, to_edge=against("edge"), to_cloud=against("cloud"))
-
-    shares: dict[Cost, Interval | None] = {}
-    if mode in ("hybrid", "lossless"):
-        shares = {cost: resampler.interval(share) for cost, share in spent(mode, table).items()}
+    compared = {
+        name: Figure(value=resampler.value(of(own)), to_edge=against("edge", of), to_cloud=against("cloud", of))
+        for name, of in _COMPARED.items()
+    }
+    statistics = spent(mode, table) if mode in ("hybrid", "lossless") else {}
+    shares = {cost: resampler.interval(share) for cost, share in statistics.items()}
     network_ms = own["network_ms"]
     return ModeFigures(
         mode=mode,
-        total_s=figure(lambda of: total(of["total_ms"] / 1e3)),
-        ttft_ms=figure(lambda of: middle(of["ttft_ms"])),
-        tokens_per_s=figure(lambda of: ratio(of["tokens"], of["total_ms"] / 1e3)),
-        forwards_edge=figure(lambda of: total(of["forwards_edge"])),
-        forwards_cloud=figure(lambda of: total(of["forwards_cloud"])),
+        **compared,
         escalation_rate=shares.get("blocks"),
         clips_woken=shares.get("clips"),
         cloud_time=shares.get("time"),

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from specdec_cli.evaluate.bootstrap import Figures, Interval, Resampler, Statistic, Values, difference, mean, quotient
+from specdec_cli.evaluate.bootstrap import Figures, Interval, Resampler, Statistic, difference, mean, quotient
 from specdec_cli.types import Cost
 
 _ROUNDING: Final = 1e-9  # differences of shares below this are none
@@ -46,24 +46,18 @@ class GapClosed(Figures):
 
 
 def measure_gap(
-    edge: npt.ArrayLike,
-    hybrid: npt.ArrayLike,
-    cloud: npt.ArrayLike,
-    resampler: Resampler,
-    spent: Spent | None = None,
+    edge: npt.ArrayLike, hybrid: npt.ArrayLike, cloud: npt.ArrayLike, resampler: Resampler, spent: Spent | None = None
 ) -> GapClosed | None:
     """The gap between edge and cloud, and how much of it the hybrid closes: (hybrid - edge) / (cloud - edge).
 
-    Quality is the mean over attributes of the share of clips with that attribute right. `closed` is 0 where the hybrid
-    is no better than the edge, 1 where it is as good as the cloud, and above 1 where it is better. A ratio has no
-    useful interval where its denominator may be 0: it is given only where the interval of the gap lies above 0, and
-    the few resamples without a gap are left out of it.
+    `closed` is 0 where the hybrid is no better than the edge, 1 where it is as good as the cloud, and above 1 where it
+    is better. A ratio has no useful interval where its denominator may be 0: it is given only where the interval of the
+    gap lies above 0, and the few resamples without a gap are left out of it.
 
     Args:
         edge, hybrid, cloud: 1 or 0 (or any score, higher is better) for every clip and attribute, [clips] or
-            [clips, attributes]; NaN where the clip's reference names no class. What one of the three does not know
-            counts for none.
-        resampler: of these clips.
+            [clips, attributes], of which the mean over attributes of the mean over clips is taken; NaN where the clip's
+            reference names no class. What one of the three does not know counts for none.
         spent: what the hybrid spends; None: not measured.
 
     Returns:
@@ -71,15 +65,17 @@ def measure_gap(
     """
     tables = [np.asarray(values, dtype=np.float64) for values in (edge, hybrid, cloud)]
     known = np.asarray(np.isfinite(tables).all(axis=0))
-    if not known.any():
-        return None
     of_edge, of_hybrid, of_cloud = (mean(np.where(known, table, np.nan)) for table in tables)
     gap, gain = difference(of_cloud, of_edge), difference(of_hybrid, of_edge)
     width, gained = resampler.interval(gap), resampler.interval(gain)
-    assert width is not None
-    assert gained is not None
-    closed, once = share_of_gap(gain, gap), np.ones(resampler.clips)
+    if width is None or gained is None:
+        return None
     measurable = width.low is not None and width.low > _ROUNDING
+    closed, once = share_of_gap(gain, gap), np.ones(resampler.clips)
+
+    def above(share: Statistic) -> Interval | None:
+        return resampler.interval(difference(closed, share)) if measurable else None
+
     return GapClosed(
         clips=int(known.reshape(len(known), -1).any(axis=1).sum()),
         edge=float(of_edge(once)),
@@ -89,22 +85,13 @@ def measure_gap(
         gain=gained,
         closed=resampler.interval(closed) if measurable else None,
         at_costs=[
-            AtCost(
-                cost=cost,
-                spent=interval,
-                above_random=resampler.interval(difference(closed, share)) if measurable else None,
-            )
+            AtCost(cost=cost, spent=found, above_random=above(share))
             for cost, share in (spent or {}).items()
-            if (interval := resampler.interval(share))
+            if (found := resampler.interval(share))
         ],
     )
 
 
 def share_of_gap(gain: Statistic, gap: Statistic) -> Statistic:
     """A gain over the edge in units of the gap; NaN for resamples without a gap: there is no share of what is not."""
-
-    def existing(counts: Values) -> Values:
-        values = gap(counts)
-        return np.where(values > _ROUNDING, values, 0.0)
-
-    return quotient(gain, existing)
+    return quotient(gain, lambda counts: np.where((width := gap(counts)) > _ROUNDING, width, 0.0))

@@ -18,11 +18,7 @@ M = TypeVar("M")
 
 
 def parse_modes(text: str) -> tuple[Mode, ...]:
-    """Modes out of `edge,hybrid`, in the order of tables.
-
-    Raises:
-        ConfigError: one is unknown, or there are fewer than two.
-    """
+    """Modes out of `edge,hybrid`, in the order of tables; ConfigError: one is unknown, or there are fewer than two."""
     modes = tuple(chosen(text, MODES, "--modes", "mode"))
     if len(modes) < 2:
         raise ConfigError(f"--modes {text!r} leaves nothing to compare.", hint="Name two modes or more: edge,hybrid")
@@ -38,10 +34,7 @@ def richest(modes: Collection[Mode]) -> Mode:
 
 
 def in_mode(config: Config, mode: Mode) -> Config:
-    """`config` for one of the modes: nothing else in it changes, with one exception.
-
-    A lossy acceptance rule is for hybrid: lossless takes the lossless rule that suits the temperature.
-    """
+    """`config` for one of the modes; in lossless the rule that suits the temperature takes a lossy rule's place."""
     changed: dict[str, object] = {"decoding": config.decoding.model_copy(update={"mode": mode})}
     if mode == "lossless" and config.acceptance.rule in LOSSY_RULES:
         changed["acceptance"] = config.acceptance.model_copy(update={"rule": None})

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from statistics import median
 
 from specdec_cli.evaluate.result import ClipError
@@ -13,14 +12,13 @@ from specdec_cli.types import Mode
 ClipKey = tuple[str, float | None]
 """What one clip is: the SHA-256 of its recording, and where in it the clip begins, s; None for the whole of it."""
 
-
 PairedClip = dict[Mode, list[Transcript]]
 """One clip: at least one transcript a mode; several are repeats, of which the first counts, but for times."""
 
 
-def middle_of(runs: Sequence[Transcript], figure: Callable[[Transcript], float | None]) -> float:
+def middle_of(repeats: Iterable[float | None]) -> float:
     """The median of a figure over repeats; NaN where none was measured."""
-    measured = [value for run in runs if (value := figure(run)) is not None]
+    measured = [value for value in repeats if value is not None]
     return median(measured) if measured else float("nan")
 
 
@@ -38,20 +36,19 @@ def pair(transcripts: Iterable[Transcript], modes: Sequence[Mode]) -> tuple[list
     Returns:
         Clips that every mode captioned, those that some mode could not, and how many some mode has yet to caption.
     """
-    clips: dict[ClipKey, defaultdict[Mode, list[Transcript]]] = {}
+    clips: dict[ClipKey, PairedClip] = {}
     for transcript in transcripts:
         if transcript.mode in modes:
-            clips.setdefault(clip_key(transcript), defaultdict(list))[transcript.mode].append(transcript)
-    paired: list[PairedClip] = []
-    failures: list[ClipError] = []
+            runs = clips.setdefault(clip_key(transcript), {mode: [] for mode in modes})
+            runs[transcript.mode].append(transcript)
+    paired, failures = [], []
     for runs in clips.values():
-        good = {mode: [run for run in runs[mode] if run.error is None] for mode in modes}
-        failed = {mode: runs[mode][-1] for mode in modes if runs[mode] and not good[mode]}
+        good = {mode: [run for run in own if run.error is None] for mode, own in runs.items()}
+        failed = {mode: own[-1] for mode, own in runs.items() if own and not good[mode]}
         if all(good.values()):
             paired.append(good)
         elif failed:
             first = next(iter(failed.values()))
-            assert first.error is not None
-            error = {"type": first.error.type, "message": first.error.message}
+            error = first.error.model_dump() if first.error else {}
             failures.append(ClipError(file=first.file, start_s=first.start_s, modes=list(failed), **error))
     return paired, failures, len(clips) - len(paired) - len(failures)

@@ -7,7 +7,7 @@ is left out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from specdec_cli.labels import Lexicon
 
 Clips = Sequence[ClipComparison]
+Scores = dict[tuple[Basis, GapMeasure], dict[Mode, Values]]
+"""Measure -> mode -> how good its captions are, 0 to 1, [clips] or [clips, attributes]; NaN where it is not known."""
 Named = Sequence[Mapping[str, str | None]]  # of each clip: attribute -> class that a caption names
 Truth = Sequence[Mapping[str, str]]  # of each clip: attribute -> true class, of those that are known
 
@@ -54,79 +56,54 @@ def label_scores(named: Named, truth: Truth, lexicon: Lexicon, resampler: Resamp
     return found
 
 
-def quality(
-    clips: Clips, language: Language, lexicon: Lexicon, resampler: Resampler, *, bertscore: bool = False
-) -> list[ModeQuality]:
-    """One entry a mode of at least one clip, in the order of `ClipComparison.captions`.
-
-    Raises:
-        ConfigError: BERTScore is requested and not available.
-    """
-    described = [clip for clip in clips if clip.reference_texts]
-    reference_texts = [clip.reference_texts for clip in described]
-    truth = [clip.reference_labels for clip in clips]
-    found = []
-    for mode in clips[0].captions:
-        named, texts = [clip.labels[mode] for clip in clips], [clip.captions[mode] for clip in described]
-        against = mode != "cloud" and "cloud" in clips[0].captions
-        found.append(
-            ModeQuality(
-                mode=mode,
-                text=text_scores(texts, reference_texts, language, bertscore=bertscore) if described else None,
-                labels=label_scores(named, truth, lexicon, resampler),
-                label_mean=resampler.interval(mean(label_hits(named, truth, lexicon))),
-                same_captions=float(_same(clips, mode).mean()) if against else None,
-                same_labels=resampler.interval(mean(_like_cloud(clips, mode, lexicon))) if against else None,
-            )
-        )
+def scores(clips: Clips, modes: Sequence[Mode], lexicon: Lexicon) -> Scores:
+    """Every mode by every measure that there is, in the order of `SUBJECTS`; classes are not those of emotion alone."""
+    truth, texts = [clip.reference_labels for clip in clips], [clip.reference_texts for clip in clips]
+    captions = {mode: [clip.captions[mode] for clip in clips] for mode in modes}
+    named = {mode: [clip.labels[mode] for clip in clips] for mode in modes}
+    right = {mode: label_hits(own, truth, lexicon) for mode, own in named.items()}
+    known = {attribute for labels in truth for attribute in labels}
+    found: Scores = {}
+    if known != {"emotion"}:
+        found["references", "labels"] = right
+    if "emotion" in known:
+        column = list(lexicon.attributes).index("emotion")
+        found["references", "emotion"] = {mode: hits[:, column] for mode, hits in right.items()}
+    found["references", "chrf"] = {mode: clip_chrf(own, texts) / 100 for mode, own in captions.items()}
+    if "cloud" in modes:
+        clouds = [{name: class_ for name, class_ in labels.items() if class_} for labels in named["cloud"]]
+        same = {mode: [a == b for a, b in zip(own, captions["cloud"], strict=True)] for mode, own in captions.items()}
+        found["cloud", "captions"] = {mode: np.array(own, dtype=np.float64) for mode, own in same.items()}
+        found["cloud", "labels"] = {mode: label_hits(own, clouds, lexicon) for mode, own in named.items()}
     return found
 
 
-def gaps(clips: Clips, lexicon: Lexicon, table: Mapping[Mode, Columns], resampler: Resampler) -> list[Gap]:
-    """One gap a mode between the two and a measure, in the order of `SUBJECTS`.
+def quality(
+    clips: Clips, mode: Mode, by: Scores, language: Language, lexicon: Lexicon, resampler: Resampler, *, bertscore: bool
+) -> ModeQuality:
+    """How good a mode's captions are; ConfigError: BERTScore is requested and not available."""
+    described = [clip for clip in clips if clip.reference_texts]
+    captions, texts = [clip.captions[mode] for clip in described], [clip.reference_texts for clip in described]
+    named, truth = [clip.labels[mode] for clip in clips], [clip.reference_labels for clip in clips]
+    against = mode != "cloud" and ("cloud", "captions") in by
+    return ModeQuality(
+        mode=mode,
+        text=text_scores(captions, texts, language, bertscore=bertscore) if described else None,
+        labels=label_scores(named, truth, lexicon, resampler),
+        label_mean=resampler.interval(mean(label_hits(named, truth, lexicon))),
+        same_captions=float(by["cloud", "captions"][mode].mean()) if against else None,
+        same_labels=resampler.interval(mean(by["cloud", "labels"][mode])) if against else None,
+    )
 
-    None where edge-only or cloud-only was not run. `table` holds what was measured of the same clips.
+
+def gaps(by: Scores, table: Mapping[Mode, Columns], resampler: Resampler) -> list[Gap]:
+    """One gap a measure and mode between edge-only and cloud-only; none without these two.
+
+    `table` holds what was measured of the same clips.
     """
-    modes = list(clips[0].captions)
-    if not {"edge", "cloud"} <= set(modes):
-        return []
-    found = []
-    for basis, measure, of in _measures(clips, lexicon):
-        edge, cloud = of("edge"), of("cloud")
-        for mode in (mode for mode in modes if mode not in ("edge", "cloud")):
-            if gap := measure_gap(edge, of(mode), cloud, resampler, spent(mode, table)):
+    found: list[Gap] = []
+    for (basis, measure), of in by.items() if {"edge", "cloud"} <= table.keys() else ():
+        for mode in (mode for mode in table if mode not in ("edge", "cloud")):
+            if gap := measure_gap(of["edge"], of[mode], of["cloud"], resampler, spent(mode, table)):
                 found.append(Gap(mode=mode, basis=basis, measure=measure, **dict(gap)))
     return found
-
-
-def _measures(clips: Clips, lexicon: Lexicon) -> Iterator[tuple[Basis, GapMeasure, Callable[[Mode], Values]]]:
-    """What captions are measured by: references as far as there are any, and the cloud's captions.
-
-    The last of each gives how good the captions of a mode are, 0 to 1, [clips] or [clips, attributes]; NaN where that
-    is not known.
-    """
-    truth = [clip.reference_labels for clip in clips]
-    known = {attribute for labels in truth for attribute in labels}
-
-    def right(mode: Mode) -> Values:
-        return label_hits([clip.labels[mode] for clip in clips], truth, lexicon)
-
-    if known != {"emotion"}:
-        yield "references", "labels", right
-    if "emotion" in known:
-        yield "references", "emotion", lambda mode: right(mode)[:, list(lexicon.attributes).index("emotion")]
-    texts = [clip.reference_texts for clip in clips]
-    yield "references", "chrf", lambda mode: clip_chrf([clip.captions[mode] for clip in clips], texts) / 100
-    yield "cloud", "captions", lambda mode: _same(clips, mode)
-    yield "cloud", "labels", lambda mode: _like_cloud(clips, mode, lexicon)
-
-
-def _same(clips: Clips, mode: Mode) -> Values:
-    """[clips] 1 where the caption is the cloud's."""
-    return np.array([float(clip.captions[mode] == clip.captions["cloud"]) for clip in clips])
-
-
-def _like_cloud(clips: Clips, mode: Mode, lexicon: Lexicon) -> Values:
-    """As `label_hits`, with the classes that the cloud's caption names for the truth."""
-    truth = [{name: class_ for name, class_ in clip.labels["cloud"].items() if class_} for clip in clips]
-    return label_hits([clip.labels[mode] for clip in clips], truth, lexicon)

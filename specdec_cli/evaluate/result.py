@@ -1,7 +1,7 @@
 """What a comparison found: the object that `specdec compare --json` prints.
 
-Every figure is over the clips that all compared modes captioned, so that modes are paired clip by clip. Units are in
-the descriptions; a figure that was not measured, or means nothing for its mode, is null, never 0.
+Every figure is over the clips that all compared modes captioned, so that modes are paired clip by clip. A figure that
+was not measured, or means nothing for its mode, is null, never 0.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pydantic import Field
 
 from specdec_cli.evaluate.bootstrap import Figures, Interval
 from specdec_cli.evaluate.gap import GapClosed
-from specdec_cli.evaluate.text_scores import TextQuality as TextQuality
+from specdec_cli.evaluate.text_scores import TextQuality
 from specdec_cli.transcript.records import Models, Text
 from specdec_cli.types import Flag, Mode
 
@@ -21,12 +21,8 @@ Basis = Literal["references", "cloud"]
 """What a quality figure is measured against: what people wrote, or the captions of the cloud alone."""
 
 GapMeasure = Literal["labels", "emotion", "chrf", "captions"]
-"""What of two captions is compared.
-
-labels: share of attributes that name the right class, the mean over attributes of the share of clips; emotion: the
-same of emotion alone; chrf: mean over clips of their chrF, 0 to 1; captions: share of captions that equal the cloud's
-character by character.
-"""
+"""What of two captions is compared: the mean over attributes of the share of clips that name the right class; the share
+of emotion alone; the mean over clips of their chrF, 0 to 1; or the share of captions that equal the cloud's exactly."""
 
 SUBJECTS: Final[Mapping[tuple[Basis, GapMeasure], str]] = {
     ("references", "labels"): "Classes named right",
@@ -42,10 +38,8 @@ class Figure(Figures):
     """One figure of one mode, and how it compares on the same clips."""
 
     value: float | None = Field(description="in the unit that the field's name ends in; null: not measured")
-    to_edge: Interval | None = Field(
-        default=None, description="ratio to edge-only, paired by clip; null: edge-only itself, absent, or 0 there"
-    )
-    to_cloud: Interval | None = Field(default=None, description="ratio to cloud-only, paired by clip; null alike")
+    to_edge: Interval | None = Field(description="ratio to edge-only, paired by clip; null: itself, absent, or 0 there")
+    to_cloud: Interval | None = Field(description="ratio to cloud-only, paired by clip; null alike")
 
 
 class ModeFigures(Figures):
@@ -57,16 +51,9 @@ class ModeFigures(Figures):
     tokens_per_s: Figure = Field(description="committed tokens / time decoding")
     forwards_edge: Figure = Field(description="runs of the edge's language model, prefill included")
     forwards_cloud: Figure = Field(description="runs of the cloud's language model, prefill included")
-    escalation_rate: Interval | None = Field(
-        description="blocks that the cloud verified / blocks drafted; null where one model works alone"
-    )
-    clips_woken: Interval | None = Field(
-        description="clips on which the cloud worked / clips; null where one model works alone"
-    )
-    cloud_time: Interval | None = Field(
-        description="the cloud's audio encoder, prefill and forwards / those of cloud-only, sums over clips; null "
-        "where one model works alone, cloud-only is not compared, or the cloud reports no times"
-    )
+    escalation_rate: Interval | None = Field(description="blocks verified / drafted; null: one model works alone")
+    clips_woken: Interval | None = Field(description="clips on which the cloud worked / clips; null alike")
+    cloud_time: Interval | None = Field(description="the cloud's time / that of cloud-only; null alike, or not known")
     edge_token_share: Interval | None = Field(description="committed tokens that the edge drafted / tokens")
     acceptance_rate: Interval | None = Field(description="accepted / drafted tokens of escalated blocks")
     uplink_bytes: int = Field(description="bytes that left the device; 0: both models share the machine")
@@ -90,11 +77,9 @@ class ModeQuality(Figures):
     text: TextQuality | None = Field(description="null: no reference texts")
     labels: dict[str, LabelQuality] = Field(description="attribute -> figures; empty without reference labels")
     label_mean: Interval | None = Field(description="mean accuracy over attributes, 0 to 1; null: no reference labels")
-    same_captions: float | None = Field(
-        description="share of captions equal to the cloud's; null: cloud-only itself, or cloud-only was not run"
-    )
+    same_captions: float | None = Field(description="share of captions equal to the cloud's; null: itself, or not run")
     same_labels: Interval | None = Field(
-        description="mean over attributes of the share of clips that name the class that the cloud names; null alike"
+        description="mean over attributes, of classes equal to the cloud's; null alike"
     )
 
 
@@ -162,7 +147,7 @@ class Comparison(Figures):
     gaps: list[Gap]
     attributes: list[str] = Field(description="attributes of the lexicon, in its order")
     reference_columns: dict[str, str] | None = Field(
-        default=None, description="attribute, or text -> column of the references that it was read from; null: none"
+        description="attribute, or text -> its column; null: no references"
     )
     references_found: int | None = Field(description="clips with a reference; null: no references were given")
     level: float = Field(description="share of the bootstrap draws within each interval; clips are drawn one by one")

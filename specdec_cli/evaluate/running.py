@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -14,7 +15,7 @@ from specdec_cli.evaluate.pairing import ClipKey, clip_key
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.store import Journal, Store, Watch, made_otherwise
 from specdec_cli.targets import TRANSCRIPTS
-from specdec_cli.transcript.records import ErrorInfo, Transcript
+from specdec_cli.transcript.records import Transcript
 from specdec_cli.transcript.terms import Terms, loaded_changes
 from specdec_cli.types import Mode
 
@@ -27,16 +28,10 @@ _FINAL: Final = frozenset({AudioDecodeError.__name__, AudioContentError.__name__
 
 
 class StoredRuns(Journal):
-    """Transcripts of a comparison.
+    """Transcripts of a comparison: what was read and counts, and what was added.
 
-    Args:
-        path: see the base.
-        terms: mode -> what transcripts must have been made with to count. Those of other modes are left alone, and a
-            failure under other terms is tried again.
-        overwrite: read nothing; `clear` drops what the file holds.
-
-    Attributes:
-        transcripts: what was read and counts, and what was added.
+    `terms`: mode -> what transcripts must have been made with to count. Those of other modes are left alone, and a
+    failure under other terms is tried again. With `overwrite` nothing is read, and `clear` drops what the file holds.
 
     Raises:
         ConfigError: a caption of one of the modes was made with other settings; names them.
@@ -49,8 +44,7 @@ class StoredRuns(Journal):
         self.transcripts: list[Transcript] = []
         self._terms = terms or {}
         self._line_numbers: list[int] = []  # of the first transcripts, which were read
-        self._done: Counter[tuple[ClipKey, Mode]] = Counter()
-        self._failures: defaultdict[tuple[ClipKey, Mode], set[ErrorInfo]] = defaultdict(set)
+        self._runs: defaultdict[tuple[ClipKey, Mode], list[Transcript]] = defaultdict(list)
         super().__init__(path, TRANSCRIPTS, read=not overwrite)
 
     def clear(self) -> None:
@@ -60,12 +54,13 @@ class StoredRuns(Journal):
 
     def add(self, transcript: Transcript) -> None:
         """Keeps a transcript, and appends it to the file; a failure that stands there already is not written again."""
-        if transcript.error is None or transcript.error not in self._failures[clip_key(transcript), transcript.mode]:
+        known = (run.error for run in self._runs[clip_key(transcript), transcript.mode])
+        if transcript.error is None or transcript.error not in known:
             self._append(transcript.to_json())
         self._take(transcript)
 
     def require_models(self, recorded: Mapping[Mode, Transcript | Setup]) -> None:
-        """Refuses to mix what was read with captions of other models than those that are loaded now, by a ConfigError.
+        """Refuses, by a ConfigError, to mix what was read with captions of other models than those loaded now.
 
         `recorded`: what captions of each mode will record of weights, number formats and devices.
         """
@@ -78,11 +73,11 @@ class StoredRuns(Journal):
 
     def repeats(self, clip: ClipKey, mode: Mode) -> int:
         """How often a mode has captioned a clip."""
-        return self._done[clip, mode]
+        return sum(run.error is None for run in self._runs[clip, mode])
 
     def refused(self, clip: ClipKey, mode: Mode) -> bool:
         """Whether a recording is known to be broken: its bytes are the same, so it would be again."""
-        return any(error.type in _FINAL for error in self._failures[clip, mode])
+        return any(run.error is not None and run.error.type in _FINAL for run in self._runs[clip, mode])
 
     def of(self, recordings: Sequence[InputFile]) -> list[Transcript]:
         """The transcripts of `recordings`, in their order, each recording's by their place in it.
@@ -109,41 +104,27 @@ class StoredRuns(Journal):
 
     def _take(self, transcript: Transcript) -> None:
         self.transcripts.append(transcript)
-        if transcript.error is None:
-            self._done[clip_key(transcript), transcript.mode] += 1
-        else:
-            self._failures[clip_key(transcript), transcript.mode].add(transcript.error)
+        self._runs[clip_key(transcript), transcript.mode].append(transcript)
 
 
+@dataclass
 class Runner:
     """Takes steps and keeps their transcripts, which are made with the `terms` of each mode."""
 
-    def __init__(self, terms: Mapping[Mode, Terms], journal: StoredRuns, watch: Watch) -> None:
-        self._terms = terms
-        self._journal = journal
-        self._watch = watch
-        self._broken: set[str] = set()
+    terms: Mapping[Mode, Terms]
+    journal: StoredRuns
+    watch: Watch
+    _broken: set[str] = field(default_factory=set)
 
     def steps(self, recordings: Sequence[InputFile], repeats: int) -> list[Step]:
         """What there is to do, in the order in which to do it; a segmented recording is looked into again."""
         readable = [recording for recording in recordings if recording.sha256 is not None]
         return [
             step
-            for step in turns(readable, list(self._terms), repeats)
-            if self._journal.repeats(whole := (step.recording.sha256 or "", None), step.mode) <= step.repeat
-            and not self._journal.refused(whole, step.mode)
+            for step in turns(readable, list(self.terms), repeats)
+            if self.journal.repeats(whole := (step.recording.sha256 or "", None), step.mode) <= step.repeat
+            and not self.journal.refused(whole, step.mode)
         ]
-
-    def _warm_up(self, steps: Sequence[Step], captioners: Mapping[Mode, Captioner]) -> None:
-        """Captions the first recording that can be once in every mode, and keeps nothing of it.
-
-        A first run allocates memory and picks kernels; that would be charged to whichever mode comes first.
-        """
-        for recording in dict.fromkeys(step.recording for step in steps):
-            with suppress(SpecdecError):
-                for captioner in captioners.values():
-                    next(captioner.captions(recording.path))
-                return
 
     def run(self, recordings: Sequence[InputFile], steps: Sequence[Step], captioners: Mapping[Mode, Captioner]) -> None:
         """Takes all steps. What is wrong with one recording is kept and never costs the next one.
@@ -156,34 +137,46 @@ class Runner:
                 self._refuse(recording, recording.error)
         if not steps:
             return
-        self._warm_up(steps, captioners)
-        self._watch.begin(len(steps))
+        _warm_up(steps, captioners)
+        self.watch.begin(len(steps))
         for step in steps:
             if step.recording.path not in self._broken:
-                self._watch.step(f"{step.mode} {step.recording.path}")
+                self.watch.step(f"{step.mode} {step.recording.path}")
                 self._take(step, captioners[step.mode])
-            self._watch.advance()
+            self.watch.advance()
 
     def _take(self, step: Step, captioner: Captioner) -> None:
         """Captions every segment of a recording that is not captioned yet."""
         recording = step.recording
         try:
             for run in captioner.runs(recording.path):
-                if self._journal.repeats((run.clip.sha256, run.clip.start_s), step.mode) <= step.repeat:
-                    self._journal.add(run.finish())
+                if self.journal.repeats((run.clip.sha256, run.clip.start_s), step.mode) <= step.repeat:
+                    self.journal.add(run.finish())
         except TranscriptError:
             raise
         except AudioError as error:
             self._refuse(recording, error)
         except Exception as error:
             known = typed(error)
-            self._watch.failed(f"{recording.path} ({step.mode})", known)
-            terms, models = self._terms[step.mode], captioner.setup.models
-            self._journal.add(terms.error_line(recording.path, known, models, recording.sha256))
+            self.watch.failed(f"{recording.path} ({step.mode})", known)
+            terms, models = self.terms[step.mode], captioner.setup.models
+            self.journal.add(terms.error_line(recording.path, known, models, recording.sha256))
 
     def _refuse(self, recording: InputFile, error: AudioError) -> None:
         """A recording that is broken is so in every mode."""
         self._broken.add(recording.path)
-        self._watch.failed(recording.path, error)
-        for terms in self._terms.values():
-            self._journal.add(terms.error_line(recording.path, error, sha256=recording.sha256))
+        self.watch.failed(recording.path, error)
+        for terms in self.terms.values():
+            self.journal.add(terms.error_line(recording.path, error, sha256=recording.sha256))
+
+
+def _warm_up(steps: Sequence[Step], captioners: Mapping[Mode, Captioner]) -> None:
+    """Captions the first recording that can be once in every mode, and keeps nothing of it.
+
+    A first run allocates memory and picks kernels; that would be charged to whichever mode comes first.
+    """
+    for recording in dict.fromkeys(step.recording for step in steps):
+        with suppress(SpecdecError):
+            for captioner in captioners.values():
+                next(captioner.captions(recording.path))
+            return

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Sequence
 from importlib import import_module
 from itertools import zip_longest
 from statistics import fmean
 from typing import Any, Final
+from unicodedata import normalize
 
 import numpy as np
 from pydantic import Field
@@ -31,9 +31,7 @@ class TextQuality(Figures):
     clips: int = Field(description="clips with at least one reference text")
     bleu: float = Field(description="BLEU with n-grams of up to four tokens; characters in Chinese")
     chrf: float = Field(description="character F-score (order 6, beta 2)")
-    rouge_l: float = Field(
-        description="mean over clips of ROUGE-L F1 with the best reference; characters in Chinese, words in English"
-    )
+    rouge_l: float = Field(description="mean over clips of ROUGE-L F1 with the best reference; characters in Chinese")
     bertscore: float | None = Field(description="mean F1; null: not requested")
 
 
@@ -67,9 +65,7 @@ def clip_chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) ->
 
 def _rouge_l(text: str, references: Sequence[str], language: Language) -> float:
     """F1 of the longest common subsequence with the best of a clip's references, 0 to 100 (Lin 2004)."""
-    ours, *wanted = (
-        _WORDS[language].findall(unicodedata.normalize("NFKC", part).lower()) for part in (text, *references)
-    )
+    ours, *wanted = (_WORDS[language].findall(normalize("NFKC", part).lower()) for part in (text, *references))
     # F1 of precision common/len(ours) and recall common/len(words)
     return max(200.0 * LCSseq.similarity(ours, words) / max(len(ours) + len(words), 1) for words in wanted)
 

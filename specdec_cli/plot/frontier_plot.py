@@ -22,25 +22,19 @@ _AXES: Final[Mapping[Cost, str]] = {
     "clips": "clips that call the cloud, %",
     "time": "the cloud's time, % of cloud-only's",
 }
-_PANEL: Final = (4.0, 3.9)  # inches
 
 
 def frontier(points: Sequence[TunedPoint], *, title: str, kind: str = "svg") -> bytes:
     """The settings with their intervals, and escalation at random (dashed), a panel for each cost that was measured.
 
-    Args:
-        points: settings; those of one gate share a colour and a sign.
-        title: above all panels.
-        kind: one of `picture.KINDS`.
+    Settings of one gate share a colour and a sign. `kind` is one of `picture.KINDS`.
     """
-    return picture(lambda: _figure(points, title), kind, title)[0]
+    return picture(lambda figure: _draw(figure, points, title), kind, title)[0]
 
 
-def _figure(points: Sequence[TunedPoint], title: str) -> Figure:
-    from matplotlib.figure import Figure
-
+def _draw(figure: Figure, points: Sequence[TunedPoint], title: str) -> None:
     costs = [cost for cost in COSTS if any(point.spent.get(cost) is not None for point in points)] or ["blocks"]
-    figure = Figure(figsize=(max(_PANEL[0] * len(costs), 5.5), _PANEL[1]), layout="constrained")
+    figure.set_size_inches(max(4.0 * len(costs), 5.5), 3.9)
     figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
     panels = figure.subplots(1, len(costs), sharey=True, squeeze=False)[0]
     for panel, cost in zip(panels, costs, strict=True):
@@ -52,7 +46,6 @@ def _figure(points: Sequence[TunedPoint], title: str) -> Figure:
     panels[0].set_ylabel("gap closed, %")
     names = {name: handle for panel in panels for handle, name in zip(*panel.get_legend_handles_labels(), strict=True)}
     figure.legend([*names.values()], [*names], loc="outside lower left", ncols=3 * len(costs), columnspacing=1.2)
-    return figure
 
 
 def _gate(panel: Axes, points: Sequence[TunedPoint], cost: Cost, number: int) -> None:

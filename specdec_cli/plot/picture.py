@@ -20,7 +20,6 @@ _CHINESE_FONTS: Final = (
     *("Microsoft YaHei", "SimHei", "PingFang SC", "Hiragino Sans GB", "Arial Unicode MS", "Droid Sans Fallback"),
 )
 """For characters that DejaVu Sans, which comes with matplotlib, lacks; an SVG names them for whoever opens it."""
-_DPI: Final = 150
 _SETTINGS: Final[Any] = {
     "font.family": ["DejaVu Sans", *_CHINESE_FONTS, "sans-serif"],
     "font.size": 10,
@@ -39,18 +38,13 @@ _SETTINGS: Final[Any] = {
 }
 
 
-def picture(make: Callable[[], Figure], kind: str, description: str) -> tuple[bytes, bool]:
-    """What `make` draws, as an image file; the same figure gives the same bytes on one machine.
+def picture(draw: Callable[[Figure], None], kind: str, description: str) -> tuple[bytes, bool]:
+    """What `draw` draws, under this project's settings, as an image file of one of `KINDS`.
 
-    Args:
-        make: draws, under this project's settings of matplotlib.
-        kind: one of `KINDS`.
-        description: of what is drawn, in words.
-
-    Returns:
-        The file, and whether the fonts of this machine have all of its characters.
+    Returns the file, the same bytes each time on one machine, and whether its fonts have all of the characters.
     """
     import matplotlib
+    from matplotlib.figure import Figure
 
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # fonts that this machine does not have
     with matplotlib.rc_context(_SETTINGS), warnings.catch_warnings(record=True) as noted:
@@ -61,6 +55,8 @@ def picture(make: Callable[[], Figure], kind: str, description: str) -> tuple[by
             "png": {"Software": "specdec", "Description": description},
             "pdf": {"Creator": "specdec", "CreationDate": None},
         }
-        make().savefig(file, format=kind, dpi=_DPI, metadata=about[kind])
+        figure = Figure(layout="constrained")
+        draw(figure)
+        figure.savefig(file, format=kind, dpi=150, metadata=about[kind])
     start = file.getvalue().index(b"<svg") if kind == "svg" else 0  # without what XML puts before it
     return file.getvalue()[start:], not any("missing from" in str(note.message) for note in noted)

@@ -17,18 +17,15 @@ def reliability(found: CalibrationFound, attribute: str, kind: str = "svg") -> b
     fits = [fit for fit in found.fits if fit.attribute == attribute]
     others = "speakers" if found.by_speaker else "clips"
     title = f"{attribute}: probability of a class, and how often it is right (filled: calibrated on other {others})"
-    return picture(lambda: _figure(fits, title), kind, title)[0]
+    return picture(lambda figure: _draw(figure, fits, title), kind, title)[0]
 
 
-def _figure(fits: list[TemperatureFit], title: str) -> Figure:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(max(3.0 * len(fits), 7.5), 3.8), layout="constrained")
+def _draw(figure: Figure, fits: list[TemperatureFit], title: str) -> None:
+    figure.set_size_inches(max(3.0 * len(fits), 7.5), 3.8)
     figure.suptitle(title, x=0.01, ha="left", fontsize=10, fontweight="bold")
     for panel, fit in zip(figure.subplots(1, max(len(fits), 1), sharey=True, squeeze=False)[0], fits, strict=False):
         _panel(panel, fit)
         panel.set_ylabel("right, %" if fit is fits[0] else "")
-    return figure
 
 
 def _panel(panel: Axes, fit: TemperatureFit) -> None:

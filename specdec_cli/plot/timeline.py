@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 OVERVIEW: Final = "overview"
+Colours = dict[str | None, str]  # of speakers; None: unknown
 _POINTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "kept": {"linestyle": "", "marker": "o", "color": MUTED, "markersize": 4, "markerfacecolor": "none"},
     "escalated to the cloud": {"linestyle": "", "marker": "^", "color": INK, "markersize": 5},
@@ -27,8 +28,6 @@ _MOST_NAMES: Final = 50  # side by side
 _KEYS_IN_A_ROW: Final = 4  # of the legend
 _LONGEST_NAME, _LONGEST_TITLE = 24, 90  # characters
 _ROW_HEIGHT: Final = 0.8
-_MINUTES_FROM: Final = 120.0  # s
-_WIDTH: Final = 11.0  # inches
 _NAMES: Final[Mapping[str, tuple[str, str]]] = {
     "f0_median_hz": ("pitch\nmedian F0, Hz", "pitch"),
     "f0_range_st": ("pitch range\nsemitones", "range"),
@@ -41,18 +40,12 @@ _NAMES: Final[Mapping[str, tuple[str, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class TimelineSpan:
-    """A piece of a recording, or a whole one among many.
+    """A piece of a recording, or a whole one among many."""
 
-    Attributes:
-        start, end: s; of the n-th of many clips n - 0.5 and n + 0.5.
-        class_: of the attribute that is shown; None: the caption names none.
-        run: its transcript.
-    """
-
-    start: float
-    end: float
+    start: float  # s; of the n-th of many clips n - 0.5
+    end: float  # alike, n + 0.5
     speaker: str | None
-    class_: str | None
+    class_: str | None  # of the attribute that is shown; None: the caption names none
     run: Transcript
 
     @property
@@ -64,34 +57,20 @@ class TimelineSpan:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """What one picture shows.
+    """What one picture shows."""
 
-    Attributes:
-        name: of its file, without suffix.
-        title: for people.
-        clips: names of the recordings whose whole clips stand side by side; None: `spans` are pieces over time.
-        attribute: whose classes are shown.
-        classes: of the attribute, in the lexicon's order.
-        spans: in order.
-    """
-
-    name: str
+    name: str  # of its file, without suffix
     title: str
-    clips: Sequence[str] | None
-    attribute: str
-    classes: Sequence[str]
-    spans: Sequence[TimelineSpan]
+    clips: Sequence[str] | None  # names of recordings whose whole clips stand side by side; None: pieces over time
+    attribute: str  # whose classes are shown
+    classes: Sequence[str]  # of the attribute, in the lexicon's order
+    spans: Sequence[TimelineSpan]  # in order
 
 
 def timelines(stored: Stored, attribute: str, classes: Sequence[str]) -> Iterator[Timeline]:
     """One picture per recording that was captioned in pieces, and one of all that were captioned whole.
 
-    Args:
-        stored: the transcripts.
-        attribute, classes: what to show, see `Timeline`.
-
-    Raises:
-        TranscriptError: a line holds something else.
+    Raises TranscriptError if a line of `stored` holds something else. `attribute` and `classes`: see `Timeline`.
     """
 
     def span(piece: Piece, start: float, end: float) -> TimelineSpan:
@@ -115,22 +94,22 @@ def draw(timeline: Timeline, kind: str) -> tuple[bytes, bool]:
 
     Returns it, and whether the fonts of this machine have all of its characters.
     """
-    return picture(lambda: _figure(timeline), kind, timeline.title)
+    return picture(lambda figure: _draw(figure, timeline), kind, timeline.title)
 
 
-def _figure(timeline: Timeline) -> Figure:
-    from matplotlib.figure import Figure
-
+def _draw(figure: Figure, timeline: Timeline) -> None:
     spans = timeline.spans
     counts = Counter(span.class_ for span in spans)
     rows = [name for name in dict.fromkeys((None, *timeline.classes, *counts)) if name in counts]
     figures = [name for name in _NAMES if any(name in span.measured for span in spans)]
     heights = [0.28 * max(len(rows), 2) + 0.2, *(1.0 for _ in figures), 1.4]
     speakers = dict.fromkeys(span.speaker for span in spans if span.speaker is not None)
-    colours = {name: COLOURS[n % len(COLOURS)] for n, name in enumerate(speakers)}
+    colours: Colours = {name: COLOURS[n % len(COLOURS)] for n, name in enumerate(speakers)}
+    if any(span.speaker is None for span in spans):
+        colours[None] = LINE if speakers else COLOURS[0]
     keys = _keys(spans, colours)
     height = sum(heights) + 0.14 * len(heights) + 1.0 + 0.22 * -(-len(keys) // _KEYS_IN_A_ROW)
-    figure = Figure(figsize=(_WIDTH, height), layout="constrained")
+    figure.set_size_inches(11.0, height)
     axes = list(figure.subplots(len(heights), sharex=True, squeeze=False, height_ratios=heights)[:, 0])
     for row, class_ in enumerate(rows):
         _class(axes[0], [span for span in spans if span.class_ == class_], row, colours)
@@ -142,10 +121,9 @@ def _figure(timeline: Timeline) -> Figure:
     _time_axis(axes, timeline)
     figure.suptitle(timeline.title[-_LONGEST_TITLE:], x=0.01, ha="left", fontsize=12, fontweight="bold")
     figure.legend(handles=keys, loc="outside lower right", ncols=_KEYS_IN_A_ROW)
-    return figure
 
 
-def _class(panel: Axes, spans: Sequence[TimelineSpan], row: int, colours: Mapping[str, str]) -> None:
+def _class(panel: Axes, spans: Sequence[TimelineSpan], row: int, colours: Colours) -> None:
     """A bar per piece in the row of its class, in the colour of its speaker; underlined where it needs review, under
     a dark line where it is no description.
 
@@ -156,7 +134,7 @@ def _class(panel: Axes, spans: Sequence[TimelineSpan], row: int, colours: Mappin
     for lane, own in enumerate(lanes):
         bottom = row + _ROW_HEIGHT / 2 - (lane + 1) * height
         for some, colour, start, tall in (
-            (own, [_shade(span, colours) for span in own], 0.2, 0.8),
+            (own, [colours[span.speaker] for span in own], 0.2, 0.8),
             ([span for span in own if span.run.needs_review], ALERT, 0.0, 0.13),
             ([span for span in own if span.run.flags], INK, 0.87, 0.13),
         ):
@@ -164,12 +142,12 @@ def _class(panel: Axes, spans: Sequence[TimelineSpan], row: int, colours: Mappin
             panel.broken_barh(places, across, facecolors=colour, edgecolors=GROUND, linewidth=0.8)
 
 
-def _measured(panel: Axes, spans: Sequence[TimelineSpan], name: str, colours: Mapping[str, str]) -> None:
+def _measured(panel: Axes, spans: Sequence[TimelineSpan], name: str, colours: Colours) -> None:
     """A level line per piece, and a cross where the caption says otherwise."""
     heading, attribute = _NAMES[name]
     values = [span.measured[name] for span in spans]
     ends = [span.start for span in spans], [span.end for span in spans]
-    panel.hlines(values, *ends, colors=[_shade(span, colours) for span in spans], linewidth=2.4)
+    panel.hlines(values, *ends, colors=[colours[span.speaker] for span in spans], linewidth=2.4)
     wrong = [span for span in spans if (span.run.agrees or {}).get(attribute) is False]
     middles = [(span.start + span.end) / 2 for span in wrong]
     panel.plot(middles, [span.measured[name] for span in wrong], **_POINTS["caption says otherwise"])
@@ -207,7 +185,7 @@ def _time_axis(panels: Sequence[Axes], timeline: Timeline) -> None:
         names = [name if len(name) <= longest else f"…{name[1 - longest :]}" for name in timeline.clips]
         every = range(1, len(names) + 1, -(-len(names) // _MOST_NAMES))
         axis.set_ticks(every, [f"{n} {names[n - 1]}" for n in every], rotation=60, ha="right", rotation_mode="anchor")
-    elif last >= _MINUTES_FROM:
+    elif last >= 120.0:
         heading = "time, min:s"
         steps = (15, 30, 60, 120, 300, 600, 900, 1800, 3600)
         axis.set_major_locator(MultipleLocator(next((step for step in steps if last / step <= 12), 7200)))
@@ -215,20 +193,15 @@ def _time_axis(panels: Sequence[Axes], timeline: Timeline) -> None:
     panels[-1].set_xlabel(heading)
 
 
-def _keys(spans: Sequence[TimelineSpan], colours: Mapping[str, str]) -> list[Any]:
+def _keys(spans: Sequence[TimelineSpan], colours: Colours) -> list[Any]:
     """The entries of the legend."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    keys: list[Any] = [Patch(facecolor=colour, label=name[:_LONGEST_NAME]) for name, colour in colours.items()]
-    if colours and any(span.speaker is None for span in spans):
-        keys.append(Patch(facecolor=LINE, label="speaker unknown"))
+    named = {name or "speaker unknown": colour for name, colour in colours.items()} if any(colours) else {}
+    keys: list[Any] = [Patch(facecolor=colour, label=name[:_LONGEST_NAME]) for name, colour in named.items()]
     if any(span.run.needs_review for span in spans):
         keys.append(Line2D([], [], color=ALERT, linewidth=3, label="needs review"))
     if any(span.run.flags for span in spans):
         keys.append(Line2D([], [], color=INK, linewidth=3, label="no description"))
     return keys + [Line2D([], [], label=name, **style) for name, style in _POINTS.items()]
-
-
-def _shade(span: TimelineSpan, colours: Mapping[str, str]) -> str:
-    return colours.get(span.speaker or "", COLOURS[0] if not colours else LINE)

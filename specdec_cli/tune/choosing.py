@@ -11,22 +11,28 @@ from specdec_cli.evaluate.bootstrap import Values, difference, mean
 from specdec_cli.tune.outcomes import Baselines, SettingOutcome
 from specdec_cli.tune.replay import Candidate
 from specdec_cli.tune.risk import Certified, certify
+from specdec_cli.tune.tuning_plan import TuningPlan
 from specdec_cli.types import Cost
 
 
-def worth_confirming(outcomes: Sequence[SettingOutcome], budget: float, cost: Cost) -> list[Candidate]:
-    """The settings to run: of each gate the best estimated ones within a third, two thirds and all of the budget."""
+def worth_running(outcomes: Sequence[SettingOutcome], plan: TuningPlan) -> list[Candidate]:
+    """The settings to run: of each gate the best estimated ones within a third, two thirds and all of the budget.
+
+    With a risk those to certify.
+    """
+    if plan.risk is not None:
+        return _worth_certifying(outcomes, plan.risk, plan.cost)
     found: list[Candidate] = []
     for gate in dict.fromkeys(outcome.candidate.gate for outcome in outcomes):
         mine = [outcome for outcome in outcomes if outcome.candidate.gate == gate]
         for share in (1 / 3, 2 / 3, 1.0):
-            if within := [outcome for outcome in mine if outcome.share(cost) <= budget * share]:
-                best = max(within, key=lambda outcome: (round(outcome.mean, 6), -outcome.share(cost)))
+            if within := [outcome for outcome in mine if outcome.share(plan.cost) <= plan.budget * share]:
+                best = max(within, key=lambda outcome: (round(outcome.mean, 6), -outcome.share(plan.cost)))
                 found.append(best.candidate)
     return list(dict.fromkeys(found))
 
 
-def worth_certifying(outcomes: Sequence[SettingOutcome], alpha: float, cost: Cost) -> list[Candidate]:
+def _worth_certifying(outcomes: Sequence[SettingOutcome], alpha: float, cost: Cost) -> list[Candidate]:
     """The settings to run and to certify, that which escalates most first.
 
     Of the gate, k and way of drafting whose last setting within the risk spends least, by replays: that setting, up to
@@ -46,32 +52,29 @@ def worth_certifying(outcomes: Sequence[SettingOutcome], alpha: float, cost: Cos
     return min(found, key=lambda each: each[0])[1] if found else []
 
 
-def certified(
-    runs: Sequence[SettingOutcome], alpha: float, budget: float, cost: Cost
+def best_of(
+    runs: Sequence[SettingOutcome], alone: Baselines, plan: TuningPlan
 ) -> tuple[SettingOutcome | None, Certified | None]:
-    """The last setting that keeps to the risk, and its guarantee, if it keeps to the budget as well."""
-    last, guarantee = (certify(_losses(runs), alpha) if runs else None) or (0, None)
-    if last == 0 or runs[last - 1].share(cost) > budget:
-        return None, None
-    return runs[last - 1], guarantee
+    """The recommended setting, None if there is none, and its guarantee if there is a risk.
 
-
-def recommended(runs: Sequence[SettingOutcome], alone: Baselines, budget: float, cost: Cost) -> SettingOutcome | None:
-    """The setting that spends least within one standard error of the best quality within the budget.
-
-    Of the settings whose gain over the edge alone is certain: its interval lies above 0. Never the random gate; None if
-    none of them is within the budget.
+    With a risk that is the last setting that keeps to it, if it keeps to the budget as well. Otherwise it is the one
+    that spends least within one standard error of the best quality within the budget, of those whose gain over the edge
+    alone is certain (its interval lies above 0); never the random gate.
 
     The standard error is that of the difference to the best, paired by clip. One of them is the usual margin for
     "as good, but simpler" (Breiman et al. 1984, "Classification and Regression Trees", 3.4.3); a wider one would let
     few clips excuse any setting.
     """
-    usable = (run for run in runs if run.candidate.gate != "random" and run.share(cost) <= budget)
+    if plan.risk is not None:
+        last, guarantee = (certify(_losses(runs), plan.risk) if runs else None) or (0, None)
+        kept = last > 0 and runs[last - 1].share(plan.cost) <= plan.budget
+        return (runs[last - 1], guarantee) if kept else (None, None)
+    usable = (run for run in runs if run.candidate.gate != "random" and run.share(plan.cost) <= plan.budget)
     gaps = [(run, alone.gap(run.quality)) for run in usable]
     within = [run for run, gap in gaps if gap is not None and (gap.gain.low or 0.0) > 0]
     if not within:
-        return None
-    best = max(within, key=lambda run: (run.mean, -run.share(cost)))
+        return None, None
+    best = max(within, key=lambda run: (run.mean, -run.share(plan.cost)))
 
     def as_good(run: SettingOutcome) -> bool:
         found = alone.resampler.interval(difference(mean(best.quality), mean(run.quality)))
@@ -79,7 +82,8 @@ def recommended(runs: Sequence[SettingOutcome], alone: Baselines, budget: float,
             return False
         return found.value <= (found.high - found.low) / 3.92  # a 95% interval is that many standard errors wide
 
-    return min((run for run in within if run is best or as_good(run)), key=lambda run: (run.share(cost), -run.mean))
+    as_good_ones = (run for run in within if run is best or as_good(run))
+    return min(as_good_ones, key=lambda run: (run.share(plan.cost), -run.mean)), None
 
 
 def _losses(outcomes: Sequence[SettingOutcome]) -> Values:

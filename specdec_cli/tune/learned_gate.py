@@ -46,15 +46,12 @@ class Example:
 class Consequences:
     """What a token changes about the classes that a caption names.
 
-    Args:
-        classes: of a text: attribute -> the class that it names, or None.
-        weights: attribute -> how much a change of its class counts; 1 where it is missing.
+    `classes` gives those of a text: attribute -> the class that it names, or None. `weights` is how much a change of an
+    attribute's class counts; 1 where it is missing.
     """
 
     def __init__(
-        self,
-        classes: Callable[[tuple[int, ...]], Mapping[str, str | None]],
-        weights: Mapping[str, float] | None = None,
+        self, classes: Callable[[tuple[int, ...]], Mapping[str, str | None]], weights: Mapping[str, float] | None = None
     ) -> None:
         self._classes, self._weights = classes, weights or {}
 
@@ -88,35 +85,23 @@ class Consequences:
 
 
 def examples(traces: Sequence[Trace], groups: Sequence[str | int], consequences: Consequences) -> list[Example]:
-    """Every position of both texts once.
-
-    Args:
-        traces, groups: clips, and the speaker or clip of each.
-        consequences: which changes count, and how much.
-    """
+    """Every position of both texts of these clips once; `groups` are the speaker or clip of each."""
     found: list[Example] = []
     for trace, group in zip(traces, groups, strict=True):
-        for track, first in ((trace.edge, 0), (trace.cloud, _parting(trace.edge, trace.cloud))):
+        pairs = enumerate(zip(trace.edge.ids, trace.cloud.ids, strict=False))
+        parting = next((place for place, (one, other) in pairs if one != other), len(trace.cloud.ids))
+        for track, first in ((trace.edge, 0), (trace.cloud, parting + 1)):  # from there its history is its own
             for place in range(first, len(track.ids)):
                 weight = consequences.weight(track, place)
                 found.append(Example(track.edge[place], place, weight > 0, group, weight or 1.0))
     return found
 
 
-def _parting(edge: Track, cloud: Track) -> int:
-    """First position at which the two texts have a history of their own."""
-    pairs = enumerate(zip(edge.ids, cloud.ids, strict=False), 1)
-    return next((after for after, (one, other) in pairs if one != other), max(len(edge.ids), len(cloud.ids)))
-
-
 def fit(found: Sequence[Example], decided: Mapping[int, str], *, seed: int = 0) -> LearnedWeights:
     """Fits the classifier, with the penalty of the least log loss on folds that keep clips together.
 
-    Args:
-        found: the examples.
-        decided: token id -> the attribute that it decides. All tokens of an attribute share one weight: words of their
-            own would take more speakers to learn than anybody has.
-        seed: of the folds.
+    All tokens that decide an attribute (`decided`: token id -> attribute) share one weight: words of their own would
+    take more speakers to learn than anybody has.
 
     Raises:
         ConfigError: the cloud changed too little to learn from.

@@ -34,15 +34,8 @@ PREFILL: Final = 10.0
 class CaptionQuality:
     """Measures texts of recorded clips: the classes that references name, else chrF with their texts.
 
-    Without references the cloud's caption is the reference text.
-
-    Args:
-        references: SHA-256 of a clip -> its reference.
-        decode: token ids to text.
-
-    Attributes:
-        measure: which of them counts.
-        classes: the class of every attribute that a text names, None where it names none.
+    Without references (SHA-256 of a clip -> its reference) the cloud's caption is the reference text. `measure` is
+    what counts, and `classes` gives the class of every attribute that token ids name, None where they name none.
     """
 
     def __init__(
@@ -53,9 +46,8 @@ class CaptionQuality:
         decode: Callable[[Sequence[int]], str],
     ) -> None:
         known = references.values()
-        self.measure: Measure = "labels" if any(each.labels for each in known) else "agreement"
-        if self.measure == "agreement" and any(each.texts for each in known):
-            self.measure = "texts"
+        texts: Measure = "texts" if any(each.texts for each in known) else "agreement"
+        self.measure: Measure = "labels" if any(each.labels for each in known) else texts
 
         @cache
         def classes(ids: tuple[int, ...]) -> Mapping[str, str | None]:
@@ -65,8 +57,7 @@ class CaptionQuality:
         def figures(sha256: str, ids: tuple[int, ...], cloud_caption: str) -> Values:
             reference = references.get(sha256)
             if self.measure == "labels":
-                found = label_hits([classes(ids)], [reference.labels if reference else {}], lexicon)
-                return np.asarray(found[0])
+                return np.asarray(label_hits([classes(ids)], [reference.labels if reference else {}], lexicon)[0])
             texts = reference.texts if reference else ()
             return clip_chrf([decode(ids)], [[cloud_caption] if self.measure == "agreement" else texts]) / 100
 
@@ -85,22 +76,13 @@ class CaptionQuality:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunedPoint(Candidate):
-    """A setting that was run on clips that nothing was fitted on.
+    """A setting that was run on clips that nothing was fitted on."""
 
-    Attributes:
-        spent: share of each cost, 0 to 1; None where it was not measured.
-        gap_closed: share of the distance from edge to cloud that it covers; None: the two are not measurably apart.
-        at_costs: what it spends of each cost, and how far it is above random escalation.
-        quality: mean of the figure that the gap is taken in, 0 to 1.
-        escalations_per_clip: mean number of escalations of a clip. Unlike the escalation rate it does not
-            change merely because the same text is cut into smaller blocks.
-    """
-
-    spent: Mapping[Cost, float | None]
-    gap_closed: Interval | None
+    spent: Mapping[Cost, float | None]  # share of each cost, 0 to 1; None where it was not measured
+    gap_closed: Interval | None  # share of the distance from edge to cloud; None: the two are not measurably apart
     at_costs: list[AtCost]
-    quality: float
-    escalations_per_clip: float
+    quality: float  # mean of the figure that the gap is taken in, 0 to 1
+    escalations_per_clip: float  # which, unlike their rate, does not change merely with the size of blocks
 
 
 class Tuning(Figures):
@@ -133,6 +115,12 @@ class Baselines:
     cloud: Values
     resampler: Resampler
 
+    @classmethod
+    def of(cls, traces: Sequence[Trace], quality: CaptionQuality, seed: int) -> Baselines:
+        """Those of recorded clips."""
+        edge, cloud = ([getattr(trace, side).ids for trace in traces] for side in ("edge", "cloud"))
+        return cls(quality.table(traces, edge), quality.table(traces, cloud), Resampler(len(traces), seed=seed))
+
     def gap(self, quality: Values, spent: Spent | None = None) -> GapClosed | None:
         """What captions of this quality gain over the edge's; None: no reference covers the clips."""
         return measure_gap(self.edge, quality, self.cloud, self.resampler, spent)
@@ -147,6 +135,20 @@ class SettingOutcome:
     differing: Values  # 1 for clips that name another class than the cloud [n]
     escalations: Values  # blocks that were escalated [n]
     spent: Spent  # the share of each cost
+
+    @classmethod
+    def of(
+        cls,
+        candidate: Candidate,
+        traces: Sequence[Trace],
+        quality: CaptionQuality,
+        texts: Sequence[tuple[int, ...]],
+        escalations: Values,
+        spent: Spent,
+    ) -> SettingOutcome:
+        """Of a candidate by the text that it gives each clip; a deferred draft is no block like others."""
+        shares = {cost: share for cost, share in spent.items() if cost != "blocks" or not candidate.deferred}
+        return cls(candidate, quality.table(traces, texts), quality.differing(traces, texts), escalations, shares)
 
     def share(self, cost: Cost) -> float:
         """Share of a cost; NaN where it is not known."""
@@ -181,12 +183,11 @@ def swept(
 ) -> SettingOutcome:
     """A candidate replayed on every clip, timed in forwards of one token, of which the first takes `prefill`."""
     found = [candidate.replay(trace, classifier, seed) for trace in traces]
-    rows = [
-        (each.rounds, each.escalations, each.escalations > 0, each.escalations and prefill + each.escalations - 1)
-        for each in found
-    ]
-    alone = [prefill + len(trace.cloud.ids) - 1 for trace in traces]
-    return _outcome(candidate, traces, quality, [each.ids for each in found], rows, alone)
+    rows = [(each.rounds, each.escalations, len(t.cloud.ids)) for each, t in zip(found, traces, strict=True)]
+    rounds, calls, alone = np.array(rows, dtype=np.float64).T
+    time = np.where(calls > 0, prefill + calls - 1, 0.0)
+    spent = spent_shares(calls, rounds, np.sign(calls), time, prefill + alone - 1)
+    return SettingOutcome.of(candidate, traces, quality, [each.ids for each in found], calls, spent)
 
 
 def confirmed(
@@ -198,22 +199,10 @@ def confirmed(
 ) -> SettingOutcome:
     """What a candidate did with clips by its runs, beside those of cloud-only."""
     texts = [tuple(id_ for round_ in run.rounds for id_ in round_.committed_ids) for run in runs]
-    rows = [(len(run.rounds), sum(each.escalated for each in run.rounds), run.woken, cloud_ms(run)) for run in runs]
-    return _outcome(candidate, traces, quality, texts, rows, [cloud_ms(run) for run in alone])
-
-
-def _outcome(
-    candidate: Candidate,
-    traces: Sequence[Trace],
-    quality: CaptionQuality,
-    texts: Sequence[tuple[int, ...]],
-    rows: Sequence[tuple[float | None, ...]],
-    alone: Sequence[float | None],
-) -> SettingOutcome:
-    """`rows`: of each clip rounds, escalations, whether the cloud worked, and its time; None is not known."""
-    rounds, escalations, woken, time = np.array(rows, dtype=np.float64).reshape(-1, 4).T
-    spent = dict(spent_shares(escalations, rounds, woken, time, np.array(alone, dtype=np.float64)))
-    if candidate.deferred:
-        del spent["blocks"]  # a deferred draft is no block like others
-    measured = quality.table(traces, texts), quality.differing(traces, texts)
-    return SettingOutcome(candidate, *measured, escalations, spent)
+    rows = [
+        (len(run.rounds), sum(each.escalated for each in run.rounds), run.woken, cloud_ms(run), cloud_ms(cloud))
+        for run, cloud in zip(runs, alone, strict=True)
+    ]
+    rounds, calls, woken, time, alone_ms = np.array(rows, dtype=np.float64).T
+    spent = spent_shares(calls, rounds, woken, time, alone_ms)
+    return SettingOutcome.of(candidate, traces, quality, texts, calls, spent)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -19,17 +20,18 @@ from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.stop import StopRules
 from specdec_cli.decoding.verify import LocalVerifier
-from specdec_cli.errors import AudioContentError, TranscriptError
+from specdec_cli.errors import AudioContentError, TranscriptError, typed
 from specdec_cli.evaluate.bootstrap import Figures
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.models.processor import Prompt
-from specdec_cli.store import Journal, Store, made_otherwise
+from specdec_cli.store import Journal, Store, Watch, made_otherwise
 from specdec_cli.targets import RECORDINGS
 from specdec_cli.transcript.records import Transcript
 from specdec_cli.transcript.terms import SUGGESTED, differing
-from specdec_cli.types import Mode
 
 _RECORDING: Final = b'{"recording"'
+_Step = tuple[str, str, Callable[[], "Trace | Transcript"]]
+"""What is shown, the file, and what makes a line of the journal."""
 _SHAPING: Final = (
     *("max_new_tokens", "min_new_tokens", "sentences", "repetition_penalty", "no_repeat_ngram", "loop_period"),
     *("stop_strings", "closing", "system", SUGGESTED),
@@ -55,10 +57,6 @@ class Trace(Figures):
     edge: Track = Field(description="the text that the edge writes alone")
     cloud: Track = Field(description="the text that the cloud writes alone, which is that of a lossless run")
     cloud_caption: str
-
-    def to_json(self) -> str:
-        """One line of JSON."""
-        return self.model_dump_json()
 
 
 def record(captioner: Captioner, path: str) -> Trace:
@@ -104,7 +102,7 @@ def record_tracks(
     """The edge's and the cloud's text of a clip, each scored by both models at every position.
 
     Each model encodes the clip once: the cloud's text is decoded losslessly, and the other model's scores along a text
-    are one more pass over it. `config` is greedy; its mode, gate and acceptance rule do not count; `groups` are
+    are one more pass over it. Mode, gate and acceptance rule of `config`, which is greedy, do not count; `groups` are
     those of the gate class-entropy.
     """
     stop_ids = stop_ids_of(pair, config)  # those of hybrid mode, in which the recordings are replayed
@@ -141,15 +139,43 @@ class StoredRecordings(Journal):
         self._runs: defaultdict[str | None, list[Transcript]] = defaultdict(list)
         super().__init__(path, RECORDINGS)
 
+    def record(self, captioner: Captioner, clips: Mapping[str, str], watch: Watch) -> list[Trace]:
+        """Records the clips (SHA-256 -> path) that are not recorded yet; one that fails does not stop the others.
+
+        Returns the traces of all that could be recorded, in the order of `clips`.
+        """
+        known = self.recordings
+        missing = [path for sha256, path in clips.items() if sha256 not in known]
+        self.take([(f"recording {path}", path, partial(record, captioner, path)) for path in missing], watch)
+        return [known[sha256].model_copy(update={"file": path}) for sha256, path in clips.items() if sha256 in known]
+
+    def take(self, steps: Sequence[_Step], watch: Watch) -> None:
+        """Adds what steps make; an error costs its own step only.
+
+        Raises:
+            TranscriptError: a line cannot be written, which the next step would not change.
+        """
+        watch.begin(len(steps))
+        for what, file, make in steps:
+            watch.step(what)
+            try:
+                self.add(make())
+            except TranscriptError:
+                raise
+            except Exception as error:
+                watch.failed(file, typed(error))
+            watch.advance()
+
     def add(self, line: Trace | Transcript) -> None:
         """Keeps a line, and appends it to the file; raises TranscriptError if it cannot be written."""
-        self._append(line.to_json())
+        self._append(line.to_json() if isinstance(line, Transcript) else line.model_dump_json())
         self._take(line)
 
-    def run(self, sha256: str, mode: Mode, settings: dict[str, object]) -> Transcript | None:
-        """The last transcript of a clip in this mode under these settings, if there is one."""
-        runs = reversed(self._runs[sha256])
-        return next((run for run in runs if run.mode == mode and not any(differing(run.settings, settings))), None)
+    def run(self, sha256: str, captioner: Captioner) -> Transcript | None:
+        """The last transcript of a clip in the mode and under the settings of a captioner, if there is one."""
+        setup, runs = captioner.setup, reversed(self._runs[sha256])
+        same = (run for run in runs if run.mode == setup.mode and not any(differing(run.settings, setup.settings)))
+        return next(same, None)
 
     def _read(self, stored: Store) -> None:
         for row in stored.lines():

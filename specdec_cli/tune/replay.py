@@ -37,8 +37,6 @@ AWAKE: Final[Mapping[GateName, float]] = {
 }
 """Thresholds of deferred drafts after the first call, when a verification is cheap."""
 
-_DIGITS: Final = 4
-
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -62,22 +60,19 @@ class Candidate:
     @property
     def label(self) -> str:
         """Short name: "entropy 0.85, k 3", "entropy 0.85, deferred"."""
-        if self.deferred:
-            return f"{self.gate} {self.wake:g}, deferred"
-        return f"{self.gate} {self.threshold:g}, k {self.k}"
+        return (
+            f"{self.gate} {self.wake:g}, deferred" if self.deferred else f"{self.gate} {self.threshold:g}, k {self.k}"
+        )
 
     def replay(self, trace: Trace, classifier: Classifier | None, seed: int) -> Replayed:
         """What it would do with a clip; the random gate's draws differ from clip to clip."""
-        generator = None
-        if self.gate == "random":
-            generator = torch.Generator().manual_seed((seed + int(trace.sha256[:15], 16)) % 2**63)
         gate = Gate(
             self.gate,
             self.threshold,
             wake=self.wake,
             stop_drafting=self.stop_drafting,
             classifier=classifier,
-            generator=generator,
+            generator=torch.Generator().manual_seed((seed + int(trace.sha256[:15], 16)) % 2**63),
         )
         return replay(trace, gate, self.k, defer=self.deferred)
 
@@ -110,17 +105,15 @@ def _thresholds(
     traces: Sequence[Trace], name: GateName, k: int | None, classifier: Classifier | None, rates: Sequence[float]
 ) -> Sequence[float]:
     """The thresholds that separate the most doubtful blocks, each once; `k` None: a clip's first deferred draft."""
-    gate = Gate(name, 0.0, classifier=classifier)
+    gate, size, deferred = Gate(name, 0.0, classifier=classifier), k or MOST_DEFERRED, k is None
     figures = []
     for trace in traces:
-        for position in range(0, len(trace.edge.ids), k) if k else (0,):
-            state = gate.open(position, waking=k is None, whole=k is None)
-            for token in trace.edge.edge[position : position + (k or MOST_DEFERRED)]:
-                state.add(token)
-            assert state.block_value is not None  # a trace has tokens
-            figures.append(state.block_value)
+        for position in range(0, 1 if deferred else len(trace.edge.ids), size):
+            state = gate.open(position, waking=deferred, whole=deferred)
+            _escalated(state, trace.edge.edge[position : position + size])
+            figures.append(state.block_value or 0.0)  # a trace has tokens
     quantiles = np.quantile(figures, rates if name in LOW_IS_UNSURE else [1 - rate for rate in rates])
-    return tuple(dict.fromkeys(round(float(value), _DIGITS) for value in quantiles))
+    return tuple(dict.fromkeys(round(float(value), 4) for value in quantiles))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,32 +141,33 @@ def replay(trace: Trace, gate: Gate, k: int, *, defer: bool = False) -> Replayed
     rounds = escalations = 0
     exact = True
     while position < len(track.ids):
-        tokens = track.edge[position : position + (MOST_DEFERRED if defer else k)]
-        crossed, size = _escalated(gate.open(position, waking=defer and not escalations, whole=defer), tokens)
+        drafted = track.edge[position : position + (MOST_DEFERRED if defer else k)]
+        state = gate.open(position, waking=defer and not escalations, whole=defer)
+        crossed, size = _escalated(state, drafted)
         rounds += 1
         # after the first token that is not the text's own, a block's evidence is that of the recorded text
-        departs = next((t for t, token in enumerate(tokens) if token.id != track.ids[position + t]), len(tokens))
+        departs = _agreement(drafted, track.ids[position:])
         exact = exact and (departs >= size or (crossed is not None and crossed <= departs))
+        accepted = size if crossed is None else _agreement(drafted[:size], track.target[position:])
+        ids += [token.id for token in drafted[:accepted]]
+        position += accepted
         if crossed is None:
-            ids += [token.id for token in tokens[:size]]
-            position += size
             continue
         escalations += 1
-        accepted = 0
-        while accepted < size and tokens[accepted].id == track.target[position + accepted]:
-            accepted += 1
-        ids += [token.id for token in tokens[:accepted]]
-        position += accepted
-        if position >= len(track.ids):  # the block ended the text, and nothing comes after that
-            break
-        ids.append(track.target[position])
-        if track is trace.edge and ids[-1] != track.ids[position]:
-            if tuple(ids) == trace.cloud.ids[: len(ids)]:
-                track = trace.cloud
-            else:
-                exact = False
-        position += 1
+        if position < len(track.ids):  # else the block ended the text, and nothing comes after that
+            ids.append(track.target[position])
+            if track is trace.edge and ids[-1] != track.ids[position]:
+                if tuple(ids) == trace.cloud.ids[: len(ids)]:
+                    track = trace.cloud
+                else:
+                    exact = False
+            position += 1
     return Replayed(tuple(ids), rounds, escalations, exact)
+
+
+def _agreement(drafted: Sequence[TokenEvidence], ids: Sequence[int]) -> int:
+    """How many tokens from the first of a block are those of a text, which is at least as long."""
+    return next((index for index, token in enumerate(drafted) if token.id != ids[index]), len(drafted))
 
 
 def _escalated(state: GateState, tokens: Sequence[TokenEvidence]) -> tuple[int | None, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from importlib.util import find_spec
@@ -15,16 +15,14 @@ from specdec_cli.captioner import Captioner
 from specdec_cli.config import Config
 from specdec_cli.config.gate_file import GateFile, LearnedWeights, tokenizer_fingerprint
 from specdec_cli.decoding.learned import Classifier
-from specdec_cli.errors import ConfigError, TranscriptError, typed
-from specdec_cli.evaluate.bootstrap import Resampler
+from specdec_cli.errors import ConfigError
 from specdec_cli.evaluate.gap import GapClosed
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import Reference
 from specdec_cli.store import Watch
-from specdec_cli.transcript.records import Transcript
-from specdec_cli.tune.choosing import certified, recommended, worth_certifying, worth_confirming
+from specdec_cli.tune.choosing import best_of, worth_running
 from specdec_cli.tune.outcomes import Baselines, CaptionQuality, SettingOutcome, Tuning, confirmed, swept
-from specdec_cli.tune.recording import StoredRecordings, Trace, record
+from specdec_cli.tune.recording import StoredRecordings, Trace
 from specdec_cli.tune.replay import Candidate, candidates
 from specdec_cli.tune.tuning_plan import INSTALL, TuningPlan, groups_of, require_clips, split
 
@@ -51,34 +49,23 @@ def tune(
         ConfigError: too few clips can be recorded or compared, or the learned gate alone is tried and cannot be fitted.
         TranscriptError: the journal's file cannot be written.
     """
-    tuner = Tuner(captioner, plan, journal, watch)
-    traces = tuner.record(clips)
+    traces = journal.record(captioner, clips, watch)
     require_clips(len(traces))
     references = {trace.sha256: reference for trace in traces if (reference := find(trace.file)) is not None}
     quality = CaptionQuality(lexicon, references, captioner.config.prompt.language, captioner.decode)
     split_by, groups = groups_of(traces, references)
     fitting, held_out = split(traces, groups, plan.seed)
-    tuner.fit(fitting, groups, quality)
-    estimated = tuner.sweep(fitting, quality)
-    if plan.risk is None:
-        chosen = worth_confirming(estimated, plan.budget, plan.cost)
-    else:
-        chosen = worth_certifying(estimated, plan.risk, plan.cost)
-    runs, held_out = tuner.confirm(chosen, held_out, quality)
-    if not held_out:
-        raise ConfigError("no clip could be captioned in the confirming runs", hint="Their errors are above.")
-    edge, cloud = (quality.table(held_out, [getattr(t, side).ids for t in held_out]) for side in ("edge", "cloud"))
-    alone = Baselines(edge, cloud, Resampler(len(held_out), seed=plan.seed))
+    plan, weights, notes = _fit(plan, fitting, groups, quality)
+    chosen = worth_running(_sweep(plan, weights, fitting, quality, watch), plan)
+    runs, held_out = _confirm(_variants(captioner, chosen, weights), held_out, quality, journal, watch)
+    alone = Baselines.of(held_out, quality, plan.seed)
     ends = alone.gap(alone.cloud)
     if ends is None:
         raise ConfigError(
             "no reference covers the clips that settings are confirmed on",
             hint="Look at the column that names the files (--file-column), or leave the references out.",
         )
-    if plan.risk is not None:
-        best, guarantee = certified(runs, plan.risk, plan.budget, plan.cost)
-    else:
-        best, guarantee = recommended(runs, alone, plan.budget, plan.cost) if ends.closed else None, None
+    best, guarantee = best_of(runs, alone, plan) if ends.closed or plan.risk is not None else (None, None)
     tuning = Tuning(
         measure=quality.measure,
         clips=len(traces),
@@ -95,9 +82,9 @@ def tune(
         confirmed=tuple(outcome.point(alone) for outcome in runs),
         recommended=best.point(alone) if best else None,
         reason=None if best else _reason(ends, plan),
-        notes=tuner.notes,
+        notes=notes,
     )
-    return tuning, tuner.gate_file(best.candidate, _origin(captioner, tuning)) if best else None
+    return tuning, _gate_file(captioner, best.candidate, weights, _origin(captioner, tuning)) if best else None
 
 
 def _reason(ends: GapClosed, plan: TuningPlan) -> str:
@@ -124,142 +111,93 @@ def _origin(captioner: Captioner, tuning: Tuning) -> dict[str, Any]:
     }
 
 
-class Tuner:
-    """Carries out a plan with a captioner that has both models, in hybrid mode."""
+def _fit(
+    plan: TuningPlan, traces: Sequence[Trace], groups: Mapping[str, str], quality: CaptionQuality
+) -> tuple[TuningPlan, LearnedWeights | None, list[str]]:
+    """The plan with the gates that can be tried, the weights of the learned one, and what was left out and why.
 
-    def __init__(self, captioner: Captioner, plan: TuningPlan, journal: StoredRecordings, watch: Watch) -> None:
-        self._captioner = captioner
-        self._plan = plan
-        self._journal = journal
-        self._watch = watch
-        self._alone = captioner.variant(_decoding(captioner.config, mode="cloud"))
-        self.fitted: LearnedWeights | None = None
-        self.notes: list[str] = []  # what was left out, in sentences
-        if "learned" not in plan.gates and find_spec("sklearn") is None:
-            self.notes.append(f"The learned gate was not tried: it needs scikit-learn. Install it with: {INSTALL}")
+    Raises:
+        ConfigError: the cloud changes too little to fit the learned gate, and no other gate is to be tried.
+    """
+    if "learned" not in plan.gates:
+        note = f"The learned gate was not tried: it needs scikit-learn. Install it with: {INSTALL}"
+        return plan, None, [note] if find_spec("sklearn") is None else []
+    from specdec_cli.tune import learned_gate  # needs scikit-learn
 
-    def record(self, clips: Mapping[str, str]) -> list[Trace]:
-        """Records the clips (SHA-256 -> path) that are not recorded yet; one that fails does not stop the others.
-
-        Returns the traces of all that could be recorded, in the order of `clips`.
-        """
-        known = self._journal.recordings
-        missing = [path for sha256, path in clips.items() if sha256 not in known]
-        self._each((f"recording {path}", path, partial(record, self._captioner, path)) for path in missing)
-        return [known[sha256].model_copy(update={"file": path}) for sha256, path in clips.items() if sha256 in known]
-
-    def fit(self, traces: Sequence[Trace], groups: Mapping[str, str], quality: CaptionQuality) -> None:
-        """Fits the learned gate, if it is among the gates.
-
-        Raises:
-            ConfigError: the cloud changes too little to fit it, and no other gate is to be tried.
-        """
-        if "learned" not in self._plan.gates:
-            return
-        from specdec_cli.tune import learned_gate  # needs scikit-learn
-
-        consequences = learned_gate.Consequences(quality.classes)
-        found = learned_gate.examples(traces, [groups[trace.sha256] for trace in traces], consequences)
-        try:
-            self.fitted = learned_gate.fit(found, consequences.decided(traces), seed=self._plan.seed)
-        except ConfigError as error:
-            others = tuple(gate for gate in self._plan.gates if gate != "learned")
-            if set(others) <= {"random"}:
-                raise
-            self._plan = replace(self._plan, gates=others)
-            self.notes.append(f"The learned gate was not tried: {error.message}.")
-
-    @property
-    def _waking(self) -> LearnedWeights | None:
-        """The weights for deferred drafts, where of all tokens the likeliest to be changed counts."""
-        return self.fitted and self.fitted.model_copy(update={"combination": "largest"})
-
-    def gate_file(self, candidate: Candidate, origin: dict[str, Any]) -> GateFile:
-        """The gate file of a setting."""
-        fitted = self.fitted if candidate.gate == "learned" else None
-        settings = {
-            **asdict(candidate),
-            "stop_drafting": candidate.stop_drafting,
-            "defer": candidate.deferred,
-            "tokenizer": tokenizer_fingerprint(self._captioner.pair.writer.tokenizer.get_vocab()),
-            "fitted_on": origin,
-            "learned": fitted,
-            "waking": fitted and self._waking if candidate.deferred else None,
-        }
-        return GateFile.model_validate(settings)
-
-    def sweep(self, traces: Sequence[Trace], quality: CaptionQuality) -> list[SettingOutcome]:
-        """Every candidate replayed on every clip."""
-        plan = self._plan
-        classifier = Classifier(self.fitted, 0.5, waking=self._waking) if self.fitted else None
-        found = list(candidates(traces, plan.gates, plan.ks, classifier, defers=plan.cost != "blocks"))
-        outcomes: list[SettingOutcome] = []
-        self._watch.begin(len(found))
-        for candidate in found:
-            self._watch.step(f"replaying {candidate.label}")
-            outcomes.append(swept(candidate, traces, quality, classifier, plan.seed))
-            self._watch.advance()
-        return outcomes
-
-    def confirm(
-        self, chosen: Sequence[Candidate], traces: Sequence[Trace], quality: CaptionQuality
-    ) -> tuple[list[SettingOutcome], list[Trace]]:
-        """Runs the chosen candidates and cloud-only for real, where the journal holds no such run.
-
-        They take turns clip by clip, so that a machine that grows busy slows all of them. Returns the candidates'
-        outcomes on the clips that all could caption, and these clips.
-        """
-        with TemporaryDirectory(prefix="specdec-tune-") as folder:
-            weights = Path(folder) / "gate.json"
-            if self.fitted is not None:
-                learned = Candidate("learned", 0.5, self._plan.ks[0], wake=0.5 if self._plan.cost != "blocks" else None)
-                weights.write_text(self.gate_file(learned, {}).to_json(), encoding="utf-8")
-            captioners = {c: self._captioner.variant(configured(self._captioner.config, c, weights)) for c in chosen}
-        every = {"cloud-only": self._alone, **{c.label: captioner for c, captioner in captioners.items()}}
-        self._run("confirming", every, traces)
-        usable = [trace for trace in traces if all(self._held(captioner, [trace]) for captioner in every.values())]
-        alone = self._held(self._alone, usable)
-        runs = {candidate: self._held(captioner, usable) for candidate, captioner in captioners.items()}
-        return [confirmed(candidate, usable, quality, own, alone) for candidate, own in runs.items()], usable
-
-    def _held(self, captioner: Captioner, traces: Sequence[Trace]) -> list[Transcript]:
-        """The runs of these clips, as far as there are any."""
-        mode, settings = captioner.setup.mode, captioner.setup.settings
-        return [run for trace in traces if (run := self._journal.run(trace.sha256, mode, settings))]
-
-    def _run(self, what: str, captioners: Mapping[str, Captioner], traces: Sequence[Trace]) -> None:
-        """Captions the clips with those captioners, by name, that have not done so."""
-        self._each(
-            (f"{what} {name} {trace.file}", trace.file, partial(captioner.caption, trace.file))
-            for trace in traces
-            for name, captioner in captioners.items()
-            if not self._held(captioner, [trace])
-        )
-
-    def _each(self, steps: Iterable[tuple[str, str, Callable[[], Trace | Transcript]]]) -> None:
-        """Takes steps (what is shown, the file, what makes a line of the journal); an error costs its own step only.
-
-        Raises:
-            TranscriptError: the journal cannot be written, which the next step would not change.
-        """
-        listed = list(steps)
-        self._watch.begin(len(listed))
-        for what, file, take in listed:
-            self._watch.step(what)
-            try:
-                self._journal.add(take())
-            except TranscriptError:
-                raise
-            except Exception as error:
-                self._watch.failed(file, typed(error))
-            self._watch.advance()
+    consequences = learned_gate.Consequences(quality.classes)
+    found = learned_gate.examples(traces, [groups[trace.sha256] for trace in traces], consequences)
+    try:
+        return plan, learned_gate.fit(found, consequences.decided(traces), seed=plan.seed), []
+    except ConfigError as error:
+        others = tuple(gate for gate in plan.gates if gate != "learned")
+        if set(others) <= {"random"}:
+            raise
+        return replace(plan, gates=others), None, [f"The learned gate was not tried: {error.message}."]
 
 
-def _decoding(config: Config, **changed: object) -> Config:
-    return config.model_copy(update={"decoding": config.decoding.model_copy(update=changed)})
+def _waking(weights: LearnedWeights) -> LearnedWeights:
+    """The weights for deferred drafts, where of all tokens the likeliest to be changed counts."""
+    return weights.model_copy(update={"combination": "largest"})
 
 
-def configured(config: Config, candidate: Candidate, weights: Path) -> Config:
+def _sweep(
+    plan: TuningPlan, weights: LearnedWeights | None, traces: Sequence[Trace], quality: CaptionQuality, watch: Watch
+) -> list[SettingOutcome]:
+    """Every candidate replayed on every clip."""
+    classifier = Classifier(weights, 0.5, waking=_waking(weights)) if weights else None
+    found = list(candidates(traces, plan.gates, plan.ks, classifier, defers=plan.cost != "blocks"))
+    outcomes: list[SettingOutcome] = []
+    watch.begin(len(found))
+    for candidate in found:
+        watch.step(f"replaying {candidate.label}")
+        outcomes.append(swept(candidate, traces, quality, classifier, plan.seed))
+        watch.advance()
+    return outcomes
+
+
+def _variants(
+    captioner: Captioner, chosen: Sequence[Candidate], weights: LearnedWeights | None
+) -> dict[Candidate | None, Captioner]:
+    """What runs cloud-only (None), and each of the chosen candidates."""
+    found: dict[Candidate | None, Captioner] = {None: captioner.variant(_decoding(captioner.config, mode="cloud"))}
+    with TemporaryDirectory(prefix="specdec-tune-") as folder:
+        file = Path(folder) / "gate.json"
+        if weights is not None:
+            learned = _gate_file(captioner, Candidate("learned", 0.5, 1, wake=0.5), weights, {})
+            file.write_text(learned.to_json(), encoding="utf-8")
+        return found | {each: captioner.variant(_configured(captioner.config, each, file)) for each in chosen}
+
+
+def _confirm(
+    variants: Mapping[Candidate | None, Captioner],
+    traces: Sequence[Trace],
+    quality: CaptionQuality,
+    journal: StoredRecordings,
+    watch: Watch,
+) -> tuple[list[SettingOutcome], list[Trace]]:
+    """Runs candidates and cloud-only for real, where the journal holds no such run.
+
+    They take turns clip by clip, so that a machine that grows busy slows all of them. Returns the candidates'
+    outcomes on the clips that all could caption, and these clips.
+    """
+    steps = [
+        (f"confirming {each.label if each else 'cloud-only'} {t.file}", t.file, partial(captioner.caption, t.file))
+        for t in traces
+        for each, captioner in variants.items()
+        if journal.run(t.sha256, captioner) is None
+    ]
+    journal.take(steps, watch)
+    usable = [trace for trace in traces if all(journal.run(trace.sha256, one) for one in variants.values())]
+    if not usable:
+        raise ConfigError("no clip could be captioned in the confirming runs", hint="Their errors are above.")
+    runs = {
+        each: [run for trace in usable if (run := journal.run(trace.sha256, captioner))]
+        for each, captioner in variants.items()
+    }
+    return [confirmed(each, usable, quality, own, runs[None]) for each, own in runs.items() if each], usable
+
+
+def _configured(config: Config, candidate: Candidate, weights: Path) -> Config:
     """`config` of a hybrid run with the candidate's gate and k; `weights` is the learned gate's file."""
     gate = {
         "name": candidate.gate,
@@ -270,3 +208,24 @@ def configured(config: Config, candidate: Candidate, weights: Path) -> Config:
     }
     config = config.model_copy(update={"gate": config.gate.model_copy(update=gate)})
     return _decoding(config, k=candidate.k, defer=candidate.deferred)
+
+
+def _decoding(config: Config, **changed: object) -> Config:
+    return config.model_copy(update={"decoding": config.decoding.model_copy(update=changed)})
+
+
+def _gate_file(
+    captioner: Captioner, candidate: Candidate, weights: LearnedWeights | None, origin: dict[str, Any]
+) -> GateFile:
+    """The gate file of a setting."""
+    learned = weights if candidate.gate == "learned" else None
+    settings = {
+        **asdict(candidate),
+        "stop_drafting": candidate.stop_drafting,
+        "defer": candidate.deferred,
+        "tokenizer": tokenizer_fingerprint(captioner.pair.writer.tokenizer.get_vocab()),
+        "fitted_on": origin,
+        "learned": learned,
+        "waking": _waking(learned) if learned and candidate.deferred else None,
+    }
+    return GateFile.model_validate(settings)

@@ -45,23 +45,18 @@ def require_tunable(config: Config, gates: Sequence[GateName], clips: int, risk:
         raise ConfigError("tuning takes whole recordings, not pieces", hint="Leave audio.segment out.")
     if "learned" in gates and find_spec("sklearn") is None:
         raise ConfigError("the learned gate needs scikit-learn", hint=f"Install it: {INSTALL}; or name other gates.")
-    require_clips(clips)
-    if risk is not None and clips // 2 < fewest(risk):
-        raise ConfigError(
-            f"certifying a risk of {100 * risk:g}% takes {fewest(risk)} clips in each half, and there are {clips // 2}",
-            hint=f"Tune on {2 * fewest(risk)} clips or more, or certify a larger risk.",
-        )
+    require_clips(clips, risk)
     if risk is not None and config.acceptance.rule not in (None, "greedy"):
         problem = f"--risk needs a rule that gives the cloud's own caption, and {config.acceptance.rule} does not"
         raise ConfigError(problem, hint="Use --accept greedy, or leave --risk out.")
 
 
-def require_clips(clips: int) -> None:
-    """Raises ConfigError for fewer than `FEWEST` clips."""
-    if clips < FEWEST:
-        raise ConfigError(
-            f"tuning needs at least {FEWEST} clips, and {clips} can be recorded", hint="A hundred is a good number."
-        )
+def require_clips(clips: int, risk: float | None = None) -> None:
+    """Raises ConfigError for fewer clips than any tuning takes, or than certify a risk on half of them."""
+    least, what = (FEWEST, "tuning") if risk is None else (max(FEWEST, 2 * fewest(risk)), f"a risk of {100 * risk:g}%")
+    if clips < least:
+        hint = "A hundred is a good number." if risk is None else "Or certify a larger risk."
+        raise ConfigError(f"{what} needs at least {least} clips, and {clips} can be recorded", hint=hint)
 
 
 def groups_of(traces: Sequence[Trace], references: Mapping[str, Reference]) -> tuple[str, dict[str, str]]:
@@ -69,8 +64,7 @@ def groups_of(traces: Sequence[Trace], references: Mapping[str, Reference]) -> t
 
     That is the speaker, if the references name one for every clip and at least four of them; else the clip.
     """
-    known = {trace.sha256: references[trace.sha256] for trace in traces if trace.sha256 in references}
-    speakers = {sha256: reference.speaker for sha256, reference in known.items() if reference.speaker}
+    speakers = {sha256: reference.speaker for sha256, reference in references.items() if reference.speaker}
     if len(speakers) == len(traces) and len(set(speakers.values())) >= 4:
         return "speaker", speakers
     return "clip", {trace.sha256: trace.sha256 for trace in traces}

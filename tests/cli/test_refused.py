@@ -98,7 +98,7 @@ STUDIES: list[Row] = [
     ("tune many --limit 3", "tuning needs at least 8 clips, and 3 can be recorded"),
     ("tune many --budget clips=2", "--budget: 'clips=2' is no share from 0 to 1"),
     ("tune many --budget calls=0.5", "Costs: blocks, clips, time"),
-    ("tune many --risk 0.05", "certifying a risk of 5% takes 19 clips in each half, and there are 6"),
+    ("tune many --risk 0.05", "a risk of 5% needs at least 38 clips, and 12 can be recorded"),
     ("tune many --risk 0.2 --accept rank", "--risk needs a rule that gives the cloud's own caption, and rank does not"),
     ("tune many --set cloud.url=http://127.0.0.1:9 --set cloud.model=", "returns verdicts only"),
 ]

@@ -136,7 +136,7 @@ def test_a_second_run_does_nothing_again(
         raise AssertionError("this was done before")
 
     with monkeypatch.context() as patched:
-        patched.setattr("specdec_cli.tune.tuning.record", refuse)
+        patched.setattr("specdec_cli.tune.recording.record", refuse)
         patched.setattr(Captioner, "caption", refuse)
         again = specdec("tune", voices, *QUICK, "--json", "--recordings", recorded)
         assert Tuning.model_validate_json(again.out) == first

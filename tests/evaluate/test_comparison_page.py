@@ -46,12 +46,9 @@ def test_it_fits_every_terminal_and_loses_nothing(pages: dict[str, Comparison], 
     screen = printed(pages[language], width, terminal=True)
     assert max(map(cell_len, screen.lines)) <= min(width, 160)
     text = " ".join(" ".join(screen.lines).split())
-    for figure in ("time of all clips", "first token", "escalated", "as the cloud's"):
-        assert figure in text
-    for mode in ("edge", "hybrid", "lossless", "cloud"):
-        assert mode in text
-    assert "×2.5" in text
-    assert "and 2 more" in text
+    figures = ("time of all clips", "first token", "escalated", "as the cloud's", "×2.5", "and 2 more")
+    for expected in (*figures, "edge", "hybrid", "lossless", "cloud"):
+        assert expected in text
 
 
 def test_signs_alone_tell_everything_without_colour(pages: dict[str, Comparison]) -> None:

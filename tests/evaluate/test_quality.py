@@ -60,21 +60,22 @@ def test_a_gap_that_is_closed_is_claimed_in_one_sentence(tmp_path: Path, lexicon
     )
 
 
-def test_no_difference_is_claimed_whose_interval_includes_0(tmp_path: Path, lexicon: Lexicon) -> None:
-    nothing = "No difference between hybrid and edge-only can be reported from these clips."
-    for hybrid, verdict in ((hits(31, 60), nothing), (hits(10, 60), "Hybrid is worse than edge-only.")):
-        right: dict[Mode, list[bool]] = {"edge": hits(30, 60), "hybrid": hybrid, "cloud": hits(55, 60)}
-        (sentence,) = judged(tmp_path, lexicon, right).headline
-        assert sentence.endswith(verdict)
-
-
-def test_a_cloud_that_is_no_better_leaves_no_share_to_claim(tmp_path: Path, lexicon: Lexicon) -> None:
-    for cloud in (hits(30, 60, start=5), hits(10, 60)):
-        right: dict[Mode, list[bool]] = {"edge": hits(30, 60), "hybrid": hits(33, 60, start=2), "cloud": cloud}
-        found = judged(tmp_path, lexicon, right)
-        assert found.gaps[0].closed is None
-        (sentence,) = found.headline
-        assert "there is no gap to close" in sentence
+@pytest.mark.parametrize(
+    ("hybrid", "cloud", "verdict"),
+    [
+        (hits(31, 60), hits(55, 60), "No difference between hybrid and edge-only can be reported from these clips."),
+        (hits(10, 60), hits(55, 60), "Hybrid is worse than edge-only."),
+        (hits(33, 60, start=2), hits(30, 60, start=5), "so there is no gap to close."),
+        (hits(33, 60, start=2), hits(10, 60), "so there is no gap to close."),
+    ],
+)
+def test_no_difference_is_claimed_whose_interval_includes_0(
+    tmp_path: Path, lexicon: Lexicon, hybrid: list[bool], cloud: list[bool], verdict: str
+) -> None:
+    found = judged(tmp_path, lexicon, {"edge": hits(30, 60), "hybrid": hybrid, "cloud": cloud})
+    (sentence,) = found.headline
+    assert sentence.endswith(verdict)
+    assert (found.gaps[0].closed is None) == ("no gap" in verdict)
 
 
 def test_reference_texts_are_scored(tmp_path: Path, lexicon: Lexicon) -> None:

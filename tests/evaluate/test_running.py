@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,17 +25,18 @@ def terms(**settings: object) -> dict[str, Terms]:
     return {mode: Terms("en", "Describe the voice.", SETTINGS | settings, *pair) for mode, pair in names.items()}
 
 
-def kept_of(path: Path, **settings: object) -> list[Transcript]:
-    with StoredRuns(path, terms(**settings)) as journal:
-        return journal.transcripts
-
-
-def reopened(path: Path, *added: Transcript) -> StoredRuns:
+def reopened(path: Path, *added: Transcript, **settings: object) -> StoredRuns:
     """A journal that has read these from its file, which is closed."""
     for transcript in added:
         append_transcript(path, transcript)
-    with StoredRuns(path, terms()) as journal:
+    with StoredRuns(path, terms(**settings)) as journal:
         return journal
+
+
+def refused(made: Callable[[], object]) -> ConfigError:
+    with pytest.raises(ConfigError, match="made with other settings") as caught:
+        made()
+    return caught.value
 
 
 def test_modes_rotate_so_that_each_comes_first_equally_often() -> None:
@@ -71,9 +73,8 @@ def test_a_journal_knows_what_is_done(tmp_path: Path) -> None:
         journal.add(run)
         stored.add(run)
     stored.__exit__(None, None, None)
-    kept = kept_of(path)
-    assert [run.file for run in kept] == ["b", "a", "b", "c"]  # the same failure stands there once
     again = reopened(path)
+    assert [run.file for run in again.transcripts] == ["b", "a", "b", "c"]  # the same failure stands there once
     for known in (journal, again):
         assert known.repeats((digest("b"), None), "edge") == 2
         assert known.repeats((digest("b"), None), "cloud") == 0
@@ -96,21 +97,17 @@ def test_changed_settings_are_named_and_refused(tmp_path: Path, changed: dict[st
     path = tmp_path / "t.jsonl"
     run = made("a", "hybrid")
     append_transcript(path, type(run).model_validate(run.model_dump(by_alias=True) | changed))
-    before = path.read_bytes()
-    with pytest.raises(ConfigError, match="made with other settings") as refused:
-        kept_of(path)
-    assert message in refused.value.message
-    assert "--overwrite" in str(refused.value.hint)
+    before, error = path.read_bytes(), refused(lambda: reopened(path))
+    assert message in error.message
+    assert "--overwrite" in str(error.hint)
     assert path.read_bytes() == before
 
 
 def test_other_modes_and_failures_under_other_settings_do_not_count(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
-    append_transcript(path, made("a", "lossless", settings={"k": 9}))
-    append_transcript(path, failed("a", "edge"))
-    assert [run.file for run in kept_of(path)] == ["a"]
-    assert kept_of(path, k=3) == []
-    assert kept_of(tmp_path / "none.jsonl") == []
+    runs = made("a", "lossless", settings={"k": 9}), failed("a", "edge")
+    assert reopened(path, *runs).transcripts == [runs[1]]
+    assert reopened(path, k=3).transcripts == reopened(tmp_path / "none.jsonl").transcripts == []
 
 
 @pytest.mark.parametrize(
@@ -133,6 +130,4 @@ def test_captions_of_other_models_are_not_mixed_in(
     if message is None:
         journal.require_models({"edge": run(now)})
         return
-    with pytest.raises(ConfigError, match="made with other settings") as refused:
-        journal.require_models({"edge": run(now)})
-    assert message in refused.value.message
+    assert message in refused(lambda: journal.require_models({"edge": run(now)})).message

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from specdec_cli.evaluate.page import render
-from tests.pages.sample import Runs, comparison, runs_over, voices
+from tests.pages.sample import Runs, comparison, page_of, runs_over, voices
 
 
 @pytest.fixture(scope="session")
@@ -20,5 +19,5 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
 def page(runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report as a file."""
     path = tmp_path_factory.mktemp("report") / "report.html"
-    path.write_text(render(comparison(runs), runs), encoding="utf-8")
+    path.write_text(page_of(comparison(runs), runs), encoding="utf-8")
     return path

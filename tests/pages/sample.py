@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
 from specdec_cli.evaluate import comparison as evaluate
+from specdec_cli.evaluate.page import render
 from specdec_cli.evaluate.result import Comparison
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import References
@@ -39,7 +41,6 @@ def voices(folder: Path, count: int) -> list[Path]:
 def comparison(runs: Runs, **changes: object) -> Comparison:
     """The comparison of `runs`; the references name the classes that the cloud names."""
     lexicon = Lexicon.load()
-    every = [transcript for transcripts in runs.values() for transcript in transcripts]
     rows = [
         {"file": run.file, "text": TEXT}
         | {f"label_{name}": named for name, named in lexicon.labels(run.caption or "", run.language).items() if named}
@@ -49,4 +50,9 @@ def comparison(runs: Runs, **changes: object) -> Comparison:
         table = Path(folder, "references.jsonl")
         table.write_text("".join(json.dumps(row) + "\n" for row in rows))
         references = References.read(table, lexicon=lexicon)
-    return evaluate.comparison(every, lexicon, references=references).model_copy(update=changes)
+    return evaluate.comparison([*chain(*runs.values())], lexicon, references=references).model_copy(update=changes)
+
+
+def page_of(found: Comparison, runs: Runs, lexicon: Lexicon | None = None) -> str:
+    """The page about a comparison of `runs`."""
+    return render(found, chain(*runs.values()), lexicon=lexicon)

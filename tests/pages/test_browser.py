@@ -9,8 +9,7 @@ from pathlib import Path, PurePath
 
 import pytest
 
-from specdec_cli.evaluate.page import render
-from tests.pages.sample import MODES, Runs
+from tests.pages.sample import MODES, Runs, page_of
 from tests.pages.test_page import EVIL, hostile
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser; pip install '.[dev]'")
@@ -280,7 +279,7 @@ def test_every_control_can_be_reached_and_seen_by_keyboard(browser: object, page
 def test_markup_in_texts_does_nothing(browser: object, runs: Runs, tmp_path: Path, view: str) -> None:
     evil_runs, made = hostile(runs)
     path = tmp_path / "evil.html"
-    path.write_text(render(made, evil_runs), encoding="utf-8")
+    path.write_text(page_of(made, evil_runs), encoding="utf-8")
     opened = visit(browser, path, tmp_path, "phone")
     opened.go(view)
     opened.require_no_overflow()

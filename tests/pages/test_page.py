@@ -12,12 +12,11 @@ from pathlib import Path
 import pytest
 import soundfile
 
-from specdec_cli.evaluate.page import render
 from specdec_cli.evaluate.result import ClipError
 from specdec_cli.format import share, short
 from specdec_cli.labels import Lexicon
 from tests.pages.read_page import Page
-from tests.pages.sample import MODES, Runs, comparison
+from tests.pages.sample import MODES, Runs, comparison, page_of
 
 EVIL = "</script><img src=x onerror='document.title=1'><script>document.title='broken'</script>{{ 7*7 }}<!--\u2028"
 
@@ -63,7 +62,7 @@ def test_every_clip_and_mode_is_in_it(read: Page, runs: Runs) -> None:
 
 
 def test_classes_stand_against_what_is_measured(runs: Runs, read: Page) -> None:
-    made = Page(render(comparison(runs), runs, lexicon=Lexicon.load()))
+    made = Page(page_of(comparison(runs), runs, Lexicon.load()))
     for clip in made.data()["clips"]:
         for mode in MODES:
             said = clip["measured"][mode]
@@ -126,7 +125,7 @@ def test_the_audio_is_the_recording(read: Page, runs: Runs) -> None:
 
 def test_markup_in_any_text_stays_text(runs: Runs) -> None:
     evil_runs, made = hostile(runs)
-    found = Page(render(made, evil_runs))  # type: ignore[arg-type]
+    found = Page(page_of(made, evil_runs))  # type: ignore[arg-type]
     scripts = [a.get("type") for tag, a, _ in found.sources if tag == "script"]
     assert scripts == ["application/json", "module"]
     assert not any(tag == "img" for tag, _ in found.elements)
@@ -143,7 +142,7 @@ def test_a_recording_that_is_gone_leaves_a_sentence(runs: Runs) -> None:
         mode: [run.model_copy(update={"file": f"/nowhere/gone {number}.wav"}) for number, run in enumerate(own)]
         for mode, own in runs.items()
     }
-    clip = Page(render(comparison(moved), moved)).data()["clips"][0]
+    clip = Page(page_of(comparison(moved), moved)).data()["clips"][0]
     assert clip["sound"] is None
     assert "gone 0.wav" in clip["missing"]
     assert clip["runs"]["edge"]["rounds"]
@@ -153,6 +152,6 @@ def test_nothing_compared_is_still_a_page(runs: Runs) -> None:
     nothing = comparison(
         runs, clips=[], costs=[], quality=[], gaps=[], audio_s=0.0, unfinished=2, headline=["No clip was finished."]
     )
-    found = Page(render(nothing, {mode: [] for mode in MODES}))
+    found = Page(page_of(nothing, {mode: [] for mode in MODES}))
     assert "No clip was finished." in found.text
     assert "2 clips were not finished" in found.text

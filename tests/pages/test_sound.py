@@ -10,14 +10,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from specdec_cli.pages.sound import (
-    COLUMNS,
-    SoundUnavailable,
-    envelope,
-    mp3,
-    pitch_columns,
-    read_sound,
-)
+from specdec_cli.pages.sound import COLUMNS, SoundUnavailable, envelope, mp3, pitch_columns, read_sound
 from tests.mini_pair import RATE, voice, write_voice
 
 

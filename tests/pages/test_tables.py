@@ -5,24 +5,7 @@ from __future__ import annotations
 import pytest
 
 from specdec_cli import format as figures
-from specdec_cli.evaluate import comparison_tables as tables
 from specdec_cli.evaluate.bootstrap import Interval
-from specdec_cli.evaluate.result import Comparison
-from tests.pages.sample import Runs, comparison
-
-
-@pytest.fixture(scope="module")
-def found(runs: Runs) -> Comparison:
-    return comparison(runs)
-
-
-def test_a_cost_has_its_ratio_to_both_baselines(found: Comparison) -> None:
-    costs = tables.costs(found)
-    assert costs is not None
-    total = costs.rows[0]
-    assert total.label == "time of all clips"
-    assert [note.split()[-1] for note, _ in total.cells[1].notes] == ["edge", "cloud"]
-    assert "on the link" not in [row.label for row in costs.rows]  # which no mode used
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
 
 from specdec_cli.decoding.assemble import Pair
@@ -21,6 +23,7 @@ def table_pair(seed: int) -> tuple[TableModel, TableModel]:
     return TableModel(cloud.table + 0.9 * noise, "edge"), cloud
 
 
+@cache
 def trace_of(seed: int) -> Trace:
     """The trace of `table_pair(seed)`, with its number for a hash."""
     edge, cloud = table_pair(seed)

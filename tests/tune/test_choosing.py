@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from specdec_cli.evaluate.bootstrap import Resampler, Statistic, Values
-from specdec_cli.tune.choosing import recommended, worth_confirming
+from specdec_cli.tune.choosing import best_of, worth_running
 from specdec_cli.tune.outcomes import Baselines, SettingOutcome
 from specdec_cli.tune.replay import Candidate
+from specdec_cli.tune.tuning_plan import TuningPlan
 from specdec_cli.types import GateName
 
 
@@ -25,7 +26,8 @@ def _outcome(rate: float, quality: list[float], gate: GateName = "entropy", thre
 
 
 def _best(outcomes: list[SettingOutcome], budget: float, edge: Values = EDGE) -> SettingOutcome | None:
-    return recommended(outcomes, Baselines(edge, np.ones(edge.shape), Resampler(len(edge))), budget, "blocks")
+    alone = Baselines(edge, np.ones(edge.shape), Resampler(len(edge)))
+    return best_of(outcomes, alone, TuningPlan(("entropy",), (3,), budget, seed=0))[0]
 
 
 def test_the_setting_that_calls_least_within_one_standard_error_of_the_best_is_recommended() -> None:
@@ -60,7 +62,7 @@ def test_each_gate_is_run_at_up_to_three_places_within_the_budget() -> None:
         for gate in ("entropy", "random")
         for rate in (0.02, 0.05, 0.1, 0.15, 0.2, 0.5)
     ]
-    chosen = worth_confirming(swept, 0.2, "blocks")
+    chosen = worth_running(swept, TuningPlan(("entropy",), (3,), 0.2, seed=0))
     assert [(c.gate, c.threshold) for c in chosen] == [
         ("entropy", 0.05), ("entropy", 0.1), ("entropy", 0.2), ("random", 0.05), ("random", 0.1), ("random", 0.2)
     ]  # fmt: skip
