@@ -8,6 +8,7 @@ MP3 always goes to FFmpeg: libsndfile's decoder writes to stderr. FFmpeg is limi
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Iterator
@@ -15,47 +16,73 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from io import FileIO
 from itertools import chain, count, groupby, takewhile
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from specdec_cli.audio.paths import audio_error
 from specdec_cli.audio.samples import Floats
 from specdec_cli.errors import AudioDecodeError
+from specdec_cli.times import seconds
 
-_STREAMED = 0x7FFFF000  # writers into a pipe declare 0, 0x7fffffff less a header, 0x80000000 or 0xffffffff bytes
-
-_BLOCK_SAMPLES = 1 << 18
-_OPENING = threading.Lock()  # the error code of a file that libsndfile does not open is shared by all threads
-_SHORTENED = re.compile(r"^ *(?:data|SSND|Data Size|riff|Riff size) *: (\d+) \(should be (\d+)\)", re.MULTILINE)
+_STREAMED: Final = 0x7FFFF000  # writers into a pipe declare 0, 0x7fffffff less a header, 0x80000000 or 0xffffffff bytes
+_BLOCK_SAMPLES: Final = 1 << 18
+_OPENING: Final = threading.Lock()  # all threads share the error code of a file that libsndfile does not open
+_SHORTENED: Final = re.compile(r"^ *(?:data|SSND|Data Size|riff|Riff size) *: (\d+) \(should be (\d+)\)", re.MULTILINE)
 """In libsndfile's log: the size that a WAV, AIFF, AU, CAF, W64 or RF64 declares, and what the file has room for."""
 
-_FORMATS = (
+_FORMATS: Final = (
     "aac,ac3,aiff,amr,amrnb,amrwb,ape,asf,au,avi,caf,dsf,dts,eac3,flac,flv,gsm,iff,loas,matroska,mov,mp3,mpeg,mpegts,"
     "mpegvideo,ogg,oma,rm,sln,sox,spdif,tak,truehd,tta,voc,w64,wav,webm,wsd,wv,xwma"
 )
-_DECLARE_LENGTH = ("aiff", "ape", "au", "caf", "flac", "mov", "mp3", "tta", "wv")  # FFmpeg estimates it for the others
-
-
-_HINT = "Copy or record it again. To keep what is there: ffmpeg -i FILE -ac 1 -ar 16000 converted.wav"
+_DECLARE_LENGTH: Final = ("aiff", "ape", "au", "caf", "flac", "mov", "mp3", "tta", "wv")  # the others: estimated
 
 
 class _Undecodable(Exception):
-    """Not decodable: why, to be said after the path."""
+    """Why a recording cannot be decoded, to be said after its path."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Sound:
-    """An open recording."""
+    """An open recording, for one pass over it or a part of it."""
 
     sampling_rate: int  # Hz
     declared_s: float | None  # length that the header declares
-    blocks: Iterator[Floats]  # [frames, channels], full scale 1.0; iterate inside `open_sound` only
+    _tolerance_s: float  # of that length
+    _blocks: Iterator[Floats]  # [frames, channels], full scale 1.0
+    _at: int = 0  # place of the next block, frames
+    duration_s: float = 0.0  # of the part, as far as it was read
+
+    def __post_init__(self) -> None:
+        if not 1_000 <= self.sampling_rate <= 768_000:
+            raise _Undecodable(f"cannot be decoded: its header claims a sampling rate of {self.sampling_rate:,} Hz")
+
+    def part(self, start_s: float, end_s: float) -> Iterator[Floats]:
+        """Blocks of the part, float32 [n], the mean over the channels; an end before the declared one is refused."""
+        rate = self.sampling_rate
+        first, last = round(start_s * rate), round(start_s * rate) + round((end_s - start_s) * rate)
+        try:
+            for block in self._blocks:
+                inside = block[max(0, first - self._at) : max(0, last - self._at)]
+                self._at += len(block)
+                self.duration_s = max(0, min(self._at, last) - first) / rate
+                with np.errstate(all="ignore"):  # NaN and inf are refused later
+                    yield inside[:, 0] if inside.shape[1] == 1 else inside.mean(axis=1, dtype=np.float32)
+                if self._at >= last:
+                    return
+        except Exception as error:  # PyAV raises many kinds
+            if type(error) is MemoryError:  # of Python, not of FFmpeg over an absurd header
+                raise
+            at = f"{self._at / rate:.1f} s or later"
+            raise _Undecodable(f"cannot be decoded: it is damaged or cut short, at {at}") from error
+        if self.declared_s is not None and self._at / rate < self.declared_s - self._tolerance_s:
+            ends = f"but it ends after {self._at / rate:.1f} s"
+            raise _Undecodable(f"is cut short: its header promises {self.declared_s:.1f} s, {ends}")
 
 
 @contextmanager
 def open_sound(path: str, file: FileIO, from_s: float = 0.0) -> Iterator[Sound]:
-    """Open the sound of a file, for one pass over its blocks, of which the first begins at `from_s`, seconds.
+    """Open the sound of a file, of which what lies before `from_s`, seconds, may be skipped.
 
     Raises AudioDecodeError on opening or from the blocks: not audio, cut short, damaged, or of an unknown codec.
     """
@@ -65,9 +92,10 @@ def open_sound(path: str, file: FileIO, from_s: float = 0.0) -> Iterator[Sound]:
             if (head := file.read(4)) == b"OggS":
                 _require_whole_page(file)
             sound = None if head.startswith((b"ID3", b"\xff")) else _sndfile(file, stack, from_s)
-            yield sound or _ffmpeg(file, stack, from_s)
+            yield sound or _ffmpeg(file, stack)
     except _Undecodable as error:
-        raise audio_error(AudioDecodeError, path, str(error), _HINT) from error
+        hint = "Copy or record it again. To keep what is there: ffmpeg -i FILE -ac 1 -ar 16000 converted.wav"
+        raise audio_error(AudioDecodeError, path, str(error), hint) from error
 
 
 def _require_whole_page(file: FileIO) -> None:
@@ -76,7 +104,7 @@ def _require_whole_page(file: FileIO) -> None:
     One that ends exactly between two pages looks like a stopped live stream, which is complete.
     """
     longest = 27 + 255 + 255 * 255
-    file.seek(max(0, file.seek(0, 2) - longest))
+    file.seek(max(0, file.seek(0, os.SEEK_END) - longest))
     _, found, page = file.read(longest).rpartition(b"OggS")
     table_end = 23 + sum(page[22:23])
     if found:  # else something other than sound follows
@@ -88,34 +116,8 @@ def _require_bytes(declared: int, present: int) -> None:
         raise _Undecodable(f"is cut short: its header promises {declared - present:,} more bytes than the file holds")
 
 
-def _sound(
-    rate: int, declared_s: float | None, tolerance_s: float, blocks: Iterator[Floats], frames: int, from_s: float
-) -> Sound:
-    """What a decoder opened, `frames` in, from `from_s` on; an end before the declared length is refused."""
-    if not 1_000 <= rate <= 768_000:
-        raise _Undecodable(f"cannot be decoded: its header claims a sampling rate of {rate:,} Hz")
-
-    def complete(frames: int) -> Iterator[Floats]:
-        first = round(from_s * rate)
-        try:
-            for block in blocks:
-                frames += len(block)
-                if frames > first:
-                    yield block[max(0, len(block) - (frames - first)) :]
-        except Exception as error:  # PyAV raises many kinds
-            if type(error) is MemoryError:  # of Python, not of FFmpeg over an absurd header
-                raise
-            at = f"{frames / rate:.1f} s or later"
-            raise _Undecodable(f"cannot be decoded: it is damaged or cut short, at {at}") from error
-        if declared_s is not None and frames / rate < declared_s - tolerance_s:
-            ends = f"but it ends after {frames / rate:.1f} s"
-            raise _Undecodable(f"is cut short: its header promises {declared_s:.1f} s, {ends}")
-
-    return Sound(rate, declared_s, complete(frames))
-
-
 def _sndfile(file: FileIO, stack: ExitStack, from_s: float) -> Sound | None:
-    """WAV, FLAC, Ogg, AIFF, AU, CAF and many old formats; None for what libsndfile does not know."""
+    """WAV, FLAC, Ogg, AIFF, AU, CAF and many old formats; None for what libsndfile does not read."""
     import soundfile
 
     file.seek(0)  # a descriptor: soundfile guesses from names (`x.raw` raises), and C prints errors of a Python reader
@@ -130,39 +132,37 @@ def _sndfile(file: FileIO, stack: ExitStack, from_s: float) -> Sound | None:
         _require_bytes(int(shortened[1]), int(shortened[2]))
     if not 0 < sound.frames < 1 << 62:  # a streamed WAV; FLAC and Ogg of unknown length
         return None
-    rate, skipped = sound.samplerate, 0
+    skipped = 0
     if from_s > 0 and sound.seekable():
-        skipped = sound.seek(min(round(from_s * rate), sound.frames))
+        skipped = sound.seek(min(round(from_s * sound.samplerate), sound.frames))
     size = max(1, _BLOCK_SAMPLES // sound.channels)
+    # not sound.blocks(), which pads a file that ends early with what it read before
     blocks = takewhile(len, (sound.read(size, dtype="float32", always_2d=True) for _ in count()))
-    return _sound(rate, sound.frames / rate, 0.0, blocks, skipped, from_s)
+    return Sound(sound.samplerate, sound.frames / sound.samplerate, 0.0, blocks, skipped)
 
 
-def _ffmpeg(file: FileIO, stack: ExitStack, from_s: float) -> Sound:
+def _ffmpeg(file: FileIO, stack: ExitStack) -> Sound:
     """MP3, AAC, M4A, WebM, the sound of a video, and codecs that libsndfile lacks."""
     import av
     import av.logging
 
     av.logging.set_level(None)  # FFmpeg would write to stderr
-    size = file.seek(0, 2)
     file.seek(0)
     # A descriptor: PyAV prints errors of a Python reader, and cannot encode every name. Other protocols stay closed.
     options = {"fd": str(file.fileno()), "protocol_whitelist": "fd", "format_whitelist": _FORMATS}
     options["probesize"] = str(1 << 18)  # FFmpeg's own 5 MB are seconds of work where a packet is a byte
     try:
         container = stack.enter_context(av.open("fd:", mode="r", metadata_errors="replace", options=options))
-        stream = next(iter(container.streams.audio), None)
-        frames = _frames(container, stream) if stream else iter(())
-        first = next(frames, None)
+        stream = container.streams.audio[0]
+        frames = _frames(container, stream)
+        first = next(frames)
     except Exception as error:
-        reason = "cannot be decoded: its format or codec is not known, or it is damaged or cut short"
-        raise _Undecodable(reason) from error
-    if stream is None or first is None:
-        raise _Undecodable("cannot be decoded: it holds no sound")
+        reason = "it holds no sound, its format or codec is not known, or it is damaged or cut short"
+        raise _Undecodable(f"cannot be decoded: {reason}") from error
     channels = first.layout.nb_channels
     blocks = (np.asarray(frame.to_ndarray(), np.float32).reshape(-1, channels) for frame in chain([first], frames))
-    # containers round, and may count the padding of the encoder
-    return _sound(first.sample_rate, _declared_s(container, stream, size), 0.1, blocks, 0, from_s)
+    declared_s = _declared_s(container, stream, os.fstat(file.fileno()).st_size)
+    return Sound(first.sample_rate, declared_s, 0.1, blocks)  # containers round, and may count the encoder's padding
 
 
 def _frames(container: Any, stream: Any) -> Iterator[Any]:
@@ -171,10 +171,8 @@ def _frames(container: Any, stream: Any) -> Iterator[Any]:
 
     if getattr(stream, "codec_context", None) is None:
         raise LookupError("no such decoder")  # some versions of PyAV would crash
-    decoded = (frame for packet in container.demux(stream) for frame in packet.decode() if frame.samples)
-    first = next(decoded, None)
-    if first is None:
-        return
+    decoded = (frame for frame in container.decode(stream) if frame.samples)
+    first = next(decoded)
     size = max(1, _BLOCK_SAMPLES // first.layout.nb_channels)
     for _, alike in groupby(chain([first], decoded), lambda f: (f.format.name, f.layout.name, f.sample_rate)):
         resampler = av.AudioResampler("flt", first.layout, first.sample_rate, size)
@@ -184,13 +182,12 @@ def _frames(container: Any, stream: Any) -> Iterator[Any]:
 
 def _declared_s(container: Any, stream: Any, size: int) -> float | None:
     """Length of the sound track, seconds, where the header declares it; None where FFmpeg only estimates it."""
-    tag = re.fullmatch(r"(\d{1,9}):(\d{1,2}):(\d{1,2}\.\d{1,9})", stream.metadata.get("DURATION", ""))  # of Matroska
-    if tag is not None:
-        return 3600 * int(tag[1]) + 60 * int(tag[2]) + float(tag[3])
+    if (tagged := seconds(stream.metadata.get("DURATION"))) is not None:  # of Matroska
+        return tagged
     name = container.format.name.partition(",")[0]
     if stream.duration is None or stream.time_base is None or name not in _DECLARE_LENGTH:
         return None
-    seconds = float(stream.duration * stream.time_base)
-    if name == "mp3" and (stream.codec_context.bit_rate or 0) * seconds / 8 <= size:
+    length_s = float(stream.duration * stream.time_base)
+    if name == "mp3" and (stream.codec_context.bit_rate or 0) * length_s / 8 <= size:
         return None  # estimated from the size; a Xing tag declares both the duration and the bytes
-    return seconds
+    return length_s

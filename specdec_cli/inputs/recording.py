@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from specdec_cli.audio.paths import Opener, opened
+from specdec_cli.audio.paths import opened
 from specdec_cli.audio.paths import sha256 as digest_of
 from specdec_cli.errors import AudioContentError, AudioError, SpecdecError
 from specdec_cli.prompts import Language
@@ -45,7 +45,6 @@ class InputFile:
         language, prompt: of its own; None: those of the run.
         start_s, end_s: the part of the recording that is meant, seconds; None: all of it, or to its end.
         speaker, text: who speaks and what is said, as its manifest says.
-        opener: opens its path.
     """
 
     path: str
@@ -58,7 +57,6 @@ class InputFile:
     end_s: float | None = None
     speaker: str | None = None
     text: str | None = None
-    opener: Opener = field(default=opened, compare=False, repr=False)
 
     @property
     def key(self) -> Key:
@@ -67,7 +65,7 @@ class InputFile:
 
     def content(self) -> str | None:
         """Hex digest of its bytes as they are now; None if they cannot be read."""
-        with suppress(AudioError, OSError), self.opener(self.path) as file:
+        with suppress(AudioError, OSError), opened(self.path) as file:
             return digest_of(file)
         return None
 
