@@ -38,8 +38,8 @@ _FORMATS: Final = (
 _DECLARE_LENGTH: Final = ("aiff", "ape", "au", "caf", "flac", "mov", "mp3", "tta", "wv")  # the others: estimated
 
 
-class _Undecodable(Exception):
-    """Why a recording cannot be decoded, to be said after its path."""
+class _Damaged(Exception):
+    """A recording is damaged or cut short; how, to be said after that."""
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class Sound:
 
     def __post_init__(self) -> None:
         if not 1_000 <= self.sampling_rate <= 768_000:
-            raise _Undecodable(f"cannot be decoded: its header claims a sampling rate of {self.sampling_rate:,} Hz")
+            raise _Damaged(f": its header claims a sampling rate of {self.sampling_rate:,} Hz")
 
     def part(self, start_s: float, end_s: float) -> Iterator[Floats]:
         """Blocks of the part, float32 [n], the mean over the channels; an end before the declared one is refused."""
@@ -73,11 +73,9 @@ class Sound:
         except Exception as error:  # PyAV raises many kinds
             if type(error) is MemoryError:  # of Python, not of FFmpeg over an absurd header
                 raise
-            at = f"{self._at / rate:.1f} s or later"
-            raise _Undecodable(f"cannot be decoded: it is damaged or cut short, at {at}") from error
+            raise _Damaged(f" at {self._at / rate:.1f} s or later") from error
         if self.declared_s is not None and self._at / rate < self.declared_s - self._tolerance_s:
-            ends = f"but it ends after {self._at / rate:.1f} s"
-            raise _Undecodable(f"is cut short: its header promises {self.declared_s:.1f} s, {ends}")
+            raise _Damaged(f": it ends after {self._at / rate:.1f} of {self.declared_s:.1f} s")
 
 
 @contextmanager
@@ -93,9 +91,10 @@ def open_sound(path: str, file: FileIO, from_s: float = 0.0) -> Iterator[Sound]:
                 _require_whole_page(file)
             sound = None if head.startswith((b"ID3", b"\xff")) else _sndfile(file, stack, from_s)
             yield sound or _ffmpeg(file, stack)
-    except _Undecodable as error:
+    except _Damaged as error:
         hint = "Copy or record it again. To keep what is there: ffmpeg -i FILE -ac 1 -ar 16000 converted.wav"
-        raise audio_error(AudioDecodeError, path, str(error), hint) from error
+        says = f"cannot be decoded: it is damaged or cut short{error}"
+        raise audio_error(AudioDecodeError, path, says, hint) from error
 
 
 def _require_whole_page(file: FileIO) -> None:
@@ -113,7 +112,7 @@ def _require_whole_page(file: FileIO) -> None:
 
 def _require_bytes(declared: int, present: int) -> None:
     if present < declared < _STREAMED:
-        raise _Undecodable(f"is cut short: its header promises {declared - present:,} more bytes than the file holds")
+        raise _Damaged(f": its header promises {declared - present:,} more bytes than the file holds")
 
 
 def _sndfile(file: FileIO, stack: ExitStack, from_s: float) -> Sound | None:
@@ -126,7 +125,7 @@ def _sndfile(file: FileIO, stack: ExitStack, from_s: float) -> Sound | None:
             sound = stack.enter_context(soundfile.SoundFile(file.fileno(), closefd=False))
     except soundfile.LibsndfileError as error:
         if error.code == 3:  # of a format that it knows
-            raise _Undecodable("cannot be decoded: it is damaged or cut short") from error
+            raise _Damaged from error
         return None
     if shortened := _SHORTENED.search(sound.extra_info):
         _require_bytes(int(shortened[1]), int(shortened[2]))
@@ -157,8 +156,7 @@ def _ffmpeg(file: FileIO, stack: ExitStack) -> Sound:
         frames = _frames(container, stream)
         first = next(frames)
     except Exception as error:
-        reason = "it holds no sound, its format or codec is not known, or it is damaged or cut short"
-        raise _Undecodable(f"cannot be decoded: {reason}") from error
+        raise _Damaged(", holds no sound, or is of a format or codec that is not known") from error
     channels = first.layout.nb_channels
     blocks = (np.asarray(frame.to_ndarray(), np.float32).reshape(-1, channels) for frame in chain([first], frames))
     declared_s = _declared_s(container, stream, os.fstat(file.fileno()).st_size)

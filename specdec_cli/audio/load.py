@@ -7,7 +7,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -66,7 +66,7 @@ class Recording:
             if not self.whole:
                 name = piece_of(self.path, cut.start_s, cut.end_s)
                 fault = SampleStatistics(self.sampling_rate, samples).fault(name, cut.end_s - cut.start_s)
-            yield Segment(samples, cut.start_s, cut.end_s, fault, index, cut.speaker, cut.text)
+            yield Segment(*astuple(cut), samples=samples, index=index, fault=fault)
 
 
 def from_samples(
@@ -119,32 +119,32 @@ def open_recording(
     """
     path, begun = os.fsdecode(path), time.perf_counter()
     part = _Part(path, sampling_rate, start_s, MOST_S if end_s is None else end_s)
-    cutter = PauseCutter(sampling_rate, min(window_s, MOST_S)) if segment_s is None and cuts is None else None
     with opened(path) as file:
         with open_sound(path, file, start_s) as sound:
-            samples, utterances, statistics = part.read(sound, window_s, cutter, at_pauses=at_pauses)
+            samples, statistics = part.read(sound, window_s)
         if start_s > 0 and not sound.duration_s:
             says = f"ends before {start_s:g} s, where its part is to begin"
             raise audio_error(CutsError, path, says, "Name an earlier start.")
         if (fault := statistics.fault(path, sound.duration_s)) is not None:
             raise fault
-        if utterances is None:
-            found = part.equal(sound, segment_s) if cuts is None else part.usable(cuts, sound, window_s)
-        elif not (found := utterances):
-            hint = "Its level hardly changes, as in music or noise. Give the length of pieces: audio.segment."
-            raise audio_error(AudioContentError, path, "has no utterances between pauses", hint)
+        blocks = partial(part.decoded_again, stamp(file)) if samples is None else partial(iter, (samples,))
+        at_pauses = cuts is None and segment_s is None and (at_pauses or samples is None)
+        if cuts is not None:
+            found = part.usable(cuts, sound, window_s)
+        else:
+            found = part.utterances(blocks(), window_s) if at_pauses else part.equal(sound, segment_s)
         return Recording(
             path,
             sampling_rate,
             sound.duration_s,
             sha256(file),
             tuple(found),
-            whole=cuts is None and utterances is None and (start_s, end_s) == (0.0, None) and len(found) == 1,
+            whole=cuts is None and not at_pauses and (start_s, end_s) == (0.0, None) and len(found) == 1,
             total_s=start_s + sound.duration_s if end_s is None else sound.declared_s,
             level_dbfs=statistics.level_dbfs() if len(found) > 1 else None,
             decode_s=time.perf_counter() - begun,
             _start_s=start_s,
-            _blocks=partial(part.decoded_again, stamp(file)) if samples is None else partial(iter, (samples,)),
+            _blocks=blocks,
         )
 
 
@@ -188,37 +188,24 @@ class _Part:
         """Samples that what was read amounts to; the resampler's own count may differ by one."""
         return round(sound.duration_s * self.sampling_rate)
 
-    def read(
-        self, sound: Sound, window_s: float, cutter: PauseCutter | None, *, at_pauses: bool
-    ) -> tuple[Floats | None, list[Cut] | None, SampleStatistics]:
-        """All of it in one pass.
-
-        Returns:
-            Its samples if they fit the window, else None; its utterances where there is a cutter, if it does not fit or
-            is to be cut `at_pauses`, else None; its peak and levels.
-        """
-        statistics, kept, utterances, fits = SampleStatistics(self.sampling_rate), list[Floats](), list[Cut](), True
+    def read(self, sound: Sound, window_s: float) -> tuple[Floats | None, SampleStatistics]:
+        """All of it in one pass: its samples if they fit the window, else None, and its peak and levels."""
+        statistics, kept, fits = SampleStatistics(self.sampling_rate), [np.zeros(0, np.float32)], True
         for block in self.blocks(sound):
             statistics.add(block)
-            kept.append(block)
             fits = fits and self.length(sound) <= window_s * self.sampling_rate + _ROUNDING
-            if not fits:
-                utterances += self._utterances(cutter, kept, statistics)
-                kept.clear()
+            kept = [*kept, block] if fits else []
         # the resampler may return a sample less
-        samples = np.concatenate([*kept, np.zeros(1, np.float32)])[: self.length(sound)] if fits else None
-        if cutter is None or (fits and not at_pauses):
-            return samples, None, statistics
-        return samples, utterances + self._utterances(cutter, kept, statistics, last=True), statistics
+        return np.concatenate([*kept, np.zeros(1, np.float32)])[: self.length(sound)] if fits else None, statistics
 
-    def _utterances(
-        self, cutter: PauseCutter | None, blocks: list[Floats], statistics: SampleStatistics, *, last: bool = False
-    ) -> list[Cut]:
-        """Those that end in some blocks."""
-        if cutter is None or not math.isfinite(statistics.peak):  # it is refused
-            return []
-        found = [one for block in blocks for one in cutter.feed(block)] + (cutter.finish() if last else [])
-        return [Cut(self.start_s + one.start_s, self.start_s + one.end_s) for one in found]
+    def utterances(self, blocks: _Blocks, window_s: float) -> list[Cut]:
+        """What was said between its pauses."""
+        cutter = PauseCutter(self.sampling_rate, min(window_s, MOST_S))
+        found = [Cut(self.start_s + one.start_s, self.start_s + one.end_s) for one in cutter.utterances(blocks)]
+        if not found:
+            hint = "Its level hardly changes, as in music or noise. Give the length of pieces: audio.segment."
+            raise audio_error(AudioContentError, self.path, "has no utterances between pauses", hint)
+        return found
 
     def equal(self, sound: Sound, segment_s: float | None) -> list[Cut]:
         """The fewest equal pieces within a length, or one piece."""

@@ -101,21 +101,22 @@ class Microphone:
             show: called with the samples of every block.
         """
         resampler = soxr.ResampleStream(self._rate, sampling_rate, 1, "float32", "HQ")
-        cutter, recorded_s, at = PauseCutter(sampling_rate, longest_s), 0.0, 0.0
+        recorded_s, ended = 0.0, 0.0  # length of what has come, and when its last sample was recorded
         gaps: list[float] = []  # seconds from the start, where sound is missing
 
-        def timed(segment: Segment) -> Utterance:
-            lost = any(segment.start_s <= gap < segment.end_s for gap in gaps)
-            return Utterance(segment, at - (recorded_s - segment.end_s), lost)
+        def resampled() -> Iterator[Floats]:
+            nonlocal recorded_s, ended
+            for block, at, lost in self._blocks(stopped):
+                if lost:
+                    gaps.append(recorded_s)
+                samples = resampler.resample_chunk(block)
+                recorded_s, ended = recorded_s + len(samples) / sampling_rate, at
+                show(samples)
+                yield samples
 
-        for recorded, at, lost in self._blocks(stopped):
-            if lost:
-                gaps.append(recorded_s)
-            samples = resampler.resample_chunk(recorded)
-            recorded_s += len(samples) / sampling_rate
-            show(samples)
-            yield from map(timed, cutter.feed(samples))
-        yield from map(timed, cutter.finish())
+        for segment in PauseCutter(sampling_rate, longest_s).utterances(resampled()):
+            lost = any(segment.start_s <= gap < segment.end_s for gap in gaps)
+            yield Utterance(segment, ended - (recorded_s - segment.end_s), lost)
 
     def _blocks(self, stopped: Callable[[], bool]) -> Iterator[_Block]:
         delivered = time.monotonic()

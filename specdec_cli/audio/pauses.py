@@ -8,7 +8,7 @@ within 28 dB of its loud parts, which leaves the room's noise and breath out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import numpy as np
@@ -76,6 +76,12 @@ class PauseCutter:
         self._floor_of = 0  # frames that it was estimated after
         self._given = 0  # the sample behind the last utterance
         self._done = 0  # frames before which nothing is looked for any more
+
+    def utterances(self, blocks: Iterable[Floats]) -> Iterator[Segment]:
+        """Those of all blocks of a stream, which is read no further than is needed for the next one."""
+        for block in blocks:
+            yield from self.feed(block)
+        yield from self.finish()
 
     def feed(self, samples: Floats) -> list[Segment]:
         """Takes the next samples, mono float32 [n], and returns the utterances that are known to have ended."""
@@ -161,7 +167,7 @@ class PauseCutter:
         to = min(to if split else to + margin, self._first + len(self._samples))
         self._given = to
         samples = self._samples[from_ - self._first : to - self._first].copy()
-        return Segment(samples, from_ / self._rate, to / self._rate)
+        return Segment(from_ / self._rate, to / self._rate, samples=samples)
 
     def _forget(self, settled: int) -> None:
         """Drops the samples before a frame, and levels that are older than the history of the noise floor too."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -33,16 +33,12 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Segment:
-    """A piece of a recording, or all of it."""
+class Segment(Cut):
+    """A piece of a recording, or all of it, with its sound."""
 
-    samples: Floats  # mono [n]
-    start_s: float  # place in the recording
-    end_s: float
-    fault: AudioContentError | None = None  # why it gets no caption; a whole recording is refused instead
+    samples: Floats = field(kw_only=True)  # mono [n]
     index: int = 0  # 0-based, of the pieces of the recording
-    speaker: str | None = None  # who speaks and what is said, where the cut says so
-    text: str | None = None
+    fault: AudioContentError | None = None  # why it gets no caption; a whole recording is refused instead
 
 
 def piece_of(file: object, start_s: float, end_s: float) -> str:

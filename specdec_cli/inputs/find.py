@@ -176,25 +176,18 @@ def identify(paths: Iterable[str]) -> tuple[list[InputFile], dict[str, str]]:
     return recordings, copies
 
 
-def unreadable(recording: InputFile) -> SpecdecError | None:
-    """Why a recording cannot be opened as audio, None if it can; nothing is decoded."""
-    try:
-        with opened(recording.path) as file, open_sound(recording.path, file):
-            return None
-    except Exception as error:  # also what a library makes of a header that lies
-        return typed(error)
-
-
 def all_unreadable(recordings: Iterable[InputFile]) -> dict[str, SpecdecError]:
     """Path -> why it cannot be opened as audio, where none of the recordings can; else nothing.
 
-    It looks no further than the first that can.
+    It looks no further than the first that can, and decodes nothing.
     """
     refused: dict[str, SpecdecError] = {}
     for recording in recordings:
-        if (error := unreadable(recording)) is None:
-            return {}
-        refused[recording.path] = error
+        try:
+            with opened(recording.path) as file, open_sound(recording.path, file):
+                return {}
+        except Exception as error:  # also what a library makes of a header that lies
+            refused[recording.path] = typed(error)
     return refused
 
 

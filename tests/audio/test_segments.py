@@ -14,6 +14,7 @@ from specdec_cli.audio import Recording, Segment, open_recording
 from specdec_cli.errors import AudioContentError, AudioDecodeError
 from tests.audio.encode import Samples, healthy, load_audio, sndfile_bytes, tone
 from tests.audio.test_formats import saved
+from tests.mini_pair import voice
 
 
 def recorded(
@@ -33,10 +34,19 @@ def test_what_fits_is_one_segment(seconds: float, tmp_path: Path) -> None:
     assert np.array_equal(only.samples, samples[:, 0])
 
 
-def test_what_does_not_fit_is_refused_with_both_lengths(tmp_path: Path) -> None:
-    with pytest.raises(AudioContentError, match=r"clip\.wav lasts 31\.00 s, but the model reads 30 s") as raised:
+@pytest.mark.parametrize(("window_s", "at_pauses"), [(4.0, False), (30.0, True)])
+def test_what_does_not_fit_or_is_to_be_is_cut_at_its_pauses(window_s: float, at_pauses: bool, tmp_path: Path) -> None:
+    pause = np.zeros(16000, np.float32)
+    path = saved(
+        tmp_path,
+        sndfile_bytes(np.concatenate([pause, voice(0, 2.0), pause, voice(1, 1.5), pause])[:, None], 16000, "wav"),
+    )
+    first, second = open_recording(path, window_s=window_s, at_pauses=at_pauses).pieces()
+    assert (first.start_s, first.end_s, second.start_s, second.end_s) == pytest.approx((1.0, 3.0, 4.0, 5.5), abs=0.2)
+    assert len(open_recording(path, window_s=30.0).cuts) == 1
+    with pytest.raises(AudioContentError, match="no utterances between pauses") as raised:
         recorded(tmp_path, tone(31.0), window_s=30)
-    assert "set audio.segment to" in (raised.value.hint or "")
+    assert "audio.segment" in (raised.value.hint or "")
 
 
 @pytest.mark.parametrize("seconds", [0.5, 9.99, 10.0001, 20.0, 61.7])
