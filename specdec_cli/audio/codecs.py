@@ -19,11 +19,12 @@ from itertools import chain, count, groupby, takewhile
 from typing import Any, Final
 
 import numpy as np
+import soxr
 
 from specdec_cli.audio.paths import audio_error
-from specdec_cli.audio.samples import Floats
-from specdec_cli.errors import AudioDecodeError
-from specdec_cli.times import seconds
+from specdec_cli.audio.samples import MAX_DURATION_S, Floats
+from specdec_cli.errors import AudioContentError, AudioDecodeError
+from specdec_cli.times import MOST_S, seconds
 
 _STREAMED: Final = 0x7FFFF000  # writers into a pipe declare 0, 0x7fffffff less a header, 0x80000000 or 0xffffffff bytes
 _BLOCK_SAMPLES: Final = 1 << 18
@@ -38,66 +39,95 @@ _FORMATS: Final = (
 _DECLARE_LENGTH: Final = ("aiff", "ape", "au", "caf", "flac", "mov", "mp3", "tta", "wv")  # the others: estimated
 
 
-class _Damaged(Exception):
-    """A recording is damaged or cut short; how, to be said after that."""
+_Opened = tuple[int, float | None, float, Iterator[Floats], int]
+"""What a library has opened: the fields of a `Sound` that concern the recording."""
 
 
 @dataclass(slots=True)
 class Sound:
-    """An open recording, for one pass over it or a part of it."""
+    """A part of an open recording as mono samples, for one pass over it. Iterate it inside `open_sound` only."""
 
-    sampling_rate: int  # Hz
-    declared_s: float | None  # length that the header declares
+    path: str
+    sampling_rate: int  # of the samples, Hz
+    start_s: float  # of the part
+    end_s: float
+    _rate: int  # of the recording, Hz
+    declared_s: float | None  # length that the header of the recording declares
     _tolerance_s: float  # of that length
     _blocks: Iterator[Floats]  # [frames, channels], full scale 1.0
-    _at: int = 0  # place of the next block, frames
+    _at: int  # frames before the next block
     duration_s: float = 0.0  # of the part, as far as it was read
 
-    def __post_init__(self) -> None:
-        if not 1_000 <= self.sampling_rate <= 768_000:
-            raise _Damaged(f": its header claims a sampling rate of {self.sampling_rate:,} Hz")
+    @property
+    def length(self) -> int:
+        """Samples that what was read amounts to; the resampler's own count may differ by one."""
+        return round(self.duration_s * self.sampling_rate)
 
-    def part(self, start_s: float, end_s: float) -> Iterator[Floats]:
-        """Blocks of the part, float32 [n], the mean over the channels; an end before the declared one is refused."""
-        rate = self.sampling_rate
-        first, last = round(start_s * rate), round(start_s * rate) + round((end_s - start_s) * rate)
+    def __iter__(self) -> Iterator[Floats]:
+        """Blocks, float32 [n]: the mean over the channels, resampled (soxr, high quality).
+
+        Raises:
+            AudioDecodeError: the recording is damaged, or ends before its header says so.
+            AudioContentError: it is longer than six hours.
+        """
+        self._require_bounded(self.declared_s or 0.0)
+        resampler = None
+        if self._rate != self.sampling_rate:
+            resampler = soxr.ResampleStream(self._rate, self.sampling_rate, 1, "float32", "HQ")
+        first = round(self.start_s * self._rate)
+        last = first + round((self.end_s - self.start_s) * self._rate)
+        for block in self._decoded():
+            inside = block[max(0, first - self._at) : max(0, last - self._at)]
+            self._at += len(block)
+            self.duration_s = max(0, min(self._at, last) - first) / self._rate
+            self._require_bounded(self.start_s + self.duration_s)
+            with np.errstate(all="ignore"):  # NaN and inf are refused later
+                mixed = inside[:, 0] if inside.shape[1] == 1 else inside.mean(axis=1, dtype=np.float32)
+            yield mixed if resampler is None else resampler.resample_chunk(mixed)
+            if self._at >= last:
+                break
+        if resampler is not None and self.duration_s:
+            yield resampler.resample_chunk(np.zeros(0, np.float32), last=True)
+
+    def _require_bounded(self, seconds: float) -> None:
+        if seconds > MAX_DURATION_S:
+            says = f"is too long: it lasts {seconds:,.0f} s or more, and {MAX_DURATION_S:,.0f} s is the most"
+            hint = "Cut it into shorter recordings. If it is short, its header is wrong: convert it with ffmpeg."
+            raise audio_error(AudioContentError, self.path, says, hint)
+
+    def _decoded(self) -> Iterator[Floats]:
         try:
-            for block in self._blocks:
-                inside = block[max(0, first - self._at) : max(0, last - self._at)]
-                self._at += len(block)
-                self.duration_s = max(0, min(self._at, last) - first) / rate
-                with np.errstate(all="ignore"):  # NaN and inf are refused later
-                    yield inside[:, 0] if inside.shape[1] == 1 else inside.mean(axis=1, dtype=np.float32)
-                if self._at >= last:
-                    return
+            yield from self._blocks
         except Exception as error:  # PyAV raises many kinds
             if type(error) is MemoryError:  # of Python, not of FFmpeg over an absurd header
                 raise
-            raise _Damaged(f" at {self._at / rate:.1f} s or later") from error
-        if self.declared_s is not None and self._at / rate < self.declared_s - self._tolerance_s:
-            raise _Damaged(f": it ends after {self._at / rate:.1f} of {self.declared_s:.1f} s")
+            raise _damaged(self.path, f" at {self._at / self._rate:.1f} s or later") from error
+        if self.declared_s is not None and self._at / self._rate < self.declared_s - self._tolerance_s:
+            raise _damaged(self.path, f": it ends after {self._at / self._rate:.1f} of {self.declared_s:.1f} s")
 
 
 @contextmanager
-def open_sound(path: str, file: FileIO, from_s: float = 0.0) -> Iterator[Sound]:
-    """Open the sound of a file, of which what lies before `from_s`, seconds, may be skipped.
-
-    Raises AudioDecodeError on opening or from the blocks: not audio, cut short, damaged, or of an unknown codec.
-    """
-    try:
-        with ExitStack() as stack:
-            file.seek(0)
-            if (head := file.read(4)) == b"OggS":
-                _require_whole_page(file)
-            sound = None if head.startswith((b"ID3", b"\xff")) else _sndfile(file, stack, from_s)
-            yield sound or _ffmpeg(file, stack)
-    except _Damaged as error:
-        hint = "Copy or record it again. To keep what is there: ffmpeg -i FILE -ac 1 -ar 16000 converted.wav"
-        says = f"cannot be decoded: it is damaged or cut short{error}"
-        raise audio_error(AudioDecodeError, path, says, hint) from error
+def open_sound(
+    path: str, file: FileIO, sampling_rate: int = 16000, start_s: float = 0.0, end_s: float = MOST_S
+) -> Iterator[Sound]:
+    """Open the sound of a file, or a part of it; AudioDecodeError: not audio, damaged, cut, or of an unknown codec."""
+    with ExitStack() as stack:
+        file.seek(0)
+        if (head := file.read(4)) == b"OggS":
+            _require_whole_page(path, file)
+        is_mp3 = head.startswith((b"ID3", b"\xff"))
+        found = (None if is_mp3 else _sndfile(path, file, stack, start_s)) or _ffmpeg(path, file, stack)
+        if not 1_000 <= found[0] <= 768_000:
+            raise _damaged(path, f": its header claims a sampling rate of {found[0]:,} Hz")
+        yield Sound(path, sampling_rate, start_s, end_s, *found)
 
 
-def _require_whole_page(file: FileIO) -> None:
+def _damaged(path: str, how: str = "") -> AudioDecodeError:
+    hint = "Copy or record it again. To keep what is there: ffmpeg -i FILE -ac 1 -ar 16000 converted.wav"
+    return audio_error(AudioDecodeError, path, f"cannot be decoded: it is damaged or cut short{how}", hint)
+
+
+def _require_whole_page(path: str, file: FileIO) -> None:
     """Refuses an Ogg whose last page is cut, which the decoders do not report.
 
     One that ends exactly between two pages looks like a stopped live stream, which is complete.
@@ -107,15 +137,15 @@ def _require_whole_page(file: FileIO) -> None:
     _, found, page = file.read(longest).rpartition(b"OggS")
     table_end = 23 + sum(page[22:23])
     if found:  # else something other than sound follows
-        _require_bytes(table_end + sum(page[23:table_end]), len(page))
+        _require_bytes(path, table_end + sum(page[23:table_end]), len(page))
 
 
-def _require_bytes(declared: int, present: int) -> None:
+def _require_bytes(path: str, declared: int, present: int) -> None:
     if present < declared < _STREAMED:
-        raise _Damaged(f": its header promises {declared - present:,} more bytes than the file holds")
+        raise _damaged(path, f": its header promises {declared - present:,} more bytes than the file holds")
 
 
-def _sndfile(file: FileIO, stack: ExitStack, from_s: float) -> Sound | None:
+def _sndfile(path: str, file: FileIO, stack: ExitStack, from_s: float) -> _Opened | None:
     """WAV, FLAC, Ogg, AIFF, AU, CAF and many old formats; None for what libsndfile does not read."""
     import soundfile
 
@@ -125,10 +155,10 @@ def _sndfile(file: FileIO, stack: ExitStack, from_s: float) -> Sound | None:
             sound = stack.enter_context(soundfile.SoundFile(file.fileno(), closefd=False))
     except soundfile.LibsndfileError as error:
         if error.code == 3:  # of a format that it knows
-            raise _Damaged from error
+            raise _damaged(path) from error
         return None
     if shortened := _SHORTENED.search(sound.extra_info):
-        _require_bytes(int(shortened[1]), int(shortened[2]))
+        _require_bytes(path, int(shortened[1]), int(shortened[2]))
     if not 0 < sound.frames < 1 << 62:  # a streamed WAV; FLAC and Ogg of unknown length
         return None
     skipped = 0
@@ -137,10 +167,10 @@ def _sndfile(file: FileIO, stack: ExitStack, from_s: float) -> Sound | None:
     size = max(1, _BLOCK_SAMPLES // sound.channels)
     # not sound.blocks(), which pads a file that ends early with what it read before
     blocks = takewhile(len, (sound.read(size, dtype="float32", always_2d=True) for _ in count()))
-    return Sound(sound.samplerate, sound.frames / sound.samplerate, 0.0, blocks, skipped)
+    return sound.samplerate, sound.frames / sound.samplerate, 0.0, blocks, skipped
 
 
-def _ffmpeg(file: FileIO, stack: ExitStack) -> Sound:
+def _ffmpeg(path: str, file: FileIO, stack: ExitStack) -> _Opened:
     """MP3, AAC, M4A, WebM, the sound of a video, and codecs that libsndfile lacks."""
     import av
     import av.logging
@@ -156,11 +186,11 @@ def _ffmpeg(file: FileIO, stack: ExitStack) -> Sound:
         frames = _frames(container, stream)
         first = next(frames)
     except Exception as error:
-        raise _Damaged(", holds no sound, or is of a format or codec that is not known") from error
+        raise _damaged(path, ", holds no sound, or is of a format or codec that is not known") from error
     channels = first.layout.nb_channels
     blocks = (np.asarray(frame.to_ndarray(), np.float32).reshape(-1, channels) for frame in chain([first], frames))
     declared_s = _declared_s(container, stream, os.fstat(file.fileno()).st_size)
-    return Sound(first.sample_rate, declared_s, 0.1, blocks)  # containers round, and may count the encoder's padding
+    return first.sample_rate, declared_s, 0.1, blocks, 0  # containers round, and may count the encoder's padding
 
 
 def _frames(container: Any, stream: Any) -> Iterator[Any]:

@@ -18,16 +18,13 @@ from numpy.typing import ArrayLike
 from specdec_cli.audio.codecs import Sound, open_sound
 from specdec_cli.audio.paths import audio_error, opened, sha256, stamp
 from specdec_cli.audio.pauses import PauseCutter
-from specdec_cli.audio.samples import MAX_DURATION_S, Cut, Floats, SampleStatistics, Segment, mono, piece_of
+from specdec_cli.audio.samples import Cut, Floats, SampleStatistics, Segment, mono, piece_of
 from specdec_cli.errors import AudioContentError, AudioDecodeError, CutsError
 from specdec_cli.times import MOST_S
 
 _HIGHEST_RATE: Final = 1e6  # Hz, of samples in memory
 _ROUNDING: Final = 1e-6  # samples: 0.1 * 16000 must not lose one
 _BEYOND_S: Final = 0.1  # seconds that a cut may end after the recording: its writer may have rounded
-
-_Blocks = Iterator[Floats]
-"""Mono samples, float32 [n], in the order of the recording."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,7 +38,7 @@ class Recording:
     cuts: tuple[Cut, ...]  # the pieces, by their start
     whole: bool  # whether the only piece is the recording
     _start_s: float = field(repr=False)  # of the part
-    _blocks: Callable[[], _Blocks] = field(repr=False)  # of the part
+    _blocks: Callable[[], Iterator[Floats]] = field(repr=False)  # of the part
     total_s: float | None = None  # length of all of the original, where it is known
     level_dbfs: float | None = None  # of its active frames, see `SampleStatistics`; None where it is one piece
     decode_s: float = 0.0  # from opening the file to the checked samples
@@ -118,21 +115,21 @@ def open_recording(
             ends before `start_s`; a cut ends after it or is longer than the window.
     """
     path, begun = os.fsdecode(path), time.perf_counter()
-    part = _Part(path, sampling_rate, start_s, MOST_S if end_s is None else end_s)
+    part = sampling_rate, start_s, MOST_S if end_s is None else end_s
     with opened(path) as file:
-        with open_sound(path, file, start_s) as sound:
-            samples, statistics = part.read(sound, window_s)
+        with open_sound(path, file, *part) as sound:
+            samples, statistics = _read(sound, window_s)
         if start_s > 0 and not sound.duration_s:
             says = f"ends before {start_s:g} s, where its part is to begin"
             raise audio_error(CutsError, path, says, "Name an earlier start.")
         if (fault := statistics.fault(path, sound.duration_s)) is not None:
             raise fault
-        blocks = partial(part.decoded_again, stamp(file)) if samples is None else partial(iter, (samples,))
+        blocks = partial(_decoded_again, path, stamp(file), part) if samples is None else partial(iter, (samples,))
         at_pauses = cuts is None and segment_s is None and (at_pauses or samples is None)
         if cuts is not None:
-            found = part.usable(cuts, sound, window_s)
+            found = _usable(cuts, sound, window_s)
         else:
-            found = part.utterances(blocks(), window_s) if at_pauses else part.equal(sound, segment_s)
+            found = _utterances(blocks(), sound, window_s) if at_pauses else _equal(sound, segment_s)
         return Recording(
             path,
             sampling_rate,
@@ -148,85 +145,56 @@ def open_recording(
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """The part of a recording that counts, seconds, and the rate in Hz that it is resampled to."""
+def _read(sound: Sound, window_s: float) -> tuple[Floats | None, SampleStatistics]:
+    """All of a sound: its samples if they fit the window, else None, and its peak and levels."""
+    statistics, kept, fits = SampleStatistics(sound.sampling_rate), [np.zeros(0, np.float32)], True
+    for block in sound:
+        statistics.add(block)
+        fits = fits and sound.length <= window_s * sound.sampling_rate + _ROUNDING
+        kept = [*kept, block] if fits else []
+    # the resampler may return a sample less
+    return np.concatenate([*kept, np.zeros(1, np.float32)])[: sound.length] if fits else None, statistics
 
-    path: str
-    sampling_rate: int
-    start_s: float
-    end_s: float
 
-    def blocks(self, sound: Sound) -> _Blocks:
-        """Its samples (soxr, high quality); AudioContentError after six hours of the recording."""
-        rate, ours, resampler = sound.sampling_rate, self.sampling_rate, None
-        if rate != ours:
-            resampler = soxr.ResampleStream(rate, ours, 1, "float32", "HQ")
-        self._require_bounded(sound.declared_s or 0.0)
-        for block in sound.part(self.start_s, self.end_s):
-            self._require_bounded(self.start_s + sound.duration_s)
-            yield block if resampler is None else resampler.resample_chunk(block)
-        if resampler is not None and sound.duration_s:
-            yield resampler.resample_chunk(np.zeros(0, np.float32), last=True)
+def _decoded_again(path: str, before: tuple[int, ...], part: tuple[int, float, float]) -> Iterator[Floats]:
+    with opened(path) as file:
+        if stamp(file) != before:
+            hint = "Caption it again when it is complete."
+            raise audio_error(AudioDecodeError, path, "has changed since it was opened", hint)
+        with open_sound(path, file, *part) as sound:
+            yield from sound
 
-    def _require_bounded(self, seconds: float) -> None:
-        if seconds > MAX_DURATION_S:
-            says = f"is too long: it lasts {seconds:,.0f} s or more, and {MAX_DURATION_S:,.0f} s is the most"
-            hint = "Cut it into shorter recordings. If it is short, its header is wrong: convert it with ffmpeg."
-            raise audio_error(AudioContentError, self.path, says, hint)
 
-    def decoded_again(self, before: tuple[int, ...]) -> _Blocks:
-        """Its samples, if the stamp of the file is that of before."""
-        with opened(self.path) as file:
-            if stamp(file) != before:
-                hint = "Caption it again when it is complete."
-                raise audio_error(AudioDecodeError, self.path, "has changed since it was opened", hint)
-            with open_sound(self.path, file, self.start_s) as sound:
-                yield from self.blocks(sound)
+def _equal(sound: Sound, segment_s: float | None) -> list[Cut]:
+    """The fewest equal pieces within a length, or one piece."""
+    total, rate = sound.length, sound.sampling_rate
+    longest = math.inf if segment_s is None else math.floor(segment_s * rate + _ROUNDING)
+    count = max(1, math.ceil(total / longest))
+    edges = [sound.start_s + total * index // count / rate for index in range(count + 1)]
+    return list(map(Cut, edges, edges[1:]))
 
-    def length(self, sound: Sound) -> int:
-        """Samples that what was read amounts to; the resampler's own count may differ by one."""
-        return round(sound.duration_s * self.sampling_rate)
 
-    def read(self, sound: Sound, window_s: float) -> tuple[Floats | None, SampleStatistics]:
-        """All of it in one pass: its samples if they fit the window, else None, and its peak and levels."""
-        statistics, kept, fits = SampleStatistics(self.sampling_rate), [np.zeros(0, np.float32)], True
-        for block in self.blocks(sound):
-            statistics.add(block)
-            fits = fits and self.length(sound) <= window_s * self.sampling_rate + _ROUNDING
-            kept = [*kept, block] if fits else []
-        # the resampler may return a sample less
-        return np.concatenate([*kept, np.zeros(1, np.float32)])[: self.length(sound)] if fits else None, statistics
+def _utterances(blocks: Iterator[Floats], sound: Sound, window_s: float) -> list[Cut]:
+    """What lies between the pauses of a sound."""
+    found = PauseCutter(sound.sampling_rate, min(window_s, MOST_S)).utterances(blocks)
+    if cuts := [Cut(sound.start_s + one.start_s, sound.start_s + one.end_s) for one in found]:
+        return cuts
+    hint = "Its level hardly changes, as in music or noise. Give the length of pieces: audio.segment."
+    raise audio_error(AudioContentError, sound.path, "has no utterances between pauses", hint)
 
-    def utterances(self, blocks: _Blocks, window_s: float) -> list[Cut]:
-        """What was said between its pauses."""
-        cutter = PauseCutter(self.sampling_rate, min(window_s, MOST_S))
-        found = [Cut(self.start_s + one.start_s, self.start_s + one.end_s) for one in cutter.utterances(blocks)]
-        if not found:
-            hint = "Its level hardly changes, as in music or noise. Give the length of pieces: audio.segment."
-            raise audio_error(AudioContentError, self.path, "has no utterances between pauses", hint)
-        return found
 
-    def equal(self, sound: Sound, segment_s: float | None) -> list[Cut]:
-        """The fewest equal pieces within a length, or one piece."""
-        total, rate = self.length(sound), self.sampling_rate
-        longest = math.inf if segment_s is None else math.floor(segment_s * rate + _ROUNDING)
-        count = max(1, math.ceil(total / longest))
-        edges = [self.start_s + total * index // count / rate for index in range(count + 1)]
-        return list(map(Cut, edges, edges[1:]))
-
-    def usable(self, cuts: Sequence[Cut], sound: Sound, window_s: float) -> list[Cut]:
-        """The given cuts within the part, by their start."""
-        found, end_s = list[Cut](), self.start_s + sound.duration_s
-        for cut in sorted(cuts, key=lambda cut: (cut.start_s, cut.end_s)):
-            if cut.start_s < self.start_s or cut.end_s > self.end_s:
-                continue
-            where = f"{cut.place}: the cut from {cut.start_s:g} s to {cut.end_s:g} s"
-            if cut.start_s >= end_s or cut.end_s > end_s + _BEYOND_S:
-                says = f"lasts {end_s:.2f} s. {where} is outside of it"
-                raise audio_error(CutsError, self.path, says, "Mend the cuts, or name the right recording.")
-            if cut.end_s - cut.start_s > window_s + _ROUNDING:
-                says = f"cannot be cut so: {where} is longer than the {window_s:g} s that the model reads at once"
-                raise audio_error(CutsError, self.path, says, "Divide that cut.")
-            found.append(replace(cut, end_s=min(cut.end_s, end_s)))
-        return found
+def _usable(cuts: Sequence[Cut], sound: Sound, window_s: float) -> list[Cut]:
+    """The given cuts within the part, by their start."""
+    found, end_s = list[Cut](), sound.start_s + sound.duration_s
+    for cut in sorted(cuts, key=lambda cut: (cut.start_s, cut.end_s)):
+        if cut.start_s < sound.start_s or cut.end_s > sound.end_s:
+            continue
+        where = f"{cut.place}: the cut from {cut.start_s:g} s to {cut.end_s:g} s"
+        if cut.start_s >= end_s or cut.end_s > end_s + _BEYOND_S:
+            says = f"lasts {end_s:.2f} s. {where} is outside of it"
+            raise audio_error(CutsError, sound.path, says, "Mend the cuts, or name the right recording.")
+        if cut.end_s - cut.start_s > window_s + _ROUNDING:
+            says = f"cannot be cut so: {where} is longer than the {window_s:g} s that the model reads at once"
+            raise audio_error(CutsError, sound.path, says, "Divide that cut.")
+        found.append(replace(cut, end_s=min(cut.end_s, end_s)))
+    return found
