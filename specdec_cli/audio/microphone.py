@@ -51,36 +51,33 @@ def devices() -> list[str]:
 
 
 class Microphone:
-    """A device that records from `with` on; `gone` says that it stopped to.
+    """A device that records from `with` on.
 
     Args:
         device: number, name or part of a name; None: the system's default.
 
     Raises:
         ConfigError: sounddevice or PortAudio is not installed.
-        DeviceError: there is no such device, or `with` cannot open it.
+        DeviceError: there is no such device, `with` cannot open it, or (from `utterances`, after the last) it is gone.
     """
 
     def __init__(self, device: str | None) -> None:
         self._sounds = _portaudio()
-        self.gone: DeviceError | None = None
         self._device = int(device) if device is not None and device.isdecimal() else device
         self._queue: queue.SimpleQueue[_Block] = queue.SimpleQueue()
         try:
             found = self._sounds.query_devices(self._device, "input")
         except (ValueError, self._sounds.PortAudioError) as error:
-            raise _device_error(
-                f"There is no microphone {'' if device is None else repr(device)}".rstrip(), error
-            ) from error
+            named = "" if device is None else f" {device!r}"
+            raise _device_error(f"There is no microphone{named}", error) from error
         self.name, self._rate = str(found["name"]), round(found["default_samplerate"])
         self._channels = min(2, found["max_input_channels"])  # some devices claim a hundred
 
     def __enter__(self) -> Self:
         given = {"device": self._device, "channels": self._channels, "dtype": "float32", "callback": self._take}
+        size = round(_BLOCK_S * self._rate)
         try:
-            self._stream = self._sounds.InputStream(
-                samplerate=self._rate, blocksize=round(_BLOCK_S * self._rate), **given
-            )
+            self._stream = self._sounds.InputStream(samplerate=self._rate, blocksize=size, **given)
             self._stream.start()
         except self._sounds.PortAudioError as error:
             raise _device_error(f"The microphone {self.name} cannot be opened", error) from error
@@ -97,7 +94,7 @@ class Microphone:
         Args:
             sampling_rate: of their samples, Hz.
             longest_s: of an utterance, seconds; a longer one is split.
-            stopped: whether to end once the rest has come; the device may also be `gone`.
+            stopped: whether to end once the rest has come.
             show: called with the samples of every block.
         """
         resampler = soxr.ResampleStream(self._rate, sampling_rate, 1, "float32", "HQ")
@@ -117,6 +114,9 @@ class Microphone:
         for segment in PauseCutter(sampling_rate, longest_s).utterances(resampled()):
             lost = any(segment.start_s <= gap < segment.end_s for gap in gaps)
             yield Utterance(segment, ended - (recorded_s - segment.end_s), lost)
+        if not stopped():
+            hint = "Look at its cable and whether another program has taken it, then start again."
+            raise DeviceError(f"The microphone {self.name} delivers no sound any more.", hint=hint)
 
     def _blocks(self, stopped: Callable[[], bool]) -> Iterator[_Block]:
         delivered = time.monotonic()
@@ -130,8 +130,6 @@ class Microphone:
                 delivered = time.monotonic()
             except queue.Empty:
                 if not self._stream.active or time.monotonic() - delivered > _PATIENCE_S:
-                    hint = "Look at its cable and whether another program has taken it, then start again."
-                    self.gone = DeviceError(f"The microphone {self.name} delivers no sound any more.", hint=hint)
                     return
 
     def _take(self, data: Any, _frames: int, _times: Any, status: Any) -> None:
@@ -150,7 +148,5 @@ def _portaudio() -> Any:
 
 def _device_error(message: str, error: Exception) -> DeviceError:
     reason = " ".join(str(error.args[0] if error.args else error).split()).rstrip(".")
-    return DeviceError(
-        f"{message}: {reason}.",
-        hint="--list-devices lists what there is, --device names one; close other programs that use it.",
-    )
+    hint = "--list-devices lists what there is, --device names one; close other programs that use it."
+    return DeviceError(f"{message}: {reason}.", hint=hint)

@@ -100,8 +100,6 @@ def listen(
             view.say(f"listening to {microphone.name}; Ctrl-C ends")
             try:
                 _caption_all(captioner, job, microphone, lambda: bool(ending), save)
-                if microphone.gone is not None:
-                    raise microphone.gone
             finally:  # also when the microphone is gone
                 job.finished()
         return 1 if job.failed else 0

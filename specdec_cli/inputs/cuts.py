@@ -36,11 +36,7 @@ _SILENT: Final = frozenset({"", "sil", "silent", "silence", "sp", "<sil>", "<p:>
 
 @dataclass(frozen=True)
 class Cuts:
-    """The cuts of a file, or of a folder with a file for each recording.
-
-    Attributes:
-        path: the file or folder.
-    """
+    """The cuts of a file, or of a folder with a file for each recording."""
 
     path: Path
     _cuts: Sequence[_Named] = field(default=(), repr=False)

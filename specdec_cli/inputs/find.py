@@ -10,7 +10,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import IO, Final
 
@@ -31,19 +31,12 @@ _NO_TEXT: Final = re.compile(rb"[\x01-\x08\x0e-\x1a]")  # every recording has su
 
 @dataclass(frozen=True)
 class Paths:
-    """Recordings by path, found while they are iterated: as given, and of each folder sorted by name.
+    """Recordings by path, found while they are iterated: as given, and of each folder sorted by name."""
 
-    Attributes:
-        paths: files, folders and patterns (`*`, `?`, `[...]`, `**`), as given.
-        recursive: whether folders are searched at every depth.
-        pattern: what a name in a folder must match; None: the ending of a recording, and no leading dot.
-        without: absolute paths that are never recordings, as the run's own output.
-    """
-
-    paths: Sequence[str]
-    recursive: bool = False
-    pattern: str | None = None
-    without: frozenset[str] = field(default_factory=frozenset)
+    paths: Sequence[str]  # files, folders and patterns (`*`, `?`, `[...]`, `**`), as given
+    recursive: bool = False  # whether folders are searched at every depth
+    pattern: str | None = None  # of names in a folder; None: the ending of a recording, and no leading dot
+    without: frozenset[str] = frozenset()  # absolute paths that are never recordings, as the run's own output
 
     @property
     def base(self) -> str:
@@ -114,11 +107,11 @@ def with_list(paths: Sequence[str], *, may_be_sound: bool = False) -> list[str]:
             at, text = given.index(STDIN), head + sys.stdin.buffer.read()
             names = text.split(b"\0") if b"\0" in text else text.splitlines()
             given[at : at + 1] = [os.fsdecode(name) for name in names if name.strip()]
-        elif not may_be_sound:
+        elif may_be_sound:
+            _keep(head, sys.stdin.buffer)
+        else:
             hint = "Save it to a file, and name that file."
             raise ConfigError("There is a recording on stdin, and only a list of paths is taken here.", hint=hint)
-        else:
-            _keep(head, sys.stdin.buffer)
         if not given:
             raise ConfigError("Stdin is empty: it names no recording, and is none.", hint="Pipe a list or one in.")
     if address := next(filter(is_url, given), None):
@@ -159,9 +152,7 @@ def identify(paths: Iterable[str]) -> tuple[list[InputFile], dict[str, str]]:
     Returns:
         The recordings in order, unreadable ones with their error; and path -> path of its equal before it.
     """
-    recordings: list[InputFile] = []
-    first: dict[str, str] = {}
-    copies: dict[str, str] = {}
+    recordings, copies, first = list[InputFile](), dict[str, str](), dict[str, str]()
     for path in paths:
         try:
             with opened(path) as file:

@@ -26,13 +26,9 @@ _Listed = Iterator[tuple[str, InputFile]]
 
 @dataclass(frozen=True)
 class Manifest:
-    """The recordings of a manifest.
+    """The recordings of a manifest."""
 
-    Attributes:
-        rows: the recordings by key, in order.
-    """
-
-    rows: Mapping[Key, InputFile]
+    rows: Mapping[Key, InputFile]  # by key, in order
 
     @property
     def base(self) -> str:
