@@ -7,7 +7,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -63,7 +63,8 @@ class Recording:
             if not self.whole:
                 name = piece_of(self.path, cut.start_s, cut.end_s)
                 fault = SampleStatistics(self.sampling_rate, samples).fault(name, cut.end_s - cut.start_s)
-            yield Segment(*astuple(cut), samples=samples, index=index, fault=fault)
+            known = cut.start_s, cut.end_s, cut.speaker, cut.text
+            yield Segment(*known, samples=samples, index=index, fault=fault)
 
 
 def from_samples(
