@@ -17,13 +17,11 @@ from numpy.typing import NDArray
 from specdec_cli.audio.prosody import runs_of
 from specdec_cli.audio.samples import SILENCE_DBFS, Floats, Segment
 
-PAUSE_S: Final = 0.33  # a shorter one ends no utterance; noise lengthens what is measured of those of 0.3 s
-LEAST_S: Final = 0.2  # of the sound of an utterance
-MARGIN_S: Final = 0.08  # that an utterance gets of the pauses around it
+_MARGIN_S: Final = 0.08  # that an utterance gets of the pauses around it
 _HOP_S: Final = 0.010
 _FRAME_S: Final = 0.032
-_PAUSE: Final = round(PAUSE_S / _HOP_S)
-_LEAST: Final = round(LEAST_S / _HOP_S)
+_PAUSE: Final = 33  # hops: a shorter one ends no utterance; noise lengthens what is measured of those of 0.3 s
+_LEAST: Final = 20  # hops of sound in an utterance
 _STEP: Final = 20  # frames between two looks at what has arrived, so that blocks of any length give the same cuts
 _SMOOTH: Final = 5  # frames
 _BANDS: Final = 18
@@ -57,7 +55,7 @@ class PauseCutter:
     def __init__(self, sampling_rate: int, longest_s: float) -> None:
         self._rate = sampling_rate
         self._hop, self._size = round(_HOP_S * sampling_rate), round(_FRAME_S * sampling_rate)
-        self._most = max(2 * _LEAST, int((longest_s - 2 * MARGIN_S) / _HOP_S))
+        self._most = max(2 * _LEAST, int((longest_s - 2 * _MARGIN_S) / _HOP_S))
         self._window = np.hanning(self._size).astype(np.float32)
         frequencies = np.fft.rfftfreq(self._size, 1 / sampling_rate)
         highest = min(_BANDS_HZ[1], 0.45 * sampling_rate)
@@ -161,7 +159,7 @@ class PauseCutter:
 
     def _segment(self, start: int, end: int, *, split: bool) -> Segment:
         """The samples of frames; their margins stay clear of what was given before, and there is none at a split."""
-        margin, centre = round(MARGIN_S * self._rate), (self._size - self._hop) // 2
+        margin, centre = round(_MARGIN_S * self._rate), (self._size - self._hop) // 2
         from_, to = start * self._hop + centre, end * self._hop + centre
         from_ = max(self._given, self._first, from_ - margin)
         to = min(to if split else to + margin, self._first + len(self._samples))
