@@ -177,7 +177,8 @@ def test_hours_are_cut_in_constant_memory(extension: str, hours: int, folder: Pa
     short, long = folder / f"short.{extension}", folder / f"long.{extension}"
     printed, megabytes = peak_of(short, long, "equal")
     assert (printed, megabytes < MOST_MB) == (f"{hours * 120} {hours * HOUR}", True)
-    assert peak_of(short, long, "pauses")[1] < MOST_MB
+    if extension == "wav":  # six hours would take minutes
+        assert peak_of(short, long, "pauses")[1] < MOST_MB
 
 
 def rf64_header(size: int) -> bytes:
