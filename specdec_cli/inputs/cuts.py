@@ -29,7 +29,7 @@ _PREFIX: Final = re.compile(r"\[([^\]\n]{1,40})\]:\s+")  # as WhisperX writes sp
 _TAG: Final = re.compile(r"<[^<>\n]{0,500}>|\{\\[^{}\n]{0,500}\}")  # bounded: a run of < takes linear time
 
 _GRID_VALUE: Final = re.compile(r"![^\n]*|(\"(?:[^\"]|\"\")*\"|(?<!\S)(?:[-+]?\d[\d.eE+-]*|<exists>|<absent>)(?!\S))")
-_PARTS_OF_UTTERANCES: Final = re.compile(r"\b(words?|phones?|phonemes?|syllables?)$", re.IGNORECASE)
+_OTHER_TIERS: Final = re.compile(r"\b(words?|phones?|phonemes?|syllables?|speakers?)$", re.IGNORECASE)
 _NO_SPEAKER: Final = frozenset({"text", "transcript", "utterance", "utterances", "segments", "sentences", "silences"})
 _SILENT: Final = frozenset({"", "sil", "silent", "silence", "sp", "<sil>", "<p:>", "#"})
 
@@ -101,11 +101,11 @@ def _rttm(path: Path) -> Iterator[_Named]:
 
 
 def _textgrid(path: Path) -> Iterator[_Named]:
-    """Intervals of all tiers but those of words and sounds; a tier is called like its speaker."""
+    """Intervals of all tiers but those of words, sounds and names; a tier is called like its speaker."""
     found: dict[tuple[float, float], Cut] = {}
     for tier, start, end, label in _intervals(path):
         name = tier.strip().lower()
-        if _PARTS_OF_UTTERANCES.search(name) or label.strip().lower() in _SILENT:
+        if _OTHER_TIERS.search(name) or label.strip().lower() in _SILENT:
             continue
         place = f"{path}, {show(label[:80])} of {show(tier[:80])}"
         speaker = None if name in _NO_SPEAKER else one_line(tier)
