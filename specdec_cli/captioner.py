@@ -190,11 +190,10 @@ class Captioner:
             self.sampling_rate,
             window_s=self.window_s,
             segment_s=audio.length_s,
-            pauses="always" if audio.at_pauses else "long",
+            at_pauses=audio.at_pauses,
             cuts=None if self._cuts is None else self._cuts.of(item.path),
             start_s=(item.start_s if part else audio.start_s) or 0.0,
             end_s=item.end_s if part else audio.end_s,
-            opener=item.opener,
         )
 
     def runs_of(

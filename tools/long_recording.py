@@ -175,7 +175,7 @@ def score(places: Places, found: Places) -> Found:
 
 def cuts_of(path: Path) -> Places:
     """Where a recording is cut."""
-    return [(cut.start_s, cut.end_s) for cut in open_recording(path, window_s=WINDOW_S, pauses="always").cuts]
+    return [(cut.start_s, cut.end_s) for cut in open_recording(path, window_s=WINDOW_S, at_pauses=True).cuts]
 
 
 def variants(clips: Sequence[Clip], seed: int) -> Iterator[tuple[str, Waveform, Places]]:

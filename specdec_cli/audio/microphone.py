@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final, Self
 
 import numpy as np
@@ -19,14 +19,8 @@ _BLOCK_S: Final = 0.05
 _SIGNAL_S: Final = 0.1  # how long a wait may keep the main thread from noticing a stop
 _PATIENCE_S: Final = 5.0  # a device that delivers nothing for so long is gone
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Block:
-    """What was recorded in some milliseconds."""
-
-    samples: Floats  # mono [n]
-    at: float  # when the last of them was recorded, `time.monotonic` seconds
-    lost: bool = False  # whether sound is missing before it
+_Block = tuple[Floats, float, bool]
+"""Mono samples [n], when the last of them was recorded (`time.monotonic`), whether sound is missing before them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,36 +51,33 @@ def devices() -> list[str]:
 
 
 class Microphone:
-    """A device that records from `with` on; `gone` says that it stopped to.
+    """A device that records from `with` on.
 
     Args:
         device: number, name or part of a name; None: the system's default.
 
     Raises:
         ConfigError: sounddevice or PortAudio is not installed.
-        DeviceError: there is no such device, or `with` cannot open it.
+        DeviceError: there is no such device, `with` cannot open it, or (from `utterances`, after the last) it is gone.
     """
 
     def __init__(self, device: str | None) -> None:
         self._sounds = _portaudio()
-        self.gone: DeviceError | None = None
         self._device = int(device) if device is not None and device.isdecimal() else device
-        self._queue: queue.SimpleQueue[Block] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Block] = queue.SimpleQueue()
         try:
             found = self._sounds.query_devices(self._device, "input")
         except (ValueError, self._sounds.PortAudioError) as error:
-            raise _device_error(
-                f"There is no microphone {'' if device is None else repr(device)}".rstrip(), error
-            ) from error
+            named = "" if device is None else f" {device!r}"
+            raise _device_error(f"There is no microphone{named}", error) from error
         self.name, self._rate = str(found["name"]), round(found["default_samplerate"])
         self._channels = min(2, found["max_input_channels"])  # some devices claim a hundred
 
     def __enter__(self) -> Self:
         given = {"device": self._device, "channels": self._channels, "dtype": "float32", "callback": self._take}
+        size = round(_BLOCK_S * self._rate)
         try:
-            self._stream = self._sounds.InputStream(
-                samplerate=self._rate, blocksize=round(_BLOCK_S * self._rate), **given
-            )
+            self._stream = self._sounds.InputStream(samplerate=self._rate, blocksize=size, **given)
             self._stream.start()
         except self._sounds.PortAudioError as error:
             raise _device_error(f"The microphone {self.name} cannot be opened", error) from error
@@ -95,51 +86,55 @@ class Microphone:
     def __exit__(self, *_: object) -> None:
         self._stream.close()
 
-    def blocks(self, sampling_rate: int, stopped: Callable[[], bool]) -> Iterator[Block]:
-        """What is recorded, resampled to a rate in Hz, until `stopped` and the rest has come, or it is `gone`."""
-        resampler, delivered = soxr.ResampleStream(self._rate, sampling_rate, 1, "float32", "HQ"), time.monotonic()
+    def utterances(
+        self, sampling_rate: int, longest_s: float, stopped: Callable[[], bool], show: Callable[[Floats], None]
+    ) -> Iterator[Utterance]:
+        """Cuts what is recorded at its pauses; an utterance comes 0.3 to 0.6 s after its end, the last ones at the end.
+
+        Args:
+            sampling_rate: of their samples, Hz.
+            longest_s: of an utterance, seconds; a longer one is split.
+            stopped: whether to end once the rest has come.
+            show: called with the samples of every block.
+        """
+        resampler = soxr.ResampleStream(self._rate, sampling_rate, 1, "float32", "HQ")
+        recorded_s, ended = 0.0, 0.0  # length of what has come, and when its last sample was recorded
+        gaps: list[float] = []  # seconds from the start, where sound is missing
+
+        def resampled() -> Iterator[Floats]:
+            nonlocal recorded_s, ended
+            for block, at, lost in self._blocks(stopped):
+                if lost:
+                    gaps.append(recorded_s)
+                samples = resampler.resample_chunk(block)
+                recorded_s, ended = recorded_s + len(samples) / sampling_rate, at
+                show(samples)
+                yield samples
+
+        for segment in PauseCutter(sampling_rate, longest_s).utterances(resampled()):
+            lost = any(segment.start_s <= gap < segment.end_s for gap in gaps)
+            yield Utterance(segment, ended - (recorded_s - segment.end_s), lost)
+        if not stopped():
+            hint = "Look at its cable and whether another program has taken it, then start again."
+            raise DeviceError(f"The microphone {self.name} delivers no sound any more.", hint=hint)
+
+    def _blocks(self, stopped: Callable[[], bool]) -> Iterator[_Block]:
+        delivered = time.monotonic()
         while True:
             if stopped():
                 self._stream.stop()
                 if self._queue.empty():
                     return
             try:
-                block = self._queue.get(timeout=_SIGNAL_S)
+                yield self._queue.get(timeout=_SIGNAL_S)
+                delivered = time.monotonic()
             except queue.Empty:
                 if not self._stream.active or time.monotonic() - delivered > _PATIENCE_S:
-                    hint = "Look at its cable and whether another program has taken it, then start again."
-                    self.gone = DeviceError(f"The microphone {self.name} delivers no sound any more.", hint=hint)
                     return
-                continue
-            delivered = time.monotonic()
-            yield replace(block, samples=resampler.resample_chunk(block.samples))
 
     def _take(self, data: Any, _frames: int, _times: Any, status: Any) -> None:
         """Called in PortAudio's thread."""
-        self._queue.put(Block(data.mean(axis=1, dtype=np.float32), time.monotonic(), bool(status.input_overflow)))
-
-
-def utterances(blocks: Iterable[Block], sampling_rate: int, longest_s: float) -> Iterator[Utterance]:
-    """Cuts blocks at pauses; an utterance comes 0.3 to 0.6 s after its end, the last ones when the blocks end.
-
-    Args:
-        blocks: of samples at `sampling_rate`, Hz.
-        longest_s: of an utterance, seconds; a longer one is split.
-    """
-    cutter = PauseCutter(sampling_rate, longest_s)
-    recorded_s, at = 0.0, 0.0  # length of what has come, and when its last sample was recorded
-    gaps: list[float] = []  # seconds from the start, where sound is missing
-
-    def timed(segment: Segment) -> Utterance:
-        lost = any(segment.start_s <= gap < segment.end_s for gap in gaps)
-        return Utterance(segment, at - (recorded_s - segment.end_s), lost)
-
-    for block in blocks:
-        if block.lost:
-            gaps.append(recorded_s)
-        recorded_s, at = recorded_s + len(block.samples) / sampling_rate, block.at
-        yield from map(timed, cutter.feed(block.samples))
-    yield from map(timed, cutter.finish())
+        self._queue.put((data.mean(axis=1, dtype=np.float32), time.monotonic(), bool(status.input_overflow)))
 
 
 def _portaudio() -> Any:
@@ -153,7 +148,5 @@ def _portaudio() -> Any:
 
 def _device_error(message: str, error: Exception) -> DeviceError:
     reason = " ".join(str(error.args[0] if error.args else error).split()).rstrip(".")
-    return DeviceError(
-        f"{message}: {reason}.",
-        hint="--list-devices lists what there is, --device names one; close other programs that use it.",
-    )
+    hint = "--list-devices lists what there is, --device names one; close other programs that use it."
+    return DeviceError(f"{message}: {reason}.", hint=hint)

@@ -6,17 +6,16 @@ import glob
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import FileIO
 from typing import Final, TypeVar
 
 from specdec_cli.errors import AudioDecodeError, AudioError, AudioNotFoundError
 from specdec_cli.regular_files import open_regular
 
-Opener = Callable[[str], AbstractContextManager[FileIO]]
-"""Opens a recording by its path; raises AudioNotFoundError and AudioDecodeError as `opened` does."""
-
+STDIN: Final = "-"
+"""The path of a recording on standard input, which must be a regular file; `with_list` makes one of a pipe."""
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _LARGE: Final = 1 << 24  # bytes
 _digests: dict[tuple[int, ...], str] = {}
@@ -37,7 +36,7 @@ def audio_error(error: type[_Error], path: str, says: str, hint: str) -> _Error:
 def opened(path: str) -> Iterator[FileIO]:
     """Open a regular file; raises AudioNotFoundError where there is none to read, AudioDecodeError if it is empty."""
     try:
-        file = open_regular(path)
+        file = open_regular("/dev/stdin" if path == STDIN else path)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = f"cannot be opened: {getattr(error, 'strerror', None) or error}"
         if isinstance(error, FileNotFoundError):
@@ -52,21 +51,20 @@ def opened(path: str) -> Iterator[FileIO]:
 
 def sha256(file: FileIO) -> str:
     """Hex digest of the file's bytes; that of a large file, of which many parts may be named, is cached."""
-    size, *others = found = stamp(file)
+    found = stamp(file)
     digest = _digests.get(found)
     if digest is None:
         file.seek(0)
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if size >= _LARGE and others:
+        if found[0] >= _LARGE:
             _digests[found] = digest
     return digest
 
 
 def stamp(file: FileIO) -> tuple[int, ...]:
-    """Size, device, inode and time of change, which identify a file's content; of a temporary copy the size alone."""
+    """Size, device, inode and time of change, which identify a file's content."""
     status = os.fstat(file.fileno())
-    others = (status.st_dev, status.st_ino, status.st_mtime_ns)
-    return (status.st_size, *(others if status.st_nlink else ()))
+    return status.st_size, status.st_dev, status.st_ino, status.st_mtime_ns
 
 
 def is_url(path: str) -> bool:

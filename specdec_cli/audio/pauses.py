@@ -8,7 +8,7 @@ within 28 dB of its loud parts, which leaves the room's noise and breath out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import numpy as np
@@ -17,13 +17,11 @@ from numpy.typing import NDArray
 from specdec_cli.audio.prosody import runs_of
 from specdec_cli.audio.samples import SILENCE_DBFS, Floats, Segment
 
-PAUSE_S: Final = 0.33  # a shorter one ends no utterance; noise lengthens what is measured of those of 0.3 s
-LEAST_S: Final = 0.2  # of the sound of an utterance
-MARGIN_S: Final = 0.08  # that an utterance gets of the pauses around it
+_MARGIN_S: Final = 0.08  # that an utterance gets of the pauses around it
 _HOP_S: Final = 0.010
 _FRAME_S: Final = 0.032
-_PAUSE: Final = round(PAUSE_S / _HOP_S)
-_LEAST: Final = round(LEAST_S / _HOP_S)
+_PAUSE: Final = 33  # hops: a shorter one ends no utterance; noise lengthens what is measured of those of 0.3 s
+_LEAST: Final = 20  # hops of sound in an utterance
 _STEP: Final = 20  # frames between two looks at what has arrived, so that blocks of any length give the same cuts
 _SMOOTH: Final = 5  # frames
 _BANDS: Final = 18
@@ -57,7 +55,7 @@ class PauseCutter:
     def __init__(self, sampling_rate: int, longest_s: float) -> None:
         self._rate = sampling_rate
         self._hop, self._size = round(_HOP_S * sampling_rate), round(_FRAME_S * sampling_rate)
-        self._most = max(2 * _LEAST, int((longest_s - 2 * MARGIN_S) / _HOP_S))
+        self._most = max(2 * _LEAST, int((longest_s - 2 * _MARGIN_S) / _HOP_S))
         self._window = np.hanning(self._size).astype(np.float32)
         frequencies = np.fft.rfftfreq(self._size, 1 / sampling_rate)
         highest = min(_BANDS_HZ[1], 0.45 * sampling_rate)
@@ -76,6 +74,12 @@ class PauseCutter:
         self._floor_of = 0  # frames that it was estimated after
         self._given = 0  # the sample behind the last utterance
         self._done = 0  # frames before which nothing is looked for any more
+
+    def utterances(self, blocks: Iterable[Floats]) -> Iterator[Segment]:
+        """Those of all blocks of a stream, which is read no further than is needed for the next one."""
+        for block in blocks:
+            yield from self.feed(block)
+        yield from self.finish()
 
     def feed(self, samples: Floats) -> list[Segment]:
         """Takes the next samples, mono float32 [n], and returns the utterances that are known to have ended."""
@@ -155,13 +159,13 @@ class PauseCutter:
 
     def _segment(self, start: int, end: int, *, split: bool) -> Segment:
         """The samples of frames; their margins stay clear of what was given before, and there is none at a split."""
-        margin, centre = round(MARGIN_S * self._rate), (self._size - self._hop) // 2
+        margin, centre = round(_MARGIN_S * self._rate), (self._size - self._hop) // 2
         from_, to = start * self._hop + centre, end * self._hop + centre
         from_ = max(self._given, self._first, from_ - margin)
         to = min(to if split else to + margin, self._first + len(self._samples))
         self._given = to
         samples = self._samples[from_ - self._first : to - self._first].copy()
-        return Segment(samples, from_ / self._rate, to / self._rate)
+        return Segment(from_ / self._rate, to / self._rate, samples=samples)
 
     def _forget(self, settled: int) -> None:
         """Drops the samples before a frame, and levels that are older than the history of the noise floor too."""

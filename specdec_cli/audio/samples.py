@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -33,16 +33,12 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Segment:
-    """A piece of a recording, or all of it."""
+class Segment(Cut):
+    """A piece of a recording, or all of it, with its sound."""
 
-    samples: Floats  # mono [n]
-    start_s: float  # place in the recording
-    end_s: float
-    fault: AudioContentError | None = None  # why it gets no caption; a whole recording is refused instead
+    samples: Floats = field(kw_only=True)  # mono [n]
     index: int = 0  # 0-based, of the pieces of the recording
-    speaker: str | None = None  # who speaks and what is said, where the cut says so
-    text: str | None = None
+    fault: AudioContentError | None = None  # why it gets no caption; a whole recording is refused instead
 
 
 def piece_of(file: object, start_s: float, end_s: float) -> str:
@@ -56,7 +52,7 @@ class SampleStatistics:
     def __init__(self, sampling_rate: int, samples: Floats | None = None) -> None:
         self.peak = 0.0  # largest magnitude; NaN or infinite if any sample is
         self._frame = max(1, round(0.020 * sampling_rate))
-        self._powers: list[Floats] = []
+        self._powers = [np.zeros(0, np.float32)]
         self._rest = np.zeros(0, np.float32)
         if samples is not None:
             self.add(samples)
@@ -70,28 +66,22 @@ class SampleStatistics:
         with np.errstate(all="ignore"):  # NaN and inf are refused by their peak
             self._powers.append(joined[:whole].reshape(-1, self._frame).var(axis=1))
 
-    def loudest_frame_dbfs(self) -> float:
-        """RMS of the loudest 20 ms without their mean, in dB relative to an RMS of 1.0; -inf for digital silence.
-
-        Of five frames or more the first and the last do not count, because a resampled offset rings there.
-        """
-        powers = np.concatenate(self._powers)
-        power = float((powers[1:-1] if len(powers) >= 5 else powers).max(initial=0.0))
-        return 10 * math.log10(power) if power > 0 else -math.inf
-
     def level_dbfs(self) -> float | None:
-        """Mean power of the active frames, likewise; None without any."""
+        """Mean power of the active frames without their mean, in dB relative to an RMS of 1.0; None without any."""
         return active_level_dbfs(np.concatenate(self._powers))
 
     def fault(self, name: str, duration_s: float) -> AudioContentError | None:
         """What is wrong with samples in which there is nothing to describe; None if nothing is."""
+        powers = np.concatenate(self._powers)
+        inner = powers[1:-1] if len(powers) >= 5 else powers  # a resampled offset rings at the ends
         if duration_s < MIN_DURATION_S:
             says = f"is too short: it lasts {duration_s:.3f} s, and {MIN_DURATION_S} s is the least"
         elif not math.isfinite(self.peak):
             says = "holds samples that are not numbers (NaN or infinite)"
         elif self.peak > _MAX_PEAK:
             says = f"holds samples of up to {self.peak:.4g}, where full scale is 1.0"
-        elif (level := self.loudest_frame_dbfs()) < SILENCE_DBFS:
+        elif (loudest := float(inner.max(initial=0.0))) < 10 ** (SILENCE_DBFS / 10):
+            level = 10 * math.log10(loudest) if loudest else -math.inf
             says = f"is silent (at {level:.0f} dBFS at most): a caption would be invented"
         else:
             return None

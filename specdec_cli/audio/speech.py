@@ -69,15 +69,7 @@ def terms(found: Numbers, least: Numbers, most: Numbers, mean: Numbers, spread: 
 
 
 def figures(samples: Floats, sampling_rate: int) -> Numbers | None:
-    """Eleven figures of the frames with sound, or None for less than 0.3 s of them.
-
-    Returns:
-        Standard deviation of the level, dB; mean and standard deviation of the spectral flatness (natural logarithm of
-        the ratio of geometric to arithmetic mean power); standard deviation of the harmonicity (largest autocorrelation
-        at a pitch of 70 to 400 Hz) and of the spectral tilt, dB; mean change of the spectrum's shape in 20 ms and
-        in 100 ms, dB; mean change of the level in 20 ms, dB, and natural logarithm of its mean square; share of the
-        frames whose level rises; share of the voiced frames whose pitch changes by less than 0.05 octaves.
-    """
+    """Eleven figures of the frames with sound, or None for less than 0.3 s of them."""
     samples = soxr.resample(samples, sampling_rate, _RATE)
     padded = np.pad(samples, (0, max(0, _FRAME - len(samples))))
     frames = np.lib.stride_tricks.sliding_window_view(padded, _FRAME)[::_HOP] / max(1e-9, float(np.abs(padded).max()))
@@ -103,17 +95,17 @@ def figures(samples: Floats, sampling_rate: int) -> Numbers | None:
     earlier, later = _pairs(active, frames=5)
     return np.array(
         [
-            level.std(),
-            flatness.mean(),
+            level.std(),  # dB
+            flatness.mean(),  # natural logarithm of the ratio of geometric to arithmetic mean power
             flatness.std(),
-            harmonicity.std(),
-            (bands[:, :6].max(axis=1) - bands[:, 8:].max(axis=1)).std(),
-            _mean(np.abs(shape[after] - shape[before])),
-            _mean(np.abs(shape[later] - shape[earlier])),
-            _mean(np.abs(steps)),
+            harmonicity.std(),  # largest autocorrelation at a pitch of 70 to 400 Hz
+            (bands[:, :6].max(axis=1) - bands[:, 8:].max(axis=1)).std(),  # spectral tilt, dB
+            _mean(np.abs(shape[after] - shape[before])),  # change of the spectrum's shape in 20 ms, dB
+            _mean(np.abs(shape[later] - shape[earlier])),  # and in 100 ms
+            _mean(np.abs(steps)),  # change of the level in 20 ms, dB
             np.log(_mean(steps**2) + 0.01),
-            _mean(steps > 0),
-            _mean(np.abs(pitch[after] - pitch[before])[voiced] < _GLIDE, 1.0),
+            _mean(steps > 0),  # share of the frames whose level rises
+            _mean(np.abs(pitch[after] - pitch[before])[voiced] < _GLIDE, 1.0),  # share of the voiced frames
         ],
         dtype=np.float64,
     )

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from specdec_cli.audio.paths import opened
 from specdec_cli.batch.output_file import Identity, Output
 from specdec_cli.batch.tasks import Progress, caption_all, drop_hopeless, find_tasks
 from specdec_cli.cli import options
@@ -28,7 +27,6 @@ from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError
 from specdec_cli.inputs.find import Paths, with_list
 from specdec_cli.inputs.manifest import Inputs, Manifest
-from specdec_cli.inputs.opening import Stdin
 from specdec_cli.labels.calibration import Labelling
 from specdec_cli.prompts import Language
 from specdec_cli.store import read_lines
@@ -106,11 +104,12 @@ def batch(
     ray = ray or ray_address is not None
     if ray and (lookup is not None or in_flight != "auto"):
         raise ConfigError("--lookup and --in-flight have no effect on a Ray cluster.", hint="Leave them out.")
-    stdin = None if ray else context.with_resource(Stdin())
     own = frozenset(os.path.abspath(path) for path in (output, more.folder if more else None) if path is not None)
     inputs = None  # what failed before
     if manifest is not None or paths or not retry_failed:
-        inputs = find_inputs(paths or [], manifest, stdin, recursive=recursive, pattern=pattern, without=own)
+        inputs = find_inputs(
+            paths or [], manifest, recursive=recursive, pattern=pattern, without=own, may_be_sound=not ray
+        )
     reads = [*(paths or []), manifest, lexicon, calibration, lookup, *resolved.reads]
     refuse({"--output": (output, TRANSCRIPTS)}, reads)
     labelled = labelling(labels, lexicon, calibration)
@@ -200,11 +199,11 @@ def _prompting(config: Config, inputs: Inputs | None, line: Line) -> tuple[Langu
 def find_inputs(
     paths: list[str],
     manifest: Path | None,
-    stdin: Stdin | None,
     *,
     recursive: bool,
     pattern: str | None,
     without: frozenset[str],
+    may_be_sound: bool,
 ) -> Inputs:
     """What the command line names; ConfigError if it names nothing, or contradicts itself."""
     if (manifest is None) == (not paths):
@@ -212,7 +211,7 @@ def find_inputs(
         raise ConfigError("No recordings are named, or in two ways.", hint=hint)
     if manifest is not None:
         return Manifest.read(manifest)
-    found = Paths(with_list(paths, stdin), recursive, pattern, without, stdin or opened)
+    found = Paths(with_list(paths, may_be_sound=may_be_sound), recursive, pattern, without)
     found.require_one()
     return found
 

@@ -15,7 +15,6 @@ from specdec_cli.cli.command_run import Job, labelling, load_captioner
 from specdec_cli.cli.export import Exports
 from specdec_cli.console.live import choose_view
 from specdec_cli.inputs.find import all_unreadable, find_recordings
-from specdec_cli.inputs.opening import Stdin
 from specdec_cli.inputs.recording import InputFile, Key
 from specdec_cli.targets import TRANSCRIPTS, refuse
 from specdec_cli.transcript.terms import Terms
@@ -67,9 +66,8 @@ def caption(
     """
     resolved = options.resolve(context)
     labelled = labelling(labels, lexicon, calibration)
-    stdin = context.with_resource(Stdin())
-    files = find_recordings(paths, stdin, recursive=recursive)
-    items = {file: InputFile(file, opener=stdin) for file in files}
+    files = find_recordings(paths, recursive=recursive, may_be_sound=True)
+    items = {file: InputFile(file) for file in files}
     refuse({"--output": (output, TRANSCRIPTS)}, [*files, lexicon, calibration, *resolved.reads])
     more = Exports.after(exports, None, output)
     config = resolved.config

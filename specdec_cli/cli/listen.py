@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import datetime
 from functools import partial
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from specdec_cli.audio.microphone import Block, Microphone, Utterance, devices, utterances
+from specdec_cli.audio.microphone import Microphone, Utterance, devices
+from specdec_cli.audio.samples import Floats
 from specdec_cli.cli import options
 from specdec_cli.cli.command_run import Job, interruptible, labelling, load_captioner
 from specdec_cli.console.cells import clean
@@ -98,9 +99,7 @@ def listen(
             job = Job(view, append, json=json, labelled=False)
             view.say(f"listening to {microphone.name}; Ctrl-C ends")
             try:
-                _caption_all(captioner, job, microphone.blocks(captioner.sampling_rate, lambda: bool(ending)), save)
-                if microphone.gone is not None:
-                    raise microphone.gone
+                _caption_all(captioner, job, microphone, lambda: bool(ending), save)
             finally:  # also when the microphone is gone
                 job.finished()
         return 1 if job.failed else 0
@@ -111,10 +110,12 @@ def listen(
         view.close()
 
 
-def _caption_all(captioner: Captioner, job: Job, blocks: Iterable[Block], save: Path | None) -> None:
+def _caption_all(
+    captioner: Captioner, job: Job, microphone: Microphone, ending: Callable[[], bool], save: Path | None
+) -> None:
     """Captions each utterance as it ends."""
     view, rate, name = job.view, captioner.sampling_rate, f"microphone-{datetime.now():%Y%m%d-%H%M%S}"
-    for utterance in utterances(_shown(blocks, view), rate, captioner.window_s):
+    for utterance in microphone.utterances(rate, captioner.window_s, ending, partial(_show, view)):
         cut = utterance.segment
         if save is None:
             file, runs = name, iter([captioner.run_samples(cut.samples, rate, name=name, start_s=cut.start_s)])
@@ -132,11 +133,9 @@ def _caption_all(captioner: Captioner, job: Job, blocks: Iterable[Block], save: 
             view.say(f"caption {seconds(time.monotonic() - utterance.ended)} after the end of the utterance")
 
 
-def _shown(blocks: Iterable[Block], view: View) -> Iterator[Block]:
-    """The blocks, with the level of each shown."""
-    for block in blocks:
-        view.listening(10 * math.log10(float(block.samples.var()) + 1e-12) if len(block.samples) else -math.inf)
-        yield block
+def _show(view: View, samples: Floats) -> None:
+    """Shows their level."""
+    view.listening(10 * math.log10(float(samples.var()) + 1e-12) if len(samples) else -math.inf)
 
 
 def _saved(utterance: Utterance, sampling_rate: int, folder: Path, name: str) -> str:

@@ -6,17 +6,18 @@ import fnmatch
 import glob
 import os
 import re
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
-from typing import Final
+from typing import IO, Final
 
 from specdec_cli.audio.codecs import open_sound
-from specdec_cli.audio.paths import Opener, is_url, opened, sha256
+from specdec_cli.audio.paths import STDIN, is_url, opened, sha256
 from specdec_cli.config.problems import show
 from specdec_cli.errors import AudioError, ConfigError, SpecdecError, typed
-from specdec_cli.inputs.opening import STDIN, Stdin, is_sound
 from specdec_cli.inputs.recording import InputFile, Key
 
 _SOUND: Final = re.compile(
@@ -25,25 +26,17 @@ _SOUND: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """What a folder is searched for; a file that is named, or matched by a pattern, may have any name."""
+_NO_TEXT: Final = re.compile(rb"[\x01-\x08\x0e-\x1a]")  # every recording has such bytes, and no list of names
 
 
 @dataclass(frozen=True)
 class Paths:
-    """Recordings by path, found while they are iterated: as given, and of each folder sorted by name.
+    """Recordings by path, found while they are iterated: as given, and of each folder sorted by name."""
 
-    Attributes:
-        paths: files, folders and patterns (`*`, `?`, `[...]`, `**`), as given.
-        recursive: whether folders are searched at every depth.
-        pattern: what a name in a folder must match; None: the ending of a recording, and no leading dot.
-        without: absolute paths that are never recordings, as the run's own output.
-        opener: opens them.
-    """
-
-    paths: Sequence[str]
-    recursive: bool = False
-    pattern: str | None = None
-    without: frozenset[str] = field(default_factory=frozenset)
-    opener: Opener = opened
+    paths: Sequence[str]  # files, folders and patterns (`*`, `?`, `[...]`, `**`), as given
+    recursive: bool = False  # whether folders are searched at every depth
+    pattern: str | None = None  # of names in a folder; None: the ending of a recording, and no leading dot
+    without: frozenset[str] = frozenset()  # absolute paths that are never recordings, as the run's own output
 
     @property
     def base(self) -> str:
@@ -58,7 +51,7 @@ class Paths:
         seen: set[Key] = set()
         for path in self.paths:
             for file in self._expand(path):
-                found = InputFile(file, opener=self.opener)
+                found = InputFile(file)
                 if found.key not in seen:
                     seen.add(found.key)
                     yield found
@@ -99,27 +92,26 @@ class Paths:
         return _SOUND.fullmatch(name) is not None
 
 
-def with_list(paths: Sequence[str], stdin: Stdin | None = None) -> list[str]:
+def with_list(paths: Sequence[str], *, may_be_sound: bool = False) -> list[str]:
     """The paths, with the list on stdin in the place of the first "-", which stays if a recording is on stdin.
 
-    A list has a path on each line, or ended by a NUL, as from `find -print0`. `stdin` keeps a recording; None: only
-    lists are accepted.
+    A list has a path on each line, or ended by a NUL, as from `find -print0`. `may_be_sound`: a recording is taken.
 
     Raises:
-        ConfigError: there is nothing, an address, or a recording that cannot be taken or kept.
+        ConfigError: there is nothing, an address, or a recording that is not taken, or cannot be kept.
     """
     given = list(paths)
     if STDIN in given:
         head = sys.stdin.buffer.read(4096)
-        if not is_sound(head):
+        if _NO_TEXT.search(head) is None:
             at, text = given.index(STDIN), head + sys.stdin.buffer.read()
             names = text.split(b"\0") if b"\0" in text else text.splitlines()
             given[at : at + 1] = [os.fsdecode(name) for name in names if name.strip()]
-        elif stdin is None:
+        elif may_be_sound:
+            _keep(head, sys.stdin.buffer)
+        else:
             hint = "Save it to a file, and name that file."
             raise ConfigError("There is a recording on stdin, and only a list of paths is taken here.", hint=hint)
-        else:
-            stdin.keep(head, sys.stdin.buffer)
         if not given:
             raise ConfigError("Stdin is empty: it names no recording, and is none.", hint="Pipe a list or one in.")
     if address := next(filter(is_url, given), None):
@@ -128,14 +120,27 @@ def with_list(paths: Sequence[str], stdin: Stdin | None = None) -> list[str]:
     return given
 
 
+def _keep(head: bytes, rest: IO[bytes]) -> None:
+    """Makes a file of a recording that comes through a pipe, in the place of stdin: it is read more than once."""
+    try:
+        with tempfile.TemporaryFile(prefix="specdec-") as file:
+            file.write(head)
+            shutil.copyfileobj(rest, file)
+            file.flush()
+            os.dup2(file.fileno(), 0)
+    except OSError as error:
+        hint = "Save it to a file, and name that file; or set TMPDIR to a folder with more room."
+        raise ConfigError(f"The recording on stdin cannot be kept: {error.strerror}.", hint=hint) from error
+
+
 def find_recordings(
-    paths: Sequence[str], stdin: Stdin | None = None, *, recursive: bool = False, limit: int | None = None
+    paths: Sequence[str], *, recursive: bool = False, limit: int | None = None, may_be_sound: bool = False
 ) -> list[str]:
     """Paths of the recordings that a command line names; arguments and errors as in `Paths` and `with_list`.
 
     `limit`: most of them; None: all.
     """
-    given = with_list(paths, stdin)
+    given = with_list(paths, may_be_sound=may_be_sound)
     for path in given:
         Paths([path], recursive).require_one()
     return [found.path for found in islice(Paths(given, recursive), limit)]
@@ -147,9 +152,7 @@ def identify(paths: Iterable[str]) -> tuple[list[InputFile], dict[str, str]]:
     Returns:
         The recordings in order, unreadable ones with their error; and path -> path of its equal before it.
     """
-    recordings: list[InputFile] = []
-    first: dict[str, str] = {}
-    copies: dict[str, str] = {}
+    recordings, copies, first = list[InputFile](), dict[str, str](), dict[str, str]()
     for path in paths:
         try:
             with opened(path) as file:
@@ -164,25 +167,18 @@ def identify(paths: Iterable[str]) -> tuple[list[InputFile], dict[str, str]]:
     return recordings, copies
 
 
-def unreadable(recording: InputFile) -> SpecdecError | None:
-    """Why a recording cannot be opened as audio, None if it can; nothing is decoded."""
-    try:
-        with recording.opener(recording.path) as file, open_sound(recording.path, file):
-            return None
-    except Exception as error:  # also what a library makes of a header that lies
-        return typed(error)
-
-
 def all_unreadable(recordings: Iterable[InputFile]) -> dict[str, SpecdecError]:
     """Path -> why it cannot be opened as audio, where none of the recordings can; else nothing.
 
-    It looks no further than the first that can.
+    It looks no further than the first that can, and decodes nothing.
     """
     refused: dict[str, SpecdecError] = {}
     for recording in recordings:
-        if (error := unreadable(recording)) is None:
-            return {}
-        refused[recording.path] = error
+        try:
+            with opened(recording.path) as file, open_sound(recording.path, file):
+                return {}
+        except Exception as error:  # also what a library makes of a header that lies
+            refused[recording.path] = typed(error)
     return refused
 
 

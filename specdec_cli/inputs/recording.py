@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from specdec_cli.audio.paths import Opener, opened
+from specdec_cli.audio.paths import opened
 from specdec_cli.audio.paths import sha256 as digest_of
 from specdec_cli.errors import AudioContentError, AudioError, SpecdecError
 from specdec_cli.prompts import Language
@@ -17,15 +17,10 @@ if TYPE_CHECKING:
 
 
 class Key(NamedTuple):
-    """What a recording is recognised by in an output, from one run to the next.
+    """What a recording is recognised by in an output, from one run to the next."""
 
-    Attributes:
-        path: absolute, however it was given.
-        id: of the clip in its manifest.
-    """
-
-    path: str
-    id: str | None
+    path: str  # absolute, however it was given
+    id: str | None  # of the clip in its manifest
 
     @classmethod
     def of(cls, path: str, id_: str | None = None) -> Key:
@@ -35,30 +30,18 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A recording to caption.
+    """A recording to caption."""
 
-    Attributes:
-        path: as given, or found in a folder that was; to be opened from the working directory.
-        sha256: of its bytes, hexadecimal; None where it was not read, or could not be.
-        error: why it could not.
-        id: of its row in a manifest; None elsewhere.
-        language, prompt: of its own; None: those of the run.
-        start_s, end_s: the part of the recording that is meant, seconds; None: all of it, or to its end.
-        speaker, text: who speaks and what is said, as its manifest says.
-        opener: opens its path.
-    """
-
-    path: str
-    sha256: str | None = None
-    error: AudioError | None = None
-    id: str | None = None
-    language: Language | None = None
-    prompt: str | None = None
-    start_s: float | None = None
-    end_s: float | None = None
-    speaker: str | None = None
+    path: str  # as given, or found in a folder that was; to be opened from the working directory
+    sha256: str | None = None  # of its bytes, hexadecimal; None where it was not read, or could not be
+    error: AudioError | None = None  # why it could not
+    id: str | None = None  # of its row in a manifest
+    language: Language | None = None  # of its own; None: that of the run
+    prompt: str | None = None  # likewise
+    start_s: float | None = None  # the part of the recording that is meant, seconds; None: all of it,
+    end_s: float | None = None  # or to its end
+    speaker: str | None = None  # who speaks and what is said, as its manifest says
     text: str | None = None
-    opener: Opener = field(default=opened, compare=False, repr=False)
 
     @property
     def key(self) -> Key:
@@ -67,7 +50,7 @@ class InputFile:
 
     def content(self) -> str | None:
         """Hex digest of its bytes as they are now; None if they cannot be read."""
-        with suppress(AudioError, OSError), self.opener(self.path) as file:
+        with suppress(AudioError, OSError), opened(self.path) as file:
             return digest_of(file)
         return None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
@@ -51,16 +50,12 @@ def test_a_caption_per_utterance_until_ctrl_c(specdec: Specdec, tmp_path: Path) 
     assert outcome.err.count(" after the end of the utterance") == 3
 
 
-def test_json(specdec: Specdec) -> None:
-    outcome = specdec("listen", *QUICK, "--json", "--device", "1")
-    lines = list(map(json.loads, outcome.lines))
-    assert [round(line["duration_s"]) for line in lines] == [1, 1, 1]
-
-
 def test_utterances_are_kept_as_files_that_can_be_captioned_again(specdec: Specdec, tmp_path: Path) -> None:
     output, folder = tmp_path / "talk.jsonl", tmp_path / "kept" / "today"
-    assert specdec("listen", *QUICK, "-o", output, "--save", folder).code == 0
+    printed = specdec("listen", *QUICK, "-o", output, "--save", folder, "--json", "--device", "1")
     lines = list(read_transcripts(output))
+    assert printed.lines == [line.to_json() for line in lines]
+    assert [round(line.duration_s or 0.0) for line in lines] == [1, 1, 1]
     assert [line.file for line in lines] == [str(path) for path in sorted(folder.iterdir())]
     assert [line.sha256 for line in lines] == [load_audio(line.file)[1].sha256 for line in lines]
     again = specdec("batch", folder, "-o", output, *QUICK)
@@ -68,7 +63,7 @@ def test_utterances_are_kept_as_files_that_can_be_captioned_again(specdec: Specd
     assert list(read_transcripts(output)) == lines
 
 
-def test_lost_sound_is_told_and_marked(specdec: Specdec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_sound_is_told_and_marked(specdec: Specdec, tmp_path: Path) -> None:
     vars(sounddevice.PLAYED).update(lost_at={70})  # 3.5 s: in the second utterance
     output = tmp_path / "talk.jsonl"
     outcome = specdec("listen", *QUICK, "-o", output)
@@ -77,9 +72,7 @@ def test_lost_sound_is_told_and_marked(specdec: Specdec, tmp_path: Path, monkeyp
     assert [bool(line.warnings) for line in read_transcripts(output)] == [False, True, False]
 
 
-def test_a_microphone_that_goes_ends_it_with_what_was_captioned(
-    specdec: Specdec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_microphone_that_goes_ends_it_with_what_was_captioned(specdec: Specdec, tmp_path: Path) -> None:
     vars(sounddevice.PLAYED).update(gone_at=90)
     output = tmp_path / "talk.jsonl"
     outcome = specdec("listen", *QUICK, "-o", output)
@@ -105,13 +98,13 @@ def test_microphones_are_listed(specdec: Specdec) -> None:
 )
 def test_what_cannot_work_is_refused_before_loading(
     specdec: Specdec,
-    tmp_path: Path,
+    microphone: Path,
     monkeypatch: pytest.MonkeyPatch,
     arguments: tuple[str, ...],
     code: int,
     said: str,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(microphone.parent)
     monkeypatch.setattr("specdec_cli.captioner.Captioner.load", lambda *_, **__: pytest.fail("loaded"))
     outcome = specdec("listen", *arguments)
     assert outcome.code == code

@@ -1,14 +1,20 @@
+"""Files that are refused, each with its error, and what is close to them and taken."""
+
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from specdec_cli.errors import AudioError
-from tests.audio.encode import FFMPEG, SNDFILE, healthy, load_audio
+from specdec_cli.audio import from_samples, open_recording
+from specdec_cli.errors import AudioContentError, AudioError, AudioNotFoundError
+from tests.audio.encode import FFMPEG, SNDFILE, Samples, healthy, load_audio, sndfile_bytes, tone
 from tests.audio.malformed import CASES, Case, malformed_files
+from tests.audio.test_formats import saved
 
 
 @pytest.fixture(scope="module")
@@ -54,3 +60,57 @@ def test_flipped_bytes(extension: str, tmp_path: Path) -> None:
             continue
         assert np.isfinite(samples).all()
         assert len(samples) >= 1600
+
+
+def check(samples: Samples, rate: int = 16000) -> None:
+    from_samples(samples.ravel(), rate, rate, math.inf, "clip.wav")
+
+
+def at(dbfs: float) -> Samples:
+    return tone(1.0, amplitude=math.sqrt(2) * 10 ** (dbfs / 20))
+
+
+@pytest.mark.parametrize(
+    ("samples", "fault"),
+    [
+        (tone(0.0), "too short"),
+        (tone(0.0999), "too short"),
+        (np.append(tone(1.0), np.float32(np.inf)), "NaN"),
+        (tone(1.0, amplitude=20000.0), "full scale"),
+        (at(-71.0), "silent"),
+        (tone(0.1), None),
+        (tone(1.0, amplitude=4.0), None),
+        (at(-69.0), None),
+        (np.concatenate([tone(15.0) * 0, tone(0.04), tone(15.0) * 0]), None),
+    ],
+)
+def test_samples_with_nothing_to_describe_are_refused(samples: Samples, fault: str | None) -> None:
+    with nullcontext() if fault is None else pytest.raises(AudioContentError, match=fault):
+        check(samples)
+
+
+@pytest.mark.parametrize("rate", [11025, 16000, 44100, 48000])
+def test_a_constant_offset_is_silence(rate: int, tmp_path: Path) -> None:
+    offset = tone(1.0, rate) * 0 + np.float32(0.7)
+    with pytest.raises(AudioContentError, match="silent"):
+        load_audio(saved(tmp_path, sndfile_bytes(offset, rate, "wav")))
+    load_audio(saved(tmp_path, sndfile_bytes(offset + tone(1.0, rate, amplitude=0.01), rate, "wav")))
+
+
+def test_the_longest_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specdec_cli.audio.codecs.MAX_DURATION_S", 2.0)
+    for extension in ("wav", "flac", "ogg", "mp3", "m4a", "webm", "opus", "aac"):
+        load_audio(saved(tmp_path, healthy(extension, 1.5), f"a.{extension}"))
+        with pytest.raises(AudioContentError, match=r"too long.*2 s is the most"):
+            load_audio(saved(tmp_path, healthy(extension, 2.5), f"b.{extension}"))
+        with pytest.raises(AudioContentError, match="too long"):
+            open_recording(tmp_path / f"b.{extension}", window_s=1.0, segment_s=1.0)
+
+
+@pytest.mark.parametrize(
+    "path", ["", "nul\0byte.wav", "/dev/null", "/dev/zero", "n" * 300 + ".wav", "http://a.b/c.wav"]
+)
+def test_what_is_no_file_at_all(path: str) -> None:
+    with pytest.raises(AudioNotFoundError) as raised:
+        load_audio(path)
+    assert raised.value.hint

@@ -1,42 +1,56 @@
-"""What is longer than the window is refused, or cut while it is decoded."""
+"""What is longer than the window is cut while it is decoded, in memory that does not grow with it."""
 
 from __future__ import annotations
 
 import os
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 
 from specdec_cli.audio import Recording, Segment, open_recording
 from specdec_cli.errors import AudioContentError, AudioDecodeError
-from tests.audio.encode import Samples, healthy, load_audio, sndfile_bytes, tone
+from tests.audio.encode import Samples, healthy, load_audio, sndfile_bytes, tone, wav_bytes
 from tests.audio.test_formats import saved
+from tests.mini_pair import voice
+
+RATE = 16000
 
 
-def recorded(
-    folder: Path, samples: Samples, window_s: float, segment_s: float | None = None, rate: int = 16000
-) -> Recording:
-    path = saved(folder, sndfile_bytes(samples, rate, "float.wav"))
+def recorded(folder: Path, samples: Samples, window_s: float, segment_s: float | None = None) -> Recording:
+    path = saved(folder, sndfile_bytes(samples, RATE, "float.wav"))
     return open_recording(path, window_s=window_s, segment_s=segment_s)
 
 
 @pytest.mark.parametrize("seconds", [0.1, 5.0, 30.0])
-def test_what_fits_is_one_segment(seconds: float, tmp_path: Path) -> None:
+def test_what_fits_is_one_segment_and_not_decoded_again(seconds: float, tmp_path: Path) -> None:
     samples = tone(seconds)
     recording = recorded(tmp_path, samples, window_s=30)
+    Path(recording.path).unlink()
     (only,) = recording.pieces()
     assert len(recording.cuts) == 1
     assert (only.start_s, only.end_s, only.fault) == (0.0, seconds, None)
     assert np.array_equal(only.samples, samples[:, 0])
 
 
-def test_what_does_not_fit_is_refused_with_both_lengths(tmp_path: Path) -> None:
-    with pytest.raises(AudioContentError, match=r"clip\.wav lasts 31\.00 s, but the model reads 30 s") as raised:
+@pytest.mark.parametrize(("window_s", "at_pauses"), [(4.0, False), (30.0, True)])
+def test_what_does_not_fit_or_is_to_be_is_cut_at_its_pauses(window_s: float, at_pauses: bool, tmp_path: Path) -> None:
+    pause = np.zeros(16000, np.float32)
+    samples = np.concatenate([pause, voice(0, 2.0), pause, voice(1, 1.5), pause])[:, None]
+    path = saved(tmp_path, sndfile_bytes(samples, 16000, "wav"))
+    first, second = open_recording(path, window_s=window_s, at_pauses=at_pauses).pieces()
+    assert (first.start_s, first.end_s, second.start_s, second.end_s) == pytest.approx((1.0, 3.0, 4.0, 5.5), abs=0.2)
+    assert len(open_recording(path, window_s=30.0).cuts) == 1
+    with pytest.raises(AudioContentError, match="no utterances between pauses") as raised:
         recorded(tmp_path, tone(31.0), window_s=30)
-    assert "set audio.segment to" in (raised.value.hint or "")
+    assert "audio.segment" in (raised.value.hint or "")
 
 
 @pytest.mark.parametrize("seconds", [0.5, 9.99, 10.0001, 20.0, 61.7])
@@ -87,12 +101,6 @@ def test_threads_may_decode_at_the_same_time(tmp_path: Path) -> None:
     assert all(isinstance(future.exception(), AudioDecodeError) for future in damaged)
 
 
-def test_a_recording_that_fits_is_not_decoded_again(tmp_path: Path) -> None:
-    recording = recorded(tmp_path, tone(4.0), window_s=30, segment_s=1)
-    Path(recording.path).unlink()
-    assert len(recording.cuts) == len(list(recording.pieces())) == 4
-
-
 def test_a_file_that_changes_between_the_passes(tmp_path: Path) -> None:
     recording = recorded(tmp_path, tone(4.0), window_s=1, segment_s=1)
     pieces = recording.pieces()
@@ -110,3 +118,96 @@ def test_silent_segments_are_marked(window_s: float, tmp_path: Path) -> None:
     first, second, third = recorded(tmp_path, samples, window_s=window_s, segment_s=3).pieces()
     assert (first.fault, third.fault) == (None, None)
     assert "from 3.00 s to 6.00 s is silent" in str(second.fault)
+
+
+HOUR = 3600 * RATE
+MOST_MB = 60
+PEAK = """
+import re, sys
+from specdec_cli.audio import open_recording
+from specdec_cli.errors import AudioContentError
+
+def peak_mb():  # ru_maxrss would begin with the peak of the process that started this one
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) / 1024
+
+list(open_recording(sys.argv[1], window_s=30, segment_s=30).pieces())
+before = peak_mb()
+try:
+    recording = open_recording(sys.argv[2], window_s=30, segment_s=30 if sys.argv[3] == "equal" else None)
+    print(len(recording.cuts), sum(len(piece.samples) for piece in recording.pieces()))
+except AudioContentError as error:
+    print(error.message)
+print(peak_mb() - before)
+"""
+
+
+def peak_of(short: Path, long: Path, cut: str) -> tuple[str, float]:
+    """What was printed of the long recording, and the MB that it took above the short one."""
+    command = [sys.executable, "-c", PEAK, str(short), str(long), cut]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    printed, megabytes = done.stdout.splitlines()
+    return printed, float(megabytes)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A short clip, three hours of WAV and six of silence in FLAC."""
+    folder = tmp_path_factory.mktemp("long")
+    soundfile.write(folder / "short.wav", tone(40.0), RATE)
+    soundfile.write(folder / "short.flac", tone(40.0), RATE)
+    with soundfile.SoundFile(folder / "long.wav", "w", RATE, 1) as wav:
+        minute = tone(60.0)
+        for _ in range(180):
+            wav.write(minute)
+    with soundfile.SoundFile(folder / "long.flac", "w", RATE, 1) as flac:
+        silence = np.zeros((60 * RATE, 1), np.int16)
+        for _ in range(359):
+            flac.write(silence)
+        flac.write(tone(60.0))
+    yield folder
+    for path in folder.iterdir():
+        path.unlink()
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak from /proc")
+@pytest.mark.xdist_group("hours")  # the recordings are written once
+@pytest.mark.full
+@pytest.mark.parametrize(("extension", "hours"), [("wav", 3), ("flac", 6)])
+def test_hours_are_cut_in_constant_memory(extension: str, hours: int, folder: Path) -> None:
+    short, long = folder / f"short.{extension}", folder / f"long.{extension}"
+    printed, megabytes = peak_of(short, long, "equal")
+    assert (printed, megabytes < MOST_MB) == (f"{hours * 120} {hours * HOUR}", True)
+    if extension == "wav":  # six hours would take minutes
+        assert peak_of(short, long, "pauses")[1] < MOST_MB
+
+
+def rf64_header(size: int) -> bytes:
+    sizes = struct.pack("<QQQI", size + 72, size, size // 2, 0)
+    fmt = struct.pack("<HHIIHH", 1, 1, RATE, 2 * RATE, 2, 16)
+    return b"RF64\xff\xff\xff\xffWAVEds64\x1c\0\0\0" + sizes + b"fmt \x10\0\0\0" + fmt + b"data\xff\xff\xff\xff"
+
+
+@pytest.mark.parametrize("header", [wav_bytes(b"", 0xFFFFFFFF, riff=0xFFFFFFFF), rf64_header(20 << 30)])
+def test_twenty_gigabytes_are_refused_unread(header: bytes, tmp_path: Path) -> None:
+    path = saved(tmp_path, header)
+    with path.open("r+b") as file:
+        file.truncate(len(header) + (20 << 30))  # a hole: it takes no room on the disk
+    for segment_s in (None, 30):
+        with pytest.raises(AudioContentError, match="too long"):
+            open_recording(path, window_s=30, segment_s=segment_s)
+
+
+def test_importing_nothing_that_compiles(tmp_path: Path) -> None:
+    """What a plain caption decodes with: numba alone would take seconds."""
+    for extension in ("wav", "flac"):
+        saved(tmp_path, healthy(extension, 3.0), f"clip.{extension}")
+    stereo = np.repeat(tone(3.0, 44100), 2, axis=1)
+    soundfile.write(tmp_path / "stereo.wav", stereo, 44100)
+    code = (
+        "import sys; from specdec_cli.audio import open_recording\n"
+        "for path in sys.argv[1:]: list(open_recording(path, window_s=2, segment_s=1).pieces())\n"
+        "print(sorted({'av', 'librosa', 'numba', 'scipy', 'torch'} & set(sys.modules)))"
+    )
+    paths = [str(path) for path in sorted(tmp_path.iterdir())]
+    done = subprocess.run([sys.executable, "-c", code, *paths], capture_output=True, text=True, check=True)
+    assert (len(paths), done.stdout.strip(), done.stderr) == (3, "[]", "")

@@ -31,6 +31,7 @@ def found(tree: Path, *paths: str | Path, **options: object) -> list[str]:
 def test_a_folder_gives_its_recordings_and_nothing_else(tree: Path) -> None:
     assert found(tree, tree) == ["top.ogg"]
     assert found(tree, tree / "a") == ["a/x.wav", "a/y.FLAC"]
+    (tree / "b" / "again").symlink_to(tree)  # a circle
     assert found(tree, tree, recursive=True) == [
         "top.ogg", "a/x.wav", "a/y.FLAC", "b/x.wav", "b/deep/x.wav", "b/deep/z.mp3"
     ]  # fmt: skip
@@ -58,11 +59,6 @@ def test_a_recording_comes_once(tree: Path) -> None:
 def test_the_run_s_own_files_are_left_out(tree: Path) -> None:
     without = frozenset({str(tree / "a" / "x.wav"), str(tree / "b")})
     assert found(tree, tree, recursive=True, without=without) == ["top.ogg", "a/y.FLAC"]
-
-
-def test_a_circle_of_links_ends(tree: Path) -> None:
-    (tree / "b" / "again").symlink_to(tree)
-    assert len(found(tree, tree, recursive=True)) == 6
 
 
 @pytest.mark.parametrize(
