@@ -5,35 +5,29 @@ from __future__ import annotations
 import mimetypes
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from importlib.resources import files
 from itertools import count
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 from urllib.parse import quote
 
-from jinja2 import Environment
+from jinja2 import Environment, PackageLoader
 
 from specdec_cli.export.recordings import CaptionedRecording, columns, one_line, short_name
 
 _Item = TypeVar("_Item")
 _WITHOUT: Final = ("speaker", "agrees", "score")
 """What has no tiers of its own: a speaker has all tiers, and the rest would be too many to work with."""
+_TEMPLATES: Final = Environment(
+    loader=PackageLoader("specdec_cli", "export"), autoescape=lambda name: name == "eaf.xml.j2", trim_blocks=True
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Tier:
-    """Annotations that follow each other in time and never overlap.
+class Tier(NamedTuple):
+    """Annotations that follow each other in time and never overlap."""
 
-    Attributes:
-        name: e.g. `emotion`, `ann - emotion` (as the Montreal Forced Aligner names tiers), `ann - emotion (2)`.
-        speaker: None: unknown.
-        intervals: start and end in ms, and what is said; an empty text where there is nothing to say.
-    """
-
-    name: str
-    speaker: str | None
-    intervals: tuple[tuple[int, int, str], ...]
+    name: str  # e.g. `emotion`, `ann - emotion` (as the Montreal Forced Aligner names tiers), `ann - emotion (2)`
+    speaker: str | None  # None: unknown
+    intervals: Sequence[tuple[int, int, str]]  # start and end, ms, and what is said; nothing: an empty text
 
 
 def kinds_of(recordings: Iterable[CaptionedRecording]) -> dict[str, str]:
@@ -58,7 +52,7 @@ def tiers_of(recording: CaptionedRecording, kinds: Mapping[str, str]) -> Iterato
             said |= {kind: [_said(piece.details.get(column)) for piece in pieces] for column, kind in kinds.items()}
             starts, ends = [piece.start_ms for piece in pieces], [piece.end_ms for piece in pieces]
             yield [
-                Tier(f"{before}{kind}{after}", speaker, tuple(zip(starts, ends, texts, strict=True)))
+                Tier(f"{before}{kind}{after}", speaker, [*zip(starts, ends, texts, strict=True)])
                 for kind, texts in said.items()
             ]
 
@@ -85,18 +79,9 @@ def textgrid(recording: CaptionedRecording, kinds: Mapping[str, str]) -> str:
 
     Format: https://www.fon.hum.uva.nl/praat/manual/TextGrid_file_formats.html
     """
-    tiers = [tier for group in tiers_of(recording, kinds) for tier in group]
-    end = _seconds(recording.duration_s)
-    lines = ['File type = "ooTextFile"', 'Object class = "TextGrid"', "", "xmin = 0", f"xmax = {end}"]
-    lines += ["tiers? <exists>", f"size = {len(tiers)}", "item []:"]
-    for number, tier in enumerate(tiers, 1):
-        intervals = _filled(tier, recording.duration_s)
-        lines += [f"    item [{number}]:", '        class = "IntervalTier"', f"        name = {_quoted(tier.name)}"]
-        lines += ["        xmin = 0", f"        xmax = {end}", f"        intervals: size = {len(intervals)}"]
-        for place, (start, stop, text) in enumerate(intervals, 1):
-            lines += [f"        intervals [{place}]:", f"            xmin = {_seconds(start)}"]
-            lines += [f"            xmax = {_seconds(stop)}", f"            text = {_quoted(text)}"]
-    return "\n".join(lines) + "\n"
+    end = recording.duration_s
+    tiers = [(tier.name, _filled(tier, end)) for group in tiers_of(recording, kinds) for tier in group]
+    return _TEMPLATES.get_template("textgrid.j2").render(tiers=tiers, end=end, seconds=_seconds)
 
 
 def eaf(recording: CaptionedRecording, kinds: Mapping[str, str], target: Path) -> str:
@@ -117,9 +102,7 @@ def eaf(recording: CaptionedRecording, kinds: Mapping[str, str], target: Path) -
             said = zip(pieces, child.intervals, strict=True)
             tiers.append((child, parent, [(next(ids), about[0], text) for about, (_, _, text) in said if text]))
     relative = os.path.relpath(recording.path, os.path.abspath(target.parent))
-    source = files("specdec_cli.export").joinpath("eaf.xml.j2").read_text("utf-8")
-    template = Environment(autoescape=True, trim_blocks=True).from_string(source)
-    return template.render(
+    return _TEMPLATES.get_template("eaf.xml.j2").render(
         date=recording.made.isoformat(timespec="seconds"),
         media=Path(recording.path).as_uri(),
         mime=mimetypes.guess_type(recording.path)[0] or "audio/x-wav",
@@ -147,7 +130,3 @@ def _filled(tier: Tier, end_s: float) -> list[tuple[float, float, str]]:
 
 def _seconds(time_s: float) -> str:
     return f"{time_s:.6f}".rstrip("0").rstrip(".")
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"'

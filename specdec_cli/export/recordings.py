@@ -35,9 +35,8 @@ class Piece:
     end_ms: int
     caption: str  # as one line, like the speaker
     speaker: str | None
-    language: str  # of the caption, `zh` or `en`
     details: Mapping[str, Any]  # what else its transcript says of it, see `details`
-    mark: Mark  # of its line in the transcript file
+    line: Line
 
     @classmethod
     def of(cls, line: Line, transcripts: Path) -> Piece:
@@ -55,7 +54,7 @@ class Piece:
             )
         times = round(1000 * start), max(round(1000 * start) + 1, round(1000 * end))
         texts = one_line(head.caption or ""), one_line(head.speaker or "") or None
-        return cls(*times, *texts, head.language, details(head), Mark.of(line))
+        return cls(*times, *texts, details(head), line)
 
 
 @dataclass(frozen=True, slots=True)

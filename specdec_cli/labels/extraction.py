@@ -7,7 +7,7 @@ they rank the few ways in which captions put a quality beside its noun.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from math import inf
@@ -54,54 +54,51 @@ class Reading:
     mention: Mention
 
 
-def read(text: str, vocabulary: Vocabulary, rules: Mapping[str, Attribute], language: Language) -> list[Reading]:
-    """All classes that a caption names by the rules of each attribute, negated words left out or turned round."""
-    row = units(text)[:LONGEST]
-    quoted = quotations(text)
-    every = vocabulary.mentions(row)
-    outside = [one for one in every if not any(start <= one.start and one.end <= end for start, end in quoted)]
-    mentions = outside if any(mention.meaning.speaks for mention in outside) else every
-    bound, named = _bound(row, mentions, language), list[Reading]()
-    for index, mention in enumerate(mentions):  # beside its noun or, where that gives nothing, by itself
-        alone = bound.get(index, mention.meaning.alone)
-        weak = {} if index in bound else mention.meaning.weak
-        named += [Reading(name, class_, "plain", mention) for name, class_ in alone.items()]
-        named += [Reading(name, class_, "weak", mention) for name, class_ in weak.items()]
-    return _Caption(row, mentions, named, rules, language).readings()
+class Caption:
+    """A caption's units, the known phrases in it, and everything that they name, denied or not.
 
+    Attributes:
+        named: beside a noun or, where that gives nothing, by itself.
+    """
 
-@dataclass(frozen=True, slots=True)
-class _Caption:
-    """A caption's units, the known phrases in it, and everything that they name, denied or not."""
-
-    row: Sequence[str]
-    mentions: Sequence[Mention]
-    named: Sequence[Reading]
-    rules: Mapping[str, Attribute]
-    language: Language
+    def __init__(
+        self, text: str, vocabulary: Vocabulary, rules: Mapping[str, Attribute], language: Language
+    ) -> None:
+        self._rules, self._language = rules, language
+        self._row = units(text)[:LONGEST]
+        quoted, every = quotations(text), vocabulary.mentions(self._row)
+        outside = [one for one in every if not any(start <= one.start and one.end <= end for start, end in quoted)]
+        self._mentions = outside if any(mention.meaning.speaks for mention in outside) else every
+        nearest = ((at, self._nearest(at)) for at, word in enumerate(self._mentions) if word.meaning.near)
+        nouns = {at: noun for at, noun in nearest if noun is not None}
+        self.named = list[Reading]()
+        for at, word in enumerate(self._mentions):
+            alone, weak = (self._beside(at, nouns), {}) if at in nouns else (word.meaning.alone, word.meaning.weak)
+            self.named += [Reading(name, class_, "plain", word) for name, class_ in alone.items()]
+            self.named += [Reading(name, class_, "weak", word) for name, class_ in weak.items()]
 
     def readings(self) -> list[Reading]:
         """What is named and not denied, or turned round by that, and what a negated noun names ("no pauses")."""
         denied = set()
         for reading in self.named:
-            word, yields = reading.mention, self.rules[reading.attribute].yields
-            if reading.strength == "plain" and self._negated(reading.attribute, word, REACH[self.language]):
+            word, yields = reading.mention, self._rules[reading.attribute].yields
+            if reading.strength == "plain" and self._negated(reading.attribute, word, REACH[self._language]):
                 denied.update(self._listed_with(reading))  # "no anger, fear or joy"
             if reading.class_ not in yields and any(mention.marks("denial") for mention in self._before(word)):
                 denied.add(reading)
         kept = []
         for reading in self.named:
-            opposites = self.rules[reading.attribute].negated
+            opposites = self._rules[reading.attribute].negated
             class_ = opposites.get(reading.class_) if reading in denied else reading.class_
             if class_ is not None:
                 kept.append(replace(reading, class_=class_, strength=self._strength(reading)))
         return kept + [
             Reading(name, absent, "plain", noun)
-            for noun in self.mentions
+            for noun in self._mentions
             for name in noun.meaning.deniable
-            if (absent := self.rules[name].absent)
+            if (absent := self._rules[name].absent)
             and not any(one.attribute == name and one.mention.clause == noun.clause for one in self.named)
-            and self._negated(name, noun, NOUN_REACH[self.language])
+            and self._negated(name, noun, NOUN_REACH[self._language])
         ]
 
     def _negated(self, attribute: str, word: Mention, reach: int) -> bool:
@@ -114,8 +111,8 @@ class _Caption:
         plain = [one.mention for one in self.named if one.strength == "plain"]
         taken = plain + [
             one
-            for one in self.mentions
-            if one.meaning.deniable - {attribute} and not _LISTING.issuperset(self.row[one.end : word.start])
+            for one in self._mentions
+            if one.meaning.deniable - {attribute} and not _LISTING.issuperset(self._row[one.end : word.start])
         ]
         return any(
             negation.marks("negation")
@@ -123,7 +120,7 @@ class _Caption:
             and negation.clause == word.clause
             and 0 <= word.start - negation.end <= reach
             and not any(negation.end <= one.start and one.end <= word.start for one in taken)
-            for negation in self.mentions
+            for negation in self._mentions
         )
 
     def _strength(self, reading: Reading) -> Strength:
@@ -143,7 +140,7 @@ class _Caption:
 
     def _before(self, word: Mention) -> list[Mention]:
         """The known phrases that stand before a word in its sentence."""
-        return [one for one in self.mentions if one.sentence == word.sentence and one.end <= word.start]
+        return [one for one in self._mentions if one.sentence == word.sentence and one.end <= word.start]
 
     def _listed_with(self, reading: Reading) -> list[Reading]:
         """The reading and those listed after it; commas alone make a list only where an "or" follows."""
@@ -151,7 +148,7 @@ class _Caption:
         for other in self.named:
             if other.mention.start < listed[-1].mention.end:
                 continue
-            gap = self.row[listed[-1].mention.end : other.mention.start]
+            gap = self._row[listed[-1].mention.end : other.mention.start]
             if other.attribute != reading.attribute or not gap or not _LISTING.issuperset(gap):
                 break
             gaps.append(gap)
@@ -160,54 +157,41 @@ class _Caption:
             gaps = list(takewhile(lambda gap: COMMA not in gap, gaps))
         return listed[: len(gaps) + 1]
 
+    def _nearest(self, at: int) -> int | None:
+        """The place of the noun that goes with the word at a place."""
+        word, distances = self._mentions[at], []
+        for other in range(max(at - _AROUND, 0), min(at + _AROUND + 1, len(self._mentions))):
+            noun = self._mentions[other]
+            if other != at and noun.sentence == word.sentence and _classes(word, noun):
+                distances.append((_distance(self._between(at, other), self._language, other < at), other))
+        distance, nearest = min(distances, default=(inf, None))
+        return nearest if distance < inf else None
 
-def _bound(row: Sequence[str], mentions: Sequence[Mention], language: Language) -> dict[int, dict[str, str]]:
-    """What words mean beside their nouns: index of a word among `mentions` -> attribute -> class.
+    def _beside(self, at: int, nouns: Mapping[int, int]) -> dict[str, str]:
+        """Attribute -> class that a word names beside its noun, by `nouns`, and those that share it.
 
-    `mentions` are the known phrases in `row`, the caption's units.
-    """
-    nearest = ((at, _nearest(row, mentions, at, language)) for at, word in enumerate(mentions) if word.meaning.near)
-    nouns = {index: noun for index, noun in nearest if noun is not None}
-    bound = {}
-    for index, noun in nouns.items():
-        bound[index] = _named(mentions[index], mentions[noun])
-        for other in _shared(row, mentions, noun, -1 if noun < index else 1, _JOINING[language]):
-            if other in nouns.values():
+        They are joined to it and have no word of their own: "pitch and volume are moderate", 语速、音量适中.
+        """
+        word, noun = self._mentions[at], nouns[at]
+        named, step = _classes(word, self._mentions[noun]), -1 if noun < at else 1
+        while 0 <= noun + step < len(self._mentions):
+            gap, noun = self._between(noun, noun + step), noun + step
+            joined = gap and _JOINING[self._language].issuperset(gap) and self._mentions[noun].meaning.topics
+            if not joined or noun in nouns.values():
                 break
-            bound[index] |= _named(mentions[index], mentions[other])
-    return bound
+            named |= _classes(word, self._mentions[noun])
+        return named
+
+    def _between(self, one: int, other: int) -> Sequence[str]:
+        """The units between two known phrases, by their places."""
+        first, second = sorted((one, other))
+        return self._row[self._mentions[first].end : self._mentions[second].start]
 
 
-def _named(word: Mention, noun: Mention) -> dict[str, str]:
+def _classes(word: Mention, noun: Mention) -> dict[str, str]:
     """Attribute -> class that `word` names beside `noun`, if any; a later file's group counts first."""
     near = word.meaning.near
     return {topic[0]: near[topic] for topic in noun.meaning.topics if topic in near}
-
-
-def _nearest(row: Sequence[str], mentions: Sequence[Mention], index: int, language: Language) -> int | None:
-    word, distances = mentions[index], []
-    for other in range(max(index - _AROUND, 0), min(index + _AROUND + 1, len(mentions))):
-        noun = mentions[other]
-        if other != index and noun.sentence == word.sentence and _named(word, noun):
-            first, second = sorted((other, index))
-            distance = _distance(row[mentions[first].end : mentions[second].start], language, other < index)
-            distances.append((distance, other))
-    distance, nearest = min(distances, default=(inf, None))
-    return nearest if distance < inf else None
-
-
-def _shared(
-    row: Sequence[str], mentions: Sequence[Mention], noun: int, step: int, joining: frozenset[str]
-) -> Iterator[int]:
-    """Nouns that share the word of the noun they are joined to: "pitch and volume are moderate", 语速、音量适中."""
-    other = noun + step
-    while 0 <= other < len(mentions) and mentions[other].meaning.topics:
-        first, second = sorted((other - step, other))
-        gap = row[mentions[first].end : mentions[second].start]
-        if not gap or not joining.issuperset(gap):
-            return
-        yield other
-        other += step
 
 
 def _distance(gap: Sequence[str], language: Language, noun_first: bool) -> float:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from specdec_cli.config.yaml_file import read_yaml
 from specdec_cli.errors import ConfigError, LexiconError
 from specdec_cli.labels.units import GAP, units
 from specdec_cli.prompts import Language
 
-SHIPPED: Final = Path(__file__).with_name("default.yaml")
 _HELP: Final = "A lexicon holds `schema: 1` and `attributes:`; the head of the shipped one explains every part."
 
 
@@ -38,6 +37,11 @@ Words = dict[Name, list[Phrase]]  # class -> phrases
 Forms = Annotated[list[Phrase], BeforeValidator(_forms), Field(min_length=1)]
 Figure = Literal["f0_median_hz", "f0_range_st", "level_dbfs", "level_relative_db", "rate_per_s", "pause_share"]
 Marker = Literal["negation", "not_negation", "denial", "likeliest", "slight", "aside", "breaks", "nothing"]
+
+
+def pairs(words: Words) -> Iterator[tuple[str, str]]:
+    """Every phrase with its class."""
+    return ((phrase, class_) for class_, phrases in words.items() for phrase in phrases)
 
 
 class _Part(BaseModel):
@@ -98,13 +102,15 @@ class Attribute(_Part):
 
     def words(self) -> Iterator[tuple[str, str | None]]:
         """Every word with its class, None for an ignored one; of a word that comes again, the last class counts."""
-        by_class = [words for of in (self.zh, self.en) for words in (of.weak, *(g.words for g in of.near), of.alone)]
-        wheel = ((form, group.class_) for group in self.wheel.values() for of in (*group.zh, *group.en) for form in of)
-        yield from ((word, class_) for words in by_class for class_, every in words.items() for word in every)
-        yield from ((form, class_) for form, class_ in wheel if class_ is not None)
-        yield from ((word, class_) for class_, every in self.aliases.items() for word in every)
+        for of in (self.zh, self.en):
+            for words in (of.weak, *(near.words for near in of.near), of.alone):
+                yield from pairs(words)
+        for group in self.wheel.values():
+            if group.class_ is not None:
+                yield from ((form, group.class_) for forms in (*group.zh, *group.en) for form in forms)
+        yield from pairs(self.aliases)
         yield from ((word, None) for word in self.ignored)
-        yield from ((class_, class_) for class_ in self.classes)
+        yield from zip(self.classes, self.classes, strict=True)
 
 
 class LexiconFile(_Part):
@@ -115,27 +121,23 @@ class LexiconFile(_Part):
     attributes: dict[Name, Attribute]
     markers: dict[Language, dict[Marker, list[Phrase]]] = {}
 
+    @property
+    def files(self) -> list[LexiconFile]:
+        """The files that make its lexicon: the shipped one, where it extends that, and itself."""
+        return [shipped(), self] if self.extends else [self]
 
-def read_lexicon(path: Path | None) -> list[LexiconFile]:
-    """The files that make a lexicon: the one at `path`, the shipped one before it where it is extended; None: it alone.
-
-    Raises:
-        LexiconError: it cannot be read, is malformed, or uses a class that does not exist; names the key.
-    """
-    if path is None:
-        return [_shipped()]
-    own = _read(path)
-    files = [_shipped(), own] if own.extends else [own]
-    rules = rules_of(files)
-    for name, attribute in own.attributes.items():
-        of, named = rules[name], {class_ for _, class_ in attribute.words()}
-        fits = (class_ for fit in of.measured for class_ in fit.classes)
-        used = {*named, *fits, *of.negated, *of.negated.values(), *of.yields, of.absent}
-        unknown = sorted(str(class_) for class_ in used - {None, *of.classes})
-        if unknown or not of.classes:
-            hint = f"Classes of {name}: {', '.join(of.classes) or 'none'}. {_HELP}"
-            raise LexiconError(f"{path}: attributes.{name} has no class {', '.join(unknown)}.", hint=hint)
-    return files
+    @model_validator(mode="after")
+    def _known_classes(self) -> Self:
+        rules = rules_of(self.files)
+        for name, attribute in self.attributes.items():
+            of, named = rules[name], {class_ for _, class_ in attribute.words()}
+            fits = (class_ for fit in of.measured for class_ in fit.classes)
+            used = {*named, *fits, *of.negated, *of.negated.values(), *of.yields, of.absent}
+            unknown = sorted(str(class_) for class_ in used - {None, *of.classes})
+            if unknown or not of.classes:
+                known = ", ".join(of.classes) or "none"
+                raise ValueError(f"attributes.{name} has no class {', '.join(unknown)}; its classes: {known}")
+        return self
 
 
 def rules_of(files: Sequence[LexiconFile]) -> dict[str, Attribute]:
@@ -156,11 +158,17 @@ def rules_of(files: Sequence[LexiconFile]) -> dict[str, Attribute]:
 
 
 @cache
-def _shipped() -> LexiconFile:
-    return _read(SHIPPED)
+def shipped() -> LexiconFile:
+    """The file that comes with specdec."""
+    return read_lexicon(Path(__file__).with_name("default.yaml"))
 
 
-def _read(path: Path) -> LexiconFile:
+def read_lexicon(path: Path) -> LexiconFile:
+    """The file at `path`.
+
+    Raises:
+        LexiconError: it cannot be read, is malformed, or uses a class that does not exist; names the key.
+    """
     try:
         tree, _ = read_yaml(path, str(path))
         return LexiconFile.model_validate(tree)

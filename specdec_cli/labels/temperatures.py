@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -41,7 +41,9 @@ class Decision:
     mode: Mode  # that the caption was made in
 
 
-_Measured = tuple[Decision, float]  # with the temperature at which it is measured
+    def at(self, temperature: float) -> Decision:
+        """The decision with its probabilities calibrated."""
+        return replace(self, classes=sharpened(self.classes, 1 / temperature))
 
 
 class Bin(Figures):
@@ -114,12 +116,12 @@ def calibrate(decisions: Sequence[Decision], *, by_speaker: bool, seed: int = 0)
     order = np.random.default_rng(seed).permutation(len(groups))
     fold = {group: int(place) % FOLDS for group, place in zip(groups, order, strict=True)}
     temperatures: defaultdict[Decider, dict[str, float]] = defaultdict(dict)
-    held_out: defaultdict[tuple[str, Mode], list[_Measured]] = defaultdict(list)
+    measured: defaultdict[tuple[str, Mode], list[tuple[Decision, Decision]]] = defaultdict(list)
     for by, attribute in dict.fromkeys((decision.by, decision.attribute) for decision in decisions):
         own = [decision for decision in decisions if (decision.by, decision.attribute) == (by, attribute)]
-        temperature, pairs = _fit(own, fold)
-        for pair in pairs:
-            held_out[attribute, pair[0].mode].append(pair)
+        temperature, held_out = _fit(own, fold)
+        for raw, calibrated in zip(own, held_out, strict=True):
+            measured[attribute, raw.mode].append((raw, calibrated))
         if temperature is not None:
             temperatures[by][attribute] = temperature
     if not temperatures:
@@ -132,13 +134,16 @@ def calibrate(decisions: Sequence[Decision], *, by_speaker: bool, seed: int = 0)
     if any(len(of) != 1 or None in of for of in weights.values()):
         message = f"the transcripts do not name one model by its weights as {' and '.join(weights)} each"
         raise ConfigError(message, hint="Calibrate transcripts of one pair.")
-    fits = []
-    for (attribute, mode), pairs in sorted(held_out.items()):
-        raw = reliability([(decision, 1.0) for decision, _ in pairs])
-        fits.append(TemperatureFit(attribute=attribute, mode=mode, raw=raw, calibrated=reliability(pairs)))
-    models = {by: OfModel(weights=of.pop() or "", temperatures=temperatures[by]) for by, of in weights.items()}
     return CalibrationFound(
-        decisions=len(decisions), groups=len(groups), by_speaker=by_speaker, models=models, fits=fits
+        decisions=len(decisions),
+        groups=len(groups),
+        by_speaker=by_speaker,
+        models={by: OfModel(weights=of.pop() or "", temperatures=temperatures[by]) for by, of in weights.items()},
+        fits=[
+            TemperatureFit(attribute=attribute, mode=mode, raw=reliability(raw), calibrated=reliability(calibrated))
+            for (attribute, mode), pairs in sorted(measured.items())
+            for raw, calibrated in [zip(*pairs, strict=True)]
+        ],
     )
 
 
@@ -158,28 +163,27 @@ def fit_temperature(decisions: Sequence[Decision]) -> float:
     return float(np.exp(minimize_scalar(loss, bounds=_LOG_T, method="bounded", options={"xatol": 1e-6}).x))
 
 
-def reliability(pairs: Sequence[_Measured]) -> Reliability:
+def reliability(decisions: Sequence[Decision]) -> Reliability:
     """How often the classes in captions are right, by their probability (Naeini et al. 2015; Guo et al. 2017)."""
-    given = np.array([sharpened(each.classes, 1 / temperature)[each.named] for each, temperature in pairs])
-    right = np.array([decision.named == decision.truth for decision, _ in pairs])
-
-    def figures(of: npt.NDArray[np.bool_]) -> dict[str, float]:
-        return {"captions": int(of.sum()), "probability": float(given[of].mean()), "accuracy": float(right[of].mean())}
-
+    given = np.array([decision.classes[decision.named] for decision in decisions])
+    right = np.array([decision.named == decision.truth for decision in decisions])
     places = np.minimum((given * BINS).astype(int), BINS - 1)
-    bins = [Bin.model_validate(figures(places == place)) for place in np.unique(places)]
-    ece = sum(each.captions * abs(each.probability - each.accuracy) for each in bins) / len(pairs)
-    return Reliability.model_validate({**figures(places >= 0), "ece": ece, "bins": bins})
+    bins = [_bin(given[places == place], right[places == place]) for place in np.unique(places)]
+    ece = sum(each.captions * abs(each.probability - each.accuracy) for each in bins) / len(decisions)
+    return Reliability(**dict(_bin(given, right)), ece=ece, bins=bins)
 
 
-def _fit(decisions: Sequence[Decision], fold: Mapping[str, int]) -> tuple[float | None, list[_Measured]]:
+def _bin(given: npt.NDArray[np.float64], right: npt.NDArray[np.bool_]) -> Bin:
+    return Bin(captions=len(given), probability=float(given.mean()), accuracy=float(right.mean()))
+
+
+def _fit(decisions: Sequence[Decision], fold: Mapping[str, int]) -> tuple[float | None, Sequence[Decision]]:
     """A temperature, 1 where no other lowers the error; and each decision at the one fitted to the other folds."""
-    raw: list[_Measured] = [(decision, 1.0) for decision in decisions]
     parts = {fold[decision.group] for decision in decisions}
     if len(decisions) < LEAST_CAPTIONS or len(parts) < 2:
-        return None, raw
+        return None, decisions
     others = {part: fit_temperature([one for one in decisions if fold[one.group] != part]) for part in parts}
-    tried = [(decision, others[fold[decision.group]]) for decision in decisions]
-    if reliability(tried).ece >= reliability(raw).ece:
-        return 1.0, raw
+    tried = [decision.at(others[fold[decision.group]]) for decision in decisions]
+    if reliability(tried).ece >= reliability(decisions).ece:
+        return 1.0, decisions
     return round(fit_temperature(decisions), 4), tried

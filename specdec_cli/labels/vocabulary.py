@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from specdec_cli.labels.lexicon_file import Attribute, LexiconFile, Words
+from specdec_cli.labels.lexicon_file import Attribute, LexiconFile, pairs
 from specdec_cli.labels.units import COMMA, ENDS, GAP, units
 from specdec_cli.prompts import Language
 
@@ -18,8 +18,8 @@ UNCLASSED: Final = ""
 
 Said = frozenset[tuple[str, str]]
 """(attribute, class) pairs."""
-Topic = tuple[str, int, int]
-"""Attribute, and the numbers of a file and of one of the attribute's `near` groups in it."""
+Topic = tuple[str, int]
+"""Attribute, and the number of a `near` group, which no two have in common."""
 Steps = tuple[str, ...]
 
 
@@ -38,7 +38,7 @@ class Meaning:
     @property
     def said(self) -> Said:
         """All (attribute, class) pairs that it can name."""
-        beside = {(topic[0], class_) for topic, class_ in self.near.items()}
+        beside = {(attribute, class_) for (attribute, _), class_ in self.near.items()}
         return frozenset(pair for pair in beside.union(self.alone.items(), self.weak.items()) if pair[1])
 
     @property
@@ -75,9 +75,10 @@ class Vocabulary:
     def __init__(self, files: Sequence[LexiconFile], language: Language) -> None:
         self.meanings: defaultdict[Steps, Meaning] = defaultdict(Meaning)
         self.first: dict[tuple[str, str], str] = {}
-        for number, file in enumerate(files):
+        self._groups = 0
+        for file in files:
             for name, attribute in file.attributes.items():
-                self._add(name, attribute, language, number)
+                self._add(name, attribute, language)
             for marker, phrases in file.markers.get(language, {}).items():
                 for phrase in phrases:
                     self._meaning(phrase).markers.add(marker)
@@ -116,7 +117,7 @@ class Vocabulary:
                 steps[-1] += "*"
         return self.meanings[tuple(steps)]
 
-    def _add(self, name: str, attribute: Attribute, language: Language, file: int) -> None:
+    def _add(self, name: str, attribute: Attribute, language: Language) -> None:
         for feelings in attribute.wheel.values():
             for forms in getattr(feelings, language):
                 if feelings.class_ is not None:
@@ -125,22 +126,18 @@ class Vocabulary:
                     self._meaning(form).feelings[name] = forms[0].removesuffix("*")
                     self._meaning(form).alone[name] = feelings.class_ or UNCLASSED
         words = getattr(attribute, language)
-        for index, near in enumerate(words.near):
-            topic = (name, file, index)
+        for near in words.near:
+            topic, self._groups = (name, self._groups), self._groups + 1
             for noun in near.about:
                 self._meaning(noun).topics.append(topic)
-                if index == 0 and attribute.absent is not None:
+                if near is words.near[0] and attribute.absent is not None:
                     self._meaning(noun).deniable.add(name)
-            for phrase, class_ in _pairs(near.words):
+            for phrase, class_ in pairs(near.words):
                 self._meaning(phrase).near[topic] = class_
-        for phrase, class_ in _pairs(words.alone):
+        for phrase, class_ in pairs(words.alone):
             self._meaning(phrase).alone[name] = class_
-        for phrase, class_ in _pairs(words.weak):
+        for phrase, class_ in pairs(words.weak):
             self._meaning(phrase).weak[name] = class_
-
-
-def _pairs(words: Words) -> Iterator[tuple[str, str]]:
-    return ((phrase, class_) for class_, phrases in words.items() for phrase in phrases)
 
 
 def fewest(text: str) -> int:

@@ -79,7 +79,7 @@ def read_pieces(
     known = lexicon.attributes  # a correction is a class that tables of references may name
     for path in paths:
         for piece in (piece for recording in Stored.read(path, mode=mode) for piece in recording.pieces):
-            run = transcript_at(path, piece.mark)
+            run = transcript_at(path, piece.line)
             labels = lexicon.labels(run.caption or "", run.language) if run.labels is None else run.labels
             labels = {name: of if of in known[name] else None for name, of in labels.items() if name in known}
             reference = None if references is None else references.find(run.file, run.start_s, run.end_s)

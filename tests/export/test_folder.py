@@ -29,13 +29,12 @@ def test_its_own_files_are_brought_up_to_date_and_those_of_others_left_alone(tmp
     out.mkdir()
     (out / "a.srt").write_text("mine")
     (out / "captions.csv").write_text("mine")
-    done = exported(Stored.read(write(tmp_path, *lines)), out, "srt")
+    done = exported(Stored.read(write(tmp_path, *lines)), out, "srt", "csv")
     assert [problem.message for problem in done.problems] == [
-        f"{out / 'a.srt'} was left as it is: specdec did not write it, or it was edited since."
+        f"{out / name} was left as it is: specdec did not write it, or it was edited since."
+        for name in ("a.srt", "captions.csv")
     ]
-    assert (done.count, (out / "a.srt").read_text()) == (1, "mine")
-    (problem,) = exported(Stored.read(tmp_path / "captions.jsonl"), out, "csv").problems
-    assert "holds something else than tables" in problem.message
+    assert (done.count, (out / "a.srt").read_text(), (out / "captions.csv").read_text()) == (1, "mine", "mine")
     stored = Stored.read(write(tmp_path, *lines[:1], piece(0, 1, "Now loud.", file="/data/b.wav")))
     assert exported(stored, out, "srt").count == 1
     assert "Now loud." in (out / "b.srt").read_text()
