@@ -27,21 +27,18 @@ REACH: Final[Mapping[Language, int]] = {"zh": 7, "en": 5}
 """How many units may stand between a negation and the word that it negates."""
 NOUN_REACH: Final[Mapping[Language, int]] = {"zh": 7, "en": 3}
 """How many may stand between a negation and the noun that it denies: "no particularly strong emotion"."""
+_AROUND: Final = 12
+"""Known phrases before and after a word among which its noun is looked for."""
 _ALTERNATIVE: Final = frozenset(["or", "nor", "或"])
 _LISTING: Final = _ALTERNATIVE.union(["and", "a", "an", "any", "the", COMMA, *"、和与及以者也"])
+_JOINING: Final = {"zh": frozenset("、和与及以跟都"), "en": frozenset(["and", "the", COMMA])}
 _COPULAS: Final = frozenset(
     units("is was are were be being remain remains stay stays sound sounds seem seems feel feels appear appears :")
 )
 _CLOSED: Final = _COPULAS.union(units("with at in on to a an the his her their its has have"))
 """Words that no quality reaches over to a noun that follows: another phrase begins with them."""
-_JOINING: Final[Mapping[Language, frozenset[str]]] = {
-    "zh": frozenset("、和与及以跟都"),
-    "en": frozenset(["and", "the", COMMA]),
-}
 _TOPIC_ENDS: Final = frozenset("呢嘛面话")
 """What a comma may follow between a noun and its quality: 音量嘛, 音量方面, 音量的话."""
-_AROUND: Final = 12
-"""Known phrases before and after a word among which its noun is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,51 +52,49 @@ class Reading:
 
 
 class Caption:
-    """A caption's units, the known phrases in it, and everything that they name, denied or not.
+    """A caption's units, the known phrases in it, and everything that they name, denied or not."""
 
-    Attributes:
-        named: beside a noun or, where that gives nothing, by itself.
-    """
-
-    def __init__(
-        self, text: str, vocabulary: Vocabulary, rules: Mapping[str, Attribute], language: Language
-    ) -> None:
-        self._rules, self._language = rules, language
-        self._row = units(text)[:LONGEST]
+    def __init__(self, text: str, vocabulary: Vocabulary, rules: Mapping[str, Attribute], language: Language) -> None:
+        self._row, self._rules, self._language = units(text)[:LONGEST], rules, language
         quoted, every = quotations(text), vocabulary.mentions(self._row)
         outside = [one for one in every if not any(start <= one.start and one.end <= end for start, end in quoted)]
         self._mentions = outside if any(mention.meaning.speaks for mention in outside) else every
         nearest = ((at, self._nearest(at)) for at, word in enumerate(self._mentions) if word.meaning.near)
         nouns = {at: noun for at, noun in nearest if noun is not None}
-        self.named = list[Reading]()
-        for at, word in enumerate(self._mentions):
-            alone, weak = (self._beside(at, nouns), {}) if at in nouns else (word.meaning.alone, word.meaning.weak)
-            self.named += [Reading(name, class_, "plain", word) for name, class_ in alone.items()]
-            self.named += [Reading(name, class_, "weak", word) for name, class_ in weak.items()]
+        self._named = list[Reading]()
+        for at, word in enumerate(self._mentions):  # beside its noun or, where that gives nothing, by itself
+            plain, weak = (self._beside(at, nouns), {}) if at in nouns else (word.meaning.alone, word.meaning.weak)
+            self._named += [Reading(name, class_, "plain", word) for name, class_ in plain.items()]
+            self._named += [Reading(name, class_, "weak", word) for name, class_ in weak.items()]
 
     def readings(self) -> list[Reading]:
         """What is named and not denied, or turned round by that, and what a negated noun names ("no pauses")."""
         denied = set()
-        for reading in self.named:
+        for reading in self._named:
             word, yields = reading.mention, self._rules[reading.attribute].yields
             if reading.strength == "plain" and self._negated(reading.attribute, word, REACH[self._language]):
                 denied.update(self._listed_with(reading))  # "no anger, fear or joy"
             if reading.class_ not in yields and any(mention.marks("denial") for mention in self._before(word)):
                 denied.add(reading)
-        kept = []
-        for reading in self.named:
+        found = []
+        for reading in self._named:
             opposites = self._rules[reading.attribute].negated
             class_ = opposites.get(reading.class_) if reading in denied else reading.class_
             if class_ is not None:
-                kept.append(replace(reading, class_=class_, strength=self._strength(reading)))
-        return kept + [
-            Reading(name, absent, "plain", noun)
-            for noun in self._mentions
-            for name in noun.meaning.deniable
-            if (absent := self._rules[name].absent)
-            and not any(one.attribute == name and one.mention.clause == noun.clause for one in self.named)
-            and self._negated(name, noun, NOUN_REACH[self._language])
-        ]
+                found.append(replace(reading, class_=class_, strength=self._strength(reading)))
+        for noun in self._mentions:
+            for name in noun.meaning.deniable:
+                absent, clauses = self._rules[name].absent, {one.mention.clause for one in self._about(name)}
+                if absent and noun.clause not in clauses and self._negated(name, noun, NOUN_REACH[self._language]):
+                    found.append(Reading(name, absent, "plain", noun))
+        return found
+
+    def _about(self, attribute: str) -> list[Reading]:
+        return [one for one in self._named if one.attribute == attribute]
+
+    def _before(self, word: Mention) -> list[Mention]:
+        """The known phrases that stand before a word in its sentence."""
+        return [one for one in self._mentions if one.sentence == word.sentence and one.end <= word.start]
 
     def _negated(self, attribute: str, word: Mention, reach: int) -> bool:
         """Whether a negation of the same clause is at most `reach` units before a word about `attribute`.
@@ -108,7 +103,7 @@ class Caption:
         in her fast speech"), unless the two are listed ("no pauses or emotion").
         """
         # "little" in "little inflection" has named its class, and denies nothing more
-        plain = [one.mention for one in self.named if one.strength == "plain"]
+        plain = [one.mention for one in self._named if one.strength == "plain"]
         taken = plain + [
             one
             for one in self._mentions
@@ -131,21 +126,17 @@ class Caption:
         word, before = reading.mention, self._before(reading.mention)
         if reading.strength == "weak" or any(mention.marks("aside") for mention in before):
             return "weak"
-        ends = [one.mention.end for one in self.named if one.attribute == reading.attribute]
+        ends = (one.mention.end for one in self._about(reading.attribute))
         earlier = max((end for end in ends if end <= word.start), default=0)
         near = [mention for mention in before if mention.start >= earlier]
         if any(mention.marks("likeliest") for mention in near):
             return "likeliest"
         return "slight" if any(one.marks("slight") and one.clause == word.clause for one in near) else "plain"
 
-    def _before(self, word: Mention) -> list[Mention]:
-        """The known phrases that stand before a word in its sentence."""
-        return [one for one in self._mentions if one.sentence == word.sentence and one.end <= word.start]
-
     def _listed_with(self, reading: Reading) -> list[Reading]:
         """The reading and those listed after it; commas alone make a list only where an "or" follows."""
         listed, gaps = [reading], []
-        for other in self.named:
+        for other in self._named:
             if other.mention.start < listed[-1].mention.end:
                 continue
             gap = self._row[listed[-1].mention.end : other.mention.start]
@@ -159,18 +150,18 @@ class Caption:
 
     def _nearest(self, at: int) -> int | None:
         """The place of the noun that goes with the word at a place."""
-        word, distances = self._mentions[at], []
+        word, distances = self._mentions[at], [(inf, -1)]
         for other in range(max(at - _AROUND, 0), min(at + _AROUND + 1, len(self._mentions))):
             noun = self._mentions[other]
             if other != at and noun.sentence == word.sentence and _classes(word, noun):
                 distances.append((_distance(self._between(at, other), self._language, other < at), other))
-        distance, nearest = min(distances, default=(inf, None))
+        distance, nearest = min(distances)
         return nearest if distance < inf else None
 
     def _beside(self, at: int, nouns: Mapping[int, int]) -> dict[str, str]:
-        """Attribute -> class that a word names beside its noun, by `nouns`, and those that share it.
+        """Attribute -> class that a word names beside its noun, one of `nouns` by the words' places.
 
-        They are joined to it and have no word of their own: "pitch and volume are moderate", 语速、音量适中.
+        Nouns joined to that one share its word: "pitch and volume are moderate", 语速、音量适中.
         """
         word, noun = self._mentions[at], nouns[at]
         named, step = _classes(word, self._mentions[noun]), -1 if noun < at else 1

@@ -43,7 +43,7 @@ class Lexicon:
         Raises:
             LexiconError: the file cannot be read, is malformed, or uses a class that does not exist; names the key.
         """
-        return cls((shipped() if path is None else read_lexicon(path)).files)
+        return cls((shipped() if path is None else read_lexicon(path)).layers())
 
     def labels(self, text: str, language: Language) -> dict[str, str | None]:
         """The class that a caption names for every attribute; None where it names none.

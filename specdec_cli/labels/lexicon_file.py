@@ -39,11 +39,6 @@ Figure = Literal["f0_median_hz", "f0_range_st", "level_dbfs", "level_relative_db
 Marker = Literal["negation", "not_negation", "denial", "likeliest", "slight", "aside", "breaks", "nothing"]
 
 
-def pairs(words: Words) -> Iterator[tuple[str, str]]:
-    """Every phrase with its class."""
-    return ((phrase, class_) for class_, phrases in words.items() for phrase in phrases)
-
-
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True, allow_inf_nan=False)
 
@@ -105,12 +100,16 @@ class Attribute(_Part):
         for of in (self.zh, self.en):
             for words in (of.weak, *(near.words for near in of.near), of.alone):
                 yield from pairs(words)
-        for group in self.wheel.values():
-            if group.class_ is not None:
-                yield from ((form, group.class_) for forms in (*group.zh, *group.en) for form in forms)
+        named = [group for group in self.wheel.values() if group.class_ is not None]
+        yield from ((form, group.class_) for group in named for forms in (*group.zh, *group.en) for form in forms)
         yield from pairs(self.aliases)
         yield from ((word, None) for word in self.ignored)
-        yield from zip(self.classes, self.classes, strict=True)
+        yield from ((class_, class_) for class_ in self.classes)
+
+
+def pairs(words: Words) -> Iterator[tuple[str, str]]:
+    """Every phrase with its class."""
+    return ((phrase, class_) for class_, phrases in words.items() for phrase in phrases)
 
 
 class LexiconFile(_Part):
@@ -121,39 +120,37 @@ class LexiconFile(_Part):
     attributes: dict[Name, Attribute]
     markers: dict[Language, dict[Marker, list[Phrase]]] = {}
 
-    @property
-    def files(self) -> list[LexiconFile]:
-        """The files that make its lexicon: the shipped one, where it extends that, and itself."""
+    def layers(self) -> list[LexiconFile]:
+        """The files that make its lexicon, later ones over earlier ones: itself, and the shipped one if it says so."""
         return [shipped(), self] if self.extends else [self]
 
     @model_validator(mode="after")
-    def _known_classes(self) -> Self:
-        rules = rules_of(self.files)
-        for name, attribute in self.attributes.items():
-            of, named = rules[name], {class_ for _, class_ in attribute.words()}
-            fits = (class_ for fit in of.measured for class_ in fit.classes)
-            used = {*named, *fits, *of.negated, *of.negated.values(), *of.yields, of.absent}
-            unknown = sorted(str(class_) for class_ in used - {None, *of.classes})
-            if unknown or not of.classes:
-                known = ", ".join(of.classes) or "none"
-                raise ValueError(f"attributes.{name} has no class {', '.join(unknown)}; its classes: {known}")
+    def _classes_exist(self) -> Self:
+        every = rules_of(self.layers())
+        for name, own in self.attributes.items():
+            rules, named = every[name], {class_ for _, class_ in own.words()}
+            measured = (class_ for fit in rules.measured for class_ in fit.classes)
+            used = {*named, *measured, *rules.negated, *rules.negated.values(), *rules.yields, rules.absent}
+            unknown = sorted(str(class_) for class_ in used - {None, *rules.classes})
+            if unknown or not rules.classes:
+                known = ", ".join(rules.classes) or "none"
+                raise ValueError(f"attributes.{name} has no class {', '.join(unknown)}; there are {known}")
         return self
 
 
 def rules_of(files: Sequence[LexiconFile]) -> dict[str, Attribute]:
     """The attributes of lexicon files, later ones over earlier ones, without the words for their classes."""
     found: dict[str, Attribute] = {}
-    for file in files:
-        for name, own in file.attributes.items():
-            below = found.get(name, Attribute())
-            found[name] = Attribute(
-                classes=list(dict.fromkeys(below.classes + own.classes)),
-                wheel=below.wheel | own.wheel,
-                negated=below.negated | own.negated,
-                absent=own.absent or below.absent,
-                yields=below.yields + own.yields,
-                measured=own.measured + below.measured,
-            )
+    for name, own in (item for file in files for item in file.attributes.items()):
+        below = found.get(name, Attribute())
+        found[name] = Attribute(
+            classes=list(dict.fromkeys(below.classes + own.classes)),
+            wheel=below.wheel | own.wheel,
+            negated=below.negated | own.negated,
+            absent=own.absent or below.absent,
+            yields=below.yields + own.yields,
+            measured=own.measured + below.measured,
+        )
     return found
 
 
@@ -164,14 +161,9 @@ def shipped() -> LexiconFile:
 
 
 def read_lexicon(path: Path) -> LexiconFile:
-    """The file at `path`.
-
-    Raises:
-        LexiconError: it cannot be read, is malformed, or uses a class that does not exist; names the key.
-    """
+    """A file; LexiconError if it cannot be read, is malformed, or uses a class that does not exist: names the key."""
     try:
-        tree, _ = read_yaml(path, str(path))
-        return LexiconFile.model_validate(tree)
+        return LexiconFile.model_validate(read_yaml(path, str(path))[0])
     except ConfigError as error:
         raise LexiconError(error.message, hint=_HELP) from error
     except ValidationError as error:
