@@ -13,7 +13,6 @@ from specdec_cli.export.folder import Folder, Written
 from specdec_cli.export.recordings import CaptionedRecording, Stored
 from specdec_cli.export.tables import database, table
 from specdec_cli.export.turns import rttm, srt, txt, vtt
-from specdec_cli.inputs.manifest import Inputs
 from specdec_cli.targets import STDOUT, TABLE, write
 from specdec_cli.types import ExportFormat
 
@@ -38,19 +37,11 @@ def format_of(target: Path) -> ExportFormat | None:
     return next((name for name, suffix in SUFFIXES.items() if target.suffix.lower() == suffix.lower()), None)
 
 
-def export(
-    stored: Stored,
-    formats: Sequence[ExportFormat],
-    folder: Path,
-    option: str,
-    *,
-    naming: str,
-    inputs: Inputs | None = None,
-) -> Written:
+def export(stored: Stored, formats: Sequence[ExportFormat], folder: Path, option: str, *, naming: str) -> Written:
     """Writes transcripts in other formats: a file per recording, or one file or folder named after the transcripts.
 
-    `option` names the folder in messages, `naming` says what names turns in RTTM (see `rttm`), and rows of a table come
-    in the order of `inputs`. What specdec did not write in the folder is left alone.
+    `option` names the folder in messages, `naming` says what names turns in RTTM (see `rttm`). What specdec did not
+    write in the folder is left alone.
 
     Raises:
         TranscriptError: the transcripts cannot be read, or the folder cannot be written at all.
@@ -58,7 +49,7 @@ def export(
     target, recordings = Folder(folder, option), list(stored)
     for name in formats:
         try:
-            for file, text in _files(name, stored, recordings, folder, naming, inputs):
+            for file, text in _files(name, stored, recordings, folder, naming):
                 target.put(file, text)
         except ConfigError as error:
             target.result.problems.append(error)
@@ -88,17 +79,12 @@ def export_file(stored: Stored, name: ExportFormat, file: Path, *, naming: str) 
 
 
 def _files(
-    name: ExportFormat,
-    stored: Stored,
-    recordings: Sequence[CaptionedRecording],
-    folder: Path,
-    naming: str,
-    inputs: Inputs | None = None,
+    name: ExportFormat, stored: Stored, recordings: Sequence[CaptionedRecording], folder: Path, naming: str
 ) -> Iterator[tuple[str, str]]:
     """The files of a format: name in the folder, and text."""
     stem = stored.transcripts.stem
     if name == "csv" and stored.runs:
-        yield f"{stem}.csv", table(stored, inputs)
+        yield f"{stem}.csv", table(stored)
     elif name == "rttm" and recordings:
         yield f"{stem}.rttm", rttm(recordings, naming)
     elif name == "audformat" and recordings:

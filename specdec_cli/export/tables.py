@@ -6,6 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Iterable
+from itertools import chain
 from typing import Final
 
 import yaml
@@ -13,7 +14,6 @@ import yaml
 from specdec_cli.export.recordings import CaptionedRecording, Stored, columns, details, one_line, short_name
 from specdec_cli.export.turns import clock
 from specdec_cli.inputs.find import relative_name
-from specdec_cli.inputs.manifest import Inputs
 from specdec_cli.targets import COLUMNS
 from specdec_cli.transcript.records import readable
 
@@ -23,16 +23,14 @@ _FIGURES: Final = ("score", "measured")
 _TRUTHS: Final = ("needs", "agrees")
 
 
-def table(stored: Stored, inputs: Inputs | None = None) -> str:
-    """CSV: one row per line of a transcript file, in the order of the inputs, after a row of headings.
+def table(stored: Stored) -> str:
+    """CSV: a row of headings, and one per line of a transcript file.
 
     What lines say beyond their caption has columns of its own, see `details`. A cell that a spreadsheet would run as a
-    formula gets a ' in front. `inputs`: the recordings in order; lines of others come last. None: the file's order.
+    formula gets a ' in front.
     """
-    ranks = {item.key: rank for rank, item in enumerate(inputs or ())}
-    keys = sorted(stored.runs, key=lambda key: ranks.get(key, len(ranks)))
     rows = []
-    for line in (line for key in keys for line in stored.runs[key]):
+    for line in chain.from_iterable(stored.runs.values()):
         head, error = line.head, line.head.error
         described = f"{error.type}: {error.message}" if error else None
         known = {"name": relative_name(line.key.path, stored.base), "error": described}

@@ -40,7 +40,6 @@ class Decision:
     weights: str | None  # fingerprint of the model's files
     mode: Mode  # that the caption was made in
 
-
     def at(self, temperature: float) -> Decision:
         """The decision with its probabilities calibrated."""
         return replace(self, classes=sharpened(self.classes, 1 / temperature))
