@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,7 +26,6 @@ from specdec_cli.labels import Lexicon
 from specdec_cli.labels.calibration import Calibration, sharpened
 from specdec_cli.labels.extraction import Reading
 from specdec_cli.labels.units import units
-from specdec_cli.labels.vocabulary import fewest
 from specdec_cli.prompts import Language
 from specdec_cli.transcript.records import ClassScores
 from specdec_cli.types import Alternatives, Decider, Round
@@ -180,10 +179,8 @@ class _Word:
 
     def _begun(self, text: str) -> dict[str, float]:
         """Class -> share of the attribute's phrases that begin like the end of `text`, from the word's place on."""
-        begin = "".join(units(text[len(self.texts[self._start]) :]))
-        meanings = self.lexicon.vocabularies[self.language].meanings if len(begin) >= fewest(begin) else {}
-        said = (meaning.said for steps, meaning in meanings.items() if "".join(steps).startswith(begin))
-        counts = Counter(class_ for pairs in said for name, class_ in pairs if name == self.reading.attribute)
+        beginning = "".join(units(text[len(self.texts[self._start]) :]))
+        counts = self.lexicon.vocabularies[self.language].classes_begun(self.reading.attribute, beginning)
         return {class_: count / counts.total() for class_, count in counts.items()}
 
     def _said(self, text: str, end: int) -> str | None:

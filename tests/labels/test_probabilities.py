@@ -84,12 +84,7 @@ DECIDED: list[tuple[str, Language, list[str | tuple[str, Others]], Others]] = [
     ("emotion", "zh", ["情绪", ("愤怒", {"，": 0.2, "悲伤": 0.3}), "。"], {"angry": 0.5, "sad": 0.3, "other": 0.2}),
     # another wording before the word is left out, but a negation may have been none
     ("rate", "zh", ["语速", ("很", {"非常": 0.4}), ("快", {"慢": 0.2}), "。"], {"fast": 0.8, "slow": 0.2}),
-    (
-        "range",
-        "en",
-        ["Intonation", " is", (" not", {" very": 0.3}), " lively", "."],
-        {"flat": 0.7, "lively": 0.3},
-    ),
+    ("range", "en", ["Intonation", " is", (" not", {" very": 0.3}), " lively", "."], {"flat": 0.7, "lively": 0.3}),
     ("pauses", "en", ["He", " speaks", " with", (" no", {" many": 0.2}), " pauses", "."], {"few": 0.8, "many": 0.2}),
 ]
 

@@ -10,12 +10,13 @@ import pytest
 
 from specdec_cli.errors import ConfigError
 from specdec_cli.labels import Lexicon
-from specdec_cli.labels.calibration import read_calibration, sharpened
-from specdec_cli.labels.temperatures import (
+from specdec_cli.labels.calibration import (
     Decision,
     calibrate,
     fit_temperature,
+    read_calibration,
     reliability,
+    sharpened,
 )
 from specdec_cli.plot.reliability import reliability as diagram
 from specdec_cli.types import Decider
