@@ -63,9 +63,10 @@ class Caption:
         nouns = {at: noun for at, noun in nearest if noun is not None}
         self._named = list[Reading]()
         for at, word in enumerate(self._mentions):  # beside its noun or, where that gives nothing, by itself
-            plain, weak = (self._beside(at, nouns), {}) if at in nouns else (word.meaning.alone, word.meaning.weak)
-            self._named += [Reading(name, class_, "plain", word) for name, class_ in plain.items()]
-            self._named += [Reading(name, class_, "weak", word) for name, class_ in weak.items()]
+            if at in nouns:
+                self._named += [Reading(name, of, "plain", word) for name, of in self._beside(at, nouns).items()]
+            else:
+                self._named += [Reading(name, *named, word) for name, named in word.meaning.alone.items()]
 
     def readings(self) -> list[Reading]:
         """What is named and not denied, or turned round by that, and what a negated noun names ("no pauses")."""

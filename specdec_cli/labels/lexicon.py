@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import multimode
 from typing import Final, get_args
 
 from specdec_cli.labels.extraction import Caption, Reading, Strength
@@ -101,10 +101,10 @@ class Lexicon:
             if strength == "likeliest" and not left:
                 left = [one for one in readings if one.strength == strength and one.class_ in yields]
             if left:
-                most = _commonest([one.class_ for one in left])
+                most = multimode(one.class_ for one in left)
                 if len(most) > 1 and not has_wheel:
                     return None
-                most = _commonest([one.class_ for one in readings if one.class_ in most])
+                most = multimode(one.class_ for one in readings if one.class_ in most)
                 return next(one for one in left if one.class_ in most)
         return None
 
@@ -121,9 +121,3 @@ class Lexicon:
                 span = fit.classes.get(said or "", Span())
                 claims.append(Claim(name, said, fit.figure, getattr(measured, fit.figure), span.least, span.most))
         return tuple(claims)
-
-
-def _commonest(classes: Sequence[str]) -> set[str]:
-    """Those that occur most often."""
-    counts = Counter(classes)
-    return {class_ for class_, count in counts.items() if count == max(counts.values())}

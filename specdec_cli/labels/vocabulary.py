@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 from specdec_cli.labels.lexicon_file import Attribute, LexiconFile, pairs
 from specdec_cli.labels.units import COMMA, ENDS, GAP, units
@@ -26,6 +26,8 @@ _DEGREE: Final = re.compile(
 )
 """Words of degree and particles that a Chinese token may hold beside the word that names the class: 较快, 高兴地."""
 
+Named = tuple[str, Literal["plain", "weak"]]
+"""A class, and whether a word for it counts only where nothing else tells."""
 Said = frozenset[tuple[str, str]]
 """(attribute, class) pairs."""
 Topic = tuple[str, int]
@@ -41,20 +43,20 @@ class Meaning:
     topics: list[Topic] = field(default_factory=list)  # the groups whose `about` it stands in
     deniable: set[str] = field(default_factory=set)  # attributes that "no" denies with it: "no pauses"
     near: dict[Topic, str] = field(default_factory=dict)  # group -> class that it names beside a noun of that group
-    alone: dict[str, str] = field(default_factory=dict)  # attribute -> class that it names by itself
-    weak: dict[str, str] = field(default_factory=dict)  # where nothing else tells
+    alone: dict[str, Named] = field(default_factory=dict)  # attribute -> class that it names by itself
     feelings: dict[str, str] = field(default_factory=dict)  # attribute -> normal form in its wheel: "angry" for "anger"
 
     @property
     def said(self) -> Said:
         """All (attribute, class) pairs that it can name."""
-        beside = {(attribute, class_) for (attribute, _), class_ in self.near.items()}
-        return frozenset(pair for pair in beside.union(self.alone.items(), self.weak.items()) if pair[1])
+        beside = [(attribute, class_) for (attribute, _), class_ in self.near.items()]
+        alone = [(attribute, class_) for attribute, (class_, _) in self.alone.items() if class_ != UNCLASSED]
+        return frozenset(beside + alone)
 
     @property
     def speaks(self) -> bool:
         """Whether it names a class or is a noun that qualities go with."""
-        return bool(self.topics or self.near or self.weak or any(self.alone.values()))
+        return bool(self.topics or self.said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +171,7 @@ class Vocabulary:
                     self.first.setdefault((name, feelings.class_), forms[0])
                 for form in forms:
                     self._meaning(form).feelings[name] = forms[0].removesuffix("*")
-                    self._meaning(form).alone[name] = feelings.class_ or UNCLASSED
+                    self._meaning(form).alone[name] = feelings.class_ or UNCLASSED, "plain"
         words = getattr(attribute, language)
         for near in words.near:
             topic, self._groups = (name, self._groups), self._groups + 1
@@ -179,10 +181,10 @@ class Vocabulary:
                     self._meaning(noun).deniable.add(name)
             for phrase, class_ in pairs(near.words):
                 self._meaning(phrase).near[topic] = class_
-        for phrase, class_ in pairs(words.alone):
-            self._meaning(phrase).alone[name] = class_
         for phrase, class_ in pairs(words.weak):
-            self._meaning(phrase).weak[name] = class_
+            self._meaning(phrase).alone[name] = class_, "weak"
+        for phrase, class_ in pairs(words.alone):
+            self._meaning(phrase).alone[name] = class_, "plain"
 
 
 def _fewest(text: str) -> int:
