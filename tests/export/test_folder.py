@@ -12,7 +12,6 @@ from specdec_cli.export.folder import INDEX, Folder, Written
 from specdec_cli.export.formats import export
 from specdec_cli.export.recordings import Stored
 from tests.export.lines import piece, write
-from tests.mini_pair import write_voice
 
 
 def exported(stored: Stored, folder: Path, *formats: str) -> Written:
@@ -107,11 +106,3 @@ def test_captions_of_several_modes_need_a_choice(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"in several modes, e\.g\. edge and cloud"):
         Stored.read(file)
     assert captions(Stored.read(file, mode="cloud")) == [(0, "Sure.")]
-
-
-def test_a_folder_or_a_recording_holds_no_transcripts(tmp_path: Path) -> None:
-    with pytest.raises(TranscriptError, match="cannot be read"):
-        Stored.read(tmp_path)
-    recording = write_voice(tmp_path / "a.wav", 1, 0.3)
-    with pytest.raises(TranscriptError, match="is no transcript of schema 1"):
-        Stored.read(recording)

@@ -107,11 +107,9 @@ def test_the_first_part_of_a_word_is_as_good_as_the_word() -> None:
 
 def test_the_model_of_the_deciding_token_is_named() -> None:
     spelling = Spelling()
-    pieces = [("情绪", "edge", {}), ("愤怒", "cloud", {"悲伤": 0.3}), ("。", "edge", {})]
-    tokens = []
-    for text, by, others in pieces:
-        row = ((spelling.id(text), 1 - sum(others.values())), *((spelling.id(o), p) for o, p in others.items()))
-        tokens.append(Token(spelling.id(text), (by, row), None))
+    mood, angry, sad, end = map(spelling.id, ("情绪", "愤怒", "悲伤", "。"))
+    rows = [("edge", ((mood, 1.0),)), ("cloud", ((angry, 0.7), (sad, 0.3))), ("edge", ((end, 1.0),))]
+    tokens = [Token(row[0][0], (by, row), None) for by, row in rows]
     assert scores("zh", tokens, spelling)["emotion"].by == "cloud"
 
 
