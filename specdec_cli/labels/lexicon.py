@@ -29,7 +29,7 @@ class Lexicon:
     """
 
     def __init__(self, files: Sequence[LexiconFile]) -> None:
-        self._rules = rules = rules_of(files)
+        self._rules = rules = rules_of(file.attributes for file in files)
         self.attributes: Mapping[str, tuple[str, ...]] = {name: tuple(each.classes) for name, each in rules.items()}
         self.table_words = {name: dict[str, str | None].fromkeys(NOT_GIVEN) for name in rules}
         for name, part in (item for file in files for item in file.attributes.items()):

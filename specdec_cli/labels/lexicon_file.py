@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
 
 from specdec_cli.config.yaml_file import read_yaml
 from specdec_cli.errors import ConfigError, LexiconError
@@ -39,8 +39,8 @@ Figure = Literal["f0_median_hz", "f0_range_st", "level_dbfs", "level_relative_db
 Marker = Literal["negation", "not_negation", "denial", "likeliest", "slight", "aside", "breaks", "nothing"]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True, allow_inf_nan=False)
+class _Part(BaseModel, frozen=True, extra="forbid", coerce_numbers_to_str=True, allow_inf_nan=False):
+    """A part of a lexicon file."""
 
 
 class Near(_Part):
@@ -124,24 +124,25 @@ class LexiconFile(_Part):
         """The files that make its lexicon, later ones over earlier ones: itself, and the shipped one if it says so."""
         return [shipped(), self] if self.extends else [self]
 
-    @model_validator(mode="after")
-    def _classes_exist(self) -> Self:
-        every = rules_of(self.layers())
-        for name, own in self.attributes.items():
+    @field_validator("attributes")
+    @classmethod
+    def _classes_exist(cls, attributes: dict[str, Attribute], info: ValidationInfo) -> dict[str, Attribute]:
+        every = rules_of([shipped().attributes, attributes] if info.data.get("extends") else [attributes])
+        for name, own in attributes.items():
             rules, named = every[name], {class_ for _, class_ in own.words()}
             measured = (class_ for fit in rules.measured for class_ in fit.classes)
             used = {*named, *measured, *rules.negated, *rules.negated.values(), *rules.yields, rules.absent}
             unknown = sorted(str(class_) for class_ in used - {None, *rules.classes})
             if unknown or not rules.classes:
                 known = ", ".join(rules.classes) or "none"
-                raise ValueError(f"attributes.{name} has no class {', '.join(unknown)}; there are {known}")
-        return self
+                raise ValueError(f"{name} has no class {', '.join(unknown) or 'at all'}; its classes: {known}")
+        return attributes
 
 
-def rules_of(files: Sequence[LexiconFile]) -> dict[str, Attribute]:
+def rules_of(layers: Iterable[Mapping[str, Attribute]]) -> dict[str, Attribute]:
     """The attributes of lexicon files, later ones over earlier ones, without the words for their classes."""
     found: dict[str, Attribute] = {}
-    for name, own in (item for file in files for item in file.attributes.items()):
+    for name, own in (item for attributes in layers for item in attributes.items()):
         below = found.get(name, Attribute())
         found[name] = Attribute(
             classes=list(dict.fromkeys(below.classes + own.classes)),

@@ -89,9 +89,11 @@ def read_pieces(
     found: dict[tuple[object, ...], ReviewItem] = {}
     known = lexicon.attributes  # a correction is a class that tables of references may name
     for path in paths:
-        for piece in (piece for recording in Stored.read(path, mode=mode) for piece in recording.pieces):
+        for piece in (
+            piece for recording in Stored.read(path, mode=mode, lexicon=lexicon) for piece in recording.pieces
+        ):
             run = transcript_at(path, piece.line)
-            labels = lexicon.labels(run.caption or "", run.language) if run.labels is None else run.labels
+            labels = piece.line.head.labels or {}
             labels = {name: of if of in known[name] else None for name, of in labels.items() if name in known}
             reference = None if references is None else references.find(run.file, run.start_s, run.end_s)
             truth = {} if reference is None else reference.labels

@@ -44,7 +44,7 @@ SETTINGS: list[Row] = [
 RECORDINGS: list[Row] = [
     ("caption missing.wav none.wav nested", "--recursive"),
     ("caption https://example.org/a.wav", ("example.org/a.wav' is an address, not a file.", "Download it")),
-    ("caption a.wav --lexicon words.yaml", "words.yaml: attributes."),
+    ("caption a.wav --lexicon words.yaml", "words.yaml: attributes: emotoin has no class"),
     ("caption a.wav --lexicon missing.yaml", "cannot be read"),
     ("batch -o o.jsonl", "No recordings are named"),
     ("batch a.wav --manifest list.tsv -o o.jsonl", "not both"),
