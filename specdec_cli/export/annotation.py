@@ -89,7 +89,8 @@ def eaf(recording: CaptionedRecording, kinds: Mapping[str, str], target: Path) -
 
     Format: https://www.mpi.nl/tools/elan/EAF_Annotation_Format_3.0_and_ELAN.pdf
     """
-    ids, slots, tiers = count(1), [], []
+    ids, slots = count(1), []
+    tiers: list[tuple[str, str | None, str | None, Sequence[tuple[int, int | None, str]]]] = []
     for layer in layers_of(recording, kinds):
         (parent, captions), *children = layer.tiers.items()
         of = [next(ids) for _ in layer.pieces]

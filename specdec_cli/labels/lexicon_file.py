@@ -39,8 +39,8 @@ Figure = Literal["f0_median_hz", "f0_range_st", "level_dbfs", "level_relative_db
 Marker = Literal["negation", "not_negation", "denial", "likeliest", "slight", "aside", "breaks", "nothing"]
 
 
-class _Part(BaseModel, frozen=True, extra="forbid", coerce_numbers_to_str=True, allow_inf_nan=False):
-    """A part of a lexicon file."""
+class _Part(BaseModel):
+    model_config = {"frozen": True, "extra": "forbid", "coerce_numbers_to_str": True, "allow_inf_nan": False}
 
 
 class Near(_Part):

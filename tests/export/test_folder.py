@@ -11,6 +11,7 @@ from specdec_cli.errors import ConfigError, TranscriptError
 from specdec_cli.export.folder import INDEX, Folder, Written
 from specdec_cli.export.formats import export
 from specdec_cli.export.recordings import Stored
+from specdec_cli.targets import COLUMNS
 from tests.export.lines import piece, write
 
 
@@ -27,13 +28,14 @@ def test_its_own_files_are_brought_up_to_date_and_those_of_others_left_alone(tmp
     lines = [piece(0, 1, file="/data/a.wav"), piece(0, 1, file="/data/b.wav")]
     out.mkdir()
     (out / "a.srt").write_text("mine")
-    (out / "captions.csv").write_text("mine")
+    mine = f"{','.join(COLUMNS)}\nmine\n"
+    (out / "captions.csv").write_text(mine)
     done = exported(Stored.read(write(tmp_path, *lines)), out, "srt", "csv")
     assert [problem.message for problem in done.problems] == [
         f"{out / name} was left as it is: specdec did not write it, or it was edited since."
         for name in ("a.srt", "captions.csv")
     ]
-    assert (done.count, (out / "a.srt").read_text(), (out / "captions.csv").read_text()) == (1, "mine", "mine")
+    assert (done.count, (out / "a.srt").read_text(), (out / "captions.csv").read_text()) == (1, "mine", mine)
     stored = Stored.read(write(tmp_path, *lines[:1], piece(0, 1, "Now loud.", file="/data/b.wav")))
     assert exported(stored, out, "srt").count == 1
     assert "Now loud." in (out / "b.srt").read_text()
