@@ -76,8 +76,12 @@ def textgrid(recording: CaptionedRecording, kinds: Mapping[str, str]) -> str:
 
     Format: https://www.fon.hum.uva.nl/praat/manual/TextGrid_file_formats.html
     """
-    end, layers = recording.duration_s, layers_of(recording, kinds)
-    tiers = [(name, _filled(layer.pieces, texts, end)) for layer in layers for name, texts in layer.tiers.items()]
+    end = recording.duration_s
+    tiers = [
+        (name, _filled(layer.pieces, texts, end))
+        for layer in layers_of(recording, kinds)
+        for name, texts in layer.tiers.items()
+    ]
     return _TEMPLATES.get_template("textgrid.j2").render(tiers=tiers, end=end, seconds=_seconds)
 
 
