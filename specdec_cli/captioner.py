@@ -302,10 +302,8 @@ class Captioner:
     @cached_property
     def word_groups(self) -> Synonyms:
         """Tokens that say the same classes in the shipped lexicon, for the acceptance rule `class`."""
-        from specdec_cli.labels.synonyms import synonyms
-
         pieces = ((id_, self.pair.writer.word(id_)) for id_ in range(self.pair.vocab_size))
-        return synonyms(Lexicon.load(), pieces, self.config.prompt.language)
+        return Lexicon.load().vocabularies[self.config.prompt.language].synonyms(pieces)
 
     @cached_property
     def class_groups(self) -> Groups:

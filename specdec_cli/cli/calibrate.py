@@ -7,8 +7,8 @@ from specdec_cli.cli import options
 from specdec_cli.cli.command_run import emit, read_references
 from specdec_cli.console.fitted_view import print_calibration
 from specdec_cli.errors import ConfigError
-from specdec_cli.labels.temperatures import calibrate as calibrated
-from specdec_cli.labels.temperatures import read_decisions
+from specdec_cli.labels.calibration import calibrate as calibrated
+from specdec_cli.labels.calibration import read_decisions
 from specdec_cli.plot.reliability import reliability
 from specdec_cli.targets import CALIBRATION, PICTURE, refuse, write
 

@@ -59,7 +59,7 @@ def export(
     if one is not None:
         return report(export_file(stored, formats[0], one, naming=rttm_name), transcripts, None, view)
     folder = folder_for(output, transcripts, "export", "--output")
-    written = export_files(stored, formats, folder, "--output", naming=rttm_name, inputs=None)
+    written = export_files(stored, formats, folder, "--output", naming=rttm_name)
     return report(written, transcripts, folder, view)
 
 
@@ -91,8 +91,8 @@ class Exports:
 
     def written(self, output: Path, view: View, inputs: Inputs | None = None, base: str | None = None) -> bool:
         """Writes what `output` holds, and shows how that went; whether all could be written."""
-        stored = Stored.read(output, base)
-        written = export_files(stored, self.formats, self.folder, "--export-dir", naming="speaker", inputs=inputs)
+        stored = Stored.read(output, base, () if inputs is None else inputs)
+        written = export_files(stored, self.formats, self.folder, "--export-dir", naming="speaker")
         show_written(written, output, self.folder, view)
         return not written.problems
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from specdec_cli.cli import options
 from specdec_cli.cli.command_run import CommandRun, read_references
 from specdec_cli.format import count
-from specdec_cli.review.pieces import read_pieces
-from specdec_cli.review.review_page import write_review
+from specdec_cli.review.review_page import read_pieces, write_review
 from specdec_cli.targets import REVIEW, refuse
 
 

@@ -16,7 +16,7 @@ from specdec_cli.format import NONE, count, percent, points, share, with_ends
 from specdec_cli.types import COSTS, Cost
 
 if TYPE_CHECKING:
-    from specdec_cli.labels.temperatures import CalibrationFound
+    from specdec_cli.labels.calibration import CalibrationFound
     from specdec_cli.tune.outcomes import Tuning
 
 _OF: Final[dict[Cost, str]] = {"blocks": "the blocks", "clips": "the clips", "time": "cloud-only's time in the cloud"}

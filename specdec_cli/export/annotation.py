@@ -5,35 +5,29 @@ from __future__ import annotations
 import mimetypes
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from importlib.resources import files
 from itertools import count
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 from urllib.parse import quote
 
-from jinja2 import Environment
+from jinja2 import Environment, PackageLoader
 
-from specdec_cli.export.recordings import CaptionedRecording, columns, one_line, short_name
+from specdec_cli.export.recordings import CaptionedRecording, Piece, columns, one_line, short_name
 
 _Item = TypeVar("_Item")
 _WITHOUT: Final = ("speaker", "agrees", "score")
 """What has no tiers of its own: a speaker has all tiers, and the rest would be too many to work with."""
+_TEMPLATES: Final = Environment(
+    loader=PackageLoader("specdec_cli", "export"), autoescape=lambda name: name == "eaf.xml.j2", trim_blocks=True
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Tier:
-    """Annotations that follow each other in time and never overlap.
+class Layer(NamedTuple):
+    """Pieces of one speaker that never overlap, and the annotation tiers about them."""
 
-    Attributes:
-        name: e.g. `emotion`, `ann - emotion` (as the Montreal Forced Aligner names tiers), `ann - emotion (2)`.
-        speaker: None: unknown.
-        intervals: start and end in ms, and what is said; an empty text where there is nothing to say.
-    """
-
-    name: str
-    speaker: str | None
-    intervals: tuple[tuple[int, int, str], ...]
+    speaker: str | None  # None: unknown
+    pieces: Sequence[Piece]
+    tiers: Mapping[str, Sequence[str]]  # name -> what is said of each piece, an empty text for nothing; first captions
 
 
 def kinds_of(recordings: Iterable[CaptionedRecording]) -> dict[str, str]:
@@ -43,24 +37,21 @@ def kinds_of(recordings: Iterable[CaptionedRecording]) -> dict[str, str]:
     return {column: short_name(column) for column in found if column.partition("_")[0] not in _WITHOUT}
 
 
-def tiers_of(recording: CaptionedRecording, kinds: Mapping[str, str]) -> Iterator[list[Tier]]:
-    """The tiers of a recording, those of the same pieces together: the caption first, then all else about them.
+def layers_of(recording: CaptionedRecording, kinds: Mapping[str, str]) -> Iterator[Layer]:
+    """The tiers of a recording: `emotion`, `ann - emotion` (as the Montreal Forced Aligner names them).
 
-    Each speaker has tiers of their own. Where pieces of one speaker overlap, the later one goes to a further layer.
-    `kinds`: see `kinds_of`, of all recordings that are exported together; each is there, also where it is empty.
+    Each speaker has tiers of their own. Where pieces of one speaker overlap, the later one goes to a further layer:
+    `ann - emotion (2)`. `kinds`: see `kinds_of`, of all recordings that are exported together; each has a tier, also
+    where it is empty.
     """
     for speaker in dict.fromkeys(piece.speaker for piece in recording.pieces):
         own = [piece for piece in recording.pieces if piece.speaker == speaker]
         before = "" if speaker is None else f"{speaker} - "
-        for layer, pieces in enumerate(layers(own, lambda piece: piece.start_ms, lambda piece: piece.end_ms)):
-            after = f" ({layer + 1})" if layer else ""
+        for number, pieces in enumerate(layers(own, lambda piece: piece.start_ms, lambda piece: piece.end_ms), 1):
             said = {"caption": [piece.caption for piece in pieces]}
             said |= {kind: [_said(piece.details.get(column)) for piece in pieces] for column, kind in kinds.items()}
-            starts, ends = [piece.start_ms for piece in pieces], [piece.end_ms for piece in pieces]
-            yield [
-                Tier(f"{before}{kind}{after}", speaker, tuple(zip(starts, ends, texts, strict=True)))
-                for kind, texts in said.items()
-            ]
+            after = f" ({number})" if number > 1 else ""
+            yield Layer(speaker, pieces, {f"{before}{kind}{after}": texts for kind, texts in said.items()})
 
 
 def layers(items: Sequence[_Item], start: Callable[[_Item], float], end: Callable[[_Item], float]) -> list[list[_Item]]:
@@ -81,26 +72,21 @@ def _said(value: object) -> str:
 
 
 def textgrid(recording: CaptionedRecording, kinds: Mapping[str, str]) -> str:
-    """A Praat TextGrid in the long text format, of interval tiers (`kinds`: see `tiers_of`), as long as the recording.
+    """A Praat TextGrid in the long text format, of interval tiers (`kinds`: see `layers_of`), as long as the recording.
 
     Format: https://www.fon.hum.uva.nl/praat/manual/TextGrid_file_formats.html
     """
-    tiers = [tier for group in tiers_of(recording, kinds) for tier in group]
-    end = _seconds(recording.duration_s)
-    lines = ['File type = "ooTextFile"', 'Object class = "TextGrid"', "", "xmin = 0", f"xmax = {end}"]
-    lines += ["tiers? <exists>", f"size = {len(tiers)}", "item []:"]
-    for number, tier in enumerate(tiers, 1):
-        intervals = _filled(tier, recording.duration_s)
-        lines += [f"    item [{number}]:", '        class = "IntervalTier"', f"        name = {_quoted(tier.name)}"]
-        lines += ["        xmin = 0", f"        xmax = {end}", f"        intervals: size = {len(intervals)}"]
-        for place, (start, stop, text) in enumerate(intervals, 1):
-            lines += [f"        intervals [{place}]:", f"            xmin = {_seconds(start)}"]
-            lines += [f"            xmax = {_seconds(stop)}", f"            text = {_quoted(text)}"]
-    return "\n".join(lines) + "\n"
+    end = recording.duration_s
+    tiers = [
+        (name, _filled(layer.pieces, texts, end))
+        for layer in layers_of(recording, kinds)
+        for name, texts in layer.tiers.items()
+    ]
+    return _TEMPLATES.get_template("textgrid.j2").render(tiers=tiers, end=end, seconds=_seconds)
 
 
 def eaf(recording: CaptionedRecording, kinds: Mapping[str, str], target: Path) -> str:
-    """An ELAN annotation document, EAF 3.0: captions aligned to time, and all else (`kinds`: see `tiers_of`) attached.
+    """An ELAN annotation document, EAF 3.0: captions aligned to time, all else (`kinds`: see `layers_of`) attached.
 
     The tiers of a caption are its children (`Symbolic_Association`), so that ELAN moves them along with its boundaries.
     The recording is linked by its absolute path and by that relative to the target.
@@ -108,18 +94,18 @@ def eaf(recording: CaptionedRecording, kinds: Mapping[str, str], target: Path) -
     Format: https://www.mpi.nl/tools/elan/EAF_Annotation_Format_3.0_and_ELAN.pdf
     """
     ids, slots = count(1), []
-    tiers: list[tuple[Tier, Tier | None, list[tuple[int, int | None, str]]]] = []
-    for parent, *children in tiers_of(recording, kinds):
-        pieces = [(next(ids), *interval) for interval in parent.intervals]
-        slots += [slot for id_, start, end, _ in pieces for slot in ((start, f"from{id_}"), (end, f"to{id_}"))]
-        tiers.append((parent, None, [(id_, None, text) for id_, _, _, text in pieces]))
-        for child in children:
-            said = zip(pieces, child.intervals, strict=True)
-            tiers.append((child, parent, [(next(ids), about[0], text) for about, (_, _, text) in said if text]))
+    tiers: list[tuple[str, str | None, str | None, Sequence[tuple[int, int | None, str]]]] = []
+    for layer in layers_of(recording, kinds):
+        (parent, captions), *children = layer.tiers.items()
+        of = [next(ids) for _ in layer.pieces]
+        slots += [(piece.start_ms, f"from{id_}") for id_, piece in zip(of, layer.pieces, strict=True)]
+        slots += [(piece.end_ms, f"to{id_}") for id_, piece in zip(of, layer.pieces, strict=True)]
+        tiers.append((parent, layer.speaker, None, [(id_, None, text) for id_, text in zip(of, captions, strict=True)]))
+        for name, texts in children:
+            said = [(next(ids), about, text) for about, text in zip(of, texts, strict=True) if text]
+            tiers.append((name, layer.speaker, parent, said))
     relative = os.path.relpath(recording.path, os.path.abspath(target.parent))
-    source = files("specdec_cli.export").joinpath("eaf.xml.j2").read_text("utf-8")
-    template = Environment(autoescape=True, trim_blocks=True).from_string(source)
-    return template.render(
+    return _TEMPLATES.get_template("eaf.xml.j2").render(
         date=recording.made.isoformat(timespec="seconds"),
         media=Path(recording.path).as_uri(),
         mime=mimetypes.guess_type(recording.path)[0] or "audio/x-wav",
@@ -130,12 +116,12 @@ def eaf(recording: CaptionedRecording, kinds: Mapping[str, str], target: Path) -
     )
 
 
-def _filled(tier: Tier, end_s: float) -> list[tuple[float, float, str]]:
+def _filled(pieces: Sequence[Piece], texts: Sequence[str], end_s: float) -> list[tuple[float, float, str]]:
     """The intervals of a tier from 0 to the end, s, with empty ones in the gaps; the last one may have been rounded."""
     filled: list[tuple[float, float, str]] = []
     at = 0.0
-    for start_ms, stop_ms, text in tier.intervals:
-        start, stop = start_ms / 1000, stop_ms / 1000
+    for piece, text in zip(pieces, texts, strict=True):
+        start, stop = piece.start_ms / 1000, piece.end_ms / 1000
         if end_s - stop < 0.001:
             stop = end_s
         if at < start:
@@ -147,7 +133,3 @@ def _filled(tier: Tier, end_s: float) -> list[tuple[float, float, str]]:
 
 def _seconds(time_s: float) -> str:
     return f"{time_s:.6f}".rstrip("0").rstrip(".")
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"'

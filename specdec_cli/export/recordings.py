@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from specdec_cli.errors import ConfigError, TranscriptError
 from specdec_cli.export.folder import digest
 from specdec_cli.inputs.find import common_folder, relative_name
-from specdec_cli.inputs.recording import Key
+from specdec_cli.inputs.recording import InputFile, Key
 from specdec_cli.transcript.lines import Line, Mark, standing, stored_lines
 
 if TYPE_CHECKING:
@@ -35,17 +35,12 @@ class Piece:
     end_ms: int
     caption: str  # as one line, like the speaker
     speaker: str | None
-    language: str  # of the caption, `zh` or `en`
     details: Mapping[str, Any]  # what else its transcript says of it, see `details`
-    mark: Mark  # of its line in the transcript file
+    line: Line
 
     @classmethod
     def of(cls, line: Line, transcripts: Path) -> Piece:
-        """The piece of a line that has a caption.
-
-        Raises:
-            TranscriptError: the line does not say where the piece is.
-        """
+        """The piece of a line that has a caption; TranscriptError if it does not say where the piece is."""
         head, start = line.head, line.head.start_s or 0.0
         end = head.duration_s if head.end_s is None else head.end_s
         if end is None or start >= end:
@@ -54,8 +49,7 @@ class Piece:
                 hint="Delete that line, or caption the recording again: start_s and end_s, or duration_s, say so.",
             )
         times = round(1000 * start), max(round(1000 * start) + 1, round(1000 * end))
-        texts = one_line(head.caption or ""), one_line(head.speaker or "") or None
-        return cls(*times, *texts, head.language, details(head), Mark.of(line))
+        return cls(*times, one_line(head.caption or ""), one_line(head.speaker or "") or None, details(head), line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +67,7 @@ class CaptionedRecording:
 class Stored:
     """The lines of each clip in a transcript file; those that a later run replaced are left out.
 
-    Iterating it gives the recordings that have a caption, in the order of the file.
+    Iterating it gives the recordings that have a caption, in the same order.
     """
 
     transcripts: Path
@@ -83,11 +77,18 @@ class Stored:
 
     @classmethod
     def read(
-        cls, transcripts: Path, base: str | None = None, *, mode: str | None = None, lexicon: Lexicon | None = None
+        cls,
+        transcripts: Path,
+        base: str | None = None,
+        inputs: Iterable[InputFile] = (),
+        *,
+        mode: str | None = None,
+        lexicon: Lexicon | None = None,
     ) -> Stored:
-        """Reads the lines of `mode`; without `base` it is the deepest folder that holds all recordings.
+        """Reads the lines of `mode`, clips in the order of `inputs` and then of the file.
 
-        `lexicon` finds the classes that captions name, for lines without labels; None: they stay without.
+        Without `base` it is the deepest folder that holds all recordings. `lexicon` finds the classes that captions
+        name, for lines without labels; None: they stay without.
 
         Raises:
             TranscriptError: the file holds something else than transcripts, or cannot be read.
@@ -103,26 +104,23 @@ class Stored:
                     f"{transcripts} has captions of {head.file} in several modes, e.g. {other} and {head.mode}.",
                     hint=f"Choose one with --mode {other}, for example.",
                 )
-            kept: dict[str, Any] = {"settings": {}}
+            known: dict[str, Any] = {"settings": {}}
             if lexicon is not None and head.labels is None and head.good:
                 text = head.caption or "", head.language
-                kept |= {"labels": lexicon.labels(*text), "emotions": lexicon.emotions(*text)}
-            lines[line.offset] = replace(line, head=head.model_copy(update=kept))
+                known |= {"labels": lexicon.labels(*text), "emotions": lexicon.emotions(*text)}
+            lines[line.offset] = replace(line, head=head.model_copy(update=known))
+        order = dict.fromkeys([*(item.key for item in inputs if item.key in found), *found])
         runs = {
             key: [lines[mark.offset] for mark in standing(map(Mark.of, lines.values()))]
-            for key, lines in found.items()
-            if lines
+            for key in order
+            if (lines := found[key])
         }
         if base is None:
             base = common_folder([os.path.dirname(key.path) for key in runs])
         return cls(transcripts, base, runs, sum(len(runs[key]) < len(found[key]) for key in runs))
 
     def __iter__(self) -> Iterator[CaptionedRecording]:
-        """The recordings.
-
-        Raises:
-            TranscriptError: a line does not say where its piece is.
-        """
+        """The recordings; TranscriptError if a line does not say where its piece is."""
         clips: dict[str, list[Line]] = {}
         for key, run in self.runs.items():
             clips.setdefault(key.path, []).extend(line for line in run if line.head.good)
@@ -168,16 +166,16 @@ def details(head: TranscriptHead) -> dict[str, Any]:
     `speaker`, `text`, `needs_review`; `flags` with spaces, `emotions` with commas between; `label_A`, `agrees_A` and
     `score_A_CLASS` of each attribute A; `measured_NAME`.
     """
-    found = {name: getattr(head, name) for name in ("speaker", "text", "needs_review")}
-    found = {name: value for name, value in found.items() if value is not None}
+    texts = {"speaker": head.speaker, "text": head.text, "needs_review": head.needs_review}
+    found: dict[str, Any] = {name: value for name, value in texts.items() if value is not None}
     found |= {"flags": " ".join(head.flags)} if head.flags else {}
-    found |= {f"label_{name}": value for name, value in (head.labels or {}).items()}
     found |= {} if head.emotions is None else {"emotions": ", ".join(head.emotions)}
-    found |= {f"agrees_{name}": value for name, value in (head.agrees or {}).items()}
+    measured = asdict(head.measured) if head.measured else {}
+    for kind, values in (("label", head.labels), ("agrees", head.agrees), ("measured", measured)):
+        found |= {f"{kind}_{name}": value for name, value in (values or {}).items()}
     for name, score in (head.scores or {}).items():
         found |= {f"score_{name}_{class_}": value for class_, value in {**score.classes, "other": score.other}.items()}
-    measured = asdict(head.measured) if head.measured else {}
-    return found | {f"measured_{name}": value for name, value in measured.items()}
+    return found
 
 
 def columns(found: Iterable[Iterable[str]]) -> list[str]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Iterable
+from itertools import chain
+from typing import Final
 
 import yaml
 
 from specdec_cli.export.recordings import CaptionedRecording, Stored, columns, details, one_line, short_name
 from specdec_cli.export.turns import clock
 from specdec_cli.inputs.find import relative_name
-from specdec_cli.inputs.manifest import Inputs
 from specdec_cli.targets import COLUMNS
 from specdec_cli.transcript.records import readable
 
@@ -23,23 +23,21 @@ _FIGURES: Final = ("score", "measured")
 _TRUTHS: Final = ("needs", "agrees")
 
 
-def table_rows(stored: Stored, inputs: Inputs | None = None) -> Iterator[str]:
-    """One row per line of a transcript file, in the order of the inputs, after a row of headings.
+def table(stored: Stored) -> str:
+    """CSV: a row of headings, and one per line of a transcript file.
 
     What lines say beyond their caption has columns of its own, see `details`. A cell that a spreadsheet would run as a
-    formula gets a ' in front. `inputs`: the recordings in order; lines of others come last. None: the file's order.
+    formula gets a ' in front.
     """
-    ranks = {item.key: rank for rank, item in enumerate(inputs or ())}
-    keys = sorted(stored.runs, key=lambda key: ranks.get(key, len(ranks)))
-    lines = [line for key in keys for line in stored.runs[key]]
-    more = columns(details(line.head) for line in lines)
-    yield _as_csv([*COLUMNS, *more])
-    for line in lines:
+    rows = []
+    for line in chain.from_iterable(stored.runs.values()):
         head, error = line.head, line.head.error
         described = f"{error.type}: {error.message}" if error else None
-        known: dict[str, Any] = {**dict(head), "name": relative_name(line.key.path, stored.base), "error": described}
-        found = details(head)
-        yield _as_csv([*(known.get(column) for column in COLUMNS), *(found.get(name) for name in more)])
+        known = {"name": relative_name(line.key.path, stored.base), "error": described}
+        rows.append(({**dict(head), **known}, details(head)))
+    more = columns(found for _, found in rows)
+    cells = ([*map(known.get, COLUMNS), *map(found.get, more)] for known, found in rows)
+    return _csv([[*COLUMNS, *more], *cells])
 
 
 def database(recordings: Iterable[CaptionedRecording]) -> dict[str, str]:
@@ -64,19 +62,18 @@ def database(recordings: Iterable[CaptionedRecording]) -> dict[str, str]:
         "name": "specdec",
         "source": "specdec",
         "usage": "other",
-        "languages": sorted({_LANGUAGES[piece.language] for _, piece in pieces}),
+        "languages": sorted({_LANGUAGES[piece.line.head.language] for _, piece in pieces}),
         "description": "How people speak, described by audio language models.",
         "raters": {"specdec": {"type": "machine"}},
         "schemes": schemes,
         "tables": {"pieces": {"type": "segmented", "columns": fields}},
     }
-    rows = [_as_csv(["file", "start", "end", *schemes])]
+    rows: list[list[object]] = [["file", "start", "end", *schemes]]
     for path, piece in pieces:
         known = {"caption": piece.caption, **piece.details}
-        cells = (known.get(column) for column in found)
-        shown = (one_line(cell) if isinstance(cell, str) else cell for cell in cells)
-        rows.append(_as_csv([path, _time(piece.start_ms), _time(piece.end_ms), *shown]))
-    return {"db.yaml": yaml.safe_dump(header, sort_keys=False, allow_unicode=True), "db.pieces.csv": "".join(rows)}
+        shown = (one_line(cell) if isinstance(cell, str) else cell for cell in map(known.get, found))
+        rows.append([path, _time(piece.start_ms), _time(piece.end_ms), *shown])
+    return {"db.yaml": yaml.safe_dump(header, sort_keys=False, allow_unicode=True), "db.pieces.csv": _csv(rows)}
 
 
 def _time(time_ms: int) -> str:
@@ -85,10 +82,10 @@ def _time(time_ms: int) -> str:
     return f"{days} days {clock(rest, '.')}000"
 
 
-def _as_csv(cells: Iterable[object]) -> str:
-    """A row, without formulas; true and false in lower case, nothing for None."""
+def _csv(rows: Iterable[Iterable[object]]) -> str:
+    """Rows without formulas; true and false in lower case, nothing for None."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow([_cell(cell) for cell in cells])
+    csv.writer(text, lineterminator="\n").writerows(map(_cell, row) for row in rows)
     return text.getvalue()
 
 

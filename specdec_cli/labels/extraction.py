@@ -7,7 +7,7 @@ they rank the few ways in which captions put a quality beside its noun.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from math import inf
@@ -27,21 +27,18 @@ REACH: Final[Mapping[Language, int]] = {"zh": 7, "en": 5}
 """How many units may stand between a negation and the word that it negates."""
 NOUN_REACH: Final[Mapping[Language, int]] = {"zh": 7, "en": 3}
 """How many may stand between a negation and the noun that it denies: "no particularly strong emotion"."""
+_AROUND: Final = 12
+"""Known phrases before and after a word among which its noun is looked for."""
 _ALTERNATIVE: Final = frozenset(["or", "nor", "或"])
 _LISTING: Final = _ALTERNATIVE.union(["and", "a", "an", "any", "the", COMMA, *"、和与及以者也"])
+_JOINING: Final = {"zh": frozenset("、和与及以跟都"), "en": frozenset(["and", "the", COMMA])}
 _COPULAS: Final = frozenset(
     units("is was are were be being remain remains stay stays sound sounds seem seems feel feels appear appears :")
 )
 _CLOSED: Final = _COPULAS.union(units("with at in on to a an the his her their its has have"))
 """Words that no quality reaches over to a noun that follows: another phrase begins with them."""
-_JOINING: Final[Mapping[Language, frozenset[str]]] = {
-    "zh": frozenset("、和与及以跟都"),
-    "en": frozenset(["and", "the", COMMA]),
-}
 _TOPIC_ENDS: Final = frozenset("呢嘛面话")
 """What a comma may follow between a noun and its quality: 音量嘛, 音量方面, 音量的话."""
-_AROUND: Final = 12
-"""Known phrases before and after a word among which its noun is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,55 +51,51 @@ class Reading:
     mention: Mention
 
 
-def read(text: str, vocabulary: Vocabulary, rules: Mapping[str, Attribute], language: Language) -> list[Reading]:
-    """All classes that a caption names by the rules of each attribute, negated words left out or turned round."""
-    row = units(text)[:LONGEST]
-    quoted = quotations(text)
-    every = vocabulary.mentions(row)
-    outside = [one for one in every if not any(start <= one.start and one.end <= end for start, end in quoted)]
-    mentions = outside if any(mention.meaning.speaks for mention in outside) else every
-    bound, named = _bound(row, mentions, language), list[Reading]()
-    for index, mention in enumerate(mentions):  # beside its noun or, where that gives nothing, by itself
-        alone = bound.get(index, mention.meaning.alone)
-        weak = {} if index in bound else mention.meaning.weak
-        named += [Reading(name, class_, "plain", mention) for name, class_ in alone.items()]
-        named += [Reading(name, class_, "weak", mention) for name, class_ in weak.items()]
-    return _Caption(row, mentions, named, rules, language).readings()
-
-
-@dataclass(frozen=True, slots=True)
-class _Caption:
+class Caption:
     """A caption's units, the known phrases in it, and everything that they name, denied or not."""
 
-    row: Sequence[str]
-    mentions: Sequence[Mention]
-    named: Sequence[Reading]
-    rules: Mapping[str, Attribute]
-    language: Language
+    def __init__(self, text: str, vocabulary: Vocabulary, rules: Mapping[str, Attribute], language: Language) -> None:
+        self._row, self._rules, self._language = units(text)[:LONGEST], rules, language
+        quoted, every = quotations(text), vocabulary.mentions(self._row)
+        outside = [one for one in every if not any(start <= one.start and one.end <= end for start, end in quoted)]
+        self._mentions = outside if any(mention.meaning.speaks for mention in outside) else every
+        nearest = ((at, self._nearest(at)) for at, word in enumerate(self._mentions) if word.meaning.near)
+        nouns = {at: noun for at, noun in nearest if noun is not None}
+        self._named = list[Reading]()
+        for at, word in enumerate(self._mentions):  # beside its noun or, where that gives nothing, by itself
+            if at in nouns:
+                self._named += [Reading(name, of, "plain", word) for name, of in self._beside(at, nouns).items()]
+            else:
+                self._named += [Reading(name, *named, word) for name, named in word.meaning.alone.items()]
 
     def readings(self) -> list[Reading]:
         """What is named and not denied, or turned round by that, and what a negated noun names ("no pauses")."""
         denied = set()
-        for reading in self.named:
-            word, yields = reading.mention, self.rules[reading.attribute].yields
-            if reading.strength == "plain" and self._negated(reading.attribute, word, REACH[self.language]):
+        for reading in self._named:
+            word, yields = reading.mention, self._rules[reading.attribute].yields
+            if reading.strength == "plain" and self._negated(reading.attribute, word, REACH[self._language]):
                 denied.update(self._listed_with(reading))  # "no anger, fear or joy"
             if reading.class_ not in yields and any(mention.marks("denial") for mention in self._before(word)):
                 denied.add(reading)
-        kept = []
-        for reading in self.named:
-            opposites = self.rules[reading.attribute].negated
+        found = []
+        for reading in self._named:
+            opposites = self._rules[reading.attribute].negated
             class_ = opposites.get(reading.class_) if reading in denied else reading.class_
             if class_ is not None:
-                kept.append(replace(reading, class_=class_, strength=self._strength(reading)))
-        return kept + [
-            Reading(name, absent, "plain", noun)
-            for noun in self.mentions
-            for name in noun.meaning.deniable
-            if (absent := self.rules[name].absent)
-            and not any(one.attribute == name and one.mention.clause == noun.clause for one in self.named)
-            and self._negated(name, noun, NOUN_REACH[self.language])
-        ]
+                found.append(replace(reading, class_=class_, strength=self._strength(reading)))
+        for noun in self._mentions:
+            for name in noun.meaning.deniable:
+                absent, clauses = self._rules[name].absent, {one.mention.clause for one in self._about(name)}
+                if absent and noun.clause not in clauses and self._negated(name, noun, NOUN_REACH[self._language]):
+                    found.append(Reading(name, absent, "plain", noun))
+        return found
+
+    def _about(self, attribute: str) -> list[Reading]:
+        return [one for one in self._named if one.attribute == attribute]
+
+    def _before(self, word: Mention) -> list[Mention]:
+        """The known phrases that stand before a word in its sentence."""
+        return [one for one in self._mentions if one.sentence == word.sentence and one.end <= word.start]
 
     def _negated(self, attribute: str, word: Mention, reach: int) -> bool:
         """Whether a negation of the same clause is at most `reach` units before a word about `attribute`.
@@ -111,11 +104,11 @@ class _Caption:
         in her fast speech"), unless the two are listed ("no pauses or emotion").
         """
         # "little" in "little inflection" has named its class, and denies nothing more
-        plain = [one.mention for one in self.named if one.strength == "plain"]
+        plain = [one.mention for one in self._named if one.strength == "plain"]
         taken = plain + [
             one
-            for one in self.mentions
-            if one.meaning.deniable - {attribute} and not _LISTING.issuperset(self.row[one.end : word.start])
+            for one in self._mentions
+            if one.meaning.deniable - {attribute} and not _LISTING.issuperset(self._row[one.end : word.start])
         ]
         return any(
             negation.marks("negation")
@@ -123,7 +116,7 @@ class _Caption:
             and negation.clause == word.clause
             and 0 <= word.start - negation.end <= reach
             and not any(negation.end <= one.start and one.end <= word.start for one in taken)
-            for negation in self.mentions
+            for negation in self._mentions
         )
 
     def _strength(self, reading: Reading) -> Strength:
@@ -134,24 +127,20 @@ class _Caption:
         word, before = reading.mention, self._before(reading.mention)
         if reading.strength == "weak" or any(mention.marks("aside") for mention in before):
             return "weak"
-        ends = [one.mention.end for one in self.named if one.attribute == reading.attribute]
+        ends = (one.mention.end for one in self._about(reading.attribute))
         earlier = max((end for end in ends if end <= word.start), default=0)
         near = [mention for mention in before if mention.start >= earlier]
         if any(mention.marks("likeliest") for mention in near):
             return "likeliest"
         return "slight" if any(one.marks("slight") and one.clause == word.clause for one in near) else "plain"
 
-    def _before(self, word: Mention) -> list[Mention]:
-        """The known phrases that stand before a word in its sentence."""
-        return [one for one in self.mentions if one.sentence == word.sentence and one.end <= word.start]
-
     def _listed_with(self, reading: Reading) -> list[Reading]:
         """The reading and those listed after it; commas alone make a list only where an "or" follows."""
         listed, gaps = [reading], []
-        for other in self.named:
+        for other in self._named:
             if other.mention.start < listed[-1].mention.end:
                 continue
-            gap = self.row[listed[-1].mention.end : other.mention.start]
+            gap = self._row[listed[-1].mention.end : other.mention.start]
             if other.attribute != reading.attribute or not gap or not _LISTING.issuperset(gap):
                 break
             gaps.append(gap)
@@ -160,54 +149,41 @@ class _Caption:
             gaps = list(takewhile(lambda gap: COMMA not in gap, gaps))
         return listed[: len(gaps) + 1]
 
+    def _nearest(self, at: int) -> int | None:
+        """The place of the noun that goes with the word at a place."""
+        word, distances = self._mentions[at], [(inf, -1)]
+        for other in range(max(at - _AROUND, 0), min(at + _AROUND + 1, len(self._mentions))):
+            noun = self._mentions[other]
+            if other != at and noun.sentence == word.sentence and _classes(word, noun):
+                distances.append((_distance(self._between(at, other), self._language, other < at), other))
+        distance, nearest = min(distances)
+        return nearest if distance < inf else None
 
-def _bound(row: Sequence[str], mentions: Sequence[Mention], language: Language) -> dict[int, dict[str, str]]:
-    """What words mean beside their nouns: index of a word among `mentions` -> attribute -> class.
+    def _beside(self, at: int, nouns: Mapping[int, int]) -> dict[str, str]:
+        """Attribute -> class that a word names beside its noun, one of `nouns` by the words' places.
 
-    `mentions` are the known phrases in `row`, the caption's units.
-    """
-    nearest = ((at, _nearest(row, mentions, at, language)) for at, word in enumerate(mentions) if word.meaning.near)
-    nouns = {index: noun for index, noun in nearest if noun is not None}
-    bound = {}
-    for index, noun in nouns.items():
-        bound[index] = _named(mentions[index], mentions[noun])
-        for other in _shared(row, mentions, noun, -1 if noun < index else 1, _JOINING[language]):
-            if other in nouns.values():
+        Nouns joined to that one share its word: "pitch and volume are moderate", 语速、音量适中.
+        """
+        word, noun = self._mentions[at], nouns[at]
+        named, step = _classes(word, self._mentions[noun]), -1 if noun < at else 1
+        while 0 <= noun + step < len(self._mentions):
+            gap, noun = self._between(noun, noun + step), noun + step
+            joined = gap and _JOINING[self._language].issuperset(gap) and self._mentions[noun].meaning.topics
+            if not joined or noun in nouns.values():
                 break
-            bound[index] |= _named(mentions[index], mentions[other])
-    return bound
+            named |= _classes(word, self._mentions[noun])
+        return named
+
+    def _between(self, one: int, other: int) -> Sequence[str]:
+        """The units between two known phrases, by their places."""
+        first, second = sorted((one, other))
+        return self._row[self._mentions[first].end : self._mentions[second].start]
 
 
-def _named(word: Mention, noun: Mention) -> dict[str, str]:
+def _classes(word: Mention, noun: Mention) -> dict[str, str]:
     """Attribute -> class that `word` names beside `noun`, if any; a later file's group counts first."""
     near = word.meaning.near
     return {topic[0]: near[topic] for topic in noun.meaning.topics if topic in near}
-
-
-def _nearest(row: Sequence[str], mentions: Sequence[Mention], index: int, language: Language) -> int | None:
-    word, distances = mentions[index], []
-    for other in range(max(index - _AROUND, 0), min(index + _AROUND + 1, len(mentions))):
-        noun = mentions[other]
-        if other != index and noun.sentence == word.sentence and _named(word, noun):
-            first, second = sorted((other, index))
-            distance = _distance(row[mentions[first].end : mentions[second].start], language, other < index)
-            distances.append((distance, other))
-    distance, nearest = min(distances, default=(inf, None))
-    return nearest if distance < inf else None
-
-
-def _shared(
-    row: Sequence[str], mentions: Sequence[Mention], noun: int, step: int, joining: frozenset[str]
-) -> Iterator[int]:
-    """Nouns that share the word of the noun they are joined to: "pitch and volume are moderate", 语速、音量适中."""
-    other = noun + step
-    while 0 <= other < len(mentions) and mentions[other].meaning.topics:
-        first, second = sorted((other - step, other))
-        gap = row[mentions[first].end : mentions[second].start]
-        if not gap or not joining.issuperset(gap):
-            return
-        yield other
-        other += step
 
 
 def _distance(gap: Sequence[str], language: Language, noun_first: bool) -> float:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import multimode
 from typing import Final, get_args
 
-from specdec_cli.labels.extraction import Reading, Strength, read
-from specdec_cli.labels.lexicon_file import LexiconFile, Span, read_lexicon, rules_of
+from specdec_cli.labels.extraction import Caption, Reading, Strength
+from specdec_cli.labels.lexicon_file import LexiconFile, Span, read_lexicon, rules_of, shipped
 from specdec_cli.labels.units import folded
 from specdec_cli.labels.vocabulary import UNCLASSED, Vocabulary
 from specdec_cli.prompts import Language
@@ -24,15 +24,13 @@ class Lexicon:
 
     Attributes:
         attributes: attribute -> its classes, both in the lexicon's order.
-        measurable: the attributes that have a measured figure.
         vocabularies: the phrases of each language.
         table_words: attribute -> words that tables may write, `folded` -> class; None for "", "unknown", boredom.
     """
 
     def __init__(self, files: Sequence[LexiconFile]) -> None:
-        self._rules = rules = rules_of(files)
+        self._rules = rules = rules_of(file.attributes for file in files)
         self.attributes: Mapping[str, tuple[str, ...]] = {name: tuple(each.classes) for name, each in rules.items()}
-        self.measurable = tuple(name for name, each in rules.items() if each.measured)
         self.table_words = {name: dict[str, str | None].fromkeys(NOT_GIVEN) for name in rules}
         for name, part in (item for file in files for item in file.attributes.items()):
             self.table_words[name].update((folded(word), class_) for word, class_ in part.words())
@@ -45,7 +43,7 @@ class Lexicon:
         Raises:
             LexiconError: the file cannot be read, is malformed, or uses a class that does not exist; names the key.
         """
-        return cls(read_lexicon(path))
+        return cls((shipped() if path is None else read_lexicon(path)).layers())
 
     def labels(self, text: str, language: Language) -> dict[str, str | None]:
         """The class that a caption names for every attribute; None where it names none.
@@ -90,7 +88,7 @@ class Lexicon:
         """What a text names in the language that it is written in, which may not be the one asked for."""
         found = language_of(text)
         of = next((known for known in self.vocabularies if known == found), language)
-        return read(text, self.vocabularies[of], self._rules, of), self.vocabularies[of]
+        return Caption(text, self.vocabularies[of], self._rules, of).readings(), self.vocabularies[of]
 
     def _decide(self, attribute: str, readings: Sequence[Reading]) -> Reading | None:
         """The first reading of the class that those of one attribute come to, by the rules of `labels`."""
@@ -103,10 +101,10 @@ class Lexicon:
             if strength == "likeliest" and not left:
                 left = [one for one in readings if one.strength == strength and one.class_ in yields]
             if left:
-                most = _commonest([one.class_ for one in left])
+                most = multimode(one.class_ for one in left)
                 if len(most) > 1 and not has_wheel:
                     return None
-                most = _commonest([one.class_ for one in readings if one.class_ in most])
+                most = multimode(one.class_ for one in readings if one.class_ in most)
                 return next(one for one in left if one.class_ in most)
         return None
 
@@ -117,16 +115,9 @@ class Lexicon:
         those of a file that extends the shipped one stand before its own.
         """
         claims = []
-        for name in self.measurable:
-            said = labels.get(name)
-            right = [fit for fit in self._rules[name].measured if fit.where.items() <= labels.items()]
+        for name, rules in self._rules.items():
+            said, right = labels.get(name), [fit for fit in rules.measured if fit.where.items() <= labels.items()]
             for fit in [fit for fit in right if said in fit.classes][:1] or right[:1]:
                 span = fit.classes.get(said or "", Span())
                 claims.append(Claim(name, said, fit.figure, getattr(measured, fit.figure), span.least, span.most))
         return tuple(claims)
-
-
-def _commonest(classes: Sequence[str]) -> set[str]:
-    """Those that occur most often."""
-    counts = Counter(classes)
-    return {class_ for class_, count in counts.items() if count == max(counts.values())}

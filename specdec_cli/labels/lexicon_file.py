@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
 
 from specdec_cli.config.yaml_file import read_yaml
 from specdec_cli.errors import ConfigError, LexiconError
 from specdec_cli.labels.units import GAP, units
 from specdec_cli.prompts import Language
 
-SHIPPED: Final = Path(__file__).with_name("default.yaml")
 _HELP: Final = "A lexicon holds `schema: 1` and `attributes:`; the head of the shipped one explains every part."
 
 
@@ -41,7 +40,7 @@ Marker = Literal["negation", "not_negation", "denial", "likeliest", "slight", "a
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True, allow_inf_nan=False)
+    model_config = {"frozen": True, "extra": "forbid", "coerce_numbers_to_str": True, "allow_inf_nan": False}
 
 
 class Near(_Part):
@@ -98,13 +97,19 @@ class Attribute(_Part):
 
     def words(self) -> Iterator[tuple[str, str | None]]:
         """Every word with its class, None for an ignored one; of a word that comes again, the last class counts."""
-        by_class = [words for of in (self.zh, self.en) for words in (of.weak, *(g.words for g in of.near), of.alone)]
-        wheel = ((form, group.class_) for group in self.wheel.values() for of in (*group.zh, *group.en) for form in of)
-        yield from ((word, class_) for words in by_class for class_, every in words.items() for word in every)
-        yield from ((form, class_) for form, class_ in wheel if class_ is not None)
-        yield from ((word, class_) for class_, every in self.aliases.items() for word in every)
+        for of in (self.zh, self.en):
+            for words in (of.weak, *(near.words for near in of.near), of.alone):
+                yield from pairs(words)
+        named = [group for group in self.wheel.values() if group.class_ is not None]
+        yield from ((form, group.class_) for group in named for forms in (*group.zh, *group.en) for form in forms)
+        yield from pairs(self.aliases)
         yield from ((word, None) for word in self.ignored)
         yield from ((class_, class_) for class_ in self.classes)
+
+
+def pairs(words: Words) -> Iterator[tuple[str, str]]:
+    """Every phrase with its class."""
+    return ((phrase, class_) for class_, phrases in words.items() for phrase in phrases)
 
 
 class LexiconFile(_Part):
@@ -115,55 +120,51 @@ class LexiconFile(_Part):
     attributes: dict[Name, Attribute]
     markers: dict[Language, dict[Marker, list[Phrase]]] = {}
 
+    def layers(self) -> list[LexiconFile]:
+        """The files that make its lexicon, later ones over earlier ones: itself, and the shipped one if it says so."""
+        return [shipped(), self] if self.extends else [self]
 
-def read_lexicon(path: Path | None) -> list[LexiconFile]:
-    """The files that make a lexicon: the one at `path`, the shipped one before it where it is extended; None: it alone.
-
-    Raises:
-        LexiconError: it cannot be read, is malformed, or uses a class that does not exist; names the key.
-    """
-    if path is None:
-        return [_shipped()]
-    own = _read(path)
-    files = [_shipped(), own] if own.extends else [own]
-    rules = rules_of(files)
-    for name, attribute in own.attributes.items():
-        of, named = rules[name], {class_ for _, class_ in attribute.words()}
-        fits = (class_ for fit in of.measured for class_ in fit.classes)
-        used = {*named, *fits, *of.negated, *of.negated.values(), *of.yields, of.absent}
-        unknown = sorted(str(class_) for class_ in used - {None, *of.classes})
-        if unknown or not of.classes:
-            hint = f"Classes of {name}: {', '.join(of.classes) or 'none'}. {_HELP}"
-            raise LexiconError(f"{path}: attributes.{name} has no class {', '.join(unknown)}.", hint=hint)
-    return files
+    @field_validator("attributes")
+    @classmethod
+    def _classes_exist(cls, attributes: dict[str, Attribute], info: ValidationInfo) -> dict[str, Attribute]:
+        every = rules_of([shipped().attributes, attributes] if info.data.get("extends") else [attributes])
+        for name, own in attributes.items():
+            rules, named = every[name], {class_ for _, class_ in own.words()}
+            measured = (class_ for fit in rules.measured for class_ in fit.classes)
+            used = {*named, *measured, *rules.negated, *rules.negated.values(), *rules.yields, rules.absent}
+            unknown = sorted(str(class_) for class_ in used - {None, *rules.classes})
+            if unknown or not rules.classes:
+                known = ", ".join(rules.classes) or "none"
+                raise ValueError(f"{name} has no class {', '.join(unknown) or 'at all'}; its classes: {known}")
+        return attributes
 
 
-def rules_of(files: Sequence[LexiconFile]) -> dict[str, Attribute]:
+def rules_of(layers: Iterable[Mapping[str, Attribute]]) -> dict[str, Attribute]:
     """The attributes of lexicon files, later ones over earlier ones, without the words for their classes."""
     found: dict[str, Attribute] = {}
-    for file in files:
-        for name, own in file.attributes.items():
-            below = found.get(name, Attribute())
-            found[name] = Attribute(
-                classes=list(dict.fromkeys(below.classes + own.classes)),
-                wheel=below.wheel | own.wheel,
-                negated=below.negated | own.negated,
-                absent=own.absent or below.absent,
-                yields=below.yields + own.yields,
-                measured=own.measured + below.measured,
-            )
+    for name, own in (item for attributes in layers for item in attributes.items()):
+        below = found.get(name, Attribute())
+        found[name] = Attribute(
+            classes=list(dict.fromkeys(below.classes + own.classes)),
+            wheel=below.wheel | own.wheel,
+            negated=below.negated | own.negated,
+            absent=own.absent or below.absent,
+            yields=below.yields + own.yields,
+            measured=own.measured + below.measured,
+        )
     return found
 
 
 @cache
-def _shipped() -> LexiconFile:
-    return _read(SHIPPED)
+def shipped() -> LexiconFile:
+    """The file that comes with specdec."""
+    return read_lexicon(Path(__file__).with_name("default.yaml"))
 
 
-def _read(path: Path) -> LexiconFile:
+def read_lexicon(path: Path) -> LexiconFile:
+    """A file; LexiconError if it cannot be read, is malformed, or uses a class that does not exist: names the key."""
     try:
-        tree, _ = read_yaml(path, str(path))
-        return LexiconFile.model_validate(tree)
+        return LexiconFile.model_validate(read_yaml(path, str(path))[0])
     except ConfigError as error:
         raise LexiconError(error.message, hint=_HELP) from error
     except ValidationError as error:

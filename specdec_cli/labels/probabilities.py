@@ -16,17 +16,16 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.calibration import Calibration, sharpened
 from specdec_cli.labels.extraction import Reading
 from specdec_cli.labels.units import units
-from specdec_cli.labels.vocabulary import fewest
 from specdec_cli.prompts import Language
 from specdec_cli.transcript.records import ClassScores
 from specdec_cli.types import Alternatives, Decider, Round
@@ -67,11 +66,12 @@ def needs_review(labels: Mapping[str, str | None], scores: Mapping[str, ClassSco
     return any(each.edge is not None or probability < DOUBTFUL for each, probability in named)
 
 
+@dataclass(frozen=True)
 class Scorer:
     """Scores the classes that a lexicon finds in captions; without a calibration, as the models give them."""
 
-    def __init__(self, lexicon: Lexicon, calibration: Calibration | None = None) -> None:
-        self.lexicon, self._calibration = lexicon, calibration or {}
+    lexicon: Lexicon
+    calibration: Calibration | None = None
 
     def scores(
         self, tokens: Sequence[Token], decode: Decode, language: Language, labels: Mapping[str, str | None]
@@ -80,20 +80,16 @@ class Scorer:
 
         `labels` are the classes that the caption names, which may end before the tokens do.
         """
-        ids = [token.id for token in tokens]
-
-        @cache
-        def until(end: int) -> str:
-            return decode(ids[:end]).rstrip("\ufffd")  # a character's first bytes are left out
-
-        found = {}
-        for name, reading in self.lexicon.namings(until(len(ids)), language).items():
+        ids, found = [token.id for token in tokens], {}
+        texts = [_whole(decode(ids[:end])) for end in range(len(ids) + 1)]
+        rows = [units(text) for text in texts]
+        for name, reading in self.lexicon.namings(texts[-1], language).items():
             if labels.get(name) != reading.class_:
                 continue
-            word = _Word(self.lexicon, language, reading, tokens, decode, until)
+            word = _Word(self.lexicon, language, reading, tokens, decode, texts, rows)
             if all(tokens[at].alternatives[1] for at in word.places):
                 classes, by = word.classes()
-                temperature = self._calibration.get(by, {}).get(name)
+                temperature = (self.calibration or {}).get(by, {}).get(name)
                 found[name] = ClassScores(
                     by=by,
                     classes=sharpened(classes, 1.0 / (temperature or 1.0)),
@@ -113,28 +109,22 @@ class _Word:
     reading: Reading
     tokens: Sequence[Token]
     decode: Decode
-    until: Callable[[int], str]  # the text of the first so many tokens
+    texts: Sequence[str]  # of the first so many tokens
+    rows: Sequence[Sequence[str]]  # the units of these texts
 
     def __post_init__(self) -> None:
-        until, mention, class_ = self.until, self.reading.mention, self.reading.class_
-        count, last = len(self.tokens), mention.end - 1
-        self._whole = whole = until(count)
-
-        def token_of(unit: int, low: int = 0) -> int:
-            return bisect_right(range(count - 1), unit, low, key=lambda at: len(units(until(at + 1))))
-
-        first = token_of(max(mention.since, mention.start - REACH))
-        self._start, word = token_of(mention.start, first), units(whole)[last]
-        self._end = next(at for at in range(self._start + 1, count + 1) if units(until(at))[last:][:1] == [word])
-        settled = (
-            at for at in range(self._start, self._end - 1) if set(self._begun(until(at + 1))) == {self.reading.class_}
-        )
+        texts, rows, mention, class_ = self.texts, self.rows, self.reading.mention, self.reading.class_
+        count, last, sizes = len(self.tokens), mention.end - 1, [len(row) for row in rows]
+        first = bisect_right(sizes, max(mention.since, mention.start - REACH), 1, count) - 1
+        self._start = start = bisect_right(sizes, mention.start, first + 1, count) - 1
+        self._end = next(at for at in range(start + 1, count + 1) if rows[at][last : last + 1] == [rows[-1][last]])
+        settled = (at for at in range(start, self._end - 1) if set(self._begun(texts[at + 1])) == {class_})
         self.places = range(first, next(settled, self._end - 1) + 1)
-        self._from = max((found.end() for found in _MARK.finditer(until(first))), default=0)
-        mark = _MARK.search(whole, len(until(self._end)))
-        self._to = len(whole) if mark is None else mark.start()
-        if self._said(whole[: self._to], count) != class_:
-            self._from, self._to = 0, len(whole)  # the clause alone is not enough
+        mark = _MARK.search(texts[-1], len(texts[self._end]))
+        before = [found.end() for found in _MARK.finditer(texts[first])]
+        self._clause = slice(max(before, default=0), mark and mark.start())
+        if self._said(texts[-1][: self._clause.stop], count) != class_:
+            self._clause = slice(0, None)  # the clause alone is not enough
 
     def classes(self) -> tuple[dict[str, float], Decider]:
         """Class -> probability; and the model at whose token other classes than the named one are likeliest."""
@@ -179,7 +169,7 @@ class _Word:
 
     def _shares(self, at: int, id_: int) -> Mapping[str, float]:
         """Class -> share of another token at this place; empty: it names none."""
-        text = self.decode([*(token.id for token in self.tokens[:at]), id_]).rstrip("\ufffd")
+        text = _whole(self.decode([*(token.id for token in self.tokens[:at]), id_]))
         if (class_ := self._said(text, self._end)) is not None:
             return {class_: 1.0}
         if at >= self._start:
@@ -189,16 +179,19 @@ class _Word:
 
     def _begun(self, text: str) -> dict[str, float]:
         """Class -> share of the attribute's phrases that begin like the end of `text`, from the word's place on."""
-        begin = "".join(units(text[len(self.until(self._start)) :]))
-        meanings = self.lexicon.vocabularies[self.language].meanings if len(begin) >= fewest(begin) else {}
-        said = (meaning.said for steps, meaning in meanings.items() if "".join(steps).startswith(begin))
-        counts = Counter(class_ for pairs in said for name, class_ in pairs if name == self.reading.attribute)
+        beginning = "".join(units(text[len(self.texts[self._start]) :]))
+        counts = self.lexicon.vocabularies[self.language].classes_begun(self.reading.attribute, beginning)
         return {class_: count / counts.total() for class_, count in counts.items()}
 
     def _said(self, text: str, end: int) -> str | None:
         """The class that the clause names with `text` in place of its first `end` tokens."""
-        rest = self._whole[len(self.until(end)) : self._to]
-        return _class_of(self.lexicon, self.reading.attribute, text[self._from :] + rest, self.language)
+        rest = self.texts[-1][len(self.texts[end]) : self._clause.stop]
+        return _class_of(self.lexicon, self.reading.attribute, text[self._clause.start :] + rest, self.language)
+
+
+def _whole(text: str) -> str:
+    """The text without the first bytes of a character."""
+    return text.rstrip("\ufffd")
 
 
 @lru_cache(maxsize=1 << 14)  # captions name the same few things over and over

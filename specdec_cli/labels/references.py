@@ -14,7 +14,7 @@ from typing import Final
 
 from specdec_cli.config.problems import show, show_name
 from specdec_cli.errors import ReferencesError
-from specdec_cli.inputs.table_files import FILES, SPEAKERS, Table, read_table, span
+from specdec_cli.inputs.table_files import FILES, SPEAKERS, Row, Table, read_table, span
 from specdec_cli.labels.lexicon import Lexicon
 from specdec_cli.labels.units import folded
 
@@ -77,7 +77,13 @@ class References:
         table = read_table(path)
         file, texts, labels = _find_columns(table, file_column, text_columns, label_columns or {}, lexicon)
         named = {**labels, **({"text": ", ".join(texts)} if texts else {})}
-        return cls(_entries(table, file, texts, labels, lexicon), named, path)
+        found: dict[tuple[object, ...], Reference] = {}
+        for row in table.rows:
+            entry = _entry(table, row, file, texts, labels, lexicon)
+            if found.setdefault((_parts(entry.key), entry.span), entry) is not entry:
+                hint = "Keep one row per clip; several reference texts go into several columns."
+                raise ReferencesError(f"{row.place}: {show(entry.key)} has a row already.", hint=hint)
+        return cls([*found.values()], named, path)
 
     def find(self, file: str, start_s: float | None = None, end_s: float | None = None) -> Reference | None:
         """The reference of a recording, or of a piece of it; None if there is none.
@@ -151,31 +157,23 @@ def _label_column(table: Table, attribute: str, lexicon: Lexicon) -> str | None:
     return column if any(lexicon.table_words[attribute].get(word) for word in words) else None
 
 
-def _entries(
-    table: Table, file: str, texts: Sequence[str], labels: Mapping[str, str], lexicon: Lexicon
-) -> list[Reference]:
-    found: dict[tuple[object, ...], Reference] = {}
-    speaker, start, end = table.first(SPEAKERS), table.first(("start_s",)), table.first(("end_s",))
-    for row in table.rows:
-        if (key := row.single(file)) is None:
-            message = f"{row.place}: column {show_name(file)} is empty, so the row belongs to no clip."
-            raise ReferencesError(message, hint="Name the clip, or delete the row.")
-        ends = row.single(start), row.single(end)
-        piece = span(row.place, *ends) if any(ends) else None
-        if (_parts(key), piece) in found:
-            hint = "Keep one row per clip; several reference texts go into several columns."
-            raise ReferencesError(f"{row.place}: {show(key)} has a row already.", hint=hint)
-        classes = {}
-        for attribute, column in labels.items():
-            word, words = row.single(column) or "", lexicon.table_words[attribute]
-            if folded(word) not in words:
-                raise ReferencesError(
-                    f"{row.place}, column {show_name(column)}: {attribute} has no class or word {show(word)}.",
-                    hint=f"Classes: {', '.join(lexicon.attributes[attribute])}. Add the word to a lexicon file that "
-                    "extends the default one, under aliases or, to leave such rows out, under ignored.",
-                )
-            if class_ := words[folded(word)]:
-                classes[attribute] = class_
-        captions = tuple(text for column in texts for text in row.cells.get(column, ()))
-        found[_parts(key), piece] = Reference(key, captions, classes, row.single(speaker), piece)
-    return [*found.values()]
+def _entry(
+    table: Table, row: Row, file: str, texts: Sequence[str], labels: Mapping[str, str], lexicon: Lexicon
+) -> Reference:
+    if (key := row.single(file)) is None:
+        message = f"{row.place}: column {show_name(file)} is empty, so the row belongs to no clip."
+        raise ReferencesError(message, hint="Name the clip, or delete the row.")
+    start, end, speaker = (row.single(table.first(names)) for names in (("start_s",), ("end_s",), SPEAKERS))
+    classes = {}
+    for attribute, column in labels.items():
+        word, words = row.single(column) or "", lexicon.table_words[attribute]
+        if folded(word) not in words:
+            raise ReferencesError(
+                f"{row.place}, column {show_name(column)}: {attribute} has no class or word {show(word)}.",
+                hint=f"Classes: {', '.join(lexicon.attributes[attribute])}. Add the word to a lexicon file that "
+                "extends the default one, under aliases or, to leave such rows out, under ignored.",
+            )
+        if class_ := words[folded(word)]:
+            classes[attribute] = class_
+    captions = tuple(text for column in texts for text in row.cells.get(column, ()))
+    return Reference(key, captions, classes, speaker, span(row.place, start, end) if start or end else None)

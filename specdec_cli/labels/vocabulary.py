@@ -1,13 +1,18 @@
-"""The phrases of a language with what they may mean, from one file or two on top of each other, and finding them."""
+"""The phrases of a language with what they may mean, from one file or two on top of each other.
+
+They are found in captions, and in the tokens of a model: tokens that name the same classes are synonyms.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+import re
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
-from specdec_cli.labels.lexicon_file import Attribute, LexiconFile, Words
+from specdec_cli.labels.lexicon_file import Attribute, LexiconFile, pairs
 from specdec_cli.labels.units import COMMA, ENDS, GAP, units
 from specdec_cli.prompts import Language
 
@@ -16,10 +21,17 @@ GAP_UNITS: Final = 4
 UNCLASSED: Final = ""
 """In place of a class, for a feeling that is none of the attribute's classes ("determined")."""
 
+_DEGREE: Final = re.compile(
+    "^(?:比较|非常|十分|相当|特别|有点|有些|略微|较|偏|很|略|稍|更|太|挺|颇|极|最)|[的地得着了]$"
+)
+"""Words of degree and particles that a Chinese token may hold beside the word that names the class: 较快, 高兴地."""
+
+Named = tuple[str, Literal["plain", "weak"]]
+"""A class, and whether a word for it counts only where nothing else tells."""
 Said = frozenset[tuple[str, str]]
 """(attribute, class) pairs."""
-Topic = tuple[str, int, int]
-"""Attribute, and the numbers of a file and of one of the attribute's `near` groups in it."""
+Topic = tuple[str, int]
+"""Attribute, and the number of a `near` group, which no two have in common."""
 Steps = tuple[str, ...]
 
 
@@ -31,20 +43,20 @@ class Meaning:
     topics: list[Topic] = field(default_factory=list)  # the groups whose `about` it stands in
     deniable: set[str] = field(default_factory=set)  # attributes that "no" denies with it: "no pauses"
     near: dict[Topic, str] = field(default_factory=dict)  # group -> class that it names beside a noun of that group
-    alone: dict[str, str] = field(default_factory=dict)  # attribute -> class that it names by itself
-    weak: dict[str, str] = field(default_factory=dict)
+    alone: dict[str, Named] = field(default_factory=dict)  # attribute -> class that it names by itself
     feelings: dict[str, str] = field(default_factory=dict)  # attribute -> normal form in its wheel: "angry" for "anger"
 
     @property
     def said(self) -> Said:
         """All (attribute, class) pairs that it can name."""
-        beside = {(topic[0], class_) for topic, class_ in self.near.items()}
-        return frozenset(pair for pair in beside.union(self.alone.items(), self.weak.items()) if pair[1])
+        beside = [(attribute, class_) for (attribute, _), class_ in self.near.items()]
+        alone = [(attribute, class_) for attribute, (class_, _) in self.alone.items() if class_ != UNCLASSED]
+        return frozenset(beside + alone)
 
     @property
     def speaks(self) -> bool:
         """Whether it names a class or is a noun that qualities go with."""
-        return bool(self.topics or self.near or self.weak or any(self.alone.values()))
+        return bool(self.topics or self.said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +87,10 @@ class Vocabulary:
     def __init__(self, files: Sequence[LexiconFile], language: Language) -> None:
         self.meanings: defaultdict[Steps, Meaning] = defaultdict(Meaning)
         self.first: dict[tuple[str, str], str] = {}
-        for number, file in enumerate(files):
+        self._groups = 0
+        for file in files:
             for name, attribute in file.attributes.items():
-                self._add(name, attribute, language, number)
+                self._add(name, attribute, language)
             for marker, phrases in file.markers.get(language, {}).items():
                 for phrase in phrases:
                     self._meaning(phrase).markers.add(marker)
@@ -108,6 +121,41 @@ class Vocabulary:
             at = place = end
         return found
 
+    def classes_begun(self, attribute: str, beginning: str) -> Counter[str]:
+        """Class -> number of phrases without spaces that name it and begin so; none where it is too short to tell."""
+        meanings = self.meanings if len(beginning) >= _fewest(beginning) else {}
+        said = (meaning.said for steps, meaning in meanings.items() if "".join(steps).startswith(beginning))
+        return Counter(class_ for pairs in said for name, class_ in pairs if name == attribute)
+
+    def synonyms(self, pieces: Iterable[tuple[int, str]]) -> dict[int, int]:
+        """Token id -> number of its group, in which tokens may stand for one another: no other class is named.
+
+        `pieces` are the tokens of a model's vocabulary with the space before them. A token names what the phrase of its
+        text names: " cheerful" and " joy" are synonyms. It must begin a word, so "ing" and "he" name nothing; the first
+        part of a word names what all phrases and tokens that begin so name. A token has no group where those differ,
+        where one of them is something else (a noun that qualities go with, a negation), or where it is too short.
+        """
+        whole: dict[str, Said] = {}  # phrases without spaces, and their beginnings, where those that begin so agree
+        begun: dict[str, Said] = {}
+        for steps, meaning in self.meanings.items():
+            spelled, _, wild = "".join(steps).partition(GAP)
+            spelled = spelled.removesuffix("*")
+            whole[spelled] = frozenset() if wild or meaning.markers or meaning.topics else meaning.said
+            for end in range(max(_fewest(spelled), 2), len(spelled)):
+                if begun.setdefault(spelled[:end], whole[spelled]) != whole[spelled]:
+                    begun[spelled[:end]] = frozenset()
+        words = [(id_, "".join(units(text))) for id_, text in pieces if _begins_a_word(text)]
+        known = sorted({word for _, word in words})
+        groups: defaultdict[Said, list[int]] = defaultdict(list)
+        for id_, word in words:
+            said = whole.get(word) or whole.get(_DEGREE.sub("", word))
+            if said is None and (said := begun.get(word)):
+                longer = known[bisect_left(known, word) : bisect_left(known, f"{word}\U0010ffff")]
+                said = said if {whole.get(other, begun.get(other)) for other in longer} == {said} else None
+            if said:
+                groups[said].append(id_)
+        return {id_: number for number, ids in enumerate(groups.values()) for id_ in ids}
+
     def _meaning(self, phrase: str) -> Meaning:
         steps: list[str] = []
         for part in phrase.split():
@@ -116,36 +164,40 @@ class Vocabulary:
                 steps[-1] += "*"
         return self.meanings[tuple(steps)]
 
-    def _add(self, name: str, attribute: Attribute, language: Language, file: int) -> None:
+    def _add(self, name: str, attribute: Attribute, language: Language) -> None:
         for feelings in attribute.wheel.values():
             for forms in getattr(feelings, language):
                 if feelings.class_ is not None:
                     self.first.setdefault((name, feelings.class_), forms[0])
                 for form in forms:
                     self._meaning(form).feelings[name] = forms[0].removesuffix("*")
-                    self._meaning(form).alone[name] = feelings.class_ or UNCLASSED
+                    self._meaning(form).alone[name] = feelings.class_ or UNCLASSED, "plain"
         words = getattr(attribute, language)
-        for index, near in enumerate(words.near):
-            topic = (name, file, index)
+        for near in words.near:
+            topic, self._groups = (name, self._groups), self._groups + 1
             for noun in near.about:
                 self._meaning(noun).topics.append(topic)
-                if index == 0 and attribute.absent is not None:
+                if near is words.near[0] and attribute.absent is not None:
                     self._meaning(noun).deniable.add(name)
-            for phrase, class_ in _pairs(near.words):
+            for phrase, class_ in pairs(near.words):
                 self._meaning(phrase).near[topic] = class_
-        for phrase, class_ in _pairs(words.alone):
-            self._meaning(phrase).alone[name] = class_
-        for phrase, class_ in _pairs(words.weak):
-            self._meaning(phrase).weak[name] = class_
+        for phrase, class_ in pairs(words.weak):
+            self._meaning(phrase).alone[name] = class_, "weak"
+        for phrase, class_ in pairs(words.alone):
+            self._meaning(phrase).alone[name] = class_, "plain"
 
 
-def _pairs(words: Words) -> Iterator[tuple[str, str]]:
-    return ((phrase, class_) for class_, phrases in words.items() for phrase in phrases)
-
-
-def fewest(text: str) -> int:
+def _fewest(text: str) -> int:
     """Letters that determine which phrases may follow: fewer of Latin script may begin any other word."""
     return 3 if text.isascii() else 1
+
+
+def _begins_a_word(text: str) -> bool:
+    """Whether a token stands at the beginning of a word, in scripts without spaces anywhere, and is long enough."""
+    stripped = text.strip()
+    if not stripped or "\ufffd" in text or (stripped.isascii() and len(stripped) < _fewest(stripped)):
+        return False
+    return not (text[0].isascii() and text[0].islower())
 
 
 def _end(steps: Steps, row: Sequence[str], at: int) -> int:

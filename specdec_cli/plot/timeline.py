@@ -74,7 +74,7 @@ def timelines(stored: Stored, attribute: str, classes: Sequence[str]) -> Iterato
     """
 
     def span(piece: Piece, start: float, end: float) -> TimelineSpan:
-        run = transcript_at(stored.transcripts, piece.mark)
+        run = transcript_at(stored.transcripts, piece.line)
         return TimelineSpan(start, end, piece.speaker, piece.details.get(f"label_{attribute}"), run)
 
     recordings = list(stored)

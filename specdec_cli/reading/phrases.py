@@ -15,37 +15,26 @@ def _one_of(*phrases: str) -> re.Pattern[str]:
 
 OFFERS: Final = _one_of(
     r"随时(?:都)?(?:可以|能|欢迎)?(?:再)?(?:告诉|问|跟我|和我|找我|提|联系|来找|来问|说|欢迎|向我|可以)",
-    r"告诉我",
     r"[跟和向对与](?:我|大家)(?:再|详细|多|继续|好好)*(?:说|讲|聊|分享|交流|提|讨论)",
-    r"(?:尽管|直接|可以|再来|来|继续)[问找]我",
-    r"尽管[说问提]",
+    r"告诉我|尽管[说问提]|(?:尽管|直接|可以|再来|来|继续)[问找]我|[说讲](?:出来|来)?(?:给我)?听听",
     r"欢迎.{0,8}(?:问|找|分享|交流|讨论|联系|留言|告诉|补充)",
     r"我(?:会|可以|能|来|再|很乐意|很愿意|乐意|愿意|很高兴|将)(?:再|尽力|继续|努力|进一步|更好地)*"
     r"(?:帮|为你|为您|给你|听你|和你|跟你|回答|解答)",
     r"(?:咱们|咱|我们)(?:可以)?(?:一起|再|继续)",
-    r"[说讲](?:出来|来)?(?:给我)?听听",
     # at the start of a sentence: wishes, thanks, requests, what may be open
     r"^[\W嗯]*期待(?:着)?(?:下次|再次|与|和|你|您|更多)",
-    r"^\W*(?:加油|别灰心|别担心|祝|谢谢|感谢|再见|拜拜)",
+    r"^\W*(?:加油|别灰心|别担心|祝|谢谢|感谢|再见|拜拜|thanks\b|thank you\b)",
     r"^\W*希望(?:一切|能|这|对|可以|以上|下次|我|大家)(?!.{0,4}(?:自己|他|她))",
     r"^[\W嗯]*(?:如果|要是|若)(?:还)?(?:有|需要)(?:什么|啥|其他|其它|别的|更多|任何|进一步)",
     r"^[\W嗯]*(?:还)?有(?:什么|啥)(?:想|问题|疑问|需要|其他|别的|不)",
     r"^\W*请(?:提供|上传|告诉|说|问|再|随时|您|你|注意|分享|描述|确保|稍后)",
-    r"\blet me know\b",
-    r"\blet's\b",
-    r"\bfeel free\b",
-    r"\btell me\b",
-    r"\bhow about\b",
-    r"\bi can help\b",
-    r"\bhear your\b",
-    r"\byour (?:thoughts|opinion|take)\b",
+    r"\b(?:let me know|let's|feel free|tell me|how about|i can help|hear your|your (?:thoughts|opinion|take))\b",
     r"^\W*(?:so,? |and |but )?(?:do|would|could|can|did|have|are|will) you\b",
     r"^\W*(?:so,? |well,? |and |but )?(?:what|how|why|which)(?:'s| is| are| do| would| else| about)\b[^.]{0,40}\byou",
     r"\bany (?:other|more|further) (?:thoughts|questions|audio|ideas|clues|samples|details|insights)\b",
     r"\bi(?:'d| would|'ll| will|'m| am) (?:be )?(?:also )?(?:happy|glad|love|like|interested|curious|eager|here)\b"
     r"(?! to say)",
     r"\bplease (?:let|feel|share|provide|tell|give|upload|ask|note|clarify|go|don't|describe|try|send)\b",
-    r"^\W*(?:thanks|thank you)\b",
     r"\bi hope (?:this|that|it) help",
 )
 
@@ -81,21 +70,17 @@ FILLER: Final = re.compile(
 """A sentence that says nothing."""
 
 DESCRIBES: Final = _one_of(
-    r"语[气调速]|音[调量]|口气|听起来|听上去|说话[人者]|高兴|开心|快乐|兴奋|激动|愤怒|生气|担心|无奈|失望|难过|伤心|悲|害怕|恐惧",
-    r"紧张|平静|坚定|困惑|焦虑|委屈|痛苦|犹豫|自信|着急|疑惑",
+    r"语[气调速]|音[调量]|口气|听起来|听上去|说话[人者]|高兴|开心|快乐|兴奋|激动|愤怒|生气|担心|无奈|失望|难过|伤心|悲|害怕|恐惧"
+    r"|紧张|平静|坚定|困惑|焦虑|委屈|痛苦|犹豫|自信|着急|疑惑",
     r"\b(?:voice|tone|speak\w*|sounds? like|seems?|laugh\w*|cry\w*|calm|angry|anger|sad|happy)\b",
 )
 """Words of a description, by which a first sentence that addresses somebody is kept."""
 
-_JUDGE: Final = (
-    r"(?:判断|确定|识别|分辨|分析|描述|听清|听到|听取|听见|感知|提供|回答|获取|给出|提取|进行|理解|访问|处理|播放|准确|直接"
-    r"|直观)"
-)
 REFUSES: Final = _one_of(
     r"(?:抱歉|对不起|不好意思).{0,40}?(?:无法|不能|没法|没有(?:提供|听到|收到|听见|音频|给)|未能|未提供|未收到|没(?:听|给|有给)|误解"
     r"|不太?(?:明确|明白|清楚|理解)|不(?:明确|明白|清楚|理解)|需要听到|无效|没有具体)",
-    rf"(?:无法|没法|不能|不可)(?:准确|清晰|清楚|正确|明确|直接|具体|真正|给|对|从|地)*{_JUDGE}",
-    r"不可描述",
+    r"(?:无法|没法|不能|不可)(?:准确|清晰|清楚|正确|明确|直接|具体|真正|给|对|从|地)*(?:判断|确定|识别|分辨|分析|描述|听清|听到"
+    r"|听取|听见|感知|提供|回答|获取|给出|提取|进行|理解|访问|处理|播放|准确|直接|直观)",
     r"[你您][并还都]?(?:没有|没|未)(?:提供|给出|给(?:我|任何|具体)|提到|说|上传)",
     r"[你您](?:得|需要|要|先|能)+[再先]?(?:告诉|提供|给)我?.{0,24}?(?:才能|就能|就好|判断)",
     r"(?:没有|未|没)(?:提供|上传|收到|听到)(?:任何|具体的?)?(?:音频|声音|内容|信息)",
@@ -114,9 +99,8 @@ REFUSES: Final = _one_of(
     r"(?: (?:really|actually|directly|even|currently))* (?:hear|analy[sz]e|access|listen|interpret|process|provide|give"
     r"|determine|understand|have (?:any|access|the ability|enough|an|the audio)|make (?:any|a) (?:pred|anal))",
     r"\bi(?:'m| am) not (?:currently |yet )?able to (?:hear|listen|access|process|play|analy[sz]e|open)",
-    r"\b(?:what|which) audio (?:do|are|did|file)\b",
+    r"\b(?:no audio|(?:what|which) audio (?:do|are|did|file))\b",
     r"\b(?:unable|not possible|impossible) to (?:determine|hear|analy[sz]e|describe|tell|identify|assess)",
-    r"\bno audio\b",
     r"\baudio (?:file )?(?:doesn't seem to|does not seem to|wasn't|was not|hasn't|isn't|is not)"
     r" (?:have been |been )?(?:recorded|provided|uploaded|attached|available|clear enough)",
     r"\b(?:is|isn't|are|not) (?:really |just )?(?:not )?enough (?:for me|information|detail|context)",

@@ -5,22 +5,103 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections import defaultdict
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from itertools import accumulate, groupby
+from pathlib import Path, PurePath
 from typing import Any, Final
 
 from markupsafe import Markup
 
+from specdec_cli.errors import TranscriptError
+from specdec_cli.export.recordings import Stored
 from specdec_cli.labels import Lexicon
+from specdec_cli.labels.references import References
 from specdec_cli.pages.offline import asset, environment, policy
 from specdec_cli.pages.sound import BIT_RATE, SoundUnavailable, mp3, pieces_of
-from specdec_cli.review.pieces import ReviewItem
 from specdec_cli.store import Watch
 from specdec_cli.targets import REVIEW, write
+from specdec_cli.transcript.lines import transcript_at
+from specdec_cli.transcript.records import Transcript, readable
 
 _PAGE_BYTES_A_SECOND: Final = BIT_RATE / 8 * 4 / 3  # base64
+_SHOWN: Final = {"language", "caption", "flags", "scores", "speaker", "text", "measured", "agrees"}
+"""Fields of a transcript that the page shows as they are, where it has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewItem:
+    """A captioned recording, or a captioned piece of one."""
+
+    run: Transcript
+    labels: Mapping[str, str | None]  # attribute -> class that the caption names
+    truth: Mapping[str, str]  # attribute -> class, from references
+
+    @property
+    def doubt(self) -> float | None:
+        """1 - probability of the least likely class that the caption names, 0 to 1; None without probabilities."""
+        scores = self.run.scores or {}
+        named = [each.classes.get(self.labels.get(name) or "", 0.0) for name, each in scores.items()]
+        return 1 - min(named) if named else None
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether a person should look at it: the models disagree, a class is unlikely, or it is no description."""
+        return self.run.needs_review is True or bool(self.run.flags)
+
+    @property
+    def span(self) -> tuple[float, float] | None:
+        """Start and end in the recording, s; None: all of it."""
+        run = self.run
+        return None if run.start_s is None or run.end_s is None else (run.start_s, run.end_s)
+
+    def shown(self) -> dict[str, Any]:
+        """What the page's script reads of it."""
+        run = self.run
+        return {
+            "file": readable(run.file),
+            "name": readable(PurePath(run.file).name or run.file),
+            "start": run.start_s,
+            "end": run.end_s,
+            "seconds": run.duration_s,
+            "review": self.doubtful,
+            "doubt": self.doubt,
+            "labels": self.labels,
+            "truth": self.truth,
+            "scores": {},
+            **{name: value for name, value in run.model_dump(mode="json", include=_SHOWN).items() if value is not None},
+        }
+
+
+def read_pieces(
+    paths: Sequence[Path], lexicon: Lexicon, references: References | None, mode: str | None = None
+) -> list[ReviewItem]:
+    """The pieces in files of transcripts, the most doubtful first; of a recording captioned again, the last ones.
+
+    `lexicon` finds the classes of transcripts without labels, `references` have those that are known, and `mode`
+    chooses captions of one mode.
+
+    Raises:
+        TranscriptError: a file holds something else, or no caption.
+        ConfigError: a recording has captions in several modes.
+    """
+    found: dict[tuple[object, ...], ReviewItem] = {}
+    known = lexicon.attributes  # a correction is a class that tables of references may name
+    for path in paths:
+        for piece in (
+            piece for recording in Stored.read(path, mode=mode, lexicon=lexicon) for piece in recording.pieces
+        ):
+            run = transcript_at(path, piece.line)
+            labels = piece.line.head.labels or {}
+            labels = {name: of if of in known[name] else None for name, of in labels.items() if name in known}
+            reference = None if references is None else references.find(run.file, run.start_s, run.end_s)
+            truth = {} if reference is None else reference.labels
+            found[os.path.abspath(run.file), run.start_s] = ReviewItem(run, labels, truth)
+    if not found:
+        message = f"{', '.join(map(str, paths))} holds no caption."
+        raise TranscriptError(message, hint="Caption recordings first: specdec batch --labels")
+    return sorted(found.values(), key=lambda piece: (not piece.doubtful, -(piece.doubt or 0.0)))
 
 
 @dataclass(slots=True)
@@ -38,10 +119,7 @@ def write_review(
     """Writes a page about `pieces` in this order, whole or not at all; returns what it plays.
 
     Corrections choose from the classes of `lexicon`. It holds at most `audio_mb` MB of audio, the first pieces first,
-    and `watch` is told of each.
-
-    Raises:
-        TranscriptError: the file cannot be written.
+    and `watch` is told of each. TranscriptError: the file cannot be written.
     """
     sounds = _sounds(pieces, audio_mb * 1e6, watch)
     shown = [piece.shown() | {"missing": sounds.missing.get(number)} for number, piece in enumerate(pieces)]
@@ -49,20 +127,17 @@ def write_review(
     script = asset("dom.js", "audio.js", "timeline-of-pieces.js", "review.js", "theme.js")
     data: dict[str, Any] = {"attributes": _attributes(pieces, lexicon), "pieces": shown}
     data["id"] = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
-    page = (
-        environment()
-        .get_template("review.html.j2")
-        .render(
-            policy=policy(script, style),
-            style=Markup(style),
-            script=Markup(script),
-            pieces=len(pieces),
-            doubtful=sum(piece.doubtful for piece in pieces),
-            left_out=sounds.left_out,
-            scored=any(piece.run.scores for piece in pieces),
-            data=data,
-            audio=sorted(sounds.audio.items()),
-        )
+    template = environment().get_template("review.html.j2")
+    page = template.render(
+        policy=policy(script, style),
+        style=Markup(style),
+        script=Markup(script),
+        pieces=len(pieces),
+        doubtful=sum(piece.doubtful for piece in pieces),
+        left_out=sounds.left_out,
+        scored=any(piece.run.scores for piece in pieces),
+        data=data,
+        audio=sorted(sounds.audio.items()),
     )
     write(path, page, REVIEW)
     return sounds
@@ -77,26 +152,26 @@ def _attributes(pieces: Sequence[ReviewItem], lexicon: Lexicon) -> Mapping[str, 
 
 def _sounds(pieces: Sequence[ReviewItem], most_bytes: float, watch: Watch) -> Sounds:
     """Encodes the first pieces that fit, one recording after the other."""
-    found, room, chosen = Sounds(), most_bytes, list[int]()
-    for number, piece in enumerate(pieces):
-        room -= (piece.run.duration_s or 0.0) * _PAGE_BYTES_A_SECOND
-        if room >= 0:
-            chosen.append(number)
-    found.left_out = len(pieces) - len(chosen)
+    sizes = accumulate((piece.run.duration_s or 0.0) * _PAGE_BYTES_A_SECOND for piece in pieces)
+    chosen = pieces[: sum(size <= most_bytes for size in sizes)]
+    found = Sounds(left_out=len(pieces) - len(chosen))
     watch.begin(len(chosen))
-    recordings: defaultdict[tuple[str, str, bool], list[int]] = defaultdict(list)  # pieces of each by time
-    for number in sorted(chosen, key=lambda number: pieces[number].span or (0.0, 0.0)):
-        run = pieces[number].run
-        recordings[run.file, run.sha256 or "", pieces[number].span is None].append(number)
-    for (path, sha256, _), numbers in sorted(recordings.items()):
+
+    def recording(number: int) -> tuple[str, str, bool]:
+        run = chosen[number].run
+        return run.file, run.sha256 or "", chosen[number].span is None
+
+    by_time = sorted(range(len(chosen)), key=lambda number: (recording(number), chosen[number].span or ()))
+    for (path, sha256, _), group in groupby(by_time, recording):
+        numbers = list(group)
         watch.step(path)
-        spans = [span for number in numbers if (span := pieces[number].span) is not None] or None
+        spans = [span for number in numbers if (span := chosen[number].span) is not None] or None
         try:
             for number, samples in zip(numbers, pieces_of(path, sha256, spans), strict=True):
                 found.audio[number] = base64.b64encode(mp3(samples)).decode("ascii")
                 watch.advance()
         except SoundUnavailable as unavailable:
-            for number in [number for number in numbers if number not in found.audio]:
+            for number in (number for number in numbers if number not in found.audio):
                 found.missing[number] = str(unavailable)
                 watch.advance()
     return found

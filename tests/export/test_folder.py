@@ -11,8 +11,8 @@ from specdec_cli.errors import ConfigError, TranscriptError
 from specdec_cli.export.folder import INDEX, Folder, Written
 from specdec_cli.export.formats import export
 from specdec_cli.export.recordings import Stored
+from specdec_cli.targets import COLUMNS
 from tests.export.lines import piece, write
-from tests.mini_pair import write_voice
 
 
 def exported(stored: Stored, folder: Path, *formats: str) -> Written:
@@ -28,14 +28,14 @@ def test_its_own_files_are_brought_up_to_date_and_those_of_others_left_alone(tmp
     lines = [piece(0, 1, file="/data/a.wav"), piece(0, 1, file="/data/b.wav")]
     out.mkdir()
     (out / "a.srt").write_text("mine")
-    (out / "captions.csv").write_text("mine")
-    done = exported(Stored.read(write(tmp_path, *lines)), out, "srt")
+    mine = f"{','.join(COLUMNS)}\nmine\n"
+    (out / "captions.csv").write_text(mine)
+    done = exported(Stored.read(write(tmp_path, *lines)), out, "srt", "csv")
     assert [problem.message for problem in done.problems] == [
-        f"{out / 'a.srt'} was left as it is: specdec did not write it, or it was edited since."
+        f"{out / name} was left as it is: specdec did not write it, or it was edited since."
+        for name in ("a.srt", "captions.csv")
     ]
-    assert (done.count, (out / "a.srt").read_text()) == (1, "mine")
-    (problem,) = exported(Stored.read(tmp_path / "captions.jsonl"), out, "csv").problems
-    assert "holds something else than tables" in problem.message
+    assert (done.count, (out / "a.srt").read_text(), (out / "captions.csv").read_text()) == (1, "mine", mine)
     stored = Stored.read(write(tmp_path, *lines[:1], piece(0, 1, "Now loud.", file="/data/b.wav")))
     assert exported(stored, out, "srt").count == 1
     assert "Now loud." in (out / "b.srt").read_text()
@@ -108,11 +108,3 @@ def test_captions_of_several_modes_need_a_choice(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"in several modes, e\.g\. edge and cloud"):
         Stored.read(file)
     assert captions(Stored.read(file, mode="cloud")) == [(0, "Sure.")]
-
-
-def test_a_folder_or_a_recording_holds_no_transcripts(tmp_path: Path) -> None:
-    with pytest.raises(TranscriptError, match="cannot be read"):
-        Stored.read(tmp_path)
-    recording = write_voice(tmp_path / "a.wav", 1, 0.3)
-    with pytest.raises(TranscriptError, match="is no transcript of schema 1"):
-        Stored.read(recording)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from specdec_cli.export.folder import INDEX
 from specdec_cli.export.formats import export
 from specdec_cli.export.recordings import Stored
 from specdec_cli.types import ExportFormat
@@ -36,17 +37,16 @@ PIECES = (
 )
 
 
-def exported(folder: Path, name: ExportFormat, *lines: str, naming: str = "speaker") -> Path:
-    """The only file of a format."""
+def exported(folder: Path, name: ExportFormat, *lines: str, naming: str = "speaker") -> list[Path]:
+    """The files of a format."""
     done = export(Stored.read(write(folder, *lines)), [name], folder / "out", "--output", naming=naming)
     assert not done.problems
-    (found,) = (path for path in (folder / "out").rglob("*") if path.is_file() and path.name != ".specdec-exports")
-    return found
+    return sorted(path for path in (folder / "out").rglob("*.*") if path.name != INDEX)
 
 
 def test_textgrid(tmp_path: Path) -> None:
     tgt = pytest.importorskip("tgt")
-    file = exported(tmp_path, "textgrid", *PIECES)
+    (file,) = exported(tmp_path, "textgrid", *PIECES)
     assert file.name == "会议 1.TextGrid"
     grid = tgt.read_textgrid(str(file), encoding="utf-8", include_empty_intervals=True)
     tiers = {tier.name: [(i.start_time, i.end_time, i.text) for i in tier] for tier in grid.tiers}
@@ -71,7 +71,7 @@ def test_a_textgrid_is_as_long_as_its_recording_and_has_no_slivers(tmp_path: Pat
     edge = captioner(decoding__mode="edge", decoding__max_new_tokens=1, audio__segment=segment)
     lines = [transcript.to_json() for transcript in edge.captions(sound)]
     assert (len(lines) > 1) == (segment is not None)
-    grid, ask = parselmouth.read(str(exported(tmp_path, "textgrid", *lines))), parselmouth.praat.call
+    grid, ask = parselmouth.read(str(*exported(tmp_path, "textgrid", *lines))), parselmouth.praat.call
     length = ask(parselmouth.Sound(str(sound)), "Get total duration")
     assert ask(grid, "Get total duration") == pytest.approx(length, abs=0.5 / rate)
     for tier in range(1, ask(grid, "Get number of tiers") + 1):
@@ -84,7 +84,9 @@ def test_a_textgrid_is_as_long_as_its_recording_and_has_no_slivers(tmp_path: Pat
 def test_pieces_that_touch_but_for_rounding_share_a_boundary(tmp_path: Path) -> None:
     tgt = pytest.importorskip("tgt")
     lines = [piece(0, 1.2344, speaker=ANN), piece(1.2352, 2, speaker=ANN), piece(1.999, 3.0004, speaker=ANN)]
-    file = exported(tmp_path, "textgrid", *(line.replace('"speaker"', '"recording_s":3.0,"speaker"') for line in lines))
+    (file,) = exported(
+        tmp_path, "textgrid", *(line.replace('"speaker"', '"recording_s":3.0,"speaker"') for line in lines)
+    )
     (tier,) = tgt.read_textgrid(str(file), encoding="utf-8", include_empty_intervals=True).tiers
     assert [(i.start_time, i.end_time) for i in tier] == [(0, 1.234), (1.234, 2), (2, 3)]
 
@@ -95,11 +97,11 @@ def test_textgrids_of_one_export_have_the_same_tiers_in_one_order(tmp_path: Path
     labels = {"timbre": None, "emotion": "sad"}
     flagged = piece(0, 1, file="/d/a.wav", labels=labels, emotions=["sad"], needs_review=False, flags=["no_speech"])
     doubtful = piece(0, 1, file="/d/b.wav", labels=labels | {"rate": "slow"}, needs_review=True)
-    stored = Stored.read(write(tmp_path, flagged, doubtful, piece(0, 1, file="/d/c.wav", measured={"f0_range_st": 3})))
-    assert not export(stored, ["textgrid"], tmp_path, "--output", naming="speaker").problems
-    for name in "abc":
-        grid = tgt.read_textgrid(str(tmp_path / f"{name}.TextGrid"), include_empty_intervals=True)
-        found = [tier.name for tier in grid.tiers]
+    measured = piece(0, 1, file="/d/c.wav", measured={"f0_range_st": 3})
+    files = exported(tmp_path, "textgrid", flagged, doubtful, measured)
+    assert [file.stem for file in files] == ["a", "b", "c"]
+    for file in files:
+        found = [tier.name for tier in tgt.read_textgrid(str(file), include_empty_intervals=True).tiers]
         assert found == ["caption", "emotion", "rate", "emotions", "measured_f0_range_st", "needs_review", "flags"]
 
 
@@ -111,18 +113,13 @@ def test_textgrids_of_one_export_have_the_same_tiers_in_one_order(tmp_path: Path
 )  # fmt: skip
 def test_what_is_no_description_is_marked(tmp_path: Path, name: ExportFormat, mark: str) -> None:
     flagged = piece(0.0, 1.0, "Hm.", flags=["no_speech", "refusal"], labels={"emotion": None})
-    done = export(
-        Stored.read(write(tmp_path, flagged, piece(1.0, 2.0))), [name], tmp_path, "--output", naming="speaker"
-    )
-    assert not done.problems
-    assert any(
-        mark in file.read_text("utf-8") for file in tmp_path.rglob("*.*") if file.suffix not in (".jsonl", ".yaml")
-    )
+    file, *_ = exported(tmp_path, name, flagged, piece(1.0, 2.0))
+    assert mark in file.read_text("utf-8")
 
 
 def test_eaf(tmp_path: Path) -> None:
     elan = pytest.importorskip("pympi.Elan")
-    file = exported(tmp_path, "eaf", *PIECES)
+    (file,) = exported(tmp_path, "eaf", *PIECES)
     document = elan.Eaf(str(file), suppress_version_warning=True)
     aligned = document.get_annotation_data_for_tier(f"{ANN} - caption")
     assert sorted(aligned) == [(0, 1500, ONE_LINE), (4000, 7200000, "Touches.")]
@@ -136,7 +133,7 @@ def test_eaf(tmp_path: Path) -> None:
 
 
 def test_ids_of_an_eaf_are_unique_and_lead_somewhere(tmp_path: Path) -> None:
-    root = ElementTree.parse(exported(tmp_path, "eaf", *PIECES)).getroot()
+    root = ElementTree.parse(*exported(tmp_path, "eaf", *PIECES)).getroot()
     slots = {slot.attrib["TIME_SLOT_ID"]: int(slot.attrib["TIME_VALUE"]) for slot in root.iter("TIME_SLOT")}
     assert list(slots.values()) == sorted(slots.values())
     aligned = {a.attrib["ANNOTATION_ID"]: a for a in root.iter("ALIGNABLE_ANNOTATION")}
@@ -154,7 +151,7 @@ def test_ids_of_an_eaf_are_unique_and_lead_somewhere(tmp_path: Path) -> None:
 
 def test_srt(tmp_path: Path) -> None:
     srt = pytest.importorskip("srt")
-    cues = list(srt.parse(exported(tmp_path, "srt", *PIECES).read_text("utf-8")))
+    cues = list(srt.parse(exported(tmp_path, "srt", *PIECES)[0].read_text("utf-8")))
     assert [(c.start.total_seconds(), c.end.total_seconds()) for c in cues] == TIMES
     assert cues[0].content == f"{ANN}: {ONE_LINE.replace('-->', '→')}"
     assert cues[1].content == f"{BOB}: Overlaps Ann."
@@ -162,7 +159,7 @@ def test_srt(tmp_path: Path) -> None:
 
 def test_vtt(tmp_path: Path) -> None:
     webvtt = pytest.importorskip("webvtt")
-    captions = webvtt.read(exported(tmp_path, "vtt", *PIECES)).captions
+    captions = webvtt.read(*exported(tmp_path, "vtt", *PIECES)).captions
     assert [(c.start_in_seconds, c.end_in_seconds) for c in captions] == [(int(s), int(e)) for s, e in TIMES]
     assert [c.start for c in captions] == ["00:00:00.000", "00:00:01.000", "00:00:01.200", "00:00:04.000"]
     assert captions[3].end == "02:00:00.000"
@@ -182,25 +179,27 @@ def turns(text: str) -> Iterator[tuple[str, float, float, str]]:
         yield uri, float(start), round(float(start) + float(length), 3), name
 
 
-def test_rttm_of_speakers(tmp_path: Path) -> None:
-    found = list(turns(exported(tmp_path, "rttm", *PIECES, piece(8, 9)).read_text("utf-8")))
+@pytest.mark.parametrize(
+    ("naming", "names"),
+    [
+        ("speaker", [ANN, "=Bob_<x>", ANN, ANN, "unknown"]),
+        ("pitch", ["unknown", "low", "low", "unknown", "unknown"]),
+        ("emotion", ["happy", "sad", "unknown", "sad", "unknown"]),
+    ],
+)
+def test_rttm(tmp_path: Path, naming: str, names: list[str]) -> None:
+    (file,) = exported(tmp_path, "rttm", *PIECES, piece(8, 9), naming=naming)
+    found = list(turns(file.read_text("utf-8")))
     assert {uri for uri, *_ in found} == {"会议_1"}
     assert [(start, end) for _, start, end, _ in found] == [*TIMES, (8, 9)]
-    assert [name for *_, name in found] == [ANN, "=Bob_<x>", ANN, ANN, "unknown"]
-
-
-@pytest.mark.parametrize(("naming", "names"), [("pitch", ["unknown", "low", "low", "unknown"]), ("emotion", None)])
-def test_rttm_of_classes(tmp_path: Path, naming: str, names: list[str] | None) -> None:
-    found = list(turns(exported(tmp_path, "rttm", *PIECES, naming=naming).read_text("utf-8")))
-    assert [name for *_, name in found] == (names or ["happy", "sad", "unknown", "sad"])
+    assert [name for *_, name in found] == names
 
 
 @pytest.mark.filterwarnings("ignore:The inplace keyword")  # of pandas, about audformat
 def test_audformat(tmp_path: Path) -> None:
     audformat = pytest.importorskip("audformat")
-    stored = Stored.read(write(tmp_path, *PIECES, piece(None, None, file="/data/b/2.wav")))
-    assert not export(stored, ["audformat"], tmp_path, "--output", naming="speaker").problems
-    database = audformat.Database.load(str(tmp_path / "audformat"))
+    exported(tmp_path, "audformat", *PIECES, piece(None, None, file="/data/b/2.wav"))
+    database = audformat.Database.load(str(tmp_path / "out" / "audformat"))
     assert database.languages == ["eng"]
     table = database["pieces"].get()
     assert list(table.index.names) == ["file", "start", "end"]

@@ -88,13 +88,8 @@ def test_what_tables_write() -> None:
     def known(attribute: str, *words: str) -> list[str | None]:
         return [lexicon.table_words[attribute].get(folded(word), "unknown") for word in words]
 
-    assert known("emotion", "calm", "Anger", "愤怒", "HAPPINESS", "中性") == [
-        "neutral",
-        "angry",
-        "angry",
-        "happy",
-        "neutral",
-    ]
+    classes = ["neutral", "angry", "angry", "happy", "neutral"]
+    assert known("emotion", "calm", "Anger", "愤怒", "HAPPINESS", "中性") == classes
     assert (known("voice", "F"), known("rate", "较慢"), known("volume", " Low ")) == (["female"], ["slow"], ["soft"])
     assert (known("pauses", "none"), known("emotion", "none", "hapy")) == (["few"], [None, "unknown"])
     for attribute, classes in lexicon.attributes.items():

@@ -59,37 +59,17 @@ def shares(known: ClassScores) -> dict[str, float]:
 
 HALF = "\udce5\udcae"  # two of the three bytes of a character
 DECIDED: list[tuple[str, Language, list[str | tuple[str, Others]], Others]] = [
-    (
-        "emotion",
-        "zh",
-        ["听起来", "情绪", ("愤怒", {"悲伤": 0.3, "高兴": 0.1}), "。"],
-        {"angry": 0.6, "sad": 0.3, "happy": 0.1},
-    ),
+    ("emotion", "zh", ["情绪", ("愤怒", {"悲伤": 0.3, "高兴": 0.1})], {"angry": 0.6, "sad": 0.3, "happy": 0.1}),
     ("rate", "zh", ["语速", ("较快", {"较慢": 0.2}), "，", "音调", "适中", "。"], {"fast": 0.8, "slow": 0.2}),
     ("pitch", "zh", ["语速", "较快", "，", "音调", ("适中", {"偏高": 0.4}), "。"], {"medium": 0.6, "high": 0.4}),
-    (
-        "rate",
-        "en",
-        ["She", " speaks", " at", " a", (" slow", {" fast": 0.25}), " pace", "."],
-        {"slow": 0.75, "fast": 0.25},
-    ),
+    ("rate", "en", ["She", " has", " a", (" slow", {" fast": 0.25}), " pace", "."], {"slow": 0.75, "fast": 0.25}),
     # a word of several tokens is decided along all of them
-    (
-        "rate",
-        "zh",
-        ["语速", ("较", {"适中": 0.4}), ("快", {"慢": 0.5}), "。"],
-        {"fast": 0.3, "slow": 0.3, "moderate": 0.4},
-    ),
+    ("rate", "zh", ["语速", ("较", {"适中": 0.4}), ("快", {"慢": 0.5})], {"fast": 0.3, "slow": 0.3, "moderate": 0.4}),
     ("emotion", "zh", ["情绪", ("愤怒", {HALF: 0.2}), "。"], {"angry": 0.8, "other": 0.2}),
     ("emotion", "zh", ["情绪", ("愤怒", {"，": 0.2, "悲伤": 0.3}), "。"], {"angry": 0.5, "sad": 0.3, "other": 0.2}),
     # another wording before the word is left out, but a negation may have been none
     ("rate", "zh", ["语速", ("很", {"非常": 0.4}), ("快", {"慢": 0.2}), "。"], {"fast": 0.8, "slow": 0.2}),
-    (
-        "range",
-        "en",
-        ["Intonation", " is", (" not", {" very": 0.3}), " lively", "."],
-        {"flat": 0.7, "lively": 0.3},
-    ),
+    ("range", "en", ["Intonation", " is", (" not", {" very": 0.3}), " lively", "."], {"flat": 0.7, "lively": 0.3}),
     ("pauses", "en", ["He", " speaks", " with", (" no", {" many": 0.2}), " pauses", "."], {"few": 0.8, "many": 0.2}),
 ]
 
@@ -112,11 +92,9 @@ def test_the_first_part_of_a_word_is_as_good_as_the_word() -> None:
 
 def test_the_model_of_the_deciding_token_is_named() -> None:
     spelling = Spelling()
-    pieces = [("情绪", "edge", {}), ("愤怒", "cloud", {"悲伤": 0.3}), ("。", "edge", {})]
-    tokens = []
-    for text, by, others in pieces:
-        row = ((spelling.id(text), 1 - sum(others.values())), *((spelling.id(o), p) for o, p in others.items()))
-        tokens.append(Token(spelling.id(text), (by, row), None))
+    mood, angry, sad, end = map(spelling.id, ("情绪", "愤怒", "悲伤", "。"))
+    rows = [("edge", ((mood, 1.0),)), ("cloud", ((angry, 0.7), (sad, 0.3))), ("edge", ((end, 1.0),))]
+    tokens = [Token(row[0][0], (by, row), None) for by, row in rows]
     assert scores("zh", tokens, spelling)["emotion"].by == "cloud"
 
 

@@ -58,7 +58,6 @@ REFUSED = [
     ("empty.tsv", "", {}, ()),
     ("table.xlsx", GOOD, {}, ()),
     ("short.csv", "file,caption,emotion\na.wav,A\n", {}, ("line 2",)),
-    ("open.json", '[{"file": "a.wav"', {}, ()),
     ("files.json", '[{"file": ["a.wav", "b.wav"], "caption": "A"}]', {}, ("item 1", "file")),
 ]
 

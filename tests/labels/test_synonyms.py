@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from specdec_cli.labels import Lexicon
-from specdec_cli.labels.synonyms import synonyms
 from specdec_cli.prompts import Language
 
 _WORDS = ("happy", "cheerful", "joy", "sad", "sorrowful", "Happy", "the", "pitch", "not", "h", "high", "fast")
@@ -12,7 +11,7 @@ CHINESE = ("高兴", "快乐的", "愤怒", "很生气", "说话", "不", "高",
 
 
 def _groups(words: tuple[str, ...], language: Language) -> list[set[str]]:
-    found = synonyms(Lexicon.load(), enumerate(words), language)
+    found = Lexicon.load().vocabularies[language].synonyms(enumerate(words))
     groups: dict[int, set[str]] = {}
     for id_, number in found.items():
         groups.setdefault(number, set()).add(words[id_])

@@ -16,7 +16,7 @@ from specdec_cli.export.formats import export
 from specdec_cli.export.recordings import Stored
 from specdec_cli.labels import Lexicon
 from specdec_cli.plot.timeline import timelines
-from specdec_cli.review.pieces import read_pieces
+from specdec_cli.review.review_page import read_pieces
 from specdec_cli.transcript import Transcript
 from tests.batch.lines import good_line
 

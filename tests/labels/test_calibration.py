@@ -10,12 +10,13 @@ import pytest
 
 from specdec_cli.errors import ConfigError
 from specdec_cli.labels import Lexicon
-from specdec_cli.labels.calibration import read_calibration, sharpened
-from specdec_cli.labels.temperatures import (
+from specdec_cli.labels.calibration import (
     Decision,
     calibrate,
     fit_temperature,
+    read_calibration,
     reliability,
+    sharpened,
 )
 from specdec_cli.plot.reliability import reliability as diagram
 from specdec_cli.types import Decider
@@ -63,7 +64,7 @@ def test_the_error_is_the_mean_distance_of_the_bins() -> None:
     made = [
         Decision("edge", "emotion", {"happy": p, "sad": 1 - p}, "happy", truth, "", "", "edge") for p, truth in given
     ]
-    found = reliability([(decision, 1.0) for decision in made])
+    found = reliability(made)
     assert found.ece == pytest.approx((0.45 + 0.45) / 2)
     assert [(each.captions, each.accuracy) for each in found.bins] == [(2, 1.0), (2, 0.5)]
 

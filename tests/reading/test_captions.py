@@ -1,0 +1,72 @@
+"""Where a caption ends, and what makes a text no description: what is for the listener goes, what describes stays.
+
+`captions.tsv` holds texts as models write them: the flags, the part that describes, and the rest.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from specdec_cli.prompts import Language
+from specdec_cli.reading import caption_of, description_end, flags_of, language_of
+from tests.laws.cases import WORDS
+
+WRITTEN = [line.split("\t") for line in Path(__file__).with_name("captions.tsv").read_text("utf-8").splitlines()[1:]]
+ZH = "说话人语速很快，声音发抖，听起来很害怕。"
+EN = "The speaker talks fast in a trembling voice. They seem afraid."
+
+
+@pytest.mark.parametrize(("language", "flags", "caption", "rest"), WRITTEN)
+def test_a_text_is_cut_where_it_stops_describing_and_flagged(
+    language: Language, flags: str, caption: str, rest: str
+) -> None:
+    text = caption + rest.replace("\\n", "\n")
+    assert (caption_of(text), flags_of(text, language)) == (caption, tuple(flags.split()))
+
+
+def test_a_preamble_is_no_end() -> None:
+    text = f"I can help you with that. {EN}"
+    assert description_end(text) is None
+    assert caption_of(f"{text} What do you think?") == text
+
+
+def test_a_text_that_ends_where_it_shows_has_the_caption_of_the_whole() -> None:
+    rng = random.Random(5)
+    ended = 0
+    for _ in range(1500):
+        pieces = rng.choices(WORDS, k=rng.randint(2, 20))
+        prefixes = ("".join(pieces[:length]) for length in range(1, len(pieces) + 1))
+        if (shown := next((each for each in prefixes if description_end(each) is not None), None)) is not None:
+            ended += 1
+            assert caption_of(shown) == caption_of("".join(pieces)), pieces
+    assert ended > 200
+
+
+def test_half_a_word_and_half_a_character_wait_for_the_rest() -> None:
+    assert description_end(f"{EN} Let me know") is None
+    assert description_end(f"{EN} Let me know ") == len(EN) + 1
+    assert description_end(f"{ZH}\ufffd") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (ZH, "zh"),
+        (EN, "en"),
+        ("愤怒", "zh"),
+        ('The man says "你好，请问您找谁呀，我们这里没有这个人" in a calm voice.', "en"),
+        ("说话人用英语说了“good morning everybody and welcome”。", "zh"),
+        ("Спокойный голос, медленная речь", "other"),
+        ("…😊", None),
+    ],
+)
+def test_languages(text: str, found: str | None) -> None:
+    assert language_of(text) == found
+
+
+def test_flags_are_of_the_language_asked_for() -> None:
+    assert flags_of(ZH, "en") == flags_of(EN, "zh") == ("language",)
+    assert flags_of(" \n", "zh") == flags_of("", "en") == ("no_description",)
