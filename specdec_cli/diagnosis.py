@@ -180,7 +180,7 @@ def _models(resolved: ResolvedConfig) -> Iterator[Check]:
     for role, info, model in (("edge", shown.edge, pair.loaded_edge), ("cloud", shown.cloud, pair.loaded_cloud)):
         if info is not None:
             tested = "" if model is None else f" · self-test {model.self_test or 'switched off'}"
-            yield Check(role, "ok", f"{info.name} · {info.placed}{tested}")
+            yield Check(role, "ok", f"{info.line}{tested}")
     for link in filter(None, (pair.remote_edge, pair.remote)):
         yield _checked("link", link.probe)
     yield _checked("caption", lambda: _one_caption(captioner))

@@ -7,8 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from specdec_cli.errors import DecodingError, SpecdecError
@@ -17,9 +16,9 @@ from specdec_cli.models.processor import Processor, Prompt, suggestions
 from specdec_cli.prompts import PROMPTS, Language
 from specdec_cli.reading import caption_of, description_end, flags_of
 from specdec_cli.transcript.recorder import error_transcript, timing, totals
-from specdec_cli.transcript.records import ModelInfo, Models, Resources, Transcript, Uplink
+from specdec_cli.transcript.records import ModelInfo, Models, Resources, Started, Transcript, Uplink
 from specdec_cli.transcript.terms import SUGGESTED, recorded_settings
-from specdec_cli.types import Clip, EventText, Finished, Mode, Round, Started, Update
+from specdec_cli.types import EventText, Finished, Mode, Round, Update
 
 if TYPE_CHECKING:
     from specdec_cli.cloud.cloud import Payload
@@ -104,19 +103,6 @@ class Setup:
         names = ("mode", "language", "prompt", "models", "settings", "warnings")
         return {name: getattr(self, name) for name in names}
 
-    def started(self, clip: Clip) -> Started:
-        """The heading of a clip's run."""
-        known = {name: getattr(clip, name) for name in Clip.__slots__} | self.fields()
-        models: Models = known.pop("models")
-        return Started(**known, edge=_model_line(models.edge), cloud=_model_line(models.cloud))
-
-    def error_line(
-        self, file: str, error: SpecdecError, clip: Clip | None = None, sha256: str | None = None
-    ) -> Transcript:
-        """The transcript of a file with that content, or of a clip of it, that could not be captioned."""
-        about = _fields(clip) if clip else {"file": file, "sha256": sha256}
-        return error_transcript(error=error, **about, **self.fields())
-
 
 class Run:
     """The captioning of one clip: iterate it for its updates as they happen, or `finish()` it for its transcript.
@@ -128,7 +114,7 @@ class Run:
     def __init__(
         self,
         setup: Setup,
-        clip: Clip,
+        clip: Started,
         prompts: Prompts | None,
         audio_s: float,
         loop: Callable[[Prompts, Shared | None, Language], Loop],
@@ -153,12 +139,16 @@ class Run:
         `shared` makes its forwards with those of other clips; `alone`: no other clip is under way in this process.
         """
         if self.error is not None:
-            return self._setup.error_line(self.clip.file, self.error, self.clip)
+            return self.failed(self.error)
         if self._transcript is None:
             for _ in self._updates(shared, alone=alone and shared is None):
                 pass
         assert self._transcript is not None
         return self._transcript
+
+    def failed(self, error: SpecdecError) -> Transcript:
+        """The line of the clip without a caption."""
+        return error_transcript(**{**dict(self.clip), "error": error})
 
     def _updates(self, shared: Shared | None, *, alone: bool = True) -> Iterator[Update]:
         prompts, self.prompts = self.prompts, None
@@ -166,7 +156,7 @@ class Run:
             raise self.error or DecodingError("this run was begun before", hint="Make another one of the recording.")
         writer, ids, text = self._writer, list[int](), ""
         began = time.perf_counter(), time.process_time()
-        yield Update(self._setup.started(self.clip), EventText())
+        yield Update(self.clip, EventText())
         with closing(self._loop(prompts, shared, self._setup.language).run()) as events:
             for event in events:
                 if isinstance(event, Round):
@@ -188,26 +178,28 @@ class Run:
 
     def _finished(self, finished: Finished, text: str, began: tuple[float, float], *, alone: bool) -> EventText:
         """The caption with what is known of it, as the transcript has it, which is made here."""
-        setup, language, found = self._setup, self._setup.language, dict[str, Any]()
+        setup, clip, language, found = self._setup, self.clip, self.clip.language, dict[str, Any]()
         wall, cpu = time.perf_counter() - began[0], time.process_time() - began[1]
         caption, claims = setup.caption(text), None
-        flags = (*flags_of(text, language), *_fields(self.clip)["flags"])
+        flags = (*flags_of(text, language), *clip.flags)
         if setup.scorer is not None:
             lexicon = setup.scorer.lexicon
             labels, emotions = lexicon.labels(caption, language), lexicon.emotions(caption, language)
             scores = setup.scorer.scores(tokens_of(self._rounds), self._writer.text, language, labels)
-            claims = lexicon.claims(labels, self.clip.measured) if self.clip.measured else None
+            claims = lexicon.claims(labels, clip.measured) if clip.measured else None
             agrees = None if claims is None else {claim.attribute: claim.agrees for claim in claims}
             found = {"labels": labels, "emotions": emotions, "scores": scores, "agrees": agrees}
             found["needs_review"] = needs_review(labels, scores)
         sent = sum(work.bytes_up for work in (finished.edge, finished.cloud) if work)  # 0 where nothing escalated
         self._transcript = Transcript(
-            **_fields(self.clip) | {"flags": flags},
-            **setup.fields(),
-            **found,
-            caption=caption,
-            finish_reason=finished.finish_reason,
-            degraded=finished.degraded,
+            **{
+                **dict(clip),
+                **found,
+                "flags": flags,
+                "caption": caption,
+                "finish_reason": finished.finish_reason,
+                "degraded": finished.degraded,
+            },
             rounds=tuple(self._rounds),
             totals=totals(self._rounds, finished, cloud_takes_part=setup.mode in ("hybrid", "lossless")),
             timing=timing(finished, load_s=setup.load_s, audio_s=self._audio_s),
@@ -219,12 +211,6 @@ class Run:
             uplink=Uplink(payload=setup.payload or "none" if sent else "none", bytes=sent),
         )
         return EventText(caption, found.get("labels"), claims, self._transcript.probabilities, flags)
-
-
-def _fields(clip: Clip) -> dict[str, Any]:
-    """A clip as its transcript has it."""
-    known = asdict(clip)
-    return known | {"flags": ("no_speech",) if known.pop("no_speech") else ()}
 
 
 def peak_rss_mb() -> float | None:
@@ -243,12 +229,3 @@ def gpu_mb() -> float | None:
     if torch is None or not torch.cuda.is_available():
         return None
     return round(float(sum(map(torch.cuda.max_memory_allocated, range(torch.cuda.device_count())))) / 2**20, 1)
-
-
-def _model_line(info: ModelInfo | None) -> str | None:
-    if info is None:
-        return None
-    name = Path(info.name).name if Path(info.name).is_dir() else info.name.removeprefix("package:")
-    if info.serves is not None:
-        name = f"{info.serves.removeprefix('package:')} at {name}"
-    return f"{name} · {info.placed}"

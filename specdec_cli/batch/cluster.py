@@ -10,7 +10,7 @@ import logging
 import os
 import socket
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from specdec_cli.labels.calibration import Labelling
     from specdec_cli.pair_loading import Loading
     from specdec_cli.run import Setup
-    from specdec_cli.transcript.records import Models
+    from specdec_cli.transcript.records import Transcript
 
 CHUNK: Final = 32
 """Recordings handed to an actor at a time, or two batches if that is more."""
@@ -48,23 +48,17 @@ class Worker:
         captioner = Captioner.load(config)
         captioner = captioner if labelling is None else captioner.labelled(*labelling)
         captioner = captioner.measuring() if measures else captioner
-        self._setup = captioner.setup
         self._backend = LocalBackend(captioner, batch_size=size, workers=workers)
-        self._stopped = False
 
     def setup(self) -> Setup:
         """See `Captioner.setup`."""
-        return self._setup
+        return self._backend.setup
 
     def caption(self, tasks: list[Task]) -> list[Outcome]:
-        """What became of the tasks; without those that a stop kept from being begun."""
+        """What became of the tasks."""
         outcomes: list[Outcome] = []
-        self._backend.run(tasks, outcomes.append, lambda: self._stopped)
+        self._backend.run(tasks, outcomes.append, lambda: False)
         return outcomes
-
-    def stop(self) -> None:
-        """Begins nothing more. Runs while `caption` does."""
-        self._stopped = True
 
 
 class RayBackend:
@@ -111,8 +105,7 @@ class RayBackend:
             _connect(self._ray, self._address)
         try:
             count, resources = _shape(self._ray, self._config)
-            # Two at once: `stop` has to arrive while `caption` runs.
-            options = {**resources, "max_concurrency": 2, "max_restarts": -1, "max_task_retries": _RETRIES}
+            options = {**resources, "max_restarts": -1, "max_task_retries": _RETRIES}
             with self._loading(f"{count} model pair{'s' if count > 1 else ''}"):
                 worker = self._ray.remote(Worker).options(**options)
                 self._kept = [self._ray.put(each) for each in self._arguments]  # for actors that are started again
@@ -129,7 +122,7 @@ class RayBackend:
         self._ray.shutdown()
 
     def run(self, tasks: Iterable[Task], deliver: Deliver, stopped: Stopped) -> None:
-        """See `Backend`. Outcomes come in chunks, as actors finish them.
+        """See `Backend`. Outcomes come in chunks, as actors finish them; a chunk that has begun is finished.
 
         Raises:
             CheckpointError: an actor has other models than the first.
@@ -137,17 +130,12 @@ class RayBackend:
         """
         left = iter(tasks)
         idle, running = deque(self._actors), dict[Any, Any]()  # answer that is awaited -> its actor
-        stopping = False
         while True:
             while idle and not stopped() and (chunk := list(islice(left, self._chunk))):
                 actor = idle.popleft()
                 running[actor.caption.remote(chunk)] = actor
             if not running:
                 return
-            if stopped() and not stopping:
-                stopping = True
-                for actor in running.values():
-                    actor.stop.remote()
             for reference in self._ray.wait(list(running), timeout=_SIGNAL_S)[0]:
                 idle.append(running.pop(reference))
                 try:
@@ -157,7 +145,7 @@ class RayBackend:
                     raise UnexpectedError(f"A process of the cluster failed: {_last_line(error)}", hint=hint) from error
                 for outcome in outcomes:
                     if outcome.line is not None:
-                        self._require_same(outcome.line.models, outcome.line.settings)
+                        self._require_same(outcome.line)
                     deliver(outcome)
 
     def _take_setup(self) -> None:
@@ -167,11 +155,11 @@ class RayBackend:
             hint = "Every node needs specdec and the models; try the same command there without --ray."
             raise CheckpointError(f"The cluster cannot load the models: {_last_line(error)}", hint=hint) from error
         for other in others:
-            self._require_same(other.models, other.settings)
+            self._require_same(other)
 
-    def _require_same(self, models: Models, settings: Mapping[str, object]) -> None:
+    def _require_same(self, other: Setup | Transcript) -> None:
         """Refuses to mix captions of several models: every node loads them from its own disk."""
-        for name, there, here in loaded_changes(self.setup, models, settings, ("name", "dtype", "weights")):
+        for name, there, here in loaded_changes(self.setup, other, ("name", "dtype", "weights")):
             raise CheckpointError(
                 f"The nodes of the cluster have different models: {name} is {show(there)} and {show(here)}.",
                 hint="Give every node the same files, and the same specdec.",

@@ -8,15 +8,13 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 from specdec_cli.batch.tasks import Outcome
 from specdec_cli.captioner import Captioner
-from specdec_cli.errors import SpecdecError, typed
+from specdec_cli.errors import typed
 from specdec_cli.run import Run
-from specdec_cli.transcript.records import Transcript
-from specdec_cli.types import Clip
 
 if TYPE_CHECKING:
     from specdec_cli.models.shared import Shared
@@ -30,23 +28,23 @@ _LOOK_S: Final = 0.01  # between two looks for another clip that is ready
 _SIGNAL_S: Final = 0.2  # how long a wait may keep the main thread from noticing a signal
 _SMALL: Final = 100_000_000  # weights up to which one core does a decoding step sooner than several that are busy
 
-Result = Transcript | SpecdecError
-"""A clip's transcript, or what went wrong."""
-
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A clip that only needs decoding, and what takes what became of it: the outcome of its recording."""
+    """A clip that only needs decoding, and its outcome but for the line."""
 
-    ended: Callable[[Clip, Result], Outcome]
+    outcome: Outcome
     run: Run
 
 
-class Source(Protocol):
-    """Where clips come from, as they get ready."""
+Ready = Prepared | Outcome
+"""What a task gives: its clips, or its outcome where nothing needs decoding."""
 
-    def take(self, *, wait: bool) -> Prepared | None:
-        """The next clip; None if none is ready or, having waited for one, if there are no more."""
+
+class Take(Protocol):
+    """Gives what is ready next; None if nothing is or, having waited for it, if there is no more."""
+
+    def __call__(self, *, wait: bool) -> Ready | None: ...
 
 
 class Pace:
@@ -89,29 +87,32 @@ class BatchCaptioner:
         self._pair = captioner.pair
         self.pace = Pace((batch_size or AUTO_BATCH_SIZE) if self._pair.loaded else in_flight)
 
-    def run(self, source: Source) -> Iterator[tuple[Prepared, Result]]:
-        """Each clip with its result, in order of finishing; closing the generator leaves nothing behind.
+    def run(self, take: Take) -> Iterator[Outcome]:
+        """The outcome of each clip, in order of finishing; closing the generator leaves nothing behind.
 
         Clips are taken as others are done, and waited for only while there is nothing to decode.
         """
-        results: queue.SimpleQueue[tuple[Prepared, Result]] = queue.SimpleQueue()
+        results: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         under_way = 0
         with ExitStack() as stack:  # what is under way ends with the models, and then the threads do
             pool, shared = self._enter(stack)
             try:
                 while True:
-                    while under_way < self.pace.room and (prepared := source.take(wait=not under_way)) is not None:
-                        pool.submit(_caption, prepared, shared, results)
-                        under_way += 1
+                    while under_way < self.pace.room and (ready := take(wait=not under_way)) is not None:
+                        if isinstance(ready, Outcome):
+                            yield ready
+                        else:
+                            pool.submit(_caption, ready, shared, results)
+                            under_way += 1
                     if not under_way:
                         return
                     try:
-                        result = results.get(timeout=_SIGNAL_S if under_way >= self.pace.room else _LOOK_S)
+                        outcome = results.get(timeout=_SIGNAL_S if under_way >= self.pace.room else _LOOK_S)
                     except queue.Empty:
                         continue
                     under_way -= 1
                     self.pace.done()
-                    yield result
+                    yield outcome
             finally:
                 for link in filter(None, (self._pair.remote_edge, self._pair.remote) if under_way else ()):
                     link.http.end_calls()
@@ -134,11 +135,11 @@ class BatchCaptioner:
         return stack.enter_context(pool), stack.enter_context(Shared(encoders, threads=threads))
 
 
-def _caption(prepared: Prepared, shared: Shared | None, results: queue.SimpleQueue[tuple[Prepared, Result]]) -> None:
+def _caption(clip: Prepared, shared: Shared | None, results: queue.SimpleQueue[Outcome]) -> None:
     """One clip from beginning to end, in its own thread."""
     try:
         with nullcontext() if shared is None else shared.clip():
-            found: Result = prepared.run.finish(shared, alone=False)
+            line = clip.run.finish(shared, alone=False)
     except BaseException as error:  # a panic of an extension is no Exception, and `run` waits for every clip
-        found = typed(error, _log)
-    results.put((prepared, found))
+        line = clip.run.failed(typed(error, _log))
+    results.put(replace(clip.outcome, line=line))

@@ -9,14 +9,15 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final, Protocol
 
+from specdec_cli.batch.output_file import Entry, Output
 from specdec_cli.errors import AudioContentError
 from specdec_cli.inputs.find import all_unreadable
-from specdec_cli.inputs.recording import InputFile
+from specdec_cli.inputs.recording import InputFile, Key
 from specdec_cli.types import Flag
 
 if TYPE_CHECKING:
-    from specdec_cli.batch.output_file import Entry, Output
     from specdec_cli.inputs.manifest import Inputs
+    from specdec_cli.run import Setup
     from specdec_cli.transcript.records import Transcript
 
 LISTED: Final = 20
@@ -28,17 +29,12 @@ class Task:
     """A recording to be captioned, or to be compared with what was captioned."""
 
     item: InputFile
-    entry: Entry | None = None  # what the output holds of it
-
-    @property
-    def settled(self) -> bool:
-        """Whether the output has all captions of the recording, if its content has not changed."""
-        return self.entry is not None and self.entry.settled
+    entry: Entry = field(default_factory=Entry)  # what the output holds of it
 
     @property
     def done(self) -> bool:
         """Whether the output has all captions that the recording as it is can have; reads the file."""
-        return self.entry is not None and self.entry.settled and self.entry.of_content(self.item)
+        return self.entry.settled and self.entry.of_content(self.item)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +43,9 @@ class Outcome:
 
     item: InputFile
     line: Transcript | None = None  # None if it was done before
-    last: bool = True  # whether this ends the recording, or more of its pieces follow
-    captioned: bool = False  # whether any piece of it up to here has a caption
+    pieces: int = 1  # of the recording that this is the end of
+    of: int = 1  # pieces of it that this run captions
+    captioned: bool = False  # whether an earlier run captioned another piece
 
 
 Deliver = Callable[[Outcome], None]
@@ -59,7 +56,10 @@ Stopped = Callable[[], bool]
 
 
 class Backend(Protocol):
-    """Captions tasks, on this machine or on others."""
+    """Captions tasks, on this machine or on others; `setup` is what their transcripts have in common."""
+
+    @property
+    def setup(self) -> Setup: ...
 
     def run(self, tasks: Iterable[Task], deliver: Deliver, stopped: Stopped) -> None:
         """Captions tasks until there are no more, or until `stopped`; what has begun is finished either way.
@@ -74,46 +74,39 @@ class Backend(Protocol):
 
 @dataclass(slots=True)
 class Progress:
-    """Counts of a run so far.
-
-    Attributes:
-        total, done: recordings that there are, and that this run is through with.
-        captioned, skipped: recordings with a caption, and those that an earlier run is through with.
-        failed: recordings, or pieces of some, without a caption.
-        may_pass: failures that another try may not have.
-        degraded: captions that the edge had to finish without the cloud.
-        flags: how many captions have each.
-        audio_s: length of what was captioned, seconds.
-        tokens, rounds, escalations: sums over the captions of this run; the last two where a cloud takes part.
-        edge_ms, cloud_ms: of these captions, drafting at an edge elsewhere and verifying; 0 where it is none.
-        failures: file and message of the first that failed.
-    """
+    """Counts of a run so far: of recordings, where nothing else is said."""
 
     total: int = 0
-    done: int = 0
-    captioned: int = 0
-    failed: int = 0
-    skipped: int = 0
-    may_pass: int = 0
-    degraded: int = 0
-    flags: Counter[Flag] = field(default_factory=Counter)
+    done: int = 0  # that this run is through with
+    captioned: int = 0  # of which a piece has a caption
+    skipped: int = 0  # that an earlier run is through with
+    failed: int = 0  # recordings and pieces without a caption
+    may_pass: int = 0  # of these, those that another try may caption
+    degraded: int = 0  # captions that the edge had to finish without the cloud
+    flags: Counter[Flag] = field(default_factory=Counter)  # of the captions of this run, as all that follows
     audio_s: float = 0.0
     tokens: int = 0
-    rounds: int = 0
+    rounds: int = 0  # where a cloud takes part
     escalations: int = 0
-    edge_ms: float = 0.0
-    cloud_ms: float = 0.0
-    failures: list[tuple[str, str]] = field(default_factory=list)
+    edge_ms: float = 0.0  # drafting at an edge elsewhere
+    cloud_ms: float = 0.0  # and verifying; 0 where the edge is here
+    failures: list[tuple[str, str]] = field(default_factory=list)  # file and message of the first that failed
     started: float = field(default_factory=time.monotonic)
+    _begun: dict[Key, tuple[int, bool]] = field(default_factory=dict)  # pieces left, and whether one has a caption
 
     def add(self, outcome: Outcome) -> None:
         """Counts what became of a recording, or of a piece of it."""
-        line = outcome.line
-        self.done += outcome.last
+        line, key = outcome.line, outcome.item.key
         if line is None:
             self.skipped += 1
+            self.done += 1
             return
-        self.captioned += outcome.last and outcome.captioned
+        left, captioned = self._begun.pop(key, (outcome.of, outcome.captioned))
+        if left > outcome.pieces:
+            self._begun[key] = (left - outcome.pieces, captioned or line.good)
+        else:
+            self.done += 1
+            self.captioned += captioned or line.good
         if line.error is not None:
             self.fail(line.file, line.error.type, line.error.message)
             return
@@ -161,14 +154,14 @@ def find_tasks(inputs: Inputs | None, output: Output, *, limit: int | None, only
     """
     tasks, left = list[Task](), limit
     for item in [entry.retry for entry in output.entries() if entry.retry] if inputs is None else inputs:
-        task = Task(item, output.find(item.key))
-        if only_failed and (task.entry is None or task.entry.retry is None):
+        entry = output.find(item.key)
+        if only_failed and entry.retry is None:
             continue
-        if left is not None and not task.settled:
+        if left is not None and not entry.settled:
             if left == 0:
                 break
             left -= 1
-        tasks.append(task)
+        tasks.append(Task(item, entry))
     return tasks
 
 
@@ -178,17 +171,17 @@ def drop_hopeless(tasks: list[Task], counts: Progress) -> list[Task]:
     Raises:
         SpecdecError: none of the recordings can be opened, and none was tried before.
     """
-    counts.total, new = len(tasks), [task for task in tasks if not task.settled]
+    counts.total, new = len(tasks), [task for task in tasks if not task.entry.settled]
     refused = all_unreadable(task.item for task in new)
-    if refused and all(task.entry is None for task in tasks):
+    if refused and not any(task.entry.marks for task in tasks):
         first, *more = refused.values()
         told = f" {len(more)} more cannot be captioned either." if more else ""
         raise type(first)(first.message + told, hint=first.hint)
-    if refused and all(task.entry for task in new):  # and nothing has changed since they failed
+    if refused and all(task.entry.marks for task in new):  # and nothing has changed since they failed
         for task in new:
             error = refused[task.item.path]
             counts.fail(task.item.path, type(error).__name__, error.message)
-        counts.done, tasks, new = len(new), [task for task in tasks if task.settled], []
+        counts.done, tasks, new = len(new), [task for task in tasks if task.entry.settled], []
     if new or not all(task.done for task in tasks):
         return tasks
     counts.skipped, counts.done = len(tasks), counts.total
@@ -222,7 +215,7 @@ def caption_all(
 
     def deliver(outcome: Outcome) -> None:
         if outcome.line is not None:
-            output.append(outcome.item.key, [outcome.line])
+            output.add(outcome.item.key, outcome.line)
         counts.add(outcome)
         report(counts)
 

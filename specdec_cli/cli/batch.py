@@ -124,8 +124,9 @@ def batch(
         with Output(output, None if overwrite else identity.check) as stored, ExitStack() as stack:
             tasks = find_tasks(inputs, stored, limit=limit, only_failed=retry_failed)
             if tasks := drop_hopeless(tasks, counts):
-                where = work.on_ray(view, identity, ray_address) if ray else work.here(view, identity, earlier)
+                where = work.on_ray(view, ray_address) if ray else work.here(view, earlier)
                 backend = stack.enter_context(where)
+                identity.check_models(backend.setup)
                 if overwrite:
                     stored.clear()
                 interrupts = stack.enter_context(interruptible(partial(view.stopping, "finishing what has begun")))
@@ -155,12 +156,11 @@ class Work:
     workers: int
 
     @contextmanager
-    def here(self, view: View, identity: Identity, earlier: Iterable[Path | None]) -> Iterator[Backend]:
+    def here(self, view: View, earlier: Iterable[Path | None]) -> Iterator[Backend]:
         """On this machine, with the models loaded; guesses begin with the captions of earlier runs."""
         captioner = load_captioner(self.config, view, self.labelled, measures=self.measures)
         from specdec_cli.batch.local import LocalBackend
 
-        identity.check_models(captioner.setup.models, captioner.setup.settings)
         for path in earlier:
             lines = deque(read_lines(path) if path is not None else (), maxlen=_REMEMBERED)
             captioner.remember(Transcript.from_json(line.raw, str(path)) for line in lines if not line.torn)
@@ -168,7 +168,7 @@ class Work:
         yield LocalBackend(captioner, batch_size=size, workers=self.workers, in_flight=flight)
 
     @contextmanager
-    def on_ray(self, view: View, identity: Identity, address: str | None) -> Iterator[Backend]:
+    def on_ray(self, view: View, address: str | None) -> Iterator[Backend]:
         """On a Ray cluster."""
         from specdec_cli.batch.cluster import RayBackend
 
@@ -182,7 +182,6 @@ class Work:
             loading=view.loading,
         ) as cluster:
             require_cloud(cluster.setup, degrades=self.config.decoding.degrades)
-            identity.check_models(cluster.setup.models, cluster.setup.settings)
             yield cluster
 
 

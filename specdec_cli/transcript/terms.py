@@ -106,19 +106,13 @@ def differing(there: Mapping[str, Any], here: Mapping[str, Any], but: frozenset[
 
 
 def loaded_changes(
-    made: TranscriptHead | Setup, models: Models, settings: Mapping[str, object], names: Sequence[str] = _MODEL
+    there: TranscriptHead | Setup, here: TranscriptHead | Setup, names: Sequence[str] = _MODEL
 ) -> Iterator[Change]:
-    """Which of `names` differs of the loaded models from those of a transcript, and what checkpoints suggest."""
-    yield from model_changes(made.models, models, names)
-    yield from differing({SUGGESTED: made.settings.get(SUGGESTED)}, {SUGGESTED: settings.get(SUGGESTED)})
+    """Which of `names` differs of two pairs of models, and what checkpoints suggest; what is not known does not.
 
-
-def model_changes(there: Models, here: Models, names: Sequence[str] = _MODEL) -> Iterator[Change]:
-    """Which of `names` differs of two pairs of models; what is not known of either does not.
-
-    The line of a recording that could not be read may be older than their loading, and name none.
+    The line of a recording that could not be read may be older than the loading of models, and name none.
     """
-    for (role, theirs), (_, ours) in zip(there, here, strict=True) if there.names else ():
+    for (role, theirs), (_, ours) in zip(there.models, here.models, strict=True) if there.models.names else ():
         if theirs is None or ours is None:
             yield from differing({role: theirs and theirs.name}, {role: ours and ours.name})
             continue
@@ -127,3 +121,4 @@ def model_changes(there: Models, here: Models, names: Sequence[str] = _MODEL) ->
             unknown = name in ("dtype", "weights") and not {then, now}.isdisjoint((None, "unknown"))
             if then != now and not unknown:
                 yield f"{role}.{name}", then, now
+    yield from differing({SUGGESTED: there.settings.get(SUGGESTED)}, {SUGGESTED: here.settings.get(SUGGESTED)})

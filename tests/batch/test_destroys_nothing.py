@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import get_args
 
 import pytest
@@ -40,9 +41,11 @@ HEADER = "name,id,file,start_s,end_s,duration_s,language,caption,finish_reason,e
 class Stub:
     """Captions everything in no time."""
 
+    setup = SimpleNamespace(models=MADE["models"], settings={})
+
     def run(self, tasks: Iterable[Task], deliver: Deliver, _: Stopped) -> None:
         for task in tasks:
-            deliver(Outcome(task.item, line(task.item.path, task.item.id), captioned=True))
+            deliver(Outcome(task.item, line(task.item.path, task.item.id)))
 
 
 def line(path: str | Path, id_: str | None = None) -> Transcript:
