@@ -118,14 +118,8 @@ class Captioner:
         return cls(resolved, pair, time.perf_counter() - started)
 
     def variant(self, config: Config) -> Captioner:
-        """The same loaded models with other settings; raises ConfigError where these need other models."""
-        if (config.edge, config.cloud) != (self.config.edge, self.config.cloud):
-            raise ConfigError("a variant keeps the loaded models, but they are configured differently")
-        mode = config.decoding.mode
-        edge = self.pair.edge if mode != "cloud" else None
-        cloud = self.pair.cloud if mode != "edge" else None
-        if (mode != "cloud" and edge is None) or (mode != "edge" and cloud is None):
-            raise ConfigError(f"mode {mode!r} needs a model that is not loaded; load the captioner in mode 'hybrid'")
+        """The same loaded models with other settings, in a mode that needs no others."""
+        edge, cloud = (getattr(self.pair, role) if role in config.models else None for role in ("edge", "cloud"))
         # the shared vocabulary stays, so that a model alone writes what it writes in the pair
         varied = Captioner(config, replace(self.pair, edge=edge, cloud=cloud, lookup=Lookup()), self.setup.load_s)
         scorer = self.setup.scorer
@@ -227,7 +221,7 @@ class Captioner:
                 except Exception as unforeseen:
                     error = typed(unforeseen, _log)
             audio_s = recording.decode_s / count + time.perf_counter() - started
-            yield Run(setup, clip, prompts, audio_s, self.loop, self.pair.writer, error)
+            yield Run(self, clip, prompts, audio_s, error)
 
     def error_line(self, item: InputFile, error: SpecdecError) -> Transcript:
         """The line of a recording that cannot be opened, or not be read to its end."""

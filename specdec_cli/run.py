@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from specdec_cli.errors import DecodingError, SpecdecError
 from specdec_cli.labels.probabilities import Scorer, needs_review, tokens_of
-from specdec_cli.models.processor import Processor, Prompt, suggestions
+from specdec_cli.models.processor import Prompt, suggestions
 from specdec_cli.prompts import PROMPTS, Language
 from specdec_cli.reading import caption_of, description_end, flags_of
 from specdec_cli.transcript.recorder import error_transcript, timing, totals
@@ -21,11 +21,11 @@ from specdec_cli.transcript.terms import SUGGESTED, recorded_settings
 from specdec_cli.types import EventText, Finished, Mode, Round, Update
 
 if TYPE_CHECKING:
+    from specdec_cli.captioner import Captioner
     from specdec_cli.cloud.cloud import Payload
     from specdec_cli.config import Config
     from specdec_cli.config.gate_file import GateFile
     from specdec_cli.decoding.assemble import Pair
-    from specdec_cli.decoding.loop import Loop
     from specdec_cli.models.shared import Shared
 
 Prompts = tuple[Prompt | None, Prompt | None]
@@ -112,17 +112,10 @@ class Run:
     """
 
     def __init__(
-        self,
-        setup: Setup,
-        clip: Started,
-        prompts: Prompts | None,
-        audio_s: float,
-        loop: Callable[[Prompts, Shared | None, Language], Loop],
-        writer: Processor,
-        error: SpecdecError | None = None,
+        self, captioner: Captioner, clip: Started, prompts: Prompts | None, audio_s: float, error: SpecdecError | None
     ) -> None:
         self.clip, self.prompts, self.error = clip, prompts, error
-        self._setup, self._audio_s, self._loop, self._writer = setup, audio_s, loop, writer
+        self._captioner, self._audio_s = captioner, audio_s
         self._rounds: list[Round] = []
         self._transcript: Transcript | None = None
 
@@ -154,10 +147,11 @@ class Run:
         prompts, self.prompts = self.prompts, None
         if prompts is None:
             raise self.error or DecodingError("this run was begun before", hint="Make another one of the recording.")
-        writer, ids, text = self._writer, list[int](), ""
+        captioner, ids, text = self._captioner, list[int](), ""
+        writer, closes = captioner.pair.writer, captioner.setup.closes
         began = time.perf_counter(), time.process_time()
         yield Update(self.clip, EventText())
-        with closing(self._loop(prompts, shared, self._setup.language).run()) as events:
+        with closing(captioner.loop(prompts, shared, self.clip.language).run()) as events:
             for event in events:
                 if isinstance(event, Round):
                     ids.extend(event.committed_ids)
@@ -173,19 +167,19 @@ class Run:
                 if isinstance(event, Finished):
                     yield Update(event, self._finished(event, text, began, alone=alone))
                 else:
-                    caption = (text[: description_end(text)] if self._setup.closes else text).strip()
+                    caption = (text[: description_end(text)] if closes else text).strip()
                     yield Update(event, EventText(caption))
 
     def _finished(self, finished: Finished, text: str, began: tuple[float, float], *, alone: bool) -> EventText:
         """The caption with what is known of it, as the transcript has it, which is made here."""
-        setup, clip, language, found = self._setup, self.clip, self.clip.language, dict[str, Any]()
+        setup, clip, language, found = self._captioner.setup, self.clip, self.clip.language, dict[str, Any]()
         wall, cpu = time.perf_counter() - began[0], time.process_time() - began[1]
         caption, claims = setup.caption(text), None
         flags = (*flags_of(text, language), *clip.flags)
         if setup.scorer is not None:
             lexicon = setup.scorer.lexicon
             labels, emotions = lexicon.labels(caption, language), lexicon.emotions(caption, language)
-            scores = setup.scorer.scores(tokens_of(self._rounds), self._writer.text, language, labels)
+            scores = setup.scorer.scores(tokens_of(self._rounds), self._captioner.pair.writer.text, language, labels)
             claims = lexicon.claims(labels, clip.measured) if clip.measured else None
             agrees = None if claims is None else {claim.attribute: claim.agrees for claim in claims}
             found = {"labels": labels, "emotions": emotions, "scores": scores, "agrees": agrees}
@@ -201,7 +195,7 @@ class Run:
                 "degraded": finished.degraded,
             },
             rounds=tuple(self._rounds),
-            totals=totals(self._rounds, finished, cloud_takes_part=setup.mode in ("hybrid", "lossless")),
+            totals=totals(self._rounds, finished, cloud_takes_part=clip.mode in ("hybrid", "lossless")),
             timing=timing(finished, load_s=setup.load_s, audio_s=self._audio_s),
             resources=Resources(
                 cpu_percent=round(100 * cpu / wall, 1) if alone and wall > 0 else None,
