@@ -10,19 +10,18 @@ import logging
 import os
 import socket
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from specdec_cli.batch.local import LocalBackend
-from specdec_cli.batch.tasks import Deliver, Outcome, Stopped, Task
+from specdec_cli.batch.tasks import Outcome, Stopped, Task, Work
 from specdec_cli.config.problems import show
 from specdec_cli.errors import CheckpointError, ConfigError, UnexpectedError, install
 from specdec_cli.transcript.terms import loaded_changes
 
 if TYPE_CHECKING:
     from specdec_cli.config import Config
-    from specdec_cli.labels.calibration import Labelling
     from specdec_cli.pair_loading import Loading
     from specdec_cli.run import Setup
     from specdec_cli.transcript.records import Transcript
@@ -36,19 +35,17 @@ _SIGNAL_S: Final = 0.2  # how long a wait may keep the main thread from noticing
 
 
 class Worker:
-    """What runs in an actor: a loaded pair and the threads that read ahead for it. Arguments as in `RayBackend`."""
+    """What runs in an actor, in the folder of the command: a loaded pair and the threads that read ahead for it."""
 
-    def __init__(
-        self, config: Config, labelling: Labelling | None, folder: str, size: int | None, workers: int, measures: bool
-    ) -> None:
+    def __init__(self, work: Work, folder: str) -> None:
         from specdec_cli.captioner import Captioner
 
         if os.path.isdir(folder):
             os.chdir(folder)  # relative paths mean what they mean where the command was given
-        captioner = Captioner.load(config)
-        captioner = captioner if labelling is None else captioner.labelled(*labelling)
-        captioner = captioner.measuring() if measures else captioner
-        self._backend = LocalBackend(captioner, batch_size=size, workers=workers)
+        captioner = Captioner.load(work.config)
+        captioner = captioner if work.labelling is None else captioner.labelled(*work.labelling)
+        captioner = captioner.measuring() if work.measures else captioner
+        self._backend = LocalBackend(captioner, batch_size=work.batch_size, workers=work.workers)
 
     def setup(self) -> Setup:
         """See `Captioner.setup`."""
@@ -56,9 +53,7 @@ class Worker:
 
     def caption(self, tasks: list[Task]) -> list[Outcome]:
         """What became of the tasks."""
-        outcomes: list[Outcome] = []
-        self._backend.run(tasks, outcomes.append, lambda: False)
-        return outcomes
+        return list(self._backend.run(tasks, lambda: False))
 
 
 class RayBackend:
@@ -67,29 +62,17 @@ class RayBackend:
     Ray restarts an actor that dies, and hands it its recordings again.
 
     Args:
-        config, measures, loading: see `Captioner`.
-        labelling: see `Captioner.labelled`; None: transcripts have no labels.
+        work: of each actor; the models are loaded on every node.
         address: of the cluster; None: RAY_ADDRESS, or else one on this machine for the length of the run.
-        batch_size, workers: of each actor, see `LocalBackend`.
+        loading: see `Captioner.load`.
 
     Raises:
         ConfigError: Ray is not installed, or no cluster answers.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        labelling: Labelling | None,
-        address: str | None,
-        *,
-        batch_size: int | None,
-        workers: int,
-        measures: bool = False,
-        loading: Loading,
-    ) -> None:
-        self._config, self._address, self._loading = config, address, loading
-        self._arguments = (config, labelling, os.getcwd(), batch_size, workers, measures)
-        self._chunk = max(CHUNK, 2 * (batch_size or 0))
+    def __init__(self, work: Work, address: str | None, loading: Loading) -> None:
+        self._work, self._address, self._loading = work, address, loading
+        self._chunk = max(CHUNK, 2 * (work.batch_size or 0))
         self._actors, self._kept = list[Any](), list[Any]()
         self.setup: Setup
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry
@@ -104,11 +87,13 @@ class RayBackend:
         with self._loading("Ray"):
             _connect(self._ray, self._address)
         try:
-            count, resources = _shape(self._ray, self._config)
+            count, resources = _shape(self._ray, self._work.config)
             options = {**resources, "max_restarts": -1, "max_task_retries": _RETRIES}
             with self._loading(f"{count} model pair{'s' if count > 1 else ''}"):
                 worker = self._ray.remote(Worker).options(**options)
-                self._kept = [self._ray.put(each) for each in self._arguments]  # for actors that are started again
+                self._kept = [
+                    self._ray.put(each) for each in (self._work, os.getcwd())
+                ]  # for actors that are started again
                 self._actors = [worker.remote(*self._kept) for _ in range(count)]
                 self._take_setup()
         except BaseException:
@@ -121,7 +106,7 @@ class RayBackend:
             self._ray.kill(actor)
         self._ray.shutdown()
 
-    def run(self, tasks: Iterable[Task], deliver: Deliver, stopped: Stopped) -> None:
+    def run(self, tasks: Iterable[Task], stopped: Stopped) -> Generator[Outcome]:
         """See `Backend`. Outcomes come in chunks, as actors finish them; a chunk that has begun is finished.
 
         Raises:
@@ -146,7 +131,7 @@ class RayBackend:
                 for outcome in outcomes:
                     if outcome.line is not None:
                         self._require_same(outcome.line)
-                    deliver(outcome)
+                    yield outcome
 
     def _take_setup(self) -> None:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import queue
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
@@ -87,7 +87,7 @@ class BatchCaptioner:
         self._pair = captioner.pair
         self.pace = Pace((batch_size or AUTO_BATCH_SIZE) if self._pair.loaded else in_flight)
 
-    def run(self, take: Take) -> Iterator[Outcome]:
+    def run(self, take: Take) -> Generator[Outcome]:
         """The outcome of each clip, in order of finishing; closing the generator leaves nothing behind.
 
         Clips are taken as others are done, and waited for only while there is nothing to decode.

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from specdec_cli.batch.in_flight import BatchCaptioner, Prepared, Ready
-from specdec_cli.batch.tasks import Deliver, Outcome, Stopped, Task
+from specdec_cli.batch.tasks import Outcome, Stopped, Task
 from specdec_cli.errors import typed
 
 if TYPE_CHECKING:
@@ -41,11 +41,10 @@ class LocalBackend:
         self.setup, self._workers, self._prepare = captioner.setup, workers, partial(prepare, captioner)
         self._captioner = BatchCaptioner(captioner, batch_size, in_flight)
 
-    def run(self, tasks: Iterable[Task], deliver: Deliver, stopped: Stopped) -> None:
-        """See `Backend`. Tasks are taken in threads of its own; outcomes are delivered in the caller's."""
+    def run(self, tasks: Iterable[Task], stopped: Stopped) -> Generator[Outcome]:
+        """See `Backend`. Tasks are taken in threads of its own."""
         with Loader(tasks, self._prepare, stopped, workers=self._workers) as loader:
-            for outcome in self._captioner.run(loader.take):
-                deliver(outcome)
+            yield from self._captioner.run(loader.take)
 
 
 class Loader:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final, Protocol
@@ -16,12 +17,26 @@ from specdec_cli.inputs.recording import InputFile, Key
 from specdec_cli.types import Flag
 
 if TYPE_CHECKING:
+    from specdec_cli.config import Config
     from specdec_cli.inputs.manifest import Inputs
+    from specdec_cli.labels.calibration import Labelling
     from specdec_cli.run import Setup
     from specdec_cli.transcript.records import Transcript
 
 LISTED: Final = 20
 """Failures that are kept for the list at the end; the output has them all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """How a batch captions; `labelling` as of `Captioner.labelled`, the numbers as of `LocalBackend`."""
+
+    config: Config
+    labelling: Labelling | None  # None: transcripts have no labels
+    measures: bool  # whether they have measured figures
+    batch_size: int | None
+    in_flight: int | None
+    workers: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +63,6 @@ class Outcome:
     captioned: bool = False  # whether an earlier run captioned another piece
 
 
-Deliver = Callable[[Outcome], None]
-"""Takes what became of a recording, or of a piece of it."""
-
 Stopped = Callable[[], bool]
 """Whether nothing more is to be begun."""
 
@@ -61,13 +73,11 @@ class Backend(Protocol):
     @property
     def setup(self) -> Setup: ...
 
-    def run(self, tasks: Iterable[Task], deliver: Deliver, stopped: Stopped) -> None:
-        """Captions tasks until there are no more, or until `stopped`; what has begun is finished either way.
+    def run(self, tasks: Iterable[Task], stopped: Stopped) -> Generator[Outcome]:
+        """What became of each piece, in order of finishing, until there are no more tasks.
 
-        Args:
-            tasks: taken one at a time, as they are needed; possibly in another thread.
-            deliver: called for each piece, in the caller's thread, in order of finishing. What it raises ends the run.
-            stopped: called again and again.
+        Once `stopped`, only what has begun is finished; closing the generator ends that too. Tasks are taken one at a
+        time, as they are needed, possibly in another thread.
         """
         ...
 
@@ -213,11 +223,10 @@ def caption_all(
     def stopped() -> bool:
         return bool(interrupted) or (fail_fast and counts.failed > before)
 
-    def deliver(outcome: Outcome) -> None:
-        if outcome.line is not None:
-            output.add(outcome.item.key, outcome.line)
-        counts.add(outcome)
-        report(counts)
-
     report(counts)
-    backend.run(takewhile(lambda _: not stopped(), tasks), deliver, stopped)
+    with closing(backend.run(takewhile(lambda _: not stopped(), tasks), stopped)) as outcomes:
+        for outcome in outcomes:
+            if outcome.line is not None:
+                output.add(outcome.item.key, outcome.line)
+            counts.add(outcome)
+            report(counts)

@@ -8,7 +8,6 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -17,7 +16,7 @@ import typer
 
 from specdec_cli.audio.paths import opened
 from specdec_cli.batch.output_file import Identity, Output
-from specdec_cli.batch.tasks import Progress, caption_all, drop_hopeless, find_tasks
+from specdec_cli.batch.tasks import Progress, Work, caption_all, drop_hopeless, find_tasks
 from specdec_cli.cli import options
 from specdec_cli.cli.command_run import exit_code, interruptible, labelling, load_captioner, require_cloud
 from specdec_cli.cli.export import Exports
@@ -29,7 +28,6 @@ from specdec_cli.errors import ConfigError
 from specdec_cli.inputs.find import Paths, with_list
 from specdec_cli.inputs.manifest import Inputs, Manifest
 from specdec_cli.inputs.opening import Stdin
-from specdec_cli.labels.calibration import Labelling
 from specdec_cli.prompts import Language
 from specdec_cli.store import read_lines
 from specdec_cli.targets import TRANSCRIPTS, refuse
@@ -117,14 +115,15 @@ def batch(
     terms = Terms.of(config, labels=labelled is not None, measured=measure)
     identity = Identity(output, terms, partial(_prompting, config, inputs))
     earlier = [lookup, None if overwrite or not output.is_file() else output]
-    work = Work(config, labelled, measure, batch_size, in_flight, workers or min(os.cpu_count() or 1, 4))
+    size, flight = (None if given == "auto" else int(given) for given in (batch_size, in_flight))
+    work = Work(config, labelled, measure, size, flight, workers or min(os.cpu_count() or 1, 4))
     counts, interrupts = Progress(), list[int]()
     with closing(choose_view(quiet=quiet, debug=debug, steps=True)) as view:
         view.say(resolved.note)
         with Output(output, None if overwrite else identity.check) as stored, ExitStack() as stack:
             tasks = find_tasks(inputs, stored, limit=limit, only_failed=retry_failed)
             if tasks := drop_hopeless(tasks, counts):
-                where = work.on_ray(view, ray_address) if ray else work.here(view, earlier)
+                where = on_ray(work, view, ray_address) if ray else here(work, view, earlier)
                 backend = stack.enter_context(where)
                 identity.check_models(backend.setup)
                 if overwrite:
@@ -144,49 +143,26 @@ def batch(
     return exit_code(interrupted=bool(interrupts), failed=failed or not written)
 
 
-@dataclass(frozen=True)
-class Work:
-    """How a batch captions; `batch_size` and `in_flight` are numbers or "auto"."""
+@contextmanager
+def here(work: Work, view: View, earlier: Iterable[Path | None]) -> Iterator[Backend]:
+    """On this machine, with the models loaded; guesses begin with the captions of earlier runs."""
+    captioner = load_captioner(work.config, view, work.labelling, measures=work.measures)
+    from specdec_cli.batch.local import LocalBackend
 
-    config: Config
-    labelled: Labelling | None
-    measures: bool
-    batch_size: str
-    in_flight: str
-    workers: int
-
-    @contextmanager
-    def here(self, view: View, earlier: Iterable[Path | None]) -> Iterator[Backend]:
-        """On this machine, with the models loaded; guesses begin with the captions of earlier runs."""
-        captioner = load_captioner(self.config, view, self.labelled, measures=self.measures)
-        from specdec_cli.batch.local import LocalBackend
-
-        for path in earlier:
-            lines = deque(read_lines(path) if path is not None else (), maxlen=_REMEMBERED)
-            captioner.remember(Transcript.from_json(line.raw, str(path)) for line in lines if not line.torn)
-        size, flight = _number(self.batch_size), _number(self.in_flight)
-        yield LocalBackend(captioner, batch_size=size, workers=self.workers, in_flight=flight)
-
-    @contextmanager
-    def on_ray(self, view: View, address: str | None) -> Iterator[Backend]:
-        """On a Ray cluster."""
-        from specdec_cli.batch.cluster import RayBackend
-
-        with RayBackend(
-            self.config,
-            self.labelled,
-            address,
-            batch_size=_number(self.batch_size),
-            workers=self.workers,
-            measures=self.measures,
-            loading=view.loading,
-        ) as cluster:
-            require_cloud(cluster.setup, degrades=self.config.decoding.degrades)
-            yield cluster
+    for path in earlier:
+        lines = deque(read_lines(path) if path is not None else (), maxlen=_REMEMBERED)
+        captioner.remember(Transcript.from_json(line.raw, str(path)) for line in lines if not line.torn)
+    yield LocalBackend(captioner, batch_size=work.batch_size, workers=work.workers, in_flight=work.in_flight)
 
 
-def _number(given: str) -> int | None:
-    return None if given == "auto" else int(given)
+@contextmanager
+def on_ray(work: Work, view: View, address: str | None) -> Iterator[Backend]:
+    """On a Ray cluster."""
+    from specdec_cli.batch.cluster import RayBackend
+
+    with RayBackend(work, address, view.loading) as cluster:
+        require_cloud(cluster.setup, degrades=work.config.decoding.degrades)
+        yield cluster
 
 
 def _prompting(config: Config, inputs: Inputs | None, line: Line) -> tuple[Language, str] | None:

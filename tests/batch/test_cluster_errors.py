@@ -52,13 +52,12 @@ def captioned(*actors: SimpleNamespace) -> list[Outcome]:
             raise answer.value
         return answer.value
 
-    made, outcomes = RayBackend.__new__(RayBackend), list[Outcome]()
+    made = RayBackend.__new__(RayBackend)
     wait = lambda running, timeout: (running[:1], running[1:])  # noqa: E731
     made._ray = SimpleNamespace(get=get, wait=wait, exceptions=SimpleNamespace(RayError=RayError))
     made._actors, made._chunk = list(actors), 4
     made._take_setup()
-    made.run([Task(InputFile(f"{n}.wav")) for n in range(10)], outcomes.append, lambda: False)
-    return outcomes
+    return list(made.run([Task(InputFile(f"{n}.wav")) for n in range(10)], lambda: False))
 
 
 def test_every_actor_s_models_are_compared_also_when_it_was_started_again() -> None:

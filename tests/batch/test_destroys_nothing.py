@@ -13,9 +13,8 @@ from typing import get_args
 
 import pytest
 
-from specdec_cli.batch.tasks import Deliver, Outcome, Stopped, Task
+from specdec_cli.batch.tasks import Outcome, Stopped, Task
 from specdec_cli.cli.app import load
-from specdec_cli.cli.batch import Work
 from specdec_cli.config import load_config
 from specdec_cli.errors import SpecdecError
 from specdec_cli.export.folder import INDEX
@@ -43,9 +42,8 @@ class Stub:
 
     setup = SimpleNamespace(models=MADE["models"], settings={})
 
-    def run(self, tasks: Iterable[Task], deliver: Deliver, _: Stopped) -> None:
-        for task in tasks:
-            deliver(Outcome(task.item, line(task.item.path, task.item.id)))
+    def run(self, tasks: Iterable[Task], _: Stopped) -> Iterator[Outcome]:
+        return (Outcome(task.item, line(task.item.path, task.item.id)) for task in tasks)
 
 
 def line(path: str | Path, id_: str | None = None) -> Transcript:
@@ -58,7 +56,7 @@ def stubbed(monkeypatch: pytest.MonkeyPatch) -> None:
     def backend(*_: object) -> Iterator[Stub]:
         yield Stub()
 
-    monkeypatch.setattr(Work, "here", backend)
+    monkeypatch.setattr("specdec_cli.cli.batch.here", backend)
     for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
         monkeypatch.delenv(name, raising=False)
 
