@@ -203,6 +203,7 @@ class Captioner:
 
     def runs_of(self, recording: Recording, item: InputFile | None = None, skip: Collection[int] = ()) -> Iterator[Run]:
         """One run per piece of a recording, which was given as `item`, but for those whose index is in `skip`."""
+        item = item or InputFile(recording.path)
         setup, count, pieces = self._setup_of(item), len(recording.cuts), recording.pieces(skip)
         while True:
             started = time.perf_counter()
@@ -230,30 +231,30 @@ class Captioner:
             item.path, error, sha256=item.content_of(error), **known, **self._setup_of(item).fields()
         )
 
-    def _setup_of(self, item: InputFile | None) -> Setup:
+    def _setup_of(self, item: InputFile) -> Setup:
         """The setup of a recording, which may have a language and an instruction of its own."""
         config, setup = self.config, self.setup
-        if item is None or (own := item.language_and_prompt(config)) == (setup.language, setup.prompt):
+        language, instruction = item.language_and_prompt(config)
+        if (language, instruction) == (setup.language, setup.prompt):
             return setup
-        language, instruction = own
         shipped = config.prompt.text is None and instruction == config.instruction(language)
         settings = {**setup.settings, "style": config.prompt.style if shipped else None}
         return replace(setup, language=language, prompt=instruction, settings=settings)
 
-    def _clip(self, recording: Recording, cut: Segment, item: InputFile | None, setup: Setup) -> Started:
+    def _clip(self, recording: Recording, cut: Segment, item: InputFile, setup: Setup) -> Started:
         whole, fit, pieces = recording.whole, cut.fault is None, len(recording.cuts)
         silent = fit and not has_speech(cut.samples, self.sampling_rate)
         return Started(
             file=recording.path,
-            id=item.id if item else None,
+            id=item.id,
             sha256=recording.sha256,
             duration_s=round(recording.duration_s, 6) if whole else round(cut.end_s - cut.start_s, 4),
             start_s=None if whole else round(cut.start_s, 4),
             end_s=None if whole else round(cut.end_s, 4),
             piece=cut.index if pieces > 1 else None,
             pieces=pieces if pieces > 1 else None,
-            speaker=cut.speaker or (item.speaker if item else None),
-            text=cut.text or (item.text if item else None),
+            speaker=cut.speaker or item.speaker,
+            text=cut.text or item.text,
             flags=("no_speech",) if silent else (),
             recording_s=None if whole or recording.total_s is None else round(recording.total_s, 6),
             measured=measure(cut.samples, self.sampling_rate, recording.level_dbfs) if setup.measures and fit else None,

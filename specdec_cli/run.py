@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -126,15 +127,15 @@ class Run:
         """
         yield from self._updates(None)
 
-    def finish(self, shared: Shared | None = None, *, alone: bool = True) -> Transcript:
+    def finish(self, shared: Shared | None = None) -> Transcript:
         """The transcript, decoding the clip if that is not done; an error line where the run has an error.
 
-        `shared` makes its forwards with those of other clips; `alone`: no other clip is under way in this process.
+        `shared` makes its forwards with those of other clips.
         """
         if self.error is not None:
             return self.failed(self.error)
         if self._transcript is None:
-            for _ in self._updates(shared, alone=alone and shared is None):
+            for _ in self._updates(shared):
                 pass
         assert self._transcript is not None
         return self._transcript
@@ -143,7 +144,7 @@ class Run:
         """The line of the clip without a caption."""
         return error_transcript(**{**dict(self.clip), "error": error})
 
-    def _updates(self, shared: Shared | None, *, alone: bool = True) -> Iterator[Update]:
+    def _updates(self, shared: Shared | None) -> Iterator[Update]:
         prompts, self.prompts = self.prompts, None
         if prompts is None:
             raise self.error or DecodingError("this run was begun before", hint="Make another one of the recording.")
@@ -165,15 +166,16 @@ class Run:
                     )
                     self._rounds.append(event)
                 if isinstance(event, Finished):
-                    yield Update(event, self._finished(event, text, began, alone=alone))
+                    yield Update(event, self._finished(event, text, began))
                 else:
                     caption = (text[: description_end(text)] if closes else text).strip()
                     yield Update(event, EventText(caption))
 
-    def _finished(self, finished: Finished, text: str, began: tuple[float, float], *, alone: bool) -> EventText:
+    def _finished(self, finished: Finished, text: str, began: tuple[float, float]) -> EventText:
         """The caption with what is known of it, as the transcript has it, which is made here."""
         setup, clip, language, found = self._captioner.setup, self.clip, self.clip.language, dict[str, Any]()
         wall, cpu = time.perf_counter() - began[0], time.process_time() - began[1]
+        alone = threading.current_thread() is threading.main_thread()  # clips of a batch have threads of their own
         caption, claims = setup.caption(text), None
         flags = (*flags_of(text, language), *clip.flags)
         if setup.scorer is not None:

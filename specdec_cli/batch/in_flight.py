@@ -139,7 +139,7 @@ def _caption(clip: Prepared, shared: Shared | None, results: queue.SimpleQueue[O
     """One clip from beginning to end, in its own thread."""
     try:
         with nullcontext() if shared is None else shared.clip():
-            line = clip.run.finish(shared, alone=False)
+            line = clip.run.finish(shared)
     except BaseException as error:  # a panic of an extension is no Exception, and `run` waits for every clip
         line = clip.run.failed(typed(error, _log))
     results.put(replace(clip.outcome, line=line))
