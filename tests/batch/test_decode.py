@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from specdec_cli.batch.in_flight import BatchCaptioner, Prepared, Take
-from specdec_cli.batch.local import prepare
+from specdec_cli.batch.local import LocalBackend, Prepared, Take, prepare
 from specdec_cli.batch.tasks import Task
 from specdec_cli.captioner import Captioner
 from specdec_cli.cloud.http import Caller, Http, Reply, Request
@@ -76,7 +75,7 @@ def test_no_clip_waits_for_the_encoder_of_another(tmp_path: Path, monkeypatch: p
     edge = captioner(**QUICK)
     clips = prepared(edge, tmp_path, 4)
     encoding = Encoding(monkeypatch, clips[0])
-    ends = BatchCaptioner(edge, 4).run(given(clips))
+    ends = LocalBackend(edge, batch_size=4).decode(given(clips))
     done = [next(ends).item for _ in range(3)]
     assert sorted(item.path for item in done) == [clip.run.clip.file for clip in clips[1:]]
     encoding.gate.set()
@@ -93,7 +92,7 @@ def test_a_clip_whose_encoder_fails_fails_alone(
     edge = captioner(**QUICK)
     clips = prepared(edge, tmp_path, 3)
     Encoding(monkeypatch, clips[1], error("no memory for it"))
-    ended = {outcome.item.path: outcome.line for outcome in BatchCaptioner(edge, 4).run(given(clips))}
+    ended = {outcome.item.path: outcome.line for outcome in LocalBackend(edge, batch_size=4).decode(given(clips))}
     first, failed, last = (ended[clip.run.clip.file] for clip in clips)
     assert first is not None
     assert last is not None
@@ -134,7 +133,7 @@ def test_an_abandoned_batch_waits_for_no_cloud(tmp_path: Path, monkeypatch: pyte
         monkeypatch.setattr(Http, "exchange", silent)
         started = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
-            list(BatchCaptioner(far, 4).run(interrupted))
+            list(LocalBackend(far, batch_size=4).decode(interrupted))
         assert time.monotonic() - started < 30
 
 
@@ -148,7 +147,7 @@ def test_a_finished_clip_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyP
         kept.append(weakref.ref(session))
 
     monkeypatch.setattr(Session, "__init__", making)
-    ends = BatchCaptioner(ours, 2).run(given(prepared(ours, tmp_path, 6)))
+    ends = LocalBackend(ours, batch_size=2).decode(given(prepared(ours, tmp_path, 6)))
     alive = []
     gc.disable()  # nothing may wait for the collector: a batch of hours would grow until it runs
     try:

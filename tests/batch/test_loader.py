@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from specdec_cli.batch.in_flight import Prepared, Ready
-from specdec_cli.batch.local import MOST_READY, Loader, prepare
+from specdec_cli.batch.local import MOST_READY, Loader, Prepared, Ready, prepare
 from specdec_cli.batch.output_file import Entry
 from specdec_cli.batch.tasks import Outcome, Task
 from specdec_cli.inputs.recording import InputFile
