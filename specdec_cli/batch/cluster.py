@@ -10,7 +10,8 @@ import logging
 import os
 import socket
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +19,7 @@ from specdec_cli.batch.local import LocalBackend
 from specdec_cli.batch.tasks import Outcome, Stopped, Task, Work
 from specdec_cli.config.problems import show
 from specdec_cli.errors import CheckpointError, ConfigError, UnexpectedError, install
+from specdec_cli.format import count
 from specdec_cli.transcript.terms import loaded_changes
 
 if TYPE_CHECKING:
@@ -56,55 +58,50 @@ class Worker:
         return list(self._backend.run(tasks, lambda: False))
 
 
-class RayBackend:
-    """Captions tasks on a cluster. Use it as a context manager: it connects, loads the models, and disconnects.
-
-    Ray restarts an actor that dies, and hands it its recordings again.
+@contextmanager
+def cluster(work: Work, address: str | None, loading: Loading) -> Iterator[RayBackend]:
+    """Connects to a cluster, loads the models on it, and disconnects.
 
     Args:
-        work: of each actor; the models are loaded on every node.
+        work: of each actor.
         address: of the cluster; None: RAY_ADDRESS, or else one on this machine for the length of the run.
         loading: see `Captioner.load`.
 
     Raises:
         ConfigError: Ray is not installed, or no cluster answers.
+        CheckpointError: the models cannot be loaded, or are not the same everywhere.
     """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry
+    try:
+        import ray
+    except ImportError as error:
+        raise ConfigError("--ray needs Ray, which is not installed.", hint=f"Install it: {install('ray')}") from error
+    with loading("Ray"):
+        _connect(ray, address)
+    try:
+        number, resources = _shape(ray, work.config)
+        with loading(count(number, "model pair")):
+            worker = ray.remote(Worker).options(**resources, max_restarts=-1, max_task_retries=_RETRIES)
+            kept = [ray.put(each) for each in (work, os.getcwd())]  # for actors that are started again
+            backend = RayBackend(ray, [worker.remote(*kept) for _ in range(number)], work.batch_size)
+        yield backend
+    finally:
+        ray.shutdown()
 
-    def __init__(self, work: Work, address: str | None, loading: Loading) -> None:
-        self._work, self._address, self._loading = work, address, loading
-        self._chunk = max(CHUNK, 2 * (work.batch_size or 0))
-        self._actors, self._kept = list[Any](), list[Any]()
+
+class RayBackend:
+    """Captions tasks with actors; Ray restarts one that dies, and hands it its recordings again."""
+
+    def __init__(self, ray: Any, actors: list[Any], batch_size: int | None) -> None:
+        self._ray, self._actors, self._chunk = ray, actors, max(CHUNK, 2 * (batch_size or 0))
         self.setup: Setup
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry
         try:
-            import ray
-        except ImportError as error:
-            hint = f"Install it: {install('ray')}"
-            raise ConfigError("--ray needs Ray, which is not installed.", hint=hint) from error
-        self._ray = ray
-
-    def __enter__(self) -> RayBackend:
-        with self._loading("Ray"):
-            _connect(self._ray, self._address)
-        try:
-            count, resources = _shape(self._ray, self._work.config)
-            options = {**resources, "max_restarts": -1, "max_task_retries": _RETRIES}
-            with self._loading(f"{count} model pair{'s' if count > 1 else ''}"):
-                worker = self._ray.remote(Worker).options(**options)
-                self._kept = [
-                    self._ray.put(each) for each in (self._work, os.getcwd())
-                ]  # for actors that are started again
-                self._actors = [worker.remote(*self._kept) for _ in range(count)]
-                self._take_setup()
-        except BaseException:
-            self._ray.shutdown()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for actor in self._actors:
-            self._ray.kill(actor)
-        self._ray.shutdown()
+            self.setup, *others = ray.get([actor.setup.remote() for actor in actors])
+        except ray.exceptions.RayError as error:
+            hint = "Every node needs specdec and the models; try the same command there without --ray."
+            raise CheckpointError(f"The cluster cannot load the models: {_last_line(error)}", hint=hint) from error
+        for other in others:
+            self._require_same(other)
 
     def run(self, tasks: Iterable[Task], stopped: Stopped) -> Generator[Outcome]:
         """See `Backend`. Outcomes come in chunks, as actors finish them; a chunk that has begun is finished.
@@ -132,15 +129,6 @@ class RayBackend:
                     if outcome.line is not None:
                         self._require_same(outcome.line)
                     yield outcome
-
-    def _take_setup(self) -> None:
-        try:
-            self.setup, *others = self._ray.get([actor.setup.remote() for actor in self._actors])
-        except self._ray.exceptions.RayError as error:
-            hint = "Every node needs specdec and the models; try the same command there without --ray."
-            raise CheckpointError(f"The cluster cannot load the models: {_last_line(error)}", hint=hint) from error
-        for other in others:
-            self._require_same(other)
 
     def _require_same(self, other: Setup | Transcript) -> None:
         """Refuses to mix captions of several models: every node loads them from its own disk."""

@@ -158,11 +158,11 @@ def here(work: Work, view: View, earlier: Iterable[Path | None]) -> Iterator[Bac
 @contextmanager
 def on_ray(work: Work, view: View, address: str | None) -> Iterator[Backend]:
     """On a Ray cluster."""
-    from specdec_cli.batch.cluster import RayBackend
+    from specdec_cli.batch.cluster import cluster
 
-    with RayBackend(work, address, view.loading) as cluster:
-        require_cloud(cluster.setup, degrades=work.config.decoding.degrades)
-        yield cluster
+    with cluster(work, address, view.loading) as backend:
+        require_cloud(backend.setup, degrades=work.config.decoding.degrades)
+        yield backend
 
 
 def _prompting(config: Config, inputs: Inputs | None, line: Line) -> tuple[Language, str] | None:

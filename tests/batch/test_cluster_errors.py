@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from specdec_cli.batch.cluster import RayBackend
+from specdec_cli.batch.cluster import CHUNK, RayBackend
 from specdec_cli.batch.tasks import Outcome, Task
 from specdec_cli.errors import CheckpointError, UnexpectedError
 from specdec_cli.inputs.recording import InputFile
@@ -52,16 +52,14 @@ def captioned(*actors: SimpleNamespace) -> list[Outcome]:
             raise answer.value
         return answer.value
 
-    made = RayBackend.__new__(RayBackend)
     wait = lambda running, timeout: (running[:1], running[1:])  # noqa: E731
-    made._ray = SimpleNamespace(get=get, wait=wait, exceptions=SimpleNamespace(RayError=RayError))
-    made._actors, made._chunk = list(actors), 4
-    made._take_setup()
-    return list(made.run([Task(InputFile(f"{n}.wav")) for n in range(10)], lambda: False))
+    ray = SimpleNamespace(get=get, wait=wait, exceptions=SimpleNamespace(RayError=RayError))
+    tasks = [Task(InputFile(f"{n}.wav")) for n in range(3 * CHUNK)]
+    return list(RayBackend(ray, list(actors), None).run(tasks, lambda: False))
 
 
 def test_every_actor_s_models_are_compared_also_when_it_was_started_again() -> None:
-    assert len(captioned(actor("1"), actor("1"))) == 10
+    assert len(captioned(actor("1"), actor("1"))) == 3 * CHUNK
     with pytest.raises(CheckpointError, match=r"different models: edge\.weights is '1' and '2'"):
         captioned(actor("1"), actor("1"), actor("2"))
     with pytest.raises(CheckpointError, match="different models"):
