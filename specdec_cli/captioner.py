@@ -228,7 +228,7 @@ class Captioner:
         """The line of a recording that cannot be opened, or not be read to its end."""
         known = {name: getattr(item, name) for name in ("id", "start_s", "end_s")}
         return error_transcript(
-            item.path, error, sha256=item.content_of(error), **known, **self._setup_of(item).fields()
+            item.path, error, sha256=item.sha256 or item.content_of(error), **known, **self._setup_of(item).fields()
         )
 
     def _setup_of(self, item: InputFile) -> Setup:

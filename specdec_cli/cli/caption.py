@@ -109,7 +109,7 @@ def _caption_all(
         job.repeat(file, stored.transcripts(entry))
         job.empty += sum(mark.final for mark in entry.marks)
         if file in refused:
-            job.keep(file, [(terms.error_line(file, refused[file]), refused[file])])
+            job.keep(file, [(terms.error_line(item, refused[file]), refused[file])])
         elif captioner is not None and not entry.settled:
             job.keep(file, job.transcripts(captioner, file, captioner.runs(item, entry.found_in), item))
     if captioner is not None or any(entry.marks for entry in found.values()):

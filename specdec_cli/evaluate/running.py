@@ -173,12 +173,11 @@ class Runner:
         except Exception as error:
             known = typed(error)
             self._watch.failed(f"{recording.path} ({step.mode})", known)
-            terms, models = self._terms[step.mode], captioner.setup.models
-            self._journal.add(terms.error_line(recording.path, known, models, recording.sha256))
+            self._journal.add(captioner.error_line(recording, known))
 
     def _refuse(self, recording: InputFile, error: AudioError) -> None:
         """A recording that is broken is so in every mode."""
         self._broken.add(recording.path)
         self._watch.failed(recording.path, error)
         for terms in self._terms.values():
-            self._journal.add(terms.error_line(recording.path, error, sha256=recording.sha256))
+            self._journal.add(terms.error_line(recording, error))

@@ -14,6 +14,7 @@ from specdec_cli.types import TOKEN_GATES, Mode
 
 if TYPE_CHECKING:
     from specdec_cli.config import Config
+    from specdec_cli.inputs.recording import InputFile
     from specdec_cli.run import Setup
 
 Change = tuple[str, object, object]  # a setting that differs: its name, the value there and the value here
@@ -39,19 +40,16 @@ class Terms:
     @classmethod
     def of(cls, config: Config, labels: bool | None = None, measured: bool | None = None) -> Terms:
         """The terms of a run with `config`; errors as in `recorded_settings`."""
-        mode = config.decoding.mode
-        edge = None if mode == "cloud" or config.edge is None else config.edge.model
-        cloud = config.cloud.label if config.cloud is not None and mode != "edge" else None
+        edge = config.edge.model if config.edge is not None and "edge" in config.models else None
+        cloud = config.cloud.label if config.cloud is not None and "cloud" in config.models else None
         prompt, settings = (config.prompt.language, config.instruction()), recorded_settings(config)
-        return cls(*prompt, settings, edge, cloud, mode, labels, measured)
+        return cls(*prompt, settings, edge, cloud, config.decoding.mode, labels, measured)
 
-    def error_line(
-        self, file: str, error: SpecdecError, models: Models | None = None, sha256: str | None = None
-    ) -> Transcript:
-        """The transcript of a recording that could not be captioned on these terms; None: models are not loaded."""
+    def error_line(self, item: InputFile, error: SpecdecError) -> Transcript:
+        """The transcript of a recording that came to no model."""
         known = {name: getattr(self, name) for name in ("language", "prompt", "mode")}
-        models = models or Models(edge=None, cloud=None)
-        return error_transcript(file, error, **known, models=models, settings=dict(self.settings), sha256=sha256)
+        known |= {"models": Models(edge=None, cloud=None), "settings": dict(self.settings), "sha256": item.sha256}
+        return error_transcript(item.path, error, **known)
 
     def changes(self, head: TranscriptHead, *, models: bool = True) -> Iterator[Change]:
         """Whatever a transcript was made with that differs; names of models may not count."""
