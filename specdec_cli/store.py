@@ -134,17 +134,20 @@ def read_lines(path: Path, offset: int = 0) -> Iterator[StoredLine]:
     """The lines of a file that need not be held, from a line's offset on, and counted from there; no empty ones.
 
     Raises:
-        TranscriptError: a line is longer than any that specdec writes, as in a recording.
+        TranscriptError: it cannot be read, or a line is longer than any that specdec writes, as in a recording.
     """
-    with open_regular(path) as file:
-        file.seek(offset)
-        for number, raw in enumerate(iter(lambda: file.readline(LONGEST), b""), 1):
-            if len(raw) == LONGEST:
-                hint = "Name a file that specdec wrote."
-                raise TranscriptError(f"{path}:{number} is longer than {LONGEST >> 20} MiB.", hint=hint)
-            if raw.strip():
-                yield StoredLine(number, offset, raw)
-            offset += len(raw)
+    hint = "Name a file that `specdec caption --output` or `specdec batch` wrote."
+    try:
+        with open_regular(path) as file:
+            file.seek(offset)
+            for number, raw in enumerate(iter(lambda: file.readline(LONGEST), b""), 1):
+                if len(raw) == LONGEST:
+                    raise TranscriptError(f"{path}:{number} is longer than {LONGEST >> 20} MiB.", hint=hint)
+                if raw.strip():
+                    yield StoredLine(number, offset, raw)
+                offset += len(raw)
+    except OSError as error:
+        raise TranscriptError(f"The transcript {path} cannot be read: {error.strerror or error}.", hint=hint) from error
 
 
 def made_otherwise(path: Path, number: int, changes: Iterable[tuple[str, object, object]]) -> ConfigError:
