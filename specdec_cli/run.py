@@ -173,29 +173,23 @@ class Run:
 
     def _finished(self, finished: Finished, text: str, began: tuple[float, float]) -> EventText:
         """The caption with what is known of it, as the transcript has it, which is made here."""
-        setup, clip, language, found = self._captioner.setup, self.clip, self.clip.language, dict[str, Any]()
+        setup, clip, language, claims = self._captioner.setup, self.clip, self.clip.language, None
         wall, cpu = time.perf_counter() - began[0], time.process_time() - began[1]
         alone = threading.current_thread() is threading.main_thread()  # clips of a batch have threads of their own
-        caption, claims = setup.caption(text), None
-        flags = (*flags_of(text, language), *clip.flags)
+        caption, flags = setup.caption(text), (*flags_of(text, language), *clip.flags)
+        ended = {"finish_reason": finished.finish_reason, "degraded": finished.degraded}
+        found: dict[str, Any] = {**dict(clip), "caption": caption, "flags": flags, **ended}
         if setup.scorer is not None:
             lexicon = setup.scorer.lexicon
             labels, emotions = lexicon.labels(caption, language), lexicon.emotions(caption, language)
             scores = setup.scorer.scores(tokens_of(self._rounds), self._captioner.pair.writer.text, language, labels)
             claims = lexicon.claims(labels, clip.measured) if clip.measured else None
             agrees = None if claims is None else {claim.attribute: claim.agrees for claim in claims}
-            found = {"labels": labels, "emotions": emotions, "scores": scores, "agrees": agrees}
+            found |= {"labels": labels, "emotions": emotions, "scores": scores, "agrees": agrees}
             found["needs_review"] = needs_review(labels, scores)
         sent = sum(work.bytes_up for work in (finished.edge, finished.cloud) if work)  # 0 where nothing escalated
         self._transcript = Transcript(
-            **{
-                **dict(clip),
-                **found,
-                "flags": flags,
-                "caption": caption,
-                "finish_reason": finished.finish_reason,
-                "degraded": finished.degraded,
-            },
+            **found,
             rounds=tuple(self._rounds),
             totals=totals(self._rounds, finished, cloud_takes_part=clip.mode in ("hybrid", "lossless")),
             timing=timing(finished, load_s=setup.load_s, audio_s=self._audio_s),
@@ -206,7 +200,7 @@ class Run:
             ),
             uplink=Uplink(payload=setup.payload or "none" if sent else "none", bytes=sent),
         )
-        return EventText(caption, found.get("labels"), claims, self._transcript.probabilities, flags)
+        return EventText(caption, found["labels"], claims, self._transcript.probabilities, flags)
 
 
 def peak_rss_mb() -> float | None:
