@@ -27,7 +27,7 @@ import typer
 from specdec_cli.audio import open_recording
 from specdec_cli.audio.prosody import HOP, runs_of, speech_activity
 from specdec_cli.batch.local import LocalBackend
-from specdec_cli.batch.tasks import Task
+from specdec_cli.batch.output_file import Task
 from specdec_cli.captioner import Captioner
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.prompts import Language

@@ -16,7 +16,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from specdec_cli.batch.local import LocalBackend
-from specdec_cli.batch.tasks import Outcome, Stopped, Task, Work
+from specdec_cli.batch.output_file import Task
+from specdec_cli.batch.tasks import Outcome, Stopped, Work
 from specdec_cli.config.problems import show
 from specdec_cli.errors import CheckpointError, ConfigError, UnexpectedError, install
 from specdec_cli.format import count

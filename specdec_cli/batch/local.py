@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from specdec_cli.batch.tasks import Outcome, Stopped, Task
+from specdec_cli.batch.output_file import Task
+from specdec_cli.batch.tasks import Outcome, Stopped
 from specdec_cli.errors import typed
 
 if TYPE_CHECKING:
@@ -232,15 +233,15 @@ def prepare(captioner: Captioner, task: Task) -> Iterator[Ready]:
 
     It is called from several threads at once. Raises nothing: whatever is wrong with a recording is its outcome.
     """
-    item, entry, begun = task.item, task.entry, 0
+    item, begun = task.item, 0
     outcome = Outcome(item)
     try:
         recording = None if task.done else captioner.recording(item)
-        skip = entry.found_in(recording) if recording else frozenset[int]()
+        skip = task.found_in(recording) if recording else frozenset[int]()
         if recording is None or len(skip) == len(recording.cuts):
             yield outcome
             return
-        outcome = Outcome(item, of=len(recording.cuts) - len(skip), captioned=bool(skip) and entry.captioned)
+        outcome = Outcome(item, of=len(recording.cuts) - len(skip), captioned=bool(skip) and task.captioned)
         for run in captioner.runs_of(recording, item, skip):
             begun += 1
             yield Prepared(outcome, run)

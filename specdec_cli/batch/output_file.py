@@ -8,7 +8,7 @@ killed, lines that others replace are dropped, and those of one recording put to
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -55,16 +55,22 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """What the output holds of a recording."""
+class Task:
+    """A recording, to be captioned or to be compared with what the output holds of it."""
 
+    item: InputFile
     marks: tuple[Mark, ...] = ()  # of its lines that stand, by their start
-    retry: InputFile | None = None  # how to caption it again, if it or a segment of it failed or is missing
+    failed: bool = False  # whether it or a segment of it failed, or is missing
 
     @property
     def settled(self) -> bool:
         """Whether nothing is left to caption, unless the content has changed."""
-        return bool(self.marks) and (self.retry is None or settled(self.marks))
+        return bool(self.marks) and (not self.failed or settled(self.marks))
+
+    @property
+    def done(self) -> bool:
+        """Whether the output has all captions that the recording as it is can have; reads the file."""
+        return self.settled and self.unchanged
 
     @property
     def captioned(self) -> bool:
@@ -77,9 +83,10 @@ class Entry:
         marks = sorted(self.marks, key=lambda mark: not mark.good)
         return next((mark.sha256 for mark in marks if mark.good or mark.final), None)
 
-    def of_content(self, item: InputFile) -> bool:
-        """Whether it has captions of a recording as it is now; what cannot be read any more has its captions too."""
-        return self.sha256 is not None and item.content() in (self.sha256, None)
+    @property
+    def unchanged(self) -> bool:
+        """Whether it has captions of the recording as it is now; what cannot be read any more has its captions too."""
+        return self.sha256 is not None and self.item.content() in (self.sha256, None)
 
     def found_in(self, recording: Recording) -> frozenset[int]:
         """Indices of the pieces that have captions, or can have none, of the same content cut at the same places."""
@@ -102,7 +109,7 @@ class Output(Store):
     """
 
     def __init__(self, path: Path | None, check: Callable[[Line], None] | None) -> None:
-        self._entries: dict[Key, Entry] = {}
+        self._tasks: dict[Key, Task] = {}
         self._check = check
         self._untidy = False  # lines may have been replaced, or those of a recording may be apart
         super().__init__(path, TRANSCRIPTS, read=check is not None)
@@ -114,46 +121,47 @@ class Output(Store):
         finally:
             self._close()
 
-    def find(self, key: Key) -> Entry:
-        """What the output held of a recording when it was opened."""
-        return self._entries.get(key, Entry())
+    def find(self, item: InputFile) -> Task:
+        """A recording with what the output held of it when it was opened."""
+        known = self._tasks.get(item.key)
+        return Task(item) if known is None else replace(known, item=item)
 
-    def captioned(self, item: InputFile) -> Entry:
-        """What it held of a recording, if it has captions of what is there now."""
-        entry = self.find(item.key)
-        return entry if entry.of_content(item) else Entry()
+    def captioned(self, item: InputFile) -> Task:
+        """The same, without captions of what is there no more."""
+        task = self.find(item)
+        return task if task.unchanged else Task(item)
 
-    def entries(self) -> Iterable[Entry]:
-        """Everything that it held when it was opened."""
-        return self._entries.values()
+    def failed(self) -> list[InputFile]:
+        """What has no caption, or of which a segment has none, as far as the output says how it was captioned."""
+        return [task.item for task in self._tasks.values() if task.failed]
 
-    def transcripts(self, entry: Entry) -> list[Transcript]:
+    def transcripts(self, task: Task) -> list[Transcript]:
         """The captions of a recording that the output holds, from the file."""
-        return [transcript_at(self.path, mark) for mark in entry.marks if mark.good]
+        return [transcript_at(self.path, mark) for mark in task.marks if mark.good]
 
     def add(self, key: Key, transcript: Transcript) -> None:
         """Appends a line of a recording; errors as in `Store.append`."""
         self.append(transcript.to_json())
-        self._untidy = self._untidy or transcript.pieces is not None or key in self._entries
+        self._untidy = self._untidy or transcript.pieces is not None or key in self._tasks
 
     def _read(self) -> None:
         """Who is there; drops lines that others replace, and puts those of a recording together."""
         found: dict[Key, list[Mark]] = {}
-        retries: dict[Key, InputFile] = {}
+        items: dict[Key, InputFile] = {}
         order: list[int] = []
         for line in heads(self.path, self._lines()):
             if self._check is not None:
                 self._check(line)
             found.setdefault(line.key, []).append(Mark.of(line))
-            retries[line.key] = _again(line.head)
+            items[line.key] = _again(line.head)
             order.append(line.offset)
         self._check = None  # the lines belong to this run
-        self._entries = {}
+        self._tasks = {}
         for key, marks in found.items():
             stand = standing(marks)
             complete = settled(stand) and all(mark.good for mark in stand)
-            self._entries[key] = Entry(stand, None if complete else retries[key])
-        kept = [mark.offset for entry in self._entries.values() for mark in entry.marks]
+            self._tasks[key] = Task(items[key], stand, not complete)
+        kept = [mark.offset for task in self._tasks.values() for mark in task.marks]
         if kept != order:
             with self.path.open("rb") as old:
                 replace_file(self.path, (_line_at(old, offset) for offset in kept), durable=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final, Protocol
 
-from specdec_cli.batch.output_file import Entry, Output
+from specdec_cli.batch.output_file import Output, Task
 from specdec_cli.errors import AudioContentError
 from specdec_cli.inputs.find import all_unreadable
 from specdec_cli.inputs.recording import InputFile, Key
@@ -37,19 +37,6 @@ class Work:
     batch_size: int | None
     in_flight: int | None
     workers: int
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A recording to be captioned, or to be compared with what was captioned."""
-
-    item: InputFile
-    entry: Entry = field(default_factory=Entry)  # what the output holds of it
-
-    @property
-    def done(self) -> bool:
-        """Whether the output has all captions that the recording as it is can have; reads the file."""
-        return self.entry.settled and self.entry.of_content(self.item)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,15 +150,14 @@ def find_tasks(inputs: Inputs | None, output: Output, *, limit: int | None, only
     Without `inputs` they are those that failed before; `only_failed` leaves out what did not.
     """
     tasks, left = list[Task](), limit
-    for item in [entry.retry for entry in output.entries() if entry.retry] if inputs is None else inputs:
-        entry = output.find(item.key)
-        if only_failed and entry.retry is None:
+    for task in map(output.find, output.failed() if inputs is None else inputs):
+        if only_failed and not task.failed:
             continue
-        if left is not None and not entry.settled:
+        if left is not None and not task.settled:
             if left == 0:
                 break
             left -= 1
-        tasks.append(Task(item, entry))
+        tasks.append(task)
     return tasks
 
 
@@ -181,17 +167,17 @@ def drop_hopeless(tasks: list[Task], counts: Progress) -> list[Task]:
     Raises:
         SpecdecError: none of the recordings can be opened, and none was tried before.
     """
-    counts.total, new = len(tasks), [task for task in tasks if not task.entry.settled]
+    counts.total, new = len(tasks), [task for task in tasks if not task.settled]
     refused = all_unreadable(task.item for task in new)
-    if refused and not any(task.entry.marks for task in tasks):
+    if refused and not any(task.marks for task in tasks):
         first, *more = refused.values()
         told = f" {len(more)} more cannot be captioned either." if more else ""
         raise type(first)(first.message + told, hint=first.hint)
-    if refused and all(task.entry.marks for task in new):  # and nothing has changed since they failed
+    if refused and all(task.marks for task in new):  # and nothing has changed since they failed
         for task in new:
             error = refused[task.item.path]
             counts.fail(task.item.path, type(error).__name__, error.message)
-        counts.done, tasks, new = len(new), [task for task in tasks if task.entry.settled], []
+        counts.done, tasks, new = len(new), [task for task in tasks if task.settled], []
     if new or not all(task.done for task in tasks):
         return tasks
     counts.skipped, counts.done = len(tasks), counts.total

@@ -100,17 +100,16 @@ def _caption_all(
     job: Job, items: dict[str, InputFile], stored: Output, terms: Terms, load: Callable[[], Captioner]
 ) -> None:
     """Repeats what is stored and captions the rest, with models that are loaded only if there is something to do."""
-    found = {file: stored.captioned(item) for file, item in items.items()}
-    todo = [item for file, item in items.items() if not found[file].settled]
+    tasks = {file: stored.captioned(item) for file, item in items.items()}
+    todo = [task.item for task in tasks.values() if not task.settled]
     refused = all_unreadable(todo)
     captioner = load() if todo and not refused else None
-    for file, item in items.items():
-        entry = found[file]
-        job.repeat(file, stored.transcripts(entry))
-        job.empty += sum(mark.final for mark in entry.marks)
+    for file, task in tasks.items():
+        job.repeat(file, stored.transcripts(task))
+        job.empty += sum(mark.final for mark in task.marks)
         if file in refused:
-            job.keep(file, [(terms.error_line(item, refused[file]), refused[file])])
-        elif captioner is not None and not entry.settled:
-            job.keep(file, job.transcripts(captioner, file, captioner.runs(item, entry.found_in), item))
-    if captioner is not None or any(entry.marks for entry in found.values()):
+            job.keep(file, [(terms.error_line(task.item, refused[file]), refused[file])])
+        elif captioner is not None and not task.settled:
+            job.keep(file, job.transcripts(captioner, file, captioner.runs(task.item, task.found_in), task.item))
+    if captioner is not None or any(task.marks for task in tasks.values()):
         job.finished()

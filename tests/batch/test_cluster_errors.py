@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from specdec_cli.batch.cluster import CHUNK, RayBackend
-from specdec_cli.batch.tasks import Outcome, Task
+from specdec_cli.batch.output_file import Task
+from specdec_cli.batch.tasks import Outcome
 from specdec_cli.errors import CheckpointError, UnexpectedError
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.transcript.records import ModelInfo, Models

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from specdec_cli.batch.local import LocalBackend, Prepared, Take, prepare
-from specdec_cli.batch.tasks import Task
+from specdec_cli.batch.output_file import Task
 from specdec_cli.captioner import Captioner
 from specdec_cli.cloud.http import Caller, Http, Reply, Request
 from specdec_cli.decoding.assemble import Pair

@@ -13,7 +13,8 @@ from typing import get_args
 
 import pytest
 
-from specdec_cli.batch.tasks import Outcome, Stopped, Task
+from specdec_cli.batch.output_file import Task
+from specdec_cli.batch.tasks import Outcome, Stopped
 from specdec_cli.cli.app import load
 from specdec_cli.config import load_config
 from specdec_cli.errors import SpecdecError

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.batch.local import MOST_READY, Loader, Prepared, Ready, prepare
-from specdec_cli.batch.output_file import Entry
-from specdec_cli.batch.tasks import Outcome, Task
+from specdec_cli.batch.output_file import Task
+from specdec_cli.batch.tasks import Outcome
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.transcript.lines import Mark
 from tests.mini_pair import captioner
@@ -109,7 +109,7 @@ def test_a_stop_ends_a_wait() -> None:
 def test_what_cannot_be_read_any_more_keeps_its_caption(tmp_path: Path) -> None:
     ready = partial(prepare, captioner(decoding__mode="edge"))
     none = InputFile(str(tmp_path / "none.wav"))
-    assert list(ready(Task(none, Entry((Mark(0, 1, True, "0" * 64),))))) == [Outcome(none)]
+    assert list(ready(Task(none, (Mark(0, 1, True, "0" * 64),)))) == [Outcome(none)]
     (never_there,) = ready(Task(none))
     assert isinstance(never_there, Outcome)
     assert never_there.line is not None

@@ -9,7 +9,7 @@ import pytest
 
 from specdec_cli.batch.output_file import Output
 from specdec_cli.errors import ConfigError, TranscriptError
-from specdec_cli.inputs.recording import Key
+from specdec_cli.inputs.recording import InputFile, Key
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.lines import Line
 from tests.batch.lines import failed_line, good_line, write
@@ -59,9 +59,9 @@ def test_lines_that_stand_are_kept_and_put_together(tmp_path: Path, case: str) -
     path = write(tmp_path / "o.jsonl", others[0], *lines[:1], others[1], *lines[1:])
     path.chmod(0o640)
     with Output(path, accept) as output:
-        entry = output.find(Key.of(lines[0].file))
-        assert (entry.retry is None) == complete
-        assert [line.caption for line in output.transcripts(entry)] == [caption for caption in captions if caption]
+        task = output.find(InputFile(lines[0].file))
+        assert task.failed != complete
+        assert [line.caption for line in output.transcripts(task)] == [caption for caption in captions if caption]
     assert [line.caption for line in read_transcripts(path)] == ["other", *captions, "other"]
     assert path.stat().st_mode & 0o777 == 0o640
     assert os.listdir(tmp_path) == ["o.jsonl"]
