@@ -123,8 +123,8 @@ def batch(
         with Output(output, None if overwrite else identity.check) as stored, ExitStack() as stack:
             tasks = find_tasks(inputs, stored, limit=limit, only_failed=retry_failed)
             if tasks := drop_hopeless(tasks, counts):
-                where = on_ray(work, view, ray_address) if ray else here(work, view, earlier)
-                backend = stack.enter_context(where)
+                on_cluster = stack.enter_context(on_ray(work, view, ray_address)) if ray else None
+                backend = on_cluster or here(work, view, earlier)
                 identity.check_models(backend.setup)
                 if overwrite:
                     stored.clear()
@@ -143,8 +143,7 @@ def batch(
     return exit_code(interrupted=bool(interrupts), failed=failed or not written)
 
 
-@contextmanager
-def here(work: Work, view: View, earlier: Iterable[Path | None]) -> Iterator[Backend]:
+def here(work: Work, view: View, earlier: Iterable[Path | None]) -> Backend:
     """On this machine, with the models loaded; guesses begin with the captions of earlier runs."""
     captioner = load_captioner(work.config, view, work.labelling, measures=work.measures)
     from specdec_cli.batch.local import LocalBackend
@@ -152,7 +151,7 @@ def here(work: Work, view: View, earlier: Iterable[Path | None]) -> Iterator[Bac
     for path in earlier:
         lines = deque(read_lines(path) if path is not None else (), maxlen=_REMEMBERED)
         captioner.remember(Transcript.from_json(line.raw, str(path)) for line in lines if not line.torn)
-    yield LocalBackend(captioner, batch_size=work.batch_size, workers=work.workers, in_flight=work.in_flight)
+    return LocalBackend(captioner, batch_size=work.batch_size, workers=work.workers, in_flight=work.in_flight)
 
 
 @contextmanager

@@ -6,7 +6,6 @@ import os
 import random
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import get_args
@@ -53,11 +52,7 @@ def line(path: str | Path, id_: str | None = None) -> Transcript:
 
 @pytest.fixture
 def stubbed(monkeypatch: pytest.MonkeyPatch) -> None:
-    @contextmanager
-    def backend(*_: object) -> Iterator[Stub]:
-        yield Stub()
-
-    monkeypatch.setattr("specdec_cli.cli.batch.here", backend)
+    monkeypatch.setattr("specdec_cli.cli.batch.here", lambda *_: Stub())
     for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
         monkeypatch.delenv(name, raising=False)
 

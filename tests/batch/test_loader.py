@@ -1,4 +1,4 @@
-"""Reading ahead: bounded, in the background, and gone when it is closed."""
+"""Reading ahead: bounded, in the background, and gone when it is closed; and counts of what became of it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import pytest
 
 from specdec_cli.batch.local import MOST_READY, Loader, Prepared, Ready, prepare
 from specdec_cli.batch.output_file import Task
-from specdec_cli.batch.tasks import Outcome
+from specdec_cli.batch.tasks import Outcome, Progress
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.transcript.lines import Mark
+from tests.batch.lines import failed_line, good_line
 from tests.mini_pair import captioner
 
 
@@ -114,3 +115,15 @@ def test_what_cannot_be_read_any_more_keeps_its_caption(tmp_path: Path) -> None:
     assert isinstance(never_there, Outcome)
     assert never_there.line is not None
     assert never_there.line.error is not None
+
+
+@pytest.mark.parametrize(("before", "captioned"), [(False, 1), (True, 2)])
+def test_a_recording_counts_once_in_whatever_order_its_pieces_end(before: bool, captioned: int) -> None:
+    counts, long, broken = Progress(), InputFile("long.wav"), InputFile("broken.wav")
+    counts.add(Outcome(long, good_line("long.wav"), of=4))
+    counts.add(Outcome(broken, failed_line("broken.wav"), captioned=before))
+    counts.add(Outcome(long, failed_line("long.wav"), pieces=2, of=4))  # could not be read to its end
+    assert (counts.done, counts.failed) == (1, 2)
+    counts.add(Outcome(long, good_line("long.wav"), of=4))
+    counts.add(Outcome(InputFile("known.wav")))
+    assert (counts.done, counts.captioned, counts.skipped) == (3, captioned, 1)
