@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from specdec_cli.errors import SpecdecError
     from specdec_cli.labels import Lexicon
     from specdec_cli.run import Run
-    from specdec_cli.transcript import Transcript
-    from specdec_cli.types import EventText, Finished, Prefill, Round, Sent, Started, Update
+    from specdec_cli.transcript import Started, Transcript
+    from specdec_cli.types import EventText, Finished, Prefill, Round, Sent, Update
 
 _HOMES = {
     "captioner": ("Captioner",),
@@ -29,27 +29,14 @@ _HOMES = {
     "errors": ("SpecdecError",),
     "labels": ("Lexicon",),
     "run": ("Run",),
-    "transcript": ("Transcript",),
-    "types": ("EventText", "Finished", "Prefill", "Round", "Sent", "Started", "Update"),
+    "transcript": ("Started", "Transcript"),
+    "types": ("EventText", "Finished", "Prefill", "Round", "Sent", "Update"),
 }
 
 __all__ = [
-    "Captioner",
-    "Config",
-    "EventText",
-    "Finished",
-    "Lexicon",
-    "Prefill",
-    "Round",
-    "Run",
-    "Sent",
-    "SpecdecError",
-    "Started",
-    "Transcript",
-    "Update",
-    "__version__",
-    "load_config",
-]
+    "Captioner", "Config", "EventText", "Finished", "Lexicon", "Prefill", "Round", "Run", "Sent", "SpecdecError",
+    "Started", "Transcript", "Update", "__version__", "load_config",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

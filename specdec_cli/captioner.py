@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
@@ -36,8 +36,9 @@ from specdec_cli.models.processor import Prompt, same_prompts
 from specdec_cli.pair_loading import Loading, learned_gate, load_pair
 from specdec_cli.prompts import Language
 from specdec_cli.run import Prompts, Run, Setup
-from specdec_cli.transcript.records import Transcript, file_name
-from specdec_cli.types import Clip, Source, Update
+from specdec_cli.transcript import Started, Transcript, error_transcript
+from specdec_cli.transcript.records import file_name
+from specdec_cli.types import Source, Update
 
 if TYPE_CHECKING:
     from specdec_cli.decoding.loop import Loop
@@ -79,8 +80,10 @@ class Captioner:
         self.setup = Setup.of(config, pair, load_s, learned[1] if learned else None)
         self._silent: dict[str, Prompts] = {}  # by instruction, of a recording of silence
         if config.decoding.lookup_tokens:
-            for weights, ids in _shipped_captions(self.setup.prompt):
-                self._learn(self.setup.prompt, weights, [(id_, "accepted") for id_ in ids])  # either model's
+            shipped = json.loads(SHIPPED_CAPTIONS.read_text(encoding="utf-8"))
+            for ids in shipped["captions"].get(self.setup.prompt, ()):
+                tokens: list[tuple[int, Source]] = [(id_, "accepted") for id_ in ids]  # either model's
+                self._learn(self.setup.prompt, shipped["weights"], tokens)
 
     @classmethod
     def load(
@@ -115,14 +118,8 @@ class Captioner:
         return cls(resolved, pair, time.perf_counter() - started)
 
     def variant(self, config: Config) -> Captioner:
-        """The same loaded models with other settings; raises ConfigError where these need other models."""
-        if (config.edge, config.cloud) != (self.config.edge, self.config.cloud):
-            raise ConfigError("a variant keeps the loaded models, but they are configured differently")
-        mode = config.decoding.mode
-        edge = self.pair.edge if mode != "cloud" else None
-        cloud = self.pair.cloud if mode != "edge" else None
-        if (mode != "cloud" and edge is None) or (mode != "edge" and cloud is None):
-            raise ConfigError(f"mode {mode!r} needs a model that is not loaded; load the captioner in mode 'hybrid'")
+        """The same loaded models with other settings, in a mode that needs no others."""
+        edge, cloud = (getattr(self.pair, role) if role in config.models else None for role in ("edge", "cloud"))
         # the shared vocabulary stays, so that a model alone writes what it writes in the pair
         varied = Captioner(config, replace(self.pair, edge=edge, cloud=cloud, lookup=Lookup()), self.setup.load_s)
         scorer = self.setup.scorer
@@ -170,14 +167,21 @@ class Captioner:
         for run in self.runs(path):
             yield from run
 
-    def runs(self, path: str | PathLike[str]) -> Iterator[Run]:
+    def runs(
+        self,
+        path: str | PathLike[str] | InputFile,
+        skip: Callable[[Recording], Collection[int]] = lambda _: (),
+    ) -> Iterator[Run]:
         """One run per segment of a recording; iterate a run for its updates, then ask it for its transcript.
+
+        `skip` gives the indices of segments that are left out.
 
         Raises:
             AudioError: the recording cannot be captioned as a whole; a single silent segment fails its run only.
         """
-        recording = self.recording(InputFile(os.fsdecode(path)))
-        for run in self.runs_of(recording):
+        item = path if isinstance(path, InputFile) else InputFile(os.fsdecode(path))
+        recording = self.recording(item)
+        for run in self.runs_of(recording, item, skip(recording)):
             if recording.whole and run.error is not None:
                 raise run.error
             yield run
@@ -196,26 +200,18 @@ class Captioner:
             end_s=item.end_s if part else audio.end_s,
         )
 
-    def runs_of(
-        self,
-        recording: Recording,
-        item: InputFile | None = None,
-        skip: Collection[int] = (),
-        setup: Setup | None = None,
-    ) -> Iterator[Run]:
-        """One run per piece of a recording, but for those whose index is in `skip`.
-
-        `item` is the recording as it was given, and `setup` has a language or an instruction of its own.
-        """
-        setup, count, pieces = setup or self.setup, len(recording.cuts), recording.pieces(skip)
+    def runs_of(self, recording: Recording, item: InputFile | None = None, skip: Collection[int] = ()) -> Iterator[Run]:
+        """One run per piece of a recording, which was given as `item`, but for those whose index is in `skip`."""
+        item = item or InputFile(recording.path)
+        setup, count, pieces = self._setup_of(item), len(recording.cuts), recording.pieces(skip)
         while True:
             started = time.perf_counter()
             if (cut := next(pieces, None)) is None:
                 return
-            clip = self._clip(recording, cut, item)
+            clip = self._clip(recording, cut, item, setup)
             prompts: Prompts | None = None
             error: SpecdecError | None = cut.fault
-            if clip.no_speech and self.config.audio.refuse_no_speech:
+            if clip.flags and self.config.audio.refuse_no_speech:
                 place = clip.file if clip.start_s is None else piece_of(clip.file, cut.start_s, cut.end_s)
                 hint = "To caption it all the same, set audio.refuse_no_speech to false."
                 error = AudioContentError(f"{place} holds no speech: a caption would be invented", hint=hint)
@@ -225,25 +221,43 @@ class Captioner:
                 except Exception as unforeseen:
                     error = typed(unforeseen, _log)
             audio_s = recording.decode_s / count + time.perf_counter() - started
-            yield Run(setup, clip, prompts, audio_s, self.loop, self.pair.writer, error)
+            yield Run(self, clip, prompts, audio_s, error)
 
-    def _clip(self, recording: Recording, cut: Segment, item: InputFile | None) -> Clip:
-        whole, fit = recording.whole, cut.fault is None
-        piece, pieces = (cut.index, len(recording.cuts)) if len(recording.cuts) > 1 else (None, None)
-        measures = self.setup.measures and fit
-        return Clip(
+    def error_line(self, item: InputFile, error: SpecdecError) -> Transcript:
+        """The line of a recording that cannot be opened, or not be read to its end."""
+        known = {name: getattr(item, name) for name in ("id", "start_s", "end_s")}
+        return error_transcript(
+            item.path, error, sha256=item.sha256 or item.content_of(error), **known, **self._setup_of(item).fields()
+        )
+
+    def _setup_of(self, item: InputFile) -> Setup:
+        """The setup of a recording, which may have a language and an instruction of its own."""
+        config, setup = self.config, self.setup
+        language, instruction = item.language_and_prompt(config)
+        if (language, instruction) == (setup.language, setup.prompt):
+            return setup
+        shipped = config.prompt.text is None and instruction == config.instruction(language)
+        settings = {**setup.settings, "style": config.prompt.style if shipped else None}
+        return replace(setup, language=language, prompt=instruction, settings=settings)
+
+    def _clip(self, recording: Recording, cut: Segment, item: InputFile, setup: Setup) -> Started:
+        whole, fit, pieces = recording.whole, cut.fault is None, len(recording.cuts)
+        silent = fit and not has_speech(cut.samples, self.sampling_rate)
+        return Started(
             file=recording.path,
+            id=item.id,
             sha256=recording.sha256,
             duration_s=round(recording.duration_s, 6) if whole else round(cut.end_s - cut.start_s, 4),
             start_s=None if whole else round(cut.start_s, 4),
             end_s=None if whole else round(cut.end_s, 4),
-            no_speech=not has_speech(cut.samples, self.sampling_rate) if fit else None,
-            piece=piece,
-            pieces=pieces,
-            speaker=cut.speaker or (item.speaker if item else None),
-            text=cut.text or (item.text if item else None),
+            piece=cut.index if pieces > 1 else None,
+            pieces=pieces if pieces > 1 else None,
+            speaker=cut.speaker or item.speaker,
+            text=cut.text or item.text,
+            flags=("no_speech",) if silent else (),
             recording_s=None if whole or recording.total_s is None else round(recording.total_s, 6),
-            measured=measure(cut.samples, self.sampling_rate, recording.level_dbfs) if measures else None,
+            measured=measure(cut.samples, self.sampling_rate, recording.level_dbfs) if setup.measures and fit else None,
+            **setup.fields(),
         )
 
     def run_samples(
@@ -324,10 +338,3 @@ class Captioner:
             language=language,
             groups=self._groups,
         )
-
-
-def _shipped_captions(instruction: str) -> Iterator[tuple[Mapping[str, str | None], Sequence[int]]]:
-    """The weights of the models that write them, by role, and their token ids."""
-    file = json.loads(SHIPPED_CAPTIONS.read_text(encoding="utf-8"))
-    for ids in file["captions"].get(instruction, ()):
-        yield file["weights"], ids

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
@@ -12,10 +13,10 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from specdec_cli.config import ResolvedConfig
-from specdec_cli.config.gate_file import read_learned
+from specdec_cli.config import Config, ResolvedConfig
 from specdec_cli.errors import SpecdecError, first_line, typed
 from specdec_cli.format import count
+from specdec_cli.transcript.terms import recorded_settings
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
@@ -47,37 +48,36 @@ def examine(resolved: ResolvedConfig, *, load_models: bool) -> Iterator[Check]:
         resolved: the configuration whose models are checked.
         load_models: also load the models and caption a second of test sound.
     """
+    config = resolved.config
     yield Check("python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
     yield from map(_package, _PACKAGES.split())
     if find_spec("torchvision") is not None:  # transformers imports it with every processor of images
         hint = "; install the one that belongs to PyTorch, or uninstall it"
-        yield _checked("torchvision", lambda: str(import_module("torchvision").__version__), hint=hint)
+        yield _checked("torchvision", lambda: str(import_module("torchvision").__version__), hint)
     yield _checked("memory", _memory)
-    yield _checked("cpu", _cpu)
-    yield _checked("gpu", _gpus)
-    yield _checked("libsndfile", _libsndfile)
-    yield _checked("ffmpeg", _ffmpeg, otherwise="warn", hint="; m4a, mp4, webm cannot be read")
+    yield _checked("devices", _devices)
+    yield _checked("decoders", _decoders)
     yield Check("configuration", "ok", resolved.label)
-    yield _checked("gate", lambda: _gate(resolved))
+    yield _checked("gate", lambda: _gate(config))
     pending = 0
-    for found in _needs(resolved):
+    for found in _needs(config):
         pending += found.download
         yield found
         load_models = load_models and found.status != "fail"
     if load_models and pending:
         yield Check("models", "warn", f"not loaded: {pending / 1e9:.1f} GB would be downloaded first")
     elif load_models:
-        yield from _models(resolved)
+        yield from _models(config)
 
 
-def _checked(name: str, check: Callable[[], str], *, otherwise: Status = "fail", hint: str = "") -> Check:
+def _checked(name: str, check: Callable[[], str], hint: str = "") -> Check:
     """What a check finds that imports a package: one that is absent or broken raises what it likes."""
     try:
         return Check(name, "ok", check())
     except SpecdecError as error:
-        return Check(name, otherwise, _sentence(error))
+        return Check(name, "fail", _sentence(error))
     except Exception as error:
-        return Check(name, otherwise, f"cannot be loaded ({first_line(error)}){hint}")
+        return Check(name, "fail", f"cannot be loaded ({first_line(error)}){hint}")
 
 
 def _package(name: str) -> Check:
@@ -96,83 +96,59 @@ def _memory() -> str:
     return f"{memory.available / 2**30:.1f} GiB free of {memory.total / 2**30:.1f} GiB"
 
 
-def _cpu() -> str:
-    import torch
-
-    return f"{os.cpu_count()} logical cores, {count(torch.get_num_threads(), 'thread')} for PyTorch"
-
-
-def _gpus() -> str:
+def _devices() -> str:
     import torch
 
     names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-    if torch.backends.mps.is_available():
-        names.append("Apple GPU (mps)")
-    return ", ".join(names) or "none: models run on the CPU"
+    names += ["Apple GPU (mps)"] if torch.backends.mps.is_available() else []
+    cores = f"{os.cpu_count()} logical cores, {count(torch.get_num_threads(), 'thread')} for PyTorch"
+    return f"{cores}, {', '.join(names) or 'no GPU'}"
 
 
-def _libsndfile() -> str:
+def _decoders() -> str:
+    import av
     import soundfile
 
-    return f"{soundfile.__libsndfile_version__}: {len(soundfile.available_formats())} formats"
+    libavcodec = ".".join(map(str, av.library_versions["libavcodec"]))
+    return f"libsndfile {soundfile.__libsndfile_version__}, libavcodec {libavcodec} in PyAV"
 
 
-def _ffmpeg() -> str:
-    import av
-
-    return f"libavcodec {'.'.join(map(str, av.library_versions['libavcodec']))} in PyAV"
-
-
-def _gate(resolved: ResolvedConfig) -> str:
+def _gate(config: Config) -> str:
     """The gate in force; a learned one's weights are read, and loading checks that they fit the tokenizer."""
-    decoding, gate = resolved.config.decoding, resolved.config.gate
-    if decoding.mode != "hybrid":
-        return f"none in mode {decoding.mode}"
-    threshold = gate.effective_threshold
-    if gate.name == "learned" and gate.weights_path is not None:
-        file, _ = read_learned(gate.weights_path, gate.file)
-        threshold = file.threshold if threshold is None else threshold
-    facts: list[str] = [gate.name] if threshold is None else [gate.name, f"threshold {threshold:g}"]
-    return ", ".join([*facts, "whole captions drafted" if decoding.defers else f"k {decoding.k}"])
+    if config.decoding.mode != "hybrid":
+        return f"none in mode {config.decoding.mode}"
+    used = recorded_settings(config)
+    facts = [f"{used['gate']}"] + ([] if used["threshold"] is None else [f"threshold {used['threshold']:g}"])
+    return ", ".join([*facts, "whole captions drafted" if used["defer"] else f"k {used['k']}"])
 
 
-def _needs(resolved: ResolvedConfig) -> Iterator[Check]:
+def _needs(config: Config) -> Iterator[Check]:
     """Size, number format, memory and download of the models that run here; nothing is loaded."""
-    config = resolved.config
-    models = {
-        "edge": config.edge if config.decoding.mode != "cloud" else None,
-        "cloud": config.cloud if config.decoding.mode != "edge" else None,
-    }
     try:
         from specdec_cli.models.download import size
         from specdec_cli.models.loading import forecast
 
-        here = {
-            role: forecast(model, offline=config.runtime.offline)
-            for role, model in models.items()
-            if model is not None and model.url is None
-        }
+        models = {role: model for role, model in config.models.items() if model.url is None}
+        here = {role: forecast(model, offline=config.runtime.offline) for role, model in models.items()}
     except Exception as error:  # a package that is absent or broken raises what it likes
         yield Check("models", "fail", _sentence(error))
         return
+    taken = Counter[str]()  # bytes, by device
     for role, (needs, download) in here.items():
-        advice = "" if needs.fits else f". Instead: {role}.{_SMALLER}"
-        yield Check(f"{role}-needs", "ok" if needs.fits else "warn", f"{needs}{advice}")
+        other = f", of which {size(taken[needs.device])} are the edge's" if taken[needs.device] else ""
+        taken[needs.device] += needs.bytes
+        fits = needs.config.device_map is not None or taken[needs.device] <= needs.free
+        advice = "" if fits else f"{other}. Instead: {role}.{_SMALLER}"
+        yield Check(f"{role}-needs", "ok" if fits else "warn", f"{needs}{advice}")
         if download is not None:
             yield Check(f"{role}-files", "ok" if download.fits else "fail", str(download), download.bytes)
-    found = [needs for needs, _ in here.values()]
-    if len(found) == 2 and found[0].device == found[1].device and all(needs.fits for needs in found):
-        left = found[0].free - found[0].bytes
-        if found[1].config.device_map is None and found[1].bytes > left:
-            says = f"edge and cloud take {size(found[0].bytes + found[1].bytes)} together, more than is free"
-            yield Check("both", "warn", f"{says}. Instead: cloud.{_SMALLER}")
 
 
-def _models(resolved: ResolvedConfig) -> Iterator[Check]:
+def _models(config: Config) -> Iterator[Check]:
     try:
         from specdec_cli.captioner import Captioner
 
-        captioner = Captioner.load(resolved.config)
+        captioner = Captioner.load(config)
     except Exception as error:  # a package that is absent or broken raises what it likes
         yield Check("models", "fail", _sentence(error))
         return
@@ -180,7 +156,7 @@ def _models(resolved: ResolvedConfig) -> Iterator[Check]:
     for role, info, model in (("edge", shown.edge, pair.local("edge")), ("cloud", shown.cloud, pair.local("cloud"))):
         if info is not None:
             tested = "" if model is None else f" · self-test {model.self_test or 'switched off'}"
-            yield Check(role, "ok", f"{info.name} · {info.placed}{tested}")
+            yield Check(role, "ok", f"{info.name} · {info.line}{tested}")
     for link in pair.links:
         yield _checked("link", link.probe)
     yield _checked("caption", lambda: _one_caption(captioner))

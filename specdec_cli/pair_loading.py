@@ -15,7 +15,7 @@ from specdec_cli.errors import ConfigError
 
 if TYPE_CHECKING:
     from specdec_cli.cloud.vllm import VllmEdge
-    from specdec_cli.config.model_schema import ModelConfig
+    from specdec_cli.config.model_schema import EdgeConfig, ModelConfig
     from specdec_cli.models.audio_lm import AudioLM
     from specdec_cli.models.download import Watch
 
@@ -25,33 +25,34 @@ Loading = Callable[[str], "AbstractContextManager[Watch | None]"]
 
 def load_pair(config: Config, loading: Loading) -> Pair:
     """The models that the configured mode needs; errors as in `Captioner.load`."""
-    mode, offline = config.decoding.mode, config.runtime.offline
-    edge, cloud = config.edge if mode != "cloud" else None, config.cloud if mode != "edge" else None
+    used, edge, cloud = config.models, config.edge, config.cloud
     drafting: AudioLM | VllmEdge | None = None
     verifying: AudioLM | RemoteCloud | None = None
-
-    def loaded(model: ModelConfig, watch: Watch | None) -> AudioLM:
-        import torch
-
-        from specdec_cli.models.loading import load_model
-
-        if config.runtime.threads is not None:
-            torch.set_num_threads(config.runtime.threads)
-        return load_model(model, offline=offline, tested=config.runtime.self_test, watch=watch)
-
-    if edge is not None:
+    if edge is not None and "edge" in used:
         with loading(f"edge: {edge.label}") as watch:
-            if edge.url is None:
-                drafting = loaded(edge, watch)
-            else:
-                from specdec_cli.cloud.served_model import ServedProcessor
-                from specdec_cli.cloud.vllm import VllmEdge
-
-                drafting = VllmEdge(edge, ServedProcessor(edge.of_processor, offline=offline), own=True)
-    if cloud is not None:
+            drafting = _loaded(config, edge, watch) if edge.url is None else _connect_edge(config, edge)
+    if cloud is not None and "cloud" in used:
         with loading(f"cloud: {cloud.label}") as watch:
-            verifying = loaded(cloud, watch) if cloud.url is None else _connect_cloud(config, cloud, drafting)
+            here = cloud.url is None
+            verifying = _loaded(config, cloud, watch) if here else _connect_cloud(config, cloud, drafting)
     return Pair.of(drafting, verifying)
+
+
+def _loaded(config: Config, model: ModelConfig, watch: Watch | None) -> AudioLM:
+    import torch
+
+    from specdec_cli.models.loading import load_model
+
+    if config.runtime.threads is not None:
+        torch.set_num_threads(config.runtime.threads)
+    return load_model(model, offline=config.runtime.offline, tested=config.runtime.self_test, watch=watch)
+
+
+def _connect_edge(config: Config, edge: EdgeConfig) -> VllmEdge:
+    from specdec_cli.cloud.served_model import ServedProcessor
+    from specdec_cli.cloud.vllm import VllmEdge
+
+    return VllmEdge(edge, ServedProcessor(edge.of_processor, offline=config.runtime.offline), own=True)
 
 
 def learned_gate(config: Config, pair: Pair) -> tuple[Classifier, GateFile] | None:

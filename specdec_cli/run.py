@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import re
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from specdec_cli.errors import DecodingError, SpecdecError
 from specdec_cli.labels.probabilities import Scorer, needs_review, tokens_of
-from specdec_cli.models.processor import Processor, Prompt, suggestions
+from specdec_cli.models.processor import Prompt, suggestions
 from specdec_cli.prompts import PROMPTS, Language
 from specdec_cli.reading import caption_of, description_end, flags_of
 from specdec_cli.transcript.recorder import error_transcript, timing, totals
-from specdec_cli.transcript.records import ModelInfo, Models, Resources, Transcript, Uplink
+from specdec_cli.transcript.records import ModelInfo, Models, Resources, Started, Transcript, Uplink
 from specdec_cli.transcript.terms import SUGGESTED, recorded_settings
-from specdec_cli.types import Clip, EventText, Finished, Mode, Round, Started, Update
+from specdec_cli.types import EventText, Finished, Mode, Round, Update
 
 if TYPE_CHECKING:
+    from specdec_cli.captioner import Captioner
     from specdec_cli.cloud.cloud import Payload
     from specdec_cli.config import Config
     from specdec_cli.config.gate_file import GateFile
     from specdec_cli.decoding.assemble import Pair
-    from specdec_cli.decoding.loop import Loop
     from specdec_cli.models.shared import Shared
 
 Prompts = tuple[Prompt | None, Prompt | None]
@@ -103,19 +103,6 @@ class Setup:
         names = ("mode", "language", "prompt", "models", "settings", "warnings")
         return {name: getattr(self, name) for name in names}
 
-    def started(self, clip: Clip) -> Started:
-        """The heading of a clip's run."""
-        known = {name: getattr(clip, name) for name in Clip.__slots__} | self.fields()
-        models: Models = known.pop("models")
-        return Started(**known, edge=_model_line(models.edge), cloud=_model_line(models.cloud))
-
-    def error_line(
-        self, file: str, error: SpecdecError, clip: Clip | None = None, sha256: str | None = None
-    ) -> Transcript:
-        """The transcript of a file with that content, or of a clip of it, that could not be captioned."""
-        about = _fields(clip) if clip else {"file": file, "sha256": sha256}
-        return error_transcript(error=error, **about, **self.fields())
-
 
 class Run:
     """The captioning of one clip: iterate it for its updates as they happen, or `finish()` it for its transcript.
@@ -125,17 +112,10 @@ class Run:
     """
 
     def __init__(
-        self,
-        setup: Setup,
-        clip: Clip,
-        prompts: Prompts | None,
-        audio_s: float,
-        loop: Callable[[Prompts, Shared | None, Language], Loop],
-        writer: Processor,
-        error: SpecdecError | None = None,
+        self, captioner: Captioner, clip: Started, prompts: Prompts | None, audio_s: float, error: SpecdecError | None
     ) -> None:
         self.clip, self.prompts, self.error = clip, prompts, error
-        self._setup, self._audio_s, self._loop, self._writer = setup, audio_s, loop, writer
+        self._captioner, self._audio_s = captioner, audio_s
         self._rounds: list[Round] = []
         self._transcript: Transcript | None = None
 
@@ -146,27 +126,32 @@ class Run:
         """
         yield from self._updates(None)
 
-    def finish(self, shared: Shared | None = None, *, alone: bool = True) -> Transcript:
+    def finish(self, shared: Shared | None = None) -> Transcript:
         """The transcript, decoding the clip if that is not done; an error line where the run has an error.
 
-        `shared` makes its forwards with those of other clips; `alone`: no other clip is under way in this process.
+        `shared` makes its forwards with those of other clips.
         """
         if self.error is not None:
-            return self._setup.error_line(self.clip.file, self.error, self.clip)
+            return self.failed(self.error)
         if self._transcript is None:
-            for _ in self._updates(shared, alone=alone and shared is None):
+            for _ in self._updates(shared):
                 pass
         assert self._transcript is not None
         return self._transcript
 
-    def _updates(self, shared: Shared | None, *, alone: bool = True) -> Iterator[Update]:
+    def failed(self, error: SpecdecError) -> Transcript:
+        """The line of the clip without a caption."""
+        return error_transcript(**{**dict(self.clip), "error": error})
+
+    def _updates(self, shared: Shared | None) -> Iterator[Update]:
         prompts, self.prompts = self.prompts, None
         if prompts is None:
             raise self.error or DecodingError("this run was begun before", hint="Make another one of the recording.")
-        writer, ids, text = self._writer, list[int](), ""
+        captioner, ids, text = self._captioner, list[int](), ""
+        writer, closes = captioner.pair.writer, captioner.setup.closes
         began = time.perf_counter(), time.process_time()
-        yield Update(self._setup.started(self.clip), EventText())
-        with closing(self._loop(prompts, shared, self._setup.language).run()) as events:
+        yield Update(self.clip, EventText())
+        with closing(captioner.loop(prompts, shared, self.clip.language).run()) as events:
             for event in events:
                 if isinstance(event, Round):
                     ids.extend(event.committed_ids)
@@ -180,35 +165,32 @@ class Run:
                     )
                     self._rounds.append(event)
                 if isinstance(event, Finished):
-                    yield Update(event, self._finished(event, text, began, alone=alone))
+                    yield Update(event, self._finished(event, text, began))
                 else:
-                    caption = (text[: description_end(text)] if self._setup.closes else text).strip()
+                    caption = (text[: description_end(text)] if closes else text).strip()
                     yield Update(event, EventText(caption))
 
-    def _finished(self, finished: Finished, text: str, began: tuple[float, float], *, alone: bool) -> EventText:
+    def _finished(self, finished: Finished, text: str, began: tuple[float, float]) -> EventText:
         """The caption with what is known of it, as the transcript has it, which is made here."""
-        setup, language, found = self._setup, self._setup.language, dict[str, Any]()
+        setup, clip, language, claims = self._captioner.setup, self.clip, self.clip.language, None
         wall, cpu = time.perf_counter() - began[0], time.process_time() - began[1]
-        caption, claims = setup.caption(text), None
-        flags = (*flags_of(text, language), *_fields(self.clip)["flags"])
+        alone = threading.current_thread() is threading.main_thread()  # clips of a batch have threads of their own
+        caption, flags = setup.caption(text), (*flags_of(text, language), *clip.flags)
+        ended = {"finish_reason": finished.finish_reason, "degraded": finished.degraded}
+        found: dict[str, Any] = {**dict(clip), "caption": caption, "flags": flags, **ended}
         if setup.scorer is not None:
             lexicon = setup.scorer.lexicon
             labels, emotions = lexicon.labels(caption, language), lexicon.emotions(caption, language)
-            scores = setup.scorer.scores(tokens_of(self._rounds), self._writer.text, language, labels)
-            claims = lexicon.claims(labels, self.clip.measured) if self.clip.measured else None
+            scores = setup.scorer.scores(tokens_of(self._rounds), self._captioner.pair.writer.text, language, labels)
+            claims = lexicon.claims(labels, clip.measured) if clip.measured else None
             agrees = None if claims is None else {claim.attribute: claim.agrees for claim in claims}
-            found = {"labels": labels, "emotions": emotions, "scores": scores, "agrees": agrees}
+            found |= {"labels": labels, "emotions": emotions, "scores": scores, "agrees": agrees}
             found["needs_review"] = needs_review(labels, scores)
         sent = sum(work.bytes_up for work in (finished.edge, finished.cloud) if work)  # 0 where nothing escalated
         self._transcript = Transcript(
-            **_fields(self.clip) | {"flags": flags},
-            **setup.fields(),
             **found,
-            caption=caption,
-            finish_reason=finished.finish_reason,
-            degraded=finished.degraded,
             rounds=tuple(self._rounds),
-            totals=totals(self._rounds, finished, cloud_takes_part=setup.mode in ("hybrid", "lossless")),
+            totals=totals(self._rounds, finished, cloud_takes_part=clip.mode in ("hybrid", "lossless")),
             timing=timing(finished, load_s=setup.load_s, audio_s=self._audio_s),
             resources=Resources(
                 cpu_percent=round(100 * cpu / wall, 1) if alone and wall > 0 else None,
@@ -217,13 +199,7 @@ class Run:
             ),
             uplink=Uplink(payload=setup.payload or "none" if sent else "none", bytes=sent),
         )
-        return EventText(caption, found.get("labels"), claims, self._transcript.probabilities, flags)
-
-
-def _fields(clip: Clip) -> dict[str, Any]:
-    """A clip as its transcript has it."""
-    known = asdict(clip)
-    return known | {"flags": ("no_speech",) if known.pop("no_speech") else ()}
+        return EventText(caption, found["labels"], claims, self._transcript.probabilities, flags)
 
 
 def peak_rss_mb() -> float | None:
@@ -242,12 +218,3 @@ def gpu_mb() -> float | None:
     if torch is None or not torch.cuda.is_available():
         return None
     return round(float(sum(map(torch.cuda.max_memory_allocated, range(torch.cuda.device_count())))) / 2**20, 1)
-
-
-def _model_line(info: ModelInfo | None) -> str | None:
-    if info is None:
-        return None
-    name = Path(info.name).name if Path(info.name).is_dir() else info.name.removeprefix("package:")
-    if info.serves is not None:
-        name = f"{info.serves.removeprefix('package:')} at {name}"
-    return f"{name} · {info.placed}"

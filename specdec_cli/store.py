@@ -5,18 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol, Self
+from typing import Final, Protocol, Self
 
 from filelock import FileLock, Timeout
 
 from specdec_cli.config.problems import show
 from specdec_cli.errors import ConfigError, SpecdecError, TranscriptError
 from specdec_cli.regular_files import open_regular
-from specdec_cli.targets import Kind, replace, writing
+from specdec_cli.targets import Kind, writing
 
 LONGEST: Final = 1 << 26  # bytes of a line: one of a clip has some ten thousand, one of a thousand rounds some million
 
@@ -43,34 +42,44 @@ class StoredLine:
 class Store:
     """A file of JSON lines that no other run writes until it is closed. Use it as a context manager.
 
+    Opening it reads what it holds, and cuts off half a line at the end.
+
     Args:
-        path: the file; created with the first line.
+        path: the file; created with the first line. None: nothing is kept.
         kind: what its lines are.
+        read: whether to read what it holds.
 
     Raises:
-        TranscriptError: another run is writing it, or its folder cannot be written.
+        TranscriptError: another run is writing it, its folder cannot be written, or it ends in something else.
     """
 
-    def __init__(self, path: Path, kind: Kind) -> None:
-        self.path, self._kind = path, kind
-        self._lock = FileLock(lock_file(path), timeout=0, thread_local=False)
-        with writing(path):
-            if not lock_file(path).parent.is_dir():  # which the lock would create
-                raise FileNotFoundError("its folder does not exist")
-            try:
-                self._lock.acquire()
-            except Timeout as error:
-                hint = "Wait until it has ended, or name another file."
-                raise TranscriptError(f"{path} is being written by another run.", hint=hint) from error
+    def __init__(self, path: Path | None, kind: Kind, *, read: bool = True) -> None:
+        self.path, self._kind = Path(os.devnull) if path is None else path, kind
+        self._lock = None if path is None else _locked(path)
+        try:
+            if read:
+                self._read()
+        except BaseException:
+            self._close()
+            raise
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        lock_file(self.path).unlink(missing_ok=True)
-        self._lock.release()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._close()
 
-    def lines(self) -> Iterator[StoredLine]:
+    def _close(self) -> None:
+        if self._lock is not None:
+            Path(self._lock.lock_file).unlink(missing_ok=True)
+            self._lock.release()
+
+    def _read(self) -> None:
+        """Takes in what it holds."""
+        for _ in self._lines():
+            pass
+
+    def _lines(self) -> Iterator[StoredLine]:
         """The lines in order, but for empty ones; half a line at the end is cut off.
 
         Raises:
@@ -84,15 +93,15 @@ class Store:
             if text and not self._kind.ours(text):
                 hint = "Name a new file, or one that specdec wrote."
                 raise TranscriptError(f"{self.path} ends in something else than {self._kind.name}.", hint=hint)
-            self.cut(line.offset)
+            self._cut(line.offset)
 
-    def append(self, lines: Iterable[str]) -> None:
-        """Appends lines, all of them or none, whatever ends the process; a last line without a newline gets one first.
+    def append(self, line: str) -> None:
+        """Appends a line, all of it or nothing, whatever ends the process; a last line without a newline gets it first.
 
         Raises:
             TranscriptError: the disk is full, for example.
         """
-        data = "".join(f"{line}\n" for line in lines).encode("utf-8")
+        data = f"{line}\n".encode()
         with writing(self.path), self.path.open("a+b", buffering=0) as file:
             size = file.seek(0, os.SEEK_END)
             if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
@@ -102,16 +111,14 @@ class Store:
                 file.truncate(size)
                 raise OSError(f"only {written} of {len(data)} bytes could be written")
 
-    def cut(self, size: int = 0) -> None:
-        """Drops everything after the first `size` bytes."""
+    def clear(self) -> None:
+        """Drops all that the file holds."""
+        self._cut(0)
+
+    def _cut(self, size: int) -> None:
         if self.path.is_file():
             with writing(self.path):
                 os.truncate(self.path, size)
-
-    def keep(self, offsets: Iterable[int]) -> None:
-        """Rewrites the file with the lines at `offsets` alone; the new file takes the old one's place at once."""
-        with self.path.open("rb") as old:
-            replace(self.path, (_line_at(old, offset) for offset in offsets), durable=True)
 
 
 class Watch(Protocol):
@@ -123,52 +130,24 @@ class Watch(Protocol):
     def failed(self, file: str, error: SpecdecError) -> None: ...
 
 
-class Journal(ABC):
-    """What a run has made so far: in memory, and in a store from which a later run resumes. A context manager.
-
-    `path` None: in memory alone. `read`: whether to read what the file holds. Errors are those of `Store`.
-    """
-
-    def __init__(self, path: Path | None, kind: Kind, *, read: bool = True) -> None:
-        self._store = None if path is None else Store(path, kind)
-        if self._store is not None and read:
-            try:
-                self._read(self._store)
-            except BaseException:
-                self._store.__exit__()
-                raise
-
-    @abstractmethod
-    def _read(self, store: Store) -> None:
-        """Takes in the lines of a store."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._store is not None:
-            self._store.__exit__()
-
-    def _append(self, line: str) -> None:
-        if self._store is not None:
-            self._store.append([line])
-
-
 def read_lines(path: Path, offset: int = 0) -> Iterator[StoredLine]:
     """The lines of a file that need not be held, from a line's offset on, and counted from there; no empty ones.
 
     Raises:
-        TranscriptError: a line is longer than any that specdec writes, as in a recording.
+        TranscriptError: it cannot be read, or a line is longer than any that specdec writes, as in a recording.
     """
-    with open_regular(path) as file:
-        file.seek(offset)
-        for number, raw in enumerate(iter(lambda: file.readline(LONGEST), b""), 1):
-            if len(raw) == LONGEST:
-                hint = "Name a file that specdec wrote."
-                raise TranscriptError(f"{path}:{number} is longer than {LONGEST >> 20} MiB.", hint=hint)
-            if raw.strip():
-                yield StoredLine(number, offset, raw)
-            offset += len(raw)
+    hint = "Name a file that `specdec caption --output` or `specdec batch` wrote."
+    try:
+        with open_regular(path) as file:
+            file.seek(offset)
+            for number, raw in enumerate(iter(lambda: file.readline(LONGEST), b""), 1):
+                if len(raw) == LONGEST:
+                    raise TranscriptError(f"{path}:{number} is longer than {LONGEST >> 20} MiB.", hint=hint)
+                if raw.strip():
+                    yield StoredLine(number, offset, raw)
+                offset += len(raw)
+    except OSError as error:
+        raise TranscriptError(f"The transcript {path} cannot be read: {error.strerror or error}.", hint=hint) from error
 
 
 def made_otherwise(path: Path, number: int, changes: Iterable[tuple[str, object, object]]) -> ConfigError:
@@ -187,6 +166,15 @@ def lock_file(path: Path) -> Path:
     return real.with_name(f".specdec-{hashlib.sha256(os.fsencode(real.name)).hexdigest()[:16]}.lock")
 
 
-def _line_at(file: BinaryIO, offset: int) -> bytes:
-    file.seek(offset)
-    return file.readline().rstrip(b"\r\n") + b"\n"
+def _locked(path: Path) -> FileLock:
+    """The lock of a store, which this process holds."""
+    lock = FileLock(lock_file(path), timeout=0, thread_local=False)
+    with writing(path):
+        if not lock_file(path).parent.is_dir():  # which the lock would create
+            raise FileNotFoundError("its folder does not exist")
+        try:
+            lock.acquire()
+        except Timeout as error:
+            hint = "Wait until it has ended, or name another file."
+            raise TranscriptError(f"{path} is being written by another run.", hint=hint) from error
+    return lock

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Final, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, TypeVar, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic.json_schema import SkipJsonSchema
+
+if TYPE_CHECKING:
+    from specdec_cli.transcript.records import Started
 
 Mode = Literal["hybrid", "lossless", "edge", "cloud"]
 """hybrid: the gate decides; lossless: every block is verified; edge, cloud: one model alone, in the same loop."""
@@ -275,37 +278,6 @@ class Claim:
         if self.class_ is None or self.value is None or (self.least is None and self.most is None):
             return None
         return (self.least is None or self.value >= self.least) and (self.most is None or self.value <= self.most)
-
-
-@dataclass(frozen=True, slots=True)
-class Clip:
-    """What is captioned: a recording, or a segment of one. Fields are as in `Transcript`."""
-
-    file: str
-    sha256: str
-    duration_s: float  # of the segment if it is one
-    start_s: float | None = None  # the segment's place in the recording; None for a whole recording
-    end_s: float | None = None
-    no_speech: bool | None = None  # whether no speech was found, so that the caption may be invented; None: unchecked
-    measured: Measured | None = None  # None: not asked for
-    piece: int | None = None  # None where there is one
-    pieces: int | None = None
-    speaker: str | None = None  # who speaks and what is said, where somebody has written it down
-    text: str | None = None
-    recording_s: float | None = None  # length of the recording that it is a segment of; None: unknown, or it is whole
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Started(Clip):
-    """A clip is about to be decoded: what a display needs for its heading."""
-
-    language: str  # of the caption
-    prompt: str  # the instruction given to the models
-    mode: Mode
-    edge: str | None  # "name · dtype · device" of each model in use
-    cloud: str | None
-    settings: dict[str, object] = field(default_factory=dict)  # flat name -> value in force
-    warnings: tuple[str, ...] = ()  # what a user should know of these settings, in sentences
 
 
 @dataclass(frozen=True, slots=True)

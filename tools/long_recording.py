@@ -27,7 +27,7 @@ import typer
 from specdec_cli.audio import open_recording
 from specdec_cli.audio.prosody import HOP, runs_of, speech_activity
 from specdec_cli.batch.local import LocalBackend
-from specdec_cli.batch.tasks import Outcome, Task
+from specdec_cli.batch.output_file import Task
 from specdec_cli.captioner import Captioner
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.prompts import Language
@@ -193,8 +193,7 @@ def variants(clips: Sequence[Clip], seed: int) -> Iterator[tuple[str, Waveform, 
 
 def captioned(captioner: Captioner, files: Sequence[InputFile]) -> list[Transcript]:
     """The transcripts of recordings, captioned as by `specdec batch`."""
-    outcomes: list[Outcome] = []
-    LocalBackend(captioner, batch_size=None, workers=2).run(map(Task, files), outcomes.append, lambda: False)
+    outcomes = list(LocalBackend(captioner, batch_size=None, workers=2).run(map(Task, files), lambda: False))
     return [outcome.line for outcome in outcomes if outcome.line is not None]
 
 

@@ -10,22 +10,24 @@ import logging
 import os
 import socket
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from specdec_cli.batch.local import LocalBackend
-from specdec_cli.batch.tasks import Deliver, Outcome, Stopped, Task
+from specdec_cli.batch.output_file import Task
+from specdec_cli.batch.tasks import Outcome, Stopped, Work
 from specdec_cli.config.problems import show
 from specdec_cli.errors import CheckpointError, ConfigError, UnexpectedError, install
+from specdec_cli.format import count
 from specdec_cli.transcript.terms import loaded_changes
 
 if TYPE_CHECKING:
     from specdec_cli.config import Config
-    from specdec_cli.labels.calibration import Labelling
     from specdec_cli.pair_loading import Loading
     from specdec_cli.run import Setup
-    from specdec_cli.transcript.records import Models
+    from specdec_cli.transcript.records import Transcript
 
 CHUNK: Final = 32
 """Recordings handed to an actor at a time, or two batches if that is more."""
@@ -36,100 +38,74 @@ _SIGNAL_S: Final = 0.2  # how long a wait may keep the main thread from noticing
 
 
 class Worker:
-    """What runs in an actor: a loaded pair and the threads that read ahead for it. Arguments as in `RayBackend`."""
+    """What runs in an actor, in the folder of the command: a loaded pair and the threads that read ahead for it."""
 
-    def __init__(
-        self, config: Config, labelling: Labelling | None, folder: str, size: int | None, workers: int, measures: bool
-    ) -> None:
+    def __init__(self, work: Work, folder: str) -> None:
         from specdec_cli.captioner import Captioner
 
         if os.path.isdir(folder):
             os.chdir(folder)  # relative paths mean what they mean where the command was given
-        captioner = Captioner.load(config)
-        captioner = captioner if labelling is None else captioner.labelled(*labelling)
-        captioner = captioner.measuring() if measures else captioner
-        self._setup = captioner.setup
-        self._backend = LocalBackend(captioner, batch_size=size, workers=workers)
-        self._stopped = False
+        captioner = Captioner.load(work.config)
+        captioner = captioner if work.labelling is None else captioner.labelled(*work.labelling)
+        captioner = captioner.measuring() if work.measures else captioner
+        self._backend = LocalBackend(captioner, batch_size=work.batch_size, workers=work.workers)
 
     def setup(self) -> Setup:
         """See `Captioner.setup`."""
-        return self._setup
+        return self._backend.setup
 
     def caption(self, tasks: list[Task]) -> list[Outcome]:
-        """What became of the tasks; without those that a stop kept from being begun."""
-        outcomes: list[Outcome] = []
-        self._backend.run(tasks, outcomes.append, lambda: self._stopped)
-        return outcomes
-
-    def stop(self) -> None:
-        """Begins nothing more. Runs while `caption` does."""
-        self._stopped = True
+        """What became of the tasks."""
+        return list(self._backend.run(tasks, lambda: False))
 
 
-class RayBackend:
-    """Captions tasks on a cluster. Use it as a context manager: it connects, loads the models, and disconnects.
-
-    Ray restarts an actor that dies, and hands it its recordings again.
+@contextmanager
+def cluster(work: Work, address: str | None, loading: Loading) -> Iterator[RayBackend]:
+    """Connects to a cluster, loads the models on it, and disconnects.
 
     Args:
-        config, measures, loading: see `Captioner`.
-        labelling: see `Captioner.labelled`; None: transcripts have no labels.
+        work: of each actor.
         address: of the cluster; None: RAY_ADDRESS, or else one on this machine for the length of the run.
-        batch_size, workers: of each actor, see `LocalBackend`.
+        loading: see `Captioner.load`.
 
     Raises:
         ConfigError: Ray is not installed, or no cluster answers.
+        CheckpointError: the models cannot be loaded, or are not the same everywhere.
     """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry
+    try:
+        import ray
+    except ImportError as error:
+        raise ConfigError("--ray needs Ray, which is not installed.", hint=f"Install it: {install('ray')}") from error
+    with loading("Ray"):
+        _connect(ray, address)
+    try:
+        number, resources = _shape(ray, work.config)
+        with loading(count(number, "model pair")):
+            worker = ray.remote(Worker).options(**resources, max_restarts=-1, max_task_retries=_RETRIES)
+            kept = [ray.put(each) for each in (work, os.getcwd())]  # for actors that are started again
+            backend = RayBackend(ray, [worker.remote(*kept) for _ in range(number)], work.batch_size)
+        yield backend
+    finally:
+        ray.shutdown()
 
-    def __init__(
-        self,
-        config: Config,
-        labelling: Labelling | None,
-        address: str | None,
-        *,
-        batch_size: int | None,
-        workers: int,
-        measures: bool = False,
-        loading: Loading,
-    ) -> None:
-        self._config, self._address, self._loading = config, address, loading
-        self._arguments = (config, labelling, os.getcwd(), batch_size, workers, measures)
-        self._chunk = max(CHUNK, 2 * (batch_size or 0))
-        self._actors, self._kept = list[Any](), list[Any]()
+
+class RayBackend:
+    """Captions tasks with actors; Ray restarts one that dies, and hands it its recordings again."""
+
+    def __init__(self, ray: Any, actors: list[Any], batch_size: int | None) -> None:
+        self._ray, self._actors, self._chunk = ray, actors, max(CHUNK, 2 * (batch_size or 0))
         self.setup: Setup
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry
         try:
-            import ray
-        except ImportError as error:
-            hint = f"Install it: {install('ray')}"
-            raise ConfigError("--ray needs Ray, which is not installed.", hint=hint) from error
-        self._ray = ray
+            self.setup, *others = ray.get([actor.setup.remote() for actor in actors])
+        except ray.exceptions.RayError as error:
+            hint = "Every node needs specdec and the models; try the same command there without --ray."
+            raise CheckpointError(f"The cluster cannot load the models: {_last_line(error)}", hint=hint) from error
+        for other in others:
+            self._require_same(other)
 
-    def __enter__(self) -> RayBackend:
-        with self._loading("Ray"):
-            _connect(self._ray, self._address)
-        try:
-            count, resources = _shape(self._ray, self._config)
-            # Two at once: `stop` has to arrive while `caption` runs.
-            options = {**resources, "max_concurrency": 2, "max_restarts": -1, "max_task_retries": _RETRIES}
-            with self._loading(f"{count} model pair{'s' if count > 1 else ''}"):
-                worker = self._ray.remote(Worker).options(**options)
-                self._kept = [self._ray.put(each) for each in self._arguments]  # for actors that are started again
-                self._actors = [worker.remote(*self._kept) for _ in range(count)]
-                self._take_setup()
-        except BaseException:
-            self._ray.shutdown()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for actor in self._actors:
-            self._ray.kill(actor)
-        self._ray.shutdown()
-
-    def run(self, tasks: Iterable[Task], deliver: Deliver, stopped: Stopped) -> None:
-        """See `Backend`. Outcomes come in chunks, as actors finish them.
+    def run(self, tasks: Iterable[Task], stopped: Stopped) -> Generator[Outcome]:
+        """See `Backend`. Outcomes come in chunks, as actors finish them; a chunk that has begun is finished.
 
         Raises:
             CheckpointError: an actor has other models than the first.
@@ -137,17 +113,12 @@ class RayBackend:
         """
         left = iter(tasks)
         idle, running = deque(self._actors), dict[Any, Any]()  # answer that is awaited -> its actor
-        stopping = False
         while True:
             while idle and not stopped() and (chunk := list(islice(left, self._chunk))):
                 actor = idle.popleft()
                 running[actor.caption.remote(chunk)] = actor
             if not running:
                 return
-            if stopped() and not stopping:
-                stopping = True
-                for actor in running.values():
-                    actor.stop.remote()
             for reference in self._ray.wait(list(running), timeout=_SIGNAL_S)[0]:
                 idle.append(running.pop(reference))
                 try:
@@ -157,21 +128,12 @@ class RayBackend:
                     raise UnexpectedError(f"A process of the cluster failed: {_last_line(error)}", hint=hint) from error
                 for outcome in outcomes:
                     if outcome.line is not None:
-                        self._require_same(outcome.line.models, outcome.line.settings)
-                    deliver(outcome)
+                        self._require_same(outcome.line)
+                    yield outcome
 
-    def _take_setup(self) -> None:
-        try:
-            self.setup, *others = self._ray.get([actor.setup.remote() for actor in self._actors])
-        except self._ray.exceptions.RayError as error:
-            hint = "Every node needs specdec and the models; try the same command there without --ray."
-            raise CheckpointError(f"The cluster cannot load the models: {_last_line(error)}", hint=hint) from error
-        for other in others:
-            self._require_same(other.models, other.settings)
-
-    def _require_same(self, models: Models, settings: Mapping[str, object]) -> None:
+    def _require_same(self, other: Setup | Transcript) -> None:
         """Refuses to mix captions of several models: every node loads them from its own disk."""
-        for name, there, here in loaded_changes(self.setup, models, settings, ("name", "dtype", "weights")):
+        for name, there, here in loaded_changes(self.setup, other, ("name", "dtype", "weights")):
             raise CheckpointError(
                 f"The nodes of the cluster have different models: {name} is {show(there)} and {show(here)}.",
                 hint="Give every node the same files, and the same specdec.",

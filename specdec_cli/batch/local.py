@@ -1,59 +1,167 @@
-"""A batch on this machine: threads that read and prepare recordings, and one loaded pair that decodes many clips."""
+"""A batch on this machine: threads that prepare recordings, and a pair, here or at servers, that takes many clips."""
 
 from __future__ import annotations
 
 import logging
+import queue
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, nullcontext, suppress
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from specdec_cli.batch.in_flight import BatchCaptioner, Prepared
-from specdec_cli.batch.tasks import Deliver, Outcome, Stopped, Task
-from specdec_cli.errors import SpecdecError, typed
-from specdec_cli.inputs.recording import InputFile
-from specdec_cli.transcript.records import Transcript
-from specdec_cli.types import Clip
+from specdec_cli.batch.output_file import Task
+from specdec_cli.batch.tasks import Outcome, Stopped
+from specdec_cli.errors import typed
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
-    from specdec_cli.config import Config
-    from specdec_cli.run import Setup
+    from specdec_cli.models.shared import Shared
+    from specdec_cli.run import Run
 
 _log = logging.getLogger(__name__)
+
+AUTO_BATCH_SIZE: Final = 16  # clips decoded together by a loaded pair by default
+MOST_IN_FLIGHT: Final = 256  # clips under way at servers by default, at most
+MOST_READY: Final = 32
+"""Clips that are prepared and wait, each at most one window of samples and features: some 100 MB at 30 s."""
+
+_FIRST: Final = 4  # under way until one is done, so that a first caption is soon there
+_LOOK_S: Final = 0.01  # between two looks for another clip that is ready
+_SIGNAL_S: Final = 0.1  # how long a wait may keep the main thread from noticing a signal or a stop
+_SMALL: Final = 100_000_000  # weights up to which one core does a decoding step sooner than several that are busy
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A clip that only needs decoding, and its outcome but for the line."""
+
+    outcome: Outcome
+    run: Run
+
 
 Ready = Prepared | Outcome
 """What a task gives: its clips, or its outcome where nothing needs decoding."""
 
-IN_FLIGHT_S: Final = 120.0
-"""Audio that is prepared and waits, seconds: about 15 MB of samples and features."""
 
-_LEAST_S: Final = 0.05  # what counts for an entry that holds no audio
-_SIGNAL_S: Final = 0.1  # how long a wait may keep the main thread from noticing a signal or a stop
+class Take(Protocol):
+    """Gives what is ready next; None if nothing is or, having waited for it, if there is no more."""
+
+    def __call__(self, *, wait: bool) -> Ready | None: ...
 
 
 class LocalBackend:
-    """Captions tasks with one captioner.
+    """Captions tasks with one captioner, several clips at a time, each in a thread; batching never changes a caption.
+
+    With loaded models, the times of a transcript's forwards are its share of forwards made for several clips, by the
+    number of tokens it fed; `ttft_ms` and `total_ms` run from its admission by the clock, so its neighbours' work is in
+    them, and the figures of all clips do not add up to the wall time. `cpu_percent` is null.
 
     Args:
-        captioner: the loaded models.
-        batch_size, in_flight: see `BatchCaptioner`.
+        captioner: the models.
+        batch_size: clips that a loaded pair decodes together; None: `AUTO_BATCH_SIZE`.
         workers: threads that read ahead.
+        in_flight: clips under way at two models elsewhere; None: see `Pace`.
     """
 
     def __init__(
-        self, captioner: Captioner, *, batch_size: int | None, workers: int, in_flight: int | None = None
+        self, captioner: Captioner, *, batch_size: int | None, workers: int = 1, in_flight: int | None = None
     ) -> None:
-        self._prepare, self._workers = partial(prepare, captioner), workers
-        self._captioner = BatchCaptioner(captioner, batch_size, in_flight)
+        self.setup, self._pair, self._workers = captioner.setup, captioner.pair, workers
+        self._prepare = partial(prepare, captioner)
+        self.pace = Pace((batch_size or AUTO_BATCH_SIZE) if self._pair.loaded else in_flight)
 
-    def run(self, tasks: Iterable[Task], deliver: Deliver, stopped: Stopped) -> None:
-        """See `Backend`. Tasks are taken in threads of its own; outcomes are delivered in the caller's."""
-        with Loader(tasks, self._prepare, deliver, stopped, workers=self._workers) as loader:
-            for prepared, result in self._captioner.run(loader):
-                deliver(prepared.ended(prepared.run.clip, result))
+    def run(self, tasks: Iterable[Task], stopped: Stopped) -> Generator[Outcome]:
+        """See `Backend`. Tasks are taken in threads of its own."""
+        with Loader(tasks, self._prepare, stopped, workers=self._workers) as loader:
+            yield from self.decode(loader.take)
+
+    def decode(self, take: Take) -> Generator[Outcome]:
+        """The outcome of each clip, in order of finishing; closing the generator leaves nothing behind.
+
+        Clips are taken as others are done, and waited for only while there is nothing to decode.
+        """
+        results: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
+        under_way = 0
+        with ExitStack() as stack:  # what is under way ends with the models, and then the threads do
+            pool, shared = self._enter(stack)
+            try:
+                while True:
+                    while under_way < self.pace.room and (ready := take(wait=not under_way)) is not None:
+                        if isinstance(ready, Outcome):
+                            yield ready
+                        else:
+                            pool.submit(_caption, ready, shared, results)
+                            under_way += 1
+                    if not under_way:
+                        return
+                    try:
+                        outcome = results.get(timeout=_SIGNAL_S if under_way >= self.pace.room else _LOOK_S)
+                    except queue.Empty:
+                        continue
+                    under_way -= 1
+                    self.pace.done()
+                    yield outcome
+            finally:
+                for link in self._pair.links if under_way else ():
+                    link.end_calls()
+
+    def _enter(self, stack: ExitStack) -> tuple[ThreadPoolExecutor, Shared | None]:
+        """Threads for the clips, and what makes the forwards of loaded models."""
+        models = self._pair.loaded
+        if not models:
+            return stack.enter_context(ThreadPoolExecutor(self.pace.most, "specdec clip")), None
+        import torch
+
+        from specdec_cli.models.shared import Shared
+
+        # An encoder is a few large products and a decoding step many small ones: on several cores, clips of small
+        # models that are encoded side by side, one core each, are ready sooner than one clip on all cores.
+        small = all(model.parameters <= _SMALL and model.device.type == "cpu" for model in models)
+        encoders, threads = (torch.get_num_threads(), 1) if small else (1, torch.get_num_threads())
+        # the number of PyTorch's threads counts for the thread that sets it alone
+        pool = ThreadPoolExecutor(self.pace.most, "specdec clip", torch.set_num_threads, (threads,))
+        return stack.enter_context(pool), stack.enter_context(Shared(encoders, threads=threads))
+
+
+def _caption(clip: Prepared, shared: Shared | None, results: queue.SimpleQueue[Outcome]) -> None:
+    """One clip from beginning to end, in its own thread."""
+    try:
+        with nullcontext() if shared is None else shared.clip():
+            line = clip.run.finish(shared)
+    except BaseException as error:  # a panic of an extension is no Exception, and `run` waits for every clip
+        line = clip.run.failed(typed(error, _log))
+    results.put(replace(clip.outcome, line=line))
+
+
+class Pace:
+    """How many clips are under way: the given number, or twice as many as long as that makes servers faster.
+
+    The clips that were under way at a change are left aside; over three times as many, clips a second are counted.
+    Less than a tenth more than before: the number before stays.
+    """
+
+    def __init__(self, fixed: int | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self.room, self.most = min(fixed or _FIRST, _FIRST), fixed or MOST_IN_FLIGHT
+        self._clock, self._settled, self._best, self._done, self._since = clock, fixed, 0.0, 0, 0.0
+
+    def done(self) -> None:
+        """Another clip has its caption."""
+        if self._settled is not None:
+            self.room = self._settled
+            return
+        self._done += 1
+        if self._done == self.room:
+            self._since = self._clock()
+        elif self._done == 4 * self.room:
+            rate = 3 * self.room / max(self._clock() - self._since, 1e-9)
+            faster, self._best, self._done = rate >= 1.1 * self._best, rate, 0
+            if not faster or self.room == self.most:
+                self._settled = self.room if faster else self.room // 2
+            self.room = self._settled or 2 * self.room
 
 
 class Loader:
@@ -61,30 +169,18 @@ class Loader:
 
     Args:
         tasks, stopped: see `Backend`; tasks are taken by one thread at a time.
-        prepare: turns a task into what is ready.
-        deliver: takes the outcomes of what needs no decoding, in the thread that calls `take`.
+        prepare: turns a task into what is ready, of which at most `MOST_READY` wait, and one more in each thread.
         workers: number of threads.
-        in_flight_s: seconds of audio that may wait; each thread holds one piece more.
     """
 
     def __init__(
-        self,
-        tasks: Iterable[Task],
-        prepare: Callable[[Task], Iterator[Ready]],
-        deliver: Deliver,
-        stopped: Stopped,
-        *,
-        workers: int,
-        in_flight_s: float = IN_FLIGHT_S,
+        self, tasks: Iterable[Task], prepare: Callable[[Task], Iterator[Ready]], stopped: Stopped, *, workers: int
     ) -> None:
-        self._tasks, self._prepare, self._deliver, self._stopped = iter(tasks), prepare, deliver, stopped
-        self._limit_s, self._audio_s = in_flight_s, 0.0
-        self._ready: deque[tuple[float, Ready]] = deque()  # with its length, seconds
-        self._closed = False
-        self._error: BaseException | None = None
-        self._turn, self._changed = threading.Lock(), threading.Condition()
+        self._tasks, self._prepare, self._stopped = iter(tasks), prepare, stopped
+        # None: a thread has ended. When it is closed, all threads have room for the rest of what they have
+        self._ready = queue.Queue[Ready | BaseException | None](max(MOST_READY, 2 * workers))
+        self._closed, self._turn, self._working = False, threading.Lock(), workers
         self._threads = [threading.Thread(target=self._work, name=f"loader-{n}", daemon=True) for n in range(workers)]
-        self._working = workers
 
     def __enter__(self) -> Loader:
         for thread in self._threads:
@@ -93,55 +189,43 @@ class Loader:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Ends the threads; waits for them unless the run is being torn down."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-        for thread in self._threads if kind is None else ():
-            thread.join()
+        self._closed = True
+        while not self._ready.empty() or (kind is None and any(thread.is_alive() for thread in self._threads)):
+            with suppress(queue.Empty):
+                self._ready.get(timeout=_SIGNAL_S)
 
-    def take(self, *, wait: bool) -> Prepared | None:
-        """The next clip that is ready; see `Source`. Raises what finding the tasks raised."""
-        while True:
-            with self._changed:
-                while wait and not self._ready and self._working and not self._stopped():
-                    self._changed.wait(_SIGNAL_S)
-                if self._error is not None:
-                    raise self._error
-                if not self._ready or self._stopped():
-                    return None
-                seconds, ready = self._ready.popleft()
-                self._audio_s -= seconds
-                self._changed.notify_all()
-            if isinstance(ready, Prepared):
+    def take(self, *, wait: bool) -> Ready | None:
+        """What is ready next; see `Take`. Raises what finding the tasks raised."""
+        while self._working and not self._stopped():
+            try:
+                ready = self._ready.get(wait, _SIGNAL_S)
+            except queue.Empty:
+                if wait:
+                    continue
+                return None
+            if isinstance(ready, BaseException):
+                raise ready
+            if ready is not None:
                 return ready
-            self._deliver(ready)
+            self._working -= 1
+        return None
 
     def _work(self) -> None:
+        end: BaseException | None = None
         try:
-            while not self._closed:
-                with self._turn:
-                    if (task := next(self._tasks, None)) is None:
-                        return
+            while (task := self._next()) is not None:
                 for ready in self._prepare(task):
-                    if not self._put(ready):
+                    self._ready.put(ready)
+                    if self._closed:
                         return
         except BaseException as error:
-            self._error = error
+            end = error
         finally:
-            with self._changed:
-                self._working -= 1
-                self._changed.notify_all()
+            self._ready.put(end)
 
-    def _put(self, ready: Ready) -> bool:
-        """Waits for room; returns False once the loader is closed."""
-        with self._changed:
-            while not self._closed and self._audio_s >= self._limit_s:
-                self._changed.wait()
-            seconds = ready.run.clip.duration_s if isinstance(ready, Prepared) else _LEAST_S
-            self._ready.append((seconds, ready))
-            self._audio_s += seconds
-            self._changed.notify_all()
-            return not self._closed
+    def _next(self) -> Task | None:
+        with self._turn:
+            return None if self._closed else next(self._tasks, None)
 
 
 def prepare(captioner: Captioner, task: Task) -> Iterator[Ready]:
@@ -149,53 +233,19 @@ def prepare(captioner: Captioner, task: Task) -> Iterator[Ready]:
 
     It is called from several threads at once. Raises nothing: whatever is wrong with a recording is its outcome.
     """
-    item, setup, pieces = task.item, item_setup(task.item, captioner.setup, captioner.config), None
+    item, begun = task.item, 0
+    outcome = Outcome(item)
     try:
         recording = None if task.done else captioner.recording(item)
-        skip = task.entry.found_in(recording) if task.entry and recording else frozenset[int]()
+        skip = task.found_in(recording) if recording else frozenset[int]()
         if recording is None or len(skip) == len(recording.cuts):
-            yield Outcome(item)
+            yield outcome
             return
-        captioned = task.entry is not None and bool(skip) and task.entry.captioned
-        pieces = _Pieces(item, setup, len(recording.cuts) - len(skip), captioned=captioned)
-        for run in captioner.runs_of(recording, item, skip, setup):
-            pieces.begun += 1
-            yield Prepared(pieces.end, run) if run.error is None else pieces.end(run.clip, run.error)
+        outcome = Outcome(item, of=len(recording.cuts) - len(skip), captioned=bool(skip) and task.captioned)
+        for run in captioner.runs_of(recording, item, skip):
+            begun += 1
+            yield Prepared(outcome, run)
     except Exception as unforeseen:
-        error = typed(unforeseen, _log)
-        line = setup.error_line(item.path, error, sha256=item.content_of(error))
-        line = line.model_copy(update={"start_s": item.start_s, "end_s": item.end_s, "id": item.id})
-        # with pieces, the file changed between the two passes over it
-        yield Outcome(item, line) if pieces is None else pieces.add(line, pieces.count - pieces.begun)
-
-
-class _Pieces:
-    """Those pieces of one recording, `count` of them, that are not `captioned` yet, until all are."""
-
-    def __init__(self, item: InputFile, setup: Setup, count: int, *, captioned: bool) -> None:
-        self._item, self._setup, self._left, self._captioned = item, setup, count, captioned
-        self._turn = threading.Lock()
-        self.count, self.begun = count, 0
-
-    def end(self, clip: Clip, result: Transcript | SpecdecError) -> Outcome:
-        """Takes what became of a piece."""
-        if isinstance(result, SpecdecError):
-            result = self._setup.error_line(clip.file, result, clip)
-        return self.add(result if self._item.id is None else result.model_copy(update={"id": self._item.id}), 1)
-
-    def add(self, line: Transcript, pieces: int) -> Outcome:
-        """Takes the line of so many pieces."""
-        with self._turn:
-            self._left -= pieces
-            self._captioned |= line.good
-            return Outcome(self._item, line, not self._left, self._captioned)
-
-
-def item_setup(item: InputFile, setup: Setup, config: Config) -> Setup:
-    """The setup of a run with an item's own language and instruction."""
-    language, instruction = item.language_and_prompt(config)
-    if (language, instruction) == (setup.language, setup.prompt):
-        return setup
-    shipped = config.prompt.text is None and instruction == config.instruction(language)
-    style = config.prompt.style if shipped else None
-    return replace(setup, language=language, prompt=instruction, settings={**setup.settings, "style": style})
+        line = captioner.error_line(item, typed(unforeseen, _log))
+        # with pieces begun, the file changed between the two passes over it
+        yield replace(outcome, line=line, pieces=outcome.of - begun)

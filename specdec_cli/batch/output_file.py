@@ -8,23 +8,23 @@ killed, lines that others replace are dropped, and those of one recording put to
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, BinaryIO
 
 from specdec_cli.inputs.recording import InputFile, Key
 from specdec_cli.prompts import Language
 from specdec_cli.store import Store, made_otherwise
 from specdec_cli.targets import TRANSCRIPTS
+from specdec_cli.targets import replace as replace_file
 from specdec_cli.transcript.lines import Line, Mark, heads, settled, standing, transcript_at
 from specdec_cli.transcript.records import Transcript, TranscriptHead
 from specdec_cli.transcript.terms import SUGGESTED, Terms, loaded_changes
 
 if TYPE_CHECKING:
     from specdec_cli.audio import Recording
-    from specdec_cli.transcript.records import Models
+    from specdec_cli.run import Setup
 
 Prompting = Callable[[Line], tuple[Language, str] | None]
 """Language and instruction that this run would use for the clip of a line; None where it would leave the line alone."""
@@ -47,24 +47,30 @@ class Identity:
         made_by = line.head.models.model_dump_json() + json.dumps(line.head.settings.get(SUGGESTED))
         self._made_by.setdefault(made_by, line)
 
-    def check_models(self, models: Models, settings: Mapping[str, object]) -> None:
-        """Refuses lines of other weights, number formats or suggestions than the loaded models', which are given."""
+    def check_models(self, loaded: Setup) -> None:
+        """Refuses lines of other weights, number formats or suggestions than those of the loaded models."""
         for line in self._made_by.values():
-            if changed := list(loaded_changes(line.head, models, settings, ("dtype", "weights"))):
+            if changed := list(loaded_changes(line.head, loaded, ("dtype", "weights"))):
                 raise made_otherwise(self.output, line.number, changed)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """A recording that the output holds."""
+class Task:
+    """A recording, to be captioned or to be compared with what the output holds of it."""
 
-    marks: tuple[Mark, ...]  # of its lines that stand, by their start
-    retry: InputFile | None  # how to caption it again, if it or a segment of it failed or is missing
+    item: InputFile
+    marks: tuple[Mark, ...] = ()  # of its lines that stand, by their start
+    failed: bool = False  # whether it or a segment of it failed, or is missing
 
     @property
     def settled(self) -> bool:
         """Whether nothing is left to caption, unless the content has changed."""
-        return self.retry is None or settled(self.marks)
+        return bool(self.marks) and (not self.failed or settled(self.marks))
+
+    @property
+    def done(self) -> bool:
+        """Whether the output has all captions that the recording as it is can have; reads the file."""
+        return self.settled and self.unchanged
 
     @property
     def captioned(self) -> bool:
@@ -77,9 +83,10 @@ class Entry:
         marks = sorted(self.marks, key=lambda mark: not mark.good)
         return next((mark.sha256 for mark in marks if mark.good or mark.final), None)
 
-    def of_content(self, item: InputFile) -> bool:
-        """Whether it has captions of a recording as it is now; what cannot be read any more has its captions too."""
-        return self.sha256 is not None and item.content() in (self.sha256, None)
+    @property
+    def unchanged(self) -> bool:
+        """Whether it has captions of the recording as it is now; what cannot be read any more has its captions too."""
+        return self.sha256 is not None and self.item.content() in (self.sha256, None)
 
     def found_in(self, recording: Recording) -> frozenset[int]:
         """Indices of the pieces that have captions, or can have none, of the same content cut at the same places."""
@@ -88,86 +95,82 @@ class Entry:
         return frozenset(n for n, place in enumerate(cuts) if place in places and self.sha256 == recording.sha256)
 
 
-class Output:
+class Output(Store):
     """An output that is open and locked. Use it as a context manager.
 
     Args:
-        path: the file; created with the first line.
+        path: as of the base.
         check: called with each line, to refuse what does not belong to this run; None: every line will be dropped
             by `clear`.
 
     Raises:
-        TranscriptError: another run is writing it, it cannot be written, or it holds something else.
+        TranscriptError: as the base.
         Whatever `check` raises.
     """
 
-    def __init__(self, path: Path, check: Callable[[Line], None] | None) -> None:
-        self._entries: dict[Key, Entry] = {}
+    def __init__(self, path: Path | None, check: Callable[[Line], None] | None) -> None:
+        self._tasks: dict[Key, Task] = {}
+        self._check = check
         self._untidy = False  # lines may have been replaced, or those of a recording may be apart
-        self._store = Store(path, TRANSCRIPTS)
-        with ExitStack() as on_error:
-            on_error.push(self._store)
-            if check is not None:
-                self._entries = self._read(check)
-            on_error.pop_all()
-
-    def __enter__(self) -> Self:
-        return self
+        super().__init__(path, TRANSCRIPTS, read=check is not None)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        with self._store:
+        try:
             if self._untidy and kind is None:
-                self._read(None)
+                self._read()
+        finally:
+            self._close()
 
-    def find(self, key: Key) -> Entry | None:
-        """What the output held of a recording when it was opened."""
-        return self._entries.get(key)
+    def find(self, item: InputFile) -> Task:
+        """A recording with what the output held of it when it was opened."""
+        known = self._tasks.get(item.key)
+        return Task(item) if known is None else replace(known, item=item)
 
-    def captioned(self, item: InputFile) -> Entry | None:
-        """What it held of a recording, if it has captions of what is there now."""
-        entry = self.find(item.key)
-        return entry if entry is not None and entry.of_content(item) else None
+    def captioned(self, item: InputFile) -> Task:
+        """The same, without captions of what is there no more."""
+        task = self.find(item)
+        return task if task.unchanged else Task(item)
 
-    def entries(self) -> Iterable[Entry]:
-        """Everything that it held when it was opened."""
-        return self._entries.values()
+    def failed(self) -> list[InputFile]:
+        """What has no caption, or of which a segment has none, as far as the output says how it was captioned."""
+        return [task.item for task in self._tasks.values() if task.failed]
 
-    def transcripts(self, entry: Entry) -> list[Transcript]:
+    def transcripts(self, task: Task) -> list[Transcript]:
         """The captions of a recording that the output holds, from the file."""
-        return [transcript_at(self._store.path, mark) for mark in entry.marks if mark.good]
+        return [transcript_at(self.path, mark) for mark in task.marks if mark.good]
 
-    def clear(self) -> None:
-        """Drops all that the file holds."""
-        self._store.cut()
-        self._entries.clear()
+    def add(self, key: Key, transcript: Transcript) -> None:
+        """Appends a line of a recording; errors as in `Store.append`."""
+        self.append(transcript.to_json())
+        self._untidy = self._untidy or transcript.pieces is not None or key in self._tasks
 
-    def append(self, key: Key, transcripts: Sequence[Transcript]) -> None:
-        """Appends lines of one recording, all of them or none, whatever ends the process; errors as in `Store`."""
-        self._store.append(transcript.to_json() for transcript in transcripts)
-        pieces = any(transcript.pieces is not None for transcript in transcripts)
-        self._untidy = self._untidy or pieces or key in self._entries
-
-    def _read(self, check: Callable[[Line], None] | None) -> dict[Key, Entry]:
+    def _read(self) -> None:
         """Who is there; drops lines that others replace, and puts those of a recording together."""
         found: dict[Key, list[Mark]] = {}
-        retries: dict[Key, InputFile] = {}
+        items: dict[Key, InputFile] = {}
         order: list[int] = []
-        for line in heads(self._store.path, self._store.lines()):
-            if check is not None:
-                check(line)
+        for line in heads(self.path, self._lines()):
+            if self._check is not None:
+                self._check(line)
             found.setdefault(line.key, []).append(Mark.of(line))
-            retries[line.key] = _again(line.head)
+            items[line.key] = _again(line.head)
             order.append(line.offset)
-        entries = {}
+        self._check = None  # the lines belong to this run
+        self._tasks = {}
         for key, marks in found.items():
             stand = standing(marks)
             complete = settled(stand) and all(mark.good for mark in stand)
-            entries[key] = Entry(stand, None if complete else retries[key])
-        kept = [mark.offset for entry in entries.values() for mark in entry.marks]
-        if kept == order:
-            return entries
-        self._store.keep(kept)
-        return self._read(None)  # lines have other places now
+            self._tasks[key] = Task(items[key], stand, not complete)
+        kept = [mark.offset for task in self._tasks.values() for mark in task.marks]
+        if kept != order:
+            with self.path.open("rb") as old:
+                replace_file(self.path, (_line_at(old, offset) for offset in kept), durable=True)
+            self._read()  # lines have other places now
+
+
+def _line_at(file: BinaryIO, offset: int) -> bytes:
+    file.seek(offset)
+    return file.readline().rstrip(b"\r\n") + b"\n"
 
 
 def _again(head: TranscriptHead) -> InputFile:

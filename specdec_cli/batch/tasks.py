@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final, Protocol
 
+from specdec_cli.batch.output_file import Output, Task
 from specdec_cli.errors import AudioContentError
 from specdec_cli.inputs.find import all_unreadable
-from specdec_cli.inputs.recording import InputFile
+from specdec_cli.inputs.recording import InputFile, Key
 from specdec_cli.types import Flag
 
 if TYPE_CHECKING:
-    from specdec_cli.batch.output_file import Entry, Output
+    from specdec_cli.config import Config
     from specdec_cli.inputs.manifest import Inputs
+    from specdec_cli.labels.calibration import Labelling
+    from specdec_cli.run import Setup
     from specdec_cli.transcript.records import Transcript
 
 LISTED: Final = 20
@@ -24,21 +28,15 @@ LISTED: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """A recording to be captioned, or to be compared with what was captioned."""
+class Work:
+    """How a batch captions; `labelling` as of `Captioner.labelled`, the numbers as of `LocalBackend`."""
 
-    item: InputFile
-    entry: Entry | None = None  # what the output holds of it
-
-    @property
-    def settled(self) -> bool:
-        """Whether the output has all captions of the recording, if its content has not changed."""
-        return self.entry is not None and self.entry.settled
-
-    @property
-    def done(self) -> bool:
-        """Whether the output has all captions that the recording as it is can have; reads the file."""
-        return self.entry is not None and self.entry.settled and self.entry.of_content(self.item)
+    config: Config
+    labelling: Labelling | None  # None: transcripts have no labels
+    measures: bool  # whether they have measured figures
+    batch_size: int | None
+    in_flight: int | None
+    workers: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,73 +45,65 @@ class Outcome:
 
     item: InputFile
     line: Transcript | None = None  # None if it was done before
-    last: bool = True  # whether this ends the recording, or more of its pieces follow
-    captioned: bool = False  # whether any piece of it up to here has a caption
+    pieces: int = 1  # of the recording that this is the end of
+    of: int = 1  # pieces of it that this run captions
+    captioned: bool = False  # whether an earlier run captioned another piece
 
-
-Deliver = Callable[[Outcome], None]
-"""Takes what became of a recording, or of a piece of it."""
 
 Stopped = Callable[[], bool]
 """Whether nothing more is to be begun."""
 
 
 class Backend(Protocol):
-    """Captions tasks, on this machine or on others."""
+    """Captions tasks, on this machine or on others; `setup` is what their transcripts have in common."""
 
-    def run(self, tasks: Iterable[Task], deliver: Deliver, stopped: Stopped) -> None:
-        """Captions tasks until there are no more, or until `stopped`; what has begun is finished either way.
+    @property
+    def setup(self) -> Setup: ...
 
-        Args:
-            tasks: taken one at a time, as they are needed; possibly in another thread.
-            deliver: called for each piece, in the caller's thread, in order of finishing. What it raises ends the run.
-            stopped: called again and again.
+    def run(self, tasks: Iterable[Task], stopped: Stopped) -> Generator[Outcome]:
+        """What became of each piece, in order of finishing, until there are no more tasks.
+
+        Once `stopped`, only what has begun is finished; closing the generator ends that too. Tasks are taken one at a
+        time, as they are needed, possibly in another thread.
         """
         ...
 
 
 @dataclass(slots=True)
 class Progress:
-    """Counts of a run so far.
-
-    Attributes:
-        total, done: recordings that there are, and that this run is through with.
-        captioned, skipped: recordings with a caption, and those that an earlier run is through with.
-        failed: recordings, or pieces of some, without a caption.
-        may_pass: failures that another try may not have.
-        degraded: captions that the edge had to finish without the cloud.
-        flags: how many captions have each.
-        audio_s: length of what was captioned, seconds.
-        tokens, rounds, escalations: sums over the captions of this run; the last two where a cloud takes part.
-        edge_ms, cloud_ms: of these captions, drafting at an edge elsewhere and verifying; 0 where it is none.
-        failures: file and message of the first that failed.
-    """
+    """Counts of a run so far: of recordings, where nothing else is said."""
 
     total: int = 0
-    done: int = 0
-    captioned: int = 0
-    failed: int = 0
-    skipped: int = 0
-    may_pass: int = 0
-    degraded: int = 0
-    flags: Counter[Flag] = field(default_factory=Counter)
+    done: int = 0  # that this run is through with
+    captioned: int = 0  # of which a piece has a caption
+    skipped: int = 0  # that an earlier run is through with
+    failed: int = 0  # recordings and pieces without a caption
+    may_pass: int = 0  # of these, those that another try may caption
+    degraded: int = 0  # captions that the edge had to finish without the cloud
+    flags: Counter[Flag] = field(default_factory=Counter)  # of the captions of this run, as all that follows
     audio_s: float = 0.0
     tokens: int = 0
-    rounds: int = 0
+    rounds: int = 0  # where a cloud takes part
     escalations: int = 0
-    edge_ms: float = 0.0
-    cloud_ms: float = 0.0
-    failures: list[tuple[str, str]] = field(default_factory=list)
+    edge_ms: float = 0.0  # drafting at an edge elsewhere
+    cloud_ms: float = 0.0  # and verifying; 0 where the edge is here
+    failures: list[tuple[str, str]] = field(default_factory=list)  # file and message of the first that failed
     started: float = field(default_factory=time.monotonic)
+    _begun: dict[Key, tuple[int, bool]] = field(default_factory=dict)  # pieces left, and whether one has a caption
 
     def add(self, outcome: Outcome) -> None:
         """Counts what became of a recording, or of a piece of it."""
-        line = outcome.line
-        self.done += outcome.last
+        line, key = outcome.line, outcome.item.key
         if line is None:
             self.skipped += 1
+            self.done += 1
             return
-        self.captioned += outcome.last and outcome.captioned
+        left, captioned = self._begun.pop(key, (outcome.of, outcome.captioned))
+        if left > outcome.pieces:
+            self._begun[key] = (left - outcome.pieces, captioned or line.good)
+        else:
+            self.done += 1
+            self.captioned += captioned or line.good
         if line.error is not None:
             self.fail(line.file, line.error.type, line.error.message)
             return
@@ -160,9 +150,8 @@ def find_tasks(inputs: Inputs | None, output: Output, *, limit: int | None, only
     Without `inputs` they are those that failed before; `only_failed` leaves out what did not.
     """
     tasks, left = list[Task](), limit
-    for item in [entry.retry for entry in output.entries() if entry.retry] if inputs is None else inputs:
-        task = Task(item, output.find(item.key))
-        if only_failed and (task.entry is None or task.entry.retry is None):
+    for task in map(output.find, output.failed() if inputs is None else inputs):
+        if only_failed and not task.failed:
             continue
         if left is not None and not task.settled:
             if left == 0:
@@ -180,11 +169,11 @@ def drop_hopeless(tasks: list[Task], counts: Progress) -> list[Task]:
     """
     counts.total, new = len(tasks), [task for task in tasks if not task.settled]
     refused = all_unreadable(task.item for task in new)
-    if refused and all(task.entry is None for task in tasks):
+    if refused and not any(task.marks for task in tasks):
         first, *more = refused.values()
         told = f" {len(more)} more cannot be captioned either." if more else ""
         raise type(first)(first.message + told, hint=first.hint)
-    if refused and all(task.entry for task in new):  # and nothing has changed since they failed
+    if refused and all(task.marks for task in new):  # and nothing has changed since they failed
         for task in new:
             error = refused[task.item.path]
             counts.fail(task.item.path, type(error).__name__, error.message)
@@ -220,11 +209,10 @@ def caption_all(
     def stopped() -> bool:
         return bool(interrupted) or (fail_fast and counts.failed > before)
 
-    def deliver(outcome: Outcome) -> None:
-        if outcome.line is not None:
-            output.append(outcome.item.key, [outcome.line])
-        counts.add(outcome)
-        report(counts)
-
     report(counts)
-    backend.run(takewhile(lambda _: not stopped(), tasks), deliver, stopped)
+    with closing(backend.run(takewhile(lambda _: not stopped(), tasks), stopped)) as outcomes:
+        for outcome in outcomes:
+            if outcome.line is not None:
+                output.add(outcome.item.key, outcome.line)
+            counts.add(outcome)
+            report(counts)

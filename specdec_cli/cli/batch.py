@@ -8,7 +8,6 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from specdec_cli.batch.output_file import Identity, Output
-from specdec_cli.batch.tasks import Progress, caption_all, drop_hopeless, find_tasks
+from specdec_cli.batch.tasks import Progress, Work, caption_all, drop_hopeless, find_tasks
 from specdec_cli.cli import options
 from specdec_cli.cli.command_run import exit_code, interruptible, labelling, load_captioner, require_cloud
 from specdec_cli.cli.export import Exports
@@ -27,7 +26,6 @@ from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError
 from specdec_cli.inputs.find import Paths, with_list
 from specdec_cli.inputs.manifest import Inputs, Manifest
-from specdec_cli.labels.calibration import Labelling
 from specdec_cli.prompts import Language
 from specdec_cli.store import read_lines
 from specdec_cli.targets import TRANSCRIPTS, refuse
@@ -116,15 +114,17 @@ def batch(
     terms = Terms.of(config, labels=labelled is not None, measured=measure)
     identity = Identity(output, terms, partial(_prompting, config, inputs))
     earlier = [lookup, None if overwrite or not output.is_file() else output]
-    work = Work(config, labelled, measure, batch_size, in_flight, workers or min(os.cpu_count() or 1, 4))
+    size, flight = (None if given == "auto" else int(given) for given in (batch_size, in_flight))
+    work = Work(config, labelled, measure, size, flight, workers or min(os.cpu_count() or 1, 4))
     counts, interrupts = Progress(), list[int]()
     with closing(choose_view(quiet=quiet, debug=debug, steps=True)) as view:
         view.say(resolved.note)
         with Output(output, None if overwrite else identity.check) as stored, ExitStack() as stack:
             tasks = find_tasks(inputs, stored, limit=limit, only_failed=retry_failed)
             if tasks := drop_hopeless(tasks, counts):
-                where = work.on_ray(view, identity, ray_address) if ray else work.here(view, identity, earlier)
-                backend = stack.enter_context(where)
+                on_cluster = stack.enter_context(on_ray(work, view, ray_address)) if ray else None
+                backend = on_cluster or here(work, view, earlier)
+                identity.check_models(backend.setup)
                 if overwrite:
                     stored.clear()
                 interrupts = stack.enter_context(interruptible(partial(view.stopping, "finishing what has begun")))
@@ -142,51 +142,25 @@ def batch(
     return exit_code(interrupted=bool(interrupts), failed=failed or not written)
 
 
-@dataclass(frozen=True)
-class Work:
-    """How a batch captions; `batch_size` and `in_flight` are numbers or "auto"."""
+def here(work: Work, view: View, earlier: Iterable[Path | None]) -> Backend:
+    """On this machine, with the models loaded; guesses begin with the captions of earlier runs."""
+    captioner = load_captioner(work.config, view, work.labelling, measures=work.measures)
+    from specdec_cli.batch.local import LocalBackend
 
-    config: Config
-    labelled: Labelling | None
-    measures: bool
-    batch_size: str
-    in_flight: str
-    workers: int
-
-    @contextmanager
-    def here(self, view: View, identity: Identity, earlier: Iterable[Path | None]) -> Iterator[Backend]:
-        """On this machine, with the models loaded; guesses begin with the captions of earlier runs."""
-        captioner = load_captioner(self.config, view, self.labelled, measures=self.measures)
-        from specdec_cli.batch.local import LocalBackend
-
-        identity.check_models(captioner.setup.models, captioner.setup.settings)
-        for path in earlier:
-            lines = deque(read_lines(path) if path is not None else (), maxlen=_REMEMBERED)
-            captioner.remember(Transcript.from_json(line.raw, str(path)) for line in lines if not line.torn)
-        size, flight = _number(self.batch_size), _number(self.in_flight)
-        yield LocalBackend(captioner, batch_size=size, workers=self.workers, in_flight=flight)
-
-    @contextmanager
-    def on_ray(self, view: View, identity: Identity, address: str | None) -> Iterator[Backend]:
-        """On a Ray cluster."""
-        from specdec_cli.batch.cluster import RayBackend
-
-        with RayBackend(
-            self.config,
-            self.labelled,
-            address,
-            batch_size=_number(self.batch_size),
-            workers=self.workers,
-            measures=self.measures,
-            loading=view.loading,
-        ) as cluster:
-            require_cloud(cluster.setup, degrades=self.config.decoding.degrades)
-            identity.check_models(cluster.setup.models, cluster.setup.settings)
-            yield cluster
+    for path in earlier:
+        lines = deque(read_lines(path) if path is not None else (), maxlen=_REMEMBERED)
+        captioner.remember(Transcript.from_json(line.raw, str(path)) for line in lines if not line.torn)
+    return LocalBackend(captioner, batch_size=work.batch_size, workers=work.workers, in_flight=work.in_flight)
 
 
-def _number(given: str) -> int | None:
-    return None if given == "auto" else int(given)
+@contextmanager
+def on_ray(work: Work, view: View, address: str | None) -> Iterator[Backend]:
+    """On a Ray cluster."""
+    from specdec_cli.batch.cluster import cluster
+
+    with cluster(work, address, view.loading) as backend:
+        require_cloud(backend.setup, degrades=work.config.decoding.degrades)
+        yield backend
 
 
 def _prompting(config: Config, inputs: Inputs | None, line: Line) -> tuple[Language, str] | None:

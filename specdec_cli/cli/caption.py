@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import closing, nullcontext
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from specdec_cli.batch.output_file import Entry, Identity, Output
+from specdec_cli.batch.output_file import Identity, Output
 from specdec_cli.cli import options
 from specdec_cli.cli.command_run import Job, labelling, load_captioner
 from specdec_cli.cli.export import Exports
@@ -21,7 +21,6 @@ from specdec_cli.transcript.terms import Terms
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
-    from specdec_cli.run import Run
 
 
 def caption(
@@ -77,14 +76,13 @@ def caption(
 
     def load() -> Captioner:
         captioner = load_captioner(config, view, labelled, measures=measure)
-        identity.check_models(captioner.setup.models, captioner.setup.settings)
+        identity.check_models(captioner.setup)
         if not json:
             view.say(resolved.note)
         return captioner
 
-    with closing(view), nullcontext() if output is None else Output(output, identity.check) as stored:
-        append = None if stored is None else lambda line: stored.append(Key.of(line.file), [line])
-        job = Job(view, append, json=json, labelled=len(files) > 1)
+    with closing(view), Output(output, identity.check) as stored:
+        job = Job(view, lambda line: stored.add(Key.of(line.file), line), json=json, labelled=len(files) > 1)
         try:
             _caption_all(job, items, stored, terms, load)
         except BaseException as error:  # also a signal: the counts so far are shown
@@ -97,31 +95,19 @@ def caption(
 
 
 def _caption_all(
-    job: Job, items: dict[str, InputFile], stored: Output | None, terms: Terms, load: Callable[[], Captioner]
+    job: Job, items: dict[str, InputFile], stored: Output, terms: Terms, load: Callable[[], Captioner]
 ) -> None:
     """Repeats what is stored and captions the rest, with models that are loaded only if there is something to do."""
-    found = {} if stored is None else {file: stored.captioned(item) for file, item in items.items()}
-    known = {file: entry for file, entry in found.items() if entry is not None}
-    todo = [item for file, item in items.items() if file not in known or not known[file].settled]
+    tasks = {file: stored.captioned(item) for file, item in items.items()}
+    todo = [task.item for task in tasks.values() if not task.settled]
     refused = all_unreadable(todo)
     captioner = load() if todo and not refused else None
-    for file, item in items.items():
-        entry = known.get(file)
-        if entry is not None and stored is not None:
-            job.repeat(file, stored.transcripts(entry))
-            job.empty += sum(mark.final for mark in entry.marks)
+    for file, task in tasks.items():
+        job.repeat(file, stored.transcripts(task))
+        job.empty += sum(mark.final for mark in task.marks)
         if file in refused:
-            job.keep(file, [(terms.error_line(file, refused[file]), refused[file])])
-        elif captioner is not None and (entry is None or not entry.settled):
-            job.keep(file, job.transcripts(captioner, file, _runs(captioner, item, entry), item))
-    if captioner is not None or known:
+            job.keep(file, [(terms.error_line(task.item, refused[file]), refused[file])])
+        elif captioner is not None and not task.settled:
+            job.keep(file, job.transcripts(captioner, file, captioner.runs(task.item, task.found_in), task.item))
+    if captioner is not None or any(task.marks for task in tasks.values()):
         job.finished()
-
-
-def _runs(captioner: Captioner, item: InputFile, entry: Entry | None) -> Iterator[Run]:
-    """One run per piece that has no caption yet; errors as those of `Captioner.runs`."""
-    recording = captioner.recording(item)
-    for run in captioner.runs_of(recording, skip=entry.found_in(recording) if entry else ()):
-        if recording.whole and run.error is not None:
-            raise run.error
-        yield run

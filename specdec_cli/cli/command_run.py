@@ -114,7 +114,7 @@ class Job:
     """Captions printed, kept and counted one after the other, as `caption` and `listen` do.
 
     Attributes:
-        append: takes each transcript; None: nothing is kept.
+        append: takes each transcript.
         json: print transcripts on stdout instead of captions.
         labelled: write the file's name before each caption.
         done, failed, before: recordings or pieces captioned, without a caption, and captioned by an earlier run.
@@ -122,7 +122,7 @@ class Job:
     """
 
     view: View
-    append: Callable[[Transcript], None] | None
+    append: Callable[[Transcript], None]
     json: bool
     labelled: bool
     done: int = 0
@@ -141,8 +141,7 @@ class Job:
                 self.failed += 1
                 self.view.failed(file, error)
             self._print(file, transcript)
-            if self.append is not None:
-                self.append(transcript)
+            self.append(transcript)
             self.done += error is None
 
     def repeat(self, file: str, transcripts: Iterable[Transcript]) -> None:
@@ -160,14 +159,13 @@ class Job:
         self, captioner: Captioner, file: str, runs: Iterable[Run], item: InputFile | None = None
     ) -> Iterator[tuple[Transcript, SpecdecError | None]]:
         """What `keep` takes, shown while it comes about. What is wrong with `file` never costs the next one."""
-        setup = captioner.setup
         try:
             for run in runs:
                 error = self._watch(run)
-                yield (setup.error_line(file, error, run.clip), error) if error else (run.finish(), None)
+                yield (run.failed(error), error) if error else (run.finish(), None)
         except Exception as error:
             known = typed(error)
-            yield setup.error_line(file, known, sha256=item.content_of(known) if item else None), known
+            yield captioner.error_line(item or InputFile(file), known), known
 
     def _watch(self, run: Run) -> SpecdecError | None:
         """Shows a run from beginning to end; returns what stopped it."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -89,14 +88,11 @@ def listen(
         if not json:
             view.say(resolved.note)
         with (
-            nullcontext() if output is None else Store(output, TRANSCRIPTS) as store,
+            Store(output, TRANSCRIPTS) as store,
             interruptible(lambda: ending.append(True), partial(view.stopping, "captioning what was said")),
             opening as microphone,
         ):
-            for _ in store.lines() if store else ():
-                pass  # half a line that a killed run left is cut off
-            append = None if store is None else lambda line: store.append([line.to_json()])
-            job = Job(view, append, json=json, labelled=False)
+            job = Job(view, lambda line: store.append(line.to_json()), json=json, labelled=False)
             view.say(f"listening to {microphone.name}; Ctrl-C ends")
             try:
                 _caption_all(captioner, job, microphone, lambda: bool(ending), save)

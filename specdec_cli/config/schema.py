@@ -13,9 +13,9 @@ from pydantic import Field
 
 from specdec_cli.config.fields import AT_PAUSES, Instruction, Moment, PlainText, Section, Segmenting, setting
 from specdec_cli.config.locate import model_source
-from specdec_cli.config.model_schema import CloudConfig, EdgeConfig
+from specdec_cli.config.model_schema import CloudConfig, EdgeConfig, LinkedConfig
 from specdec_cli.prompts import Language, Style, prompt_for
-from specdec_cli.types import DEFAULT_THRESHOLDS, AcceptanceName, GateName, Mode
+from specdec_cli.types import DEFAULT_THRESHOLDS, AcceptanceName, Decider, GateName, Mode
 
 Tokens = Annotated[int, Field(ge=1, le=64)]
 Toggle = Literal["auto", "on", "off"]
@@ -227,6 +227,13 @@ class Config(Section):
     def closes(self) -> bool:
         """Whether a caption ends where it stops describing."""
         return self.decoding.closing == "on" or (self.decoding.closing == "auto" and not self._by_mini)
+
+    @property
+    def models(self) -> dict[Decider, LinkedConfig]:
+        """The models that the mode uses."""
+        unused = {"edge": "cloud", "cloud": "edge"}.get(self.decoding.mode)
+        models: dict[Decider, LinkedConfig | None] = {"edge": self.edge, "cloud": self.cloud}
+        return {role: model for role, model in models.items() if model is not None and role != unused}
 
     @property
     def loads_models(self) -> bool:

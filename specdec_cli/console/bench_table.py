@@ -62,7 +62,7 @@ def _heading(bench: Bench) -> Iterator[Prose]:
     cores = f"{count(machine.threads, 'thread')} of {machine.cores or '?'}"
     libraries = f"Python {machine.python}", f"torch {machine.torch}", f"transformers {machine.transformers}"
     yield _facts(machine.gpu or machine.processor, cores, f"{machine.memory_gib:g} GiB", *libraries)
-    loaded = (f"{model.name} {model.placed}" for model in (bench.models.edge, bench.models.cloud) if model)
+    loaded = (model.line for model in (bench.models.edge, bench.models.cloud) if model)
     blocks = "whole captions drafted" if bench.k == "deferred" else f"k {bench.k}"
     settings = (blocks, f"gate {bench.gate}", bench.language, count(bench.rounds, "round"))
     yield _facts(*loaded, count(len(bench.clips), "clip"), seconds(bench.audio_s), *settings)

@@ -14,7 +14,8 @@ from specdec_cli.console.rounds import SIGNS_LEGEND, figures_legend
 from specdec_cli.console.theme import ASKED, BAD, DIM, DOT, RULE, STRONG
 from specdec_cli.format import contradiction, count, measured, milliseconds, percent, seconds, setting
 from specdec_cli.transcript.recorder import totals
-from specdec_cli.types import FLAG_WORDS, EventText, Finished, Flag, Mode, Prefill, Round, Started
+from specdec_cli.transcript.records import Started
+from specdec_cli.types import FLAG_WORDS, EventText, Finished, Flag, Mode, Prefill, Round
 
 INDENT = 10
 _SETTINGS = ("k", "gate", "threshold", "wake", "acceptance", "temperature", "max_new_tokens")
@@ -30,7 +31,7 @@ def file_line(event: Started, width: int) -> Constrain:
     facts = [seconds(event.duration_s), event.language, event.mode]
     if event.start_s is not None and event.end_s is not None:
         facts[0] = f"{seconds(event.start_s)} to {seconds(event.end_s)}"
-    if event.no_speech:
+    if "no_speech" in event.flags:
         facts.append("no speech found")
     tail = clean(DOT.join(["", *facts]))
     name = fit_end(clean(event.file), max(min(width, PROSE_WIDTH) - cell_len(tail) - 6, 8))
@@ -40,9 +41,9 @@ def file_line(event: Started, width: int) -> Constrain:
 
 def heading(event: Started) -> Iterator[Prose]:
     """The models in use, the settings that matter most, the prompt, warnings, and what the signs mean."""
-    for label, name in (("edge", event.edge), ("cloud", event.cloud)):
-        if name is not None:
-            yield labelled(label, Text(clean(name)))
+    for role, model in event.models:
+        if model is not None:
+            yield labelled(role, Text(clean(model.line)))
     known = {name: setting(event.settings[name]) for name in _SETTINGS if event.settings.get(name) is not None}
     if event.settings.get("defer"):
         known = {"block": "the whole draft (k does not count)"} | {name: known[name] for name in known if name != "k"}

@@ -30,7 +30,8 @@ from specdec_cli.console.theme import ASKED, DIM, DOT, GOOD, OK, WARN
 from specdec_cli.console.view import View
 from specdec_cli.errors import SpecdecError
 from specdec_cli.format import count, seconds
-from specdec_cli.types import Event, EventText, Prefill, Round, Sent, Started
+from specdec_cli.transcript.records import Started
+from specdec_cli.types import Event, EventText, Prefill, Round, Sent
 
 if TYPE_CHECKING:
     from specdec_cli.models.download import Watch
@@ -106,7 +107,7 @@ class LiveView(View):
         self.close()
         self._space()
         self._print(parts.file_line(event, self._console.width))
-        described = (event.mode, event.edge, event.cloud, event.prompt, event.settings)
+        described = (event.mode, event.models, event.prompt, event.settings)
         if described != self._described:
             self._described = described
             self._print(*parts.heading(event))

@@ -19,8 +19,9 @@ from specdec_cli.console.cells import Prose, clean
 from specdec_cli.console.theme import ABOVE, ASKED, BELOW, DIM, DOT, EOS, JOINT, NEWLINE, PARTIAL, SIGNS, SPACE, STYLES
 from specdec_cli.decoding.gate import crosses
 from specdec_cli.format import milliseconds
-from specdec_cli.transcript.token_fates import Fate, fates
-from specdec_cli.types import LOW_IS_UNSURE, Round, Started
+from specdec_cli.transcript.records import Started
+from specdec_cli.transcript.token_fates import Fate, tokens
+from specdec_cli.types import LOW_IS_UNSURE, Round
 
 LABEL: Final = 8
 """Cells before the tokens of a row: for the names of figures, of which a longer one is cut."""
@@ -68,25 +69,23 @@ def shown(piece: str) -> str:
 
 def cells_of(round_: Round, settings: Mapping[str, object]) -> Iterator[TokenCell]:
     """The tokens of a round in the order of the text, each run of one fate behind its sign."""
-    tokens = list(fates(round_))
+    found = list(tokens(round_))
     before: tuple[str, Fate | None] = (" ", None)
-    for (piece, fate, index), following in zip_longest(tokens, tokens[1:]):
+    for (piece, fate, entropy, value), following in zip_longest(found, found[1:]):
         mark = (SIGNS[fate], STYLES[fate].replace(" strike", "")) if fate != before[1] else ("", "")
         word = shown(piece)
         joined = not (mark[0] or before[0].endswith((" ", "\n")) or piece.startswith((" ", "\n")))
-        figures = () if index is None else tuple(_figures(round_, index, settings))
+        figures = tuple(_figures(round_, entropy, value, settings))
         ends_clause = word[-1:] in _CLAUSE_ENDS and not (following and shown(following[0]) == EOS)
         yield TokenCell(Text.assemble(mark, (word, STYLES[fate])), joined, figures, ends_clause)
         before = piece, fate
 
 
-def _figures(round_: Round, index: int, settings: Mapping[str, object]) -> Iterator[Text]:
+def _figures(round_: Round, entropy: float | None, own: float | None, settings: Mapping[str, object]) -> Iterator[Text]:
     """`0.42`, and `1.64!` where the token by itself crosses the gate's threshold."""
     threshold = threshold_of(settings, waking=round_.waking)
     for name in figure_names(settings):
-        values = round_.entropy if name == "entropy" else round_.gate_values
-        if index < len(values):
-            value = values[index]
+        if (value := entropy if name == "entropy" else own) is not None:
             above = name == settings.get("gate") and threshold is not None and crosses(name, value, threshold)
             yield Text(f"{value:.2f}!", ABOVE) if above else Text(f"{value:.2f}", BELOW)
 

@@ -20,7 +20,8 @@ from specdec_cli.console.plain import print_error, print_line
 from specdec_cli.console.theme import ASKED, BAD, DIM
 from specdec_cli.errors import SpecdecError
 from specdec_cli.format import count, seconds, volume
-from specdec_cli.types import Event, EventText, Finished, Flag, Round, Started, Update
+from specdec_cli.transcript.records import Started
+from specdec_cli.types import Event, EventText, Finished, Flag, Round, Update
 
 if TYPE_CHECKING:
     from specdec_cli.models.download import Download, Watch
@@ -84,7 +85,7 @@ class View:
         place = f"{event.file}: {seconds(event.duration_s)}, {event.language}, {event.mode}"
         if event.piece is not None:
             place = f"{event.file}, {_name(event)}: {event.start_s or 0.0:.2f} to {event.end_s or 0.0:.2f} s"
-        self.say(f"{place}, no speech found" if event.no_speech else place)
+        self.say(f"{place}, no speech found" if "no_speech" in event.flags else place)
         for warning in event.warnings:
             self.say(f"warning: {warning}")
 

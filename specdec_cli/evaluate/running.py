@@ -13,7 +13,7 @@ from specdec_cli.errors import AudioContentError, AudioDecodeError, AudioError, 
 from specdec_cli.evaluate.modes import Turn, turns
 from specdec_cli.evaluate.pairing import ClipKey, clip_key
 from specdec_cli.inputs.recording import InputFile
-from specdec_cli.store import Journal, Store, Watch, made_otherwise
+from specdec_cli.store import Store, Watch, made_otherwise
 from specdec_cli.targets import TRANSCRIPTS
 from specdec_cli.transcript.records import Transcript
 from specdec_cli.transcript.terms import Terms, loaded_changes
@@ -27,7 +27,7 @@ Step = Turn[InputFile, Mode]
 _FINAL: Final = frozenset({AudioDecodeError.__name__, AudioContentError.__name__})
 
 
-class StoredRuns(Journal):
+class StoredRuns(Store):
     """Transcripts of a comparison: what was read and counts, and what was added.
 
     `terms`: mode -> what transcripts must have been made with to count. Those of other modes are left alone, and a
@@ -47,16 +47,11 @@ class StoredRuns(Journal):
         self._runs: defaultdict[tuple[ClipKey, Mode], list[Transcript]] = defaultdict(list)
         super().__init__(path, TRANSCRIPTS, read=not overwrite)
 
-    def clear(self) -> None:
-        """Drops what the file holds."""
-        if self._store is not None:
-            self._store.cut()
-
     def add(self, transcript: Transcript) -> None:
         """Keeps a transcript, and appends it to the file; a failure that stands there already is not written again."""
         known = (run.error for run in self._runs[clip_key(transcript), transcript.mode])
         if transcript.error is None or transcript.error not in known:
-            self._append(transcript.to_json())
+            self.append(transcript.to_json())
         self._take(transcript)
 
     def require_models(self, recorded: Mapping[Mode, Transcript | Setup]) -> None:
@@ -66,10 +61,10 @@ class StoredRuns(Journal):
         """
         for number, transcript in zip(self._line_numbers, self.transcripts, strict=False):
             now = recorded.get(transcript.mode)
-            if self._store is None or transcript.error is not None or now is None:
+            if transcript.error is not None or now is None:
                 continue
-            if changed := list(loaded_changes(transcript, now.models, now.settings)):
-                raise made_otherwise(self._store.path, number, changed)
+            if changed := list(loaded_changes(transcript, now)):
+                raise made_otherwise(self.path, number, changed)
 
     def repeats(self, clip: ClipKey, mode: Mode) -> int:
         """How often a mode has captioned a clip."""
@@ -89,15 +84,15 @@ class StoredRuns(Journal):
         found.sort(key=lambda each: (each[0], each[1].start_s or 0.0))
         return [run.model_copy(update={"file": recordings[index].path}) for index, run in found]
 
-    def _read(self, stored: Store) -> None:
-        for line in stored.lines():
-            transcript = Transcript.from_json(line.raw, f"{stored.path}:{line.number}")
+    def _read(self) -> None:
+        for line in self._lines():
+            transcript = Transcript.from_json(line.raw, f"{self.path}:{line.number}")
             if (wanted := self._terms.get(transcript.mode)) is None:
                 continue
             good = transcript.error is None  # a broken recording came to no model
             changed = list(wanted.changes(transcript, models=good))
             if changed and good:
-                raise made_otherwise(stored.path, line.number, changed)
+                raise made_otherwise(self.path, line.number, changed)
             if not changed:
                 self._take(transcript)
                 self._line_numbers.append(line.number)
@@ -159,15 +154,14 @@ class Runner:
         except Exception as error:
             known = typed(error)
             self.watch.failed(f"{recording.path} ({step.mode})", known)
-            terms, models = self.terms[step.mode], captioner.setup.models
-            self.journal.add(terms.error_line(recording.path, known, models, recording.sha256))
+            self.journal.add(captioner.error_line(recording, known))
 
     def _refuse(self, recording: InputFile, error: AudioError) -> None:
         """A recording that is broken is so in every mode."""
         self._broken.add(recording.path)
         self.watch.failed(recording.path, error)
         for terms in self.terms.values():
-            self.journal.add(terms.error_line(recording.path, error, sha256=recording.sha256))
+            self.journal.add(terms.error_line(recording, error))
 
 
 def _warm_up(steps: Sequence[Step], captioners: Mapping[Mode, Captioner]) -> None:

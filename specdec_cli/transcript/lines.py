@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from specdec_cli.errors import AudioContentError, TranscriptError
+from specdec_cli.errors import AudioContentError
 from specdec_cli.inputs.recording import Key
 from specdec_cli.store import StoredLine, read_lines
 from specdec_cli.transcript.records import Transcript, TranscriptHead
@@ -90,14 +90,8 @@ def stored_lines(path: Path) -> Iterator[Line]:
     Raises:
         TranscriptError: it holds something else, or cannot be read.
     """
-    try:
-        half = (b"\0", b"{")  # what a killed run may leave
-        yield from heads(path, (line for line in read_lines(path) if not (line.torn and line.raw.startswith(half))))
-    except OSError as error:
-        raise TranscriptError(
-            f"The transcript {path} cannot be read: {error.strerror or error}.",
-            hint="Name a file that `specdec caption --output` or `specdec batch` wrote.",
-        ) from error
+    half = (b"\0", b"{")  # what a killed run may leave
+    return heads(path, (line for line in read_lines(path) if not (line.torn and line.raw.startswith(half))))
 
 
 def heads(path: Path, lines: Iterable[StoredLine]) -> Iterator[Line]:

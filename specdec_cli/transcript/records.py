@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -63,10 +64,12 @@ class ModelInfo(_Record):
     graphs: Text | None = maybe("cuda: short forwards ran as CUDA graphs; eager: as such, on a CPU; null: neither")
 
     @property
-    def placed(self) -> str:
-        """Number format, device and graphs, for people."""
+    def line(self) -> str:
+        """Name, number format, device and graphs, for people."""
+        name = Path(self.name).name if Path(self.name).is_dir() else self.name.removeprefix("package:")
+        name = name if self.serves is None else f"{self.serves.removeprefix('package:')} at {name}"
         graphs = () if self.graphs is None else (f"graphs {self.graphs}",)
-        return " · ".join((self.dtype, self.device, *graphs))
+        return " · ".join((name, self.dtype, self.device, *graphs))
 
 
 class Models(_Record):
@@ -229,6 +232,15 @@ class TranscriptHead(_Record):
             f"{place} is no transcript of schema 1: {reason}.",
             hint="Each line is one JSON object as `specdec caption --output` writes it.",
         )
+
+
+class Started(TranscriptHead):
+    """A clip is about to be captioned: the first event of its run, with all that its transcript says by then."""
+
+    sha256: str
+    duration_s: Seconds
+    caption: None = None
+    finish_reason: None = None
 
 
 class Transcript(TranscriptHead):

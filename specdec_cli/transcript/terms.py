@@ -14,6 +14,7 @@ from specdec_cli.types import TOKEN_GATES, Mode
 
 if TYPE_CHECKING:
     from specdec_cli.config import Config
+    from specdec_cli.inputs.recording import InputFile
     from specdec_cli.run import Setup
 
 Change = tuple[str, object, object]  # a setting that differs: its name, the value there and the value here
@@ -39,19 +40,16 @@ class Terms:
     @classmethod
     def of(cls, config: Config, labels: bool | None = None, measured: bool | None = None) -> Terms:
         """The terms of a run with `config`; errors as in `recorded_settings`."""
-        mode = config.decoding.mode
-        edge = None if mode == "cloud" or config.edge is None else config.edge.model
-        cloud = config.cloud.label if config.cloud is not None and mode != "edge" else None
+        edge = config.edge.model if config.edge is not None and "edge" in config.models else None
+        cloud = config.cloud.label if config.cloud is not None and "cloud" in config.models else None
         prompt, settings = (config.prompt.language, config.instruction()), recorded_settings(config)
-        return cls(*prompt, settings, edge, cloud, mode, labels, measured)
+        return cls(*prompt, settings, edge, cloud, config.decoding.mode, labels, measured)
 
-    def error_line(
-        self, file: str, error: SpecdecError, models: Models | None = None, sha256: str | None = None
-    ) -> Transcript:
-        """The transcript of a recording that could not be captioned on these terms; None: models are not loaded."""
+    def error_line(self, item: InputFile, error: SpecdecError) -> Transcript:
+        """The transcript of a recording that came to no model."""
         known = {name: getattr(self, name) for name in ("language", "prompt", "mode")}
-        models = models or Models(edge=None, cloud=None)
-        return error_transcript(file, error, **known, models=models, settings=dict(self.settings), sha256=sha256)
+        known |= {"models": Models(edge=None, cloud=None), "settings": dict(self.settings), "sha256": item.sha256}
+        return error_transcript(item.path, error, **known)
 
     def changes(self, head: TranscriptHead, *, models: bool = True) -> Iterator[Change]:
         """Whatever a transcript was made with that differs; names of models may not count."""
@@ -106,19 +104,13 @@ def differing(there: Mapping[str, Any], here: Mapping[str, Any], but: frozenset[
 
 
 def loaded_changes(
-    made: TranscriptHead | Setup, models: Models, settings: Mapping[str, object], names: Sequence[str] = _MODEL
+    there: TranscriptHead | Setup, here: TranscriptHead | Setup, names: Sequence[str] = _MODEL
 ) -> Iterator[Change]:
-    """Which of `names` differs of the loaded models from those of a transcript, and what checkpoints suggest."""
-    yield from model_changes(made.models, models, names)
-    yield from differing({SUGGESTED: made.settings.get(SUGGESTED)}, {SUGGESTED: settings.get(SUGGESTED)})
+    """Which of `names` differs of two pairs of models, and what checkpoints suggest; what is not known does not.
 
-
-def model_changes(there: Models, here: Models, names: Sequence[str] = _MODEL) -> Iterator[Change]:
-    """Which of `names` differs of two pairs of models; what is not known of either does not.
-
-    The line of a recording that could not be read may be older than their loading, and name none.
+    The line of a recording that could not be read may be older than the loading of models, and name none.
     """
-    for (role, theirs), (_, ours) in zip(there, here, strict=True) if there.names else ():
+    for (role, theirs), (_, ours) in zip(there.models, here.models, strict=True) if there.models.names else ():
         if theirs is None or ours is None:
             yield from differing({role: theirs and theirs.name}, {role: ours and ours.name})
             continue
@@ -127,3 +119,4 @@ def model_changes(there: Models, here: Models, names: Sequence[str] = _MODEL) ->
             unknown = name in ("dtype", "weights") and not {then, now}.isdisjoint((None, "unknown"))
             if then != now and not unknown:
                 yield f"{role}.{name}", then, now
+    yield from differing({SUGGESTED: there.settings.get(SUGGESTED)}, {SUGGESTED: here.settings.get(SUGGESTED)})

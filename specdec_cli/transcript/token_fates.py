@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from specdec_cli.types import LOW_IS_UNSURE, Round, Source
@@ -25,19 +26,20 @@ _SHOWN: Final = (
 )
 
 
-def fates(round_: Round) -> Iterator[tuple[str, Fate, int | None]]:
-    """Text, fate and place in the draft of each token of a round, in the order of the text.
+def tokens(round_: Round) -> Iterator[tuple[str, Fate, float | None, float | None]]:
+    """Text, fate, entropy and gate's figure of each token of a round, in the order of the text.
 
-    Rejected tokens stand before the one that replaced them. Tokens of the cloud have no place in the draft.
+    Rejected tokens stand before the one that replaced them. Tokens that were not drafted have no figures.
     """
     draft, committed, source = round_.draft_pieces, round_.committed_pieces, round_.source
-    stood = min(len(committed), round_.accepted)
+    stood = min(len(committed), len(source), round_.accepted)
     own = "corrected" in source or "bonus" in source
-    yield from zip(committed[:stood], source, range(stood), strict=False)
-    for index in range(stood, len(draft)):
-        yield draft[index], "rejected" if "corrected" in source and index == stood else "cut", index
+    figures = dict(enumerate(zip_longest(round_.entropy, round_.gate_values)))
+    for index, piece in enumerate((*committed[:stood], *draft[stood:])):
+        fate = source[index] if index < stood else "rejected" if "corrected" in source and index == stood else "cut"
+        yield piece, fate, *figures.get(index, (None, None))
     for piece, origin in zip(committed[stood:], source[stood:], strict=False):
-        yield piece, "run_on" if origin == "cloud" and own else origin, None
+        yield piece, "run_on" if origin == "cloud" and own else origin, None, None
 
 
 def run_view(transcript: Transcript) -> dict[str, Any]:
@@ -65,13 +67,3 @@ def run_view(transcript: Transcript) -> dict[str, Any]:
             for round_ in transcript.rounds
         ],
     }
-
-
-def tokens(round_: Round) -> Iterator[tuple[str, Fate, float | None, float | None]]:
-    """Text, fate, entropy and gate's figure of each token; none without the text of single tokens in the transcript."""
-    for piece, fate, index in fates(round_):
-        entropy, value = (
-            None if index is None or index >= len(figures) else figures[index]
-            for figures in (round_.entropy, round_.gate_values)
-        )
-        yield piece, fate, entropy, value

@@ -24,7 +24,7 @@ from specdec_cli.errors import AudioContentError, TranscriptError, typed
 from specdec_cli.evaluate.bootstrap import Figures
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.models.processor import Prompt
-from specdec_cli.store import Journal, Store, Watch, made_otherwise
+from specdec_cli.store import Store, Watch, made_otherwise
 from specdec_cli.targets import RECORDINGS
 from specdec_cli.transcript.records import Transcript
 from specdec_cli.transcript.terms import SUGGESTED, differing
@@ -126,7 +126,7 @@ def _track(text: Sequence[int], edge: Drafter, cloud: LocalVerifier, groups: Gro
     return Track(ids=tuple(text), edge=tuple(evidence), target=tuple(cloud_scores.argmax(dim=-1).tolist()))
 
 
-class StoredRecordings(Journal):
+class StoredRecordings(Store):
     """What was recorded, and the transcripts of runs, in memory, and in a store from which a later tuning goes on.
 
     Raises ConfigError if a recording in the file was made with other models, prompts or settings than `setup`, and
@@ -168,7 +168,7 @@ class StoredRecordings(Journal):
 
     def add(self, line: Trace | Transcript) -> None:
         """Keeps a line, and appends it to the file; raises TranscriptError if it cannot be written."""
-        self._append(line.to_json() if isinstance(line, Transcript) else line.model_dump_json())
+        self.append(line.to_json() if isinstance(line, Transcript) else line.model_dump_json())
         self._take(line)
 
     def run(self, sha256: str, captioner: Captioner) -> Transcript | None:
@@ -177,9 +177,9 @@ class StoredRecordings(Journal):
         same = (run for run in runs if run.mode == setup.mode and not any(differing(run.settings, setup.settings)))
         return next(same, None)
 
-    def _read(self, stored: Store) -> None:
-        for row in stored.lines():
-            place = f"{stored.path}:{row.number}"
+    def _read(self) -> None:
+        for row in self._lines():
+            place = f"{self.path}:{row.number}"
             if not row.raw.startswith(_RECORDING):
                 self._take(Transcript.from_json(row.raw, place))
                 continue
@@ -189,7 +189,7 @@ class StoredRecordings(Journal):
                 hint = "Name another file in --recordings."
                 raise TranscriptError(f"{place} is no recording of this version of specdec.", hint=hint) from error
             if changed := list(differing(trace.setup, self._setup)):
-                raise made_otherwise(stored.path, row.number, changed)
+                raise made_otherwise(self.path, row.number, changed)
             self._take(trace)
 
     def _take(self, line: Trace | Transcript) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from specdec_cli.batch.cluster import RayBackend
-from specdec_cli.batch.tasks import Outcome, Task
+from specdec_cli.batch.cluster import CHUNK, RayBackend
+from specdec_cli.batch.output_file import Task
+from specdec_cli.batch.tasks import Outcome
 from specdec_cli.errors import CheckpointError, UnexpectedError
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.transcript.records import ModelInfo, Models
@@ -52,17 +53,14 @@ def captioned(*actors: SimpleNamespace) -> list[Outcome]:
             raise answer.value
         return answer.value
 
-    made, outcomes = RayBackend.__new__(RayBackend), list[Outcome]()
     wait = lambda running, timeout: (running[:1], running[1:])  # noqa: E731
-    made._ray = SimpleNamespace(get=get, wait=wait, exceptions=SimpleNamespace(RayError=RayError))
-    made._actors, made._chunk = list(actors), 4
-    made._take_setup()
-    made.run([Task(InputFile(f"{n}.wav")) for n in range(10)], outcomes.append, lambda: False)
-    return outcomes
+    ray = SimpleNamespace(get=get, wait=wait, exceptions=SimpleNamespace(RayError=RayError))
+    tasks = [Task(InputFile(f"{n}.wav")) for n in range(3 * CHUNK)]
+    return list(RayBackend(ray, list(actors), None).run(tasks, lambda: False))
 
 
 def test_every_actor_s_models_are_compared_also_when_it_was_started_again() -> None:
-    assert len(captioned(actor("1"), actor("1"))) == 10
+    assert len(captioned(actor("1"), actor("1"))) == 3 * CHUNK
     with pytest.raises(CheckpointError, match=r"different models: edge\.weights is '1' and '2'"):
         captioned(actor("1"), actor("1"), actor("2"))
     with pytest.raises(CheckpointError, match="different models"):

@@ -14,17 +14,14 @@ from typing import Any
 import pytest
 import torch
 
-from specdec_cli.batch.in_flight import BatchCaptioner, Prepared
-from specdec_cli.batch.local import prepare
-from specdec_cli.batch.tasks import Task
+from specdec_cli.batch.local import LocalBackend, Prepared, Take, prepare
+from specdec_cli.batch.output_file import Task
 from specdec_cli.captioner import Captioner
 from specdec_cli.cloud.cloud import Caller, RemoteCloud
 from specdec_cli.decoding.assemble import Pair
-from specdec_cli.errors import SpecdecError
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.session import Session
-from specdec_cli.transcript.records import Transcript
 from tests.cloud.serving import linked, serving
 from tests.mini_pair import captioner, write_voice
 
@@ -42,22 +39,17 @@ def two_threads() -> Iterator[None]:
 def prepared(captioner: Captioner, folder: Path, count: int, seconds: float = 0.5) -> list[Prepared]:
     clips = []
     for index in range(count):
-        (ready,) = prepare(
-            captioner, Task(InputFile(str(write_voice(folder / f"{index}.wav", index, seconds + 0.1 * index))))
-        )
+        path = write_voice(folder / f"{index}.wav", index, seconds + 0.1 * index)
+        (ready,) = prepare(captioner, Task(InputFile(str(path))))
         assert isinstance(ready, Prepared)
         clips.append(ready)
     return clips
 
 
-class Given:
+def given(clips: list[Prepared]) -> Take:
     """Clips that are ready from the start."""
-
-    def __init__(self, clips: list[Prepared]) -> None:
-        self.left = list(clips)
-
-    def take(self, *, wait: bool) -> Prepared | None:
-        return self.left.pop(0) if self.left else None
+    left = list(clips)
+    return lambda *, wait: left.pop(0) if left else None
 
 
 class Encoding:
@@ -83,13 +75,14 @@ def test_no_clip_waits_for_the_encoder_of_another(tmp_path: Path, monkeypatch: p
     edge = captioner(**QUICK)
     clips = prepared(edge, tmp_path, 4)
     encoding = Encoding(monkeypatch, clips[0])
-    ends = BatchCaptioner(edge, 4).run(Given(clips))
-    done = [next(ends)[0] for _ in range(3)]
-    assert sorted(clip.run.clip.file for clip in done) == [clip.run.clip.file for clip in clips[1:]]
+    ends = LocalBackend(edge, batch_size=4).decode(given(clips))
+    done = [next(ends).item for _ in range(3)]
+    assert sorted(item.path for item in done) == [clip.run.clip.file for clip in clips[1:]]
     encoding.gate.set()
-    ((last, result),) = ends
-    assert last is clips[0]
-    assert isinstance(result, Transcript)
+    (last,) = ends
+    assert last.item is clips[0].outcome.item
+    assert last.line is not None
+    assert last.line.good
 
 
 @pytest.mark.parametrize("error", [RuntimeError, BaseException])  # a panic of an extension is no Exception
@@ -99,12 +92,14 @@ def test_a_clip_whose_encoder_fails_fails_alone(
     edge = captioner(**QUICK)
     clips = prepared(edge, tmp_path, 3)
     Encoding(monkeypatch, clips[1], error("no memory for it"))
-    ended = {clip.run.clip.file: result for clip, result in BatchCaptioner(edge, 4).run(Given(clips))}
-    assert isinstance(ended[clips[0].run.clip.file], Transcript)
-    assert isinstance(ended[clips[2].run.clip.file], Transcript)
-    failed = ended[clips[1].run.clip.file]
-    assert isinstance(failed, SpecdecError)
-    assert "no memory for it" in failed.message
+    ended = {outcome.item.path: outcome.line for outcome in LocalBackend(edge, batch_size=4).decode(given(clips))}
+    first, failed, last = (ended[clip.run.clip.file] for clip in clips)
+    assert first is not None
+    assert last is not None
+    assert (first.good, last.good) == (True, True)
+    assert failed is not None
+    assert failed.error is not None
+    assert "no memory for it" in failed.error.message
 
 
 def test_an_abandoned_batch_waits_for_no_cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,25 +117,24 @@ def test_an_abandoned_batch_waits_for_no_cloud(tmp_path: Path, monkeypatch: pyte
         await asyncio.sleep(60)
         raise OSError("no answer")
 
-    class Interrupted(Given):
-        """Somebody presses Ctrl-C when the first clip is being verified."""
-
-        def take(self, *, wait: bool) -> Prepared | None:
-            if self.left:
-                return super().take(wait=wait)
-            assert called.wait(30)
-            raise KeyboardInterrupt
-
     with (
         serving(cloud) as served,
         linked(served.url, local.pair.edge, timeout_s=60.0) as cloud,
     ):
         far = Captioner(local.config, Pair.of(local.pair.edge, cloud), load_s=0.0)
-        source = Interrupted(prepared(far, tmp_path, 1))
+        left = prepared(far, tmp_path, 1)
+
+        def interrupted(*, wait: bool) -> Prepared | None:
+            """Somebody presses Ctrl-C when the first clip is being verified."""
+            if left:
+                return left.pop()
+            assert called.wait(30)
+            raise KeyboardInterrupt
+
         monkeypatch.setattr(RemoteCloud, "exchange", silent)
         started = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
-            list(BatchCaptioner(far, 4).run(source))
+            list(LocalBackend(far, batch_size=4).decode(interrupted))
         assert time.monotonic() - started < 30
 
 
@@ -154,7 +148,7 @@ def test_a_finished_clip_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyP
         kept.append(weakref.ref(session))
 
     monkeypatch.setattr(Session, "__init__", making)
-    ends = BatchCaptioner(ours, 2).run(Given(prepared(ours, tmp_path, 6)))
+    ends = LocalBackend(ours, batch_size=2).decode(given(prepared(ours, tmp_path, 6)))
     alive = []
     gc.disable()  # nothing may wait for the collector: a batch of hours would grow until it runs
     try:

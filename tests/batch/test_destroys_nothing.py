@@ -6,15 +6,15 @@ import os
 import random
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import get_args
 
 import pytest
 
-from specdec_cli.batch.tasks import Deliver, Outcome, Stopped, Task
+from specdec_cli.batch.output_file import Task
+from specdec_cli.batch.tasks import Outcome, Stopped
 from specdec_cli.cli.app import load
-from specdec_cli.cli.batch import Work
 from specdec_cli.config import load_config
 from specdec_cli.errors import SpecdecError
 from specdec_cli.export.folder import INDEX
@@ -40,9 +40,10 @@ HEADER = "name,id,file,start_s,end_s,duration_s,language,caption,finish_reason,e
 class Stub:
     """Captions everything in no time."""
 
-    def run(self, tasks: Iterable[Task], deliver: Deliver, _: Stopped) -> None:
-        for task in tasks:
-            deliver(Outcome(task.item, line(task.item.path, task.item.id), captioned=True))
+    setup = SimpleNamespace(models=MADE["models"], settings={})
+
+    def run(self, tasks: Iterable[Task], _: Stopped) -> Iterator[Outcome]:
+        return (Outcome(task.item, line(task.item.path, task.item.id)) for task in tasks)
 
 
 def line(path: str | Path, id_: str | None = None) -> Transcript:
@@ -51,11 +52,7 @@ def line(path: str | Path, id_: str | None = None) -> Transcript:
 
 @pytest.fixture
 def stubbed(monkeypatch: pytest.MonkeyPatch) -> None:
-    @contextmanager
-    def backend(*_: object) -> Iterator[Stub]:
-        yield Stub()
-
-    monkeypatch.setattr(Work, "here", backend)
+    monkeypatch.setattr("specdec_cli.cli.batch.here", lambda *_: Stub())
     for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
         monkeypatch.delenv(name, raising=False)
 

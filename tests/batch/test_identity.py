@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -73,4 +74,4 @@ def test_other_models_are_refused_once_they_are_known(
     check(tmp_path, ours, good_line("/a.wav", models=Models(edge=ModelInfo(**KNOWN | {"weights": then}), cloud=None)))
     loaded = Models(edge=ModelInfo(**KNOWN | now), cloud=None)
     with nullcontext() if told is None else pytest.raises(ConfigError, match=rf"o\.jsonl:1 .*{told}"):
-        ours.check_models(loaded, {"suggested": suggested} if suggested else {})
+        ours.check_models(SimpleNamespace(models=loaded, settings={"suggested": suggested} if suggested else {}))

@@ -9,7 +9,7 @@ import pytest
 
 from specdec_cli.batch.output_file import Output
 from specdec_cli.errors import ConfigError, TranscriptError
-from specdec_cli.inputs.recording import Key
+from specdec_cli.inputs.recording import InputFile, Key
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.lines import Line
 from tests.batch.lines import failed_line, good_line, write
@@ -59,10 +59,9 @@ def test_lines_that_stand_are_kept_and_put_together(tmp_path: Path, case: str) -
     path = write(tmp_path / "o.jsonl", others[0], *lines[:1], others[1], *lines[1:])
     path.chmod(0o640)
     with Output(path, accept) as output:
-        entry = output.find(Key.of(lines[0].file))
-        assert entry is not None
-        assert (entry.retry is None) == complete
-        assert [line.caption for line in output.transcripts(entry)] == [caption for caption in captions if caption]
+        task = output.find(InputFile(lines[0].file))
+        assert task.failed != complete
+        assert [line.caption for line in output.transcripts(task)] == [caption for caption in captions if caption]
     assert [line.caption for line in read_transcripts(path)] == ["other", *captions, "other"]
     assert path.stat().st_mode & 0o777 == 0o640
     assert os.listdir(tmp_path) == ["o.jsonl"]
@@ -74,7 +73,7 @@ def test_new_lines_take_the_place_of_old_ones_when_it_is_closed_and_a_link_stays
     link = tmp_path / "o.jsonl"
     link.symlink_to(real)
     with Output(link, accept) as output:
-        output.append(Key("/a.wav", None), [good_line("/a.wav")])
+        output.add(Key("/a.wav", None), good_line("/a.wav"))
         assert files(real) == ["a.wav", "b.wav", "a.wav"]
         with pytest.raises(TranscriptError, match="being written by another run"):
             Output(link, accept)
@@ -103,7 +102,7 @@ def test_a_refused_line_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     assert path.read_bytes() == before
     with Output(path, None) as output:  # and not locked
         output.clear()
-        output.append(Key("/b.wav", None), [good_line("/b.wav")])
+        output.add(Key("/b.wav", None), good_line("/b.wav"))
     assert files(path) == ["b.wav"]
 
 

@@ -307,8 +307,9 @@ def test_quiet_is_failures_alone(batch: Batch, clips: Path) -> None:
 def test_a_resumed_run_guesses_from_its_output_and_from_transcripts_that_it_is_given(
     batch: Batch, specdec: Specdec, clips: Path, output: Path, monkeypatch: pytest.MonkeyPatch, named: bool
 ) -> None:
-    monkeypatch.setattr("specdec_cli.captioner._shipped_captions", lambda _: ())
-    earlier = output.with_name("earlier.jsonl")
+    earlier, shipped = output.with_name("earlier.jsonl"), output.with_name("captions.json")
+    shipped.write_text('{"weights": {}, "captions": {}}')
+    monkeypatch.setattr("specdec_cli.captioner.SHIPPED_CAPTIONS", shipped)
     assert specdec("batch", clips / "ann", "--mode", "edge", "--output", earlier if named else output).code == 0
     arguments = (clips / "bob" / "1.wav", "--mode", "edge", *(("--lookup", earlier) if named else ()))
     outcome = batch(*arguments)

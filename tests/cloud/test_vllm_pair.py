@@ -25,7 +25,7 @@ import torch
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
-from specdec_cli.batch.in_flight import Pace
+from specdec_cli.batch.local import Pace
 from specdec_cli.captioner import Captioner
 from specdec_cli.cloud.cloud import Caller
 from specdec_cli.cloud.served_model import ServedProcessor

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from specdec_cli.transcript.records import ModelInfo, Models, Started
 from specdec_cli.types import (
     Event,
     EventText,
@@ -15,7 +16,6 @@ from specdec_cli.types import (
     Reason,
     Round,
     Source,
-    Started,
     Update,
 )
 
@@ -116,15 +116,15 @@ def started(file: str, language: str, mode: Mode = "hybrid", **settings: object)
     used: dict[str, object] = {"k": 5, "gate": "entropy", "threshold": 1.2, "acceptance": "greedy"}
     used |= {"temperature": 0.0, "max_new_tokens": 128, "repetition_penalty": 1.05, "no_repeat_ngram": 0, "seed": 0}
     used |= {"stop_strings": [], "sentences": None, "style": "default", "system": None}
+    edge, cloud = (ModelInfo(name=f"specdec-mini-{role}", dtype="fp16", device="cpu") for role in ("edge", "cloud"))
     return Started(
-        file,
-        "",
-        3.72,
+        file=file,
+        sha256="",
+        duration_s=3.72,
         language=language,
         prompt=prompt,
         mode=mode,
-        edge=None if mode == "cloud" else "specdec-mini-edge · fp16 · cpu",
-        cloud=None if mode == "edge" else "specdec-mini-cloud · fp16 · cpu",
+        models=Models(edge=None if mode == "cloud" else edge, cloud=None if mode == "edge" else cloud),
         settings=used | settings,
     )
 

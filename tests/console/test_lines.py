@@ -14,7 +14,8 @@ from specdec_cli.console.cells import clean
 from specdec_cli.console.live import LiveView
 from specdec_cli.console.view import View
 from specdec_cli.errors import AudioContentError
-from specdec_cli.types import Claim, Finished, Measured, Started
+from specdec_cli.transcript.records import ModelInfo, Models, Started
+from specdec_cli.types import Claim, Finished, Measured
 from tests.console.screens import COLOUR, Screen, play, shown
 from tests.console.script import EDGE, EN, LOOP, LOSSLESS, PARTIAL, ZH, Clip, build, started, step
 
@@ -24,7 +25,7 @@ def words(screen: Screen) -> str:
 
 
 def starting(clip: Clip, started: Started | None = None, **change: object) -> Clip:
-    return dataclasses.replace(clip, started=dataclasses.replace(started or clip.started, **change))
+    return dataclasses.replace(clip, started=(started or clip.started).model_copy(update=change))
 
 
 def ending(clip: Clip, *, degraded: str | None = None, **text: object) -> Clip:
@@ -114,7 +115,8 @@ def test_names_and_captions_are_never_obeyed(live: bool) -> None:
     screen = Screen(160, terminal=live)
     view = LiveView(screen, redraw=live)
     head = started(HOSTILE, "en", gate="[blink]")
-    head = dataclasses.replace(head, edge=HOSTILE, prompt=HOSTILE)
+    edge = ModelInfo(name=HOSTILE, dtype="fp16", device="cpu")
+    head = head.model_copy(update={"models": Models(edge=edge, cloud=None), "prompt": HOSTILE})
     clip = build(head, [step(f" {HOSTILE}/[/]", "0.1 0.1")])
     with view.loading(HOSTILE):
         pass
@@ -166,7 +168,7 @@ WARNINGS = (f"The instruction {HOSTILE} is not the models' own.", "No lexicon ha
 
 def test_a_log_has_a_line_for_each_warning() -> None:
     screen = Screen(60)
-    View(screen).started(dataclasses.replace(EN.started, warnings=WARNINGS))
+    View(screen).started(EN.started.model_copy(update={"warnings": WARNINGS}))
     first, *warnings, end = screen.lines
     assert first.startswith("samples/angry_en.wav: 3.72 s")
     assert warnings == [f"warning: {clean(warning)}" for warning in WARNINGS]
@@ -175,10 +177,10 @@ def test_a_log_has_a_line_for_each_warning() -> None:
 
 @pytest.mark.parametrize("kind", [QUIET, View, ROWS])
 def test_a_clip_in_which_no_speech_was_found_is_marked(kind: Callable[..., View]) -> None:
-    for no_speech in (True, False, None):
+    for flags in (("no_speech",), ()):
         screen = Screen(100)
-        kind(screen).started(dataclasses.replace(EN.started, no_speech=no_speech))
-        assert ("no speech found" in screen.output) == (no_speech is True and kind is not QUIET)
+        kind(screen).started(EN.started.model_copy(update={"flags": flags}))
+        assert ("no speech found" in screen.output) == (bool(flags) and kind is not QUIET)
 
 
 LABELS = {"voice": "female", "rate": "fast", "pitch": "high", "range": None, "volume": "loud", "emotion": "angry"}

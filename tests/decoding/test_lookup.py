@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -89,8 +90,9 @@ def test_a_key_tells_models_and_instructions_apart_but_not_lengths() -> None:
     assert len({key_of(*other) for other in others}) == len(others)
 
 
-def test_transcripts_are_remembered_and_no_text_differs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("specdec_cli.captioner._shipped_captions", lambda _: ())  # a memory that is empty at first
+def test_transcripts_are_remembered_and_no_text_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "none.json").write_text('{"weights": {}, "captions": {}}')
+    monkeypatch.setattr("specdec_cli.captioner.SHIPPED_CAPTIONS", tmp_path / "none.json")
     former = captioner(decoding__mode="hybrid")
     lines = [former.run_samples(voice(seed), 16000).finish() for seed in (1, 2, 3)]
     fresh, seeded = (captioner(decoding__mode="hybrid") for _ in range(2))

@@ -13,7 +13,7 @@ from specdec_cli.transcript import Transcript
 def append_transcript(path: Path, transcript: Transcript) -> None:
     """Appends a transcript as `specdec listen --output` does."""
     with Store(path, TRANSCRIPTS) as store:
-        store.append([transcript.to_json()])
+        store.append(transcript.to_json())
 
 
 def read_transcripts(path: Path) -> Iterator[Transcript]:
