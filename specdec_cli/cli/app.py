@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Annotated, Any, Final
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 from typer.main import get_command
 
 from specdec_cli.errors import AudioError, ConfigError, SpecdecError, typed
@@ -59,31 +59,15 @@ _STYLE: Final[dict[str, Any]] = {
 @cache
 def load(name: str) -> Any:
     """A command by its name, or the group `config`."""
+    from specdec_cli.cli.options import Command
+
     module = import_module(f"specdec_cli.cli.{name}")
     group = typer.Typer(name=name, help=COMMANDS[name][0], add_completion=False, no_args_is_help=True, **_STYLE)
     examples = _CONFIG_EXAMPLES if name == "config" else {name: COMMANDS[name][1]}
     for function, example in examples.items():
         path = f"{name} {function}" if name == "config" else name
-        group.command(function, cls=_Command, epilog=f"Example: specdec {path} {example}")(getattr(module, function))
+        group.command(function, cls=Command, epilog=f"Example: specdec {path} {example}")(getattr(module, function))
     return get_command(group)
-
-
-class _Command(TyperCommand):
-    """A command whose help lists its options by panel, in the order of its parameters."""
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Writes a section for each panel."""
-        panels: dict[str, list[tuple[str, str]]] = {}
-        parameter: Any
-        for parameter in self.get_params(ctx):
-            if record := parameter.get_help_record(ctx):
-                argument = parameter.param_type_name == "argument"
-                panel = "Arguments" if argument else parameter.rich_help_panel or "Other"
-                spelled = parameter.metavar if argument else record[0]
-                panels.setdefault(panel, []).append((spelled, record[1]))
-        for panel, records in panels.items():
-            with formatter.section(panel):
-                formatter.write_dl(records)
 
 
 class _Commands(TyperGroup):

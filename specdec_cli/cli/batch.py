@@ -7,11 +7,11 @@ import shlex
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
@@ -19,12 +19,11 @@ from specdec_cli.audio.paths import opened
 from specdec_cli.batch.output_file import Identity, Output
 from specdec_cli.batch.tasks import Progress, caption_all, drop_hopeless, find_tasks
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import exit_code, interruptible, labelling, load_captioner, require_cloud
+from specdec_cli.cli.command_run import interruptible, labelling, load_captioner, require_cloud
 from specdec_cli.cli.export import Exports
 from specdec_cli.config import Config
-from specdec_cli.console.live import choose_view
 from specdec_cli.console.progress import show_counts, show_failures, show_totals
-from specdec_cli.console.view import View
+from specdec_cli.console.view import View, choose_view
 from specdec_cli.errors import ConfigError
 from specdec_cli.inputs.find import Paths, with_list
 from specdec_cli.inputs.manifest import Inputs, Manifest
@@ -43,115 +42,90 @@ if TYPE_CHECKING:
 _REMEMBERED: Final = 500  # transcripts that guesses begin with, the latest of a file
 
 
+@options.takes(
+    options.settings(*options.PROMPT, *options.CUTS, "decoding.mode", *options.DECODED, "decoding.edge_failed"),
+    options.LABELS,
+)
 def batch(
     context: typer.Context,
-    output: options.BatchOut,
-    paths: options.MorePaths = None,
-    edge: options.EdgeModel = None,
-    cloud: options.CloudModel = None,
-    source: options.ConfigFile = None,
-    settings: options.Settings = None,
-    language: options.Language = None,
-    style: options.Style = None,
-    prompt: options.Prompt = None,
-    force_prompt: options.ForcePrompt = None,
-    segment: options.Segment = None,
-    start: options.Start = None,
-    end: options.End = None,
-    labels: options.Labels = False,
-    lexicon: options.LexiconFile = None,
-    calibration: options.CalibrationFile = None,
-    measure: options.Measure = False,
-    recursive: options.Recursive = False,
-    pattern: options.Pattern = None,
-    manifest: options.ManifestFile = None,
-    limit: options.Limit = None,
-    retry_failed: options.RetryFailed = False,
-    overwrite: options.Overwrite = False,
-    exports: options.ExportsAfter = None,
-    export_dir: options.ExportFolder = None,
-    quiet: options.Quiet = False,
-    batch_size: options.BatchSize = "auto",
-    in_flight: options.InFlight = "auto",
-    workers: options.Workers = None,
-    ray: options.Ray = False,
-    ray_address: options.RayAddress = None,
-    fail_fast: options.FailFast = False,
-    mode: options.DecodingMode = None,
-    k: options.BlockSize = None,
-    gate: options.GateOption = None,
-    threshold: options.Threshold = None,
-    defer: options.Defer = None,
-    accept: options.Accept = None,
-    max_new_tokens: options.MaxNewTokens = None,
-    degrade: options.Degrade = None,
-    lookup: options.LookupFile = None,
-    edge_failed: options.EdgeFailed = None,
-    debug: options.Debug = False,
+    output: Path,
+    paths: list[str] | None = None,
+    recursive: bool = False,
+    pattern: str | None = None,
+    manifest: Path | None = None,
+    limit: int | None = None,
+    retry_failed: bool = False,
+    overwrite: bool = False,
+    exports: str | None = None,
+    export_dir: Path | None = None,
+    quiet: bool = False,
+    batch_size: str = "auto",
+    in_flight: str = "auto",
+    workers: int | None = None,
+    ray: bool = False,
+    ray_address: str | None = None,
+    fail_fast: bool = False,
+    lookup: Path | None = None,
+    debug: bool = False,
+    **given: Any,
 ) -> int:
     """Caption many recordings, several at a time.
 
     Run the same command again to go on where it was interrupted.
     """
-    resolved = options.resolve(context)
-    config = resolved.config
-    for option, given in (("--batch-size", batch_size), ("--in-flight", in_flight)):
-        if given != "auto" and not (given.isdecimal() and int(given)):
-            message = f"{option} takes auto or a whole number from 1, not {given!r}."
-            raise ConfigError(message, hint=f"Try {option} 16.")
+    resolved = options.resolve(given)
+    config, ray = resolved.config, ray or ray_address is not None
+    size, flight = _number("--batch-size", batch_size), _number("--in-flight", in_flight)
     if retry_failed and (overwrite or not output.is_file()):
         hint = "Name the --output of the earlier run, without --overwrite."
         raise ConfigError(f"--retry-failed: there is no file {output} to go on with.", hint=hint)
-    more = Exports.after(exports, export_dir, output)
-    ray = ray or ray_address is not None
-    if ray and (lookup is not None or in_flight != "auto"):
+    if ray and (lookup is not None or flight is not None):
         raise ConfigError("--lookup and --in-flight have no effect on a Ray cluster.", hint="Leave them out.")
-    stdin = None if ray else context.with_resource(Stdin())
-    own = frozenset(os.path.abspath(path) for path in (output, more.folder if more else None) if path is not None)
+    more = Exports.after(exports, export_dir, output)
     inputs = None  # what failed before
     if manifest is not None or paths or not retry_failed:
+        stdin = None if ray else context.with_resource(Stdin())
+        own = frozenset(os.path.abspath(path) for path in (output, more.folder if more else None) if path is not None)
         inputs = find_inputs(paths or [], manifest, stdin, recursive=recursive, pattern=pattern, without=own)
-    reads = [*(paths or []), manifest, lexicon, calibration, lookup, *resolved.reads]
+    reads = [*(paths or []), manifest, given["lexicon"], given["calibration"], lookup, *resolved.reads]
     refuse({"--output": (output, TRANSCRIPTS)}, reads)
-    labelled = labelling(labels, lexicon, calibration)
-    terms = Terms.of(config, labels=labelled is not None, measured=measure)
+    labelled = labelling(**given)
+    terms = Terms.of(config, labels=labelled is not None, measured=given["measure"])
     identity = Identity(output, terms, partial(_prompting, config, inputs))
-    earlier = [lookup, None if overwrite or not output.is_file() else output]
-    work = Work(config, labelled, measure, batch_size, in_flight, workers or min(os.cpu_count() or 1, 4))
+    work = Work(config, labelled, given["measure"], size, flight, workers or min(os.cpu_count() or 1, 4))
     counts, interrupts = Progress(), list[int]()
-    with closing(choose_view(quiet=quiet, debug=debug, steps=True)) as view:
+    with choose_view(quiet=quiet, debug=debug, steps=True) as view:
         view.say(resolved.note)
-        with Output(output, None if overwrite else identity.check) as stored, ExitStack() as stack:
+        with Output(output, None if overwrite else identity.check) as stored:
             tasks = find_tasks(inputs, stored, limit=limit, only_failed=retry_failed)
             if tasks := drop_hopeless(tasks, counts):
-                where = work.on_ray(view, identity, ray_address) if ray else work.here(view, identity, earlier)
-                backend = stack.enter_context(where)
-                if overwrite:
-                    stored.clear()
-                interrupts = stack.enter_context(interruptible(partial(view.stopping, "finishing what has begun")))
-                show = partial(show_counts, view)
-                caption_all(tasks, backend, stored, counts, show, interrupts, fail_fast=fail_fast)
+                earlier = [lookup, None if overwrite or not output.is_file() else output]
+                with work.on_ray(view, identity, ray_address) if ray else work.here(view, identity, earlier) as backend:
+                    if overwrite:
+                        stored.clear()
+                    with interruptible(partial(view.stopping, "finishing what has begun")) as interrupts:
+                        show = partial(show_counts, view)
+                        caption_all(tasks, backend, stored, counts, show, interrupts, fail_fast=fail_fast)
         base = os.getcwd() if inputs is None else inputs.base
         written = more is None or not output.is_file() or more.written(output, view, inputs, base)
-    show_totals(view, counts, str(output))
-    if failed := bool(counts.failed):
-        show_failures(view, counts, str(output))
-    if counts.may_pass:
-        view.hint(f"To caption just those again: {command_line('--retry-failed')}")
-    if interrupts:
-        view.hint(f"Captions so far are kept, also of single pieces. To go on: {command_line()}")
-    return exit_code(interrupted=bool(interrupts), failed=failed or not written)
+        show_totals(view, counts, output)
+        show_failures(view, counts, output)
+        if counts.may_pass:
+            view.hint(f"To caption just those again: {command_line('--retry-failed')}")
+        if interrupts:
+            view.hint(f"Captions so far are kept, also of single pieces. To go on: {command_line()}")
+    return 130 if interrupts else 1 if counts.failed or not written else 0
 
 
 @dataclass(frozen=True)
 class Work:
-    """How a batch captions; `batch_size` and `in_flight` are numbers or "auto"."""
+    """How a batch captions; `batch_size` and `in_flight` None: as many as pay."""
 
     config: Config
     labelled: Labelling | None
     measures: bool
-    batch_size: str
-    in_flight: str
+    batch_size: int | None
+    in_flight: int | None
     workers: int
 
     @contextmanager
@@ -164,8 +138,7 @@ class Work:
         for path in earlier:
             lines = deque(read_lines(path) if path is not None else (), maxlen=_REMEMBERED)
             captioner.remember(Transcript.from_json(line.raw, str(path)) for line in lines if not line.torn)
-        size, flight = _number(self.batch_size), _number(self.in_flight)
-        yield LocalBackend(captioner, batch_size=size, workers=self.workers, in_flight=flight)
+        yield LocalBackend(captioner, batch_size=self.batch_size, workers=self.workers, in_flight=self.in_flight)
 
     @contextmanager
     def on_ray(self, view: View, identity: Identity, address: str | None) -> Iterator[Backend]:
@@ -176,7 +149,7 @@ class Work:
             self.config,
             self.labelled,
             address,
-            batch_size=_number(self.batch_size),
+            batch_size=self.batch_size,
             workers=self.workers,
             measures=self.measures,
             loading=view.loading,
@@ -186,7 +159,11 @@ class Work:
             yield cluster
 
 
-def _number(given: str) -> int | None:
+def _number(option: str, given: str) -> int | None:
+    """A number of at least 1, None for "auto"; ConfigError if it is neither."""
+    if given != "auto" and not (given.isdecimal() and int(given)):
+        message = f"{option} takes auto or a whole number from 1, not {given!r}."
+        raise ConfigError(message, hint=f"Try {option} 16.")
     return None if given == "auto" else int(given)
 
 

@@ -4,49 +4,37 @@ from __future__ import annotations
 
 import shlex
 import sys
-
-import typer
+from typing import Any
 
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import CommandRun, emit, load_captioner
-from specdec_cli.console.bench_table import print_bench
+from specdec_cli.cli.command_run import emit, load_captioner, on_steps
+from specdec_cli.console.bench_table import bench_page
 
 
+@options.takes(options.settings("prompt.language", *options.BLOCKS))
 def bench(
-    context: typer.Context,
-    path: options.OnePath = None,
-    edge: options.EdgeModel = None,
-    cloud: options.CloudModel = None,
-    source: options.ConfigFile = None,
-    settings: options.Settings = None,
-    repeat: options.Repeat = 5,
-    language: options.Language = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-    k: options.BlockSize = None,
-    gate: options.GateOption = None,
-    threshold: options.Threshold = None,
-    defer: options.Defer = None,
-    max_new_tokens: options.MaxNewTokens = None,
-    debug: options.Debug = False,
+    path: str | None = None,
+    repeat: int = 5,
+    json: bool = False,
+    quiet: bool = False,
+    debug: bool = False,
+    **given: Any,
 ) -> int:
     """Measure what captions cost on this machine.
 
     Times every mode and transformers' generate on the same recordings, in turns.
     """
-    resolved = options.resolve(context, {"decoding.mode": "hybrid"})
-    with CommandRun(quiet=quiet, debug=debug, resolved=resolved) as work:
-        with work.view.loading("PyTorch"):
+    resolved = options.resolve(given, {"decoding.mode": "hybrid"})
+    with on_steps(resolved, quiet=quiet, debug=debug) as view:
+        with view.loading("PyTorch"):
             from specdec_cli.bench.contenders import build_result
             from specdec_cli.bench.measuring import benchmark, comparable, files_of, read_clips
         config, files = comparable(resolved.config), files_of(path)
-        captioner = load_captioner(config, work.view, degrades=False)
+        captioner = load_captioner(config, view, degrades=False)
         read = read_clips(captioner, files)
-        work.view.begin(repeat * len(read))
-        timings, notes = benchmark(captioner, read, repeat, work.view.advance)
+        view.begin(repeat * len(read))
+        timings, notes = benchmark(captioner, read, repeat, view.advance)
         line = shlex.join(["specdec", *sys.argv[1:]])
         result = build_result(line, resolved, captioner, read, timings, notes)
-    if work.interrupted:
-        return work.code()
-    emit(result, print_bench, json=json)
+    emit(result, bench_page, json=json)
     return 0

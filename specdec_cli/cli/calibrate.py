@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 from specdec_cli import __version__
 from specdec_cli.cli import options
 from specdec_cli.cli.command_run import emit, read_references
-from specdec_cli.console.fitted_view import print_calibration
+from specdec_cli.console.fitted_view import calibration_page
 from specdec_cli.errors import ConfigError
 from specdec_cli.labels.temperatures import calibrate as calibrated
 from specdec_cli.labels.temperatures import read_decisions
@@ -13,18 +16,16 @@ from specdec_cli.plot.reliability import reliability
 from specdec_cli.targets import CALIBRATION, PICTURE, refuse, write
 
 
+@options.takes(options.CLASSES)
 def calibrate(
-    transcripts: options.TranscriptFiles,
-    references: options.ReferenceTable = None,
-    file_column: options.FileColumn = None,
-    label_column: options.LabelColumns = None,
-    lexicon: options.LexiconFile = None,
-    eval_seed: options.EvalSeed = 0,
-    output: options.CalibrationOut = None,
-    plot: options.PlotOut = None,
-    attribute: options.Attribute = "emotion",
-    json: options.Json = False,
-    debug: options.Debug = False,
+    transcripts: list[Path],
+    eval_seed: int = 0,
+    output: Path | None = None,
+    plot: Path | None = None,
+    attribute: str = "emotion",
+    json: bool = False,
+    debug: bool = False,
+    **given: Any,
 ) -> int:
     """Fit a calibration to your own recordings, so that of classes given 70% about 70% are right.
 
@@ -32,19 +33,19 @@ def calibrate(
     known classes. The table gives the error on speakers that the temperature was not fitted to: name them in a column
     speaker of the references. Use the file with --calibration FILE.
     """
-    words, table = read_references(references, file_column, None, label_column, lexicon)
+    words, table = read_references(given)
     if table is None:
         hint = "Name a table: --references FILE"
         raise ConfigError("A calibration needs to know which classes are right.", hint=hint)
     if attribute not in words.attributes:
         raise ConfigError(f"There is no attribute {attribute!r}.", hint=f"Attributes: {', '.join(words.attributes)}.")
     targets = {"--output": (output, CALIBRATION), "--plot": (plot, PICTURE)}
-    refuse(targets, [*transcripts, references, lexicon])
+    refuse(targets, [*transcripts, given["references"], given["lexicon"]])
     decisions = list(read_decisions(transcripts, table))
     found = calibrated(decisions, by_speaker=any(entry.speaker for entry in table.entries), seed=eval_seed)
     if output is not None:
         write(output, f"{found.file(__version__).model_dump_json(indent=1)}\n", CALIBRATION)
     if plot is not None:
         write(plot, reliability(found, attribute, plot.suffix.lower().lstrip(".")), PICTURE)
-    emit(found, print_calibration, json=json)
+    emit(found, calibration_page, json=json)
     return 0

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import closing, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -13,7 +13,7 @@ from specdec_cli.batch.output_file import Entry, Identity, Output
 from specdec_cli.cli import options
 from specdec_cli.cli.command_run import Job, labelling, load_captioner
 from specdec_cli.cli.export import Exports
-from specdec_cli.console.live import choose_view
+from specdec_cli.console.view import choose_view
 from specdec_cli.inputs.find import all_unreadable, find_recordings
 from specdec_cli.inputs.opening import Stdin
 from specdec_cli.inputs.recording import InputFile, Key
@@ -25,39 +25,21 @@ if TYPE_CHECKING:
     from specdec_cli.run import Run
 
 
+@options.takes(
+    options.settings(*options.PROMPT, *options.CUTS, "decoding.mode", *options.DECODED),
+    options.LABELS,
+)
 def caption(
     context: typer.Context,
-    paths: options.Paths,
-    edge: options.EdgeModel = None,
-    cloud: options.CloudModel = None,
-    source: options.ConfigFile = None,
-    settings: options.Settings = None,
-    language: options.Language = None,
-    style: options.Style = None,
-    prompt: options.Prompt = None,
-    force_prompt: options.ForcePrompt = None,
-    segment: options.Segment = None,
-    start: options.Start = None,
-    end: options.End = None,
-    labels: options.Labels = False,
-    lexicon: options.LexiconFile = None,
-    calibration: options.CalibrationFile = None,
-    measure: options.Measure = False,
-    recursive: options.Recursive = False,
-    output: options.TranscriptsOut = None,
-    exports: options.ExportsAfter = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-    no_live: options.NoLive = False,
-    mode: options.DecodingMode = None,
-    k: options.BlockSize = None,
-    gate: options.GateOption = None,
-    threshold: options.Threshold = None,
-    defer: options.Defer = None,
-    accept: options.Accept = None,
-    max_new_tokens: options.MaxNewTokens = None,
-    degrade: options.Degrade = None,
-    debug: options.Debug = False,
+    paths: list[str],
+    recursive: bool = False,
+    output: Path | None = None,
+    exports: str | None = None,
+    json: bool = False,
+    quiet: bool = False,
+    no_live: bool = False,
+    debug: bool = False,
+    **given: Any,
 ) -> int:
     """Caption recordings, one after the other.
 
@@ -65,37 +47,31 @@ def caption(
     their start and end in seconds. Flags follow a caption in brackets, as [no_speech]. The same command again captions
     what --output lacks.
     """
-    resolved = options.resolve(context)
-    labelled = labelling(labels, lexicon, calibration)
+    resolved, labelled = options.resolve(given), labelling(**given)
     stdin = context.with_resource(Stdin())
     files = find_recordings(paths, stdin, recursive=recursive)
     items = {file: InputFile(file, opener=stdin) for file in files}
-    refuse({"--output": (output, TRANSCRIPTS)}, [*files, lexicon, calibration, *resolved.reads])
+    refuse({"--output": (output, TRANSCRIPTS)}, [*files, given["lexicon"], given["calibration"], *resolved.reads])
     more = Exports.after(exports, None, output)
     config = resolved.config
-    terms = Terms.of(config, labels=labelled is not None, measured=measure)
+    terms = Terms.of(config, labels=labelled is not None, measured=given["measure"])
     identity = Identity(output or Path(), terms, lambda _: (config.prompt.language, config.instruction()))
     view = choose_view(quiet=quiet, no_live=no_live, json=json, debug=debug)
 
     def load() -> Captioner:
-        captioner = load_captioner(config, view, labelled, measures=measure)
+        captioner = load_captioner(config, view, labelled, measures=given["measure"])
         identity.check_models(captioner.setup.models, captioner.setup.settings)
         if not json:
             view.say(resolved.note)
         return captioner
 
-    with closing(view), nullcontext() if output is None else Output(output, identity.check) as stored:
+    with view, nullcontext() if output is None else Output(output, identity.check) as stored:
         append = None if stored is None else lambda line: stored.append(Key.of(line.file), [line])
-        job = Job(view, append, json=json, labelled=len(files) > 1)
-        try:
+        with Job(view, output, append, json=json, named=len(files) > 1) as job:
             _caption_all(job, items, stored, terms, load)
-        except BaseException as error:  # also a signal: the counts so far are shown
-            job.finished()
-            if isinstance(error, KeyboardInterrupt):
-                view.interrupted(output)
-            raise
-        written = more is None or output is None or not (job.done or job.before) or more.written(output, view)
-        return 1 if job.failed or not written else 0
+        captioned = job.counts.captioned or job.counts.skipped
+        written = more is None or output is None or not captioned or more.written(output, view)
+        return 1 if job.counts.failed or not written else 0
 
 
 def _caption_all(
@@ -111,13 +87,11 @@ def _caption_all(
         entry = known.get(file)
         if entry is not None and stored is not None:
             job.repeat(file, stored.transcripts(entry))
-            job.empty += sum(mark.final for mark in entry.marks)
+            job.counts.skipped += sum(mark.final for mark in entry.marks)  # nothing to describe
         if file in refused:
             job.keep(file, [(terms.error_line(file, refused[file]), refused[file])])
         elif captioner is not None and (entry is None or not entry.settled):
             job.keep(file, job.transcripts(captioner, file, _runs(captioner, item, entry), item))
-    if captioner is not None or known:
-        job.finished()
 
 
 def _runs(captioner: Captioner, item: InputFile, entry: Entry | None) -> Iterator[Run]:

@@ -1,21 +1,24 @@
-"""What commands share: models and references that they load, captions and results that they print, and Ctrl-C."""
+"""What commands share: the display, models and references that they load, captions and results that they print."""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from specdec_cli.batch.tasks import Progress
 from specdec_cli.config import Config, ResolvedConfig
-from specdec_cli.console.live import choose_view
 from specdec_cli.console.plain import print_caption, write_line
-from specdec_cli.console.view import View
+from specdec_cli.console.progress import show_totals
+from specdec_cli.console.tables import print_page
+from specdec_cli.console.view import View, choose_view
 from specdec_cli.errors import CloudError, ConfigError, SpecdecError, typed
 from specdec_cli.format import marked
 from specdec_cli.inputs.find import identify
@@ -30,9 +33,19 @@ if TYPE_CHECKING:
     from specdec_cli.run import Run, Setup
 
 
-def exit_code(*, interrupted: bool, failed: bool) -> int:
-    """How a command over many recordings ends; see `app.EXIT_CODES`."""
-    return 130 if interrupted else 1 if failed else 0
+@contextmanager
+def on_steps(
+    resolved: ResolvedConfig | None, *, quiet: bool, debug: bool, interruption: str = "interrupted"
+) -> Iterator[View]:
+    """The display of a command that takes steps, which begins with the language in force; says what Ctrl-C ended."""
+    with choose_view(quiet=quiet, debug=debug, steps=True) as view:
+        if resolved is not None:
+            view.say(resolved.note)
+        try:
+            yield view
+        except KeyboardInterrupt:
+            view.conclude(interruption, good=False)
+            raise
 
 
 @contextmanager
@@ -57,78 +70,45 @@ def interruptible(*callbacks: Callable[[], None]) -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, before)
 
 
-class CommandRun:
-    """One run of a command over recordings: its display, Ctrl-C, the recordings that failed, the exit code.
-
-    `with CommandRun(...) as work`, then `return work.code()`. Ctrl-C ends the block without an error and sets
-    `interrupted`; the terminal is given back in any case.
-
-    Args:
-        quiet: show no progress.
-        debug: show tracebacks.
-        interruption: message on Ctrl-C.
-        resolved: the configuration, whose language is shown first.
-    """
-
-    def __init__(
-        self, *, quiet: bool, debug: bool, interruption: str = "interrupted", resolved: ResolvedConfig | None = None
-    ) -> None:
-        self.view = choose_view(quiet=quiet, debug=debug, steps=True)
-        self.begin, self.step, self.advance = self.view.begin, self.view.step, self.view.advance
-        self.interrupted = False
-        self._interruption = interruption
-        self._failed: set[str] = set()
-        if resolved is not None:
-            self.view.say(resolved.note)
-
-    def __enter__(self) -> CommandRun:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, _error: BaseException | None, _: TracebackType | None) -> bool:
-        self.view.close()
-        if kind is None or not issubclass(kind, KeyboardInterrupt):
-            return False
-        self.interrupted = True
-        self.view.say(self._interruption, good=False)
-        return True
-
-    def failed(self, file: str, error: SpecdecError) -> None:
-        """A recording cannot be used."""
-        self._failed.add(file)
-        self.view.failed(file, error)
-
-    def code(self) -> int:
-        """The exit code."""
-        return exit_code(interrupted=self.interrupted, failed=bool(self._failed))
-
-    def identified(self, files: Sequence[str]) -> list[InputFile]:
-        """The recordings by their bytes; a copy of another one is left out, and named."""
-        recordings, copies = identify(files)
-        for copy, original in copies.items():
-            self.view.say(f"{copy} holds the same bytes as {original} and is left out", good=False)
-        return recordings
+def identified(view: View, files: Sequence[str]) -> list[InputFile]:
+    """The recordings by their bytes; a copy of another one is left out, and named."""
+    recordings, copies = identify(files)
+    for copy, original in copies.items():
+        view.say(f"{copy} holds the same bytes as {original} and is left out", good=False)
+    return recordings
 
 
 @dataclass
 class Job:
-    """Captions printed, kept and counted one after the other, as `caption` and `listen` do.
+    """Captions printed, kept and counted one after the other, as `caption` and `listen` do. A context manager.
+
+    At its end, also by Ctrl-C or an error, it shows what became of the recordings or pieces.
 
     Attributes:
+        output: where transcripts are kept.
         append: takes each transcript; None: nothing is kept.
         json: print transcripts on stdout instead of captions.
-        labelled: write the file's name before each caption.
-        done, failed, before: recordings or pieces captioned, without a caption, and captioned by an earlier run.
-        empty: recordings or pieces in which an earlier run found nothing to describe.
+        named: write the file's name before each caption.
     """
 
     view: View
+    output: Path | None
     append: Callable[[Transcript], None] | None
     json: bool
-    labelled: bool
-    done: int = 0
-    failed: int = 0
-    before: int = 0
-    empty: int = 0
+    named: bool
+    counts: Progress = field(default_factory=Progress)
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        counts, interrupted = self.counts, kind is not None and issubclass(kind, KeyboardInterrupt)
+        if interrupted or counts.skipped or counts.captioned + counts.failed > 1:
+            show_totals(self.view, counts, self.output)
+        if interrupted:
+            self.view.conclude(
+                "interrupted" if self.output else "interrupted: no transcript kept (--output keeps them)", good=False
+            )
 
     def keep(self, file: str, transcripts: Iterable[tuple[Transcript, SpecdecError | None]]) -> None:
         """Prints, records and counts the transcripts of one file, one per segment, and shows their errors.
@@ -138,23 +118,20 @@ class Job:
         """
         for transcript, error in transcripts:
             if error is not None:
-                self.failed += 1
+                self.counts.failed += 1
                 self.view.failed(file, error)
             self._print(file, transcript)
             if self.append is not None:
                 self.append(transcript)
-            self.done += error is None
+            self.counts.captioned += error is None
+            self.counts.degraded += transcript.degraded is not None
+            self.counts.flags.update(transcript.flags)
 
     def repeat(self, file: str, transcripts: Iterable[Transcript]) -> None:
         """Prints what an earlier run captioned."""
         for transcript in transcripts:
-            self.before += 1
+            self.counts.skipped += 1
             self._print(file, transcript)
-
-    def finished(self) -> None:
-        """Shows how many recordings or pieces there were."""
-        facts = ((self.before, "done before"), (self.empty, "without anything to describe, as found before"))
-        self.view.finished_all(self.done, self.failed, [f"{number} {what}" for number, what in facts if number])
 
     def transcripts(
         self, captioner: Captioner, file: str, runs: Iterable[Run], item: InputFile | None = None
@@ -184,20 +161,20 @@ class Job:
         if self.json:
             write_line(transcript.to_json())
         elif transcript.caption is not None:
-            columns, speaker = [file] if self.labelled else [], ""
+            columns, speaker = [file] if self.named else [], ""
             if transcript.pieces is not None:
                 columns += [f"{transcript.start_s or 0.0:.2f}", f"{transcript.end_s or 0.0:.2f}"]
                 speaker = f"{transcript.speaker}: " if transcript.speaker else ""
             text = marked(speaker + transcript.caption, " ".join(transcript.flags))
-            print_caption(text, before=columns, shown=self.view.shows_caption)
+            print_caption(text, before=columns, shown=self.view.form == "live")
 
 
-def emit(found: BaseModel, page: Callable[..., Any], *, json: bool, **shown: Any) -> None:
+def emit(found: BaseModel, page: Callable[..., Any], *, json: bool) -> None:
     """Prints a result: one JSON object, or its page."""
     if json:
         write_line(found.model_dump_json(by_alias=True))
     else:
-        page(found, **shown)
+        print_page(partial(page, found))
 
 
 def load_captioner(
@@ -233,33 +210,29 @@ def require_cloud(setup: Setup, *, degrades: bool) -> None:
         raise CloudError(f"The cloud does not answer: {setup.unanswered[0]}.", hint=hint)
 
 
-def labelling(labels: bool, words: Path | None, calibration: Path | None) -> Labelling | None:
-    """What --labels, --lexicon and --calibration ask for, None if none is given; ConfigError if a file is unusable."""
-    if not labels and words is None and calibration is None:
+def labelling(
+    labels: bool | None, lexicon: Path | None, calibration: Path | None = None, **_: object
+) -> Labelling | None:
+    """What a group `LABELS` asks for, None if none is given; ConfigError if a file is unusable."""
+    if not labels and lexicon is None and calibration is None:
         return None
-    return Labelling(Lexicon.load(words), None if calibration is None else read_calibration(calibration))
+    return Labelling(Lexicon.load(lexicon), None if calibration is None else read_calibration(calibration))
 
 
-def read_references(
-    table: Path | None,
-    file_column: str | None,
-    text_columns: Sequence[str] | None,
-    label_columns: Sequence[str] | None,
-    words: Path | None,
-) -> tuple[Lexicon, References | None]:
-    """The lexicon at `words` (None: the shipped one), and the references at `table`, by which captions are judged.
+def read_references(given: Mapping[str, Any]) -> tuple[Lexicon, References | None]:
+    """The lexicon and the references, by which captions are judged, of the groups `CLASSES` and `TEXTS`.
 
     A label's column is given as "attribute=column". ConfigError: a file is malformed, or a column is of no table.
     """
-    lexicon = Lexicon.load(words)
+    lexicon, table = Lexicon.load(given["lexicon"]), given["references"]
+    columns = given["file_column"], tuple(given.get("text_columns") or ()), given["label_columns"] or ()
+    if table is None and any(columns):
+        raise ConfigError("Columns are named, but there are no references.", hint="Name the table: --references")
     if table is None:
-        if file_column or text_columns or label_columns:
-            raise ConfigError("Columns are named, but there are no references.", hint="Name the table: --references")
         return lexicon, None
-    labels = dict(label.partition("=")[::2] for label in label_columns or ())
+    file, texts, classes = columns
+    labels = dict(label.partition("=")[::2] for label in classes)
     if wrong := sorted(name for name in labels if name not in lexicon.attributes or not labels[name]):
         hint = f"Attributes: {', '.join(lexicon.attributes)}. For example: --label-column emotion=mood"
         raise ConfigError(f"--label-column {wrong[0]!r} is not of the form attribute=column.", hint=hint)
-    texts = tuple(text_columns or ())
-    read = References.read(table, file_column=file_column, text_columns=texts, label_columns=labels, lexicon=lexicon)
-    return lexicon, read
+    return lexicon, References.read(table, file_column=file, text_columns=texts, label_columns=labels, lexicon=lexicon)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import typer
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import CommandRun, emit, exit_code, load_captioner, read_references
-from specdec_cli.console.comparison_view import print_comparison
+from specdec_cli.cli.command_run import emit, identified, load_captioner, on_steps, read_references
+from specdec_cli.config import Config
+from specdec_cli.console.comparison_view import comparison_page
+from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError
 from specdec_cli.evaluate.comparison import comparison
 from specdec_cli.evaluate.modes import in_mode, parse_modes, richest
 from specdec_cli.evaluate.running import Runner, StoredRuns
 from specdec_cli.inputs.find import find_recordings
+from specdec_cli.inputs.recording import InputFile
 from specdec_cli.targets import PAGE, TRANSCRIPTS, refuse, write
 from specdec_cli.transcript.terms import Terms
 from specdec_cli.types import Mode
@@ -22,45 +25,27 @@ if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
 
 
+@options.takes(
+    options.settings(*options.PROMPT, *options.CUTS, *options.DECODED),
+    options.CLASSES,
+    options.TEXTS,
+)
 def compare(
-    context: typer.Context,
-    paths: options.ListedPaths,
-    edge: options.EdgeModel = None,
-    cloud: options.CloudModel = None,
-    source: options.ConfigFile = None,
-    settings: options.Settings = None,
-    modes: options.Modes = "edge,hybrid,lossless,cloud",
-    repeat: options.Repeat = 1,
-    recursive: options.Recursive = False,
-    limit: options.Limit = None,
-    language: options.Language = None,
-    style: options.Style = None,
-    prompt: options.Prompt = None,
-    force_prompt: options.ForcePrompt = None,
-    segment: options.Segment = None,
-    start: options.Start = None,
-    end: options.End = None,
-    references: options.ReferenceTable = None,
-    file_column: options.FileColumn = None,
-    text_column: options.TextColumns = None,
-    label_column: options.LabelColumns = None,
-    lexicon: options.LexiconFile = None,
-    bertscore: options.Bertscore = False,
-    eval_seed: options.EvalSeed = 0,
-    output: options.TranscriptsOut = None,
-    overwrite: options.Overwrite = False,
-    json: options.Json = False,
-    html: options.HtmlOut = None,
-    captions: options.Captions = 2,
-    quiet: options.Quiet = False,
-    k: options.BlockSize = None,
-    gate: options.GateOption = None,
-    threshold: options.Threshold = None,
-    defer: options.Defer = None,
-    accept: options.Accept = None,
-    max_new_tokens: options.MaxNewTokens = None,
-    degrade: options.Degrade = None,
-    debug: options.Debug = False,
+    paths: list[str],
+    modes: str = "edge,hybrid,lossless,cloud",
+    repeat: int = 1,
+    recursive: bool = False,
+    limit: int | None = None,
+    bertscore: bool = False,
+    eval_seed: int = 0,
+    output: Path | None = None,
+    overwrite: bool = False,
+    json: bool = False,
+    html: Path | None = None,
+    captions: int = 2,
+    quiet: bool = False,
+    debug: bool = False,
+    **given: Any,
 ) -> int:
     """Compare modes on the same recordings: time, forwards, captions, quality.
 
@@ -68,38 +53,39 @@ def compare(
     the same --output again, and only what is missing is done.
     """
     wanted = parse_modes(modes)
-    resolved = options.resolve(context, {"decoding.mode": richest(wanted)}, {"decoding.mode": "--modes"})
+    resolved = options.resolve(given, {"decoding.mode": richest(wanted)}, {"decoding.mode": "--modes"})
     if resolved.config.decoding.mode != richest(wanted):
         raise ConfigError("--set decoding.mode is ignored here.", hint="Say which modes to compare with --modes.")
-    words, table = read_references(references, file_column, text_column, label_column, lexicon)
+    words, table = read_references(given)
     files = find_recordings(paths, recursive=recursive, limit=limit)
     if table is not None:
         table.require_some(files)
     if bertscore and table is None:
         raise ConfigError("--bertscore needs references.", hint="Name the table: --references FILE")
-    refuse({"--output": (output, TRANSCRIPTS), "--html": (html, PAGE)}, [*files, references, lexicon, *resolved.reads])
-    interruption = "interrupted: this is what was done so far"
-    work = CommandRun(quiet=quiet, debug=debug, interruption=interruption, resolved=resolved)
-    recordings = work.identified(files)
+    reads = [*files, given["references"], given["lexicon"], *resolved.reads]
+    refuse({"--output": (output, TRANSCRIPTS), "--html": (html, PAGE)}, reads)
     configs = {mode: in_mode(resolved.config, mode) for mode in wanted}
-    made_with = {mode: Terms.of(of) for mode, of in configs.items()}
-    with StoredRuns(output, made_with, overwrite=overwrite) as journal:
-        with work:
-            runner = Runner(made_with, journal, work)
-            captioners: dict[Mode, Captioner] = {}
-            if steps := runner.steps(recordings, repeat):
-                degrades = all(config.decoding.degrades for mode, config in configs.items() if mode != "edge")
-                both = load_captioner(in_mode(resolved.config, "hybrid"), work.view, degrades=degrades)
-                captioners = {mode: both.variant(config) for mode, config in configs.items()}
+    terms = {mode: Terms.of(config) for mode, config in configs.items()}
+    recordings, interrupted = list[InputFile](), False
+    message = "interrupted: this is what was done so far"
+    with StoredRuns(output, terms, overwrite=overwrite) as journal:
+        try:
+            with on_steps(resolved, quiet=quiet, debug=debug, interruption=message) as view:
+                recordings = identified(view, files)
+                runner = Runner(terms, journal, view)
+                steps = runner.steps(recordings, repeat)
+                captioners = _captioners(resolved.config, configs, view) if steps else {}
                 journal.require_models({mode: captioner.setup for mode, captioner in captioners.items()})
-            if overwrite:
-                journal.clear()
-            if steps:
-                work.view.say("warming up: a first run of every mode, which does not count")
-            runner.run(recordings, steps, captioners)
+                if overwrite:
+                    journal.clear()
+                if steps:
+                    view.say("warming up: a first run of every mode, which does not count")
+                runner.run(recordings, steps, captioners)
+        except KeyboardInterrupt:
+            interrupted = True
         transcripts = journal.of(recordings)
-    if work.interrupted and all(transcript.error for transcript in transcripts):
-        return work.code()
+    if interrupted and all(transcript.error for transcript in transcripts):
+        return 130
     planned = len(recordings)
     found = comparison(
         transcripts, words, modes=wanted, references=table, planned=planned, bertscore=bertscore, seed=eval_seed
@@ -107,8 +93,15 @@ def compare(
     if html is not None:
         from specdec_cli.evaluate.page import render
 
-        with work.view.loading("the page"):
+        with view.loading("the page"):
             by_mode = {mode: [run for run in transcripts if run.mode == mode] for mode in wanted}
             write(html, render(found, by_mode, lexicon=words), PAGE)
-    emit(found, print_comparison, json=json, **{} if json else {"captions": captions})
-    return exit_code(interrupted=work.interrupted, failed=bool(found.errors))
+    emit(found, partial(comparison_page, captions=captions), json=json)
+    return 130 if interrupted else 1 if found.errors else 0
+
+
+def _captioners(config: Config, configs: dict[Mode, Config], view: View) -> dict[Mode, Captioner]:
+    """A captioner for each mode, with models that are loaded once."""
+    degrades = all(each.decoding.degrades for mode, each in configs.items() if mode != "edge")
+    both = load_captioner(in_mode(config, "hybrid"), view, degrades=degrades)
+    return {mode: both.variant(each) for mode, each in configs.items()}

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-
-import typer
+from functools import partial
+from typing import Any
 
 from specdec_cli.cli import options
-from specdec_cli.console.live import choose_view
-from specdec_cli.console.tables import print_doctor
+from specdec_cli.console.tables import ONE_LINE, doctor_page, print_page
+from specdec_cli.console.view import choose_view
 from specdec_cli.diagnosis import examine
 
 
-def doctor(
-    context: typer.Context,
-    edge: options.EdgeModel = None,
-    cloud: options.CloudModel = None,
-    source: options.ConfigFile = None,
-    settings: options.Settings = None,
-    quick: options.Quick = False,
-    debug: options.Debug = False,
-) -> int:
+@options.takes(options.settings())
+def doctor(quick: bool = False, debug: bool = False, **given: Any) -> int:
     """Check the installation, the machine and the configured models."""
-    resolved = options.resolve(context)
-    loaded = "PyTorch" if quick else "PyTorch and the models"
-    with closing(choose_view()) as view, view.loading(loaded):
+    resolved = options.resolve(given)
+    with choose_view() as view, view.loading("PyTorch" if quick else "PyTorch and the models"):
         checks = list(examine(resolved, load_models=not quick))
-    print_doctor([(check.name, check.status, check.detail) for check in checks])
+    rows = [(check.name, check.status, check.detail) for check in checks]
+    print_page(partial(doctor_page, rows), piped_width=ONE_LINE)
     return 1 if any(check.status == "fail" for check in checks) else 0

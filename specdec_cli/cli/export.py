@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Final, get_args
 
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import exit_code, labelling
+from specdec_cli.cli.command_run import labelling
 from specdec_cli.config.problems import chosen
-from specdec_cli.console.live import choose_view
-from specdec_cli.console.view import View
+from specdec_cli.console.view import View, choose_view
 from specdec_cli.errors import ConfigError
 from specdec_cli.export.folder import Folder, Written
 from specdec_cli.export.formats import SUFFIXES, export_file, format_of
@@ -26,16 +25,17 @@ from specdec_cli.types import ExportFormat
 _LISTED: Final = 5
 
 
+@options.takes()
 def export(
-    transcripts: options.TranscriptFile,
-    of_mode: options.OfMode = None,
-    labels: options.Labels = False,
-    lexicon: options.LexiconFile = None,
-    to: options.To = None,
-    output: options.ExportOut = None,
-    rttm_name: options.RttmName = "speaker",
-    quiet: options.Quiet = False,
-    debug: options.Debug = False,
+    transcripts: Path,
+    of_mode: str | None = None,
+    labels: bool = False,
+    lexicon: Path | None = None,
+    to: str | None = None,
+    output: Path | None = None,
+    rttm_name: str = "speaker",
+    quiet: bool = False,
+    debug: bool = False,
 ) -> int:
     """Write transcripts in the formats of other tools: Praat, ELAN, subtitles, speaker turns, tables.
 
@@ -51,7 +51,7 @@ def export(
     one = output if output == STDOUT or ending in formats else None
     if one is not None and (formats[1:] or formats[0] not in SUFFIXES):
         raise ConfigError(f"--output {one} is one file, and --to {to} is more.", hint="Name a folder.")
-    labelled = labelling(labels, lexicon, None)
+    labelled = labelling(labels, lexicon)
     stored = Stored.read(transcripts, mode=of_mode, lexicon=labelled.lexicon if labelled else None)
     view = choose_view(quiet=quiet, debug=debug, steps=True)
     if stored.replaced:
@@ -125,4 +125,4 @@ def report(written: Written, transcripts: Path, folder: Path | None, view: View)
         hint = "Each line without a caption has the reason; --mode takes lines of that mode alone."
         raise ConfigError(f"{transcripts} has no captions to write.", hint=hint)
     show_written(written, transcripts, folder, view)
-    return exit_code(interrupted=False, failed=bool(written.problems))
+    return 1 if written.problems else 0

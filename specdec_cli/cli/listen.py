@@ -9,21 +9,19 @@ from contextlib import nullcontext
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
-
-import typer
+from typing import TYPE_CHECKING, Any, Final
 
 from specdec_cli.audio.microphone import Block, Microphone, Utterance, devices, utterances
 from specdec_cli.cli import options
 from specdec_cli.cli.command_run import Job, interruptible, labelling, load_captioner
 from specdec_cli.console.cells import clean
-from specdec_cli.console.live import choose_view
 from specdec_cli.console.plain import write_line
-from specdec_cli.console.view import View
+from specdec_cli.console.view import View, choose_view
 from specdec_cli.errors import ConfigError
 from specdec_cli.format import seconds
 from specdec_cli.store import Store
 from specdec_cli.targets import TRANSCRIPTS, refuse, writing
+from specdec_cli.transcript import Transcript
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
@@ -33,36 +31,17 @@ _OF_FILES: Final = {"segment": None, "start_s": None, "end_s": None}
 _LOST: Final = "sound was lost in this utterance, which the system did not take in time"
 
 
+@options.takes(options.settings(*options.PROMPT, "decoding.mode", *options.DECODED), options.LABELS)
 def listen(
-    context: typer.Context,
-    edge: options.EdgeModel = None,
-    cloud: options.CloudModel = None,
-    source: options.ConfigFile = None,
-    settings: options.Settings = None,
-    language: options.Language = None,
-    style: options.Style = None,
-    prompt: options.Prompt = None,
-    force_prompt: options.ForcePrompt = None,
-    labels: options.Labels = False,
-    lexicon: options.LexiconFile = None,
-    calibration: options.CalibrationFile = None,
-    measure: options.Measure = False,
-    device: options.Microphone = None,
-    list_devices: options.ListDevices = False,
-    output: options.TranscriptsOut = None,
-    save: options.Save = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-    no_live: options.NoLive = False,
-    mode: options.DecodingMode = None,
-    k: options.BlockSize = None,
-    gate: options.GateOption = None,
-    threshold: options.Threshold = None,
-    defer: options.Defer = None,
-    accept: options.Accept = None,
-    max_new_tokens: options.MaxNewTokens = None,
-    degrade: options.Degrade = None,
-    debug: options.Debug = False,
+    device: str | None = None,
+    list_devices: bool = False,
+    output: Path | None = None,
+    save: Path | None = None,
+    json: bool = False,
+    quiet: bool = False,
+    no_live: bool = False,
+    debug: bool = False,
+    **given: Any,
 ) -> int:
     """Caption what a microphone records, an utterance at a time.
 
@@ -73,42 +52,33 @@ def listen(
         for line in devices():
             write_line(clean(line))
         return 0
-    resolved = options.resolve(context)
-    labelled = labelling(labels, lexicon, calibration)
-    refuse({"--output": (output, TRANSCRIPTS)}, [lexicon, calibration, *resolved.reads])
+    resolved, labelled = options.resolve(given), labelling(**given)
+    refuse({"--output": (output, TRANSCRIPTS)}, [given["lexicon"], given["calibration"], *resolved.reads])
     if save is not None and save.exists() and not save.is_dir():
         raise ConfigError(f"--save {save} is not a folder.", hint="Name another one; it will be created.")
-    view = choose_view(quiet=quiet, no_live=no_live, json=json, debug=debug)
-    ending: list[bool] = []
-    try:
-        opening = Microphone(device)  # refused before models are loaded
-        audio = resolved.config.audio.model_copy(update=_OF_FILES)
-        config = resolved.config.model_copy(update={"audio": audio})
-        captioner = load_captioner(config, view, labelled, measures=measure)
+    config = resolved.config.model_copy(update={"audio": resolved.config.audio.model_copy(update=_OF_FILES)})
+    opening, ending = Microphone(device), list[bool]()  # refused before models are loaded
+    with (
+        choose_view(quiet=quiet, no_live=no_live, json=json, debug=debug) as view,
+        nullcontext() if output is None else Store(output, TRANSCRIPTS) as store,
+        Job(view, output, None if store is None else partial(_append, store), json=json, named=False) as job,
+    ):
+        captioner = load_captioner(config, view, labelled, measures=given["measure"])
         if not json:
             view.say(resolved.note)
-        with (
-            nullcontext() if output is None else Store(output, TRANSCRIPTS) as store,
-            interruptible(lambda: ending.append(True), partial(view.stopping, "captioning what was said")),
-            opening as microphone,
-        ):
-            for _ in store.lines() if store else ():
-                pass  # half a line that a killed run left is cut off
-            append = None if store is None else lambda line: store.append([line.to_json()])
-            job = Job(view, append, json=json, labelled=False)
+        for _ in store.lines() if store else ():
+            pass  # half a line that a killed run left is cut off
+        stopping = partial(view.stopping, "captioning what was said")
+        with interruptible(lambda: ending.append(True), stopping), opening as microphone:
             view.say(f"listening to {microphone.name}; Ctrl-C ends")
-            try:
-                _caption_all(captioner, job, microphone.blocks(captioner.sampling_rate, lambda: bool(ending)), save)
-                if microphone.gone is not None:
-                    raise microphone.gone
-            finally:  # also when the microphone is gone
-                job.finished()
-        return 1 if job.failed else 0
-    except KeyboardInterrupt:
-        view.interrupted(output)
-        raise
-    finally:
-        view.close()
+            _caption_all(captioner, job, microphone.blocks(captioner.sampling_rate, lambda: bool(ending)), save)
+        if microphone.gone is not None:
+            raise microphone.gone
+    return 1 if job.counts.failed else 0
+
+
+def _append(store: Store, line: Transcript) -> None:
+    store.append([line.to_json()])
 
 
 def _caption_all(captioner: Captioner, job: Job, blocks: Iterable[Block], save: Path | None) -> None:
@@ -121,14 +91,14 @@ def _caption_all(captioner: Captioner, job: Job, blocks: Iterable[Block], save: 
         else:
             file = _saved(utterance, rate, save, name)
             runs = captioner.runs(file)
-        transcripts, done = job.transcripts(captioner, file, runs), job.done
+        transcripts, done = job.transcripts(captioner, file, runs), job.counts.captioned
         if utterance.lost:
             view.warn(f"{_LOST.capitalize()}: close other programs, or take a smaller model.")
             transcripts = (
                 (line.model_copy(update={"warnings": (*line.warnings, _LOST)}), error) for line, error in transcripts
             )
         job.keep(file, transcripts)
-        if job.done > done:
+        if job.counts.captioned > done:
             view.say(f"caption {seconds(time.monotonic() - utterance.ended)} after the end of the utterance")
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from specdec_cli.cli import options
 from specdec_cli.cli.export import folder_for, report
-from specdec_cli.console.live import choose_view
+from specdec_cli.console.view import choose_view
 from specdec_cli.errors import ConfigError
 from specdec_cli.export.folder import Folder
 from specdec_cli.export.recordings import Stored
@@ -13,15 +15,16 @@ from specdec_cli.plot.picture import KINDS
 from specdec_cli.plot.timeline import draw, timelines
 
 
+@options.takes()
 def plot(
-    transcripts: options.TranscriptFile,
-    of_mode: options.OfMode = None,
-    attribute: options.Attribute = "emotion",
-    lexicon: options.LexiconFile = None,
-    picture: options.PictureFormat = None,
-    output: options.PictureOut = None,
-    quiet: options.Quiet = False,
-    debug: options.Debug = False,
+    transcripts: Path,
+    of_mode: str | None = None,
+    attribute: str = "emotion",
+    lexicon: Path | None = None,
+    picture: str | None = None,
+    output: Path | None = None,
+    quiet: bool = False,
+    debug: bool = False,
 ) -> int:
     """Draw how people speak over the time of a recording, and where the models were unsure.
 

@@ -3,44 +3,43 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import CommandRun, read_references
+from specdec_cli.cli.command_run import on_steps, read_references
 from specdec_cli.format import count
 from specdec_cli.review.pieces import read_pieces
 from specdec_cli.review.review_page import write_review
 from specdec_cli.targets import REVIEW, refuse
 
 
+@options.takes(options.CLASSES)
 def review(
-    transcripts: options.TranscriptFiles,
-    of_mode: options.OfMode = None,
-    limit: options.Limit = None,
-    references: options.ReferenceTable = None,
-    file_column: options.FileColumn = None,
-    label_column: options.LabelColumns = None,
-    lexicon: options.LexiconFile = None,
-    audio_mb: options.AudioMb = 64.0,
-    output: options.PageOut = Path("review.html"),
-    quiet: options.Quiet = False,
-    debug: options.Debug = False,
+    transcripts: list[Path],
+    of_mode: str | None = None,
+    limit: int | None = None,
+    audio_mb: float = 64.0,
+    output: Path = Path("review.html"),
+    quiet: bool = False,
+    debug: bool = False,
+    **given: Any,
 ) -> int:
     """Make a page to listen to captioned recordings and correct their classes, the doubtful ones first.
 
     The page is one file that works offline: it plays every piece, shows the probability of each class (of transcripts
     made with --labels), and saves corrections as a table for --references of compare, tune and calibrate.
     """
-    words, table = read_references(references, file_column, None, label_column, lexicon)
-    refuse({"--output": (output, REVIEW)}, [*transcripts, references, lexicon])
-    with CommandRun(quiet=quiet, debug=debug, interruption="interrupted; no page was written") as work:
+    words, table = read_references(given)
+    refuse({"--output": (output, REVIEW)}, [*transcripts, given["references"], given["lexicon"]])
+    with on_steps(None, quiet=quiet, debug=debug, interruption="interrupted; no page was written") as view:
         pieces = read_pieces(transcripts, words, table, of_mode)
         if table is not None:
             table.require_some([piece.run.file for piece in pieces])
         chosen = pieces[:limit]
-        sounds = write_review(output, chosen, words, audio_mb=audio_mb, watch=work)
+        sounds = write_review(output, chosen, words, audio_mb=audio_mb, watch=view)
         doubtful = sum(piece.doubtful for piece in chosen)
         known = "" if table is None else f", references of {sum(bool(piece.truth) for piece in chosen)}"
-        work.view.say(f"{count(len(chosen), 'piece')}, {doubtful} of them to be reviewed{known}: {output}")
+        view.say(f"{count(len(chosen), 'piece')}, {doubtful} of them to be reviewed{known}: {output}")
         left_out = [
             (len(pieces) - len(chosen), "with less doubt left out (--limit)"),
             (sounds.left_out, f"without audio, for which the page would exceed {audio_mb:g} MB (--audio-mb)"),
@@ -48,5 +47,5 @@ def review(
         ]
         for number, why in left_out:
             if number:
-                work.view.say(f"{count(number, 'piece')} {why}", good=False)
-    return work.code()
+                view.say(f"{count(number, 'piece')} {why}", good=False)
+    return 1 if view.failures else 0

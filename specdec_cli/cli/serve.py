@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import typer
+from pathlib import Path
+from typing import Any
 
 from specdec_cli.cli import options
 from specdec_cli.errors import ConfigError, install
@@ -10,29 +11,26 @@ from specdec_cli.errors import ConfigError, install
 _TOKEN_LENGTH = 16
 
 
+@options.takes(options.settings())
 def serve(
-    context: typer.Context,
-    edge: options.EdgeModel = None,
-    cloud: options.CloudModel = None,
-    source: options.ConfigFile = None,
-    settings: options.Settings = None,
-    host: options.Host = "127.0.0.1",
-    port: options.Port = 8765,
-    token_env: options.TokenVariable = None,
-    tls_cert: options.TlsCert = None,
-    tls_key: options.TlsKey = None,
-    max_sessions: options.MaxSessions = 64,
-    memory_mb: options.MemoryMb = 4096,
-    max_clip_seconds: options.MaxClipSeconds = None,
-    idle_s: options.IdleSeconds = 120.0,
-    debug: options.Debug = False,
+    host: str = "127.0.0.1",
+    port: int = 8765,
+    token_env: str | None = None,
+    tls_cert: Path | None = None,
+    tls_key: Path | None = None,
+    max_sessions: int = 64,
+    memory_mb: int = 4096,
+    max_clip_seconds: float | None = None,
+    idle_s: float = 120.0,
+    debug: bool = False,
+    **given: Any,
 ) -> None:
     """Serve the configured cloud model to edges elsewhere.
 
     Their configuration names this server in `cloud.url`. Logs are JSON lines on stderr, without audio or text. One
     process serves one model; SIGTERM and SIGINT let it finish what it is answering.
     """
-    resolved = options.resolve(context)
+    resolved = options.resolve(given)
     served = resolved.config.cloud
     if served is None or served.url is not None:
         hint = "Name one in cloud.model."

@@ -1,17 +1,16 @@
-"""A benchmark for a person to read, on stdout."""
+"""The page of a benchmark."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.text import Text
 
-from specdec_cli.console.cells import Prose, clean
-from specdec_cli.console.tables import grid, print_page
-from specdec_cli.console.theme import BAD, DIM, DOT, FAIL, GOOD, OK, STRONG
+from specdec_cli.console.cells import Prose
+from specdec_cli.console.tables import facts, grid
+from specdec_cli.console.theme import BAD, FAIL, GOOD, OK, STRONG
 from specdec_cli.evaluate.bootstrap import Interval
 from specdec_cli.evaluate.comparison_tables import Cell, FigureRow, measured
 from specdec_cli.format import count, milliseconds, seconds, share, short
@@ -33,12 +32,8 @@ _ROWS: Final[tuple[tuple[str, Callable[[ContenderTime], Interval | float | None]
 )
 
 
-def print_bench(bench: Bench, *, console: Console | None = None) -> None:
-    """Print a benchmark to `console`, stdout if None."""
-    print_page(partial(_page, bench), console)
-
-
-def _page(bench: Bench, width: int) -> Iterator[RenderableType]:
+def bench_page(bench: Bench, width: int) -> Iterator[RenderableType]:
+    """Where and how it was measured, and what each contender costs."""
     yield from _heading(bench)
     yield from (Text(), Text("Captions from the ready prompt to the last token: median and its 95% interval", STRONG))
     found = bench.contenders
@@ -49,7 +44,7 @@ def _page(bench: Bench, width: int) -> Iterator[RenderableType]:
         yield Text(f" {FAIL} tokens differ from those of transformers' generate: {', '.join(unequal)}", BAD)
     elif any(each.equal for each in found):
         yield Text(f" {OK} edge, cloud and lossless: tokens equal to those of transformers' generate", GOOD)
-    yield from map(_facts, bench.notes)
+    yield from map(facts, bench.notes)
 
 
 def _cell(found: Interval | float | None, show: Callable[[float], str]) -> Cell:
@@ -58,15 +53,11 @@ def _cell(found: Interval | float | None, show: Callable[[float], str]) -> Cell:
 
 def _heading(bench: Bench) -> Iterator[Prose]:
     machine = bench.machine
-    yield _facts(bench.date, f"specdec {machine.specdec}", bench.command)
+    yield facts(bench.date, f"specdec {machine.specdec}", bench.command)
     cores = f"{count(machine.threads, 'thread')} of {machine.cores or '?'}"
     libraries = f"Python {machine.python}", f"torch {machine.torch}", f"transformers {machine.transformers}"
-    yield _facts(machine.gpu or machine.processor, cores, f"{machine.memory_gib:g} GiB", *libraries)
+    yield facts(machine.gpu or machine.processor, cores, f"{machine.memory_gib:g} GiB", *libraries)
     loaded = (f"{model.name} {model.placed}" for model in (bench.models.edge, bench.models.cloud) if model)
     blocks = "whole captions drafted" if bench.k == "deferred" else f"k {bench.k}"
     settings = (blocks, f"gate {bench.gate}", bench.language, count(bench.rounds, "round"))
-    yield _facts(*loaded, count(len(bench.clips), "clip"), seconds(bench.audio_s), *settings)
-
-
-def _facts(*parts: str) -> Prose:
-    return Prose(Text(DOT.join(map(clean, parts)), DIM))
+    yield facts(*loaded, count(len(bench.clips), "clip"), seconds(bench.audio_s), *settings)

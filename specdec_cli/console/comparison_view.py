@@ -1,4 +1,4 @@
-"""A comparison for a person to read, on stdout: what it comes to, the figures, and the captions side by side."""
+"""The page of a comparison."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from difflib import SequenceMatcher
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.text import Text
 
 from specdec_cli.console.cells import Prose, clean, fit_end, paragraph
 from specdec_cli.console.clip import count_flags
-from specdec_cli.console.tables import grid, print_page
-from specdec_cli.console.theme import ASKED, BAD, DIM, DOT, STRONG
+from specdec_cli.console.tables import facts, grid, item
+from specdec_cli.console.theme import ASKED, BAD, DIM, STRONG
 from specdec_cli.evaluate import comparison_tables as tables
 from specdec_cli.format import count, percent, seconds
 
@@ -28,17 +27,13 @@ _LEFT_OUT: Final = "^"
 _UNITS: Final = re.compile(r"[A-Za-z0-9'’-]+|\s+|.", re.DOTALL)
 
 
-def print_comparison(comparison: Comparison, *, captions: int, console: Console | None = None) -> None:
-    """Print a comparison to `console` (None: stdout), with at most `captions` clips whose captions differ."""
-    print_page(partial(_parts, comparison, captions), console)
-
-
-def _parts(found: Comparison, captions: int, width: int) -> Iterator[RenderableType]:
-    facts = [count(len(found.clips), "clip"), seconds(found.audio_s), found.language]
-    facts += [f"references of {found.references_found}"] if found.references_found is not None else []
-    facts += [f"{count(found.unfinished, 'clip')} not finished in every mode"] if found.unfinished else []
-    yield Text(DOT.join(facts), DIM)
-    yield from map(_item, found.headline)
+def comparison_page(found: Comparison, width: int, *, captions: int) -> Iterator[RenderableType]:
+    """What it comes to, the figures, and the captions of at most `captions` clips where they differ."""
+    about = [count(len(found.clips), "clip"), seconds(found.audio_s), found.language]
+    about += [f"references of {found.references_found}"] if found.references_found is not None else []
+    about += [f"{count(found.unfinished, 'clip')} not finished in every mode"] if found.unfinished else []
+    yield facts(*about)
+    yield from map(item, found.headline)
     if table := tables.summary(found) if found.clips else None:
         yield Text()
         yield from grid(table.columns, table.rows, width)
@@ -49,14 +44,10 @@ def _parts(found: Comparison, captions: int, width: int) -> Iterator[RenderableT
         yield from (Text(), Text(f"{count(len(found.errors), 'recording')} left out", BAD))
     for error in found.errors:
         named = error.message if error.file in error.message else f"{error.file}: {error.message}"
-        yield _item(named if len(error.modes) == len(found.modes) else f"{named} (in mode {', '.join(error.modes)})")
+        yield item(named if len(error.modes) == len(found.modes) else f"{named} (in mode {', '.join(error.modes)})")
     counts = {mode: Counter(flag for clip in found.clips for flag in clip.flags.get(mode, ())) for mode in found.modes}
     if flagged := "; ".join(f"{mode} {count_flags(flags)}" for mode, flags in counts.items() if flags):
-        yield from (Text(), _item(f"Captions that are no description: {flagged}."))
-
-
-def _item(sentence: str) -> Prose:
-    return Prose(Text(clean(sentence)), Text(DOT), indent=3)
+        yield from (Text(), item(f"Captions that are no description: {flagged}."))
 
 
 def _captions(found: Comparison, most: int, width: int) -> Iterator[RenderableType]:

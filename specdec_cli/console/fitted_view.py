@@ -1,17 +1,16 @@
-"""What was fitted, for a person to read on stdout: a tuning with its frontier, and a calibration."""
+"""The pages of what was fitted: a tuning with its frontier, and a calibration."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.text import Text
 
 from specdec_cli.console.cells import Prose, clean
-from specdec_cli.console.tables import columns, print_page
-from specdec_cli.console.theme import ASKED, DIM, DOT, GOOD, OK, STRONG
+from specdec_cli.console.tables import columns, facts, item
+from specdec_cli.console.theme import ASKED, DIM, GOOD, OK, STRONG
 from specdec_cli.format import NONE, count, percent, points, share, with_ends
 from specdec_cli.types import COSTS, Cost
 
@@ -27,26 +26,29 @@ _MEASURES: Final = {
 }
 
 
-def print_tuning(tuning: Tuning, *, console: Console | None = None) -> None:
-    """Print a tuning to `console`, stdout if None."""
-    print_page(partial(_tuning, tuning), console)
-
-
-def _tuning(found: Tuning, _: int) -> Iterator[RenderableType]:
-    facts = [count(found.clips, "clip"), f"{found.confirmed_on} of them for confirmation, split by {found.split_by}"]
-    facts += [f"references of {found.references_found}"] if found.references_found is not None else []
-    yield Prose(Text(DOT.join(facts), DIM))
-    for sentence in (*_sentences(found), *map(Text, found.notes)):
-        yield Prose(sentence, Text(DOT), indent=3)
+def tuning_page(found: Tuning, _: int) -> Iterator[RenderableType]:
+    """What it comes to, and the settings that were run, gate by gate."""
+    about = [count(found.clips, "clip"), f"{found.confirmed_on} of them for confirmation, split by {found.split_by}"]
+    about += [f"references of {found.references_found}"] if found.references_found is not None else []
+    yield facts(*about)
+    yield from map(item, (*_sentences(found), *found.notes))
     yield Text()
-    yield _frontier(found)
+    figures = (*COSTS, "quality", "gap closed")
+    table = columns(" setting", *figures, right=figures)
+    gates = list(dict.fromkeys(point.gate for point in found.confirmed))
+    for point in sorted(found.confirmed, key=lambda point: gates.index(point.gate)):
+        chosen = found.recommended is not None and point.label == found.recommended.label
+        label = Text.assemble((OK if chosen else " ", GOOD), (clean(point.label), STRONG if chosen else ""))
+        closed = with_ends(point.gap_closed, percent) if point.gap_closed else NONE
+        table.add_row(label, *(share(point.spent[cost]) for cost in COSTS), share(point.quality), closed)
+    yield table
     note = "run on clips that no setting was chosen on; random escalates a fixed share of blocks"
     yield Prose(Text(note, DIM), indent=1)
 
 
-def _sentences(found: Tuning) -> Iterator[Text]:
+def _sentences(found: Tuning) -> Iterator[str | Text]:
     best, risk = found.recommended, found.risk
-    yield Text(
+    yield (
         f"Measured against {_MEASURES[found.measure]}: edge {share(found.edge_quality)}, "
         f"cloud {share(found.cloud_quality)}, a difference of {with_ends(found.gap, points, ' points')}."
     )
@@ -62,37 +64,19 @@ def _sentences(found: Tuning) -> Iterator[Text]:
         GOOD,
     )
     if risk is not None:
-        yield Text(
+        yield (
             f"Certified: on average, at most {100 * risk.alpha:g}% of captions name another class than the cloud's own "
             f"caption ({risk.differing} of {risk.clips} clips here, bound {share(risk.bound)}), for clips that are "
             "exchangeable with these."
         )
     if found.output:
-        yield Text(f"Use it: --gate {clean(found.output)}")
+        yield f"Use it: --gate {found.output}"
 
 
-def _frontier(found: Tuning) -> RenderableType:
-    """The settings that were run, gate by gate."""
-    figures = (*COSTS, "quality", "gap closed")
-    table = columns(" setting", *figures, right=figures)
-    gates = list(dict.fromkeys(point.gate for point in found.confirmed))
-    for point in sorted(found.confirmed, key=lambda point: gates.index(point.gate)):
-        chosen = found.recommended is not None and point.label == found.recommended.label
-        label = Text.assemble((OK if chosen else " ", GOOD), (clean(point.label), STRONG if chosen else ""))
-        closed = with_ends(point.gap_closed, percent) if point.gap_closed else NONE
-        table.add_row(label, *(share(point.spent[cost]) for cost in COSTS), share(point.quality), closed)
-    return table
-
-
-def print_calibration(found: CalibrationFound, *, console: Console | None = None) -> None:
-    """Print a calibration to `console`, stdout if None."""
-    print_page(partial(_calibration, found), console)
-
-
-def _calibration(found: CalibrationFound, _: int) -> Iterator[RenderableType]:
+def calibration_page(found: CalibrationFound, _: int) -> Iterator[RenderableType]:
+    """How likely and how often right the classes are, before and after calibration."""
     kind = "speakers" if found.by_speaker else "clips"
-    yield Text(f"{found.decisions} classes, {found.groups} {kind}", DIM)
-    yield Text()
+    yield from (facts(f"{found.decisions} classes, {found.groups} {kind}"), Text())
     figures = ("captions", "right", "probability", "ECE", "calibrated", *(f"T {by}" for by in found.models))
     table = columns("attribute", "mode", *figures, right=figures)
     for fit in found.fits:

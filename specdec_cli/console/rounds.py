@@ -179,6 +179,7 @@ def verdict_of(round_: Round, settings: dict[str, object]) -> str:
     threshold = threshold_of(settings, waking=round_.waking)
     if round_.gate_value is None or threshold is None:
         return outcome
-    side = "below" if (gate in LOW_IS_UNSURE) is round_.escalated else "above"
-    relation = f"at or {side}" if round_.escalated else side
-    return f"{gate} {round_.gate_value:.2f}, {relation} {threshold:g}: {outcome}"
+    escalates, keeps = ("at or below", "above") if gate in LOW_IS_UNSURE else ("at or above", "below")
+    if gate == "random":  # see `crosses`
+        escalates, keeps = "below", "at or above"
+    return f"{gate} {round_.gate_value:.2f}, {escalates if round_.escalated else keeps} {threshold:g}: {outcome}"

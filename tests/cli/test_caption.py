@@ -227,7 +227,7 @@ def test_the_same_command_again_captions_what_the_output_lacks(
     first = specdec("caption", recordings[0], "-o", output)
     again = specdec("caption", *recordings[:2], "-o", output)
     assert again.lines[0] == f"{recordings[0]}\t{first.lines[0]}"  # printed, not decoded
-    assert "1 captioned, 0 failed; 1 done before" in again.err
+    assert "1 captioned  1 done before" in again.err
     assert [line.file for line in read_transcripts(output)] == recordings[:2]
     before = output.read_bytes()
     monkeypatch.setattr(Captioner, "load", lambda *_, **__: pytest.fail("loaded"))
@@ -252,7 +252,7 @@ def test_pieces_keep_their_times_in_a_pipe(specdec: Specdec, tmp_path: Path) -> 
     told = outcome.err.splitlines()
     assert f"{tmp_path / 'talk.wav'}, piece 3 of 3: 2.00 to 3.00 s" in told
     assert any(line.startswith("piece 3 of 3: ") for line in told)
-    assert told[-1] == "2 captioned, 1 failed"
+    assert "2 captioned  1 failed" in told
 
 
 UNREACHABLE = ("-l", "zh", "--set", "cloud.url=http://127.0.0.1:9")
