@@ -19,11 +19,11 @@ from specdec_cli.audio.paths import opened
 from specdec_cli.batch.output_file import Identity, Output
 from specdec_cli.batch.tasks import Progress, caption_all, drop_hopeless, find_tasks
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import interruptible, labelling, load_captioner, require_cloud
+from specdec_cli.cli.command_run import interruptible, labelling, load_captioner, on_steps, require_cloud
 from specdec_cli.cli.export import Exports
 from specdec_cli.config import Config
 from specdec_cli.console.progress import show_counts, show_failures, show_totals
-from specdec_cli.console.view import View, choose_view
+from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError
 from specdec_cli.inputs.find import Paths, with_list
 from specdec_cli.inputs.manifest import Inputs, Manifest
@@ -45,6 +45,7 @@ _REMEMBERED: Final = 500  # transcripts that guesses begin with, the latest of a
 @options.takes(
     options.settings(*options.PROMPT, *options.CUTS, "decoding.mode", *options.DECODED, "decoding.edge_failed"),
     options.LABELS,
+    options.QUIET,
 )
 def batch(
     context: typer.Context,
@@ -58,7 +59,6 @@ def batch(
     overwrite: bool = False,
     exports: str | None = None,
     export_dir: Path | None = None,
-    quiet: bool = False,
     batch_size: str = "auto",
     in_flight: str = "auto",
     workers: int | None = None,
@@ -66,7 +66,6 @@ def batch(
     ray_address: str | None = None,
     fail_fast: bool = False,
     lookup: Path | None = None,
-    debug: bool = False,
     **given: Any,
 ) -> int:
     """Caption many recordings, several at a time.
@@ -94,8 +93,7 @@ def batch(
     identity = Identity(output, terms, partial(_prompting, config, inputs))
     work = Work(config, labelled, given["measure"], size, flight, workers or min(os.cpu_count() or 1, 4))
     counts, interrupts = Progress(), list[int]()
-    with choose_view(quiet=quiet, debug=debug, steps=True) as view:
-        view.say(resolved.note)
+    with on_steps(given, resolved) as view:
         with Output(output, None if overwrite else identity.check) as stored:
             tasks = find_tasks(inputs, stored, limit=limit, only_failed=retry_failed)
             if tasks := drop_hopeless(tasks, counts):
@@ -108,13 +106,18 @@ def batch(
                         caption_all(tasks, backend, stored, counts, show, interrupts, fail_fast=fail_fast)
         base = os.getcwd() if inputs is None else inputs.base
         written = more is None or not output.is_file() or more.written(output, view, inputs, base)
-        show_totals(view, counts, output)
-        show_failures(view, counts, output)
-        if counts.may_pass:
-            view.hint(f"To caption just those again: {command_line('--retry-failed')}")
-        if interrupts:
-            view.hint(f"Captions so far are kept, also of single pieces. To go on: {command_line()}")
+        _conclude(view, counts, output, interrupted=bool(interrupts))
     return 130 if interrupts else 1 if counts.failed or not written else 0
+
+
+def _conclude(view: View, counts: Progress, output: Path, *, interrupted: bool) -> None:
+    """Shows what it came to, and how to caption the rest."""
+    show_totals(view, counts, output)
+    show_failures(view, counts, output)
+    if counts.may_pass:
+        view.hint(f"To caption just those again: {command_line('--retry-failed')}")
+    if interrupted:
+        view.hint(f"Captions so far are kept, also of single pieces. To go on: {command_line()}")
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,14 @@ from typing import Any
 
 from specdec_cli.cli import options
 from specdec_cli.cli.command_run import emit, load_captioner, on_steps
-from specdec_cli.console.bench_table import bench_page
+from specdec_cli.console.pages import bench_page
 
 
-@options.takes(options.settings("prompt.language", *options.BLOCKS))
+@options.takes(options.settings("prompt.language", *options.BLOCKS), options.QUIET)
 def bench(
     path: str | None = None,
     repeat: int = 5,
     json: bool = False,
-    quiet: bool = False,
-    debug: bool = False,
     **given: Any,
 ) -> int:
     """Measure what captions cost on this machine.
@@ -25,10 +23,10 @@ def bench(
     Times every mode and transformers' generate on the same recordings, in turns.
     """
     resolved = options.resolve(given, {"decoding.mode": "hybrid"})
-    with on_steps(resolved, quiet=quiet, debug=debug) as view:
+    with on_steps(given, resolved) as view:
         with view.loading("PyTorch"):
-            from specdec_cli.bench.contenders import build_result
-            from specdec_cli.bench.measuring import benchmark, comparable, files_of, read_clips
+            from specdec_cli.bench.contenders import benchmark, build_result
+            from specdec_cli.bench.timing import comparable, files_of, read_clips
         config, files = comparable(resolved.config), files_of(path)
         captioner = load_captioner(config, view, degrades=False)
         read = read_clips(captioner, files)

@@ -8,7 +8,7 @@ from typing import Any
 from specdec_cli import __version__
 from specdec_cli.cli import options
 from specdec_cli.cli.command_run import emit, read_references
-from specdec_cli.console.fitted_view import calibration_page
+from specdec_cli.console.pages import calibration_page
 from specdec_cli.errors import ConfigError
 from specdec_cli.labels.temperatures import calibrate as calibrated
 from specdec_cli.labels.temperatures import read_decisions
@@ -24,7 +24,6 @@ def calibrate(
     plot: Path | None = None,
     attribute: str = "emotion",
     json: bool = False,
-    debug: bool = False,
     **given: Any,
 ) -> int:
     """Fit a calibration to your own recordings, so that of classes given 70% about 70% are right.

@@ -38,7 +38,6 @@ def caption(
     json: bool = False,
     quiet: bool = False,
     no_live: bool = False,
-    debug: bool = False,
     **given: Any,
 ) -> int:
     """Caption recordings, one after the other.
@@ -56,7 +55,7 @@ def caption(
     config = resolved.config
     terms = Terms.of(config, labels=labelled is not None, measured=given["measure"])
     identity = Identity(output or Path(), terms, lambda _: (config.prompt.language, config.instruction()))
-    view = choose_view(quiet=quiet, no_live=no_live, json=json, debug=debug)
+    view = choose_view(quiet=quiet, no_live=no_live, json=json, debug=given["debug"])
 
     def load() -> Captioner:
         captioner = load_captioner(config, view, labelled, measures=given["measure"])

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def on_steps(
-    resolved: ResolvedConfig | None, *, quiet: bool, debug: bool, interruption: str = "interrupted"
+    given: Mapping[str, Any], resolved: ResolvedConfig | None = None, interruption: str = "interrupted"
 ) -> Iterator[View]:
     """The display of a command that takes steps, which begins with the language in force; says what Ctrl-C ended."""
-    with choose_view(quiet=quiet, debug=debug, steps=True) as view:
+    with choose_view(quiet=given["quiet"], debug=given["debug"], steps=True) as view:
         if resolved is not None:
             view.say(resolved.note)
         try:

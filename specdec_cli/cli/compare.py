@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from specdec_cli.cli import options
 from specdec_cli.cli.command_run import emit, identified, load_captioner, on_steps, read_references
 from specdec_cli.config import Config
-from specdec_cli.console.comparison_view import comparison_page
+from specdec_cli.console.pages import comparison_page
 from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError
 from specdec_cli.evaluate.comparison import comparison
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     options.settings(*options.PROMPT, *options.CUTS, *options.DECODED),
     options.CLASSES,
     options.TEXTS,
+    options.QUIET,
 )
 def compare(
     paths: list[str],
@@ -43,8 +44,6 @@ def compare(
     json: bool = False,
     html: Path | None = None,
     captions: int = 2,
-    quiet: bool = False,
-    debug: bool = False,
     **given: Any,
 ) -> int:
     """Compare modes on the same recordings: time, forwards, captions, quality.
@@ -70,7 +69,7 @@ def compare(
     message = "interrupted: this is what was done so far"
     with StoredRuns(output, terms, overwrite=overwrite) as journal:
         try:
-            with on_steps(resolved, quiet=quiet, debug=debug, interruption=message) as view:
+            with on_steps(given, resolved, interruption=message) as view:
                 recordings = identified(view, files)
                 runner = Runner(terms, journal, view)
                 steps = runner.steps(recordings, repeat)

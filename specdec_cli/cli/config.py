@@ -12,7 +12,7 @@ from specdec_cli.console.tables import ONE_LINE, config_page, print_page
 
 
 @options.takes(options.settings())
-def show(yaml: bool = False, debug: bool = False, **given: Any) -> None:
+def show(yaml: bool = False, **given: Any) -> None:
     """Print every setting, its value, and where the value comes from."""
     resolved = options.resolve(given)
     if yaml:
@@ -22,6 +22,6 @@ def show(yaml: bool = False, debug: bool = False, **given: Any) -> None:
 
 
 @options.takes({"set": list[str] | None})
-def validate(config: str | None = None, debug: bool = False, **given: Any) -> None:
+def validate(config: str | None = None, **given: Any) -> None:
     """Check a configuration; exit code 2 and what is wrong with it if it is not right."""
     typer.echo(f"{options.resolve(given | {'config': config}).label}: valid")

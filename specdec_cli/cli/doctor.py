@@ -12,7 +12,7 @@ from specdec_cli.diagnosis import examine
 
 
 @options.takes(options.settings())
-def doctor(quick: bool = False, debug: bool = False, **given: Any) -> int:
+def doctor(quick: bool = False, **given: Any) -> int:
     """Check the installation, the machine and the configured models."""
     resolved = options.resolve(given)
     with choose_view() as view, view.loading("PyTorch" if quick else "PyTorch and the models"):

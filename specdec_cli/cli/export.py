@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import labelling
+from specdec_cli.cli.command_run import labelling, on_steps
 from specdec_cli.config.problems import chosen
-from specdec_cli.console.view import View, choose_view
+from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError
 from specdec_cli.export.folder import Folder, Written
 from specdec_cli.export.formats import SUFFIXES, export_file, format_of
@@ -25,7 +25,7 @@ from specdec_cli.types import ExportFormat
 _LISTED: Final = 5
 
 
-@options.takes()
+@options.takes(options.QUIET)
 def export(
     transcripts: Path,
     of_mode: str | None = None,
@@ -34,8 +34,7 @@ def export(
     to: str | None = None,
     output: Path | None = None,
     rttm_name: str = "speaker",
-    quiet: bool = False,
-    debug: bool = False,
+    **given: Any,
 ) -> int:
     """Write transcripts in the formats of other tools: Praat, ELAN, subtitles, speaker turns, tables.
 
@@ -53,14 +52,14 @@ def export(
         raise ConfigError(f"--output {one} is one file, and --to {to} is more.", hint="Name a folder.")
     labelled = labelling(labels, lexicon)
     stored = Stored.read(transcripts, mode=of_mode, lexicon=labelled.lexicon if labelled else None)
-    view = choose_view(quiet=quiet, debug=debug, steps=True)
-    if stored.replaced:
-        view.say(f"{count(stored.replaced, 'recording')} captioned more than once: only the last captions count")
-    if one is not None:
-        return report(export_file(stored, formats[0], one, naming=rttm_name), transcripts, None, view)
-    folder = folder_for(output, transcripts, "export", "--output")
-    written = export_files(stored, formats, folder, "--output", naming=rttm_name, inputs=None)
-    return report(written, transcripts, folder, view)
+    with on_steps(given) as view:
+        if stored.replaced:
+            view.say(f"{count(stored.replaced, 'recording')} captioned more than once: only the last captions count")
+        if one is not None:
+            return report(export_file(stored, formats[0], one, naming=rttm_name), transcripts, None, view)
+        folder = folder_for(output, transcripts, "export", "--output")
+        written = export_files(stored, formats, folder, "--output", naming=rttm_name, inputs=None)
+        return report(written, transcripts, folder, view)
 
 
 def parse_formats(text: str, option: str) -> list[ExportFormat]:

@@ -40,7 +40,6 @@ def listen(
     json: bool = False,
     quiet: bool = False,
     no_live: bool = False,
-    debug: bool = False,
     **given: Any,
 ) -> int:
     """Caption what a microphone records, an utterance at a time.
@@ -59,7 +58,7 @@ def listen(
     config = resolved.config.model_copy(update={"audio": resolved.config.audio.model_copy(update=_OF_FILES)})
     opening, ending = Microphone(device), list[bool]()  # refused before models are loaded
     with (
-        choose_view(quiet=quiet, no_live=no_live, json=json, debug=debug) as view,
+        choose_view(quiet=quiet, no_live=no_live, json=json, debug=given["debug"]) as view,
         nullcontext() if output is None else Store(output, TRANSCRIPTS) as store,
         Job(view, output, None if store is None else partial(_append, store), json=json, named=False) as job,
     ):

@@ -215,6 +215,8 @@ CLASSES: Final[Group] = {
     "label_columns": list[str] | None,
     "lexicon": Path | None,
 }
+QUIET: Final[Group] = {"quiet": bool}
+_ALWAYS: Final[Group] = {"debug": bool}
 TEXTS: Final[Group] = {"text_columns": list[str] | None}
 
 
@@ -225,12 +227,16 @@ def settings(*names: str) -> Group:
 
 
 def takes(*groups: Group) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Makes options of a command's parameters, and of groups of others; they stand in the order of the help."""
+    """Makes options of a command's parameters, of `groups` and of --debug; they stand in the order of the help."""
 
     def command(function: Callable[..., Any]) -> Callable[..., Any]:
         signature = inspect.signature(function, eval_str=True)
         own = [each for each in signature.parameters.values() if each.kind != each.VAR_KEYWORD]
-        taken = {name: (kind, False if kind is bool else None) for group in groups for name, kind in group.items()}
+        taken = {
+            name: (kind, False if kind is bool else None)
+            for group in (*groups, _ALWAYS)
+            for name, kind in group.items()
+        }
         taken |= {each.name: (each.annotation, each.default) for each in own}
         placed: list[tuple[int, inspect.Parameter]] = []
         for name, (kind, default) in taken.items():

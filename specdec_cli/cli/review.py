@@ -13,15 +13,13 @@ from specdec_cli.review.review_page import write_review
 from specdec_cli.targets import REVIEW, refuse
 
 
-@options.takes(options.CLASSES)
+@options.takes(options.CLASSES, options.QUIET)
 def review(
     transcripts: list[Path],
     of_mode: str | None = None,
     limit: int | None = None,
     audio_mb: float = 64.0,
     output: Path = Path("review.html"),
-    quiet: bool = False,
-    debug: bool = False,
     **given: Any,
 ) -> int:
     """Make a page to listen to captioned recordings and correct their classes, the doubtful ones first.
@@ -31,7 +29,7 @@ def review(
     """
     words, table = read_references(given)
     refuse({"--output": (output, REVIEW)}, [*transcripts, given["references"], given["lexicon"]])
-    with on_steps(None, quiet=quiet, debug=debug, interruption="interrupted; no page was written") as view:
+    with on_steps(given, interruption="interrupted; no page was written") as view:
         pieces = read_pieces(transcripts, words, table, of_mode)
         if table is not None:
             table.require_some([piece.run.file for piece in pieces])

@@ -22,7 +22,6 @@ def serve(
     memory_mb: int = 4096,
     max_clip_seconds: float | None = None,
     idle_s: float = 120.0,
-    debug: bool = False,
     **given: Any,
 ) -> None:
     """Serve the configured cloud model to edges elsewhere.
@@ -47,4 +46,4 @@ def serve(
     token = read_token(token_env, "--token-env", least=_TOKEN_LENGTH)
     place = Place(host, port, str(tls_cert) if tls_cert else None, str(tls_key) if tls_key else None)
     limits = ServeLimits(sessions=max_sessions, memory_bytes=memory_mb << 20, clip_s=max_clip_seconds, idle_s=idle_s)
-    serve_model(resolved.config, place, token, limits, debug=debug)
+    serve_model(resolved.config, place, token, limits, debug=given["debug"])

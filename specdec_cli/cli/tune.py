@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from specdec_cli.cli import options
 from specdec_cli.cli.command_run import emit, identified, load_captioner, on_steps, read_references
 from specdec_cli.config.problems import chosen
-from specdec_cli.console.fitted_view import tuning_page
+from specdec_cli.console.pages import tuning_page
 from specdec_cli.console.plain import print_error
 from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError, SpecdecError
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     options.settings(*options.PROMPT, "acceptance.rule", "decoding.max_new_tokens"),
     options.CLASSES,
     options.TEXTS,
+    options.QUIET,
 )
 def tune(
     paths: list[str],
@@ -42,8 +43,6 @@ def tune(
     output: Path | None = None,
     plot: Path | None = None,
     json: bool = False,
-    quiet: bool = False,
-    debug: bool = False,
     **given: Any,
 ) -> int:
     """Find a gate for your own recordings that closes most of the quality gap with the fewest escalations.
@@ -62,7 +61,7 @@ def tune(
     targets = {"--recordings": (recordings, RECORDINGS), "--output": (output, GATE), "--plot": (plot, PICTURE)}
     refuse(targets, [*files, given["references"], given["lexicon"], *resolved.reads])
     again = f"interrupted; run it again to go on from {recordings}" if recordings else "interrupted"
-    with on_steps(resolved, quiet=quiet, debug=debug, interruption=again) as view:
+    with on_steps(given, resolved, interruption=again) as view:
         clips = _clips(view, files)
         if not clips:
             return 1
@@ -81,7 +80,7 @@ def tune(
         write(plot, _picture(found, resolved.config.prompt.language, plot), PICTURE)
     emit(found, tuning_page, json=json)
     if output is not None and file is None:
-        print_error(SpecdecError(f"{output} was not written: no setting can be recommended."), debug=debug)
+        print_error(SpecdecError(f"{output} was not written: no setting can be recommended."), debug=given["debug"])
         return 1
     return 1 if view.failures else 0
 

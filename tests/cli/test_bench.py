@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from specdec_cli.bench.contenders import Bench
-from specdec_cli.console.bench_table import bench_page
+from specdec_cli.console.pages import bench_page
 from specdec_cli.console.tables import print_page
 from tests.cli.conftest import Specdec
 from tests.console.screens import Screen

@@ -64,14 +64,6 @@ def test_json_is_one_valid_transcript_a_line_as_in_the_output_and_nothing_else(
         assert "\\u" not in outcome.out
 
 
-def test_several_files_are_labelled(specdec: Specdec, recordings: list[str]) -> None:
-    outcome = specdec("caption", "-q", *recordings)
-    labels, captions = zip(*(line.split("\t") for line in outcome.lines), strict=True)
-    assert list(labels) == recordings
-    assert all(captions)
-    assert outcome.err == ""
-
-
 def test_one_broken_file_costs_no_other(specdec: Specdec, recordings: list[str], tmp_path: Path) -> None:
     broken, output = tmp_path / "broken.wav", tmp_path / "out.jsonl"
     broken.write_bytes(b"RIFF" + bytes(100))
@@ -117,13 +109,6 @@ def test_an_output_that_fills_up_ends_the_run_with_one_error(
     assert len(outcome.lines) == 1  # the caption that could not be recorded is not lost
     assert outcome.err.count("error: ") == 1
     assert "No space left" in outcome.err
-
-
-def test_no_live_shows_rounds_as_lines(specdec: Specdec, recordings: list[str]) -> None:
-    plain, rows = specdec("caption", recordings[0]), specdec("caption", "--no-live", recordings[0])
-    assert rows.out == plain.out
-    assert len(rows.err.splitlines()) > len(plain.err.splitlines())
-    assert "\x1b" not in rows.err
 
 
 @pytest.mark.parametrize("debug", [False, True])

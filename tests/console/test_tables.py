@@ -81,20 +81,6 @@ def test_a_hint_names_the_options_of_settings(monkeypatch: pytest.MonkeyPatch) -
     assert screen.lines[1] == "hint: Lower audio.segment (--segment) or decoding.loop_top_k."
 
 
-def test_a_traceback_appears_only_in_debug() -> None:
-    def fail() -> None:
-        raise CheckpointError("no weights")
-
-    for debug in (False, True):
-        screen = Screen(80)
-        try:
-            fail()
-        except CheckpointError as error:
-            print_error(error, debug=debug, console=screen)
-        assert ("Traceback" in screen.output) == debug
-        assert screen.output.endswith("error: no weights\n")
-
-
 def test_importing_the_console_loads_no_torch() -> None:
     code = "import json, sys, specdec_cli.console.view; print(json.dumps([*{'torch', 'numpy'} & {*sys.modules}]))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)

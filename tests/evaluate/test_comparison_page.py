@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 from rich.cells import cell_len
 
-from specdec_cli.console.comparison_view import comparison_page, marked
+from specdec_cli.console.pages import comparison_page, marked
 from specdec_cli.console.tables import print_page
 from specdec_cli.evaluate.comparison import comparison
 from specdec_cli.evaluate.result import Comparison
