@@ -216,7 +216,6 @@ CLASSES: Final[Group] = {
     "lexicon": Path | None,
 }
 QUIET: Final[Group] = {"quiet": bool}
-_ALWAYS: Final[Group] = {"debug": bool}
 TEXTS: Final[Group] = {"text_columns": list[str] | None}
 
 
@@ -232,11 +231,9 @@ def takes(*groups: Group) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def command(function: Callable[..., Any]) -> Callable[..., Any]:
         signature = inspect.signature(function, eval_str=True)
         own = [each for each in signature.parameters.values() if each.kind != each.VAR_KEYWORD]
-        taken = {
-            name: (kind, False if kind is bool else None)
-            for group in (*groups, _ALWAYS)
-            for name, kind in group.items()
-        }
+        taken: dict[str, tuple[Any, Any]] = {"debug": (bool, False)}
+        for group in groups:
+            taken |= {name: (kind, False if kind is bool else None) for name, kind in group.items()}
         taken |= {each.name: (each.annotation, each.default) for each in own}
         placed: list[tuple[int, inspect.Parameter]] = []
         for name, (kind, default) in taken.items():

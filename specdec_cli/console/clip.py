@@ -31,11 +31,11 @@ def name(clip: Started) -> str:
 
 
 def place(clip: Started) -> str:
-    """File, length, language and mode of a clip, for a log."""
-    place = f"{clip.file}: {seconds(clip.duration_s)}, {clip.language}, {clip.mode}"
+    """A line of a log: file, length, language and mode; of a piece, its times."""
+    facts = f"{clip.file}: {seconds(clip.duration_s)}, {clip.language}, {clip.mode}"
     if clip.piece is not None:
-        place = f"{clip.file}, {name(clip)}: {clip.start_s or 0.0:.2f} to {clip.end_s or 0.0:.2f} s"
-    return f"{place}, no speech found" if clip.no_speech else place
+        facts = f"{clip.file}, {name(clip)}: {clip.start_s or 0.0:.2f} to {clip.end_s or 0.0:.2f} s"
+    return f"{facts}, no speech found" if clip.no_speech else facts
 
 
 def file_line(event: Started, width: int) -> Constrain:
