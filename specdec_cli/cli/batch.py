@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -45,15 +45,13 @@ _REMEMBERED: Final = 500  # transcripts that guesses begin with, the latest of a
 @options.takes(
     options.settings(*options.PROMPT, *options.CUTS, "decoding.mode", *options.DECODED, "decoding.edge_failed"),
     options.LABELS,
+    options.INPUTS,
     options.QUIET,
 )
 def batch(
     context: typer.Context,
     output: Path,
     paths: list[str] | None = None,
-    recursive: bool = False,
-    pattern: str | None = None,
-    manifest: Path | None = None,
     limit: int | None = None,
     retry_failed: bool = False,
     overwrite: bool = False,
@@ -82,11 +80,10 @@ def batch(
         raise ConfigError("--lookup and --in-flight have no effect on a Ray cluster.", hint="Leave them out.")
     more = Exports.after(exports, export_dir, output)
     inputs = None  # what failed before
-    if manifest is not None or paths or not retry_failed:
-        stdin = None if ray else context.with_resource(Stdin())
-        own = frozenset(os.path.abspath(path) for path in (output, more.folder if more else None) if path is not None)
-        inputs = find_inputs(paths or [], manifest, stdin, recursive=recursive, pattern=pattern, without=own)
-    reads = [*(paths or []), manifest, given["lexicon"], given["calibration"], lookup, *resolved.reads]
+    if given["manifest"] is not None or paths or not retry_failed:
+        own = [path for path in (output, more.folder if more else None) if path is not None]
+        inputs = find_inputs(paths or [], given, None if ray else context.with_resource(Stdin()), own)
+    reads = [*(paths or []), given["manifest"], given["lexicon"], given["calibration"], lookup, *resolved.reads]
     refuse({"--output": (output, TRANSCRIPTS)}, reads)
     labelled = labelling(**given)
     terms = Terms.of(config, labels=labelled is not None, measured=given["measure"])
@@ -177,22 +174,16 @@ def _prompting(config: Config, inputs: Inputs | None, line: Line) -> tuple[Langu
     return None if inputs is None else (config.prompt.language, config.instruction())
 
 
-def find_inputs(
-    paths: list[str],
-    manifest: Path | None,
-    stdin: Stdin | None,
-    *,
-    recursive: bool,
-    pattern: str | None,
-    without: frozenset[str],
-) -> Inputs:
+def find_inputs(paths: list[str], given: Mapping[str, Any], stdin: Stdin | None, without: Iterable[Path]) -> Inputs:
     """What the command line names; ConfigError if it names nothing, or contradicts itself."""
+    manifest: Path | None = given["manifest"]
     if (manifest is None) == (not paths):
         hint = "Name files, folders or patterns; or a --manifest, and not both."
         raise ConfigError("No recordings are named, or in two ways.", hint=hint)
     if manifest is not None:
         return Manifest.read(manifest)
-    found = Paths(with_list(paths, stdin), recursive, pattern, without, stdin or opened)
+    own = frozenset(map(os.path.abspath, without))
+    found = Paths(with_list(paths, stdin), given["recursive"], given["pattern"], own, stdin or opened)
     found.require_one()
     return found
 

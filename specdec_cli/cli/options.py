@@ -216,6 +216,7 @@ CLASSES: Final[Group] = {
     "lexicon": Path | None,
 }
 QUIET: Final[Group] = {"quiet": bool}
+INPUTS: Final[Group] = {"recursive": bool, "pattern": str | None, "manifest": Path | None}
 TEXTS: Final[Group] = {"text_columns": list[str] | None}
 
 
