@@ -49,19 +49,15 @@ def on_steps(
 
 
 @contextmanager
-def interruptible(*callbacks: Callable[[], None]) -> Iterator[list[int]]:
-    """Within the block the first Ctrl-C calls `callbacks`, and the second ends the process at once.
-
-    Gives a list that is not empty after the first.
-    """
+def interruptible(stopping: Callable[[], None]) -> Iterator[list[int]]:
+    """Within the block the first Ctrl-C calls `stopping` and fills the list that is given; the second ends at once."""
     interrupts: list[int] = []
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
         interrupts.append(number)
         if len(interrupts) > 1:
             raise KeyboardInterrupt
-        for call in callbacks:
-            call()
+        stopping()
 
     before = signal.signal(signal.SIGINT, interrupt)
     try:
@@ -219,10 +215,11 @@ def labelling(
     return Labelling(Lexicon.load(lexicon), None if calibration is None else read_calibration(calibration))
 
 
-def read_references(given: Mapping[str, Any]) -> tuple[Lexicon, References | None]:
+def read_references(given: Mapping[str, Any], files: Sequence[str] = ()) -> tuple[Lexicon, References | None]:
     """The lexicon and the references, by which captions are judged, of the groups `CLASSES` and `TEXTS`.
 
-    A label's column is given as "attribute=column". ConfigError: a file is malformed, or a column is of no table.
+    A label's column is given as "attribute=column". ConfigError: a file is malformed, a column is of no table, or there
+    are `files` and the table has none of them.
     """
     lexicon, table = Lexicon.load(given["lexicon"]), given["references"]
     columns = given["file_column"], tuple(given.get("text_columns") or ()), given["label_columns"] or ()
@@ -235,4 +232,7 @@ def read_references(given: Mapping[str, Any]) -> tuple[Lexicon, References | Non
     if wrong := sorted(name for name in labels if name not in lexicon.attributes or not labels[name]):
         hint = f"Attributes: {', '.join(lexicon.attributes)}. For example: --label-column emotion=mood"
         raise ConfigError(f"--label-column {wrong[0]!r} is not of the form attribute=column.", hint=hint)
-    return lexicon, References.read(table, file_column=file, text_columns=texts, label_columns=labels, lexicon=lexicon)
+    found = References.read(table, file_column=file, text_columns=texts, label_columns=labels, lexicon=lexicon)
+    if files:
+        found.require_some(files)
+    return lexicon, found

@@ -55,10 +55,8 @@ def compare(
     resolved = options.resolve(given, {"decoding.mode": richest(wanted)}, {"decoding.mode": "--modes"})
     if resolved.config.decoding.mode != richest(wanted):
         raise ConfigError("--set decoding.mode is ignored here.", hint="Say which modes to compare with --modes.")
-    words, table = read_references(given)
     files = find_recordings(paths, recursive=recursive, limit=limit)
-    if table is not None:
-        table.require_some(files)
+    words, table = read_references(given, files)
     if bertscore and table is None:
         raise ConfigError("--bertscore needs references.", hint="Name the table: --references FILE")
     reads = [*files, given["references"], given["lexicon"], *resolved.reads]

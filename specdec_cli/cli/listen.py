@@ -21,7 +21,6 @@ from specdec_cli.errors import ConfigError
 from specdec_cli.format import seconds
 from specdec_cli.store import Store
 from specdec_cli.targets import TRANSCRIPTS, refuse, writing
-from specdec_cli.transcript import Transcript
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
@@ -56,28 +55,22 @@ def listen(
     if save is not None and save.exists() and not save.is_dir():
         raise ConfigError(f"--save {save} is not a folder.", hint="Name another one; it will be created.")
     config = resolved.config.model_copy(update={"audio": resolved.config.audio.model_copy(update=_OF_FILES)})
-    opening, ending = Microphone(device), list[bool]()  # refused before models are loaded
-    with (
-        choose_view(quiet=quiet, no_live=no_live, json=json, debug=given["debug"]) as view,
-        nullcontext() if output is None else Store(output, TRANSCRIPTS) as store,
-        Job(view, output, None if store is None else partial(_append, store), json=json, named=False) as job,
-    ):
-        captioner = load_captioner(config, view, labelled, measures=given["measure"])
-        if not json:
-            view.say(resolved.note)
-        for _ in store.lines() if store else ():
-            pass  # half a line that a killed run left is cut off
-        stopping = partial(view.stopping, "captioning what was said")
-        with interruptible(lambda: ending.append(True), stopping), opening as microphone:
-            view.say(f"listening to {microphone.name}; Ctrl-C ends")
-            _caption_all(captioner, job, microphone.blocks(captioner.sampling_rate, lambda: bool(ending)), save)
-        if microphone.gone is not None:
-            raise microphone.gone
+    opening = Microphone(device)  # refused before models are loaded
+    view = choose_view(quiet=quiet, no_live=no_live, json=json, debug=given["debug"])
+    with view, nullcontext() if output is None else Store(output, TRANSCRIPTS) as store:
+        append = None if store is None else lambda line: store.append([line.to_json()])
+        with Job(view, output, append, json=json, named=False) as job:
+            captioner = load_captioner(config, view, labelled, measures=given["measure"])
+            if not json:
+                view.say(resolved.note)
+            for _ in store.lines() if store else ():
+                pass  # half a line that a killed run left is cut off
+            with interruptible(partial(view.stopping, "captioning what was said")) as ending, opening as microphone:
+                view.say(f"listening to {microphone.name}; Ctrl-C ends")
+                _caption_all(captioner, job, microphone.blocks(captioner.sampling_rate, lambda: bool(ending)), save)
+            if microphone.gone is not None:
+                raise microphone.gone
     return 1 if job.counts.failed else 0
-
-
-def _append(store: Store, line: Transcript) -> None:
-    store.append([line.to_json()])
 
 
 def _caption_all(captioner: Captioner, job: Job, blocks: Iterable[Block], save: Path | None) -> None:

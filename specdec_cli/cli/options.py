@@ -49,6 +49,7 @@ def _log_everything(debug: bool) -> bool:
 _AT_LEAST_0: Final = {"min": 0}
 _AT_LEAST_1: Final = {"min": 1}
 _TENTH: Final = {"min": 0.1}
+_SHARE: Final = {"min": 0.001, "max": 0.999}
 
 PANELS: Final[dict[str, dict[str, tuple[Any, ...]]]] = {
     "Arguments": {
@@ -73,7 +74,7 @@ PANELS: Final[dict[str, dict[str, tuple[Any, ...]]]] = {
         "risk": (
             "--risk SHARE",
             "Certify that at most this share of captions names other classes than the cloud's.",
-            {"min": 0.001, "max": 0.999},
+            _SHARE,
         ),
         "repeat": ("--repeat N", "Time everything N times over.", _AT_LEAST_1),
     },

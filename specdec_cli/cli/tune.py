@@ -54,10 +54,8 @@ def tune(
     cost, share = parse_budget(budget or ("clips=0.5" if risk is None else "clips=1"))
     plan = TuningPlan(parse_gates(gates), parse_ks(ks), share, eval_seed, cost, risk)
     resolved = options.resolve(given, {"decoding.mode": "hybrid"})
-    words, table = read_references(given)
     files = find_recordings(paths, recursive=recursive, limit=limit)
-    if table is not None:
-        table.require_some(files)
+    words, table = read_references(given, files)
     targets = {"--recordings": (recordings, RECORDINGS), "--output": (output, GATE), "--plot": (plot, PICTURE)}
     refuse(targets, [*files, given["references"], given["lexicon"], *resolved.reads])
     again = f"interrupted; run it again to go on from {recordings}" if recordings else "interrupted"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Final
 
 from rich.console import RenderableType
@@ -49,7 +48,6 @@ class TokenCell:
     word: Text
     joined: bool
     figures: tuple[Text, ...]
-    ends_clause: bool
 
     @property
     def width(self) -> int:
@@ -68,15 +66,13 @@ def shown(piece: str) -> str:
 
 def cells_of(round_: Round, settings: Mapping[str, object]) -> Iterator[TokenCell]:
     """The tokens of a round in the order of the text, each run of one fate behind its sign."""
-    tokens = list(fates(round_))
     before: tuple[str, Fate | None] = (" ", None)
-    for (piece, fate, index), following in zip_longest(tokens, tokens[1:]):
+    for piece, fate, index in fates(round_):
         mark = (SIGNS[fate], STYLES[fate].replace(" strike", "")) if fate != before[1] else ("", "")
         word = shown(piece)
         joined = not (mark[0] or before[0].endswith((" ", "\n")) or piece.startswith((" ", "\n")))
         figures = () if index is None else tuple(_figures(round_, index, settings))
-        ends_clause = word[-1:] in _CLAUSE_ENDS and not (following and shown(following[0]) == EOS)
-        yield TokenCell(Text.assemble(mark, (word, STYLES[fate])), joined, figures, ends_clause)
+        yield TokenCell(Text.assemble(mark, (word, STYLES[fate])), joined, figures)
         before = piece, fate
 
 
@@ -117,7 +113,8 @@ def _divided(cells: Sequence[TokenCell], width: int, by_clause: bool) -> Iterato
     row: list[TokenCell] = []
     for cell in cells:
         full = len(row) == _MOST_TOKENS or sum(each.width for each in row) + cell.width > width
-        if row and (full or (by_clause and row[-1].ends_clause)):
+        ends = row and row[-1].word.plain[-1:] in _CLAUSE_ENDS and not cell.word.plain.endswith(EOS)
+        if row and (full or (by_clause and ends)):
             yield row
             row = []
         row.append(cell)
