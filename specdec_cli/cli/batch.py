@@ -19,7 +19,7 @@ from specdec_cli.audio.paths import opened
 from specdec_cli.batch.output_file import Identity, Output
 from specdec_cli.batch.tasks import Progress, caption_all, drop_hopeless, find_tasks
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import interruptible, labelling, load_captioner, on_steps, require_cloud
+from specdec_cli.cli.command_run import display, interruptible, labelling, load_captioner, require_cloud
 from specdec_cli.cli.export import Exports
 from specdec_cli.config import Config
 from specdec_cli.console.progress import show_counts, show_failures, show_totals
@@ -90,7 +90,7 @@ def batch(
     identity = Identity(output, terms, partial(_prompting, config, inputs))
     work = Work(config, labelled, given["measure"], size, flight, workers or min(os.cpu_count() or 1, 4))
     counts, interrupts = Progress(), list[int]()
-    with on_steps(given, resolved) as view:
+    with display(given, resolved) as view:
         with Output(output, None if overwrite else identity.check) as stored:
             tasks = find_tasks(inputs, stored, limit=limit, only_failed=retry_failed)
             if tasks := drop_hopeless(tasks, counts):

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import emit, load_captioner, on_steps
+from specdec_cli.cli.command_run import display, emit, load_captioner
 from specdec_cli.console.pages import bench_page
 
 
@@ -23,7 +23,7 @@ def bench(
     Times every mode and transformers' generate on the same recordings, in turns.
     """
     resolved = options.resolve(given, {"decoding.mode": "hybrid"})
-    with on_steps(given, resolved) as view:
+    with display(given, resolved) as view:
         with view.loading("PyTorch"):
             from specdec_cli.bench.contenders import benchmark, build_result
             from specdec_cli.bench.timing import comparable, files_of, read_clips

@@ -11,9 +11,9 @@ import typer
 
 from specdec_cli.batch.output_file import Entry, Identity, Output
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import Job, labelling, load_captioner
+from specdec_cli.cli.command_run import Job, display, labelling, load_captioner
 from specdec_cli.cli.export import Exports
-from specdec_cli.console.view import choose_view
+from specdec_cli.console.view import View
 from specdec_cli.inputs.find import all_unreadable, find_recordings
 from specdec_cli.inputs.opening import Stdin
 from specdec_cli.inputs.recording import InputFile, Key
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 @options.takes(
     options.settings(*options.PROMPT, *options.CUTS, "decoding.mode", *options.DECODED),
     options.LABELS,
+    options.CLIPS,
 )
 def caption(
     context: typer.Context,
@@ -35,9 +36,6 @@ def caption(
     recursive: bool = False,
     output: Path | None = None,
     exports: str | None = None,
-    json: bool = False,
-    quiet: bool = False,
-    no_live: bool = False,
     **given: Any,
 ) -> int:
     """Caption recordings, one after the other.
@@ -55,18 +53,17 @@ def caption(
     config = resolved.config
     terms = Terms.of(config, labels=labelled is not None, measured=given["measure"])
     identity = Identity(output or Path(), terms, lambda _: (config.prompt.language, config.instruction()))
-    view = choose_view(quiet=quiet, no_live=no_live, json=json, debug=given["debug"])
 
-    def load() -> Captioner:
+    def load(view: View) -> Captioner:
         captioner = load_captioner(config, view, labelled, measures=given["measure"])
         identity.check_models(captioner.setup.models, captioner.setup.settings)
-        if not json:
+        if not given["json"]:
             view.say(resolved.note)
         return captioner
 
-    with view, nullcontext() if output is None else Output(output, identity.check) as stored:
+    with display(given) as view, nullcontext() if output is None else Output(output, identity.check) as stored:
         append = None if stored is None else lambda line: stored.append(Key.of(line.file), [line])
-        with Job(view, output, append, json=json, named=len(files) > 1) as job:
+        with Job(view, output, append, json=given["json"], named=len(files) > 1) as job:
             _caption_all(job, items, stored, terms, load)
         captioned = job.counts.captioned or job.counts.skipped
         written = more is None or output is None or not captioned or more.written(output, view)
@@ -74,14 +71,14 @@ def caption(
 
 
 def _caption_all(
-    job: Job, items: dict[str, InputFile], stored: Output | None, terms: Terms, load: Callable[[], Captioner]
+    job: Job, items: dict[str, InputFile], stored: Output | None, terms: Terms, load: Callable[[View], Captioner]
 ) -> None:
     """Repeats what is stored and captions the rest, with models that are loaded only if there is something to do."""
     found = {} if stored is None else {file: stored.captioned(item) for file, item in items.items()}
     known = {file: entry for file, entry in found.items() if entry is not None}
     todo = [item for file, item in items.items() if file not in known or not known[file].settled]
     refused = all_unreadable(todo)
-    captioner = load() if todo and not refused else None
+    captioner = load(job.view) if todo and not refused else None
     for file, item in items.items():
         entry = known.get(file)
         if entry is not None and stored is not None:

@@ -34,11 +34,15 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def on_steps(
+def display(
     given: Mapping[str, Any], resolved: ResolvedConfig | None = None, interruption: str = "interrupted"
 ) -> Iterator[View]:
-    """The display of a command that takes steps, which begins with the language in force; says what Ctrl-C ended."""
-    with choose_view(quiet=given["quiet"], debug=given["debug"], steps=True) as view:
+    """The display of a command, which begins with the language in force and ends with what Ctrl-C ended, if that did.
+
+    A command whose options are the group `CLIPS` shows clips, all others steps.
+    """
+    clips = {"no_live": given["no_live"], "json": given["json"]} if "no_live" in given else {"steps": True}
+    with choose_view(quiet=given["quiet"], debug=given["debug"], **clips) as view:
         if resolved is not None:
             view.say(resolved.note)
         try:
@@ -78,7 +82,7 @@ def identified(view: View, files: Sequence[str]) -> list[InputFile]:
 class Job:
     """Captions printed, kept and counted one after the other, as `caption` and `listen` do. A context manager.
 
-    At its end, also by Ctrl-C or an error, it shows what became of the recordings or pieces.
+    At its end, also by Ctrl-C or an error, it shows what became of the recordings or pieces, if there were several.
 
     Attributes:
         output: where transcripts are kept.
@@ -98,13 +102,9 @@ class Job:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        counts, interrupted = self.counts, kind is not None and issubclass(kind, KeyboardInterrupt)
-        if interrupted or counts.skipped or counts.captioned + counts.failed > 1:
-            show_totals(self.view, counts, self.output)
-        if interrupted:
-            self.view.conclude(
-                "interrupted" if self.output else "interrupted: no transcript kept (--output keeps them)", good=False
-            )
+        done, least = self.counts.captioned + self.counts.failed, 2 if kind is None else 1
+        if self.counts.skipped or done >= least:
+            show_totals(self.view, self.counts, self.output)
 
     def keep(self, file: str, transcripts: Iterable[tuple[Transcript, SpecdecError | None]]) -> None:
         """Prints, records and counts the transcripts of one file, one per segment, and shows their errors.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import emit, identified, load_captioner, on_steps, read_references
+from specdec_cli.cli.command_run import display, emit, identified, load_captioner, read_references
 from specdec_cli.config import Config
 from specdec_cli.console.pages import comparison_page
 from specdec_cli.console.view import View
@@ -67,7 +67,7 @@ def compare(
     message = "interrupted: this is what was done so far"
     with StoredRuns(output, terms, overwrite=overwrite) as journal:
         try:
-            with on_steps(given, resolved, interruption=message) as view:
+            with display(given, resolved, interruption=message) as view:
                 recordings = identified(view, files)
                 runner = Runner(terms, journal, view)
                 steps = runner.steps(recordings, repeat)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import labelling, on_steps
+from specdec_cli.cli.command_run import display, labelling
 from specdec_cli.config.problems import chosen
 from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError
@@ -52,7 +52,7 @@ def export(
         raise ConfigError(f"--output {one} is one file, and --to {to} is more.", hint="Name a folder.")
     labelled = labelling(labels, lexicon)
     stored = Stored.read(transcripts, mode=of_mode, lexicon=labelled.lexicon if labelled else None)
-    with on_steps(given) as view:
+    with display(given) as view:
         if stored.replaced:
             view.say(f"{count(stored.replaced, 'recording')} captioned more than once: only the last captions count")
         if one is not None:

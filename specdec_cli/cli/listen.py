@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from specdec_cli.audio.microphone import Block, Microphone, Utterance, devices, utterances
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import Job, interruptible, labelling, load_captioner
+from specdec_cli.cli.command_run import Job, display, interruptible, labelling, load_captioner
 from specdec_cli.console.cells import clean
 from specdec_cli.console.plain import write_line
-from specdec_cli.console.view import View, choose_view
+from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError
 from specdec_cli.format import seconds
 from specdec_cli.store import Store
@@ -30,15 +30,12 @@ _OF_FILES: Final = {"segment": None, "start_s": None, "end_s": None}
 _LOST: Final = "sound was lost in this utterance, which the system did not take in time"
 
 
-@options.takes(options.settings(*options.PROMPT, "decoding.mode", *options.DECODED), options.LABELS)
+@options.takes(options.settings(*options.PROMPT, "decoding.mode", *options.DECODED), options.LABELS, options.CLIPS)
 def listen(
     device: str | None = None,
     list_devices: bool = False,
     output: Path | None = None,
     save: Path | None = None,
-    json: bool = False,
-    quiet: bool = False,
-    no_live: bool = False,
     **given: Any,
 ) -> int:
     """Caption what a microphone records, an utterance at a time.
@@ -56,12 +53,11 @@ def listen(
         raise ConfigError(f"--save {save} is not a folder.", hint="Name another one; it will be created.")
     config = resolved.config.model_copy(update={"audio": resolved.config.audio.model_copy(update=_OF_FILES)})
     opening = Microphone(device)  # refused before models are loaded
-    view = choose_view(quiet=quiet, no_live=no_live, json=json, debug=given["debug"])
-    with view, nullcontext() if output is None else Store(output, TRANSCRIPTS) as store:
+    with display(given) as view, nullcontext() if output is None else Store(output, TRANSCRIPTS) as store:
         append = None if store is None else lambda line: store.append([line.to_json()])
-        with Job(view, output, append, json=json, named=False) as job:
+        with Job(view, output, append, json=given["json"], named=False) as job:
             captioner = load_captioner(config, view, labelled, measures=given["measure"])
-            if not json:
+            if not given["json"]:
                 view.say(resolved.note)
             for _ in store.lines() if store else ():
                 pass  # half a line that a killed run left is cut off

@@ -217,6 +217,7 @@ CLASSES: Final[Group] = {
     "lexicon": Path | None,
 }
 QUIET: Final[Group] = {"quiet": bool}
+CLIPS: Final[Group] = {"json": bool, "quiet": bool, "no_live": bool}
 INPUTS: Final[Group] = {"recursive": bool, "pattern": str | None, "manifest": Path | None}
 TEXTS: Final[Group] = {"text_columns": list[str] | None}
 

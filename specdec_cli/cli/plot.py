@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import on_steps
+from specdec_cli.cli.command_run import display
 from specdec_cli.cli.export import folder_for, report
 from specdec_cli.errors import ConfigError
 from specdec_cli.export.folder import Folder
@@ -50,7 +50,7 @@ def plot(
         drawn, whole = draw(drawing, kind)
         target.put(one.name if one is not None else f"{drawing.name}.{kind}", drawn)
         legible = legible and whole
-    with on_steps(given) as view:
+    with display(given) as view:
         if kind != "svg" and not legible:
             view.hint("No font here has the Chinese characters in this: install Noto Sans CJK, or draw SVG.")
         return report(target.result, transcripts, None if one is not None else folder, view)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import on_steps, read_references
+from specdec_cli.cli.command_run import display, read_references
 from specdec_cli.format import count
 from specdec_cli.review.pieces import read_pieces
 from specdec_cli.review.review_page import write_review
@@ -29,7 +29,7 @@ def review(
     """
     words, table = read_references(given)
     refuse({"--output": (output, REVIEW)}, [*transcripts, given["references"], given["lexicon"]])
-    with on_steps(given, interruption="interrupted; no page was written") as view:
+    with display(given, interruption="interrupted; no page was written") as view:
         pieces = read_pieces(transcripts, words, table, of_mode)
         if table is not None:
             table.require_some([piece.run.file for piece in pieces])

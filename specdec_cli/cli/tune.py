@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import emit, identified, load_captioner, on_steps, read_references
+from specdec_cli.cli.command_run import display, emit, identified, load_captioner, read_references
 from specdec_cli.config.problems import chosen
 from specdec_cli.console.pages import tuning_page
 from specdec_cli.console.plain import print_error
@@ -59,7 +59,7 @@ def tune(
     targets = {"--recordings": (recordings, RECORDINGS), "--output": (output, GATE), "--plot": (plot, PICTURE)}
     refuse(targets, [*files, given["references"], given["lexicon"], *resolved.reads])
     again = f"interrupted; run it again to go on from {recordings}" if recordings else "interrupted"
-    with on_steps(given, resolved, interruption=again) as view:
+    with display(given, resolved, interruption=again) as view:
         clips = _clips(view, files)
         if not clips:
             return 1
