@@ -17,8 +17,7 @@ from unittest.mock import patch
 
 import typer
 
-from specdec_cli.bench.measuring import comparable, files_of, read_clips
-from specdec_cli.bench.timing import BenchClip, CaptionTiming, caption, generate
+from specdec_cli.bench.timing import BenchClip, CaptionTiming, caption, comparable, files_of, generate, read_clips
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import load_config
 from specdec_cli.config.schema import DecodingConfig

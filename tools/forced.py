@@ -19,8 +19,7 @@ import typer
 from pydantic import Field
 from transformers.cache_utils import Cache
 
-from specdec_cli.bench.measuring import files_of, read_clips
-from specdec_cli.bench.timing import BenchClip, CaptionTiming, drive
+from specdec_cli.bench.timing import BenchClip, CaptionTiming, drive, files_of, read_clips
 from specdec_cli.captioner import Captioner
 from specdec_cli.cloud.remote import HttpCloud
 from specdec_cli.config.schema import Config, GateConfig
@@ -166,12 +165,22 @@ def force(
             yield _forced(name, acceptance, mode, most, runs)
 
 
+def accepted(run: CaptionTiming) -> int:
+    """Drafted tokens that the cloud accepted."""
+    return sum(event.accepted for event in run.escalated)
+
+
+def verified(run: CaptionTiming) -> int:
+    """Drafted tokens that the cloud verified: after the first rejected one it verifies none (Leviathan et al. 2023)."""
+    return sum(min(event.accepted + 1, len(event.draft_ids)) for event in run.escalated)
+
+
 def _forced(
     name: str, acceptance: float, mode: ForcedMode, guesses: int, runs: Sequence[tuple[CaptionTiming, int | None]]
 ) -> Forced:
     timings, steps = zip(*runs, strict=True)
-    tokens, verified = sum(len(run.ids) for run in timings), sum(run.verified for run in timings)
-    after_prefill_ms = [run.wall_ms - (run.prefill_ms or 0.0) for run in timings]
+    tokens, judged = sum(len(run.ids) for run in timings), sum(map(verified, timings))
+    after_prefill_ms = [run.wall_ms - run.work.reading_ms for run in timings]
     decoding_s = sum(after_prefill_ms) / 1e3
     return Forced(
         name=name,
@@ -182,9 +191,7 @@ def _forced(
         tokens_per_s=median([1e3 * len(run.ids) / ms for run, ms in zip(timings, after_prefill_ms, strict=True)]),
         all_tokens_per_s=tokens / decoding_s,
         tokens_per_step=None if None in steps else tokens / max(sum(steps), 1),
-        measured_acceptance=sum(run.accepted for run in timings) / verified
-        if mode == "lossless" and verified
-        else None,
+        measured_acceptance=sum(map(accepted, timings)) / judged if mode == "lossless" and judged else None,
     )
 
 

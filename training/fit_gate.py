@@ -25,7 +25,7 @@ from specdec_cli import __version__
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import load_config
 from specdec_cli.config.gate_file import Combination, GateFile, LearnedWeights, tokenizer_fingerprint
-from specdec_cli.console.live import choose_view
+from specdec_cli.console.view import choose_view
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.decoding.length import MOST_DEFERRED

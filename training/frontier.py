@@ -22,7 +22,7 @@ import typer
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import load_config
 from specdec_cli.config.gate_file import read_gate_file
-from specdec_cli.console.live import choose_view
+from specdec_cli.console.view import choose_view
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.evaluate.bootstrap import Interval, Resampler, Statistic, Values, difference, mean
 from specdec_cli.evaluate.gap import share_of_gap

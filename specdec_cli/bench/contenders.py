@@ -9,8 +9,9 @@ from __future__ import annotations
 import datetime
 import os
 import platform
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final, Literal
@@ -20,15 +21,18 @@ import torch
 from pydantic import Field
 
 import specdec_cli
-from specdec_cli.bench.timing import BenchClip, CaptionTiming
+from specdec_cli.bench.timing import BenchClip, CaptionTiming, caption, generate
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import ResolvedConfig
+from specdec_cli.errors import ConfigError, first_line
 from specdec_cli.evaluate.bootstrap import Figures, Interval, median
+from specdec_cli.evaluate.modes import MODES, in_mode, turns
 from specdec_cli.transcript.records import Models
 
 Contender = Literal["edge", "cloud", "lossless", "hybrid", "generate-edge", "generate-cloud"]
 """The four modes, and transformers' `generate` on either model as it is loaded."""
 
+_Contend = Callable[[BenchClip], CaptionTiming]
 _EQUAL_TO: Final[dict[Contender, Contender]] = {
     "edge": "generate-edge",
     "cloud": "generate-cloud",
@@ -89,6 +93,49 @@ class Bench(Figures):
     notes: list[str]
 
 
+def benchmark(
+    both: Captioner, clips: Sequence[BenchClip], rounds: int, done: Callable[[], None]
+) -> tuple[dict[Contender, list[CaptionTiming]], list[str]]:
+    """Times clips with a captioner in mode hybrid that is `comparable`: what each contender took, and notes on it.
+
+    Entry i of one contender and of another are of the same clip in the same round. A first run allocates memory and
+    picks kernels, so each contender captions the first clip once before anything counts; a `generate` that does not run
+    there is left out and noted. The modes begin each round with what they guess from as it ships. `done` is called
+    after each clip that all contenders have captioned.
+
+    Raises:
+        ConfigError: the cloud is elsewhere.
+    """
+    if len(both.pair.loaded) != 2:
+        hint = "Configure a cloud that is loaded here, not one behind an address."
+        raise ConfigError("The benchmark needs edge and cloud in this process.", hint=hint)
+    (edge, cloud), settings, notes = both.pair.loaded, both.config.decoding, list[str]()
+    contenders = _modes(both)
+    contenders["generate-edge"] = lambda clip: generate(edge, clip.edge, settings)
+    contenders["generate-cloud"] = lambda clip: generate(cloud, clip.cloud, settings)
+    for name, contend in list(contenders.items()):
+        try:
+            contend(clips[0])
+        except Exception as error:
+            if name in MODES:
+                raise
+            del contenders[name]
+            notes.append(f"{name} does not run here: {first_line(error)}")
+    timings: dict[Contender, list[CaptionTiming]] = {name: [] for name in contenders}
+    for number, turn in enumerate(turns(clips, list(contenders), rounds)):
+        if number % (len(clips) * len(contenders)) == 0:
+            contenders |= _modes(both)
+        timings[turn.mode].append(contenders[turn.mode](turn.recording))
+        if (number + 1) % len(contenders) == 0:
+            done()
+    return timings, notes
+
+
+def _modes(both: Captioner) -> dict[Contender, _Contend]:
+    """Each mode, with nothing learnt from the clips."""
+    return {mode: partial(caption, both.variant(in_mode(both.config, mode))) for mode in MODES}
+
+
 def build_result(
     command: str,
     config: ResolvedConfig,
@@ -125,12 +172,12 @@ def _contender(name: Contender, timings: Mapping[Contender, Sequence[CaptionTimi
         name=name,
         clip_ms=median([run.wall_ms for run in runs]),
         tokens_per_s=median([run.tokens_per_s for run in runs]),
-        escalated=sum(run.escalated for run in runs) / sum(run.rounds for run in runs) if of_two else None,
-        woken=sum(run.escalated > 0 for run in runs) / len(runs) if of_two else None,
-        cloud_time=sum(run.cloud_ms for run in runs) / sum(run.cloud_ms for run in cloud) if timed else None,
+        escalated=sum(len(run.escalated) for run in runs) / sum(len(run.rounds) for run in runs) if of_two else None,
+        woken=sum(bool(run.escalated) for run in runs) / len(runs) if of_two else None,
+        cloud_time=_cloud_ms(runs) / _cloud_ms(cloud) if timed else None,
         saved=_saved(runs) if timed else None,
         saved_cold=_saved(runs[::clips]) if timed else None,
-        overhead=median([run.wall_ms / run.forwards_ms - 1 for run in runs if run.forwards_ms]) if timed else None,
+        overhead=median([run.wall_ms / run.work.total_ms - 1 for run in runs]) if timed else None,
         to_cloud=_ratio(runs, cloud),
         to_generate=_ratio(runs, replaced) if replaced else None,
         tokens=sum(len(run.ids) for run in runs[:clips]),
@@ -140,7 +187,11 @@ def _contender(name: Contender, timings: Mapping[Contender, Sequence[CaptionTimi
 
 def _saved(runs: Sequence[CaptionTiming]) -> float:
     saved = sum(run.saved for run in runs)
-    return saved / (saved + sum(run.forwards for run in runs))
+    return saved / (saved + sum(run.work.forwards for run in runs))
+
+
+def _cloud_ms(runs: Sequence[CaptionTiming]) -> float:
+    return sum(run.cloud.total_ms for run in runs)
 
 
 def _ratio(runs: Sequence[CaptionTiming], others: Sequence[CaptionTiming]) -> Interval:
@@ -166,8 +217,6 @@ def describe_machine() -> Machine:
 
 def _processor() -> str:
     """The processor's name; Linux keeps it in a file, `platform` has it elsewhere."""
-    with suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or "unknown"
+    listed = Path("/proc/cpuinfo")
+    named = re.search(r"^model name\s*:\s*(.*)", listed.read_text(encoding="utf-8") if listed.exists() else "", re.M)
+    return named[1].strip() if named else platform.processor() or "unknown"

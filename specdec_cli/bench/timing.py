@@ -1,20 +1,28 @@
-"""How long a clip takes, by our loops and by transformers' own `generate`."""
+"""Clips to time, and how long one takes by our loops and by transformers' own `generate`."""
 
 from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
 
 import torch
 
+import specdec_cli
 from specdec_cli.captioner import Captioner
+from specdec_cli.config import Config
 from specdec_cli.config.schema import DecodingConfig
 from specdec_cli.decoding.loop import Loop
+from specdec_cli.errors import ConfigError
+from specdec_cli.inputs.find import find_recordings
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.processor import Prompt, effective
-from specdec_cli.types import Finished, Round
+from specdec_cli.models.processor import Prompt, effective, test_sound
+from specdec_cli.types import Finished, ModelWork, Round
+
+_TEST_S: Final = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,26 +35,68 @@ class BenchClip:
     cloud: Prompt
 
 
+def comparable(config: Config) -> Config:
+    """`config` without the stop rules that transformers' `generate` lacks, so that their texts are comparable.
+
+    Raises:
+        ConfigError: it samples, so that no two runs need agree.
+    """
+    if config.decoding.temperature > 0:
+        message = f"The benchmark compares greedy texts, and decoding.temperature is {config.decoding.temperature:g}."
+        raise ConfigError(message, hint="Leave the temperature at 0.")
+    plain = config.decoding.model_copy(update={"loop_period": 0, "sentences": None, "stop_strings": ()})
+    return config.model_copy(update={"decoding": plain})
+
+
+def files_of(clips: str | None) -> list[str]:
+    """The recordings of a file or folder; without a name the samples of the source tree, if they are there.
+
+    Raises:
+        ConfigError: there are none.
+    """
+    samples = Path(specdec_cli.__file__).parents[1] / "samples"
+    return [] if clips is None and not samples.is_dir() else find_recordings([clips or str(samples)])
+
+
+def read_clips(captioner: Captioner, files: Sequence[str]) -> list[BenchClip]:
+    """Reads recordings, or their pieces; test sound where there are none; AudioError where one cannot be captioned."""
+    rate, clips = captioner.sampling_rate, []
+    sound = () if files else [captioner.run_samples(test_sound(_TEST_S, rate), rate, name="test sound")]
+    for run in (*sound, *(run for file in files for run in captioner.runs(file))):
+        if run.error is not None:
+            raise run.error
+        edge, cloud = run.prompts or (None, None)
+        assert edge is not None
+        assert cloud is not None
+        clips.append(BenchClip(run.clip.file, run.clip.duration_s, edge, cloud))
+    return clips
+
+
 @dataclass(frozen=True, slots=True)
 class CaptionTiming:
-    """A measurement of one caption."""
+    """A caption and what it took; of `generate`, neither rounds nor forwards are known."""
 
     ids: tuple[int, ...]  # eos included if it was reached
     wall_ms: float  # from the prompt to the last token
-    prefill_ms: float | None = None  # of that, in audio encoding and prefill; None: forwards were not timed one by one
-    forwards_ms: float | None = None  # of that, in all forwards, `prefill_ms` included; None alike
-    rounds: int = 0
-    escalated: int = 0  # rounds that the cloud verified
-    cloud_ms: float = 0.0  # in the cloud's forwards
-    verified: int = 0  # drafted tokens verified one after the other: those accepted, and the first that was not
-    accepted: int = 0
-    forwards: int = 0  # of both models
+    rounds: tuple[Round, ...] = ()
+    edge: ModelWork = field(default_factory=ModelWork)
+    cloud: ModelWork = field(default_factory=ModelWork)
     saved: int = 0  # forwards, by guesses
 
     @property
     def tokens_per_s(self) -> float:
         """Tokens per second, everything included."""
         return 1e3 * len(self.ids) / self.wall_ms
+
+    @property
+    def work(self) -> ModelWork:
+        """What both models did."""
+        return self.edge + self.cloud
+
+    @property
+    def escalated(self) -> list[Round]:
+        """The rounds that the cloud verified."""
+        return [event for event in self.rounds if event.escalated]
 
 
 def caption(captioner: Captioner, clip: BenchClip) -> CaptionTiming:
@@ -60,25 +110,12 @@ def caption(captioner: Captioner, clip: BenchClip) -> CaptionTiming:
 
 def drive(loop: Loop, built_ms: float = 0.0) -> CaptionTiming:
     """Runs a loop, which took `built_ms` to put together, to its end."""
-    events = list(loop.run())
-    rounds, finished = [event for event in events if isinstance(event, Round)], events[-1]
+    *events, finished = loop.run()
     assert isinstance(finished, Finished)
-    escalated = [event for event in rounds if event.escalated]
-    works = [work for work in (finished.edge, finished.cloud) if work is not None]
-    return CaptionTiming(
-        ids=finished.token_ids,
-        wall_ms=built_ms + finished.total_ms,
-        prefill_ms=sum(work.reading_ms for work in works),
-        forwards_ms=sum(work.total_ms for work in works),
-        rounds=len(rounds),
-        escalated=len(escalated),
-        cloud_ms=finished.cloud.total_ms if finished.cloud is not None else 0.0,
-        # after the first rejected token nothing was verified (Leviathan et al. 2023, def. 3.1)
-        verified=sum(min(event.accepted + 1, len(event.draft_ids)) for event in escalated),
-        accepted=sum(event.accepted for event in escalated),
-        forwards=sum(work.forwards for work in works),
-        saved=finished.guesses_kept or 0,
-    )
+    rounds = tuple(event for event in events if isinstance(event, Round))
+    edge, cloud = (work or ModelWork() for work in (finished.edge, finished.cloud))
+    wall_ms, saved = built_ms + finished.total_ms, finished.guesses_kept or 0
+    return CaptionTiming(finished.token_ids, wall_ms, rounds, edge, cloud, saved)
 
 
 def generate(model: AudioLM, prompt: Prompt, settings: DecodingConfig, **more: Any) -> CaptionTiming:

@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -17,10 +17,9 @@ import typer
 from specdec_cli.batch.output_file import Identity, Output
 from specdec_cli.batch.tasks import Progress, Work, caption_all, drop_hopeless, find_tasks
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import exit_code, interruptible, labelling, load_captioner, require_cloud
+from specdec_cli.cli.command_run import display, interruptible, labelling, load_captioner, require_cloud
 from specdec_cli.cli.export import Exports
 from specdec_cli.config import Config
-from specdec_cli.console.live import choose_view
 from specdec_cli.console.progress import show_counts, show_failures, show_totals
 from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError
@@ -90,18 +89,14 @@ def batch(
     Run the same command again to go on where it was interrupted.
     """
     resolved = options.resolve(context)
-    config = resolved.config
-    for option, given in (("--batch-size", batch_size), ("--in-flight", in_flight)):
-        if given != "auto" and not (given.isdecimal() and int(given)):
-            message = f"{option} takes auto or a whole number from 1, not {given!r}."
-            raise ConfigError(message, hint=f"Try {option} 16.")
+    config, ray = resolved.config, ray or ray_address is not None
+    size, flight = _number("--batch-size", batch_size), _number("--in-flight", in_flight)
     if retry_failed and (overwrite or not output.is_file()):
         hint = "Name the --output of the earlier run, without --overwrite."
         raise ConfigError(f"--retry-failed: there is no file {output} to go on with.", hint=hint)
-    more = Exports.after(exports, export_dir, output)
-    ray = ray or ray_address is not None
-    if ray and (lookup is not None or in_flight != "auto"):
+    if ray and (lookup is not None or flight is not None):
         raise ConfigError("--lookup and --in-flight have no effect on a Ray cluster.", hint="Leave them out.")
+    more = Exports.after(exports, export_dir, output)
     own = frozenset(os.path.abspath(path) for path in (output, more.folder if more else None) if path is not None)
     inputs = None  # what failed before
     if manifest is not None or paths or not retry_failed:
@@ -114,11 +109,9 @@ def batch(
     terms = Terms.of(config, labels=labelled is not None, measured=measure)
     identity = Identity(output, terms, partial(_prompting, config, inputs))
     earlier = [lookup, None if overwrite or not output.is_file() else output]
-    size, flight = (None if given == "auto" else int(given) for given in (batch_size, in_flight))
     work = Work(config, labelled, measure, size, flight, workers or min(os.cpu_count() or 1, 4))
     counts, interrupts = Progress(), list[int]()
-    with closing(choose_view(quiet=quiet, debug=debug, steps=True)) as view:
-        view.say(resolved.note)
+    with display(quiet=quiet, debug=debug, resolved=resolved) as view:
         with Output(output, None if overwrite else identity.check) as stored, ExitStack() as stack:
             tasks = find_tasks(inputs, stored, limit=limit, only_failed=retry_failed)
             if tasks := drop_hopeless(tasks, counts):
@@ -132,14 +125,18 @@ def batch(
                 caption_all(tasks, backend, stored, counts, show, interrupts, fail_fast=fail_fast)
         base = os.getcwd() if inputs is None else inputs.base
         written = more is None or not output.is_file() or more.written(output, view, inputs, base)
-    show_totals(view, counts, str(output))
-    if failed := bool(counts.failed):
-        show_failures(view, counts, str(output))
+        _conclude(view, counts, output, interrupted=bool(interrupts))
+    return 130 if interrupts else 1 if counts.failed or not written else 0
+
+
+def _conclude(view: View, counts: Progress, output: Path, *, interrupted: bool) -> None:
+    """Shows what it came to, and how to caption the rest."""
+    show_totals(view, counts, output)
+    show_failures(view, counts, output)
     if counts.may_pass:
         view.hint(f"To caption just those again: {command_line('--retry-failed')}")
-    if interrupts:
+    if interrupted:
         view.hint(f"Captions so far are kept, also of single pieces. To go on: {command_line()}")
-    return exit_code(interrupted=bool(interrupts), failed=failed or not written)
 
 
 def here(work: Work, view: View, earlier: Iterable[Path | None]) -> Backend:
@@ -161,6 +158,14 @@ def on_ray(work: Work, view: View, address: str | None) -> Iterator[Backend]:
     with cluster(work, address, view.loading) as backend:
         require_cloud(backend.setup, degrades=work.config.decoding.degrades)
         yield backend
+
+
+def _number(option: str, given: str) -> int | None:
+    """A number of at least 1, None for "auto"; ConfigError if it is neither."""
+    if given != "auto" and not (given.isdecimal() and int(given)):
+        message = f"{option} takes auto or a whole number from 1, not {given!r}."
+        raise ConfigError(message, hint=f"Try {option} 16.")
+    return None if given == "auto" else int(given)
 
 
 def _prompting(config: Config, inputs: Inputs | None, line: Line) -> tuple[Language, str] | None:

@@ -8,8 +8,8 @@ import sys
 import typer
 
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import CommandRun, emit, load_captioner
-from specdec_cli.console.bench_table import print_bench
+from specdec_cli.cli.command_run import display, emit, load_captioner
+from specdec_cli.console.pages import bench_page
 
 
 def bench(
@@ -35,18 +35,16 @@ def bench(
     Times every mode and transformers' generate on the same recordings, in turns.
     """
     resolved = options.resolve(context, {"decoding.mode": "hybrid"})
-    with CommandRun(quiet=quiet, debug=debug, resolved=resolved) as work:
-        with work.view.loading("PyTorch"):
-            from specdec_cli.bench.contenders import build_result
-            from specdec_cli.bench.measuring import benchmark, comparable, files_of, read_clips
+    with display(quiet=quiet, debug=debug, resolved=resolved) as view:
+        with view.loading("PyTorch"):
+            from specdec_cli.bench.contenders import benchmark, build_result
+            from specdec_cli.bench.timing import comparable, files_of, read_clips
         config, files = comparable(resolved.config), files_of(path)
-        captioner = load_captioner(config, work.view, degrades=False)
+        captioner = load_captioner(config, view, degrades=False)
         read = read_clips(captioner, files)
-        work.view.begin(repeat * len(read))
-        timings, notes = benchmark(captioner, read, repeat, work.view.advance)
+        view.begin(repeat * len(read))
+        timings, notes = benchmark(captioner, read, repeat, view.advance)
         line = shlex.join(["specdec", *sys.argv[1:]])
         result = build_result(line, resolved, captioner, read, timings, notes)
-    if work.interrupted:
-        return work.code()
-    emit(result, print_bench, json=json)
+    emit(result, bench_page, json=json)
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from specdec_cli import __version__
 from specdec_cli.cli import options
 from specdec_cli.cli.command_run import emit, read_references
-from specdec_cli.console.fitted_view import print_calibration
+from specdec_cli.console.pages import calibration_page
 from specdec_cli.errors import ConfigError
 from specdec_cli.labels.calibration import calibrate as calibrated
 from specdec_cli.labels.calibration import read_decisions
@@ -46,5 +46,5 @@ def calibrate(
         write(output, f"{found.file(__version__).model_dump_json(indent=1)}\n", CALIBRATION)
     if plot is not None:
         write(plot, reliability(found, attribute, plot.suffix.lower().lstrip(".")), PICTURE)
-    emit(found, print_calibration, json=json)
+    emit(found, calibration_page, json=json)
     return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,9 +10,9 @@ import typer
 
 from specdec_cli.batch.output_file import Identity, Output
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import Job, labelling, load_captioner
+from specdec_cli.cli.command_run import Job, display, labelling, load_captioner
 from specdec_cli.cli.export import Exports
-from specdec_cli.console.live import choose_view
+from specdec_cli.console.view import View
 from specdec_cli.inputs.find import all_unreadable, find_recordings
 from specdec_cli.inputs.recording import InputFile, Key
 from specdec_cli.targets import TRANSCRIPTS, refuse
@@ -72,42 +71,39 @@ def caption(
     config = resolved.config
     terms = Terms.of(config, labels=labelled is not None, measured=measure)
     identity = Identity(output or Path(), terms, lambda _: (config.prompt.language, config.instruction()))
-    view = choose_view(quiet=quiet, no_live=no_live, json=json, debug=debug)
 
-    def load() -> Captioner:
+    def load(view: View) -> Captioner:
         captioner = load_captioner(config, view, labelled, measures=measure)
         identity.check_models(captioner.setup)
         if not json:
             view.say(resolved.note)
         return captioner
 
-    with closing(view), Output(output, identity.check) as stored:
-        job = Job(view, lambda line: stored.add(Key.of(line.file), line), json=json, labelled=len(files) > 1)
-        try:
+    with (
+        display(quiet=quiet, debug=debug, no_live=no_live, json=json) as view,
+        Output(output, identity.check) as stored,
+    ):
+        with Job(
+            view, output, lambda line: stored.add(Key.of(line.file), line), json=json, named=len(files) > 1
+        ) as job:
             _caption_all(job, items, stored, terms, load)
-        except BaseException as error:  # also a signal: the counts so far are shown
-            job.finished()
-            if isinstance(error, KeyboardInterrupt):
-                view.interrupted(output)
-            raise
-        written = more is None or output is None or not (job.done or job.before) or more.written(output, view)
-        return 1 if job.failed or not written else 0
+        captioned = job.counts.captioned or job.counts.skipped
+        written = more is None or output is None or not captioned or more.written(output, view)
+        return 1 if job.counts.failed or not written else 0
 
 
 def _caption_all(
-    job: Job, items: dict[str, InputFile], stored: Output, terms: Terms, load: Callable[[], Captioner]
+    job: Job, items: dict[str, InputFile], stored: Output, terms: Terms, load: Callable[[View], Captioner]
 ) -> None:
     """Repeats what is stored and captions the rest, with models that are loaded only if there is something to do."""
     tasks = {file: stored.captioned(item) for file, item in items.items()}
     todo = [task.item for task in tasks.values() if not task.settled]
     refused = all_unreadable(todo)
-    captioner = load() if todo and not refused else None
+    captioner = load(job.view) if todo and not refused else None
     for file, task in tasks.items():
         job.repeat(file, stored.transcripts(task))
-        job.empty += sum(mark.final for mark in task.marks)
+        job.counts.skipped += sum(mark.final for mark in task.marks)  # nothing to describe
         if file in refused:
             job.keep(file, [(terms.error_line(task.item, refused[file]), refused[file])])
         elif captioner is not None and not task.settled:
             job.keep(file, job.transcripts(captioner, file, captioner.runs(task.item, task.found_in), task.item))
-    if captioner is not None or any(task.marks for task in tasks.values()):
-        job.finished()

@@ -1,21 +1,24 @@
-"""What commands share: models and references that they load, captions and results that they print, and Ctrl-C."""
+"""What commands share: the display, models and references that they load, captions and results that they print."""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from specdec_cli.batch.tasks import Progress
 from specdec_cli.config import Config, ResolvedConfig
-from specdec_cli.console.live import choose_view
 from specdec_cli.console.plain import print_caption, write_line
-from specdec_cli.console.view import View
+from specdec_cli.console.progress import show_totals
+from specdec_cli.console.tables import print_page
+from specdec_cli.console.view import View, choose_view
 from specdec_cli.errors import CloudError, ConfigError, SpecdecError, typed
 from specdec_cli.format import marked
 from specdec_cli.inputs.find import identify
@@ -30,25 +33,40 @@ if TYPE_CHECKING:
     from specdec_cli.run import Run, Setup
 
 
-def exit_code(*, interrupted: bool, failed: bool) -> int:
-    """How a command over many recordings ends; see `app.EXIT_CODES`."""
-    return 130 if interrupted else 1 if failed else 0
+@contextmanager
+def display(
+    *,
+    quiet: bool,
+    debug: bool,
+    no_live: bool | None = None,
+    json: bool = False,
+    resolved: ResolvedConfig | None = None,
+    interruption: str = "interrupted",
+) -> Iterator[View]:
+    """The display of a command, which begins with the language in force and ends with what Ctrl-C ended, if that did.
+
+    A command that has --no-live shows clips, all others (`no_live` None) steps.
+    """
+    with choose_view(quiet=quiet, debug=debug, no_live=bool(no_live), json=json, steps=no_live is None) as view:
+        if resolved is not None:
+            view.say(resolved.note)
+        try:
+            yield view
+        except KeyboardInterrupt:
+            view.conclude(interruption, good=False)
+            raise
 
 
 @contextmanager
-def interruptible(*callbacks: Callable[[], None]) -> Iterator[list[int]]:
-    """Within the block the first Ctrl-C calls `callbacks`, and the second ends the process at once.
-
-    Gives a list that is not empty after the first.
-    """
+def interruptible(stopping: Callable[[], None]) -> Iterator[list[int]]:
+    """Within the block the first Ctrl-C calls `stopping` and fills the list that is given; the second ends at once."""
     interrupts: list[int] = []
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
         interrupts.append(number)
         if len(interrupts) > 1:
             raise KeyboardInterrupt
-        for call in callbacks:
-            call()
+        stopping()
 
     before = signal.signal(signal.SIGINT, interrupt)
     try:
@@ -57,78 +75,41 @@ def interruptible(*callbacks: Callable[[], None]) -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, before)
 
 
-class CommandRun:
-    """One run of a command over recordings: its display, Ctrl-C, the recordings that failed, the exit code.
-
-    `with CommandRun(...) as work`, then `return work.code()`. Ctrl-C ends the block without an error and sets
-    `interrupted`; the terminal is given back in any case.
-
-    Args:
-        quiet: show no progress.
-        debug: show tracebacks.
-        interruption: message on Ctrl-C.
-        resolved: the configuration, whose language is shown first.
-    """
-
-    def __init__(
-        self, *, quiet: bool, debug: bool, interruption: str = "interrupted", resolved: ResolvedConfig | None = None
-    ) -> None:
-        self.view = choose_view(quiet=quiet, debug=debug, steps=True)
-        self.begin, self.step, self.advance = self.view.begin, self.view.step, self.view.advance
-        self.interrupted = False
-        self._interruption = interruption
-        self._failed: set[str] = set()
-        if resolved is not None:
-            self.view.say(resolved.note)
-
-    def __enter__(self) -> CommandRun:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, _error: BaseException | None, _: TracebackType | None) -> bool:
-        self.view.close()
-        if kind is None or not issubclass(kind, KeyboardInterrupt):
-            return False
-        self.interrupted = True
-        self.view.say(self._interruption, good=False)
-        return True
-
-    def failed(self, file: str, error: SpecdecError) -> None:
-        """A recording cannot be used."""
-        self._failed.add(file)
-        self.view.failed(file, error)
-
-    def code(self) -> int:
-        """The exit code."""
-        return exit_code(interrupted=self.interrupted, failed=bool(self._failed))
-
-    def identified(self, files: Sequence[str]) -> list[InputFile]:
-        """The recordings by their bytes; a copy of another one is left out, and named."""
-        recordings, copies = identify(files)
-        for copy, original in copies.items():
-            self.view.say(f"{copy} holds the same bytes as {original} and is left out", good=False)
-        return recordings
+def identified(view: View, files: Sequence[str]) -> list[InputFile]:
+    """The recordings by their bytes; a copy of another one is left out, and named."""
+    recordings, copies = identify(files)
+    for copy, original in copies.items():
+        view.say(f"{copy} holds the same bytes as {original} and is left out", good=False)
+    return recordings
 
 
 @dataclass
 class Job:
-    """Captions printed, kept and counted one after the other, as `caption` and `listen` do.
+    """Captions printed, kept and counted one after the other, as `caption` and `listen` do. A context manager.
+
+    At its end, also by Ctrl-C or an error, it shows what became of the recordings or pieces, if there were several.
 
     Attributes:
+        output: where transcripts are kept.
         append: takes each transcript.
         json: print transcripts on stdout instead of captions.
-        labelled: write the file's name before each caption.
-        done, failed, before: recordings or pieces captioned, without a caption, and captioned by an earlier run.
-        empty: recordings or pieces in which an earlier run found nothing to describe.
+        named: write the file's name before each caption.
     """
 
     view: View
+    output: Path | None
     append: Callable[[Transcript], None]
     json: bool
-    labelled: bool
-    done: int = 0
-    failed: int = 0
-    before: int = 0
-    empty: int = 0
+    named: bool
+    counts: Progress = field(default_factory=Progress)
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        done, least = self.counts.captioned + self.counts.failed, 2 if kind is None else 1
+        if self.counts.skipped or done >= least:
+            show_totals(self.view, self.counts, self.output)
 
     def keep(self, file: str, transcripts: Iterable[tuple[Transcript, SpecdecError | None]]) -> None:
         """Prints, records and counts the transcripts of one file, one per segment, and shows their errors.
@@ -138,22 +119,19 @@ class Job:
         """
         for transcript, error in transcripts:
             if error is not None:
-                self.failed += 1
+                self.counts.failed += 1
                 self.view.failed(file, error)
             self._print(file, transcript)
             self.append(transcript)
-            self.done += error is None
+            self.counts.captioned += error is None
+            self.counts.degraded += transcript.degraded is not None
+            self.counts.flags.update(transcript.flags)
 
     def repeat(self, file: str, transcripts: Iterable[Transcript]) -> None:
         """Prints what an earlier run captioned."""
         for transcript in transcripts:
-            self.before += 1
+            self.counts.skipped += 1
             self._print(file, transcript)
-
-    def finished(self) -> None:
-        """Shows how many recordings or pieces there were."""
-        facts = ((self.before, "done before"), (self.empty, "without anything to describe, as found before"))
-        self.view.finished_all(self.done, self.failed, [f"{number} {what}" for number, what in facts if number])
 
     def transcripts(
         self, captioner: Captioner, file: str, runs: Iterable[Run], item: InputFile | None = None
@@ -182,20 +160,20 @@ class Job:
         if self.json:
             write_line(transcript.to_json())
         elif transcript.caption is not None:
-            columns, speaker = [file] if self.labelled else [], ""
+            columns, speaker = [file] if self.named else [], ""
             if transcript.pieces is not None:
                 columns += [f"{transcript.start_s or 0.0:.2f}", f"{transcript.end_s or 0.0:.2f}"]
                 speaker = f"{transcript.speaker}: " if transcript.speaker else ""
             text = marked(speaker + transcript.caption, " ".join(transcript.flags))
-            print_caption(text, before=columns, shown=self.view.shows_caption)
+            print_caption(text, before=columns, shown=self.view.form == "live")
 
 
-def emit(found: BaseModel, page: Callable[..., Any], *, json: bool, **shown: Any) -> None:
+def emit(found: BaseModel, page: Callable[..., Any], *, json: bool) -> None:
     """Prints a result: one JSON object, or its page."""
     if json:
         write_line(found.model_dump_json(by_alias=True))
     else:
-        page(found, **shown)
+        print_page(partial(page, found))
 
 
 def load_captioner(
@@ -231,11 +209,11 @@ def require_cloud(setup: Setup, *, degrades: bool) -> None:
         raise CloudError(f"The cloud does not answer: {setup.unanswered[0]}.", hint=hint)
 
 
-def labelling(labels: bool, words: Path | None, calibration: Path | None) -> Labelling | None:
+def labelling(labels: bool, lexicon: Path | None, calibration: Path | None = None) -> Labelling | None:
     """What --labels, --lexicon and --calibration ask for, None if none is given; ConfigError if a file is unusable."""
-    if not labels and words is None and calibration is None:
+    if not labels and lexicon is None and calibration is None:
         return None
-    return Labelling(Lexicon.load(words), None if calibration is None else read_calibration(calibration))
+    return Labelling(Lexicon.load(lexicon), None if calibration is None else read_calibration(calibration))
 
 
 def read_references(
@@ -244,10 +222,12 @@ def read_references(
     text_columns: Sequence[str] | None,
     label_columns: Sequence[str] | None,
     words: Path | None,
+    files: Sequence[str] = (),
 ) -> tuple[Lexicon, References | None]:
     """The lexicon at `words` (None: the shipped one), and the references at `table`, by which captions are judged.
 
-    A label's column is given as "attribute=column". ConfigError: a file is malformed, or a column is of no table.
+    A label's column is given as "attribute=column". ConfigError: a file is malformed, a column is of no table, or there
+    are `files` and the table has none of them.
     """
     lexicon = Lexicon.load(words)
     if table is None:
@@ -259,5 +239,7 @@ def read_references(
         hint = f"Attributes: {', '.join(lexicon.attributes)}. For example: --label-column emotion=mood"
         raise ConfigError(f"--label-column {wrong[0]!r} is not of the form attribute=column.", hint=hint)
     texts = tuple(text_columns or ())
-    read = References.read(table, file_column=file_column, text_columns=texts, label_columns=labels, lexicon=lexicon)
-    return lexicon, read
+    found = References.read(table, file_column=file_column, text_columns=texts, label_columns=labels, lexicon=lexicon)
+    if files:
+        found.require_some(files)
+    return lexicon, found

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import typer
 
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import CommandRun, emit, exit_code, load_captioner, read_references
-from specdec_cli.console.comparison_view import print_comparison
+from specdec_cli.cli.command_run import display, emit, identified, load_captioner, read_references
+from specdec_cli.config import Config
+from specdec_cli.console.pages import comparison_page
+from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError
 from specdec_cli.evaluate.comparison import comparison
 from specdec_cli.evaluate.modes import in_mode, parse_modes, richest
 from specdec_cli.evaluate.running import Runner, StoredRuns
 from specdec_cli.inputs.find import find_recordings
+from specdec_cli.inputs.recording import InputFile
 from specdec_cli.targets import PAGE, TRANSCRIPTS, refuse, write
 from specdec_cli.transcript.terms import Terms
 from specdec_cli.types import Mode
@@ -71,35 +75,34 @@ def compare(
     resolved = options.resolve(context, {"decoding.mode": richest(wanted)}, {"decoding.mode": "--modes"})
     if resolved.config.decoding.mode != richest(wanted):
         raise ConfigError("--set decoding.mode is ignored here.", hint="Say which modes to compare with --modes.")
-    words, table = read_references(references, file_column, text_column, label_column, lexicon)
     files = find_recordings(paths, recursive=recursive, limit=limit)
-    if table is not None:
-        table.require_some(files)
+    words, table = read_references(references, file_column, text_column, label_column, lexicon, files)
     if bertscore and table is None:
         raise ConfigError("--bertscore needs references.", hint="Name the table: --references FILE")
-    refuse({"--output": (output, TRANSCRIPTS), "--html": (html, PAGE)}, [*files, references, lexicon, *resolved.reads])
-    interruption = "interrupted: this is what was done so far"
-    work = CommandRun(quiet=quiet, debug=debug, interruption=interruption, resolved=resolved)
-    recordings = work.identified(files)
+    reads = [*files, references, lexicon, *resolved.reads]
+    refuse({"--output": (output, TRANSCRIPTS), "--html": (html, PAGE)}, reads)
     configs = {mode: in_mode(resolved.config, mode) for mode in wanted}
-    made_with = {mode: Terms.of(of) for mode, of in configs.items()}
-    with StoredRuns(output, made_with, overwrite=overwrite) as journal:
-        with work:
-            runner = Runner(made_with, journal, work)
-            captioners: dict[Mode, Captioner] = {}
-            if steps := runner.steps(recordings, repeat):
-                degrades = all(config.decoding.degrades for mode, config in configs.items() if mode != "edge")
-                both = load_captioner(in_mode(resolved.config, "hybrid"), work.view, degrades=degrades)
-                captioners = {mode: both.variant(config) for mode, config in configs.items()}
+    terms = {mode: Terms.of(config) for mode, config in configs.items()}
+    recordings, interrupted = list[InputFile](), False
+    message = "interrupted: this is what was done so far"
+    with StoredRuns(output, terms, overwrite=overwrite) as journal:
+        try:
+            with display(quiet=quiet, debug=debug, resolved=resolved, interruption=message) as view:
+                recordings = identified(view, files)
+                runner = Runner(terms, journal, view)
+                steps = runner.steps(recordings, repeat)
+                captioners = _captioners(resolved.config, configs, view) if steps else {}
                 journal.require_models({mode: captioner.setup for mode, captioner in captioners.items()})
-            if overwrite:
-                journal.clear()
-            if steps:
-                work.view.say("warming up: a first run of every mode, which does not count")
-            runner.run(recordings, steps, captioners)
+                if overwrite:
+                    journal.clear()
+                if steps:
+                    view.say("warming up: a first run of every mode, which does not count")
+                runner.run(recordings, steps, captioners)
+        except KeyboardInterrupt:
+            interrupted = True
         transcripts = journal.of(recordings)
-    if work.interrupted and all(transcript.error for transcript in transcripts):
-        return work.code()
+    if interrupted and all(transcript.error for transcript in transcripts):
+        return 130
     planned = len(recordings)
     found = comparison(
         transcripts, words, modes=wanted, references=table, planned=planned, bertscore=bertscore, seed=eval_seed
@@ -107,7 +110,14 @@ def compare(
     if html is not None:
         from specdec_cli.evaluate.page import render
 
-        with work.view.loading("the page"):
+        with view.loading("the page"):
             write(html, render(found, transcripts, lexicon=words), PAGE)
-    emit(found, print_comparison, json=json, **{} if json else {"captions": captions})
-    return exit_code(interrupted=work.interrupted, failed=bool(found.errors))
+    emit(found, partial(comparison_page, captions=captions), json=json)
+    return 130 if interrupted else 1 if found.errors else 0
+
+
+def _captioners(config: Config, configs: dict[Mode, Config], view: View) -> dict[Mode, Captioner]:
+    """A captioner for each mode, with models that are loaded once."""
+    degrades = all(each.decoding.degrades for mode, each in configs.items() if mode != "edge")
+    both = load_captioner(in_mode(config, "hybrid"), view, degrades=degrades)
+    return {mode: both.variant(each) for mode, each in configs.items()}

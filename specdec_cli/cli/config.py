@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import typer
 
 from specdec_cli.cli import options
-from specdec_cli.console.tables import print_config
+from specdec_cli.console.tables import ONE_LINE, config_page, print_page
 
 
 def show(
@@ -21,8 +23,8 @@ def show(
     resolved = options.resolve(context)
     if yaml:
         typer.echo(resolved.to_yaml(), nl=False)
-        return
-    print_config(list(resolved.rows()))
+    else:
+        print_page(partial(config_page, resolved.rows()), piped_width=ONE_LINE)
 
 
 def validate(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from functools import partial
 
 import typer
 
 from specdec_cli.cli import options
-from specdec_cli.console.live import choose_view
-from specdec_cli.console.tables import print_doctor
+from specdec_cli.console.tables import ONE_LINE, doctor_page, print_page
+from specdec_cli.console.view import choose_view
 from specdec_cli.diagnosis import examine
 
 
@@ -23,8 +23,8 @@ def doctor(
 ) -> int:
     """Check the installation, the machine and the configured models."""
     resolved = options.resolve(context)
-    loaded = "PyTorch" if quick else "PyTorch and the models"
-    with closing(choose_view()) as view, view.loading(loaded):
+    with choose_view() as view, view.loading("PyTorch" if quick else "PyTorch and the models"):
         checks = list(examine(resolved, load_models=not quick))
-    print_doctor([(check.name, check.status, check.detail) for check in checks])
+    rows = [(check.name, check.status, check.detail) for check in checks]
+    print_page(partial(doctor_page, rows), piped_width=ONE_LINE)
     return 1 if any(check.status == "fail" for check in checks) else 0

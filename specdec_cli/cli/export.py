@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Final, get_args
 
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import exit_code, labelling
+from specdec_cli.cli.command_run import display, labelling
 from specdec_cli.config.problems import chosen
-from specdec_cli.console.live import choose_view
 from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError
 from specdec_cli.export.folder import Folder, Written
@@ -51,16 +50,16 @@ def export(
     one = output if output == STDOUT or ending in formats else None
     if one is not None and (formats[1:] or formats[0] not in SUFFIXES):
         raise ConfigError(f"--output {one} is one file, and --to {to} is more.", hint="Name a folder.")
-    labelled = labelling(labels, lexicon, None)
+    labelled = labelling(labels, lexicon)
     stored = Stored.read(transcripts, mode=of_mode, lexicon=labelled.lexicon if labelled else None)
-    view = choose_view(quiet=quiet, debug=debug, steps=True)
-    if stored.replaced:
-        view.say(f"{count(stored.replaced, 'recording')} captioned more than once: only the last captions count")
-    if one is not None:
-        return report(export_file(stored, formats[0], one, naming=rttm_name), transcripts, None, view)
-    folder = folder_for(output, transcripts, "export", "--output")
-    written = export_files(stored, formats, folder, "--output", naming=rttm_name)
-    return report(written, transcripts, folder, view)
+    with display(quiet=quiet, debug=debug) as view:
+        if stored.replaced:
+            view.say(f"{count(stored.replaced, 'recording')} captioned more than once: only the last captions count")
+        if one is not None:
+            return report(export_file(stored, formats[0], one, naming=rttm_name), transcripts, None, view)
+        folder = folder_for(output, transcripts, "export", "--output")
+        written = export_files(stored, formats, folder, "--output", naming=rttm_name)
+        return report(written, transcripts, folder, view)
 
 
 def parse_formats(text: str, option: str) -> list[ExportFormat]:
@@ -125,4 +124,4 @@ def report(written: Written, transcripts: Path, folder: Path | None, view: View)
         hint = "Each line without a caption has the reason; --mode takes lines of that mode alone."
         raise ConfigError(f"{transcripts} has no captions to write.", hint=hint)
     show_written(written, transcripts, folder, view)
-    return exit_code(interrupted=False, failed=bool(written.problems))
+    return 1 if written.problems else 0

@@ -15,9 +15,8 @@ import typer
 from specdec_cli.audio.microphone import Microphone, Utterance, devices
 from specdec_cli.audio.samples import Floats
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import Job, interruptible, labelling, load_captioner
+from specdec_cli.cli.command_run import Job, display, interruptible, labelling, load_captioner
 from specdec_cli.console.cells import clean
-from specdec_cli.console.live import choose_view
 from specdec_cli.console.plain import write_line
 from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError
@@ -73,37 +72,24 @@ def listen(
         for line in devices():
             write_line(clean(line))
         return 0
-    resolved = options.resolve(context)
-    labelled = labelling(labels, lexicon, calibration)
+    resolved, labelled = options.resolve(context), labelling(labels, lexicon, calibration)
     refuse({"--output": (output, TRANSCRIPTS)}, [lexicon, calibration, *resolved.reads])
     if save is not None and save.exists() and not save.is_dir():
         raise ConfigError(f"--save {save} is not a folder.", hint="Name another one; it will be created.")
-    view = choose_view(quiet=quiet, no_live=no_live, json=json, debug=debug)
-    ending: list[bool] = []
-    try:
-        opening = Microphone(device)  # refused before models are loaded
-        audio = resolved.config.audio.model_copy(update=_OF_FILES)
-        config = resolved.config.model_copy(update={"audio": audio})
+    config = resolved.config.model_copy(update={"audio": resolved.config.audio.model_copy(update=_OF_FILES)})
+    opening = Microphone(device)  # refused before models are loaded
+    with (
+        display(quiet=quiet, debug=debug, no_live=no_live, json=json) as view,
+        Store(output, TRANSCRIPTS) as store,
+        Job(view, output, lambda line: store.append(line.to_json()), json=json, named=False) as job,
+    ):
         captioner = load_captioner(config, view, labelled, measures=measure)
         if not json:
             view.say(resolved.note)
-        with (
-            Store(output, TRANSCRIPTS) as store,
-            interruptible(lambda: ending.append(True), partial(view.stopping, "captioning what was said")),
-            opening as microphone,
-        ):
-            job = Job(view, lambda line: store.append(line.to_json()), json=json, labelled=False)
+        with interruptible(partial(view.stopping, "captioning what was said")) as ending, opening as microphone:
             view.say(f"listening to {microphone.name}; Ctrl-C ends")
-            try:
-                _caption_all(captioner, job, microphone, lambda: bool(ending), save)
-            finally:  # also when the microphone is gone
-                job.finished()
-        return 1 if job.failed else 0
-    except KeyboardInterrupt:
-        view.interrupted(output)
-        raise
-    finally:
-        view.close()
+            _caption_all(captioner, job, microphone, lambda: bool(ending), save)
+    return 1 if job.counts.failed else 0
 
 
 def _caption_all(
@@ -118,14 +104,14 @@ def _caption_all(
         else:
             file = _saved(utterance, rate, save, name)
             runs = captioner.runs(file)
-        transcripts, done = job.transcripts(captioner, file, runs), job.done
+        transcripts, done = job.transcripts(captioner, file, runs), job.counts.captioned
         if utterance.lost:
             view.warn(f"{_LOST.capitalize()}: close other programs, or take a smaller model.")
             transcripts = (
                 (line.model_copy(update={"warnings": (*line.warnings, _LOST)}), error) for line, error in transcripts
             )
         job.keep(file, transcripts)
-        if job.done > done:
+        if job.counts.captioned > done:
             view.say(f"caption {seconds(time.monotonic() - utterance.ended)} after the end of the utterance")
 
 

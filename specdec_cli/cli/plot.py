@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from specdec_cli.cli import options
+from specdec_cli.cli.command_run import display
 from specdec_cli.cli.export import folder_for, report
-from specdec_cli.console.live import choose_view
 from specdec_cli.errors import ConfigError
 from specdec_cli.export.folder import Folder
 from specdec_cli.export.recordings import Stored
@@ -42,14 +42,12 @@ def plot(
     pictures = list(timelines(stored, attribute, words.attributes[attribute]))
     if one is not None and len(pictures) > 1:
         raise ConfigError(f"{transcripts} gives {len(pictures)} pictures, and {one} is one.", hint="Name a folder.")
-    view = choose_view(quiet=quiet, debug=debug, steps=True)
-    legible = True
-    target = Folder(folder, "--output")
+    target, legible = Folder(folder, "--output"), True
     for drawing in pictures:
-        name = one.name if one is not None else f"{drawing.name}.{kind}"
         drawn, whole = draw(drawing, kind)
-        target.put(name, drawn)
+        target.put(one.name if one is not None else f"{drawing.name}.{kind}", drawn)
         legible = legible and whole
-    if kind != "svg" and not legible:
-        view.hint("No font here has the Chinese characters in this: install Noto Sans CJK, or draw SVG.")
-    return report(target.result, transcripts, None if one is not None else folder, view)
+    with display(quiet=quiet, debug=debug) as view:
+        if kind != "svg" and not legible:
+            view.hint("No font here has the Chinese characters in this: install Noto Sans CJK, or draw SVG.")
+        return report(target.result, transcripts, None if one is not None else folder, view)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import CommandRun, read_references
+from specdec_cli.cli.command_run import display, read_references
 from specdec_cli.format import count
 from specdec_cli.review.review_page import read_pieces, write_review
 from specdec_cli.targets import REVIEW, refuse
@@ -31,15 +31,15 @@ def review(
     """
     words, table = read_references(references, file_column, None, label_column, lexicon)
     refuse({"--output": (output, REVIEW)}, [*transcripts, references, lexicon])
-    with CommandRun(quiet=quiet, debug=debug, interruption="interrupted; no page was written") as work:
+    with display(quiet=quiet, debug=debug, interruption="interrupted; no page was written") as view:
         pieces = read_pieces(transcripts, words, table, of_mode)
         if table is not None:
             table.require_some([piece.run.file for piece in pieces])
         chosen = pieces[:limit]
-        sounds = write_review(output, chosen, words, audio_mb=audio_mb, watch=work)
+        sounds = write_review(output, chosen, words, audio_mb=audio_mb, watch=view)
         doubtful = sum(piece.doubtful for piece in chosen)
         known = "" if table is None else f", references of {sum(bool(piece.truth) for piece in chosen)}"
-        work.view.say(f"{count(len(chosen), 'piece')}, {doubtful} of them to be reviewed{known}: {output}")
+        view.say(f"{count(len(chosen), 'piece')}, {doubtful} of them to be reviewed{known}: {output}")
         left_out = [
             (len(pieces) - len(chosen), "with less doubt left out (--limit)"),
             (sounds.left_out, f"without audio, for which the page would exceed {audio_mb:g} MB (--audio-mb)"),
@@ -47,5 +47,5 @@ def review(
         ]
         for number, why in left_out:
             if number:
-                work.view.say(f"{count(number, 'piece')} {why}", good=False)
-    return work.code()
+                view.say(f"{count(number, 'piece')} {why}", good=False)
+    return 1 if view.failures else 0

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import CommandRun, emit, load_captioner, read_references
+from specdec_cli.cli.command_run import display, emit, identified, load_captioner, read_references
 from specdec_cli.config.problems import chosen
-from specdec_cli.console.fitted_view import print_tuning
+from specdec_cli.console.pages import tuning_page
 from specdec_cli.console.plain import print_error
+from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError, SpecdecError
 from specdec_cli.inputs.find import find_recordings
 from specdec_cli.targets import GATE, PICTURE, RECORDINGS, refuse, write
 from specdec_cli.tune.tuning_plan import TuningPlan, require_tunable
 from specdec_cli.types import COSTS, Cost, GateName
+
+if TYPE_CHECKING:
+    from specdec_cli.tune.outcomes import Tuning
 
 
 def tune(
@@ -56,50 +64,56 @@ def tune(
     them on the other half. Needs no references: without them quality is agreement with the cloud's caption. Use the
     gate with --gate FILE.
     """
-    competing, sizes = parse_gates(gates), parse_ks(ks)
     cost, share = parse_budget(budget or ("clips=0.5" if risk is None else "clips=1"))
+    plan = TuningPlan(parse_gates(gates), parse_ks(ks), share, eval_seed, cost, risk)
     resolved = options.resolve(context, {"decoding.mode": "hybrid"})
-    words, table = read_references(references, file_column, text_column, label_column, lexicon)
     files = find_recordings(paths, recursive=recursive, limit=limit)
-    if table is not None:
-        table.require_some(files)
+    words, table = read_references(references, file_column, text_column, label_column, lexicon, files)
     targets = {"--recordings": (recordings, RECORDINGS), "--output": (output, GATE), "--plot": (plot, PICTURE)}
     refuse(targets, [*files, references, lexicon, *resolved.reads])
     again = f"interrupted; run it again to go on from {recordings}" if recordings else "interrupted"
-    with CommandRun(quiet=quiet, debug=debug, interruption=again, resolved=resolved) as work:
-        clips: dict[str, str] = {}
-        for recording in work.identified(files):
-            if recording.error is not None:
-                work.failed(recording.path, recording.error)
-            elif recording.sha256 is not None:
-                clips[recording.sha256] = recording.path
+    with display(quiet=quiet, debug=debug, resolved=resolved, interruption=again) as view:
+        clips = _clips(view, files)
         if not clips:
             return 1
-        require_tunable(resolved.config, competing, len(clips), risk)
-        captioner = load_captioner(resolved.config, work.view, degrades=False)
+        require_tunable(resolved.config, plan.gates, len(clips), risk)
+        captioner = load_captioner(resolved.config, view, degrades=False)
         from specdec_cli.tune.recording import StoredRecordings, setup_of
         from specdec_cli.tune.tuning import tune as tuned
 
-        plan = TuningPlan(competing, sizes, share, eval_seed, cost, risk)
         find = table.find if table is not None else lambda _: None
         with StoredRecordings(setup_of(captioner), recordings) as journal:
-            found, file = tuned(captioner, plan, clips, find, words, journal, work)
-    if work.interrupted:
-        return work.code()
+            found, file = tuned(captioner, plan, clips, find, words, journal, view)
     if output is not None and file is not None:
         write(output, file.to_json(), GATE)
         found = found.model_copy(update={"output": str(output)})
     if plot is not None:
-        from specdec_cli.plot.frontier_plot import frontier
-
-        advice = f"recommended: {found.recommended.label}" if found.recommended else "nothing is recommended"
-        title = f"{found.confirmed_on} clips, {resolved.config.prompt.language}; {advice}"
-        write(plot, frontier(found.confirmed, title=title, kind=plot.suffix.lower().lstrip(".")), PICTURE)
-    emit(found, print_tuning, json=json)
+        write(plot, _picture(found, resolved.config.prompt.language, plot), PICTURE)
+    emit(found, tuning_page, json=json)
     if output is not None and file is None:
         print_error(SpecdecError(f"{output} was not written: no setting can be recommended."), debug=debug)
         return 1
-    return work.code()
+    return 1 if view.failures else 0
+
+
+def _clips(view: View, files: Sequence[str]) -> dict[str, str]:
+    """The recordings that can be read, by their bytes; the others are shown."""
+    clips: dict[str, str] = {}
+    for recording in identified(view, files):
+        if recording.error is not None:
+            view.failed(recording.path, recording.error)
+        elif recording.sha256 is not None:
+            clips[recording.sha256] = recording.path
+    return clips
+
+
+def _picture(found: Tuning, language: str, path: Path) -> bytes:
+    """The frontier, in the format that a file's name ends in."""
+    from specdec_cli.plot.frontier_plot import frontier
+
+    advice = f"recommended: {found.recommended.label}" if found.recommended else "nothing is recommended"
+    title = f"{found.confirmed_on} clips, {language}; {advice}"
+    return frontier(found.confirmed, title=title, kind=path.suffix.lower().lstrip("."))
 
 
 def parse_gates(text: str | None) -> tuple[GateName, ...]:
@@ -118,14 +132,11 @@ def parse_budget(text: str) -> tuple[Cost, float]:
     """What a budget is of, and the share: `0.5` and `clips=0.5`, `blocks=0.2`, `time=0.4`; ConfigError if none."""
     name, _, value = text.rpartition("=")
     cost = next((known for known in COSTS if known == (name.strip() or "clips")), None)
-    try:
-        share = float(value)
-    except ValueError:
-        share = -1.0
-    if cost is None or not 0 <= share <= 1:
-        hint = f"For example: --budget clips=0.5. Costs: {', '.join(COSTS)}."
-        raise ConfigError(f"--budget: {text!r} is no share from 0 to 1 of a cost.", hint=hint)
-    return cost, share
+    with suppress(ValueError):
+        if cost is not None and 0 <= float(value) <= 1:
+            return cost, float(value)
+    hint = f"For example: --budget clips=0.5. Costs: {', '.join(COSTS)}."
+    raise ConfigError(f"--budget: {text!r} is no share from 0 to 1 of a cost.", hint=hint)
 
 
 def parse_ks(text: str) -> tuple[int, ...]:

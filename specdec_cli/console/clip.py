@@ -26,6 +26,19 @@ def labelled(label: str, body: Text, style: str = DIM) -> Prose:
     return Prose(body, Text(f" {label}", style), INDENT)
 
 
+def name(clip: Started) -> str:
+    """The file; of one of its pieces, which."""
+    return clip.file if clip.piece is None else f"piece {clip.piece + 1} of {clip.pieces}"
+
+
+def place(clip: Started) -> str:
+    """A line of a log: file, length, language and mode; of a piece, its times."""
+    facts = f"{clip.file}: {seconds(clip.duration_s)}, {clip.language}, {clip.mode}"
+    if clip.piece is not None:
+        facts = f"{clip.file}, {name(clip)}: {clip.start_s or 0.0:.2f} to {clip.end_s or 0.0:.2f} s"
+    return f"{facts}, no speech found" if "no_speech" in clip.flags else facts
+
+
 def file_line(event: Started, width: int) -> Constrain:
     """The file and the facts about it in a rule; of a long path, its end."""
     facts = [seconds(event.duration_s), event.language, event.mode]
@@ -72,50 +85,47 @@ def count_flags(flags: Mapping[Flag, int]) -> str:
     return ", ".join(f"{number:,} {FLAG_WORDS[flag]}" for flag, number in sorted(flags.items()))
 
 
-def summary(clip: Started, rounds: Sequence[Round], event: Finished, text: EventText) -> list[tuple[str, Text]]:
+def summary(clip: Started, rounds: Sequence[Round], event: Finished, text: EventText) -> Iterator[tuple[str, Text]]:
     """What a clip came to, each line under a name: its flags, classes and figures, then the totals."""
-    lines = [("flags", Text(flagged(text.flags), BAD))] if text.flags else []
-    lines += [("labels", Text(_classes(text)))] if text.labels is not None else []
-    lines += [] if clip.measured is None else [("measured", Text(", ".join(measured(clip.measured))))]
-    agreeing = [claim.attribute for claim in text.claims or () if claim.agrees]
-    differing = [contradiction(claim) for claim in text.claims or () if claim.agrees is False]
-    lines += [("agrees", Text(clean(", ".join(agreeing))))] if agreeing else []
-    lines += [("differs", Text(clean("; ".join(differing)), BAD))] if differing else []
-    return lines + _totals(rounds, event, clip.mode)
+    if text.flags:
+        yield "flags", Text(flagged(text.flags), BAD)
+    if text.labels is not None:
+        known = {attribute: f" {percent(p)}" for attribute, p in text.probabilities.items()}
+        said = [
+            f"{attribute} {class_}{known.get(attribute, '')}" for attribute, class_ in text.labels.items() if class_
+        ]
+        yield "labels", Text(DOT.join(said) or "none found")
+    if clip.measured is not None:
+        yield "measured", Text(", ".join(measured(clip.measured)))
+    claims = text.claims or ()
+    if agreeing := [claim.attribute for claim in claims if claim.agrees]:
+        yield "agrees", Text(clean(", ".join(agreeing)))
+    if differing := [contradiction(claim) for claim in claims if claim.agrees is False]:
+        yield "differs", Text(clean("; ".join(differing)), BAD)
+    yield from _totals(rounds, event, clip.mode)
 
 
-def _classes(text: EventText) -> str:
-    """The classes that a caption says: "voice male 98% · rate slow 71%"; attributes that it leaves out are left out."""
-    known = {name: f" {percent(p)}" for name, p in text.probabilities.items()}
-    said = (text.labels or {}).items()
-    return DOT.join(f"{name} {class_}{known.get(name, '')}" for name, class_ in said if class_) or "none found"
-
-
-def _totals(rounds: Sequence[Round], event: Finished, mode: Mode) -> list[tuple[str, Text]]:
+def _totals(rounds: Sequence[Round], event: Finished, mode: Mode) -> Iterator[tuple[str, Text]]:
     of_two = mode in ("hybrid", "lossless")
     found = totals(rounds, event, cloud_takes_part=of_two)
+    yield "rounds", Text(_verified(found.escalations, found.rounds, mode), STRONG)
     tokens = [f"{found.tokens} in {count(found.rounds, 'round')}"]
     if of_two and found.edge_token_share is not None:
         tokens.append(f"{percent(found.edge_token_share)} of them drafted by the edge")
-    lines = [
-        ("rounds", Text(_verified(found.escalations, found.rounds, mode), STRONG)),
-        ("tokens", Text(DOT.join(tokens))),
-    ]
+    yield "tokens", Text(DOT.join(tokens))
     if found.drafted:
-        kept = f"{found.accepted} of {count(found.drafted, 'drafted token')} ({percent(found.acceptance_rate)})"
-        cloud = [kept, count(found.corrected, "correction"), f"{found.bonus} bonus"]
-        lines.append(("accepted", Text(DOT.join(cloud))))
+        accepted = f"{found.accepted} of {count(found.drafted, 'drafted token')} ({percent(found.acceptance_rate)})"
+        yield "accepted", Text(DOT.join([accepted, count(found.corrected, "correction"), f"{found.bonus} bonus"]))
     if found.network_ms is not None:
         exchanges = count(sum(round_.network_ms is not None for round_ in rounds), "exchange")
-        lines.append(("link", Text(f"{exchanges}{DOT}{seconds(found.network_ms / 1000)} on the link")))
+        yield "link", Text(f"{exchanges}{DOT}{seconds(found.network_ms / 1000)} on the link")
     times = [f"first token {milliseconds(event.ttft_ms)}", f"total {seconds(event.total_ms / 1000)}"]
     times += [f"{found.tokens / event.total_ms * 1000:.1f} tokens/s"] if event.total_ms > 0 else []
-    lines.append(("time", Text(DOT.join(times))))
+    yield "time", Text(DOT.join(times))
     if event.degraded is not None:
-        lines.append(("degraded", Text(clean(event.degraded), style=BAD)))
+        yield "degraded", Text(clean(event.degraded), BAD)
     if event.finish_reason != "eos":
-        lines.append(("end", Text(f"stopped by {event.finish_reason}", style=ASKED)))
-    return lines
+        yield "end", Text(f"stopped by {event.finish_reason}", ASKED)
 
 
 def _verified(escalated: int, rounds: int, mode: Mode) -> str:

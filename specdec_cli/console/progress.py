@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -25,25 +26,24 @@ def show_counts(view: View, counts: Progress) -> None:
     view.progress(counts.done, counts.total, facts)
 
 
-def show_totals(view: View, counts: Progress, output: str) -> None:
-    """A batch is over: its totals, where its captions are, and which lack the cloud or describe nothing."""
-    view.close()
+def show_totals(view: View, counts: Progress, output: Path | None) -> None:
+    """A run is over: its totals, where its captions are, and which lack the cloud or describe nothing."""
     kept = counts.captioned or counts.skipped
     line = Text(f"{counts.captioned:,} captioned")
     line.append(f"  {counts.failed:,} failed" if counts.failed else "", BAD)
     line.append(f"  {counts.skipped:,} done before" if counts.skipped else "")
-    if counts.captioned:
-        line.append(f"  {DOT.join([*_rates(counts), f'in {seconds(counts.elapsed_s)}'])}", DIM)
-    view.say(line, good=bool(kept))
+    if counts.captioned and (rates := _rates(counts)):
+        line.append(f"  {DOT.join([*rates, f'in {seconds(counts.elapsed_s)}'])}", DIM)
+    view.conclude(line, good=bool(kept))
     if counts.degraded:
         view.warn(f"{count(counts.degraded, 'caption')} degraded: the cloud failed")
     if counts.flags:
         view.warn(f"captions that are no description: {count_flags(counts.flags)}")
-    if kept or counts.tokens:
+    if output is not None and (kept or counts.tokens):
         view.say(f"captions are in {output}")
 
 
-def show_failures(view: View, counts: Progress, output: str) -> None:
+def show_failures(view: View, counts: Progress, output: Path) -> None:
     """The recordings without a caption, as many as were kept; the rest is in `output`."""
     for file, reason in counts.failures:
         view.failed(file, SpecdecError(reason))

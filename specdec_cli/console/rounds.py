@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Final
 
 from rich.console import RenderableType
@@ -50,7 +49,6 @@ class TokenCell:
     word: Text
     joined: bool
     figures: tuple[Text, ...]
-    ends_clause: bool
 
     @property
     def width(self) -> int:
@@ -69,15 +67,13 @@ def shown(piece: str) -> str:
 
 def cells_of(round_: Round, settings: Mapping[str, object]) -> Iterator[TokenCell]:
     """The tokens of a round in the order of the text, each run of one fate behind its sign."""
-    found = list(tokens(round_))
     before: tuple[str, Fate | None] = (" ", None)
-    for (piece, fate, entropy, value), following in zip_longest(found, found[1:]):
+    for piece, fate, entropy, value in tokens(round_):
         mark = (SIGNS[fate], STYLES[fate].replace(" strike", "")) if fate != before[1] else ("", "")
         word = shown(piece)
         joined = not (mark[0] or before[0].endswith((" ", "\n")) or piece.startswith((" ", "\n")))
         figures = tuple(_figures(round_, entropy, value, settings))
-        ends_clause = word[-1:] in _CLAUSE_ENDS and not (following and shown(following[0]) == EOS)
-        yield TokenCell(Text.assemble(mark, (word, STYLES[fate])), joined, figures, ends_clause)
+        yield TokenCell(Text.assemble(mark, (word, STYLES[fate])), joined, figures)
         before = piece, fate
 
 
@@ -116,7 +112,8 @@ def _divided(cells: Sequence[TokenCell], width: int, by_clause: bool) -> Iterato
     row: list[TokenCell] = []
     for cell in cells:
         full = len(row) == _MOST_TOKENS or sum(each.width for each in row) + cell.width > width
-        if row and (full or (by_clause and row[-1].ends_clause)):
+        ends = row and row[-1].word.plain[-1:] in _CLAUSE_ENDS and not cell.word.plain.endswith(EOS)
+        if row and (full or (by_clause and ends)):
             yield row
             row = []
         row.append(cell)
@@ -178,6 +175,7 @@ def verdict_of(round_: Round, settings: dict[str, object]) -> str:
     threshold = threshold_of(settings, waking=round_.waking)
     if round_.gate_value is None or threshold is None:
         return outcome
-    side = "below" if (gate in LOW_IS_UNSURE) is round_.escalated else "above"
-    relation = f"at or {side}" if round_.escalated else side
-    return f"{gate} {round_.gate_value:.2f}, {relation} {threshold:g}: {outcome}"
+    escalates, keeps = ("at or below", "above") if gate in LOW_IS_UNSURE else ("at or above", "below")
+    if gate == "random":  # see `crosses`
+        escalates, keeps = "below", "at or above"
+    return f"{gate} {round_.gate_value:.2f}, {escalates if round_.escalated else keeps} {threshold:g}: {outcome}"

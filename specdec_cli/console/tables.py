@@ -1,4 +1,4 @@
-"""Tables on stdout: settings, check-ups, and figures side by side."""
+"""Pages on stdout, and what they are made of: tables, figures side by side; the pages of settings and check-ups."""
 
 from __future__ import annotations
 
@@ -10,32 +10,29 @@ from rich.table import Table
 from rich.text import Text
 
 from specdec_cli.config.problems import show
-from specdec_cli.console.cells import clean
+from specdec_cli.console.cells import Prose, clean
 from specdec_cli.console.plain import console_on
-from specdec_cli.console.theme import ASKED, BAD, DIM, FAIL, GOOD, OK, STRONG, WARN
+from specdec_cli.console.theme import ASKED, BAD, DIM, DOT, FAIL, GOOD, OK, STRONG, WARN
 from specdec_cli.format import count
 
 if TYPE_CHECKING:
     from specdec_cli.evaluate.comparison_tables import FigureRow
 
 Status = Literal["ok", "warn", "fail"]
+Page = Callable[[int], Iterable[RenderableType]]
+"""The parts of a page, which stand below each other, in so many cells."""
 
-PIPED_WIDTH: Final = 120
-"""Cells of a line where there is no terminal to ask."""
+ONE_LINE: Final = 10_000
+"""Cells in which each row of a table is one line."""
+_PIPED_WIDTH: Final = 120  # where there is no terminal to ask
 _WIDEST: Final = 160
-_STATUS: dict[Status, tuple[str, str]] = {"ok": (OK, GOOD), "warn": (WARN, ASKED), "fail": (FAIL, BAD)}
-_UNLIMITED: Final = 10_000
+_STATUS: Final[dict[Status, tuple[str, str]]] = {"ok": (OK, GOOD), "warn": (WARN, ASKED), "fail": (FAIL, BAD)}
 _LABEL: Final = 18  # cells of a row's label in a grid, gap included
 _NARROWEST: Final = 10  # cells of a grid's column, gap included
 
 
-def print_page(
-    page: Callable[[int], Iterable[RenderableType]], console: Console | None, *, piped_width: int = PIPED_WIDTH
-) -> None:
-    """Print a page of tables and prose to `console` (None: stdout), without blanks at the end of lines.
-
-    `page` takes the width and gives the parts, which stand below each other.
-    """
+def print_page(page: Page, console: Console | None = None, *, piped_width: int = _PIPED_WIDTH) -> None:
+    """Print a page to `console` (None: stdout), without blanks at the end of lines."""
     console = console or console_on()
     console.width = min(console.width, _WIDEST) if console.is_terminal else piped_width
     for part in page(console.width):
@@ -43,6 +40,16 @@ def print_page(
             line = Text.assemble(*((segment.text, segment.style or "") for segment in segments))
             line.rstrip()
             console.print(line, soft_wrap=True)
+
+
+def item(sentence: str | Text) -> Prose:
+    """A sentence of a list."""
+    return Prose(Text(clean(sentence)) if isinstance(sentence, str) else sentence, Text(DOT), indent=3)
+
+
+def facts(*parts: str) -> Prose:
+    """What a page is about."""
+    return Prose(Text(DOT.join(map(clean, parts)), DIM))
 
 
 def columns(*names: str, right: Sequence[str] = ()) -> Table:
@@ -66,31 +73,32 @@ def grid(names: Sequence[str], rows: Sequence[FigureRow], width: int) -> Iterato
         for name in names[block]:
             table.add_column(Text(name), justify="right", max_width=(width - _LABEL) // len(names[block]) - 1)
         for row in rows:
-            made = []
-            for cell in row.cells[block]:
-                note = "".join(f" {part}" for part in (cell.notes[0] if cell.notes else ()) if part)
-                made.append(Text.assemble(cell.value, (note, DIM)))
-            table.add_row(Text(f" {row.label}"), *made)
+            notes = ("".join(f" {part}" for part in (cell.notes or ((),))[0] if part) for cell in row.cells[block])
+            figures = (
+                Text.assemble(cell.value, (note, DIM)) for cell, note in zip(row.cells[block], notes, strict=True)
+            )
+            table.add_row(Text(f" {row.label}"), *figures)
         yield table
 
 
-def print_config(rows: Sequence[tuple[str, object, str]], *, console: Console | None = None) -> None:
-    """Print settings, one a line: name, value as a file has it, origin. Piped lines are as long as they need to be."""
+def config_page(rows: Iterable[tuple[str, object, str]], _: int) -> Iterator[RenderableType]:
+    """Settings, one a line: name, value as a file has it, origin."""
     table = columns("", "", "")
     for name, value, origin in rows:
-        written = value if isinstance(value, str) else show(value)
-        table.add_row(Text(clean(name)), Text(clean(written)), Text(clean(origin), DIM))
-    print_page(lambda _: [table], console, piped_width=_UNLIMITED)
+        table.add_row(
+            Text(clean(name)), Text(clean(value if isinstance(value, str) else show(value))), Text(clean(origin), DIM)
+        )
+    yield table
 
 
-def print_doctor(checks: Sequence[tuple[str, Status, str]], *, console: Console | None = None) -> None:
-    """Print checks, one a line: name, outcome (as a sign and a word) and detail of each."""
+def doctor_page(checks: Sequence[tuple[str, Status, str]], _: int) -> Iterator[RenderableType]:
+    """Checks, one a line: name, outcome (as a sign and a word) and detail of each."""
     table = columns("", "", "")
     for name, status, detail in checks:
         sign, style = _STATUS[status]
         table.add_row(Text(f"{sign} {status}", style), Text(clean(name)), Text(clean(detail)))
     statuses = [status for _, status, _ in checks]
-    failed, warned = statuses.count("fail"), statuses.count("warn")
-    parts = [count(number, noun) for number, noun in ((failed, "problem"), (warned, "warning")) if number]
-    verdict = Text(f"{', '.join(parts)}.", BAD if failed else ASKED) if parts else Text("No problem found.", GOOD)
-    print_page(lambda _: [table, Text(), verdict], console, piped_width=_UNLIMITED)
+    problems = [(statuses.count("fail"), "problem"), (statuses.count("warn"), "warning")]
+    verdict = ", ".join(count(number, noun) for number, noun in problems if number)
+    style = BAD if "fail" in statuses else ASKED if verdict else GOOD
+    yield from (table, Text(), Text(f"{verdict or 'No problem found'}.", style))

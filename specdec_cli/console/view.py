@@ -1,67 +1,90 @@
-"""What a display has to offer, and the displays for what is not a terminal: errors alone, or a few lines."""
+"""What a command shows on stderr: clips one after the other, or steps, and what is wrong with them."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from specdec_cli.console.cells import clean
-from specdec_cli.console.clip import count_flags, flagged, summary
-from specdec_cli.console.plain import print_error, print_line
-from specdec_cli.console.theme import ASKED, BAD, DIM
+from specdec_cli.console import clip as parts
+from specdec_cli.console.cells import Prose, clean, paragraph
+from specdec_cli.console.live import StatusLine
+from specdec_cli.console.plain import console_on, print_error, print_line
+from specdec_cli.console.rounds import render_round
+from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, OK, WARN
 from specdec_cli.errors import SpecdecError
 from specdec_cli.format import count, seconds, volume
 from specdec_cli.transcript.records import Started
-from specdec_cli.types import Event, EventText, Finished, Flag, Round, Update
+from specdec_cli.types import Finished, Prefill, Round, Sent, Update
 
 if TYPE_CHECKING:
     from specdec_cli.models.download import Download, Watch
 
+Form = Literal["live", "rows", "lines", "errors"]
+
 LINE_EVERY_S: Final = 10.0
 """Time between two lines of a log on how far a command is."""
+_LOG_WIDTH: Final = 100  # cells of a row where there is no terminal to ask
+_SILENT_DBFS: Final = -75.0  # a microphone that delivers less is muted
 
 
 class View:
-    """A display in plain lines, for logs and pipes, of clips one after the other or of steps.
+    """A display of clips one after the other, or of steps. A context manager, which gives the terminal back.
 
-    Two lines a clip, and one every few seconds on steps. `quiet`: errors and warnings alone; `debug`: errors come with
-    their traceback; `clock`: seconds from any start.
+    Args:
+        console: where it is printed.
+        form: `rows`: heading, rows of each round and totals of a clip; `live`: the same with the finished caption,
+            above a line that shows what is going on, on a terminal that can move its cursor; `lines`: two lines a clip
+            and one every few seconds on steps, for logs and pipes; `errors`: errors and warnings alone.
+        debug: show tracebacks of errors.
+        clock: seconds from any start.
     """
-
-    shows_caption = False
-    """Whether the finished caption is part of the display."""
 
     def __init__(
         self,
         console: Console,
+        form: Form,
         *,
-        quiet: bool = False,
         debug: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._console, self._quiet, self._debug, self._clock = console, quiet, debug, clock
+        self.form, self.failures = form, set[str]()  # recordings that failed
+        self.status = StatusLine(console, clock, drawn=form == "live")
+        self._console, self._debug, self._clock = console, debug, clock
+        self._in_rows = form in ("live", "rows")
         self._clip: Started | None = None
         self._rounds: list[Round] = []
-        self._done = 0
-        self._flags = Counter[Flag]()
-        self._degraded = 0  # captions that the edge finished without the cloud
+        self._described: tuple[object, ...] | None = None
+        self._printed, self._ending = False, ""
         self._steps, self._taken, self._begun = 0, 0, clock()
-        self._printed_s = clock()  # a line on steps
+        self._logged_s = clock()  # a line on steps
+
+    def __enter__(self) -> View:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @contextmanager
     def loading(self, what: str) -> Iterator[Watch]:
-        """Show that `what` is being loaded, e.g. "edge: mini-edge", until the block is left; show its download."""
-        self.say(f"loading {what} ...")
-        yield self._watch
+        """Show that `what` is being loaded, e.g. "edge: mini-edge", and its download; then the time that it took."""
+        started = self._clock()
+        if self._in_rows:
+            self.status.open(f"loading {what}")
+        else:
+            self.say(f"loading {what} ...")
+        try:
+            yield self._watch
+        finally:
+            self.close()
+        if self._in_rows:
+            self.say(Text.assemble(f"loaded {clean(what)} ", (seconds(self._clock() - started), DIM)))
 
     def _watch(self, download: Download, done: int) -> None:
         """Show a download before it begins, and how far it is."""
@@ -70,43 +93,57 @@ class View:
         self.progress(done, download.bytes, [f"{volume(done)} of {volume(download.bytes)}"])
 
     def show(self, update: Update) -> None:
-        """Show one step of a run."""
-        if isinstance(update.event, Started):
-            self.started(update.event)
-        else:
-            self.event(update.event, update.text)
+        """Show one step of a run; the first is that a clip is `Started`."""
+        event = update.event
+        if isinstance(event, Started):
+            self._clip, self._rounds = event, []
+            self._heading(event)
+            return
+        assert self._clip is not None
+        self.status.state = "drafting" if self._clip.mode in ("hybrid", "lossless") else "writing"
+        match event:
+            case Prefill():
+                self._print(parts.prefill_line(event))
+            case Sent():
+                self.status.state = "waiting for the cloud"
+            case Round():
+                self._rounds.append(event)
+                self._print(*render_round(event, self._clip, self._console.width))
+                tokens = count(sum(len(round_.committed_ids) for round_ in self._rounds), "token")
+                self.status.facts = [tokens, count(len(self._rounds), "round")]
+            case Finished():
+                self._finished(self._clip, event, update)
+        self.status.refresh()
 
-    def started(self, event: Started) -> None:
-        """A clip is about to be decoded."""
-        self._clip, self._rounds = event, []
-        self._heading(event)
+    def _heading(self, clip: Started) -> None:
+        """Of rows, models and settings only where they differ from the last clip's."""
+        if not self._in_rows:
+            self.say(parts.place(clip))
+            for warning in clip.warnings:
+                self.say(f"warning: {warning}")
+            return
+        self.close()
+        self._space()
+        self._print(parts.file_line(clip, self._console.width))
+        described = (clip.mode, clip.models, clip.prompt, clip.settings)
+        if described != self._described:
+            self._described = described
+            self._print(*parts.heading(clip))
+        self._print(Text())
+        self.status.open("encoding the clip")
 
-    def _heading(self, event: Started) -> None:
-        place = f"{event.file}: {seconds(event.duration_s)}, {event.language}, {event.mode}"
-        if event.piece is not None:
-            place = f"{event.file}, {_name(event)}: {event.start_s or 0.0:.2f} to {event.end_s or 0.0:.2f} s"
-        self.say(f"{place}, no speech found" if "no_speech" in event.flags else place)
-        for warning in event.warnings:
-            self.say(f"warning: {warning}")
-
-    def event(self, event: Event, text: EventText) -> None:
-        """Something happened to the clip that was started last."""
-        if isinstance(event, Round):
-            self._rounds.append(event)
-        elif isinstance(event, Finished):
-            assert self._clip is not None
-            self._done += 1
-            self._flags.update(text.flags)
-            self._degraded += event.degraded is not None
-            self._finished(self._clip, text, summary(self._clip, self._rounds, event, text))
-            if self._quiet:
-                degraded = None if event.degraded is None else f"degraded: {event.degraded}"
-                for warning in filter(None, (degraded, flagged(text.flags))):
-                    self.warn(f"{self._clip.file}: {warning}")
-
-    def _finished(self, clip: Started, text: EventText, facts: Sequence[tuple[str, Text]]) -> None:  # noqa: ARG002
+    def _finished(self, clip: Started, event: Finished, update: Update) -> None:
         """Show what a clip came to."""
-        self.say(f"{_name(clip)}: {'; '.join(f'{label} {words}' for label, words in facts)}")
+        self.close()
+        text, facts = update.text, list(parts.summary(clip, self._rounds, event, update.text))
+        caption = [("caption", Text(paragraph(text.caption))), ("", Text())] if self.form == "live" else []
+        self._print(Text(), *(parts.labelled(label, body) for label, body in (*caption, *facts)))
+        if self.form == "lines":
+            self.say(f"{parts.name(clip)}: {'; '.join(f'{label} {body}' for label, body in facts)}")
+        elif self.form == "errors":
+            degraded = [] if event.degraded is None else [f"degraded: {event.degraded}"]
+            for warning in (*degraded, *filter(None, [parts.flagged(text.flags)])):
+                self.warn(f"{clip.file}: {warning}")
 
     def begin(self, steps: int) -> None:
         """There are so many steps to take."""
@@ -130,14 +167,33 @@ class View:
     def progress(self, done: int, total: int | None, facts: Sequence[str], doing: str = "") -> None:
         """Show how far a command is; `total` is None as long as it is not known, `doing` is the step that follows."""
         now = self._clock()
-        if done and not doing and (done == total or now - self._printed_s >= LINE_EVERY_S):
-            self._printed_s = now
+        if self.form == "live":
+            if not self.status.is_open:
+                self.status.open(self._ending)
+            self.status.bar, self.status.facts = (done, total), [*facts, *filter(None, [clean(doing)])]
+        elif done and not doing and (done == total or now - self._logged_s >= LINE_EVERY_S):
+            self._logged_s = now
             self.say(", ".join(facts))
 
-    def say(self, sentence: str | Text, *, good: bool = True) -> None:  # noqa: ARG002 - for displays with signs
+    def listening(self, level_dbfs: float) -> None:
+        """Sound of this level came from the microphone."""
+        if not self.status.is_open:
+            self.status.open("listening")
+        self.status.facts = [f"{level_dbfs:.0f} dBFS" if level_dbfs > _SILENT_DBFS else "no sound"]
+
+    def stopping(self, what: str) -> None:
+        """The user wants it to end: show `what` is done first. Called in a signal handler: nothing buffered is used."""
+        self._ending = self.status.state = f"{what} (Ctrl-C again stops at once)"
+        if self.form != "live":
+            os.write(sys.stderr.fileno(), f"{self._ending}\n".encode())
+
+    def say(self, sentence: str | Text, *, good: bool = True) -> None:
         """Show something that is no error; `good`: nor a warning."""
-        if not self._quiet:
-            print_line(self._console, Text(clean(str(sentence))))
+        line = sentence if isinstance(sentence, Text) else Text(clean(sentence))
+        if self._in_rows:
+            self._print(Prose(line, Text.assemble(" ", (OK, GOOD) if good else (WARN, ASKED)), indent=3))
+        elif self.form == "lines":
+            print_line(self._console, Text(line.plain))
 
     def warn(self, sentence: str) -> None:
         """Show what is wrong with results that are kept."""
@@ -147,42 +203,54 @@ class View:
         """Show what to do next."""
         print_line(self._console, Text(clean(sentence)), Text("hint:", DIM))
 
-    def listening(self, level_dbfs: float) -> None:
-        """Sound of this level came from the microphone."""
-
-    def stopping(self, what: str) -> None:
-        """The user wants it to end: show `what` is done first. Called in a signal handler: nothing buffered is used."""
-        os.write(sys.stderr.fileno(), f"{what} (Ctrl-C again stops at once)\n".encode())
-
     def failed(self, file: str, error: SpecdecError) -> None:
         """A recording could not be used; the next one may follow."""
+        self.failures.add(file)
+        if self._clip is not None:
+            self.close()
+            self._space()
         print_error(error, file=file, debug=self._debug, console=self._console)
 
-    def interrupted(self, output: Path | None) -> None:
-        """The user stopped it: show what is kept, transcripts in `output` if there is one."""
-        kept = "no transcript kept (--output keeps them)" if output is None else f"kept in {output}"
+    def conclude(self, sentence: str | Text, *, good: bool = True) -> None:
+        """Show what it all came to, set apart from the rows of clips."""
         self.close()
-        self._space()
-        self.say(f"interrupted: {count(self._done, 'caption')} finished, {kept}", good=False)
-
-    def finished_all(self, done: int, failed: int, facts: Sequence[str] = ()) -> None:
-        """No more clips: `done` were captioned and `failed` were not; `facts` is what else there is to say of them."""
-        if done + failed > 1 or facts:
-            total = Text(f"{done} captioned").append(f", {failed} failed", BAD if failed else "")
-            if self._flags:
-                total.append(f", {count_flags(self._flags)}", ASKED)
-            if self._degraded:
-                total.append(f", {self._degraded} by the edge alone: the cloud failed", ASKED)
+        if self._clip is not None:
             self._space()
-            self.say(total.append("".join(f"; {clean(fact)}" for fact in facts)), good=done > 0)
+        self.say(sentence, good=good)
 
     def close(self) -> None:
         """Give the terminal back as it was. Safe to call at any time, also twice."""
+        self.status.close()
 
     def _space(self) -> None:
         """Set what follows apart from what was printed."""
+        if self._printed:
+            self._print(Text())
+
+    def _print(self, *rows: RenderableType) -> None:
+        """Print rows, in forms that have any."""
+        if self._in_rows and rows:
+            self._printed = True
+            self._console.print(Group(*rows))
 
 
-def _name(clip: Started) -> str:
-    """The file; of one of its pieces, which."""
-    return clip.file if clip.piece is None else f"piece {clip.piece + 1} of {clip.pieces}"
+def choose_view(
+    *, quiet: bool = False, no_live: bool = False, json: bool = False, debug: bool = False, steps: bool = False
+) -> View:
+    """The display for stderr, of clips or of `steps`.
+
+    On a terminal the live one; its rows as ordinary lines with `no_live`, with `debug`, under CI and where the cursor
+    cannot be moved (TERM=dumb). Elsewhere two lines a clip, or rows with `no_live`. Errors only if `quiet`, or if
+    `json` goes to the terminal that would show the display.
+    """
+    console, terminal = console_on(stderr=True), sys.stderr.isatty()
+    form: Form = "lines"
+    if quiet or (json and terminal and sys.stdout.isatty()):
+        form = "errors"
+    elif terminal and not (console.is_dumb_terminal or no_live or debug or os.environ.get("CI")):
+        form = "live"
+    elif not steps and (terminal or no_live):
+        form = "rows"
+    if not terminal and form == "rows":
+        console.width = _LOG_WIDTH
+    return View(console, form, debug=debug)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from specdec_cli.bench import measuring as run
+from specdec_cli.bench import contenders as run
 from tests.bench.clip import clip_of
 from tests.mini_pair import captioner
 

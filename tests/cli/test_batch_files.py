@@ -12,11 +12,9 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.captioner import Captioner
-from specdec_cli.labels import Lexicon
 from tests.cli.conftest import Specdec
 from tests.cli.harness import Outcome
 from tests.mini_pair import write_voice
-from tests.transcript.lines import read_transcripts
 
 QUICK = ("--mode", "edge", "--max-new-tokens", "4")
 Batch = Callable[..., Outcome]
@@ -54,16 +52,6 @@ def test_where_nothing_can_be_opened_nothing_is_loaded(
         assert outcome.code == 1
         assert said in outcome.err
         assert not (tmp_path / "o.jsonl").exists()
-
-
-def test_a_table_has_the_labels(batch: Batch, clips: Path, tmp_path: Path) -> None:
-    outcome = batch("d", "-o", "o.jsonl", "--export", "csv", "--labels")
-    assert outcome.code == 0
-    rows = list(csv.DictReader((tmp_path / "o-export" / "o.csv").read_text("utf-8").splitlines()))
-    assert [row["name"] for row in rows] == ["a.wav", "b.wav"]  # in the order of the input
-    assert {f"label_{attribute}" for attribute in Lexicon.load().attributes} <= rows[0].keys()
-    labels = {Path(line.file).name: line.labels or {} for line in read_transcripts(tmp_path / "o.jsonl")}
-    assert all(row["label_emotion"] == (labels[row["name"]]["emotion"] or "") for row in rows)
 
 
 def test_the_table_is_in_the_order_of_the_input_and_holds_no_formulas(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 from specdec_cli.bench.contenders import Bench
-from specdec_cli.console.bench_table import print_bench
+from specdec_cli.console.pages import bench_page
+from specdec_cli.console.tables import print_page
 from tests.cli.conftest import Specdec
 from tests.console.screens import Screen
 
@@ -35,7 +37,7 @@ def test_one_round_as_json_and_its_page(specdec: Specdec) -> None:
     assert found.notes == []
     assert (found.clips, found.rounds) == ([str(SAMPLE)], 1)
     screen = Screen(100)
-    print_bench(found, console=screen)
+    print_page(partial(bench_page, found), screen)
     page = " ".join(screen.bytes.getvalue().decode().split())
     assert "whole captions drafted" in page
     assert "k 2" not in page

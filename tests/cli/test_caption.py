@@ -64,14 +64,6 @@ def test_json_is_one_valid_transcript_a_line_as_in_the_output_and_nothing_else(
         assert "\\u" not in outcome.out
 
 
-def test_several_files_are_labelled(specdec: Specdec, recordings: list[str]) -> None:
-    outcome = specdec("caption", "-q", *recordings)
-    labels, captions = zip(*(line.split("\t") for line in outcome.lines), strict=True)
-    assert list(labels) == recordings
-    assert all(captions)
-    assert outcome.err == ""
-
-
 def test_one_broken_file_costs_no_other(specdec: Specdec, recordings: list[str], tmp_path: Path) -> None:
     broken, output = tmp_path / "broken.wav", tmp_path / "out.jsonl"
     broken.write_bytes(b"RIFF" + bytes(100))
@@ -117,13 +109,6 @@ def test_an_output_that_fills_up_ends_the_run_with_one_error(
     assert len(outcome.lines) == 1  # the caption that could not be recorded is not lost
     assert outcome.err.count("error: ") == 1
     assert "No space left" in outcome.err
-
-
-def test_no_live_shows_rounds_as_lines(specdec: Specdec, recordings: list[str]) -> None:
-    plain, rows = specdec("caption", recordings[0]), specdec("caption", "--no-live", recordings[0])
-    assert rows.out == plain.out
-    assert len(rows.err.splitlines()) > len(plain.err.splitlines())
-    assert "\x1b" not in rows.err
 
 
 @pytest.mark.parametrize("debug", [False, True])
@@ -227,7 +212,7 @@ def test_the_same_command_again_captions_what_the_output_lacks(
     first = specdec("caption", recordings[0], "-o", output)
     again = specdec("caption", *recordings[:2], "-o", output)
     assert again.lines[0] == f"{recordings[0]}\t{first.lines[0]}"  # printed, not decoded
-    assert "1 captioned, 0 failed; 1 done before" in again.err
+    assert "1 captioned  1 done before" in again.err
     assert [line.file for line in read_transcripts(output)] == recordings[:2]
     before = output.read_bytes()
     monkeypatch.setattr(Captioner, "load", lambda *_, **__: pytest.fail("loaded"))
@@ -252,7 +237,7 @@ def test_pieces_keep_their_times_in_a_pipe(specdec: Specdec, tmp_path: Path) -> 
     told = outcome.err.splitlines()
     assert f"{tmp_path / 'talk.wav'}, piece 3 of 3: 2.00 to 3.00 s" in told
     assert any(line.startswith("piece 3 of 3: ") for line in told)
-    assert told[-1] == "2 captioned, 1 failed"
+    assert "2 captioned  1 failed" in told
 
 
 UNREACHABLE = ("-l", "zh", "--set", "cloud.url=http://127.0.0.1:9")

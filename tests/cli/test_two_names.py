@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from specdec_cli.bench.measuring import comparable
+from specdec_cli.bench.timing import comparable
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import CloudConfig, Config, DecodingConfig, EdgeConfig
 from specdec_cli.errors import CheckpointError

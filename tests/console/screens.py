@@ -7,7 +7,6 @@ import re
 
 from rich.console import Console
 
-from specdec_cli.console.live import LiveView
 from specdec_cli.console.view import View
 from tests.console.script import Clip
 
@@ -49,12 +48,12 @@ class Screen(Console):
 def shown(clip: Clip, width: int, **options: bool | str | int) -> Screen:
     """The clip on a screen of `width` cells, as ordinary lines with the caption."""
     screen = Screen(width, **options)  # type: ignore[arg-type]
-    view = LiveView(screen, redraw=False)
+    view = View(screen, "rows")
     play(view, clip)
     return screen
 
 
-def play(view: View, clip: Clip) -> None:
-    """Play a clip on a view."""
-    for update in clip.updates:
+def play(view: View, clip: Clip, steps: int | None = None) -> None:
+    """Play a clip, or the first so many steps of it, on a view."""
+    for update in clip.updates[:steps]:
         view.show(update)

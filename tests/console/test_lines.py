@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from functools import partial
-from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
 
 from specdec_cli.console.cells import clean
-from specdec_cli.console.live import LiveView
-from specdec_cli.console.view import View
+from specdec_cli.console.view import Form, View
 from specdec_cli.errors import AudioContentError
 from specdec_cli.transcript.records import ModelInfo, Models, Started
 from specdec_cli.types import Claim, Finished, Measured
@@ -79,7 +75,7 @@ def test_a_round_and_the_totals_say_why_it_was_escalated_and_what_that_brought()
 
 def test_models_settings_and_warnings_are_told_once() -> None:
     screen = Screen(100)
-    view = LiveView(screen, redraw=False)
+    view = View(screen, "rows")
     for file in ("a.wav", "b.wav"):
         play(view, starting(EN, started(file, "en", gate_weights="cc809e5a4d563628"), warnings=WARNINGS))
     play(view, ZH)
@@ -104,16 +100,13 @@ def test_no_color_keeps_signs_and_drops_colours() -> None:
     assert all(sign in plain.output for sign in "✓✗→+")
 
 
-QUIET = partial(View, quiet=True)
-ROWS = partial(LiveView, redraw=False)
-
 HOSTILE = "[bold red]x[/] :smile: \x1b]0;owned\x07\x1b[2J\u202e.wav"
 
 
-@pytest.mark.parametrize("live", [False, True])
-def test_names_and_captions_are_never_obeyed(live: bool) -> None:
-    screen = Screen(160, terminal=live)
-    view = LiveView(screen, redraw=live)
+@pytest.mark.parametrize("form", ["rows", "live"])
+def test_names_and_captions_are_never_obeyed(form: Form) -> None:
+    screen = Screen(160, terminal=form == "live")
+    view = View(screen, form)
     head = started(HOSTILE, "en", gate="[blink]")
     edge = ModelInfo(name=HOSTILE, dtype="fp16", device="cpu")
     head = head.model_copy(update={"models": Models(edge=edge, cloud=None), "prompt": HOSTILE})
@@ -129,38 +122,15 @@ def test_names_and_captions_are_never_obeyed(live: bool) -> None:
     assert "[blink]" in screen.output
 
 
-@pytest.mark.parametrize("kind", [QUIET, View, LiveView, ROWS])
-def test_an_interruption_is_said_with_what_is_kept(kind: Callable[..., View]) -> None:
-    screen = Screen(100, terminal=kind is LiveView)
-    view = kind(screen)
-    view.interrupted(None)
-    play(view, EN)
-    view.started(ZH.started)
-    view.interrupted(None)
-    play(view, ZH)
-    view.interrupted(Path("out.jsonl"))
-    for kept in (
-        "0 captions finished, no transcript kept (--output keeps them)",
-        "1 caption finished, no transcript kept (--output keeps them)",
-        "2 captions finished, kept in out.jsonl",
-    ):
-        assert (f"interrupted: {kept}" in words(screen)) == (kind is not QUIET)
-
-
-@pytest.mark.parametrize("kind", [QUIET, View, ROWS])
-def test_every_view_says_what_makes_a_caption_no_description_and_that_the_cloud_failed(
-    kind: Callable[..., View],
-) -> None:
+@pytest.mark.parametrize("form", ["errors", "lines", "rows"])
+def test_every_view_says_what_makes_a_caption_no_description_and_that_the_cloud_failed(form: Form) -> None:
     screen = Screen(60)
-    view = kind(screen)
+    view = View(screen, form)
     for degraded in (None, "the cloud does not answer"):
         play(view, ending(EN, flags=("refusal", "no_speech"), degraded=degraded))
-    view.finished_all(2, 0)
     found = words(screen)
     assert found.count("refused by the model; without speech (may be invented)") == 2
-    assert ("degraded: the cloud" if kind is QUIET else "degraded the cloud") + " does not answer" in found
-    last = "2 without speech (may be invented), 2 refused by the model, 1 by the edge alone: the cloud failed"
-    assert found.endswith(f"2 captioned, 0 failed, {last}") == (kind is not QUIET)
+    assert ("degraded: the cloud" if form == "errors" else "degraded the cloud") + " does not answer" in found
 
 
 WARNINGS = (f"The instruction {HOSTILE} is not the models' own.", "No lexicon has labels for captions in English.")
@@ -168,19 +138,19 @@ WARNINGS = (f"The instruction {HOSTILE} is not the models' own.", "No lexicon ha
 
 def test_a_log_has_a_line_for_each_warning() -> None:
     screen = Screen(60)
-    View(screen).started(EN.started.model_copy(update={"warnings": WARNINGS}))
+    play(View(screen, "lines"), starting(EN, warnings=WARNINGS), 1)
     first, *warnings, end = screen.lines
     assert first.startswith("samples/angry_en.wav: 3.72 s")
     assert warnings == [f"warning: {clean(warning)}" for warning in WARNINGS]
     assert end == ""
 
 
-@pytest.mark.parametrize("kind", [QUIET, View, ROWS])
-def test_a_clip_in_which_no_speech_was_found_is_marked(kind: Callable[..., View]) -> None:
-    for flags in (("no_speech",), ()):
+@pytest.mark.parametrize("form", ["errors", "lines", "rows"])
+def test_a_clip_in_which_no_speech_was_found_is_marked(form: Form) -> None:
+    for no_speech in (True, False):
         screen = Screen(100)
-        kind(screen).started(EN.started.model_copy(update={"flags": flags}))
-        assert ("no speech found" in screen.output) == (bool(flags) and kind is not QUIET)
+        play(View(screen, form), starting(EN, flags=("no_speech",) if no_speech else ()), 1)
+        assert ("no speech found" in screen.output) == (no_speech and form != "errors")
 
 
 LABELS = {"voice": "female", "rate": "fast", "pitch": "high", "range": None, "volume": "loud", "emotion": "angry"}

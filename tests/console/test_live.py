@@ -9,26 +9,29 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from specdec_cli.console.live import LiveView
+from specdec_cli.batch.tasks import Progress
+from specdec_cli.console.progress import show_totals
 from specdec_cli.console.view import View
 from specdec_cli.errors import AudioContentError
 from specdec_cli.models.download import Download
-from specdec_cli.types import EventText, Sent
+from specdec_cli.types import EventText, Sent, Update
 from tests.console.screens import ESCAPE, Screen, play
 from tests.console.script import EN, LONG, ZH
 
 
-def drawn(screen: Screen, view: LiveView) -> str:
+def drawn(screen: Screen, view: View) -> str:
     """The line that is redrawn."""
-    return "\n".join("".join(part.text for part in line) for line in screen.render_lines(view.region(), pad=False))
+    return "\n".join(
+        "".join(part.text for part in line) for line in screen.render_lines(view.status.render(), pad=False)
+    )
 
 
 @pytest.mark.parametrize("width", [10, 40, 60, 100, 200])
 def test_what_is_redrawn_fits_on_one_line(width: int) -> None:
     screen = Screen(width, terminal=True)
-    view = LiveView(screen)
+    view = View(screen, "live")
     play(view, dataclasses.replace(LONG, events=LONG.events[:-1]))
-    view.event(Sent(9, (1, 2)), EventText())
+    view.show(Update(Sent(9, (1, 2)), EventText()))
     line = drawn(screen, view)
     view.close()
     assert "\n" not in line
@@ -38,7 +41,7 @@ def test_what_is_redrawn_fits_on_one_line(width: int) -> None:
 
 def test_finished_rounds_are_printed_once_and_the_region_is_erased() -> None:
     screen = Screen(100, 24, terminal=True)
-    view = LiveView(screen)
+    view = View(screen, "live")
     play(view, EN)
     view.close()
     for index in range(1, 11):
@@ -53,20 +56,20 @@ def test_finished_rounds_are_printed_once_and_the_region_is_erased() -> None:
 
 def test_a_failure_gives_the_terminal_back() -> None:
     screen = Screen(80, 24, terminal=True)
-    view = LiveView(screen)
-    view.started(ZH.started)
+    view = View(screen, "live")
+    play(view, ZH, 1)
     view.failed("a.wav", AudioContentError("the recording is silent", hint="Record again."))
     assert screen.output.rindex("\x1b[?25h") < screen.output.index("the recording is silent")
     play(view, ZH)
-    view.finished_all(1, 1)
+    show_totals(view, Progress(captioned=1, failed=1), None)
     view.close()
     view.close()
-    assert "✓ 1 captioned, 1 failed" in "\n".join(screen.lines)
+    assert "✓ 1 captioned  1 failed" in "\n".join(screen.lines)
 
 
 def test_loading_that_fails_is_not_called_done() -> None:
     screen = Screen(80, 24, terminal=True)
-    view = LiveView(screen)
+    view = View(screen, "live")
 
     def load() -> None:
         with view.loading("edge: reading weights"):
@@ -84,7 +87,7 @@ SIZE = "acme/omni: 8.0 GB of weights to download; 50.0 GB free in /cache"
 
 def test_a_download_is_shown_as_a_bar_with_its_rate_and_kept_as_a_line() -> None:
     screen = Screen(120, 24, terminal=True)
-    view = LiveView(screen, clock=iter(range(100_000)).__next__)
+    view = View(screen, "live", clock=iter(range(100_000)).__next__)
     with view.loading("edge: acme/omni") as watch:
         watch(OMNI, 0)
         watch(OMNI, 2_000_000_000)
@@ -96,7 +99,7 @@ def test_a_download_is_shown_as_a_bar_with_its_rate_and_kept_as_a_line() -> None
 
 def test_a_log_tells_how_far_a_download_is() -> None:
     screen = Screen(200, 24)
-    with View(screen, clock=iter(range(100_000)).__next__).loading("edge: acme/omni") as watch:
+    with View(screen, "lines", clock=iter(range(100_000)).__next__).loading("edge: acme/omni") as watch:
         for done in range(0, OMNI.bytes, OMNI.bytes // 40):
             watch(OMNI, done)
     assert screen.lines[:2] == ["loading edge: acme/omni ...", SIZE]

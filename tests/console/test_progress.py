@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Callable
-from functools import partial
+from pathlib import Path
 
 import pytest
 
 from specdec_cli.batch.tasks import LISTED, Progress
-from specdec_cli.console.live import LiveView
 from specdec_cli.console.progress import show_counts, show_failures, show_totals
-from specdec_cli.console.view import View
+from specdec_cli.console.view import Form, View
 from specdec_cli.errors import AudioDecodeError
 from tests.console.screens import ESCAPE, Screen
 
@@ -44,10 +42,10 @@ def test_the_pace_is_that_of_this_run() -> None:
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_the_bar_of_a_batch_fits_and_is_erased(width: int) -> None:
     screen = Screen(width, terminal=True)
-    view = LiveView(screen)
+    view = View(screen, "live")
     progress = busy()
     show_counts(view, progress)
-    show_totals(view, progress, "o.jsonl")
+    show_totals(view, progress, Path("o.jsonl"))
     drawn = ESCAPE.sub("", screen.output)
     bar, ended = drawn[: drawn.index("captioned")], " ".join(drawn.split())
     assert "100 of 5,000" in bar
@@ -61,7 +59,7 @@ def test_the_bar_of_a_batch_fits_and_is_erased(width: int) -> None:
 
 def test_the_bar_says_that_it_is_ending() -> None:
     screen = Screen(100, terminal=True)
-    view = LiveView(screen)
+    view = View(screen, "live")
     view.stopping("finishing what has begun")  # before anything is drawn
     show_counts(view, busy())
     view.close()
@@ -72,7 +70,7 @@ def test_the_bar_says_that_it_is_ending() -> None:
 def test_the_log_of_a_batch_has_a_line_every_ten_seconds_with_audio_in_minutes() -> None:
     clock = Clock()
     screen = Screen(60)
-    view = View(screen, clock=clock)
+    view = View(screen, "lines", clock=clock)
     progress = busy()
     for _ in range(300):
         clock.now += 0.1
@@ -87,7 +85,7 @@ def test_the_log_of_a_batch_has_a_line_every_ten_seconds_with_audio_in_minutes()
 def test_a_log_tells_how_far_it_is_and_how_long_it_takes() -> None:
     clock = Clock()
     screen = Screen(60)
-    view = View(screen, clock=clock)
+    view = View(screen, "lines", clock=clock)
     view.begin(100)
     for _ in range(50):
         clock.now += 1
@@ -100,13 +98,10 @@ def test_a_log_tells_how_far_it_is_and_how_long_it_takes() -> None:
     assert len(screen.lines) == 6
 
 
-QUIET = partial(View, quiet=True)
-
-
-@pytest.mark.parametrize("kind", [QUIET, View, LiveView])
-def test_errors_appear_in_every_display_and_progress_in_two(kind: Callable[..., View]) -> None:
-    screen = Screen(60, terminal=kind is LiveView)
-    view = kind(screen)
+@pytest.mark.parametrize("form", ["errors", "lines", "live"])
+def test_errors_appear_in_every_display_and_progress_in_two(form: Form) -> None:
+    screen = Screen(60, terminal=form == "live")
+    view = View(screen, form)
     with view.loading("models"):
         pass
     view.begin(2)
@@ -115,7 +110,7 @@ def test_errors_appear_in_every_display_and_progress_in_two(kind: Callable[..., 
     view.advance()
     view.close()
     assert "a.wav is no recording." in " ".join(screen.lines)
-    assert ("models" in screen.output) == (kind is not QUIET)
+    assert ("models" in screen.output) == (form != "errors")
 
 
 def test_failures_are_listed_as_far_as_they_were_kept() -> None:
@@ -123,27 +118,27 @@ def test_failures_are_listed_as_far_as_they_were_kept() -> None:
     progress = Progress(failed=LISTED + 5)
     progress.failures = [(f"a{n}.wav", f"a{n}.wav is broken.") for n in range(LISTED - 1)]
     progress.failures.append(("\x1b[2J.wav", "odd"))
-    show_failures(View(screen), progress, "out.jsonl")
+    show_failures(View(screen, "lines"), progress, Path("out.jsonl"))
     lines = [line for line in screen.lines if line]
     assert lines[0] == "error: a0.wav is broken."
     assert lines[LISTED - 1] == "error: \\x1b[2J.wav: odd"
     assert lines[LISTED] == "hint: 5 more failed; every one has a line with `error` in out.jsonl"
 
 
-@pytest.mark.parametrize("kind", [QUIET, View, LiveView])
-def test_every_display_warns_of_captions_without_the_cloud_and_of_no_description(kind: Callable[..., View]) -> None:
+@pytest.mark.parametrize("form", ["errors", "lines", "live"])
+def test_every_display_warns_of_captions_without_the_cloud_and_of_no_description(form: Form) -> None:
     screen = Screen(80)
     flags = Counter(no_speech=2, language=1)
-    show_totals(kind(screen), Progress(captioned=9, degraded=2, flags=flags), "out.jsonl")
+    show_totals(View(screen, form), Progress(captioned=9, degraded=2, flags=flags), Path("out.jsonl"))
     found = " ".join(screen.lines)
     assert "1 not in the language asked for, 2 without speech (may be invented)" in found
     assert "warning: 2 captions degraded: the cloud failed" in found
-    assert ("9 captioned" in found) == (kind is not QUIET)
+    assert ("9 captioned" in found) == (form != "errors")
 
 
 def test_a_batch_without_a_caption_gets_no_tick_and_names_no_output() -> None:
     for captioned, told in ((0, " ! 0 captioned"), (2, " ✓ 2 captioned")):
         screen = Screen(60)
-        show_totals(LiveView(screen), Progress(captioned=captioned), "o.jsonl")
+        show_totals(View(screen, "live"), Progress(captioned=captioned), Path("o.jsonl"))
         assert screen.lines[0].startswith(told)
         assert ("captions are in o.jsonl" in screen.output) == bool(captioned)

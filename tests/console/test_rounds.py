@@ -105,6 +105,16 @@ def test_pieces_with_escapes_and_markup_are_only_text() -> None:
             {"gate": "margin", "wake": 0.3},
             "margin 0.50, above 0.3: the draft is kept, the cloud is not called",
         ),
+        (
+            {"reason": "random", "gate_value": 0.2},
+            {"gate": "random", "wake": 0.3},
+            "random 0.20, below 0.3: the cloud verifies the draft",
+        ),
+        (
+            {"escalated": False, "gate_value": 0.3},
+            {"gate": "random", "wake": 0.3},
+            "random 0.30, at or above 0.3: the draft is kept, the cloud is not called",
+        ),
     ],
 )
 def test_the_verdict_on_a_draft_names_figure_and_threshold(

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from specdec_cli.console.live import LiveView, choose_view
 from specdec_cli.console.plain import print_caption
+from specdec_cli.console.view import choose_view
 
 
 class Stream:
@@ -24,7 +24,7 @@ class Stream:
 
 
 @pytest.mark.parametrize(
-    ("terminal", "environment", "options", "kind"),
+    ("terminal", "environment", "options", "form"),
     [
         (True, {}, {}, "live"),
         (True, {}, {"no_live": True}, "rows"),
@@ -33,13 +33,13 @@ class Stream:
         (True, {"TERM": "dumb"}, {}, "rows"),
         (True, {}, {"quiet": True}, "errors"),
         (True, {}, {"json": True}, "errors"),
-        (False, {}, {}, "plain"),
-        (False, {}, {"json": True}, "plain"),
+        (False, {}, {}, "lines"),
+        (False, {}, {"json": True}, "lines"),
         (False, {}, {"no_live": True}, "rows"),
         (False, {}, {"quiet": True, "no_live": True}, "errors"),
         (True, {}, {"steps": True}, "live"),
-        (True, {"CI": "true"}, {"steps": True}, "plain"),
-        (False, {}, {"steps": True}, "plain"),
+        (True, {"CI": "true"}, {"steps": True}, "lines"),
+        (False, {}, {"steps": True}, "lines"),
         (True, {}, {"steps": True, "quiet": True}, "errors"),
     ],
 )
@@ -48,7 +48,7 @@ def test_the_display_fits_the_place(
     terminal: bool,
     environment: dict[str, str],
     options: dict[str, bool],
-    kind: str,
+    form: str,
 ) -> None:
     for name in ("CI", "NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
@@ -56,11 +56,7 @@ def test_the_display_fits_the_place(
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys, "stderr", Stream(terminal))
     monkeypatch.setattr(sys, "stdout", Stream(terminal))
-    view = choose_view(**options)
-    if isinstance(view, LiveView):
-        assert kind == ("live" if view.shows_caption else "rows")
-    else:
-        assert kind == ("errors" if view._quiet else "plain")
+    assert choose_view(**options).form == form
 
 
 @pytest.mark.parametrize(

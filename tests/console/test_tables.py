@@ -3,12 +3,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 from rich.cells import cell_len
 
 from specdec_cli.console.plain import print_error
-from specdec_cli.console.tables import print_config, print_doctor
+from specdec_cli.console.tables import ONE_LINE, config_page, doctor_page, print_page
 from specdec_cli.errors import FLAGS, AudioContentError, CheckpointError
 from tests.console.screens import Screen
 
@@ -30,8 +31,8 @@ CHECKS = [
 @pytest.mark.parametrize("width", [30, 40, 60, 80, 120, 200])
 def test_tables_fit_a_terminal(width: int) -> None:
     config, doctor = Screen(width, terminal=True), Screen(width, terminal=True)
-    print_config(ROWS, console=config)
-    print_doctor(CHECKS, console=doctor)  # type: ignore[arg-type]
+    print_page(partial(config_page, ROWS), config, piped_width=ONE_LINE)
+    print_page(partial(doctor_page, CHECKS), doctor)
     for screen in (config, doctor):
         assert max(map(cell_len, screen.lines)) <= width
         assert "\x1b[31m." not in screen.output
@@ -39,7 +40,7 @@ def test_tables_fit_a_terminal(width: int) -> None:
 
 def test_a_piped_table_has_one_line_a_row() -> None:
     screen = Screen(40)
-    print_config(ROWS, console=screen)
+    print_page(partial(config_page, ROWS), screen, piped_width=ONE_LINE)
     lines = screen.lines[:-1]
     assert len(lines) == len(ROWS)
     assert lines[0].split() == ["k", "5", "default"]
@@ -50,13 +51,13 @@ def test_a_piped_table_has_one_line_a_row() -> None:
 
 def test_checks_have_a_sign_a_word_and_a_verdict() -> None:
     screen = Screen(100)
-    print_doctor(CHECKS, console=screen)  # type: ignore[arg-type]
+    print_page(partial(doctor_page, CHECKS), screen)
     assert "✓ ok    python" in screen.output
     assert "! warn  麦克风" in screen.output
     assert "✗ fail  edge model  [bold]no such folder[/]" in screen.output
     assert screen.lines[-2] == "1 problem, 1 warning."
     healthy = Screen(100, encoding="ascii")
-    print_doctor([("python", "ok", "3.11.2")], console=healthy)
+    print_page(partial(doctor_page, [("python", "ok", "3.11.2")]), healthy)
     assert healthy.lines == ["? ok  python  3.11.2", "", "No problem found.", ""]
 
 
@@ -80,21 +81,7 @@ def test_a_hint_names_the_options_of_settings(monkeypatch: pytest.MonkeyPatch) -
     assert screen.lines[1] == "hint: Lower audio.segment (--segment) or decoding.loop_top_k."
 
 
-def test_a_traceback_appears_only_in_debug() -> None:
-    def fail() -> None:
-        raise CheckpointError("no weights")
-
-    for debug in (False, True):
-        screen = Screen(80)
-        try:
-            fail()
-        except CheckpointError as error:
-            print_error(error, debug=debug, console=screen)
-        assert ("Traceback" in screen.output) == debug
-        assert screen.output.endswith("error: no weights\n")
-
-
 def test_importing_the_console_loads_no_torch() -> None:
-    code = "import json, sys, specdec_cli.console.live; print(json.dumps([*{'torch', 'numpy'} & {*sys.modules}]))"
+    code = "import json, sys, specdec_cli.console.view; print(json.dumps([*{'torch', 'numpy'} & {*sys.modules}]))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert json.loads(done.stdout) == []

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from rich.cells import cell_len
 
-from specdec_cli.console.comparison_view import marked, print_comparison
+from specdec_cli.console.pages import comparison_page, marked
+from specdec_cli.console.tables import print_page
 from specdec_cli.evaluate.comparison import comparison
 from specdec_cli.evaluate.result import Comparison
 from specdec_cli.labels import Lexicon
@@ -36,7 +39,7 @@ def pages() -> dict[str, Comparison]:
 
 def printed(comparison: Comparison, width: int, captions: int = 2, **options: bool | str) -> Screen:
     screen = Screen(width, **options)
-    print_comparison(comparison, captions=captions, console=screen)
+    print_page(partial(comparison_page, comparison, captions=captions), screen)
     return screen
 
 

@@ -1,0 +1,225 @@
+"""The pages of a comparison, a tuning, a calibration and a benchmark; each takes what was found and a width."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING, Final
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from specdec_cli.console.cells import Prose, clean, fit_end, paragraph
+from specdec_cli.console.clip import count_flags
+from specdec_cli.console.tables import columns, facts, grid, item
+from specdec_cli.console.theme import ASKED, BAD, DIM, FAIL, GOOD, OK, STRONG
+from specdec_cli.evaluate import comparison_tables as tables
+from specdec_cli.evaluate.bootstrap import Interval
+from specdec_cli.evaluate.comparison_tables import Cell, FigureRow, measured
+from specdec_cli.format import NONE, count, milliseconds, percent, points, seconds, share, short, with_ends
+from specdec_cli.types import COSTS, Cost
+
+if TYPE_CHECKING:
+    from specdec_cli.bench.contenders import Bench, ContenderTime
+    from specdec_cli.evaluate.result import ClipComparison, Comparison
+    from specdec_cli.labels.calibration import CalibrationFound
+    from specdec_cli.tune.outcomes import Tuning
+    from specdec_cli.types import Mode
+
+_INDENT: Final = 11
+_LEFT_OUT: Final = "^"
+_UNITS: Final = re.compile(r"[A-Za-z0-9'’-]+|\s+|.", re.DOTALL)
+_OF: Final[dict[Cost, str]] = {"blocks": "the blocks", "clips": "the clips", "time": "cloud-only's time in the cloud"}
+_MEASURES: Final = {
+    "labels": "the classes of the references",
+    "texts": "the texts of the references (chrF)",
+    "agreement": "the cloud's own captions (chrF)",
+}
+_TIMES: Final[tuple[tuple[str, Callable[[ContenderTime], Interval | float | None], Callable[[float], str]], ...]] = (
+    ("a clip", lambda found: found.clip_ms, milliseconds),
+    ("tokens/s", lambda found: found.tokens_per_s, short),
+    ("over cloud-only", lambda found: found.to_cloud, "{:.2f}x".format),
+    ("over generate", lambda found: found.to_generate, "{:.2f}x".format),
+    ("clips escalated", lambda found: found.woken, share),
+    ("rounds escalated", lambda found: found.escalated, share),
+    ("cloud's time", lambda found: found.cloud_time, share),
+    ("forwards saved", lambda found: found.saved, share),
+    ("  on first clips", lambda found: found.saved_cold, share),
+    ("loop overhead", lambda found: found.overhead, share),
+)
+"""Of a benchmark: a figure's label, the figure, and how it is written."""
+
+
+def comparison_page(found: Comparison, width: int, *, captions: int) -> Iterator[RenderableType]:
+    """What it comes to, the figures, and the captions of at most `captions` clips where they differ."""
+    about = [count(len(found.clips), "clip"), seconds(found.audio_s), found.language]
+    about += [f"references of {found.references_found}"] if found.references_found is not None else []
+    about += [f"{count(found.unfinished, 'clip')} not finished in every mode"] if found.unfinished else []
+    yield facts(*about)
+    yield from map(item, found.headline)
+    if table := tables.summary(found) if found.clips else None:
+        yield Text()
+        yield from grid(table.columns, table.rows, width)
+        note = f"intervals of {percent(found.level)} over clips. All figures: --html FILE"
+        yield Prose(Text(note, DIM), indent=1)
+        yield from _captions(found, captions, width)
+    if found.errors:
+        yield from (Text(), Text(f"{count(len(found.errors), 'recording')} left out", BAD))
+    for error in found.errors:
+        named = error.message if error.file in error.message else f"{error.file}: {error.message}"
+        yield item(named if len(error.modes) == len(found.modes) else f"{named} (in mode {', '.join(error.modes)})")
+    counts = {mode: Counter(flag for clip in found.clips for flag in clip.flags.get(mode, ())) for mode in found.modes}
+    if flagged := "; ".join(f"{mode} {count_flags(flags)}" for mode, flags in counts.items() if flags):
+        yield from (Text(), item(f"Captions that are no description: {flagged}."))
+
+
+def _captions(found: Comparison, most: int, width: int) -> Iterator[RenderableType]:
+    differing = [clip for clip in found.clips if len(set(clip.captions.values())) > 1]
+    if not differing:
+        yield from (Text(), Text(f"All modes give the same caption of {count(len(found.clips), 'clip')}."))
+        return
+    where = f"Captions of the {len(differing)} of {count(len(found.clips), 'clip')} where they differ"
+    yield from (Text(), Text(where, STRONG))
+    if most:
+        base = "cloud" if "cloud" in found.modes else found.modes[0]
+        legend = f"[...] words that differ from {base}, [{_LEFT_OUT}] words of {base} that are left out"
+        yield Prose(Text(legend, DIM))
+    for clip in differing[:most]:
+        yield from _clip(clip, width)
+    if len(differing) > most:
+        yield Prose(Text(f"… and {len(differing) - most} more: --captions {len(differing)} shows all", DIM))
+
+
+def _clip(clip: ClipComparison, width: int) -> Iterator[RenderableType]:
+    """The captions of a clip, what differs marked by brackets and colour; modes with the same caption share it."""
+    start = f" from {clip.start_s:g} s" if clip.start_s is not None else ""
+    yield Text.assemble((fit_end(clean(clip.file), width - len(start)), STRONG), (start, DIM))
+    base: Mode = "cloud" if "cloud" in clip.captions else next(iter(clip.captions))
+    for caption in dict.fromkeys(clip.captions.values()):
+        modes = [mode for mode, written in clip.captions.items() if written == caption]
+        text = marked(paragraph(caption), paragraph(clip.captions[base]))
+        yield Prose(text, Text("\n".join(f" {mode}" for mode in modes)), _INDENT)
+    for caption in clip.reference_texts:
+        yield Prose(Text(paragraph(caption), DIM), Text(" reference", DIM), _INDENT)
+
+
+def marked(caption: str, base: str) -> Text:
+    """`caption` with what `base` lacks in brackets, and `[^]` where it leaves out something that `base` has."""
+    ours, theirs = _UNITS.findall(caption), _UNITS.findall(base)
+    text = Text()
+    for kind, start, end, at, until in SequenceMatcher(a=ours, b=theirs, autojunk=False).get_opcodes():
+        own = "".join(ours[start:end])
+        if kind == "equal":
+            text.append(own)
+        elif own.strip():
+            text.append(f"[{own.strip()}]" + (" " if own[-1:].isspace() else ""), f"{ASKED} underline")
+        elif "".join(theirs[at:until]).strip():
+            text.append(f"[{_LEFT_OUT}]", ASKED)
+            text.append(own)
+    return text
+
+
+def tuning_page(found: Tuning, _: int) -> Iterator[RenderableType]:
+    """What it comes to, and the settings that were run, gate by gate."""
+    about = [count(found.clips, "clip"), f"{found.confirmed_on} of them for confirmation, split by {found.split_by}"]
+    about += [f"references of {found.references_found}"] if found.references_found is not None else []
+    yield facts(*about)
+    yield from map(item, (*_sentences(found), *found.notes))
+    yield Text()
+    figures = (*COSTS, "quality", "gap closed")
+    table = columns(" setting", *figures, right=figures)
+    gates = list(dict.fromkeys(point.gate for point in found.confirmed))
+    for point in sorted(found.confirmed, key=lambda point: gates.index(point.gate)):
+        chosen = found.recommended is not None and point.label == found.recommended.label
+        label = Text.assemble((OK if chosen else " ", GOOD), (clean(point.label), STRONG if chosen else ""))
+        closed = with_ends(point.gap_closed, percent) if point.gap_closed else NONE
+        table.add_row(label, *(share(point.spent[cost]) for cost in COSTS), share(point.quality), closed)
+    yield table
+    note = "run on clips that no setting was chosen on; random escalates a fixed share of blocks"
+    yield Prose(Text(note, DIM), indent=1)
+
+
+def _sentences(found: Tuning) -> Iterator[str | Text]:
+    best, risk = found.recommended, found.risk
+    yield (
+        f"Measured against {_MEASURES[found.measure]}: edge {share(found.edge_quality)}, "
+        f"cloud {share(found.cloud_quality)}, a difference of {with_ends(found.gap, points, ' points')}."
+    )
+    if best is None:
+        yield Text(found.reason or "", ASKED)
+        return
+    known = [f"{share(best.spent[cost])} of {_OF[cost]}" for cost in COSTS if best.spent[cost] is not None]
+    closed = f", and closes {with_ends(best.gap_closed, percent)} of the gap" if best.gap_closed is not None else ""
+    why = "that is certified" if risk else "within one standard error of the best within the budget"
+    yield Text(
+        f"Recommended: {best.label}. It takes {', '.join(known)} ({best.escalations_per_clip:.1f} calls per clip)"
+        f"{closed}: the least of {_OF[found.cost]} {why}.",
+        GOOD,
+    )
+    if risk is not None:
+        yield (
+            f"Certified: on average, at most {100 * risk.alpha:g}% of captions name another class than the cloud's own "
+            f"caption ({risk.differing} of {risk.clips} clips here, bound {share(risk.bound)}), for clips that are "
+            "exchangeable with these."
+        )
+    if found.output:
+        yield f"Use it: --gate {found.output}"
+
+
+def calibration_page(found: CalibrationFound, _: int) -> Iterator[RenderableType]:
+    """How likely and how often right the classes are, before and after calibration."""
+    kind = "speakers" if found.by_speaker else "clips"
+    yield from (facts(f"{found.decisions} classes, {found.groups} {kind}"), Text())
+    figures = ("captions", "right", "probability", "ECE", "calibrated", *(f"T {by}" for by in found.models))
+    table = columns("attribute", "mode", *figures, right=figures)
+    for fit in found.fits:
+        fitted = (of.temperatures.get(fit.attribute) for of in found.models.values())
+        table.add_row(
+            Text(clean(fit.attribute)),
+            fit.mode,
+            str(fit.raw.captions),
+            percent(fit.raw.accuracy),
+            percent(fit.raw.probability),
+            share(fit.raw.ece),
+            share(fit.calibrated.ece),
+            *(NONE if temperature is None else f"{temperature:.2f}" for temperature in fitted),
+        )
+    yield from (table, Text())
+    note = (
+        "ECE: expected calibration error, the mean distance between how likely and how often right, over ten bins. "
+        f"Calibrated: at the temperatures (T) of each model, fitted to other {kind}."
+    )
+    yield Prose(Text(note, DIM), indent=1)
+
+
+def bench_page(bench: Bench, width: int) -> Iterator[RenderableType]:
+    """Where and how it was measured, and what each contender costs."""
+    yield from _machine(bench)
+    yield from (Text(), Text("Captions from the ready prompt to the last token: median and its 95% interval", STRONG))
+    found = bench.contenders
+    rows = [FigureRow(label, tuple(_cell(of(each), show) for each in found)) for label, of, show in _TIMES]
+    yield from grid([each.name.replace("-", " ") for each in found], rows, width)
+    unequal = [each.name for each in found if each.equal is False]
+    if unequal:
+        yield Text(f" {FAIL} tokens differ from those of transformers' generate: {', '.join(unequal)}", BAD)
+    elif any(each.equal for each in found):
+        yield Text(f" {OK} edge, cloud and lossless: tokens equal to those of transformers' generate", GOOD)
+    yield from map(facts, bench.notes)
+
+
+def _cell(found: Interval | float | None, show: Callable[[float], str]) -> Cell:
+    return Cell(show(found)) if isinstance(found, float) else measured(found, show)
+
+
+def _machine(bench: Bench) -> Iterator[Prose]:
+    machine = bench.machine
+    yield facts(bench.date, f"specdec {machine.specdec}", bench.command)
+    cores = f"{count(machine.threads, 'thread')} of {machine.cores or '?'}"
+    libraries = f"Python {machine.python}", f"torch {machine.torch}", f"transformers {machine.transformers}"
+    yield facts(machine.gpu or machine.processor, cores, f"{machine.memory_gib:g} GiB", *libraries)
+    loaded = (model.line for model in (bench.models.edge, bench.models.cloud) if model)
+    blocks = "whole captions drafted" if bench.k == "deferred" else f"k {bench.k}"
+    settings = (blocks, f"gate {bench.gate}", bench.language, count(bench.rounds, "round"))
+    yield facts(*loaded, count(len(bench.clips), "clip"), seconds(bench.audio_s), *settings)
