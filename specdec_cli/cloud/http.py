@@ -20,12 +20,18 @@ M = TypeVar("M", bound=BaseModel)
 FORGOTTEN: Final = "cache miss"  # part of the reason where a server has dropped a clip, as vLLM writes it
 _HINTS: Final = {
     401: "Set the variable that {side}.token_env names to the server's token (of a vLLM, its --api-key).",
-    403: "Start vLLM with --enable-scale-out, and set the variable that {side}.token_env names to its --api-key.",
-    404: "Check {side}.url; start vLLM with --enable-scale-out.",
+    403: "A vLLM needs --enable-scale-out, and its --api-key in the variable that {side}.token_env names.",
+    404: "Check {side}.url; a vLLM needs --enable-scale-out.",
     409: "Start anew: the server runs another model now.",
     413: "Lower audio.segment or decoding.max_new_tokens, or raise the server's limits.",
 }
 """What to do where a request is refused with a status of HTTP."""
+_CERTIFICATE_HINTS: Final = {
+    "mismatch": "Write the host in {side}.url as the certificate has it, or make one for this host (docs/remote.md).",
+    "expired": "Give the server a new certificate (docs/remote.md).",
+    "": "Copy the file of its --tls-cert here and name it in {side}.ca_file (docs/remote.md).",
+}
+"""What to do where a certificate is refused, by a word of the reason; the first that fits."""
 
 
 class MalformedError(ValueError):
@@ -53,28 +59,34 @@ class ForgottenError(RefusedError):
 
 def refusal(status: int, body: bytes, side: str, url: str) -> Exception:
     """What an answer without success means: MalformedError leads to another try."""
+    reason, hint = "no reason given", _HINTS.get(status)
     try:
         found = json.loads(body)
         words = str(found["error"]["message"] if "error" in found else found["detail"]).split()
         reason = "".join(sign for sign in " ".join(words) if sign.isprintable())[:300]
     except (ValueError, TypeError, KeyError, RecursionError):
-        reason = "no reason given"
+        if status == 400:  # as servers of web pages say it that expect TLS
+            hint = "Check {side}.url: does it name the server itself, with https:// if that uses TLS?"
     if status == 429 or status >= 500:
         return MalformedError(f"status {status}: {reason}")
-    message, hint = f"the {side} at {url} answers status {status}: {reason}", _HINTS.get(status, "").format(side=side)
+    message = f"the {side} at {url} answers status {status}: {reason}"
     if FORGOTTEN in reason.lower():
         return ForgottenError(message)
-    return RefusedError(message, hint or None, about_clip=status in (400, 413, 422))
+    return RefusedError(message, hint and hint.format(side=side), about_clip=status in (400, 413, 422))
 
 
 def trouble(error: Exception, config: LinkedConfig, side: str) -> str:
     """Why a try failed. Raises RefusedError where the configuration is why a TLS connection could not be made."""
     told = first_line(error)
-    if "[SSL:" in told and "EOF" not in told:  # a connection that ended is the link's fault
-        hint = f"Does {side}.url begin with https:// or http://? Name a certificate of its own in {side}.ca_file."
-        raise RefusedError(f"{config.url} cannot be connected to by TLS: {told}", hint) from error
-    maybe = isinstance(error, httpx.RemoteProtocolError) and str(config.url).startswith("http:")
-    return f"{told} (if it uses TLS, write https:// in {side}.url)" if maybe else told
+    if "[SSL:" not in told or "EOF" in told:  # a connection that ended is the link's fault
+        cut = isinstance(error, httpx.RemoteProtocolError | httpx.ReadError) and str(config.url).startswith("http:")
+        return f"{told} (if it uses TLS, write https:// in {side}.url)" if cut else told
+    what, hint = "it does not use TLS", "Write http:// in {side}.url, or serve with --tls-cert and --tls-key."
+    if refused := re.search(r"certificate verify failed: (.+?)\.? \(_ssl", told):
+        trusting = config.ca_file or "the public authorities"
+        what = f"its certificate is not trusted by {trusting} ({refused[1]})"
+        hint = next(hint for word, hint in _CERTIFICATE_HINTS.items() if word in refused[1])
+    raise RefusedError(f"{config.url} cannot be connected to: {what}", hint.format(side=side)) from error
 
 
 def trusted(config: LinkedConfig, side: str) -> ssl.SSLContext | bool:

@@ -144,14 +144,17 @@ def test_a_token_and_a_certificate_of_its_own(
 ) -> None:
     assert process.url.startswith("https://")
     mode = {"decoding__mode": "lossless", "decoding__degrade": True}
-    with pytest.raises(ConfigError, match="certificate verify failed: self-signed") as caught:
+    with pytest.raises(ConfigError, match="is not trusted by the public authorities") as caught:
         captioner(process.url, **mode)
-    assert "cloud.ca_file" in str(caught.value.hint)
+    assert "name it in cloud.ca_file" in str(caught.value.hint)
+    with pytest.raises(ConfigError, match="mismatch, certificate is not valid for 'localhost'") as caught:
+        captioner(process.url.replace("127.0.0.1", "localhost"), **process.client, **mode)
+    assert "Write the host in cloud.url as the certificate has it" in str(caught.value.hint)
     plain = captioner(process.url.replace("https:", "http:"), **mode)
     assert "write https:// in cloud.url" in str(plain.run_samples(voice(9), RATE).finish().degraded)
     sound = write_voice(tmp_path / "voice.wav", 9)
     code, said = command("caption", str(sound), "--set", f"cloud.url={process.url}", "--mode", "lossless")
-    assert (code, "certificate verify failed" in said, "cloud.ca_file" in said) == (2, True, True), said
+    assert (code, "is not trusted" in said, "cloud.ca_file" in said) == (2, True, True), said
     monkeypatch.setenv("OUR_TOKEN", "wrong")
     with pytest.raises(ConfigError, match="the token is missing or wrong"):
         captioner(process.url, **process.client, **mode)
@@ -160,10 +163,19 @@ def test_a_token_and_a_certificate_of_its_own(
 def test_https_to_a_server_without_tls_is_a_mistake_of_set_up() -> None:
     with (
         answering(lambda *_: (200, b"{}")) as url,
-        pytest.raises(ConfigError, match="cannot be connected to by TLS") as caught,
+        pytest.raises(ConfigError, match="it does not use TLS") as caught,
     ):
         captioner(url.replace("http:", "https:"), decoding__mode="lossless")
-    assert "http://" in str(caught.value.hint)
+    assert "Write http:// in cloud.url" in str(caught.value.hint)
+
+
+def test_a_page_of_a_web_server_that_expects_tls_says_so() -> None:
+    with (
+        answering(lambda *_: (400, b"<html>The plain HTTP request was sent to HTTPS port</html>")) as url,
+        pytest.raises(ConfigError, match="answers status 400: no reason given") as caught,
+    ):
+        captioner(url, decoding__mode="lossless")
+    assert "https:// if that uses TLS" in str(caught.value.hint)
 
 
 @pytest.fixture
