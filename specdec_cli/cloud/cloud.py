@@ -285,7 +285,9 @@ def _end(loop: asyncio.AbstractEventLoop, client: httpx.AsyncClient) -> None:
 
     async def end() -> None:
         if under_way := asyncio.all_tasks() - {asyncio.current_task()}:
-            await asyncio.wait(under_way, timeout=1.0)
+            _, late = await asyncio.wait(under_way, timeout=1.0)
+            for task in late:
+                task.cancel()
         await client.aclose()
         await asyncio.sleep(0.05)  # in which the sockets are closed
         loop.stop()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 from specdec_cli.cloud import protocol as wire
 from specdec_cli.cloud.cloud import Caller, RemoteCloud, RemoteVerifier
@@ -18,6 +19,8 @@ from specdec_cli.decoding.length import capacity
 from specdec_cli.errors import CloudError, ConfigError, TokenizerMismatchError
 from specdec_cli.models.processor import Processor
 from specdec_cli.types import ModelWork
+
+_MOST_PROBABILITY: Final = 1.001  # of a few tokens together, each rounded
 
 
 class SessionVerifier(RemoteVerifier):
@@ -84,14 +87,14 @@ class SessionVerifier(RemoteVerifier):
         """Whether a verdict can be one on a block of so many drafted tokens."""
         tokens, listed = (found.token, *found.more), found.likeliest or ()
         decided = found.accepted + len(tokens)
-        candidates = [candidate for row in listed for candidate in row]
         return (
             0 <= found.accepted <= drafted
             and len(found.more) <= run_on
             and len(listed) in (0, decided)
             and 0 <= (found.near_ties or 0) <= decided
-            and all(0 <= id_ < self.vocab_size for id_ in (*tokens, *(id_ for id_, _ in candidates)))
-            and all(0 <= p <= 1 for _, p in candidates)
+            and all(0 <= id_ < self.vocab_size for id_ in tokens)
+            and all(0 <= id_ < self.vocab_size and p >= 0 for row in listed for id_, p in row)
+            and all(sum(p for _, p in row) < _MOST_PROBABILITY for row in listed)
             and self.cloud.processor.placeholders.isdisjoint(tokens)
             and set(self.stop_ids).isdisjoint(tokens[:-1])
         )

@@ -104,7 +104,7 @@ FAULTS = (
     lie("verdict.token", 259, "token=259"),
     lie("verdict.more", [1, 2], "more=(1, 2)"),
     lie("verdict.accepted", 4, "accepted=4"),
-    lie("verdict.likeliest", [[[5, 0.9], [6, 1.9]]] * 4, "nonsense"),
+    lie("verdict.likeliest", [[[5, 0.9], [6, 0.9]]] * 4, "nonsense"),
     lie("verdict", None, "nonsense: None"),
     lie("eos_ids", [], "eos_ids", "/v1/info"),
     lie("surprise", 1, "surprise", "/v1/info"),
@@ -241,6 +241,16 @@ def test_closing_ends_a_call_under_way(case: Case, served: Served) -> None:
                 verifier.verify((), Draft((5, 6)))
         assert time.monotonic() - started < 4.0
         assert link.failure is None
+
+
+def test_the_end_of_a_link_ends_its_calls_as_that_of_a_clip_does(case: Case) -> None:
+    reached = threading.Event()
+    with behaving(lambda _: time.sleep(30) if reached.set() is None else None) as url:
+        link = Anything(CloudConfig(url=url, timeout_s=20.0), case.edge.processor, "features", own=False)
+        caller = Caller(link)
+        threading.Thread(target=lambda: reached.wait(10) and link.close(), daemon=True).start()
+        with pytest.raises(CloudError, match="the clip is closed"), caller.call():
+            caller.fetch("GET", "/", bytes)
 
 
 def test_an_abandoned_stream_lets_the_server_forget_the_clip(case: Case) -> None:
