@@ -52,6 +52,7 @@ class Draft:
 def outcome(draft: Draft, verdict: Verdict | None, by: Decider, top_n: int) -> list[Token]:
     """The tokens that a round adds before stop rules. `by` drafted; the `top_n` likeliest of each are named."""
     ids, sources, top = draft.ids, list[Source]([by] * len(draft.ids)), list[Alternatives]()
+    drafted = len(ids)  # places that the draft has scores for
     if verdict is not None:
         accepted = verdict.accepted
         own: Source = "cloud" if not draft.ids else "bonus" if accepted == len(draft.ids) else "corrected"
@@ -59,11 +60,11 @@ def outcome(draft: Draft, verdict: Verdict | None, by: Decider, top_n: int) -> l
         sources = ["accepted"] * accepted
         sources.append(own)
         sources.extend("cloud" for _ in verdict.more)
-        top = [("cloud", row) for row in verdict.likeliest or ()]
+        top, drafted = [("cloud", row) for row in verdict.likeliest or ()], accepted + 1
     if not top:  # a cloud elsewhere may name none: at drafted positions, those of the drafting model stand in
-        top = [(by, row) for row in draft.top(top_n)]
+        top = [(by, row) for row in draft.top(top_n)[:drafted]]
     unknown: Alternatives = ("cloud", ())
-    return list(zip(ids, sources, chain(top[: len(ids)], repeat(unknown)), strict=False))
+    return list(zip(ids, sources, chain(top, repeat(unknown)), strict=False))
 
 
 def round_of(
