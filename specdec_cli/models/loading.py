@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import shutil
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, Final
 
 import psutil
 import torch
 from safetensors import SafetensorError
 from torch import nn
-from transformers import BitsAndBytesConfig, GenerationConfig
+from transformers import BitsAndBytesConfig, GenerationConfig, TorchAoConfig
 from transformers.utils import GENERATION_CONFIG_NAME
 
 from specdec_cli.config import ModelConfig
@@ -193,8 +194,9 @@ def _dtype(checkpoint: Checkpoint, device: torch.device) -> torch.dtype:
 def quantization_config(name: str | None, device: torch.device, family: Family, model_config: Any) -> Any | None:
     """The `quantization_config` of `from_pretrained` for "int8" or "int4": of the decoder and the output layer.
 
-    On a CPU both are specdec's own (`models.packed`), elsewhere bitsandbytes' int8 and nf4, which leave an output layer
-    whole that shares its weight with the embedding.
+    On a CPU both are specdec's own (`models.packed`), elsewhere torchao's int8 and bitsandbytes' nf4, which leave an
+    output layer whole that shares its weight with the embedding. With bitsandbytes' int8, scores would depend on the
+    other rows of a forward: a large number in one of them changes how its column is multiplied in all.
     """
     if name is None:
         return None
@@ -205,5 +207,12 @@ def quantization_config(name: str | None, device: torch.device, family: Family, 
     tied = output.weight is module.get_input_embeddings().weight
     layers = ((path, part) for path, part in module.named_modules() if isinstance(part, nn.Linear))
     whole = [path for path, part in layers if path not in quantised or (tied and part is output)]
-    how = {"load_in_8bit": True} if name == "int8" else {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}
-    return BitsAndBytesConfig(llm_int8_skip_modules=whole, bnb_4bit_compute_dtype=torch.bfloat16, **how)
+    if name == "int8":
+        if find_spec("torchao") is None:
+            says = "int8 weights on a GPU need the package torchao, which is not installed"
+            raise CheckpointError(says, hint="Install it with: pip install torchao")
+        from torchao.quantization import Int8WeightOnlyConfig
+
+        return TorchAoConfig(Int8WeightOnlyConfig(), modules_to_not_convert=whole)
+    how = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_compute_dtype": torch.bfloat16}
+    return BitsAndBytesConfig(llm_int8_skip_modules=whole, **how)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from unittest.mock import Mock, patch
 
 import pytest
 import torch
 from safetensors import SafetensorError
 from torch import nn
+from transformers import TorchAoConfig
 from transformers.quantizers.quantizers_utils import should_convert_module
 
 from specdec_cli.config import ModelConfig
+from specdec_cli.errors import CheckpointError
 from specdec_cli.models import packed
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.families import family_named
@@ -204,18 +208,34 @@ def test_an_output_layer_that_is_the_embedding_is_packed_beside_it(tmp_path: Pat
 
 
 @pytest.mark.parametrize("family", KINDS)
-def test_on_a_gpu_bitsandbytes_quantises_decoder_and_output_layer_and_nothing_else(family: str) -> None:
+def test_on_a_gpu_decoder_and_output_layer_are_quantised_and_nothing_else(
+    family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("specdec_cli.models.loading.find_spec", lambda _: True)
+    monkeypatch.setitem(sys.modules, "torchao.quantization", Mock())
     config = KINDS[family].config(KINDS[family].tokenizer().get_vocab())
     module = outline(family_named(family), config)
-    eight, four = (quantization_config(n, torch.device("cuda"), family_named(family), config) for n in ("int8", "int4"))
-    assert eight.load_in_8bit
+    with patch.object(TorchAoConfig, "post_init"):  # which looks for the package
+        eight, four = (
+            quantization_config(n, torch.device("cuda"), family_named(family), config) for n in ("int8", "int4")
+        )
+    assert isinstance(eight, TorchAoConfig)
     assert four.load_in_4bit
     linear = {name for name, part in module.named_modules() if type(part) is nn.Linear}
-    quantised = {name for name in linear if should_convert_module(name, four.llm_int8_skip_modules)}  # as it decides
-    assert eight.llm_int8_skip_modules == four.llm_int8_skip_modules
+    quantised = {name for name in linear if should_convert_module(name, four.llm_int8_skip_modules)}  # as both decide
+    assert eight.modules_to_not_convert == four.llm_int8_skip_modules
     tied = module.get_output_embeddings().weight is module.get_input_embeddings().weight
     decoder = {id(part) for part in module.get_decoder().modules()}
     expected = {name for name in linear if id(module.get_submodule(name)) in decoder}
     assert quantised == expected | (set() if tied else {"lm_head"})
     assert expected
     assert linear - quantised, "the audio encoder has linear layers"
+
+
+def test_a_package_that_is_missing_on_a_gpu_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specdec_cli.models.loading.find_spec", lambda _: None)
+    kind = KINDS["qwen2-audio"]
+    config = kind.config(kind.tokenizer().get_vocab())
+    with pytest.raises(CheckpointError, match="need the package torchao") as caught:
+        quantization_config("int8", torch.device("cuda"), family_named("qwen2-audio"), config)
+    assert "pip install torchao" in str(caught.value.hint)
