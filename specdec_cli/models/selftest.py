@@ -106,7 +106,7 @@ def _test(model: AudioLM) -> list[str]:
     if model.graphs is not None:
         try:
             _compare_steps(model, prompt, text, whole, allowed)
-        except SpecdecError as error:
+        except Exception as error:  # as above
             _log.warning("%s runs without graphs: %s", model.name, first_line(error))
             found.append(_WITHOUT_GRAPHS)
     return found

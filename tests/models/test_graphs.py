@@ -122,6 +122,13 @@ def test_cuda_graphs_follow_a_walk_as_recordings_do() -> None:
         _assert_grown(model, prompt, TEXT[:end], session.logits(TEXT[:end], positions))
 
 
+def test_a_model_whose_recorded_forwards_fail_runs_without() -> None:
+    model = tiny_model(1)
+    model.graphs = Graphs(model.module, model.layers, lambda _: lambda: torch.empty(1).view(2))
+    self_test(model)
+    assert (model.self_test, model.graphs) == ("passed; without graphs", None)
+
+
 def test_a_model_that_cannot_be_recorded_runs_without(caplog: pytest.LogCaptureFixture) -> None:
     model = recordable(tiny_model(1))
     model.module.get_output_embeddings().register_forward_hook(lambda *args: float(args[2].sum()) and None)
