@@ -248,10 +248,12 @@ def _merged(layers: Iterable[Layer]) -> Layer:
 def _reset_by(layer: Layer, weaker: Layer) -> Iterator[str]:
     """Settings that weaker layers wrote for another choice than the layer's."""
     engine = (layer.get("cloud.engine") or weaker.get("cloud.engine") or _DEFAULTS["cloud.engine"]).value
-    for chosen in layer.keys() & (_RESETS.keys() | _PLACES.keys()):
-        if chosen in _ALWAYS or layer[chosen].value != weaker.get(chosen, _DEFAULTS[chosen]).value:
-            yield from _RESETS.get(chosen, ())
-            yield from _PLACES.get(chosen, ()) if engine != "vllm" else ()
+    for chosen, resets in _RESETS.items():
+        if chosen in layer:
+            changed = layer[chosen].value != weaker.get(chosen, _DEFAULTS[chosen]).value
+            yield from resets if changed or chosen in _ALWAYS else ()
+    for chosen, resets in _PLACES.items() if engine != "vllm" else ():
+        yield from resets if chosen in layer and layer[chosen].value else ()
     for model in _MODELS:
         yield from _own(model, weaker) if model in layer else [model] * bool(_own(model, layer))
 

@@ -36,6 +36,11 @@ def test_an_address_takes_the_place_of_the_model_and_the_other_way_round() -> No
     assert (cloud.url, cloud.model, cloud.timeout_s) == (URL, None, 2.5)
     cloud = cloud_of(environ=environ, cloud__model="package:mini/cloud")
     assert (cloud.url, cloud.model) == (None, "package:mini/cloud")
+    both = {"SPECDEC_CLOUD__URL": URL, "SPECDEC_CLOUD__MODEL": "package:mini/cloud"}
+    cloud = cloud_of(environ=both, cloud__model="package:mini/cloud")
+    assert (cloud.url, cloud.model) == (None, "package:mini/cloud"), "chosen again, it is chosen"
+    cloud = cloud_of(environ=both, cloud__url=None)
+    assert (cloud.url, cloud.model) == (None, "package:mini/cloud"), "no address takes no model's place"
 
 
 @pytest.mark.parametrize(
