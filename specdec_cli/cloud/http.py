@@ -65,7 +65,7 @@ def refusal(status: int, body: bytes, side: str, url: str) -> Exception:
         words = str(found["error"]["message"] if "error" in found else found["detail"]).split()
         reason = "".join(sign for sign in " ".join(words) if sign.isprintable())[:300]
     except (ValueError, TypeError, KeyError, RecursionError):
-        if status == 400:  # as servers of web pages say it that expect TLS
+        if status <= 400:  # so servers of web pages answer where they expect TLS, or redirect to it
             hint = "Check {side}.url: does it name the server itself, with https:// if that uses TLS?"
     if status == 429 or status >= 500:
         return MalformedError(f"status {status}: {reason}")

@@ -169,10 +169,11 @@ def test_https_to_a_server_without_tls_is_a_mistake_of_set_up() -> None:
     assert "Write http:// in cloud.url" in str(caught.value.hint)
 
 
-def test_a_page_of_a_web_server_that_expects_tls_says_so() -> None:
+@pytest.mark.parametrize("status", [301, 400])
+def test_a_web_server_that_expects_tls_is_named_as_such(status: int) -> None:
     with (
-        answering(lambda *_: (400, b"<html>The plain HTTP request was sent to HTTPS port</html>")) as url,
-        pytest.raises(ConfigError, match="answers status 400: no reason given") as caught,
+        answering(lambda *_: (status, b"<html>The plain HTTP request was sent to HTTPS port</html>")) as url,
+        pytest.raises(ConfigError, match=f"answers status {status}: no reason given") as caught,
     ):
         captioner(url, decoding__mode="lossless")
     assert "https:// if that uses TLS" in str(caught.value.hint)
