@@ -148,6 +148,7 @@ def test_what_is_not_a_clip_is_refused(served: Served, case: Case) -> None:
         (422, b"\xff\xff\xff\xff{}"),
         (422, framed(good, features[:-2])),
         (422, with_mel(mel * torch.nan)),
+        (422, with_mel(mel.to(torch.complex64))),
         (409, framed(good | {"identity": "another"}, features)),
         (422, with_mel(torch.cat([mel, mel[:, :1]], dim=1))),
         (422, framed(good, save({"input_features": mel}))),
