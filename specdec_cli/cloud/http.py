@@ -86,6 +86,8 @@ def trouble(error: Exception, config: LinkedConfig, side: str) -> str:
         trusting = config.ca_file or "the public authorities"
         what = f"its certificate is not trusted by {trusting} ({refused[1]})"
         hint = next(hint for word, hint in _CERTIFICATE_HINTS.items() if word in refused[1])
+    elif "ALERT" in told:  # which the server's own TLS sends
+        what, hint = told, "Does it, or a proxy before it, ask for a client's certificate, or another version of TLS?"
     raise RefusedError(f"{config.url} cannot be connected to: {what}", hint.format(side=side)) from error
 
 

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -167,6 +168,18 @@ def test_https_to_a_server_without_tls_is_a_mistake_of_set_up() -> None:
     ):
         captioner(url.replace("http:", "https:"), decoding__mode="lossless")
     assert "Write http:// in cloud.url" in str(caught.value.hint)
+
+
+def test_a_server_that_asks_for_a_clients_certificate_is_not_said_to_lack_tls(tmp_path: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    pem, key = certificate(tmp_path)
+    context.load_cert_chain(pem, key)
+    context.load_verify_locations(pem)
+    context.verify_mode = ssl.CERT_REQUIRED
+    with answering(lambda *_: (200, b"{}"), context) as url:
+        with pytest.raises(ConfigError, match="certificate required") as caught:
+            captioner(url, cloud__ca_file=str(pem), decoding__mode="lossless")
+        assert "ask for a client's certificate" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize("status", [301, 400])
