@@ -108,7 +108,7 @@ class RemoteCloud(ABC):
 
     def probe(self) -> str:
         """What answers and how soon, in a phrase. Raises CloudError if nothing does, or it does not fit."""
-        caller, self.reached = Caller(self), False
+        caller, self.reached, self.failure = Caller(self), False, None  # it is called whatever came before
         with caller.call():
             return f"{self.name}: {self.served['serves']}, answered in {caller.waited_s * 1e3:.1f} ms"
 
@@ -212,7 +212,8 @@ class Caller:
                         why = trouble(error, cloud.config, cloud.side)
                     _log.debug("%s %s: %s", method, path, why)
                     if tries == TRIES and cloud.side == "cloud":
-                        raise CloudError(f"{cloud.name}: {why}")
+                        hint = f"Start the server, or check {cloud.side}.url."
+                        raise CloudError(f"{cloud.name}: {why}", hint=hint)
                     await asyncio.sleep(PAUSE_S * 2 ** min(tries, 6) * random.uniform(0.5, 1.0))
         except TimeoutError:
             pass

@@ -280,6 +280,15 @@ def test_a_server_that_failed_is_left_alone_for_a_while(case: Case, served: Serv
         assert link.failure is None
 
 
+def test_a_probe_calls_a_server_that_failed_and_says_what_to_do(case: Case) -> None:
+    with linked("http://127.0.0.1:9", case.edge, retry_s=60.0) as link:
+        assert link.failure is not None
+        with pytest.raises(CloudError, match="All connection attempts failed") as caught:
+            link.probe()
+    assert "not called again" not in caught.value.message
+    assert caught.value.hint == "Start the server, or check cloud.url."
+
+
 # --- what does not fit is refused at the start ---
 
 
