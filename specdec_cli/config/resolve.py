@@ -255,7 +255,10 @@ def _reset_by(layer: Layer, weaker: Layer) -> Iterator[str]:
     for chosen, resets in _PLACES.items() if engine != "vllm" else ():
         yield from resets if chosen in layer and layer[chosen].value else ()
     for model in _MODELS:
-        yield from _own(model, weaker) if model in layer else [model] * bool(_own(model, layer))
+        if model in layer:
+            yield from _own(model, weaker)
+        elif _own(model, layer):
+            yield model
 
 
 def _validated(merged: Layer) -> Config:

@@ -100,6 +100,7 @@ async def _failed(_request: Request, error: Exception) -> Response:
 
 def _guarded(app: ASGIApp, service: Service, token: str | None) -> ASGIApp:
     """Refuses requests without the token; logs and counts all of them."""
+    refused = JSONResponse({"detail": "the token is missing or wrong"}, 401)
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":  # the server's lifetime
@@ -112,7 +113,6 @@ def _guarded(app: ASGIApp, service: Service, token: str | None) -> ASGIApp:
             status = message.get("status", status)
             await send(message)
 
-        refused = JSONResponse({"detail": "the token is missing or wrong"}, 401)
         answering = app if scope["path"] == _OPEN or bears(token, Request(scope)) else refused
         with suppress(Exception):  # which the application has answered and logged
             await answering(scope, receive, sending)
