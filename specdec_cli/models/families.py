@@ -47,14 +47,16 @@ class Family:
 
     @cached_property
     def module_class(self) -> Any:
-        """The class in transformers, whose instances drop the parts of `model` that speech does not need."""
+        """The class in transformers, whose instances drop the parts that speech does not need as they are built."""
         base = getattr(transformers, self.class_name)
-        owned = [prefix.split(".")[1] for prefix in self.unused if prefix.startswith("model.")]
 
         def without_unused(module: Any, *args: Any, **kwargs: Any) -> None:
             base.__init__(module, *args, **kwargs)
-            for part in owned:
-                setattr(module.model, part, None)
+            for prefix in self.unused:
+                owner, _, part = prefix.rstrip(".").rpartition(".")
+                holder = getattr(module, owner, None) if owner else module
+                if part in getattr(holder, "_modules", ()):
+                    setattr(holder, part, None)
 
         return type(base.__name__, (base,), {"__init__": without_unused, "__module__": base.__module__})
 

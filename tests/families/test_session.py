@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
+from torch import nn
 
 from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.families import Family
 from specdec_cli.models.kernels import has_int8
 from specdec_cli.models.selftest import self_test
 from specdec_cli.models.session import Session
@@ -32,6 +35,24 @@ def session_of(of: AudioLM, clip: int = 1) -> Session:
 def expected(of: AudioLM, clip: int, positions: int) -> torch.Tensor:
     """Cache-free logits of what follows the last prefixes of `TEXT`."""
     return cache_free_logits(of, prompt(of, clip), TEXT)[-positions:]
+
+
+@families
+def test_parts_that_speech_does_not_need_are_never_there(family: str) -> None:
+    of = model(family, 0)
+    unused = of.processor.family.unused
+    assert not [name for name, _ in of.module.named_parameters() if name.startswith(unused or "none")]
+
+
+def test_a_part_is_dropped_wherever_a_release_of_transformers_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Older(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.visual, self.audio_tower, self.model = nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 2)
+
+    monkeypatch.setattr(transformers, "Older", Older, raising=False)
+    family = Family("older", ("older",), "Older", unused=("visual.", "model.visual.", "talker."))
+    assert {name.partition(".")[0] for name, _ in family.module_class().named_parameters()} == {"audio_tower", "model"}
 
 
 @families
