@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import json
-import ssl
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,7 +27,7 @@ Respond = Callable[[str, str, bytes, dict[str, str]], Answer]
 
 
 @contextmanager
-def answering(respond: Respond, tls: ssl.SSLContext | None = None) -> Iterator[str]:
+def answering(respond: Respond) -> Iterator[str]:
     """An HTTP server on loopback that answers by `respond`; yields its address. What raises ends the connection."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -54,12 +53,10 @@ def answering(respond: Respond, tls: ssl.SSLContext | None = None) -> Iterator[s
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    if tls is not None:
-        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:
-        yield f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_port}"
+        yield f"http://127.0.0.1:{server.server_port}"
     finally:
         server.shutdown()
         server.server_close()

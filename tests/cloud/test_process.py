@@ -8,7 +8,6 @@ import shlex
 import shutil
 import signal
 import socket
-import ssl
 import subprocess
 import sys
 import time
@@ -17,10 +16,12 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import httpx
 import pytest
 
 from specdec_cli.captioner import Captioner
-from specdec_cli.config import load_config
+from specdec_cli.cloud.http import RefusedError, trouble
+from specdec_cli.config import CloudConfig, load_config
 from specdec_cli.decoding.assemble import build_loop
 from specdec_cli.errors import ConfigError
 from tests.cli.status import exit_code
@@ -170,16 +171,11 @@ def test_https_to_a_server_without_tls_is_a_mistake_of_set_up() -> None:
     assert "Write http:// in cloud.url" in str(caught.value.hint)
 
 
-def test_a_server_that_asks_for_a_clients_certificate_is_not_said_to_lack_tls(tmp_path: Path) -> None:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    pem, key = certificate(tmp_path)
-    context.load_cert_chain(pem, key)
-    context.load_verify_locations(pem)
-    context.verify_mode = ssl.CERT_REQUIRED
-    with answering(lambda *_: (200, b"{}"), context) as url:
-        with pytest.raises(ConfigError, match="certificate required") as caught:
-            captioner(url, cloud__ca_file=str(pem), decoding__mode="lossless")
-        assert "ask for a client's certificate" in str(caught.value.hint)
+def test_a_server_that_asks_for_a_clients_certificate_is_not_said_to_lack_tls() -> None:
+    alert = httpx.ReadError("[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13 alert certificate required (_ssl.c:2580)")
+    with pytest.raises(RefusedError, match="alert certificate required") as caught:
+        trouble(alert, CloudConfig(url="https://127.0.0.1:8765"), "cloud")
+    assert "ask for a client's certificate" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize("status", [301, 400])
