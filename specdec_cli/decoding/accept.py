@@ -72,11 +72,11 @@ def accept_block(
         return _speculative_sampling(draft, scores, generator)
     passes = _passing(draft, scores[:-1], rules, rule, synonyms) if draft.ids else []
     accepted = passes.index(False) if False in passes else len(passes)
-    return accepted, chosen(scores[accepted], generator, sampling=sampling)
+    return accepted, pick_token(scores[accepted], generator, sampling=sampling)
 
 
-def chosen(scores: torch.Tensor, generator: torch.Generator, *, sampling: bool) -> int:
-    """The cloud's own choice from processed scores [vocab]: the likeliest token, or one that is drawn."""
+def pick_token(scores: torch.Tensor, generator: torch.Generator, *, sampling: bool) -> int:
+    """A model's own choice from processed scores [vocab]: the likeliest token, or one that is drawn."""
     if not sampling:
         return int(scores.argmax())
     from specdec_cli.decoding.scores import draw
@@ -105,15 +105,18 @@ def _passing(
             token == own or (token in groups and groups[token] == groups.get(own))
             for token, own in zip(draft.ids, likeliest, strict=True)
         ]
-    drafted = torch.tensor(draft.ids, device=scores.device)
-    own = scores.gather(1, drafted[:, None])
+    drafted = torch.tensor(draft.ids, device=scores.device)[:, None]
+    probabilities = scores.softmax(dim=-1)
+    own = probabilities.gather(1, drafted)[:, 0]
     if rule == "rank":
-        passes = ((scores > own).sum(dim=-1) < rules.rank) & own[:, 0].isfinite()
+        of_drafted = scores.gather(1, drafted)
+        passes = ((scores > of_drafted).sum(dim=-1) < rules.rank) & of_drafted[:, 0].isfinite()
+    elif rule == "prob":
+        passes = own >= rules.prob
     else:
-        probabilities = scores.softmax(dim=-1)
-        own = probabilities.gather(1, drafted[:, None])[:, 0]
-        ceiling = TYPICAL_DELTA * torch.exp(-entropies(probabilities))
-        passes = own >= rules.prob if rule == "prob" else own > ceiling.clamp(max=TYPICAL_EPSILON)
+        assert rule == "typical"
+        least = TYPICAL_DELTA * torch.exp(-entropies(probabilities))
+        passes = own > least.clamp(max=TYPICAL_EPSILON)
     found: list[bool] = passes.tolist()
     return found
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from specdec_cli.decoding.accept import chosen
+from specdec_cli.decoding.accept import pick_token
 from specdec_cli.decoding.block import Draft, Enough
 from specdec_cli.decoding.gate import Gate, GateState
 from specdec_cli.decoding.rows import Rows
@@ -63,7 +63,7 @@ class Drafter:
                 floor = row.topk(min(top_k, row.shape[-1])).values[:, -1:]
                 row = row.masked_fill(row < floor, -torch.inf)
             rows.append(row)
-            written.append(chosen(row[0], self._generator, sampling=draws))
+            written.append(pick_token(row[0], self._generator, sampling=draws))
             if state.stops or enough is not None:
                 unsure = state.read(row, written[-1:])
                 if (state.stops and unsure) or (enough is not None and enough(state)):

@@ -23,7 +23,7 @@ _STANDS: Final = 0.9  # chance that a token of a kept tail stands, if those befo
 
 
 class Rows:
-    """Processed logits of one clip on one model."""
+    """Processed scores of one model for what follows each prefix of a clip's text, kept between calls."""
 
     def __init__(
         self, session: Session, settings: ScoringConfig, stop_ids: Collection[int], guesses: Guesses | None = None
@@ -35,11 +35,11 @@ class Rows:
         self.stop_ids, self._guess = frozenset(stop_ids), NO_GUESS
         self._guesses = guesses if guesses is not None and guesses.most else None
         self._text: list[int] = []  # what was scored, guesses included
-        self._logits = torch.empty(0)  # [n, vocab]: row i follows all of `_text` but its last n - 1 - i tokens
+        self._logits = torch.empty(0)  # [n, vocab]: row i is after `_text[: len(_text) - n + 1 + i]`
         self._sure = 0  # tokens of `_text` that are no guesses, or have stood
 
     def after(self, text: Sequence[int], positions: int = 1, *, guesses: bool = True) -> torch.Tensor:
-        """[positions, vocab] after the last prefixes of `text`; the last row follows all of it.
+        """[positions, vocab] after the last prefixes of `text`, scored where they are missing; the last follows all.
 
         `guesses`: whether tokens that follow `text` may be needed.
         """

@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 
 from specdec_cli.config.schema import AcceptanceConfig
-from specdec_cli.decoding.accept import Synonyms, Verdict, accept_block, chosen, near_ties
+from specdec_cli.decoding.accept import Synonyms, Verdict, accept_block, near_ties, pick_token
 from specdec_cli.decoding.block import Draft
 from specdec_cli.decoding.rows import Rows
 from specdec_cli.decoding.scores import generator_for, likeliest
@@ -60,7 +60,7 @@ class LocalVerifier:
             longest = verified
         while len(written) < longest and written[-1] not in self.rows.stop_ids:
             decided.append(self.rows.after(written))
-            written.append(chosen(decided[-1][0], draws, sampling=settings.sampling))
+            written.append(pick_token(decided[-1][0], draws, sampling=settings.sampling))
         logits = torch.cat(decided)
         ties, rows = near_ties(logits, self._tolerance), likeliest(logits, self.top_n)
         ms, prefilled = self.rows.clock_ms - started_ms, self.session.work.encoder_passes > passes

@@ -121,7 +121,7 @@ class QwenOmni(Family):
 
 
 class Voxtral(Family):
-    """Voxtral, through transformers' processor over mistral-common."""
+    """Voxtral, whose processor, over mistral-common, takes the clip as a base64 WAV file and no system prompt."""
 
     def clip(self, samples: Samples) -> dict[str, Any]:
         """mistral-common takes the clip as a file."""

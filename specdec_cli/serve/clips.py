@@ -29,7 +29,7 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt, test_sound
 from specdec_cli.models.session import Session
 from specdec_cli.models.shared import Shared
-from specdec_cli.serve.limits import Layout, ServeLimits
+from specdec_cli.serve.limits import ClipBounds, ServeLimits
 from specdec_cli.serve.metrics import Metrics
 
 
@@ -112,7 +112,7 @@ class Service:
         self._model, self._position_bytes = model, _position_bytes(model)
         self._lookup, self._guess_costs = Lookup(), GuessCosts()
         self._longest_s = min(model.processor.window_s, limits.clip_s or model.processor.window_s)
-        self._layout = Layout(model.processor, self._longest_s)
+        self._bounds = ClipBounds(model.processor, self._longest_s)
         threads = torch.get_num_threads()
         self._shared = Shared(threads=threads)
         # the number of PyTorch's threads counts for the thread that sets it alone
@@ -128,7 +128,7 @@ class Service:
         clip, tensors = wire.unpack(wire.ClipRequest, body)
         self._require_clip(clip)
         rows: wire.Tensors = {name: tensors.pop(name) for name in wire.ROWS if name in tensors}
-        self._layout.require(clip.prompt_ids, tensors)
+        self._bounds.require(clip.prompt_ids, tensors)
         draft = self._draft(clip, clip.block or wire.BlockRequest(text=[], draft=[]), rows)
         held = self._held(id_, clip, wire.widened(tensors))
         self.clips.add(held)

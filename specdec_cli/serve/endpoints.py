@@ -22,7 +22,7 @@ from specdec_cli.cloud.http import MalformedError
 from specdec_cli.cloud.protocol import Message
 from specdec_cli.errors import typed
 from specdec_cli.serve.clips import Service
-from specdec_cli.serve.limits import Bodies, bears
+from specdec_cli.serve.limits import Bodies, has_token
 
 _log = logging.getLogger("specdec_cli.serve")
 
@@ -53,7 +53,7 @@ def create_app(service: Service, token: str | None) -> ASGIApp:
     async def metrics(_request: Request) -> Response:
         return Response(generate_latest(service.metrics.registry), media_type="text/plain; version=0.0.4")
 
-    async def verify(request: Request) -> Response:
+    async def open_or_verify(request: Request) -> Response:
         work = service.open if request.method == "PUT" else service.verify
         async with bodies.read(request) as body:
             arguments = request.path_params["id_"].hex, body, time.perf_counter()
@@ -73,8 +73,8 @@ def create_app(service: Service, token: str | None) -> ASGIApp:
             Route(_OPEN, lambda _: JSONResponse({"status": "ok"})),
             Route("/metrics", metrics),
             Route("/v1/info", lambda _: _answer(service.info)),
-            Route(_SESSION, verify, methods=["PUT"]),
-            Route(f"{_SESSION}/verify", verify, methods=["POST"]),
+            Route(_SESSION, open_or_verify, methods=["PUT"]),
+            Route(f"{_SESSION}/verify", open_or_verify, methods=["POST"]),
             Route(_SESSION, forget, methods=["DELETE"]),
         ],
         exception_handlers=dict.fromkeys((HTTPException, MalformedError, ClientDisconnect, Exception), _failed),
@@ -113,7 +113,7 @@ def _guarded(app: ASGIApp, service: Service, token: str | None) -> ASGIApp:
             status = message.get("status", status)
             await send(message)
 
-        answering = app if scope["path"] == _OPEN or bears(token, Request(scope)) else refused
+        answering = app if scope["path"] == _OPEN or has_token(token, Request(scope)) else refused
         with suppress(Exception):  # which the application has answered and logged
             await answering(scope, receive, sending)
         # nothing that a client makes up, and no name of a clip: the counters stay few

@@ -39,7 +39,7 @@ class ServeLimits:
     connections: int = 768  # open at a time
 
 
-def bears(token: str | None, request: Request) -> bool:
+def has_token(token: str | None, request: Request) -> bool:
     """Whether the head of a request bears the token, where there is one."""
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
     # compare_digest takes the same time wherever the two first differ
@@ -79,10 +79,10 @@ class Bodies:
             self._held -= size
 
 
-class Layout:
-    """What a model's processor makes of the longest clip: names, kinds and sizes of tensors, and their integers.
+class ClipBounds:
+    """Which tensors a clip of this model has, and the largest sizes and integers of them, measured on a test sound.
 
-    It bounds what a client may send. Whether ids and features fit each other is for the model's forward to say.
+    `require` refuses others. Whether ids and features fit each other is for the model's forward to say.
     """
 
     def __init__(self, processor: Processor, longest_s: float) -> None:

@@ -1,4 +1,4 @@
-"""From a run's events to its transcript."""
+"""What the events of a run add up to: totals, times and passes of its transcript, and the transcript of a failure."""
 
 from __future__ import annotations
 
