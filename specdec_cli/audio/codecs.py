@@ -210,7 +210,8 @@ def _frames(container: Any, stream: Any) -> Iterator[Any]:
 
 def _declared_s(container: Any, stream: Any, size: int) -> float | None:
     """Length of the sound track, seconds, where the header declares it; None where FFmpeg only estimates it."""
-    if (tagged := seconds(stream.metadata.get("DURATION"))) is not None:  # of Matroska
+    tag = stream.metadata.get("DURATION", "")
+    if tag.count(":") == 2 and (tagged := seconds(tag)) is not None:  # of Matroska; others write milliseconds
         return tagged
     name = container.format.name.partition(",")[0]
     if stream.duration is None or stream.time_base is None or name not in _DECLARE_LENGTH:

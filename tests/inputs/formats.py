@@ -68,6 +68,7 @@ item []:
             xmax = 1.1
             text = "你"
 """
+NAMED = TEXTGRID.replace("Ann - words", "speaker").replace("1.1", "1.5").replace('"你"', '"Bo"')
 SHORT_TEXTGRID = """File type = "ooTextFile"
 Object class = "TextGrid"
 
