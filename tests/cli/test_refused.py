@@ -96,6 +96,7 @@ STUDIES: list[Row] = [
     ("tune many --set audio.segment=pauses", "tuning takes whole recordings"),
     ("tune many --plot frontier.jpg", "does not end in .svg"),
     ("tune many --limit 3", "tuning needs at least 8 clips, and 3 can be recorded"),
+    ("tune many --limit 3 --risk 0.9", "tuning needs at least 8 clips, and 3 can be recorded"),
     ("tune many --budget clips=2", "--budget: 'clips=2' is no share from 0 to 1"),
     ("tune many --budget calls=0.5", "Costs: blocks, clips, time"),
     ("tune many --risk 0.05", "a risk of 5% needs at least 38 clips, and 12 can be recorded"),
