@@ -59,6 +59,7 @@ OUTPUTS: list[Row] = [
     ("caption a.wav -o a.wav", "is one of the recordings"),
     ("caption a.wav -o -", "--json"),
     ("caption a.wav -o new.csv", "specdec export"),
+    ("batch a.wav -o new.xlsx", "specdec export"),
     ("caption a.wav -o notes.txt", "specdec export"),
     ("caption a.wav --segment cuts.csv -o cuts.csv", "is one of the recordings or other inputs"),
     ("batch a.wav b.wav -o b.wav --overwrite", "is one of the recordings"),
