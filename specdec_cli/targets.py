@@ -21,7 +21,7 @@ COLUMNS: Final = (
     "name", "id", "file", "start_s", "end_s", "duration_s", "language", "caption", "finish_reason", "error"
 )  # fmt: skip
 
-_EXPORTED: Final = (".textgrid", ".eaf", ".srt", ".vtt", ".rttm", ".csv", ".txt")  # no transcripts
+_EXPORTED: Final = (".textgrid", ".eaf", ".srt", ".vtt", ".rttm", ".csv", ".txt", ".tsv", ".xlsx")  # no transcripts
 _HEAD: Final = 16_384  # bytes of a file that identify its kind
 
 

@@ -101,9 +101,11 @@ class Sound:
         except Exception as error:  # PyAV raises many kinds
             if type(error) is MemoryError:  # of Python, not of FFmpeg over an absurd header
                 raise
-            raise _damaged(self.path, f" at {self._at / self._rate:.1f} s or later") from error
-        if self.declared_s is not None and self._at / self._rate < self.declared_s - self._tolerance_s:
-            raise _damaged(self.path, f": it ends after {self._at / self._rate:.1f} of {self.declared_s:.1f} s")
+            at = f"{self._at / self._rate:.1f} s or later"
+            raise _refused(self.path, f"cannot be decoded: it is damaged or cut short at {at}") from error
+        ended_s = self._at / self._rate
+        if self.declared_s is not None and ended_s < self.declared_s - self._tolerance_s:
+            raise _refused(self.path, f"is cut short: it ends after {ended_s:.1f} of {self.declared_s:.1f} s")
 
 
 @contextmanager
@@ -118,13 +120,13 @@ def open_sound(
         is_mp3 = head.startswith((b"ID3", b"\xff"))
         found = (None if is_mp3 else _sndfile(path, file, stack, start_s)) or _ffmpeg(path, file, stack)
         if not 1_000 <= found[0] <= 768_000:
-            raise _damaged(path, f": its header claims a sampling rate of {found[0]:,} Hz")
+            raise _refused(path, f"cannot be decoded: its header claims a sampling rate of {found[0]:,} Hz")
         yield Sound(path, sampling_rate, start_s, end_s, *found)
 
 
-def _damaged(path: str, how: str = "") -> AudioDecodeError:
+def _refused(path: str, says: str) -> AudioDecodeError:
     hint = "Copy or record it again. To keep what is there: ffmpeg -i FILE -ac 1 -ar 16000 converted.wav"
-    return audio_error(AudioDecodeError, path, f"cannot be decoded: it is damaged or cut short{how}", hint)
+    return audio_error(AudioDecodeError, path, says, hint)
 
 
 def _require_whole_page(path: str, file: FileIO) -> None:
@@ -142,7 +144,7 @@ def _require_whole_page(path: str, file: FileIO) -> None:
 
 def _require_bytes(path: str, declared: int, present: int) -> None:
     if present < declared < _STREAMED:
-        raise _damaged(path, f": its header promises {declared - present:,} more bytes than the file holds")
+        raise _refused(path, f"is cut short: its header promises {declared - present:,} more bytes than the file holds")
 
 
 def _sndfile(path: str, file: FileIO, stack: ExitStack, from_s: float) -> _Opened | None:
@@ -155,7 +157,7 @@ def _sndfile(path: str, file: FileIO, stack: ExitStack, from_s: float) -> _Opene
             sound = stack.enter_context(soundfile.SoundFile(file.fileno(), closefd=False))
     except soundfile.LibsndfileError as error:
         if error.code == 3:  # of a format that it knows
-            raise _damaged(path) from error
+            raise _refused(path, "cannot be decoded: it is damaged or cut short") from error
         return None
     if shortened := _SHORTENED.search(sound.extra_info):
         _require_bytes(path, int(shortened[1]), int(shortened[2]))
@@ -182,11 +184,14 @@ def _ffmpeg(path: str, file: FileIO, stack: ExitStack) -> _Opened:
     options["probesize"] = str(1 << 18)  # FFmpeg's own 5 MB are seconds of work where a packet is a byte
     try:
         container = stack.enter_context(av.open("fd:", mode="r", metadata_errors="replace", options=options))
-        stream = container.streams.audio[0]
-        frames = _frames(container, stream)
-        first = next(frames)
+        stream = next(iter(container.streams.audio), None)
+        frames = _frames(container, stream) if stream else iter(())
+        first = next(frames, None)
     except Exception as error:
-        raise _damaged(path, ", holds no sound, or is of a format or codec that is not known") from error
+        reason = "its format or codec is not known, or it is damaged or cut short"
+        raise _refused(path, f"cannot be decoded: {reason}") from error
+    if first is None:
+        raise _refused(path, "cannot be decoded: it holds no sound")
     channels = first.layout.nb_channels
     blocks = (np.asarray(frame.to_ndarray(), np.float32).reshape(-1, channels) for frame in chain([first], frames))
     declared_s = _declared_s(container, stream, os.fstat(file.fileno()).st_size)
@@ -210,7 +215,8 @@ def _frames(container: Any, stream: Any) -> Iterator[Any]:
 
 def _declared_s(container: Any, stream: Any, size: int) -> float | None:
     """Length of the sound track, seconds, where the header declares it; None where FFmpeg only estimates it."""
-    if (tagged := seconds(stream.metadata.get("DURATION"))) is not None:  # of Matroska
+    tag = stream.metadata.get("DURATION", "")
+    if tag.count(":") == 2 and (tagged := seconds(tag)) is not None:  # of Matroska; others write milliseconds
         return tagged
     name = container.format.name.partition(",")[0]
     if stream.duration is None or stream.time_base is None or name not in _DECLARE_LENGTH:

@@ -6,7 +6,7 @@ import hashlib
 import math
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -117,20 +117,24 @@ def open_recording(
     """
     path, begun = os.fsdecode(path), time.perf_counter()
     part = sampling_rate, start_s, MOST_S if end_s is None else end_s
+    divided = cuts is not None or segment_s is not None
     with opened(path) as file:
         with open_sound(path, file, *part) as sound:
-            samples, statistics = _read(sound, window_s)
+            samples, statistics, utterances = _read(sound, window_s, at_pauses=not divided)
         if start_s > 0 and not sound.duration_s:
             says = f"ends before {start_s:g} s, where its part is to begin"
             raise audio_error(CutsError, path, says, "Name an earlier start.")
         if (fault := statistics.fault(path, sound.duration_s)) is not None:
             raise fault
         blocks = partial(_decoded_again, path, stamp(file), part) if samples is None else partial(iter, (samples,))
-        at_pauses = cuts is None and segment_s is None and (at_pauses or samples is None)
-        if cuts is not None:
-            found = _usable(cuts, sound, window_s)
+        at_pauses = not divided and (at_pauses or samples is None)
+        if at_pauses:
+            found = utterances if samples is None else _utterances((samples,), sound, window_s)
         else:
-            found = _utterances(blocks(), sound, window_s) if at_pauses else _equal(sound, segment_s)
+            found = _equal(sound, segment_s) if cuts is None else _usable(cuts, sound, window_s)
+        if at_pauses and not found:
+            hint = "Its level hardly changes, as in music or noise. Give the length of pieces: audio.segment."
+            raise audio_error(AudioContentError, path, "has no utterances between pauses", hint)
         return Recording(
             path,
             sampling_rate,
@@ -146,15 +150,28 @@ def open_recording(
         )
 
 
-def _read(sound: Sound, window_s: float) -> tuple[Floats | None, SampleStatistics]:
-    """All of a sound: its samples if they fit the window, else None, and its peak and levels."""
-    statistics, kept, fits = SampleStatistics(sound.sampling_rate), [np.zeros(0, np.float32)], True
-    for block in sound:
-        statistics.add(block)
-        fits = fits and sound.length <= window_s * sound.sampling_rate + _ROUNDING
-        kept = [*kept, block] if fits else []
+def _read(sound: Sound, window_s: float, *, at_pauses: bool) -> tuple[Floats | None, SampleStatistics, list[Cut]]:
+    """All of a sound in one pass.
+
+    Returns:
+        Its samples if they fit the window, else None; its peak and levels; and `at_pauses` the utterances, if its
+        samples do not fit.
+    """
+    statistics, kept = SampleStatistics(sound.sampling_rate), [np.zeros(0, np.float32)]
+
+    def too_long() -> Iterator[Floats]:
+        for block in sound:
+            statistics.add(block)
+            kept.append(block)
+            if sound.length > window_s * sound.sampling_rate + _ROUNDING:
+                if at_pauses and math.isfinite(statistics.peak):  # else it is refused
+                    yield from kept
+                kept.clear()
+
+    utterances = _utterances(too_long(), sound, window_s)
     # the resampler may return a sample less
-    return np.concatenate([*kept, np.zeros(1, np.float32)])[: sound.length] if fits else None, statistics
+    samples = np.concatenate([*kept, np.zeros(1, np.float32)])[: sound.length] if kept else None
+    return samples, statistics, utterances
 
 
 def _decoded_again(path: str, before: tuple[int, ...], part: tuple[int, float, float]) -> Iterator[Floats]:
@@ -175,13 +192,10 @@ def _equal(sound: Sound, segment_s: float | None) -> list[Cut]:
     return list(map(Cut, edges, edges[1:]))
 
 
-def _utterances(blocks: Iterator[Floats], sound: Sound, window_s: float) -> list[Cut]:
+def _utterances(blocks: Iterable[Floats], sound: Sound, window_s: float) -> list[Cut]:
     """What lies between the pauses of a sound."""
     found = PauseCutter(sound.sampling_rate, min(window_s, MOST_S)).utterances(blocks)
-    if cuts := [Cut(sound.start_s + one.start_s, sound.start_s + one.end_s) for one in found]:
-        return cuts
-    hint = "Its level hardly changes, as in music or noise. Give the length of pieces: audio.segment."
-    raise audio_error(AudioContentError, sound.path, "has no utterances between pauses", hint)
+    return [Cut(sound.start_s + one.start_s, sound.start_s + one.end_s) for one in found]
 
 
 def _usable(cuts: Sequence[Cut], sound: Sound, window_s: float) -> list[Cut]:

@@ -132,7 +132,7 @@ Recursive = Annotated[bool, _option(INPUT, "--recursive -r", "Search folders at 
 Pattern = Annotated[
     MaybeText, _option(INPUT, "--glob PATTERN", "Files to take from folders, e.g. '*.wav'; left out: audio suffixes.")
 ]
-_MANIFEST: Final = "Table with a column file (.tsv, .csv, .json, .jsonl), or data of Kaldi, NeMo."
+_MANIFEST: Final = "Table with a column file (.tsv, .csv, .json, .jsonl), or data of Kaldi, NeMo, Lhotse."
 ManifestFile = Annotated[MaybePath, _option(INPUT, "--manifest FILE|FOLDER", _MANIFEST)]
 Limit = Annotated[int | None, _option(INPUT, "--limit N", "Take N at most.", min=1)]
 RetryFailed = Annotated[bool, _option(INPUT, "--retry-failed", "Take only what failed before; needs no PATH.")]

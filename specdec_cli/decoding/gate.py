@@ -46,6 +46,7 @@ class Gate:
         if self.name == "random" and self.generator is None:  # it would read entropies
             raise DecodingError("the gate 'random' has no generator")
         self.classifier = self.classifier if self.name == "learned" else None
+        self.generator = self.generator if self.name == "random" else None  # else its draws would be the figures
 
     def threshold_in_force(self, *, waking: bool = False) -> float:
         """The given threshold, or the gate's own; `waking`: of a block that would be the first to be verified."""

@@ -46,7 +46,7 @@ def export(stored: Stored, formats: Sequence[ExportFormat], folder: Path, option
     Raises:
         TranscriptError: the transcripts cannot be read, or the folder cannot be written at all.
     """
-    target, recordings = Folder(folder, option), list(stored)
+    target, recordings = Folder(folder, option), _recordings(stored, formats)
     for name in formats:
         try:
             for file, text in _files(name, stored, recordings, folder, naming):
@@ -62,7 +62,7 @@ def export_file(stored: Stored, name: ExportFormat, file: Path, *, naming: str) 
     Raises:
         ConfigError: the format has a file per recording, and there are several.
     """
-    recordings = list(stored)
+    recordings = _recordings(stored, [name])
     if name in _EACH:
         if len(recordings) != 1:
             hint = "Name a folder, for a file per recording."
@@ -76,6 +76,11 @@ def export_file(stored: Stored, name: ExportFormat, file: Path, *, naming: str) 
     for text in texts:
         folder.put(file.name, text)
     return folder.result
+
+
+def _recordings(stored: Stored, formats: Sequence[ExportFormat]) -> list[CaptionedRecording]:
+    """What the formats are made of; a table alone has lines as they are, which need not say where their piece is."""
+    return [] if set(formats) == {"csv"} else list(stored)
 
 
 def _files(

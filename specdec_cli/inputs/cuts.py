@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Final
@@ -29,7 +29,7 @@ _PREFIX: Final = re.compile(r"\[([^\]\n]{1,40})\]:\s+")  # as WhisperX writes sp
 _TAG: Final = re.compile(r"<[^<>\n]{0,500}>|\{\\[^{}\n]{0,500}\}")  # bounded: a run of < takes linear time
 
 _GRID_VALUE: Final = re.compile(r"![^\n]*|(\"(?:[^\"]|\"\")*\"|(?<!\S)(?:[-+]?\d[\d.eE+-]*|<exists>|<absent>)(?!\S))")
-_OTHER_TIERS: Final = re.compile(r"\b(words?|phones?|phonemes?|syllables?|speakers?)$", re.IGNORECASE)
+_PARTS_OF_UTTERANCES: Final = re.compile(r"\b(words?|phones?|phonemes?|syllables?)$", re.IGNORECASE)
 _NO_SPEAKER: Final = frozenset({"text", "transcript", "utterance", "utterances", "segments", "sentences", "silences"})
 _SILENT: Final = frozenset({"", "sil", "silent", "silence", "sp", "<sil>", "<p:>", "#"})
 
@@ -101,16 +101,19 @@ def _rttm(path: Path) -> Iterator[_Named]:
 
 
 def _textgrid(path: Path) -> Iterator[_Named]:
-    """Intervals of all tiers but those of words, sounds and names; a tier is called like its speaker."""
+    """Intervals of all tiers but those of words and sounds; a tier is called like its speaker, or `speaker` itself."""
     found: dict[tuple[float, float], Cut] = {}
     for tier, start, end, label in _intervals(path):
         name = tier.strip().lower()
-        if _OTHER_TIERS.search(name) or label.strip().lower() in _SILENT:
+        if _PARTS_OF_UTTERANCES.search(name) or label.strip().lower() in _SILENT:
             continue
         place = f"{path}, {show(label[:80])} of {show(tier[:80])}"
-        speaker = None if name in _NO_SPEAKER else one_line(tier)
-        cut = Cut(*span(place, start, end), speaker, one_line(label), place)
-        found.setdefault((cut.start_s, cut.end_s), cut)
+        who, text = (label, None) if name == "speaker" else (tier, label)
+        speaker = None if name in _NO_SPEAKER else one_line(who)
+        cut = Cut(*span(place, start, end), speaker, one_line(text), place)
+        known = found.setdefault((cut.start_s, cut.end_s), cut)
+        if name == "speaker":
+            found[cut.start_s, cut.end_s] = replace(known, speaker=speaker)
     yield from ((None, cut) for cut in found.values())
 
 

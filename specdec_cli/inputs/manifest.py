@@ -1,6 +1,6 @@
 """Lists of recordings, or of parts of them, with ids, prompts, languages, speakers and texts of their own.
 
-Tables, and what other tools write: manifests of NeMo, Kaldi's data folders.
+Tables, and what other tools write: manifests of NeMo, Kaldi's data folders, cuts of Lhotse.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from specdec_cli.audio.paths import is_url
 from specdec_cli.config.problems import show
@@ -17,11 +17,21 @@ from specdec_cli.config.settings import check_value
 from specdec_cli.errors import ConfigError, ReferencesError
 from specdec_cli.inputs.find import Paths, common_folder
 from specdec_cli.inputs.recording import InputFile, Key
-from specdec_cli.inputs.table_files import FILES, read_table, read_text, span
-from specdec_cli.times import MOST_S
+from specdec_cli.inputs.table_files import (
+    FILES,
+    JSON,
+    ending,
+    one_line,
+    read_objects,
+    read_table,
+    read_text,
+    span,
+)
+from specdec_cli.times import MOST_S, seconds
 
 _Listed = Iterator[tuple[str, InputFile]]
 """Where a manifest lists each recording, "clips.tsv, line 7", and the recording."""
+_ROUNDING_S: Final = 0.01
 
 
 @dataclass(frozen=True)
@@ -44,15 +54,15 @@ class Manifest:
         """Reads and checks a manifest. Relative paths are relative to its own folder.
 
         Args:
-            path: a table (.tsv, .csv, .json, .jsonl), also of NeMo, or Kaldi's wav.scp or its folder.
+            path: a table (.tsv, .csv, .json, .jsonl), also of NeMo, cuts of Lhotse (.jsonl, .jsonl.gz), or Kaldi's
+                wav.scp or its folder.
 
         Raises:
             ConfigError: it cannot be read, is malformed, or has a wrong row; names the line.
         """
         rows: dict[Key, InputFile] = {}
         places: dict[object, str] = {}  # of ids, and of recordings without one
-        scp = path if path.suffix == ".scp" else path / "wav.scp"
-        for place, item in _kaldi(scp) if path.suffix == ".scp" or scp.exists() else _table(path):
+        for place, item in _listed(path):
             name = show(item.path) if item.id is None else f"the id {show(item.id)}"
             if (before := places.setdefault(item.id or item.key, place)) != place:
                 hint = "Give each row of one recording an id of its own."
@@ -65,6 +75,15 @@ class Manifest:
 
 Inputs = Paths | Manifest
 """Recordings, each once; found while it is iterated. `base`: absolute folder that names in exports are relative to."""
+
+
+def _listed(path: Path) -> _Listed:
+    """What a manifest lists, by what it holds."""
+    if path.suffix == ".scp" or (path / "wav.scp").exists():
+        return _kaldi(path if path.suffix == ".scp" else path / "wav.scp")
+    if ending(path) in JSON and "recording" in next(read_objects(path), ("", {}))[1]:
+        return _lhotse(path)
+    return _table(path)
 
 
 def _item(manifest: Path, place: str, file: str | None, **known: Any) -> tuple[str, InputFile]:
@@ -124,3 +143,29 @@ def _pairs(path: Path) -> Iterator[tuple[str, str, str]]:
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if words := line.split(maxsplit=1):
             yield f"{path}, line {number}", words[0], "".join(words[1:]).strip()
+
+
+def _lhotse(path: Path) -> _Listed:
+    """The cuts of a Lhotse manifest, of recordings that are files. Channels are mixed, as everywhere.
+
+    Source: https://lhotse.readthedocs.io/en/latest/cuts.html; a MixedCut has no recording of its own.
+    """
+    for place, row in read_objects(path):
+        try:
+            recording, said = row["recording"], row.get("supervisions") or []
+            (source,) = recording["sources"]
+            changed = {change["name"] for change in recording.get("transforms") or []} - {"Resample"}
+            if source["type"] != "file" or changed:
+                raise ValueError("its sound is made when it is read")
+            file, length, id_ = os.fspath(source["source"]), recording["duration"], str(row["id"])
+            texts, speakers = ([each[name] for each in said if each.get(name)] for name in ("text", "speaker"))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            hint = "Cuts of one recording in one file are read; write others to files first: cuts.save_audios(...)."
+            raise ReferencesError(f"{place}: this is no cut of a recording in a file.", hint=hint) from error
+        start_s, end_s = span(place, row.get("start"), length=row.get("duration"))
+        known: dict[str, Any] = {"text": one_line(" ".join(map(str, texts)))}
+        if len({*map(str, speakers)}) == 1:
+            known["speaker"] = one_line(speakers[0])
+        if start_s > 0 or abs((seconds(length) or 0.0) - end_s) >= _ROUNDING_S:
+            known |= {"start_s": start_s, "end_s": end_s}
+        yield _item(path, place, file, id=id_, **known)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import codecs
 import csv
+import gzip
 import io
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +28,8 @@ SPEAKERS: Final = ("speaker", "speaker_id", "spk", "spk_id", "client_id")
 TEXTS: Final = ("text", "sentence", "transcript", "transcription")
 
 MOST_BYTES: Final = 256 << 20
-"""Of a table, a manifest or a file of cuts."""
-_JSON: Final = (".json", ".jsonl", ".ndjson")
+"""Of a table, a manifest or a file of cuts, unpacked."""
+JSON: Final = (".json", ".jsonl", ".ndjson")
 _SEPARATED: Final = (".tsv", ".tab", ".csv")
 _OBJECTS: Final = 'Write a list of objects: [{"file": ..., "caption": ...}, ...], or an object on each line.'
 _TIMES: Final = "Write times as seconds, or as HH:MM:SS; the end comes after the start."
@@ -67,21 +69,25 @@ class Table:
         return next((folded[name] for name in wanted if name in folded), None)
 
 
+def ending(path: Path) -> str:
+    """The ending of a name that says what a file holds, in lower case, without the .gz of a packed one."""
+    return Path(path.name.lower().removesuffix(".gz")).suffix
+
+
 def read_table(path: Path) -> Table:
     """Reads a table by what its name's ending says it is.
 
     Quotes of a TSV are ordinary characters, unless its first line begins with one. CSV may have semicolons or tabs for
-    commas. JSON is a list of objects, the `segments` of Whisper, or an object on each line; a cell that holds an object
-    counts as empty.
+    commas. JSON is what `read_objects` reads; a cell that holds an object counts as empty.
 
     Raises:
         ReferencesError: it cannot be read or is malformed; names the line.
     """
-    kind = path.suffix.lower()
-    if kind not in _JSON + _SEPARATED:
+    kind = ending(path)
+    if kind not in JSON + _SEPARATED:
         message = f"{path} is no table that can be read: its ending is {show(path.suffix)}."
         raise ReferencesError(message, hint="Name it .tsv, .csv, .json or .jsonl after what it holds.")
-    rows = tuple(_objects(path) if kind in _JSON else _separated(path, kind))
+    rows = tuple(_object_rows(path) if kind in JSON else _separated(path, kind))
     if not rows:
         raise ReferencesError(f"{path} has no rows.", hint="It needs the names of the columns, and a row per clip.")
     return Table(path, tuple(dict.fromkeys(name for row in rows for name in row.cells)), rows)
@@ -90,15 +96,18 @@ def read_table(path: Path) -> Table:
 def read_text(path: Path) -> str:
     """The text of a regular file in UTF-8, or in UTF-16 with a byte order mark, as Praat and Excel write it.
 
+    One whose name ends in .gz is unpacked.
+
     Raises:
-        ReferencesError: it cannot be read, is no text, or has more than `MOST_BYTES`.
+        ReferencesError: it cannot be read, is no text, or has more than `MOST_BYTES` once unpacked.
     """
     try:
-        with open_regular(path) as file:
+        packed = path.name.lower().endswith(".gz")
+        with open_regular(path) as stored, gzip.open(stored) if packed else stored as file:
             data = file.read(MOST_BYTES + 1)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+    except (OSError, ValueError, EOFError, zlib.error) as error:  # ValueError: a NUL in the path
         reason = getattr(error, "strerror", None) or str(error)
-        hint = "Check the path and its permissions."
+        hint = "Check the path and its permissions, and whether the file is complete."
         raise ReferencesError(f"{path} cannot be read: {reason}.", hint=hint) from error
     if len(data) > MOST_BYTES:
         raise ReferencesError(f"{path} holds more than {MOST_BYTES >> 20} MiB.", hint="Split it into smaller files.")
@@ -109,8 +118,12 @@ def read_text(path: Path) -> str:
         raise ReferencesError(f"{path}, line {line}: not UTF-8 text.", hint="Save it as UTF-8.") from error
 
 
-def _objects(path: Path) -> Iterator[Row]:
-    """Of each item of a JSON list, of the `segments` of Whisper, or of each line of JSON lines."""
+def read_objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Place and object of each item of a JSON list, of the `segments` of Whisper, or of each line of JSON lines.
+
+    Raises:
+        ReferencesError: it cannot be read or is malformed, or an item is no object; names the line or item.
+    """
     text = read_text(path)
     try:
         tree = from_json(text)
@@ -126,7 +139,7 @@ def _objects(path: Path) -> Iterator[Row]:
     for place, value in found:
         if not isinstance(value, dict):
             raise ReferencesError(f"{place}: an object was expected, not {show(value)}.", hint=_OBJECTS)
-        yield Row(place, {name: _cell(content) for name, content in value.items()})
+        yield place, value
 
 
 def _lines(path: Path, text: str) -> Iterator[tuple[str, Any]]:
@@ -139,6 +152,11 @@ def _lines(path: Path, text: str) -> Iterator[tuple[str, Any]]:
             except ValueError as error:
                 reason = str(error).partition(" at line ")[0]
                 raise ReferencesError(f"{place}: not valid JSON: {reason}.", hint=_OBJECTS) from error
+
+
+def _object_rows(path: Path) -> Iterator[Row]:
+    for place, value in read_objects(path):
+        yield Row(place, {name: _cell(content) for name, content in value.items()})
 
 
 def _cell(value: object) -> Cell:

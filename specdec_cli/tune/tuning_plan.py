@@ -53,9 +53,10 @@ def require_tunable(config: Config, gates: Sequence[GateName], clips: int, risk:
 
 def require_clips(clips: int, risk: float | None = None) -> None:
     """Raises ConfigError for fewer clips than any tuning takes, or than certify a risk on half of them."""
-    least, what = (FEWEST, "tuning") if risk is None else (max(FEWEST, 2 * fewest(risk)), f"a risk of {100 * risk:g}%")
+    least, what, hint = FEWEST, "tuning", "Name more; a hundred is a good number."
+    if risk is not None and 2 * fewest(risk) > least:
+        least, what, hint = 2 * fewest(risk), f"a risk of {100 * risk:g}%", "Name more, or certify a larger risk."
     if clips < least:
-        hint = "A hundred is a good number." if risk is None else "Or certify a larger risk."
         raise ConfigError(f"{what} needs at least {least} clips, and {clips} can be recorded", hint=hint)
 
 

@@ -144,6 +144,7 @@ WHOLE: dict[str, Callable[[], bytes]] = {
     "an MP3 that counts a part only": lambda: healthy("sf.mp3", 3.0) + healthy("sf.mp3", 1.0),  # without a new Xing tag
     "a live WebM": lambda: ffmpeg_bytes(tone(1.0, 48000), 48000, "webm", options={"live": "1"}),
     "a live Matroska": live,
+    "a duration in milliseconds": lambda: live("1000"),
     "a duration of 400 digits": lambda: live("9" * 400 + ":00:00.0"),
     "an Ogg with much behind it": lambda: healthy("opus") + bytes(70_000),
     "a video": lambda: video_bytes("mp4", sound=True),

@@ -11,8 +11,18 @@ import numpy as np
 import pytest
 
 from specdec_cli.audio import from_samples, open_recording
-from specdec_cli.errors import AudioContentError, AudioError, AudioNotFoundError
-from tests.audio.encode import FFMPEG, SNDFILE, Samples, healthy, load_audio, sndfile_bytes, tone
+from specdec_cli.errors import AudioContentError, AudioDecodeError, AudioError, AudioNotFoundError
+from tests.audio.encode import (
+    FFMPEG,
+    SNDFILE,
+    Samples,
+    healthy,
+    load_audio,
+    sndfile_bytes,
+    tone,
+    video_bytes,
+    wav_bytes,
+)
 from tests.audio.malformed import CASES, Case, malformed_files
 from tests.audio.test_formats import saved
 
@@ -87,6 +97,25 @@ def at(dbfs: float) -> Samples:
 def test_samples_with_nothing_to_describe_are_refused(samples: Samples, fault: str | None) -> None:
     with nullcontext() if fault is None else pytest.raises(AudioContentError, match=fault):
         check(samples)
+
+
+@pytest.mark.parametrize(
+    ("data", "fault"),
+    [
+        (healthy("mp3", 4.0)[:9000], "is cut short: it ends after 2.9 of 4.0 s"),
+        (healthy("wav", 4.0)[:9000], "is cut short: its header promises 119,044 more bytes"),
+        (healthy("flac", 4.0)[:9000], "it is damaged or cut short"),
+        (video_bytes("mp4", sound=False), "it holds no sound"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 96044\n", "format or codec is not known"),
+        (wav_bytes(bytes(32000), channels=0), "format or codec is not known"),
+        (b"", "is empty"),
+    ],
+)
+def test_it_is_told_whether_a_file_is_cut_damaged_without_sound_or_unknown(
+    data: bytes, fault: str, tmp_path: Path
+) -> None:
+    with pytest.raises(AudioDecodeError, match=fault):
+        load_audio(saved(tmp_path, data))
 
 
 @pytest.mark.parametrize("rate", [11025, 16000, 44100, 48000])

@@ -16,6 +16,7 @@ import pytest
 import soundfile
 
 from specdec_cli.audio import Recording, Segment, open_recording
+from specdec_cli.audio.codecs import Sound
 from specdec_cli.errors import AudioContentError, AudioDecodeError
 from tests.audio.encode import Samples, healthy, load_audio, sndfile_bytes, tone, wav_bytes
 from tests.audio.test_formats import saved
@@ -51,6 +52,17 @@ def test_what_does_not_fit_or_is_to_be_is_cut_at_its_pauses(window_s: float, at_
     with pytest.raises(AudioContentError, match="no utterances between pauses") as raised:
         recorded(tmp_path, tone(31.0), window_s=30)
     assert "audio.segment" in (raised.value.hint or "")
+
+
+def test_pauses_are_found_in_the_pass_that_checks_the_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = np.concatenate([voice(0, 3.0), np.zeros(16000, np.float32), voice(1, 2.0)])[:, None]
+    passes, read = list[str](), Sound.__iter__
+    monkeypatch.setattr(Sound, "__iter__", lambda sound: passes.append(sound.path) or read(sound))
+    assert len(recorded(tmp_path, samples, window_s=4.0).cuts) == 2
+    assert len(passes) == 1
+    samples[4 * RATE + 100] = np.nan
+    with pytest.raises(AudioContentError, match="NaN"), np.errstate(all="raise"):
+        recorded(tmp_path, samples, window_s=4.0)
 
 
 @pytest.mark.parametrize("seconds", [0.5, 9.99, 10.0001, 20.0, 61.7])

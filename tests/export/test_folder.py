@@ -9,7 +9,7 @@ import pytest
 
 from specdec_cli.errors import ConfigError, TranscriptError
 from specdec_cli.export.folder import INDEX, Folder, Written
-from specdec_cli.export.formats import export
+from specdec_cli.export.formats import export, export_file
 from specdec_cli.export.recordings import Stored
 from specdec_cli.targets import COLUMNS
 from tests.export.lines import piece, write
@@ -108,3 +108,11 @@ def test_captions_of_several_modes_need_a_choice(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"in several modes, e\.g\. edge and cloud"):
         Stored.read(file)
     assert captions(Stored.read(file, mode="cloud")) == [(0, "Sure.")]
+
+
+def test_a_table_has_lines_that_do_not_say_where_their_piece_is(tmp_path: Path) -> None:
+    stored = Stored.read(write(tmp_path, piece(None, None).replace('"duration_s":3.0', '"duration_s":null')))
+    assert exported(stored, tmp_path / "out", "csv").count == 1
+    assert export_file(stored, "csv", tmp_path / "one.csv", naming="speaker").count == 1
+    with pytest.raises(TranscriptError, match="does not say where its piece begins and ends"):
+        exported(stored, tmp_path / "out", "csv", "srt")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 RTTM = """;; a comment
 SPEAKER talk 1 0.700 0.800 <NA> <NA> Ann <NA> <NA>
@@ -67,6 +68,7 @@ item []:
             xmax = 1.1
             text = "你"
 """
+NAMED = TEXTGRID.replace("Ann - words", "speaker").replace("1.1", "1.5").replace('"你"', '"Bo"')
 SHORT_TEXTGRID = """File type = "ooTextFile"
 Object class = "TextGrid"
 
@@ -105,3 +107,21 @@ WHISPERX = json.dumps(
         "language": "zh",
     }
 )
+LHOTSE: dict[str, Any] = {
+    "id": "cut-1",
+    "start": 1.0,
+    "duration": 2.5,
+    "channel": 0,
+    "supervisions": [
+        {"id": "s", "recording_id": "r", "start": 0, "duration": 1, "text": "你好", "speaker": "Ann"},
+        {"id": "t", "recording_id": "r", "start": 1, "duration": 1, "text": "again", "speaker": "Ann"},
+    ],
+    "recording": {
+        "id": "r",
+        "sources": [{"type": "file", "channels": [0], "source": "a.wav"}],
+        "sampling_rate": 16000,
+        "num_samples": 160000,
+        "duration": 10.0,
+    },
+    "type": "MonoCut",
+}

@@ -8,7 +8,7 @@ import pytest
 
 from specdec_cli.errors import AudioContentError
 from specdec_cli.inputs.cuts import Cuts
-from tests.inputs.formats import RTTM, SHORT_TEXTGRID, SRT, TEXTGRID, VTT, WHISPERX
+from tests.inputs.formats import NAMED, RTTM, SHORT_TEXTGRID, SRT, TEXTGRID, VTT, WHISPERX
 
 Said = list[tuple[float, float, str | None, str | None]]
 
@@ -30,7 +30,8 @@ def read(folder: Path, name: str, text: str | bytes, recording: str = "/somewher
         ("c.srt", "00:01.0 --> 00:02.0\nleft -->\nright\n", [(1.0, 2.0, None, "left --> right")]),
         ("c.vtt", VTT, BOTH),
         ("c.TextGrid", TEXTGRID, [(0.7, 1.5, "Ann", "你好。")]),
-        ("c.TextGrid", TEXTGRID.replace("- words", "- speaker").encode("utf-16"), [(0.7, 1.5, "Ann", "你好。")]),
+        ("c.TextGrid", TEXTGRID.encode("utf-16"), [(0.7, 1.5, "Ann", "你好。")]),
+        ("c.TextGrid", NAMED, [(0.7, 1.5, "Bo", "你好。")]),
         ("c.TextGrid", SHORT_TEXTGRID, [(0.7, 1.5, "Ann", '你"好')]),
         ("c.json", WHISPERX, [(0.7, 1.5, "Ann", "你好。"), (2.2, 3.0, None, "Good")]),
         ("c.csv", "start,end,text\n0.7,1.5,a\n0:02.2,00:00:03,\n", [(0.7, 1.5, None, "a"), (2.2, 3.0, None, None)]),

@@ -1,7 +1,8 @@
-"""Lists with ids, prompts and languages, and those of Kaldi and NeMo."""
+"""Lists with ids, prompts and languages, and those of Kaldi, NeMo and Lhotse."""
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,11 @@ import pytest
 
 from specdec_cli.inputs.manifest import Manifest
 from specdec_cli.inputs.recording import InputFile
+from tests.inputs.formats import LHOTSE
 
 
 def read(path: Path, text: str) -> list[InputFile]:
-    path.write_bytes(text.encode())
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
     return list(Manifest.read(path))
 
 
@@ -75,4 +77,15 @@ def test_nemo(tmp_path: Path, name: str) -> None:
         InputFile(str(tmp_path / "a.wav"), speaker="Ann", text="你好"),
         InputFile("/b.wav", id="b-0001500-0003500", start_s=1.5, end_s=3.5, text="x"),
         InputFile("/b.wav", id="mine", start_s=4.0, end_s=5.0),
+    ]
+
+
+@pytest.mark.parametrize("name", ["cuts.jsonl", "cuts.jsonl.gz"])
+def test_lhotse(tmp_path: Path, name: str) -> None:
+    resampled = {**LHOTSE["recording"], "transforms": [{"name": "Resample", "kwargs": {}}]}
+    whole = {**LHOTSE, "id": "cut-2", "start": 0, "duration": 10.0, "supervisions": None, "recording": resampled}
+    file = str(tmp_path / "a.wav")
+    assert read(tmp_path / name, jsonl(LHOTSE, whole)) == [
+        InputFile(file, id="cut-1", start_s=1.0, end_s=3.5, speaker="Ann", text="你好 again"),
+        InputFile(file, id="cut-2"),
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 from pathlib import Path
@@ -14,10 +15,13 @@ from specdec_cli.inputs import table_files
 from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.inputs.manifest import Manifest
 from specdec_cli.inputs.table_files import read_table
-from tests.inputs.formats import RTTM, SRT, TEXTGRID
+from tests.inputs.formats import LHOTSE, RTTM, SRT, TEXTGRID
 
 LONG: Final = "9" * 400
 TALK: Final = {"wav.scp": "talk a b.wav\n"}
+OF_COMMAND: Final = {**LHOTSE, "recording": {"id": "r", "sources": [{"type": "command", "source": "sox"}]}}
+OF_NUMBER: Final = {**LHOTSE, "recording": {"id": "r", "duration": 9, "sources": [{"type": "file", "source": 5}]}}
+SPED_UP: Final = {**LHOTSE, "recording": {**LHOTSE["recording"], "transforms": [{"name": "Speed", "kwargs": {}}]}}
 
 
 def rows(*found: Any) -> str:
@@ -54,6 +58,10 @@ MANIFESTS: list[tuple[dict[str, str], str]] = [
     ({"m.jsonl": rows({"audio_filepath": "a", "offset": -1, "duration": 1})}, "line 1: '-1' is no time"),
     ({"m.jsonl": rows({"audio_filepath": "a.wav"}, "{")}, "line 2: not valid JSON"),
     ({"m.jsonl": rows({"audio_filepath": "a", "offset": 1, "duration": 1e8})}, "line 1: 100000001.0 is no time"),
+    ({"m.jsonl": rows(LHOTSE, {"id": "x", "type": "MixedCut", "tracks": []})}, "line 2: this is no cut of a recording"),
+    ({"m.jsonl": rows(LHOTSE, {**LHOTSE, "id": "x", "start": None})}, "line 2: null is no time"),
+    ({"m.jsonl": rows(LHOTSE, LHOTSE)}, "line 2: the id 'cut-1' is that of"),
+    *[({"m.jsonl": rows(cut)}, "line 1: this is no cut of a recording") for cut in (OF_COMMAND, OF_NUMBER, SPED_UP)],
 ]
 CUTS: list[tuple[dict[str, str], str]] = [
     ({"c.rttm": RTTM + "SPEAKER talk 1 x 0.8 <NA> <NA> A <NA> <NA>\n"}, "c.rttm, line 6: 'x' is no time"),
@@ -88,18 +96,26 @@ def test_it_is_refused_with_its_line(tmp_path: Path, files: dict[str, str], said
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
-@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "wav.scp"])
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.jsonl.gz", "wav.scp"])
 def test_a_pipe_is_not_waited_for(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / name)
     with pytest.raises(ReferencesError, match="no regular file"):
         Manifest.read(tmp_path / name)
 
 
-def test_what_is_read_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torn_archive_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "cuts.jsonl.gz").write_bytes(gzip.compress(rows(LHOTSE).encode())[:-20])
+    with pytest.raises(ConfigError, match=r"cuts\.jsonl\.gz cannot be read"):
+        Manifest.read(tmp_path / "cuts.jsonl.gz")
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
+def test_what_is_read_is_bounded_once_unpacked(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_files, "MOST_BYTES", 1 << 20)
-    (tmp_path / "a.jsonl").write_bytes(b" " * (2 << 20))
+    content = b" " * (2 << 20)
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
     with pytest.raises(ReferencesError, match="more than 1 MiB"):
-        Manifest.read(tmp_path / "a.jsonl")
+        Manifest.read(tmp_path / name)
 
 
 def test_runs_of_brackets_cues_and_wide_tables_are_parsed_in_linear_time(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import random
 
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.learned import Classifier
-from specdec_cli.tune.replay import replay
+from specdec_cli.tune.replay import Candidate, replay
 from specdec_cli.types import GateName
 from tests.laws.cases import collect, learned_weights
 from tests.laws.tolerance import ENOUGH, cases, numbers
@@ -54,3 +54,14 @@ def test_the_ends_of_the_scale_are_the_two_models() -> None:
         assert (alone.ids, alone.escalations, alone.exact) == (trace.edge.ids, 0, True)
         always = replay(trace, Gate("always"), 3)
         assert (always.ids, always.rounds, always.exact) == (trace.cloud.ids, always.escalations, True)
+
+
+def test_no_gate_but_the_random_one_draws() -> None:
+    draws = set[int]()
+    for number in range(20):
+        trace = trace_of(number)
+        entropy = Candidate("entropy", 1.8, 3)
+        gate = Gate("entropy", 1.8, stop_drafting=entropy.stop_drafting)
+        assert entropy.replay(trace, None, seed=0) == replay(trace, gate, 3)
+        draws |= {Candidate("random", 0.5, 3).replay(trace, None, seed).escalations for seed in range(3)}
+    assert len(draws) > 2
