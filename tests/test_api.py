@@ -261,6 +261,18 @@ def test_a_variant_says_what_a_captioner_of_its_own_says(clips: list[Path], lang
     assert both.variant(both.config).pair.edge is both.pair.edge
 
 
+def test_a_variant_needs_its_models_loaded_and_no_others() -> None:
+    both, edge = captioner(), captioner(decoding__mode="edge")
+    other = both.config.model_copy(update={"edge": both.config.edge.model_copy(update={"dtype": "float16"})})
+    for loaded, config in (
+        (edge, captioner(decoding__mode="cloud").config),
+        (edge, both.config),
+        (both, other),
+    ):
+        with pytest.raises(ConfigError, match="its settings need others"):
+            loaded.variant(config)
+
+
 def test_cpu_time_is_of_a_clip_only_where_no_other_thread_captions(clips: list[Path]) -> None:
     edge = captioner(decoding__mode="edge", decoding__max_new_tokens=4)
     with ThreadPoolExecutor(1) as pool:
