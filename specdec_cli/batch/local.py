@@ -185,7 +185,7 @@ class _Waiting(queue.Queue[Ready | BaseException | None]):
         self._seconds -= _counted(item)
         return item
 
-    def open(self) -> None:
+    def unbound(self) -> None:
         """From now on there is room for everything."""
         with self.not_full:
             self.maxsize = sys.maxsize
@@ -221,7 +221,7 @@ class Loader:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Ends the threads; waits for them unless the run is being torn down."""
         self._closed = True
-        self._ready.open()
+        self._ready.unbound()
         for thread in self._threads if kind is None else ():
             thread.join()
 

@@ -96,12 +96,10 @@ def test_outcomes_without_audio_are_bounded_too() -> None:
 
 
 def test_a_run_that_is_torn_down_leaves_no_thread_waiting_for_room() -> None:
-    with (
-        pytest.raises(KeyboardInterrupt),
-        Loader(tasks(100), lambda task: iter([clip(task, 2.0 * MOST_READY_S)]), going_on, workers=4) as loader,
-    ):
-        loader.take(wait=True)
-        raise KeyboardInterrupt
+    loader = Loader(tasks(100), lambda task: iter([clip(task, 2.0 * MOST_READY_S)]), going_on, workers=4)
+    loader.__enter__()
+    loader.take(wait=True)
+    loader.__exit__(KeyboardInterrupt)
     until(lambda: not loader_threads())
 
 
