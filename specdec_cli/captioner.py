@@ -118,7 +118,10 @@ class Captioner:
         return cls(resolved, pair, time.perf_counter() - started)
 
     def variant(self, config: Config) -> Captioner:
-        """The same loaded models with other settings, in a mode that needs no others."""
+        """The same loaded models with other settings; ConfigError where these need other models."""
+        if any(self.config.models.get(role) != model for role, model in config.models.items()):
+            hint = "Load a captioner with them, in mode hybrid for variants of every mode."
+            raise ConfigError("A variant keeps the loaded models, and its settings need others.", hint=hint)
         edge, cloud = (getattr(self.pair, role) if role in config.models else None for role in ("edge", "cloud"))
         # the shared vocabulary stays, so that a model alone writes what it writes in the pair
         varied = Captioner(config, replace(self.pair, edge=edge, cloud=cloud, lookup=Lookup()), self.setup.load_s)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise, zip_longest
 from pathlib import Path
 
@@ -258,6 +259,25 @@ def test_a_variant_says_what_a_captioner_of_its_own_says(clips: list[Path], lang
             assert (ours.caption, ours.finish_reason) == (theirs.caption, theirs.finish_reason)
             assert [r.committed_ids for r in ours.rounds] == [r.committed_ids for r in theirs.rounds]
     assert both.variant(both.config).pair.edge is both.pair.edge
+
+
+def test_a_variant_needs_its_models_loaded_and_no_others() -> None:
+    both, edge = captioner(), captioner(decoding__mode="edge")
+    other = both.config.model_copy(update={"edge": both.config.edge.model_copy(update={"dtype": "float16"})})
+    for loaded, config in (
+        (edge, captioner(decoding__mode="cloud").config),
+        (edge, both.config),
+        (both, other),
+    ):
+        with pytest.raises(ConfigError, match="its settings need others"):
+            loaded.variant(config)
+
+
+def test_cpu_time_is_of_a_clip_only_where_no_other_thread_captions(clips: list[Path]) -> None:
+    edge = captioner(decoding__mode="edge", decoding__max_new_tokens=4)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(edge.caption, clips[0]).result().resources.cpu_percent is None
+    assert edge.caption(clips[0]).resources.cpu_percent is not None
 
 
 def test_a_run_decodes_once(clips: list[Path]) -> None:

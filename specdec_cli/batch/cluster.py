@@ -49,14 +49,19 @@ class Worker:
         captioner = captioner if work.labelling is None else captioner.labelled(*work.labelling)
         captioner = captioner.measuring() if work.measures else captioner
         self._backend = LocalBackend(captioner, batch_size=work.batch_size, workers=work.workers)
+        self._stopped = False
 
     def setup(self) -> Setup:
         """See `Captioner.setup`."""
         return self._backend.setup
 
     def caption(self, tasks: list[Task]) -> list[Outcome]:
-        """What became of the tasks."""
-        return list(self._backend.run(tasks, lambda: False))
+        """What became of the tasks; without those that a stop kept from being begun."""
+        return list(self._backend.run(tasks, lambda: self._stopped))
+
+    def stop(self) -> None:
+        """Begins nothing more. Runs while `caption` does."""
+        self._stopped = True
 
 
 @contextmanager
@@ -82,6 +87,7 @@ def cluster(work: Work, address: str | None, loading: Loading) -> Iterator[RayBa
     try:
         number, resources = _shape(ray, work.config)
         with loading(count(number, "model pair")):
+            resources |= {"max_concurrency": 2}  # `stop` has to arrive while `caption` runs
             worker = ray.remote(Worker).options(**resources, max_restarts=-1, max_task_retries=_RETRIES)
             kept = [ray.put(each) for each in (work, os.getcwd())]  # for actors that are started again
             backend = RayBackend(ray, [worker.remote(*kept) for _ in range(number)], work.batch_size)
@@ -105,7 +111,7 @@ class RayBackend:
             self._require_same(other)
 
     def run(self, tasks: Iterable[Task], stopped: Stopped) -> Generator[Outcome]:
-        """See `Backend`. Outcomes come in chunks, as actors finish them; a chunk that has begun is finished.
+        """See `Backend`. Outcomes come in chunks, as actors finish them or are stopped.
 
         Raises:
             CheckpointError: an actor has other models than the first.
@@ -113,12 +119,17 @@ class RayBackend:
         """
         left = iter(tasks)
         idle, running = deque(self._actors), dict[Any, Any]()  # answer that is awaited -> its actor
+        told = False
         while True:
             while idle and not stopped() and (chunk := list(islice(left, self._chunk))):
                 actor = idle.popleft()
                 running[actor.caption.remote(chunk)] = actor
             if not running:
                 return
+            if stopped() and not told:
+                told = True
+                for actor in running.values():
+                    actor.stop.remote()
             for reference in self._ray.wait(list(running), timeout=_SIGNAL_S)[0]:
                 idle.append(running.pop(reference))
                 try:

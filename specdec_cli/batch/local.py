@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import math
 import queue
+import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
@@ -26,8 +28,8 @@ _log = logging.getLogger(__name__)
 
 AUTO_BATCH_SIZE: Final = 16  # clips decoded together by a loaded pair by default
 MOST_IN_FLIGHT: Final = 256  # clips under way at servers by default, at most
-MOST_READY: Final = 32
-"""Clips that are prepared and wait, each at most one window of samples and features: some 100 MB at 30 s."""
+MOST_READY_S: Final = 480
+"""Audio that is prepared and waits, seconds, whatever a model's window is: some 55 MB of samples and features."""
 
 _FIRST: Final = 4  # under way until one is done, so that a first caption is soon there
 _LOOK_S: Final = 0.01  # between two looks for another clip that is ready
@@ -164,12 +166,42 @@ class Pace:
             self.room = self._settled or 2 * self.room
 
 
+class _Waiting(queue.Queue[Ready | BaseException | None]):
+    """A queue that measures itself in seconds of audio; a clip counts at least one, and so does anything else."""
+
+    def _init(self, maxsize: int) -> None:
+        super()._init(maxsize)
+        self._seconds = 0
+
+    def _qsize(self) -> int:
+        return self._seconds
+
+    def _put(self, item: Ready | BaseException | None) -> None:
+        super()._put(item)
+        self._seconds += _counted(item)
+
+    def _get(self) -> Ready | BaseException | None:
+        item = super()._get()
+        self._seconds -= _counted(item)
+        return item
+
+    def unbound(self) -> None:
+        """From now on there is room for everything."""
+        with self.not_full:
+            self.maxsize = sys.maxsize
+            self.not_full.notify_all()
+
+
+def _counted(item: Ready | BaseException | None) -> int:
+    return max(math.ceil(item.run.clip.duration_s), 1) if isinstance(item, Prepared) else 1
+
+
 class Loader:
     """Prepares tasks in the background, in no certain order. Use it as a context manager.
 
     Args:
         tasks, stopped: see `Backend`; tasks are taken by one thread at a time.
-        prepare: turns a task into what is ready, of which at most `MOST_READY` wait, and one more in each thread.
+        prepare: turns a task into what is ready, of which `MOST_READY_S` wait, and a clip more of each thread.
         workers: number of threads.
     """
 
@@ -177,8 +209,7 @@ class Loader:
         self, tasks: Iterable[Task], prepare: Callable[[Task], Iterator[Ready]], stopped: Stopped, *, workers: int
     ) -> None:
         self._tasks, self._prepare, self._stopped = iter(tasks), prepare, stopped
-        # None: a thread has ended. When it is closed, all threads have room for the rest of what they have
-        self._ready = queue.Queue[Ready | BaseException | None](max(MOST_READY, 2 * workers))
+        self._ready = _Waiting(MOST_READY_S)  # None: a thread has ended
         self._closed, self._turn, self._working = False, threading.Lock(), workers
         self._threads = [threading.Thread(target=self._work, name=f"loader-{n}", daemon=True) for n in range(workers)]
 
@@ -190,9 +221,9 @@ class Loader:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Ends the threads; waits for them unless the run is being torn down."""
         self._closed = True
-        while not self._ready.empty() or (kind is None and any(thread.is_alive() for thread in self._threads)):
-            with suppress(queue.Empty):
-                self._ready.get(timeout=_SIGNAL_S)
+        self._ready.unbound()
+        for thread in self._threads if kind is None else ():
+            thread.join()
 
     def take(self, *, wait: bool) -> Ready | None:
         """What is ready next; see `Take`. Raises what finding the tasks raised."""

@@ -141,11 +141,11 @@ def _conclude(view: View, counts: Progress, output: Path, *, interrupted: bool) 
 
 def here(work: Work, view: View, earlier: Iterable[Path | None]) -> Backend:
     """On this machine, with the models loaded; guesses begin with the captions of earlier runs."""
+    files = [(path, deque(read_lines(path), maxlen=_REMEMBERED)) for path in earlier if path is not None]
     captioner = load_captioner(work.config, view, work.labelling, measures=work.measures)
     from specdec_cli.batch.local import LocalBackend
 
-    for path in earlier:
-        lines = deque(read_lines(path) if path is not None else (), maxlen=_REMEMBERED)
+    for path, lines in files:
         captioner.remember(Transcript.from_json(line.raw, str(path)) for line in lines if not line.torn)
     return LocalBackend(captioner, batch_size=work.batch_size, workers=work.workers, in_flight=work.in_flight)
 

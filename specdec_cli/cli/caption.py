@@ -87,8 +87,7 @@ def caption(
             view, output, lambda line: stored.add(Key.of(line.file), line), json=json, named=len(files) > 1
         ) as job:
             _caption_all(job, items, stored, terms, load)
-        captioned = job.counts.captioned or job.counts.skipped
-        written = more is None or output is None or not captioned or more.written(output, view)
+        written = more is None or output is None or not output.is_file() or more.written(output, view)
         return 1 if job.counts.failed or not written else 0
 
 

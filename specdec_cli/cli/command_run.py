@@ -87,7 +87,8 @@ def identified(view: View, files: Sequence[str]) -> list[InputFile]:
 class Job:
     """Captions printed, kept and counted one after the other, as `caption` and `listen` do. A context manager.
 
-    At its end, also by Ctrl-C or an error, it shows what became of the recordings or pieces, if there were several.
+    At its end, also by Ctrl-C or an error, it shows what became of the recordings or pieces, if there were several; a
+    display of errors alone has said of each what there is to say.
 
     Attributes:
         output: where transcripts are kept.
@@ -108,7 +109,7 @@ class Job:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         done, least = self.counts.captioned + self.counts.failed, 2 if kind is None else 1
-        if self.counts.skipped or done >= least:
+        if self.view.form != "errors" and (self.counts.skipped or done >= least):
             show_totals(self.view, self.counts, self.output)
 
     def keep(self, file: str, transcripts: Iterable[tuple[Transcript, SpecdecError | None]]) -> None:

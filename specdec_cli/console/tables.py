@@ -16,7 +16,7 @@ from specdec_cli.console.theme import ASKED, BAD, DIM, DOT, FAIL, GOOD, OK, STRO
 from specdec_cli.format import count
 
 if TYPE_CHECKING:
-    from specdec_cli.evaluate.comparison_tables import FigureRow
+    from specdec_cli.evaluate.comparison_tables import Cell, FigureRow
 
 Status = Literal["ok", "warn", "fail"]
 Page = Callable[[int], Iterable[RenderableType]]
@@ -73,21 +73,21 @@ def grid(names: Sequence[str], rows: Sequence[FigureRow], width: int) -> Iterato
         for name in names[block]:
             table.add_column(Text(name), justify="right", max_width=(width - _LABEL) // len(names[block]) - 1)
         for row in rows:
-            notes = ("".join(f" {part}" for part in (cell.notes or ((),))[0] if part) for cell in row.cells[block])
-            figures = (
-                Text.assemble(cell.value, (note, DIM)) for cell, note in zip(row.cells[block], notes, strict=True)
-            )
-            table.add_row(Text(f" {row.label}"), *figures)
+            table.add_row(Text(f" {row.label}"), *map(_figure, row.cells[block]))
         yield table
+
+
+def _figure(cell: Cell) -> Text:
+    compared = cell.notes[0] if cell.notes else ()
+    return Text.assemble(cell.value, ("".join(f" {part}" for part in compared if part), DIM))
 
 
 def config_page(rows: Iterable[tuple[str, object, str]], _: int) -> Iterator[RenderableType]:
     """Settings, one a line: name, value as a file has it, origin."""
     table = columns("", "", "")
     for name, value, origin in rows:
-        table.add_row(
-            Text(clean(name)), Text(clean(value if isinstance(value, str) else show(value))), Text(clean(origin), DIM)
-        )
+        written = value if isinstance(value, str) else show(value)
+        table.add_row(Text(clean(name)), Text(clean(written)), Text(clean(origin), DIM))
     yield table
 
 

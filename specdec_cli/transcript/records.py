@@ -141,7 +141,9 @@ class Timing(_Record):
 class Resources(_Record):
     """What the process used."""
 
-    cpu_percent: float | None = Field(description="CPU time / wall time while decoding, 100: one core; null in a batch")
+    cpu_percent: float | None = Field(
+        description="CPU time / wall time while decoding, 100: one core; null in a batch, or outside the main thread"
+    )
     peak_rss_mb: float | None = Field(description="largest resident memory of the process so far, MiB")
     gpu_mb: float | None = maybe("largest GPU memory allocated so far, MiB; null without")
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from specdec_cli.batch.cluster import CHUNK, RayBackend
+from specdec_cli.batch.cluster import CHUNK, RayBackend, Worker
 from specdec_cli.batch.output_file import Task
-from specdec_cli.batch.tasks import Outcome
+from specdec_cli.batch.tasks import Outcome, Stopped
 from specdec_cli.errors import CheckpointError, UnexpectedError
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.transcript.records import ModelInfo, Models
@@ -45,7 +46,7 @@ def actor(weights: str, later: str | Exception | None = None) -> SimpleNamespace
     return SimpleNamespace(setup=SimpleNamespace(remote=lambda: setup), caption=SimpleNamespace(remote=caption))
 
 
-def captioned(*actors: SimpleNamespace) -> list[Outcome]:
+def captioned(*actors: SimpleNamespace, stopped: Stopped = lambda: False) -> list[Outcome]:
     def get(answer: Any) -> Any:
         if isinstance(answer, list):
             return [get(one) for one in answer]
@@ -56,7 +57,7 @@ def captioned(*actors: SimpleNamespace) -> list[Outcome]:
     wait = lambda running, timeout: (running[:1], running[1:])  # noqa: E731
     ray = SimpleNamespace(get=get, wait=wait, exceptions=SimpleNamespace(RayError=RayError))
     tasks = [Task(InputFile(f"{n}.wav")) for n in range(3 * CHUNK)]
-    return list(RayBackend(ray, list(actors), None).run(tasks, lambda: False))
+    return list(RayBackend(ray, list(actors), None).run(tasks, stopped))
 
 
 def test_every_actor_s_models_are_compared_also_when_it_was_started_again() -> None:
@@ -70,3 +71,20 @@ def test_every_actor_s_models_are_compared_also_when_it_was_started_again() -> N
 def test_what_ray_cannot_mend_is_an_error_of_ours() -> None:
     with pytest.raises(UnexpectedError, match="ValueError: no"):
         captioned(actor("1", RayError("Traceback\nValueError: no")))
+
+
+def test_a_stop_ends_the_chunk_that_a_node_is_at() -> None:
+    worker, ended = Worker.__new__(Worker), list[bool]()
+    worker._stopped = False
+
+    def run(tasks: list[Task], stopped: Stopped) -> Iterator[Outcome]:
+        for task in tasks[:5]:
+            ended.append(stopped())
+            yield Outcome(task.item)
+
+    worker._backend = SimpleNamespace(run=run)  # type: ignore[assignment]
+    node = actor("1")
+    node.stop = SimpleNamespace(remote=worker.stop)
+    assert len(captioned(node, stopped=iter([False, *[True] * 9]).__next__)) == CHUNK
+    assert len(worker.caption([Task(InputFile("a.wav"))] * 9)) == 5
+    assert all(ended)

@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from specdec_cli.batch.local import MOST_READY, Loader, Prepared, Ready, prepare
+from specdec_cli.batch.local import MOST_READY_S, Loader, Prepared, Ready, prepare
 from specdec_cli.batch.output_file import Task
 from specdec_cli.batch.tasks import Outcome, Progress
 from specdec_cli.inputs.recording import InputFile
@@ -23,8 +24,9 @@ def tasks(count: int) -> Iterator[Task]:
     return (Task(InputFile(f"{n}.wav")) for n in range(count))
 
 
-def clip(task: Task) -> Prepared:
-    return Prepared(Outcome(task.item), None)  # type: ignore[arg-type]
+def clip(task: Task, duration_s: float = 1.0) -> Prepared:
+    run = SimpleNamespace(clip=SimpleNamespace(duration_s=duration_s))
+    return Prepared(Outcome(task.item), run)  # type: ignore[arg-type]
 
 
 def one_clip(task: Task) -> Iterator[Ready]:
@@ -63,21 +65,42 @@ def test_every_task_is_prepared_once(workers: int) -> None:
     assert not loader_threads()
 
 
-@pytest.mark.parametrize("pieces", [1, 100])
+@pytest.mark.parametrize("duration_s", [3.0, 30.0, 300.0])  # of models whose window is as long
 @pytest.mark.parametrize("workers", [1, 3])
-def test_no_more_clips_are_in_memory_than_allowed(workers: int, pieces: int) -> None:
+def test_no_more_audio_is_in_memory_than_allowed(workers: int, duration_s: float) -> None:
     prepared: list[str] = []
 
     def in_pieces(task: Task) -> Iterator[Ready]:
-        for _ in range(pieces):
+        for _ in range(200):
             prepared.append(task.item.path)
-            yield clip(task)
+            yield clip(task, duration_s)
 
-    with Loader(tasks(200 // pieces), in_pieces, going_on, workers=workers) as loader:
-        until(lambda: len(prepared) >= MOST_READY)
+    with Loader(tasks(2), in_pieces, going_on, workers=workers) as loader:
+        until(lambda: len(prepared) * duration_s >= MOST_READY_S)
         time.sleep(0.1)
-        assert len(prepared) <= MOST_READY + workers
-        assert len(drain(loader)) == 200
+        assert (len(prepared) - workers - 1) * duration_s < MOST_READY_S
+        assert len(drain(loader)) == 400
+
+
+def test_outcomes_without_audio_are_bounded_too() -> None:
+    taken: list[str] = []
+
+    def found(task: Task) -> Iterator[Ready]:
+        taken.append(task.item.path)
+        yield Outcome(task.item)
+
+    with Loader(tasks(100_000), found, going_on, workers=2):
+        until(lambda: len(taken) >= MOST_READY_S)
+        time.sleep(0.1)
+        assert len(taken) <= MOST_READY_S + 2
+
+
+def test_a_run_that_is_torn_down_leaves_no_thread_waiting_for_room() -> None:
+    loader = Loader(tasks(100), lambda task: iter([clip(task, 2.0 * MOST_READY_S)]), going_on, workers=4)
+    loader.__enter__()
+    loader.take(wait=True)
+    loader.__exit__(KeyboardInterrupt)
+    until(lambda: not loader_threads())
 
 
 def test_what_goes_wrong_while_scanning_is_raised_where_it_is_read() -> None:

@@ -36,6 +36,10 @@ def test_in_a_pipe_stdout_is_the_caption_alone(specdec: Specdec, recordings: lis
     assert recordings[0] in outcome.err
     assert "tokens" in outcome.err
     assert "\x1b" not in outcome.err
+    rows = specdec("caption", "--no-live", recordings[0])
+    assert rows.out == outcome.out
+    assert len(rows.err.splitlines()) > len(outcome.err.splitlines())
+    assert "\x1b" not in rows.err
 
 
 def test_in_a_pipe_flags_follow_the_caption(specdec: Specdec, tmp_path: Path) -> None:
@@ -43,7 +47,9 @@ def test_in_a_pipe_flags_follow_the_caption(specdec: Specdec, tmp_path: Path) ->
     soundfile.write(tmp_path / "tone.wav", tone, RATE)
     for cut in ([], ["--segment", "1"]):
         outcome = specdec("caption", tmp_path / "tone.wav", "-q", "--max-new-tokens", "4", *cut)
-        assert [line[-12:] for line in outcome.lines] == [" [no_speech]"] * (2 if cut else 1)
+        pieces = 2 if cut else 1
+        assert [line[-12:] for line in outcome.lines] == [" [no_speech]"] * pieces
+        assert outcome.err.count("warning: ") == pieces  # of each, and not of all together once more
 
 
 @pytest.mark.parametrize(("language", "mode"), [("zh", "hybrid"), ("en", "lossless"), ("zh", "edge"), ("en", "cloud")])

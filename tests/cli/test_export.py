@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
 
 from specdec_cli.transcript import Transcript
 from tests.cli.conftest import Specdec
 from tests.export.lines import write
-from tests.mini_pair import captioner, write_voice
+from tests.mini_pair import RATE, captioner, write_voice
 from tests.transcript.lines import read_transcripts
 
 QUICK = ("--mode", "edge", "--max-new-tokens", "4")
@@ -64,3 +67,14 @@ def test_caption_and_batch_export_when_they_end(
     assert outcome.code == 0
     assert "2 files in out" in outcome.err
     assert {path.name for path in Path("out").iterdir()} == {"a.eaf", "o.csv", ".specdec-exports"}
+
+
+def test_caption_exports_what_its_output_holds_also_where_nothing_could_be_captioned(
+    specdec: Specdec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    soundfile.write("silent.wav", np.zeros(RATE, np.float32), RATE)
+    for code in (1, 0):  # the second run finds it done
+        assert specdec("caption", "silent.wav", "-o", "one.jsonl", "--export", "csv", *QUICK).code == code
+        assert "silent.wav is silent" in Path("one-export/one.csv").read_text("utf-8")
+        shutil.rmtree("one-export")

@@ -56,6 +56,7 @@ def test_a_reader_that_leaves_ends_the_run_quietly(recordings: list[str], comman
     ("command", "code", "closed"),
     [
         ("caption missing", 1, (0,)),
+        ("caption -", 2, (0,)),
         ("caption missing", 1, (1, 2)),
         ("config show", 0, (1,)),
     ],

@@ -109,6 +109,7 @@ FILES: list[tuple[str, str, int]] = [
     ("caption a.wav -o no/out.jsonl", "cannot be written", 3),
     ("caption a.wav -o b.wav", "something else than transcripts", 3),
     ("batch a.wav -o settings.json --overwrite", "something else than transcripts", 3),
+    ("batch a.wav -o o.jsonl --lookup none.jsonl", "none.jsonl cannot be read", 3),
     ("export a.wav", "a.wav:1 is no transcript of schema 1", 3),
     ("export captions.jsonl --to rttm --rttm-name pitch", "no pitch to name them by", 1),
     ("export captions.jsonl -o mine.srt", "was left as it is", 1),
