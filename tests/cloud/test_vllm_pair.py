@@ -271,7 +271,7 @@ def test_a_batch_loads_no_torch_and_is_quick_to_its_first_request(servers: Serve
     # on a machine that is slow or busy, what the libraries take by themselves is the measure
     libraries = "import time, typer, rich, httpx, pydantic, numpy, yaml, soundfile; print(time.process_time())"
     alone = float(subprocess.run([sys.executable, "-c", libraries], capture_output=True, check=True).stdout)
-    assert float(seconds) < max(1.0, 4 * alone)
+    assert float(seconds) < max(1.0, 5 * alone)
 
 
 def test_a_batch_goes_on_when_a_server_comes_back(servers: Servers, tmp_path: Path) -> None:
