@@ -106,17 +106,18 @@ def _passing(
             for token, own in zip(draft.ids, likeliest, strict=True)
         ]
     drafted = torch.tensor(draft.ids, device=scores.device)[:, None]
-    probabilities = scores.softmax(dim=-1)
-    own = probabilities.gather(1, drafted)[:, 0]
     if rule == "rank":
-        of_drafted = scores.gather(1, drafted)
-        passes = ((scores > of_drafted).sum(dim=-1) < rules.rank) & of_drafted[:, 0].isfinite()
-    elif rule == "prob":
-        passes = own >= rules.prob
+        own = scores.gather(1, drafted)
+        passes = ((scores > own).sum(dim=-1) < rules.rank) & own[:, 0].isfinite()
     else:
-        assert rule == "typical"
-        least = TYPICAL_DELTA * torch.exp(-entropies(probabilities))
-        passes = own > least.clamp(max=TYPICAL_EPSILON)
+        probabilities = scores.softmax(dim=-1)
+        own = probabilities.gather(1, drafted)[:, 0]
+        if rule == "prob":
+            passes = own >= rules.prob
+        else:
+            assert rule == "typical"
+            least = TYPICAL_DELTA * torch.exp(-entropies(probabilities))
+            passes = own > least.clamp(max=TYPICAL_EPSILON)
     found: list[bool] = passes.tolist()
     return found
 
