@@ -8,16 +8,14 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol, Self
+from typing import Protocol, Self
 
 from filelock import FileLock, Timeout
 
 from specdec_cli.config.problems import show
 from specdec_cli.errors import ConfigError, SpecdecError, TranscriptError
 from specdec_cli.regular_files import open_regular
-from specdec_cli.targets import Kind, writing
-
-LONGEST: Final = 1 << 26  # bytes of a line: one of a clip has some ten thousand, one of a thousand rounds some million
+from specdec_cli.targets import LONGEST, Kind, require_ours, writing
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,9 @@ class Store:
     def __init__(self, path: Path | None, kind: Kind, *, read: bool = True) -> None:
         self.path, self._kind = Path(os.devnull) if path is None else path, kind
         self._lock = None if path is None else _locked(path)
+        self._new = False  # whether the first line creates the file, which must not have come meanwhile
         try:
+            self._new = path is not None and not require_ours(path, kind)
             if read:
                 self._read()
         except BaseException:
@@ -90,7 +90,7 @@ class Store:
                 yield line
                 continue
             text = line.raw.strip(b"\0\r\n ")
-            if text and not self._kind.ours(text):
+            if text and not self._kind.left_half(text):
                 hint = "Name a new file, or one that specdec wrote."
                 raise TranscriptError(f"{self.path} ends in something else than {self._kind.name}.", hint=hint)
             self._cut(line.offset)
@@ -102,7 +102,9 @@ class Store:
             TranscriptError: the disk is full, for example.
         """
         data = f"{line}\n".encode()
-        with writing(self.path), self.path.open("a+b", buffering=0) as file:
+        real, mode = os.path.realpath(self.path), "x+b" if self._new else "a+b"
+        with writing(self.path), open(real, mode, buffering=0) as file:
+            self._new = False
             size = file.seek(0, os.SEEK_END)
             if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
                 data = b"\n" + data

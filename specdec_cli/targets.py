@@ -3,58 +3,76 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
-import re
 import secrets
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import Final
 
+from specdec_cli import marks
 from specdec_cli.errors import ConfigError, TranscriptError
 from specdec_cli.regular_files import open_regular
 
 STDOUT: Final = Path("-")
-COLUMNS: Final = (
-    "name", "id", "file", "start_s", "end_s", "duration_s", "language", "caption", "finish_reason", "error"
-)  # fmt: skip
+LONGEST: Final = 1 << 26  # bytes of a line: one of a clip has some ten thousand, one of a thousand rounds some million
 
 _EXPORTED: Final = (".textgrid", ".eaf", ".srt", ".vtt", ".rttm", ".csv", ".txt", ".tsv", ".xlsx")  # no transcripts
-_HEAD: Final = 16_384  # bytes of a file that identify its kind
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of file that specdec writes."""
+    """A kind of file that specdec writes: whole and with a mark (see `marks`), or as JSON lines that are appended."""
 
     name: str  # for messages, in the plural
-    pattern: bytes  # what a file of this kind begins with, after blanks
+    mark: str = ""  # the word in its mark; none: JSON lines
     suffixes: tuple[str, ...] = ()  # what the file's name may end in; none: anything
-    torn: tuple[bytes, ...] = ()  # beginnings of its lines, of which a killed run may have left half
-    stdout: bool = False  # whether "-" means standard output; elsewhere that has the command's own text
+    first: tuple[str, int] = ("", 0)  # of JSON lines: name and value of the first field of the first line
+    fields: frozenset[str] = frozenset()  # that the first line has
+    lines: tuple[bytes, ...] = ()  # beginnings of its lines, that of the first line first
 
-    def ours(self, head: bytes) -> bool:
-        """Whether the beginning of a file says that specdec wrote it as this kind."""
-        return re.match(self.pattern, head, re.DOTALL) is not None or any(line.startswith(head) for line in self.torn)
+    def holds(self, file: BufferedReader[FileIO]) -> bool:
+        """Whether specdec wrote this file, as it is now, as this kind; JSON lines are known by the first."""
+        if not self.mark:
+            line = file.readline(LONGEST)
+            return self._begins(line) or (not line.endswith(b"\n") and line.startswith(self.lines[0]))
+        file.seek(max(0, os.fstat(file.fileno()).st_size - marks.LONGEST))
+        if b"specdec:" not in file.read():  # so that a large file of others is not read
+            return False
+        file.seek(0)
+        return marks.fits(file.read(), self.mark)
+
+    def left_half(self, end: bytes) -> bool:
+        """Whether a killed run may have left this as the beginning of one of its lines."""
+        return any(end.startswith(line) or line.startswith(end) for line in self.lines)
+
+    def _begins(self, line: bytes) -> bool:
+        try:
+            value = json.loads(line) if line.startswith(b"{") else None
+        except (ValueError, RecursionError):
+            return False
+        return isinstance(value, dict) and (*value.items(), None)[0] == self.first and self.fields <= value.keys()
 
 
-_SCHEMA: Final = rb'\{\s*"schema"\s*:\s*1\s*[,}]'  # as another JSON library may write it
 _LINE: Final = b'{"schema":1,"file":"'
-_PAGE: Final = rb"(?i:<!doctype html>).*<title>specdec %s</title>"
-_FORMAT: Final = rb'\{\s*"format"\s*:\s*"specdec %s"'
+_OF_TRANSCRIPTS: Final = frozenset({"file", "sha256", "language", "prompt", "mode", "caption", "models", "settings"})
 
-TRANSCRIPTS: Final = Kind("transcripts", _SCHEMA, torn=(_LINE,))
+TRANSCRIPTS: Final = Kind("transcripts", first=("schema", 1), fields=_OF_TRANSCRIPTS, lines=(_LINE,))
 RECORDINGS: Final = Kind(
-    "recordings of specdec tune", _SCHEMA + rb'|\{\s*"recording"\s*:\s*1\s*[,}]', torn=(_LINE, b'{"recording":1,')
+    "recordings of specdec tune",
+    first=("recording", 1),
+    fields=frozenset({"file", "sha256", "setup", "edge", "cloud"}),
+    lines=(b'{"recording":1,', _LINE),
 )
-TABLE: Final = Kind("tables of specdec batch", ",".join(COLUMNS[:8]).encode(), stdout=True)
-PICTURE: Final = Kind("pictures of specdec", rb"(?:<svg|\x89PNG).*specdec", (".svg", ".png", ".pdf"))
-PAGE: Final = Kind("pages of specdec", _PAGE % b"report", (".html",))
-REVIEW: Final = Kind("review pages of specdec", _PAGE % b"review", (".html",))
-CALIBRATION: Final = Kind("calibrations", _FORMAT % b"calibration", (".json",))
-GATE: Final = Kind("gate files", _FORMAT % b"gate", (".json",))
+PICTURE: Final = Kind("pictures of specdec", "picture", (".svg", ".png", ".pdf"))
+PAGE: Final = Kind("pages of specdec", "page", (".html",))
+REVIEW: Final = Kind("review pages of specdec", "review", (".html",))
+CALIBRATION: Final = Kind("calibrations", "calibration", (".json",))
+GATE: Final = Kind("gate files", "gate", (".json",))
 
 
 def refuse(targets: Mapping[str, tuple[Path | None, Kind]], inputs: Iterable[str | Path | None]) -> None:
@@ -71,7 +89,7 @@ def refuse(targets: Mapping[str, tuple[Path | None, Kind]], inputs: Iterable[str
     read = {_identity(given) for given in inputs if given is not None}
     taken: dict[object, str] = {}
     for flag, (target, kind) in targets.items():
-        if target is None or (target == STDOUT and kind.stdout):
+        if target is None:
             continue
         ending, real = target.suffix.lower(), _identity(target)
         if target == STDOUT:
@@ -87,45 +105,55 @@ def refuse(targets: Mapping[str, tuple[Path | None, Kind]], inputs: Iterable[str
         require_ours(target, kind)
 
 
-def require_ours(target: Path, kind: Kind) -> None:
-    """Refuses a file that holds something else than `kind`, or cannot be written; an empty one is fine.
+def require_ours(target: Path, kind: Kind) -> bool:
+    """Refuses a file that specdec did not write as `kind`, or that cannot be written; an empty one is fine.
+
+    Returns whether there is one.
 
     Raises:
         TranscriptError: the reason.
     """
-    head, written = b"", target
+    found, ours, written = True, True, target
     with writing(target):
         try:
             with open_regular(target) as file:
-                head = file.read(_HEAD).removeprefix(b"\xef\xbb\xbf").lstrip(b"\0\r\n\t ")
+                ours = not os.fstat(file.fileno()).st_size or kind.holds(file)
         except FileNotFoundError:
-            written = Path(os.path.realpath(target)).parent.resolve(strict=True)
+            found, written = False, Path(os.path.realpath(target)).parent.resolve(strict=True)
         if not os.access(written, os.W_OK):
             raise PermissionError(errno.EACCES, "Permission denied")
-    if head and not kind.ours(head):
-        message = f"{target} holds something else than {kind.name}; nothing was written to it."
-        raise TranscriptError(message, hint="Name a new file, or one that specdec wrote.")
+    if not ours:
+        edited = ", or was edited since specdec wrote it" if kind.mark else ""
+        message = f"{target} holds something else than {kind.name}{edited}; nothing was written to it."
+        raise TranscriptError(message, hint="Name a new file, or delete that one if nobody needs it.")
+    return found
 
 
-def write(target: Path, content: str | bytes | Iterable[str], kind: Kind) -> None:
-    """Writes a file whole or not at all, in the place of one of the same kind; "-" is standard output.
+def write(target: Path, content: str | bytes, kind: Kind) -> None:
+    """Writes a file with its mark, whole or not at all: a new one, or in the place of one of the same kind.
 
     Raises:
         TranscriptError: it cannot be written, or holds something else by now.
     """
-    if target == STDOUT:
-        sys.stdout.flush()
-        sys.stdout.buffer.writelines(_encoded(content))
-        sys.stdout.buffer.flush()
-    else:
-        require_ours(target, kind)
-        replace(target, content)
+    found = require_ours(target, kind)
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    replace(target, marks.sealed(data, kind.mark), new=not found)
 
 
-def replace(target: Path, content: str | bytes | Iterable[str | bytes], *, durable: bool = False) -> None:
+def to_stdout(content: Iterable[str]) -> None:
+    """Writes texts to standard output as they are, in UTF-8."""
+    sys.stdout.flush()
+    sys.stdout.buffer.writelines(_encoded(content))
+    sys.stdout.buffer.flush()
+
+
+def replace(
+    target: Path, content: str | bytes | Iterable[str | bytes], *, durable: bool = False, new: bool = False
+) -> None:
     """Writes a file whole or not at all, in the place of whatever has that name; a link stays a link.
 
-    `durable`: it is on the disk before it takes that place, for content that cannot be made again.
+    `durable`: it is on the disk before it takes that place, for content that cannot be made again. `new`: nothing may
+    have that name.
 
     Raises:
         TranscriptError: it cannot be written.
@@ -139,7 +167,9 @@ def replace(target: Path, content: str | bytes | Iterable[str | bytes], *, durab
                 if durable:
                     file.flush()
                     os.fsync(file.fileno())
-            if target.exists():
+            if new:
+                target.open("xb").close()  # a file that came meanwhile stays
+            else:
                 draft.chmod(target.stat().st_mode & 0o7777)
             draft.replace(target)
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,11 +12,11 @@ import pytest
 
 from specdec_cli.errors import TranscriptError
 from specdec_cli.store import LONGEST, Store, lock_file, read_lines
-from specdec_cli.targets import TRANSCRIPTS
+from specdec_cli.targets import RECORDINGS, TRANSCRIPTS, Kind
 from tests.batch.lines import failed_line
 from tests.transcript.lines import append_transcript
 
-HEAD = b'{"schema":1,"file":"a"}\n'
+HEAD = f"{failed_line('a').to_json()}\n".encode()
 PRELUDE = """
 import resource, sys
 from pathlib import Path
@@ -60,6 +61,18 @@ def test_a_line_torn_anywhere_is_cut_off_and_a_whole_one_is_ended_by_the_next(tm
     path.write_bytes(HEAD + bytes(200_000))  # what a power cut leaves
     assert lines(path) == [HEAD]
     assert path.read_bytes() == HEAD
+
+
+@pytest.mark.parametrize("kind", [TRANSCRIPTS, RECORDINGS])
+def test_a_store_of_another_kind_is_left_alone(tmp_path: Path, kind: Kind) -> None:
+    """Passes of `tune` in the output of a batch would make it useless for both; so would captions in recordings."""
+    path = tmp_path / "o.jsonl"
+    trace = {"recording": 1, "file": "a", "sha256": "0", "duration_s": 1.0, "setup": {}, "edge": {}, "cloud": {}}
+    path.write_bytes(before := HEAD if kind is RECORDINGS else f"{json.dumps(trace)}\n".encode())
+    for read in (True, False):
+        with pytest.raises(TranscriptError, match=f"something else than {kind.name}"):
+            Store(path, kind, read=read)
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("end", [b"notes", b'{"a": 1', b'{"schema":2,"file"'])

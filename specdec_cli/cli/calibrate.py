@@ -43,7 +43,7 @@ def calibrate(
     decisions = list(read_decisions(transcripts, table))
     found = calibrated(decisions, by_speaker=any(entry.speaker for entry in table.entries), seed=eval_seed)
     if output is not None:
-        write(output, f"{found.file(__version__).model_dump_json(indent=1)}\n", CALIBRATION)
+        write(output, f"{found.file(__version__).model_dump_json(indent=1, exclude={'mark'})}\n", CALIBRATION)
     if plot is not None:
         write(plot, reliability(found, attribute, plot.suffix.lower().lstrip(".")), PICTURE)
     emit(found, calibration_page, json=json)

@@ -68,6 +68,8 @@ class GateFile(FilePart):
     learned: LearnedWeights | None = setting(None, "weights of the gate `learned`")
     waking: LearnedWeights | None = setting(None, "and those that `wake` is about; null: the same")
 
+    mark: str | None = setting(None, "by which `specdec tune` knows the file as its own; gone or wrong: it was edited")
+
     @model_validator(mode="after")
     def _weights_where_learned(self) -> GateFile:
         if (self.gate == "learned") != (self.learned is not None):

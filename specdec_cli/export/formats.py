@@ -13,7 +13,7 @@ from specdec_cli.export.folder import Folder, Written
 from specdec_cli.export.recordings import CaptionedRecording, Stored
 from specdec_cli.export.tables import database, table
 from specdec_cli.export.turns import rttm, srt, txt, vtt
-from specdec_cli.targets import STDOUT, TABLE, write
+from specdec_cli.targets import STDOUT, to_stdout
 from specdec_cli.types import ExportFormat
 
 _EACH: Final[Mapping[ExportFormat, Callable[[CaptionedRecording, Mapping[str, str], Path], str]]] = {
@@ -70,7 +70,7 @@ def export_file(stored: Stored, name: ExportFormat, file: Path, *, naming: str) 
         recordings = [replace(recordings[0], name=file.stem)]
     texts = [text for _, text in _files(name, stored, recordings, file.parent, naming)]
     if file == STDOUT:
-        write(file, texts, TABLE)
+        to_stdout(texts)
         return Written(len(texts))
     folder = Folder(file.parent, "--output")
     for text in texts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Final
 
@@ -14,10 +14,14 @@ import yaml
 from specdec_cli.export.recordings import CaptionedRecording, Stored, columns, details, one_line, short_name
 from specdec_cli.export.turns import clock
 from specdec_cli.inputs.find import relative_name
-from specdec_cli.targets import COLUMNS
 from specdec_cli.transcript.records import readable
 
-_FORMULA: Final = re.compile(r"'*[=+\-@\t\r]")
+COLUMNS: Final = (
+    *("name", "id", "file", "start_s", "end_s", "duration_s", "language", "caption", "finish_reason", "error"),
+    *("mode", "edge", "cloud", "escalations", "degraded"),
+)
+_FORMULA: Final = re.compile(r"(^|[;\t]\s*\"?)('*[=+\-@\t\r])")
+"""What begins a formula in a cell, or in a part of one that `;` or a tab would make a cell."""
 _LANGUAGES: Final = {"zh": "zho", "en": "eng"}  # ISO 639-3
 _FIGURES: Final = ("score", "measured")
 _TRUTHS: Final = ("needs", "agrees")
@@ -26,18 +30,19 @@ _TRUTHS: Final = ("needs", "agrees")
 def table(stored: Stored) -> str:
     """CSV: a row of headings, and one per line of a transcript file.
 
-    What lines say beyond their caption has columns of its own, see `details`. A cell that a spreadsheet would run as a
-    formula gets a ' in front.
+    What lines say beyond their caption has columns of its own, see `details`. What a spreadsheet would run as a formula
+    gets a ' in front. A byte order mark makes Excel read UTF-8.
     """
     rows = []
     for line in chain.from_iterable(stored.runs.values()):
         head, error = line.head, line.head.error
         described = f"{error.type}: {error.message}" if error else None
-        known = {"name": relative_name(line.key.path, stored.base), "error": described}
+        known = {"name": relative_name(line.key.path, stored.base), "error": described, "escalations": line.escalations}
+        known |= {role: info.name if info else None for role, info in head.models}
         rows.append(({**dict(head), **known}, details(head)))
     more = columns(found for _, found in rows)
     cells = ([*map(known.get, COLUMNS), *map(found.get, more)] for known, found in rows)
-    return _csv([[*COLUMNS, *more], *cells])
+    return f"\ufeff{_csv([[*COLUMNS, *more], *cells], _cell)}"
 
 
 def database(recordings: Iterable[CaptionedRecording]) -> dict[str, str]:
@@ -50,7 +55,7 @@ def database(recordings: Iterable[CaptionedRecording]) -> dict[str, str]:
         Name of a file in the database's folder -> its text.
     """
     pieces = [(recording.path, piece) for recording in recordings for piece in recording.pieces]
-    found = ["caption", *columns(piece.details for _, piece in pieces)]
+    found = ["caption", "language", *columns(piece.details for _, piece in pieces)]
     schemes: dict[str, dict[str, object]] = {}
     for column in found:
         kind = column.partition("_")[0]
@@ -70,10 +75,10 @@ def database(recordings: Iterable[CaptionedRecording]) -> dict[str, str]:
     }
     rows: list[list[object]] = [["file", "start", "end", *schemes]]
     for path, piece in pieces:
-        known = {"caption": piece.caption, **piece.details}
+        known = {"caption": piece.caption, "language": _LANGUAGES[piece.line.head.language], **piece.details}
         shown = (one_line(cell) if isinstance(cell, str) else cell for cell in map(known.get, found))
         rows.append([path, _time(piece.start_ms), _time(piece.end_ms), *shown])
-    return {"db.yaml": yaml.safe_dump(header, sort_keys=False, allow_unicode=True), "db.pieces.csv": _csv(rows)}
+    return {"db.yaml": yaml.safe_dump(header, sort_keys=False, allow_unicode=True), "db.pieces.csv": _csv(rows, _plain)}
 
 
 def _time(time_ms: int) -> str:
@@ -82,16 +87,23 @@ def _time(time_ms: int) -> str:
     return f"{days} days {clock(rest, '.')}000"
 
 
-def _csv(rows: Iterable[Iterable[object]]) -> str:
-    """Rows without formulas; true and false in lower case, nothing for None."""
+def _csv(rows: Iterable[Iterable[object]], cell: Callable[[object], object]) -> str:
+    """Rows with their cells as `cell` gives them; nothing for None."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(map(_cell, row) for row in rows)
+    csv.writer(text, lineterminator="\n").writerows(map(cell, row) for row in rows)
     return text.getvalue()
 
 
-def _cell(cell: object) -> object:
+def _plain(cell: object) -> object:
+    """True and false in lower case."""
     if isinstance(cell, bool):
         return str(cell).lower()
-    if not isinstance(cell, str):
-        return cell
-    return f"'{readable(cell)}" if _FORMULA.match(cell) else readable(cell)
+    return readable(cell) if isinstance(cell, str) else cell
+
+
+def _cell(cell: object) -> object:
+    """The same without formulas, also where the program that reads the table takes `;` or a tab as its separator."""
+    shown = _plain(cell)
+    if not isinstance(shown, str) or isinstance(cell, bool):
+        return shown
+    return _FORMULA.sub(r"\1'\2", shown)

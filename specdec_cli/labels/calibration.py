@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from specdec_cli.config.fields import setting
 from specdec_cli.config.gate_file import FilePart
 from specdec_cli.config.locate import read_json
 from specdec_cli.errors import ConfigError
@@ -52,6 +53,7 @@ class CalibrationFile(FilePart):
     version: Literal[1] = 1
     models: dict[Decider, OfModel]
     fitted_on: dict[str, Any] = Field(description="clips, speakers and measured figures, for people")
+    mark: str | None = setting(None, "by which `specdec calibrate` knows the file as its own")
 
 
 class Labelling(NamedTuple):

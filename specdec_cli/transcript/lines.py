@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from pydantic_core import from_json
+
 from specdec_cli.errors import AudioContentError
 from specdec_cli.inputs.recording import Key
 from specdec_cli.store import StoredLine, read_lines
 from specdec_cli.transcript.records import Transcript, TranscriptHead
 
-_ROUNDS: Final = b',"rounds":['
-"""What stands behind the head of a line. Quotes inside a text are escaped, so no text can hold it."""
+_BEHIND: Final = frozenset({"rounds", "totals", "timing", "resources", "uplink"})
+"""Fields behind the head of a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,7 @@ class Line:
     head: TranscriptHead  # its fields up to `rounds`
     number: int  # 1-based, in the file
     offset: int  # place in the file, bytes
+    escalations: int | None = None  # of its rounds; None: no rounds, as of an error
 
     @property
     def key(self) -> Key:
@@ -95,12 +98,20 @@ def stored_lines(path: Path) -> Iterator[Line]:
 
 
 def heads(path: Path, lines: Iterable[StoredLine]) -> Iterator[Line]:
-    """The heads of lines, whose rest is not read; raises TranscriptError for what is no transcript."""
+    """The heads of lines, whose rest is JSON and not looked into; raises TranscriptError for what is no transcript."""
     for line in lines:
-        cut = line.raw.find(_ROUNDS)
-        head = Transcript.from_json if cut < 0 else TranscriptHead.from_json
-        text = line.raw if cut < 0 else line.raw[:cut] + b"}"
-        yield Line(head(text, f"{path}:{line.number}"), line.number, line.offset)
+        place = f"{path}:{line.number}"
+        try:
+            values = from_json(line.raw, allow_inf_nan=False)  # ten times as fast as a check of all rounds
+        except ValueError:
+            values = None
+        if isinstance(values, dict) and values.keys() >= _BEHIND and isinstance(values["rounds"], list):
+            head: TranscriptHead = TranscriptHead.of({name: values[name] for name in values.keys() - _BEHIND}, place)
+        else:
+            head = Transcript.from_json(line.raw, place)
+            values = head.model_dump(include={"totals"})
+        totals = values["totals"]
+        yield Line(head, line.number, line.offset, totals.get("escalations") if isinstance(totals, dict) else None)
 
 
 def transcript_at(path: Path, mark: Mark | Line) -> Transcript:

@@ -172,6 +172,11 @@ class ClassScores(_Record):
     edge: str | None = maybe("class that the edge drafted, where it differs; null: none, or it was not verified")
 
 
+def _malformed(place: str, reason: str) -> TranscriptError:
+    hint = "Delete that line and caption the recording again; each line is a JSON object as specdec writes it."
+    return TranscriptError(f"{place} is no transcript of schema 1: {reason}.", hint=hint)
+
+
 class TranscriptHead(_Record):
     """What a line says before its rounds: which clip, how it was captioned, and the caption."""
 
@@ -224,16 +229,19 @@ class TranscriptHead(_Record):
             TranscriptError: it is no transcript of schema 1; the message names the field.
         """
         try:
-            return cls.model_validate(json.loads(line, parse_float=_finite, parse_constant=_finite))
+            values = json.loads(line, parse_float=_finite, parse_constant=_finite)
+        except (ValueError, RecursionError) as error:
+            raise _malformed(place, f"line: Invalid JSON: {error}") from error
+        return cls.of(values, place)
+
+    @classmethod
+    def of(cls, values: object, place: str = "The line") -> Self:
+        """The same of a line that is parsed."""
+        try:
+            return cls.model_validate(values)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
-            reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        except (ValueError, RecursionError) as error:
-            reason = f"line: Invalid JSON: {error}"
-        raise TranscriptError(
-            f"{place} is no transcript of schema 1: {reason}.",
-            hint="Each line is one JSON object as `specdec caption --output` writes it.",
-        )
+            raise _malformed(place, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
 class Started(TranscriptHead):

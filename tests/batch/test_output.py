@@ -91,6 +91,26 @@ def test_a_text_that_looks_like_rounds_is_no_end(tmp_path: Path) -> None:
         assert lines[0].head.prompt == tricky.prompt
 
 
+@pytest.mark.parametrize(
+    ("there", "damaged"),
+    [('"totals":', '"totals"'), ('"rounds":[]', '"rounds":[{]'), ('"rounds":[]', '"rounds":{}'), ('"uplink"', '"up'),
+     ('}\n', '\n'), ('"timing":', '"timing":\0'), ('"load_s":null', '"load_s":NaN')],
+)  # fmt: skip
+def test_a_line_that_is_damaged_within_its_rounds_is_not_taken_as_captioned(
+    tmp_path: Path, there: str, damaged: str
+) -> None:
+    """And the file stays as it is, so that the good lines can be saved."""
+    path, whole = tmp_path / "o.jsonl", f"{good_line('/a.wav').to_json()}\n"
+    assert there in whole
+    first, last = whole.split(there)[0], whole.split(there, 1)[1]
+    lines = [f"{good_line('/c.wav').to_json()}\n", first + damaged + last, f"{good_line('/b.wav').to_json()}\n"]
+    path.write_text(before := "".join(lines), "utf-8")
+    with pytest.raises(TranscriptError, match=r"o\.jsonl:2 is no transcript") as refused:
+        Output(path, accept)
+    assert "Delete that line" in (refused.value.hint or "")
+    assert path.read_text("utf-8") == before
+
+
 def test_a_refused_line_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     def refuse(line: Line) -> None:
         raise ConfigError(f"line {line.number}")

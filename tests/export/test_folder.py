@@ -11,7 +11,7 @@ from specdec_cli.errors import ConfigError, TranscriptError
 from specdec_cli.export.folder import INDEX, Folder, Written
 from specdec_cli.export.formats import export, export_file
 from specdec_cli.export.recordings import Stored
-from specdec_cli.targets import COLUMNS
+from specdec_cli.export.tables import COLUMNS
 from tests.export.lines import piece, write
 
 
