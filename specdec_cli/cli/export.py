@@ -12,7 +12,7 @@ from specdec_cli.cli.command_run import display, labelling
 from specdec_cli.config.problems import chosen
 from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError
-from specdec_cli.export.folder import Folder, Written
+from specdec_cli.export.folder import Folder, Written, shortened
 from specdec_cli.export.formats import SUFFIXES, export_file, format_of
 from specdec_cli.export.formats import export as export_files
 from specdec_cli.export.recordings import Stored
@@ -57,7 +57,7 @@ def export(
             view.say(f"{count(stored.replaced, 'recording')} captioned more than once: only the last captions count")
         if one is not None:
             return report(export_file(stored, formats[0], one, naming=rttm_name), transcripts, None, view)
-        folder = folder_for(output, transcripts, "export", "--output")
+        folder = folder_for(output, transcripts, "export", "--output", [*SUFFIXES.values()])
         written = export_files(stored, formats, folder, "--output", naming=rttm_name)
         return report(written, transcripts, folder, view)
 
@@ -96,14 +96,23 @@ class Exports:
         return not written.problems
 
 
-def folder_for(given: Path | None, transcripts: Path, what: str, option: str) -> Path:
+def folder_for(given: Path | None, transcripts: Path, what: str, option: str, files: Sequence[str] = ()) -> Path:
     """The folder that an option gives, or one beside the transcripts that is named after them.
 
-    ConfigError: it is not a folder. TranscriptError: its list of what specdec wrote cannot be read.
+    `files`: endings of single files that the option takes, too.
+
+    ConfigError: it is not a folder, or a new one called like a file. TranscriptError: its list of what specdec wrote
+    cannot be read.
     """
-    folder = transcripts.with_name(f"{transcripts.stem}-{what}") if given is None else given
+    folder = transcripts.with_name(shortened(transcripts.stem, f"-{what}")) if given is None else given
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{option} {folder} is not a folder.", hint="Name another one; it will be created.")
+    if given is not None and given.suffix and not given.exists():
+        ways = f"end the name in {', '.join(files)} for one file of that format, or " if files else ""
+        raise ConfigError(
+            f"{option} {given} is no folder, and {given.suffix} is not the format that is written.",
+            hint=f"Name a folder without an ending; {ways}create {given} first if it is to be a folder.",
+        )
     Folder(folder, option)  # which can be read
     return folder
 

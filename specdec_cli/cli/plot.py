@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
+
 from specdec_cli.cli import options
 from specdec_cli.cli.command_run import display
 from specdec_cli.cli.export import folder_for, report
 from specdec_cli.errors import ConfigError
-from specdec_cli.export.folder import Folder
+from specdec_cli.export.folder import Written, shortened
 from specdec_cli.export.recordings import Stored
 from specdec_cli.labels import Lexicon
 from specdec_cli.plot.picture import KINDS
 from specdec_cli.plot.timeline import draw, timelines
+from specdec_cli.targets import PICTURE, write
 
 
 def plot(
@@ -37,17 +41,18 @@ def plot(
         hint = f"There are {', '.join(words.attributes)}."
         raise ConfigError(f"The lexicon has no attribute {attribute!r}.", hint=hint)
     one = output if ending == kind else None
-    folder = folder_for(output, transcripts, "plot", "--output") if one is None else one.parent
+    folder = folder_for(output, transcripts, "plot", "--output", KINDS) if one is None else one.parent
     stored = Stored.read(transcripts, mode=of_mode, lexicon=words)
     pictures = list(timelines(stored, attribute, words.attributes[attribute]))
     if one is not None and len(pictures) > 1:
         raise ConfigError(f"{transcripts} gives {len(pictures)} pictures, and {one} is one.", hint="Name a folder.")
-    target, legible = Folder(folder, "--output"), True
+    written, legible = Written(), True
     for drawing in pictures:
         drawn, whole = draw(drawing, kind)
-        target.put(one.name if one is not None else f"{drawing.name}.{kind}", drawn)
+        name = Path(shortened(drawing.name, f".{kind}"))
+        written.add(partial(write, one or folder / name, drawn, PICTURE), None if one else (folder / name).parent)
         legible = legible and whole
     with display(quiet=quiet, debug=debug) as view:
         if kind != "svg" and not legible:
             view.hint("No font here has the Chinese characters in this: install Noto Sans CJK, or draw SVG.")
-        return report(target.result, transcripts, None if one is not None else folder, view)
+        return report(written, transcripts, None if one is not None else folder, view)

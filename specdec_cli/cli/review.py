@@ -9,6 +9,7 @@ from specdec_cli.cli.command_run import display, read_references
 from specdec_cli.format import count
 from specdec_cli.review.review_page import read_pieces, write_review
 from specdec_cli.targets import REVIEW, refuse
+from specdec_cli.transcript.records import readable
 
 
 def review(
@@ -43,9 +44,13 @@ def review(
         left_out = [
             (len(pieces) - len(chosen), "with less doubt left out (--limit)"),
             (sounds.left_out, f"without audio, for which the page would exceed {audio_mb:g} MB (--audio-mb)"),
-            (len(sounds.missing), f"without audio, for example because: {next(iter(sounds.missing.values()), '')}"),
         ]
         for number, why in left_out:
             if number:
                 view.say(f"{count(number, 'piece')} {why}", good=False)
-    return 1 if view.failures else 0
+        if sounds.missing:
+            first, why = next(iter(sounds.missing.items()))
+            number = count(len(sounds.missing), "piece")
+            view.warn(f"{number} without audio, for example of {readable(chosen[first].run.file)}: {why}")
+            view.hint("Run the command where the recordings are, under the names that the transcripts have.")
+    return 1 if sounds.missing else 0

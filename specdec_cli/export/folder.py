@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -15,6 +16,7 @@ INDEX: Final = ".specdec-exports"
 """File in a folder of exports: a digest of whatever specdec writes there, a line each, added before it is written."""
 
 _HEAD: Final = "specdec exports"
+_LONGEST_NAME: Final = 255  # bytes
 
 
 @dataclass(slots=True)
@@ -23,6 +25,17 @@ class Written:
 
     count: int = 0
     problems: list[SpecdecError] = field(default_factory=list)
+
+    def add(self, write: Callable[[], None], folder: Path | None = None) -> None:
+        """Counts what `write` writes into a folder, which is created, or keeps why it could not."""
+        try:
+            if folder is not None:
+                with writing(folder):
+                    folder.mkdir(parents=True, exist_ok=True)
+            write()
+            self.count += 1
+        except TranscriptError as error:
+            self.problems.append(error)
 
 
 class Folder:
@@ -43,16 +56,15 @@ class Folder:
 
     def put(self, name: str, content: str | bytes) -> None:
         """Writes a file, whose name may begin with folders; one of others, or edited since, stays and is a problem."""
-        target = self.path / name
-        try:
-            with writing(target):
-                self._put(target, content.encode("utf-8") if isinstance(content, str) else content)
-            self.result.count += 1
-        except TranscriptError as error:
-            self.result.problems.append(error)
+        target, data = self.path / name, content.encode("utf-8") if isinstance(content, str) else content
+        self.result.add(lambda: self._put(target, data))
 
     def _put(self, target: Path, data: bytes) -> None:
-        if os.path.lexists(target):
+        with writing(target):
+            self._bring_up_to_date(target, data)
+
+    def _bring_up_to_date(self, target: Path, data: bytes) -> None:
+        if exists := os.path.lexists(target):
             there = target.read_bytes() if target.is_file() else b"\0"
             if there == data:
                 return
@@ -61,14 +73,15 @@ class Folder:
             if target.is_symlink() or digest(there) not in self._ours:
                 raise TranscriptError(
                     f"{target} was left as it is: specdec did not write it, or it was edited since.",
-                    hint=f"Name another {self._option}, or move that file away.",
+                    hint=f"Name another {self._option}, or move that file away. The list of what specdec wrote there "
+                    f"is the hidden file {INDEX}.",
                 )
         target.parent.mkdir(parents=True, exist_ok=True)
         if (name := digest(data)) not in self._ours:
             with (self.path / INDEX).open("a") as index:
                 index.write(f"{name}\n" if self._ours else f"{_HEAD}\n{name}\n")
             self._ours.add(name)
-        replace(target, data)
+        replace(target, data, new=not exists)
 
     def _read_index(self) -> set[str]:
         """The digests of what specdec wrote."""
@@ -82,6 +95,23 @@ class Folder:
                 hint=f"Move it away, or name another {self._option}.",
             )
         return set(lines)
+
+
+def shortened(name: str, ending: str) -> str:
+    """The name of a file that every file system takes: a part of 255 bytes at most, a longer one with a digest.
+
+    `name` may begin with folders, whose names are shortened as well.
+    """
+    *folders, last = name.split("/")
+    return "/".join([*(_at_most(folder, "") for folder in folders), _at_most(last, ending)])
+
+
+def _at_most(name: str, ending: str) -> str:
+    data = os.fsencode(name)
+    if len(data) + len(ending) <= _LONGEST_NAME:
+        return f"{name}{ending}"
+    room = _LONGEST_NAME - len(ending) - 17
+    return f"{data[:room].decode('utf-8', 'ignore')}-{digest(data)}{ending}"
 
 
 def digest(content: bytes) -> str:

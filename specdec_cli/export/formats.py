@@ -9,7 +9,7 @@ from typing import Final
 
 from specdec_cli.errors import ConfigError
 from specdec_cli.export.annotation import eaf, kinds_of, textgrid
-from specdec_cli.export.folder import Folder, Written
+from specdec_cli.export.folder import Folder, Written, shortened
 from specdec_cli.export.recordings import CaptionedRecording, Stored
 from specdec_cli.export.tables import database, table
 from specdec_cli.export.turns import rttm, srt, txt, vtt
@@ -70,7 +70,7 @@ def export_file(stored: Stored, name: ExportFormat, file: Path, *, naming: str) 
         recordings = [replace(recordings[0], name=file.stem)]
     texts = [text for _, text in _files(name, stored, recordings, file.parent, naming)]
     if file == STDOUT:
-        to_stdout(texts)
+        to_stdout(text.removeprefix("\ufeff") for text in texts)  # which is for Excel, and for no pipe
         return Written(len(texts))
     folder = Folder(file.parent, "--output")
     for text in texts:
@@ -89,13 +89,13 @@ def _files(
     """The files of a format: name in the folder, and text."""
     stem = stored.transcripts.stem
     if name == "csv" and stored.runs:
-        yield f"{stem}.csv", table(stored)
+        yield shortened(stem, ".csv"), table(stored)
     elif name == "rttm" and recordings:
-        yield f"{stem}.rttm", rttm(recordings, naming)
+        yield shortened(stem, ".rttm"), rttm(recordings, naming)
     elif name == "audformat" and recordings:
         yield from ((f"audformat/{file}", text) for file, text in database(recordings).items())
     elif name in _EACH:
         kinds = kinds_of(recordings)
         for recording in recordings:
-            file = f"{recording.name}{SUFFIXES[name]}"
+            file = shortened(recording.name, SUFFIXES[name])
             yield file, _EACH[name](recording, kinds, folder / file)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, repeat
 from pathlib import Path, PurePath
 from typing import Any, Final
 
@@ -77,7 +76,7 @@ class ReviewItem:
 def read_pieces(
     paths: Sequence[Path], lexicon: Lexicon, references: References | None, mode: str | None = None
 ) -> list[ReviewItem]:
-    """The pieces in files of transcripts, the most doubtful first; of a recording captioned again, the last ones.
+    """The pieces in files of transcripts, the most doubtful first; of a clip captioned again, the last ones.
 
     `lexicon` finds the classes of transcripts without labels, `references` have those that are known, and `mode`
     chooses captions of one mode.
@@ -97,7 +96,7 @@ def read_pieces(
             labels = {name: of if of in known[name] else None for name, of in labels.items() if name in known}
             reference = None if references is None else references.find(run.file, run.start_s, run.end_s)
             truth = {} if reference is None else reference.labels
-            found[os.path.abspath(run.file), run.start_s] = ReviewItem(run, labels, truth)
+            found[piece.line.key, run.start_s] = ReviewItem(run, labels, truth)
     if not found:
         message = f"{', '.join(map(str, paths))} holds no caption."
         raise TranscriptError(message, hint="Caption recordings first: specdec batch --labels")
@@ -167,8 +166,9 @@ def _sounds(pieces: Sequence[ReviewItem], most_bytes: float, watch: Watch) -> So
         watch.step(path)
         spans = [span for number in numbers if (span := chosen[number].span) is not None] or None
         try:
-            for number, samples in zip(numbers, pieces_of(path, sha256, spans), strict=True):
-                found.audio[number] = base64.b64encode(mp3(samples)).decode("ascii")
+            played = (base64.b64encode(mp3(samples)).decode("ascii") for samples in pieces_of(path, sha256, spans))
+            for number, audio in zip(numbers, played if spans else repeat(next(played)), strict=spans is not None):
+                found.audio[number] = audio
                 watch.advance()
         except SoundUnavailable as unavailable:
             for number in (number for number in numbers if number not in found.audio):

@@ -62,6 +62,13 @@ def test_a_review(browser: object, specdec: Specdec, transcripts: Path, tmp_path
     assert ("start_s" in line) == (piece["start"] is not None)
     assert "not saved" not in tab.locator("#progress").inner_text()
     made.require_quiet()
+    tab.reload()
+    assert tab.locator("#progress").inner_text() == "1 of 4 reviewed"
+    tab.locator(".pick").first.click()
+    tab.locator(".row[aria-label=emotion] .class", has_text="sad").click()
+    tab.once("dialog", lambda dialog: dialog.accept())  # leaving asks again
+    tab.reload()
+    assert tab.locator("#progress").inner_text() == "1 of 4 reviewed, not saved"
     tab.context.close()
 
 

@@ -13,9 +13,9 @@ from tests.pages.read_page import Page
 EVIL = "</script><script>alert(1)</script>\u202e\x07"
 
 
-def made(specdec: Specdec, transcripts: Path, output: Path, *options: str | Path) -> Page:
+def made(specdec: Specdec, transcripts: Path, output: Path, *options: str | Path, code: int = 0) -> Page:
     outcome = specdec("review", transcripts, "-o", output, *options)
-    assert outcome.code == 0, outcome.err
+    assert outcome.code == code, outcome.err
     return Page(output.read_text(encoding="utf-8"))
 
 
@@ -47,6 +47,35 @@ def test_every_piece_with_its_audio_the_doubtful_first(specdec: Specdec, transcr
     assert next(iter(page.data()["attributes"])) == "emotion"
 
 
+@pytest.mark.parametrize("parts", [(None, None), (0.0, 0.0), (0.0, 0.5)])
+def test_clips_of_one_recording_are_all_there(
+    specdec: Specdec, transcripts: Path, tmp_path: Path, parts: tuple[float | None, ...]
+) -> None:
+    """Rows of a manifest: twice the whole recording, twice the same part, two parts."""
+    whole = json.loads(transcripts.read_text("utf-8").splitlines()[-1])
+    lines = []
+    for id_, start in zip(("a-en", "a-2"), parts, strict=True):
+        place = {} if start is None else {"start_s": start, "end_s": start + 0.5, "duration_s": 0.5}
+        known = {"schema": 1, "file": whole["file"], "id": id_, **place}
+        lines.append(json.dumps({**known, **{name: value for name, value in whole.items() if name not in known}}))
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines) + "\n")
+    page = made(specdec, tmp_path / "rows.jsonl", tmp_path / "review.html")
+    assert sorted(piece["start"] for piece in page.data()["pieces"] if piece["start"] is not None) == [
+        start for start in parts if start is not None
+    ]
+    assert len(page.data()["pieces"]) == len(audio(page)) == 2
+
+
+@pytest.mark.parametrize("lost", ["/gone/{}", "gone-{}", "."])
+def test_recordings_that_are_not_found_are_told(specdec: Specdec, transcripts: Path, tmp_path: Path, lost: str) -> None:
+    moved = changed(transcripts, tmp_path, file=lost.format("a.wav"))
+    for options in ((), ("-q",)):
+        outcome = specdec("review", moved, "-o", tmp_path / "review.html", *options)
+        assert (outcome.code, (tmp_path / "review.html").exists()) == (1, True)
+        assert "without audio, for example of" in outcome.err
+        assert "hint: Run the command where the recordings are" in " ".join(outcome.err.split())
+
+
 def test_nothing_is_fetched_and_only_its_own_script_runs(specdec: Specdec, transcripts: Path, tmp_path: Path) -> None:
     page = made(specdec, transcripts, tmp_path / "review.html")
     policy = page.meta("Content-Security-Policy")
@@ -57,7 +86,7 @@ def test_nothing_is_fetched_and_only_its_own_script_runs(specdec: Specdec, trans
 
 def test_texts_stay_texts(specdec: Specdec, transcripts: Path, tmp_path: Path) -> None:
     evil = changed(transcripts, tmp_path, file=EVIL, caption=EVIL, speaker=EVIL, text=EVIL)
-    page = made(specdec, evil, tmp_path / "review.html")
+    page = made(specdec, evil, tmp_path / "review.html", code=1)
     assert {piece["caption"] for piece in page.data()["pieces"]} == {EVIL}
     assert sum(tag == "script" for tag, _ in page.elements) == 2
     assert all("cannot be" in piece["missing"] or "not" in piece["missing"] for piece in page.data()["pieces"])
@@ -114,5 +143,7 @@ def test_only_its_own_pages_are_replaced(specdec: Specdec, transcripts: Path, tm
 def test_what_a_piece_shows(
     specdec: Specdec, transcripts: Path, tmp_path: Path, values: dict[str, object], field: str, shown: object
 ) -> None:
-    pieces = made(specdec, changed(transcripts, tmp_path, **values), tmp_path / "review.html").data()["pieces"]
+    code = int(field == "missing")
+    page = made(specdec, changed(transcripts, tmp_path, **values), tmp_path / "review.html", code=code)
+    pieces = page.data()["pieces"]
     assert [piece[field] for piece in pieces] == [shown] * 4

@@ -20,16 +20,19 @@ const done = (number) => Object.keys(truth[number]).length > 0;
 function restore() {
   try {
     const kept = JSON.parse(localStorage.getItem(store));
-    if (Array.isArray(kept) && kept.length === truth.length) [truth, unsaved] = [kept, true];
+    const before = Array.isArray(kept) ? kept : kept?.truth; // a list: of an earlier version
+    if (!Array.isArray(before) || before.length !== truth.length) return;
+    truth = before;
+    unsaved = kept.unsaved !== false;
   } catch {
     // some browsers keep nothing for local files
   }
 }
 
-function keep() {
-  unsaved = true;
+function keep(saved) {
+  unsaved = !saved;
   try {
-    localStorage.setItem(store, JSON.stringify(truth));
+    localStorage.setItem(store, JSON.stringify({ truth, unsaved }));
   } catch {
     // as above
   }
@@ -40,31 +43,34 @@ function progress() {
   place("progress").textContent = `${count} of ${data.pieces.length} reviewed${unsaved ? ", not saved" : ""}`;
 }
 
-// The references table: a line for each piece that a person said something of.
+// The references table: a line for each place in a recording that a person said something of.
 function table() {
-  const lines = data.pieces.flatMap((piece, number) => {
-    if (!done(number)) return [];
-    const cells = { file: piece.file };
-    if (piece.start !== null) Object.assign(cells, { start_s: piece.start, end_s: piece.end });
+  const lines = new Map();
+  for (const [number, piece] of data.pieces.entries()) {
+    if (!done(number)) continue;
+    const found = { file: piece.file };
+    if (piece.start !== null) Object.assign(found, { start_s: piece.start, end_s: piece.end });
+    const at = JSON.stringify(found);
+    const cells = lines.get(at) ?? found;
     if (piece.speaker) cells.speaker = piece.speaker;
     for (const [name, class_] of Object.entries(truth[number])) cells[`label_${name}`] = class_;
-    return [`${JSON.stringify(cells)}\n`];
-  });
-  return lines.join("");
+    lines.set(at, cells);
+  }
+  return [...lines.values()].map((cells) => `${JSON.stringify(cells)}\n`).join("");
 }
 
 function save() {
   const link = html("a", { download: "corrections.jsonl", href: URL.createObjectURL(new Blob([table()], { type: "application/jsonl" })) });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
-  unsaved = false;
+  keep(true);
   progress();
 }
 
 function tell(number, name, class_) {
   if (class_ === null) delete truth[number][name];
   else truth[number][name] = class_;
-  keep();
+  keep(false);
   progress();
   refresh(number);
 }
@@ -74,7 +80,7 @@ function confirm(number) {
     const class_ = said(number, name);
     if (class_ !== null) truth[number][name] = class_;
   }
-  keep();
+  keep(false);
   progress();
   refresh(number);
   step(1);
