@@ -7,8 +7,10 @@ another origin has one by chance, and after any edit it no longer fits.
 from __future__ import annotations
 
 import hashlib
+import os
 import struct
 import zlib
+from pathlib import Path
 from typing import Final
 
 LONGEST: Final = 200
@@ -48,3 +50,33 @@ def _around(content: bytes, mark: bytes) -> tuple[bytes, bytes]:
     if content.startswith(b"{"):
         return b',\n "mark": "', b'"\n}\n'
     return (b"\n%", b"\n") if content.startswith(b"%PDF") else (b"<!-- ", b" -->\n")
+
+
+EXPORTS: Final = ".specdec-exports"
+"""File in a folder of exports: a digest of whatever specdec writes there, a line each, added before it is written."""
+
+HEAD_OF_EXPORTS: Final = "specdec exports"
+
+
+def listed(folder: Path) -> set[str] | None:
+    """The digests of what specdec exported to a folder; None if the list is another file. OSError: unreadable."""
+    index = folder / EXPORTS
+    if not os.path.lexists(index):
+        return set()
+    lines = index.read_bytes().decode("utf-8", "replace").splitlines() if index.is_file() else []
+    return None if lines[:1] != [HEAD_OF_EXPORTS] or index.is_symlink() else set(lines)
+
+
+def is_listed(path: Path) -> bool:
+    """Whether specdec exported a file, which was neither edited nor moved since."""
+    try:
+        folders = (path.parent, *path.absolute().parent.parents[:3])  # names of exports may begin with folders
+        content = digest(path.read_bytes())
+        return any(content in (listed(folder) or ()) for folder in folders)
+    except OSError:
+        return False
+
+
+def digest(content: bytes) -> str:
+    """16 hexadecimal digits that identify a content."""
+    return hashlib.sha256(content).hexdigest()[:16]

@@ -165,7 +165,8 @@ class Job:
             if transcript.pieces is not None:
                 columns += [f"{transcript.start_s or 0.0:.2f}", f"{transcript.end_s or 0.0:.2f}"]
                 speaker = f"{transcript.speaker}: " if transcript.speaker else ""
-            text = marked(speaker + transcript.caption, " ".join(transcript.flags))
+            flags = (*transcript.flags, *(("degraded",) if transcript.degraded else ()))
+            text = marked(speaker + transcript.caption, " ".join(flags))
             print_caption(text, before=columns, shown=self.view.form == "live")
 
 

@@ -17,6 +17,8 @@ from specdec_cli.export.recordings import CaptionedRecording, Piece, columns, on
 _Item = TypeVar("_Item")
 _WITHOUT: Final = ("speaker", "agrees", "score")
 """What has no tiers of its own: a speaker has all tiers, and the rest would be too many to work with."""
+_EMPTY: Final = "…"
+"""An empty caption: an interval without a label would be a gap."""
 _TEMPLATES: Final = Environment(
     loader=PackageLoader("specdec_cli", "export"), autoescape=lambda name: name == "eaf.xml.j2", trim_blocks=True
 )
@@ -48,7 +50,7 @@ def layers_of(recording: CaptionedRecording, kinds: Mapping[str, str]) -> Iterat
         own = [piece for piece in recording.pieces if piece.speaker == speaker]
         before = "" if speaker is None else f"{speaker} - "
         for number, pieces in enumerate(layers(own, lambda piece: piece.start_ms, lambda piece: piece.end_ms), 1):
-            said = {"caption": [piece.caption for piece in pieces]}
+            said = {"caption": [piece.caption or _EMPTY for piece in pieces]}
             said |= {kind: [_said(piece.details.get(column)) for piece in pieces] for column, kind in kinds.items()}
             after = f" ({number})" if number > 1 else ""
             yield Layer(speaker, pieces, {f"{before}{kind}{after}": texts for kind, texts in said.items()})

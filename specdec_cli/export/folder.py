@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,12 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from specdec_cli.errors import SpecdecError, TranscriptError
+from specdec_cli.marks import EXPORTS, HEAD_OF_EXPORTS, digest, listed
 from specdec_cli.targets import replace, writing
 
-INDEX: Final = ".specdec-exports"
-"""File in a folder of exports: a digest of whatever specdec writes there, a line each, added before it is written."""
-
-_HEAD: Final = "specdec exports"
 _LONGEST_NAME: Final = 255  # bytes
 
 
@@ -74,27 +70,23 @@ class Folder:
                 raise TranscriptError(
                     f"{target} was left as it is: specdec did not write it, or it was edited since.",
                     hint=f"Name another {self._option}, or move that file away. The list of what specdec wrote there "
-                    f"is the hidden file {INDEX}.",
+                    f"is the hidden file {EXPORTS}.",
                 )
         target.parent.mkdir(parents=True, exist_ok=True)
         if (name := digest(data)) not in self._ours:
-            with (self.path / INDEX).open("a") as index:
-                index.write(f"{name}\n" if self._ours else f"{_HEAD}\n{name}\n")
+            with (self.path / EXPORTS).open("a") as index:
+                index.write(f"{name}\n" if self._ours else f"{HEAD_OF_EXPORTS}\n{name}\n")
             self._ours.add(name)
         replace(target, data, new=not exists)
 
     def _read_index(self) -> set[str]:
         """The digests of what specdec wrote."""
-        index = self.path / INDEX
-        if not os.path.lexists(index):
-            return set()
-        lines = index.read_bytes().decode("utf-8", "replace").splitlines() if index.is_file() else []
-        if lines[:1] != [_HEAD] or index.is_symlink():
+        if (found := listed(self.path)) is None:
             raise TranscriptError(
-                f"{index} does not say which files specdec wrote.",
+                f"{self.path / EXPORTS} does not say which files specdec wrote.",
                 hint=f"Move it away, or name another {self._option}.",
             )
-        return set(lines)
+        return found
 
 
 def shortened(name: str, ending: str) -> str:
@@ -112,8 +104,3 @@ def _at_most(name: str, ending: str) -> str:
         return f"{name}{ending}"
     room = _LONGEST_NAME - len(ending) - 17
     return f"{data[:room].decode('utf-8', 'ignore')}-{digest(data)}{ending}"
-
-
-def digest(content: bytes) -> str:
-    """16 hexadecimal digits that identify a content."""
-    return hashlib.sha256(content).hexdigest()[:16]

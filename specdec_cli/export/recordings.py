@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from specdec_cli.errors import ConfigError, TranscriptError
-from specdec_cli.export.folder import digest
 from specdec_cli.inputs.find import common_folder, relative_name
 from specdec_cli.inputs.recording import InputFile, Key
+from specdec_cli.marks import digest
 from specdec_cli.transcript.lines import Line, Mark, standing, stored_lines
 
 if TYPE_CHECKING:

@@ -62,12 +62,12 @@ def database(recordings: Iterable[CaptionedRecording]) -> dict[str, str]:
         schemes[short_name(column)] = {"dtype": "float" if kind in _FIGURES else "bool" if kind in _TRUTHS else "str"}
         if kind == "label" and (said := {one_line(piece.details.get(column) or "") for _, piece in pieces} - {""}):
             schemes[short_name(column)]["labels"] = sorted(said)
+    schemes["language"]["description"] = "of the caption; which language is spoken is not known"
     fields = {name: {"scheme_id": name, "rater_id": "specdec"} for name in schemes}
     header = {
         "name": "specdec",
         "source": "specdec",
         "usage": "other",
-        "languages": sorted({_LANGUAGES[piece.line.head.language] for _, piece in pieces}),
         "description": "How people speak, described by audio language models.",
         "raters": {"specdec": {"type": "machine"}},
         "schemes": schemes,

@@ -2,30 +2,44 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from html import escape
+from typing import Final
 
 from specdec_cli.errors import ConfigError
 from specdec_cli.export.recordings import CaptionedRecording, Piece, one_line
 from specdec_cli.format import marked
+from specdec_cli.inputs.exported import SRT_SPEAKER, VTT_NOTE, VTT_SAID
+
+_ROUND: Final = str.maketrans("[]", "()")
+_NO_SPEAKER: Final = re.compile(r"^\[([^\]]*)\]: ")
 
 
 def srt(recording: CaptionedRecording) -> str:
-    """SubRip: the caption of each piece while it lasts, after the speaker's name. An arrow in a text becomes →.
+    """SubRip: the caption of each piece while it lasts, after the speaker as `[ann]: `. An arrow in a text becomes →.
 
     What makes it no description stands after it in brackets, as in VTT.
     """
     cues = []
     for number, piece in enumerate(recording.pieces, 1):
-        text = _marked(piece) if piece.speaker is None else f"{piece.speaker}: {_marked(piece)}"
+        speaker = (piece.speaker or "").translate(_ROUND)
+        text = (
+            f"{SRT_SPEAKER.format(speaker)}{_marked(piece)}" if speaker else _NO_SPEAKER.sub(r"(\1): ", _marked(piece))
+        )
         cues.append(f"{number}\n{_times(piece, ',')}\n{text.replace('-->', '→')}\n")
     return "\n".join(cues)
 
 
 def vtt(recording: CaptionedRecording) -> str:
-    """WebVTT: the caption of each piece while it lasts, voiced by its speaker (https://www.w3.org/TR/webvtt1/)."""
-    cues = ["WEBVTT\n"]
+    """WebVTT: the caption of each piece while it lasts, voiced by its speaker; what is said is a comment before it.
+
+    Format: https://www.w3.org/TR/webvtt1/
+    """
+    cues = [f"WEBVTT\n\n{VTT_NOTE}\n"]
     for piece in recording.pieces:
+        if said := piece.details.get("text"):
+            cues.append(f"{VTT_SAID}{escape(one_line(said), quote=False)}\n")
         voice = "" if piece.speaker is None else f"<v {escape(piece.speaker, quote=False)}>"
         cues.append(f"{_times(piece, '.')}\n{voice}{escape(_marked(piece), quote=False)}\n")
     return "\n".join(cues)
@@ -66,7 +80,9 @@ def rttm(recordings: Iterable[CaptionedRecording], naming: str) -> str:
 
 
 def _marked(piece: Piece) -> str:
-    return marked(piece.caption, piece.details.get("flags", ""))
+    """The caption with its flags, and a mark where the edge wrote on without the cloud."""
+    flags = [piece.details.get("flags", ""), "degraded" if piece.line.head.degraded else ""]
+    return marked(piece.caption, " ".join(filter(None, flags)))
 
 
 def _times(piece: Piece, point: str) -> str:

@@ -13,6 +13,7 @@ from specdec_cli.audio.paths import shown
 from specdec_cli.audio.samples import Cut
 from specdec_cli.config.problems import show
 from specdec_cli.errors import CutsError, ReferencesError
+from specdec_cli.inputs.exported import cuts_of_eaf, cuts_of_tiers, cuts_of_vtt, without_captions
 from specdec_cli.inputs.table_files import FILES, SPEAKERS, TEXTS, one_line, read_table, read_text, span
 
 _Named = tuple[str | None, Cut]
@@ -25,12 +26,13 @@ _LENGTHS: Final = ("duration", "duration_s", "dur")
 _CLOCK: Final = r"(?:\d+:)?\d+:\d+(?:[.,]\d+)?"
 _ARROW: Final = re.compile(rf"\s*({_CLOCK})\s+-->\s+({_CLOCK})(?:\s.*)?")
 _VOICE: Final = re.compile(r"<v(?:\.[^\s<>]{0,100})?\s{1,9}([^<>]{1,200})>")
-_PREFIX: Final = re.compile(r"\[([^\]\n]{1,40})\]:\s+")  # as WhisperX writes speakers into subtitles
+_PREFIX: Final = re.compile(r"\[([^\]\n]{1,255})\]:\s+")  # as WhisperX writes speakers into subtitles
 _TAG: Final = re.compile(r"<[^<>\n]{0,500}>|\{\\[^{}\n]{0,500}\}")  # bounded: a run of < takes linear time
 
 _GRID_VALUE: Final = re.compile(r"![^\n]*|(\"(?:[^\"]|\"\")*\"|(?<!\S)(?:[-+]?\d[\d.eE+-]*|<exists>|<absent>)(?!\S))")
 _PARTS_OF_UTTERANCES: Final = re.compile(r"\b(words?|phones?|phonemes?|syllables?)$", re.IGNORECASE)
 _NO_SPEAKER: Final = frozenset({"text", "transcript", "utterance", "utterances", "segments", "sentences", "silences"})
+_NOBODY: Final = frozenset({"<NA>", "unknown", "no_speech"})  # the last two in exports
 _SILENT: Final = frozenset({"", "sil", "silent", "silence", "sp", "<sil>", "<p:>", "#"})
 
 
@@ -96,14 +98,16 @@ def _rttm(path: Path) -> Iterator[_Named]:
         if len(fields) < 8:
             hint = "A line is: SPEAKER recording channel start duration <NA> <NA> speaker <NA> <NA>."
             raise ReferencesError(f"{place}: this is no line of RTTM.", hint=hint)
-        speaker = None if fields[7] == "<NA>" else fields[7]
+        speaker = None if fields[7] in _NOBODY else fields[7]
         yield fields[1], Cut(*span(place, fields[3], length=fields[4]), speaker, place=place)
 
 
 def _textgrid(path: Path) -> Iterator[_Named]:
     """Intervals of all tiers but those of words and sounds; a tier is called like its speaker, or `speaker` itself."""
     found: dict[tuple[float, float], Cut] = {}
-    for tier, start, end, label in _intervals(path):
+    captioned, others = cuts_of_tiers(path, list(_intervals(path)))
+    yield from ((None, cut) for cut in captioned)
+    for tier, start, end, label in others:
         name = tier.strip().lower()
         if _PARTS_OF_UTTERANCES.search(name) or label.strip().lower() in _SILENT:
             continue
@@ -146,7 +150,20 @@ def _intervals(path: Path) -> Iterator[tuple[str, float, float, str]]:
         raise ReferencesError(message, hint="Save it with Praat again, as a text file.") from error
 
 
-def _subtitles(path: Path) -> Iterator[_Named]:
+def _eaf(path: Path) -> Iterator[_Named]:
+    return ((None, cut) for cut in cuts_of_eaf(path, read_text(path)))
+
+
+def _vtt(path: Path) -> Iterator[_Named]:
+    own = cuts_of_vtt(path, read_text(path))
+    return _subtitles(path) if own is None else ((None, cut) for cut in own)
+
+
+def _srt(path: Path) -> Iterator[_Named]:
+    return ((None, cut) for cut in without_captions(path, [cut for _, cut in _subtitles(path, voices=False)]))
+
+
+def _subtitles(path: Path, *, voices: bool = True) -> Iterator[_Named]:
     """SRT and WebVTT; a speaker is the voice of a cue, or what stands as `[NAME]: ` before its text.
 
     Libraries skip cues that they cannot read, and name no lines.
@@ -160,8 +177,9 @@ def _subtitles(path: Path) -> Iterator[_Named]:
         if times is None:
             raise ReferencesError(f"{place}: no times: {show(line[:80])}.", hint="Write 00:00:01.500 --> 00:00:03.000.")
         text = "\n".join(takewhile(str.strip, (said for _, said in lines)))
-        speaker = _VOICE.search(text) or _PREFIX.match(text)
-        bare = one_line(_TAG.sub("", _PREFIX.sub("", text, count=1)))
+        speaker = (_VOICE.search(text) if voices else None) or _PREFIX.match(text)
+        said = text[prefix.end() :] if (prefix := _PREFIX.match(text)) else text
+        bare = one_line(_TAG.sub("", said))
         yield None, Cut(*span(place, times[1], times[2]), one_line(speaker[1]) if speaker else None, bare, place)
 
 
@@ -183,8 +201,9 @@ _READERS: Final[dict[str, Callable[[Path], Iterator[_Named]]]] = {
     ".rttm": _rttm,
     ".TextGrid": _textgrid,
     ".textgrid": _textgrid,
-    ".srt": _subtitles,
-    ".vtt": _subtitles,
+    ".eaf": _eaf,
+    ".srt": _srt,
+    ".vtt": _vtt,
     **dict.fromkeys((".json", ".csv", ".tsv"), _table),
 }
 """Ending of a file of cuts -> what reads it."""

@@ -18,7 +18,7 @@ from specdec_cli.batch.tasks import Outcome, Stopped
 from specdec_cli.cli.app import load
 from specdec_cli.config import load_config
 from specdec_cli.errors import SpecdecError
-from specdec_cli.export.folder import INDEX
+from specdec_cli.marks import EXPORTS
 from specdec_cli.transcript.records import ModelInfo, Models, Transcript
 from specdec_cli.transcript.terms import recorded_settings
 from specdec_cli.types import ExportFormat
@@ -145,7 +145,7 @@ def test_nothing_is_destroyed(
             assert name in after, f"case {case}: {name} is gone"
             assert all(json.loads(row)["schema"] == 1 for row in after[name].splitlines()), f"case {case}: {name}"
         assert "-" not in after
-        assert not [name for name in after if name.startswith(".specdec-") and name != INDEX and "/" not in name]
+        assert not [name for name in after if name.startswith(".specdec-") and name != EXPORTS and "/" not in name]
         shutil.rmtree(folder)
     assert written > len(cases) // 8
     assert refused > len(cases) // 8

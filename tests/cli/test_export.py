@@ -53,6 +53,28 @@ def test_one_file_by_its_ending_and_stdout(specdec: Specdec, transcripts: Path) 
     assert (transcripts.parent / "new/folder/talk.srt").exists()
 
 
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (("export", "--to", "csv"), "captions.xlsx"),
+        (("export", "--to", "textgrid"), "x.srt"),
+        (("export", "--to", "audformat"), "x.csv"),
+        (("plot",), "pic.jpg"),
+        (("plot", "--picture", "svg"), "pic.png"),
+        (("plot",), "new/pic.webp"),
+    ],
+)
+def test_an_ending_that_is_not_written_makes_no_folder(
+    specdec: Specdec, transcripts: Path, command: tuple[str, ...], name: str
+) -> None:
+    outcome = specdec(*command[:1], "captions.jsonl", *command[1:], "-o", name)
+    assert (outcome.code, "Traceback" in outcome.err) == (2, False)
+    assert not (transcripts.parent / name).exists()
+    if "audformat" not in command:
+        (transcripts.parent / name).mkdir(parents=True)  # a folder that is there is meant
+        assert specdec(*command[:1], "captions.jsonl", *command[1:], "-o", name).code == 0
+
+
 def test_caption_and_batch_export_when_they_end(
     specdec: Specdec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

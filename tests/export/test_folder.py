@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.errors import ConfigError, TranscriptError
-from specdec_cli.export.folder import INDEX, Folder, Written
+from specdec_cli.export.folder import Folder, Written
 from specdec_cli.export.formats import export, export_file
 from specdec_cli.export.recordings import Stored
 from specdec_cli.export.tables import COLUMNS
+from specdec_cli.marks import EXPORTS
 from tests.export.lines import piece, write
 
 
@@ -45,11 +46,11 @@ def test_its_own_files_are_brought_up_to_date_and_those_of_others_left_alone(tmp
 
 
 def test_an_index_of_others_stops_everything(tmp_path: Path) -> None:
-    (tmp_path / INDEX).write_text("{}")
+    (tmp_path / EXPORTS).write_text("{}")
     with pytest.raises(TranscriptError, match="does not say which files"):
         exported(Stored.read(write(tmp_path, piece(0, 1))), tmp_path, "srt")
-    (tmp_path / INDEX).rename(tmp_path / "mine")
-    (tmp_path / INDEX).symlink_to("mine")
+    (tmp_path / EXPORTS).rename(tmp_path / "mine")
+    (tmp_path / EXPORTS).symlink_to("mine")
     with pytest.raises(TranscriptError, match="does not say which files"):
         Folder(tmp_path, "--output")
     assert (tmp_path / "mine").read_text() == "{}"

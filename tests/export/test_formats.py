@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
@@ -10,9 +11,10 @@ import numpy as np
 import pytest
 import soundfile
 
-from specdec_cli.export.folder import INDEX
 from specdec_cli.export.formats import export
 from specdec_cli.export.recordings import Stored
+from specdec_cli.marks import EXPORTS
+from specdec_cli.transcript.records import ErrorInfo
 from specdec_cli.types import ExportFormat
 from tests.export.lines import HOSTILE, ONE_LINE, piece, write
 from tests.mini_pair import RATE, captioner, voice
@@ -41,7 +43,7 @@ def exported(folder: Path, name: ExportFormat, *lines: str, naming: str = "speak
     """The files of a format."""
     done = export(Stored.read(write(folder, *lines)), [name], folder / "out", "--output", naming=naming)
     assert not done.problems
-    return sorted(path for path in (folder / "out").rglob("*.*") if path.name != INDEX)
+    return sorted(path for path in (folder / "out").rglob("*.*") if path.name != EXPORTS)
 
 
 def test_textgrid(tmp_path: Path) -> None:
@@ -153,8 +155,8 @@ def test_srt(tmp_path: Path) -> None:
     srt = pytest.importorskip("srt")
     cues = list(srt.parse(exported(tmp_path, "srt", *PIECES)[0].read_text("utf-8")))
     assert [(c.start.total_seconds(), c.end.total_seconds()) for c in cues] == TIMES
-    assert cues[0].content == f"{ANN}: {ONE_LINE.replace('-->', '→')}"
-    assert cues[1].content == f"{BOB}: Overlaps Ann."
+    assert cues[0].content == f"[{ANN}]: {ONE_LINE.replace('-->', '→')}"
+    assert cues[1].content == f"[{BOB}]: Overlaps Ann."
 
 
 def test_vtt(tmp_path: Path) -> None:
@@ -198,9 +200,10 @@ def test_rttm(tmp_path: Path, naming: str, names: list[str]) -> None:
 @pytest.mark.filterwarnings("ignore:The inplace keyword")  # of pandas, about audformat
 def test_audformat(tmp_path: Path) -> None:
     audformat = pytest.importorskip("audformat")
-    exported(tmp_path, "audformat", *PIECES, piece(None, None, file="/data/b/2.wav"))
+    chinese = piece(None, None, "- 女声。", file="/data/b/2.wav", language="zh")
+    exported(tmp_path, "audformat", *PIECES, chinese)
     database = audformat.Database.load(str(tmp_path / "out" / "audformat"))
-    assert database.languages == ["eng"]
+    assert database.languages == []  # of the captions, not of the speech
     table = database["pieces"].get()
     assert list(table.index.names) == ["file", "start", "end"]
     assert [(s.total_seconds(), e.total_seconds()) for _, s, e in table.index] == [*TIMES, (0.0, 3.0)]
@@ -210,4 +213,49 @@ def test_audformat(tmp_path: Path) -> None:
     assert (first["score_emotion_happy"], first["measured_f0_median_hz"]) == (0.75, 201.5)
     assert (bool(first["needs_review"]), bool(first["agrees_emotion"])) == (True, False)
     assert table["pitch"].isna().tolist() == [True, False, False, True, True]
+    assert list(table["language"]) == ["eng"] * 4 + ["zho"]
+    assert (table.iloc[1]["speaker"], table.iloc[4]["caption"]) == (BOB, "- 女声。")
     assert list(database.schemes["emotion"].labels) == ["happy", "sad"]
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("formula", ["=1+1", "+1", "-1", "@a", "'=1", "x{}=1+1", 'x{}"=1+1"', "x{} -1"])
+def test_a_table_has_no_formulas_whatever_a_program_takes_as_its_separator(
+    tmp_path: Path, separator: str, formula: str
+) -> None:
+    said = formula.format(separator)
+    (file,) = exported(tmp_path, "csv", piece(0, 1, speaker=said, text="-5 Grad"))
+    assert file.read_bytes().startswith("\ufeffname,id,".encode())
+    with file.open(encoding="utf-8-sig", newline="") as opened:
+        (row,) = csv.DictReader(opened)
+    assert row["text"] == "'-5 Grad"
+    for cell in next(csv.reader([row["speaker"]], delimiter=separator)) if separator != "," else [row["speaker"]]:
+        assert not cell.strip().startswith(("=", "+", "-", "@"))
+
+
+def test_a_table_says_how_captions_were_made_and_which_are_degraded(tmp_path: Path) -> None:
+    good, bad = piece(0, 1, mode="hybrid"), piece(1, 2, degraded="The cloud did not answer.")
+    failed = piece(2, 3, error=ErrorInfo(type="AudioError", message="broken.")).replace('"A calm voice."', "null")
+    (file,) = exported(tmp_path, "csv", good, bad, failed)
+    with file.open(encoding="utf-8-sig", newline="") as opened:
+        rows = list(csv.DictReader(opened))
+    assert [row["mode"] for row in rows] == ["hybrid", "edge", "edge"]
+    assert [row["degraded"] for row in rows] == ["", "The cloud did not answer.", ""]
+    assert {(row["edge"], row["cloud"]) for row in rows} == {("edge", "")}
+    assert all(row["escalations"] == "" for row in rows)
+
+
+@pytest.mark.parametrize("name", ["srt", "vtt", "txt"])
+def test_degraded_captions_are_marked(tmp_path: Path, name: ExportFormat) -> None:
+    lines = piece(0, 1), piece(1, 2, "Hm.", degraded="gone", flags=["refusal"])
+    (file,) = exported(tmp_path, name, *lines)
+    assert file.read_text("utf-8").count("[refusal degraded]") == 1
+
+
+@pytest.mark.parametrize("stem", ["说" * 82 + "ab", "n" * 251, "é" * 125, "😀" * 62 + "ab"], ids=len)
+def test_names_are_shortened_to_what_file_systems_take_and_stay_different(tmp_path: Path, stem: str) -> None:
+    files = [f"/d/{stem}.wav", f"/d/{stem[:-1]}c.wav"]
+    stored = Stored.read(write(tmp_path, *(piece(0, 1, file=file) for file in files)))
+    done = export(stored, ["textgrid", "srt", "eaf"], tmp_path / "out", "--output", naming="speaker")
+    assert (done.problems, done.count) == ([], 6)
+    assert len(list((tmp_path / "out").glob("*.TextGrid"))) == 2
