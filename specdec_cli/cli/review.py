@@ -50,7 +50,7 @@ def review(
                 view.say(f"{count(number, 'piece')} {why}", good=False)
         if sounds.missing:
             first, why = next(iter(sounds.missing.items()))
-            number = count(len(sounds.missing), "piece")
-            view.warn(f"{number} without audio, for example of {readable(chosen[first].run.file)}: {why}")
+            silent = count(len(sounds.missing), "piece")
+            view.warn(f"{silent} without audio, for example of {readable(chosen[first].run.file)}: {why}")
             view.hint("Run the command where the recordings are, under the names that the transcripts have.")
     return 1 if sounds.missing else 0

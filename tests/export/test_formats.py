@@ -234,12 +234,12 @@ def test_a_table_has_no_formulas_whatever_a_program_takes_as_its_separator(
 
 
 def test_a_table_says_how_captions_were_made_and_which_are_degraded(tmp_path: Path) -> None:
-    good, bad = piece(0, 1, mode="hybrid"), piece(1, 2, degraded="The cloud did not answer.")
+    good, bad = piece(0, 1), piece(1, 2, degraded="The cloud did not answer.")
     failed = piece(2, 3, error=ErrorInfo(type="AudioError", message="broken.")).replace('"A calm voice."', "null")
     (file,) = exported(tmp_path, "csv", good, bad, failed)
     with file.open(encoding="utf-8-sig", newline="") as opened:
         rows = list(csv.DictReader(opened))
-    assert [row["mode"] for row in rows] == ["hybrid", "edge", "edge"]
+    assert [row["mode"] for row in rows] == ["edge"] * 3
     assert [row["degraded"] for row in rows] == ["", "The cloud did not answer.", ""]
     assert {(row["edge"], row["cloud"]) for row in rows} == {("edge", "")}
     assert all(row["escalations"] == "" for row in rows)
