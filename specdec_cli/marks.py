@@ -16,7 +16,8 @@ from typing import Final
 LONGEST: Final = 200
 """Bytes at the end of a file that hold its mark."""
 
-_PNG, _PNG_END = b"\x89PNG", bytes.fromhex("00000000 49454e44 ae426082")  # and its last chunk, IEND
+_PNG: Final = b"\x89PNG"
+_PNG_END: Final = bytes.fromhex("00000000 49454e44 ae426082")  # its last chunk, IEND
 _CHUNK: Final = b"tEXtSource\0"  # a chunk of text with the keyword "Source", see the PNG specification, 11.3.3
 
 
