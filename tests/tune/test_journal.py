@@ -8,6 +8,7 @@ import pytest
 
 from specdec_cli.errors import ConfigError, TranscriptError
 from specdec_cli.tune.recording import StoredRecordings
+from tests.batch.lines import good_line
 from tests.tune.recorded import trace_of
 
 SETUP: dict[str, object] = {"prompt": "p", "language": "en", "models": {}}
@@ -23,8 +24,19 @@ def test_recordings_made_otherwise_are_refused(tmp_path: Path) -> None:
         assert list(journal.recordings) == [trace_of(0).sha256]
 
 
-def test_another_file_is_refused_with_its_line(tmp_path: Path) -> None:
+def test_a_line_that_is_no_recording_is_refused_with_its_number(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
-    path.write_text('{"a": 1}\n{"recording": 1}\n', encoding="utf-8")
-    with pytest.raises(TranscriptError, match=r"r.jsonl:1 is no"):
+    path.write_text(before := f'{trace_of(0).model_dump_json()}\n{{"recording": 1}}\n', encoding="utf-8")
+    with pytest.raises(TranscriptError, match=r"r.jsonl:2 is no"):
         StoredRecordings(SETUP, path)
+    assert path.read_text("utf-8") == before
+
+
+@pytest.mark.parametrize("first", ['{"a": 1}', '{"recording": 1}', good_line("/a.wav").to_json(), "notes", " "])
+def test_another_file_is_left_alone(tmp_path: Path, first: str) -> None:
+    """The output of a batch, too: with passes in it neither `batch` nor `export` could read it."""
+    path = tmp_path / "r.jsonl"
+    path.write_text(before := f"{first}\n{trace_of(0).model_dump_json()}\n", encoding="utf-8")
+    with pytest.raises(TranscriptError, match="something else than recordings of specdec tune"):
+        StoredRecordings(SETUP, path)
+    assert path.read_text("utf-8") == before
