@@ -115,7 +115,7 @@ FILES: list[tuple[str, str, int]] = [
     ("export captions.jsonl -o mine.srt", "was left as it is", 1),
     ("export captions.jsonl -o mine.csv", "was left as it is", 1),
     ("export none.jsonl --to srt", "none.jsonl cannot be read", 3),
-    ("plot captions.jsonl -o mine.svg", "was left as it is", 1),
+    ("plot captions.jsonl -o mine.svg", "holds something else than pictures of specdec", 1),
 ]
 PIPES = [  # a pipe is not waited for: opening one would wait for its other end
     "caption a.wav --lexicon pipe.yaml",
