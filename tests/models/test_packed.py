@@ -18,7 +18,8 @@ from specdec_cli.errors import CheckpointError
 from specdec_cli.models import packed
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.families import family_named
-from specdec_cli.models.loading import forecast, outline, quantization_config
+from specdec_cli.models.limits import outline
+from specdec_cli.models.loading import forecast, quantization_config
 from specdec_cli.models.packed import PackedLinear, pack, packable
 from specdec_cli.models.session import Session
 from tests.families.checkpoints import KINDS
@@ -214,7 +215,7 @@ def test_on_a_gpu_decoder_and_output_layer_are_quantised_and_nothing_else(
     monkeypatch.setattr("specdec_cli.models.loading.find_spec", lambda _: True)
     monkeypatch.setitem(sys.modules, "torchao.quantization", Mock())
     config = KINDS[family].config(KINDS[family].tokenizer().get_vocab())
-    module = outline(family_named(family), config)
+    module = outline(family_named(family).module_class, config)
     with patch.object(TorchAoConfig, "post_init"):  # which looks for the package
         eight, four = (
             quantization_config(n, torch.device("cuda"), family_named(family), config) for n in ("int8", "int4")
