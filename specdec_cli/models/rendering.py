@@ -16,7 +16,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final
 
-LIMIT_S: Final = 5  # of CPU time
+LIMIT_S: Final = 2  # of CPU time
 _WAIT_S: Final = 60  # by the clock, on a machine that is busy
 _MEMORY: Final = 512 << 20  # bytes
 _LONGEST: Final = 1 << 20  # characters of a prompt

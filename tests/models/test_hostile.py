@@ -70,7 +70,7 @@ def _grown(name: str, size: int) -> Edit:
         (_grown("tokenizer_config.json", 20 << 20), "tokenizer_config.json holds 21 MB, and at most 17 MB are read"),
         (_pipe("model.safetensors"), "model.safetensors"),
         (_link("model.safetensors", "/dev/zero"), "model.safetensors"),
-        (overwrite("config.json", b"[" * 1_000_000), "config.json"),
+        (overwrite("config.json", b"[" * 1_000_000), "RecursionError"),
     ],
 )
 def test_files_that_do_not_end(damaged: Damage, edit: Edit, said: str) -> None:
@@ -121,17 +121,18 @@ def test_a_model_far_larger_than_its_weights(damaged: Damage, key: str, value: i
     assert_refused(damaged(edit_json("config.json", **{key: value})), "but the files of weights hold")
 
 
-@pytest.mark.parametrize("layers", [4096, 4000, 3500])
-def test_layers_that_would_take_minutes(damaged: Damage, layers: int) -> None:
-    edit = edit_json("config.json", audio_config__encoder_layers=layers)
-    assert_refused(damaged(edit), "makes more than 50,000 modules")
+def test_layers_that_would_take_minutes(damaged: Damage) -> None:
+    kinds = ["full_attention"] * 512
+    text = {"text_config__num_hidden_layers": 512, "text_config__layer_types": kinds}
+    many = edit_json("config.json", audio_config__encoder_layers=512, **text)
+    assert_refused(damaged(many), "makes more than 10,000 modules")
 
 
 LOOPS = (
     "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
     "{% macro m(n) %}{% for i in range(9) %}{{ m(n) if n else '' }}{{ m(n - 1) if n }}{% endfor %}{% endmacro %}{{ m(99) }}",
     "{% set n = namespace(x=[1]) %}{% for i in range(99999) %}{% set n.x = n.x + n.x[:9999] %}{% endfor %}",
-    "{{ 9 ** 9 ** 9 }}",
+    "{{ 9 ** (9 ** 9) }}",
 )
 SWELLS = (
     "{{ 'a' * 9999999999 }}",
@@ -143,7 +144,7 @@ SWELLS = (
 
 
 @pytest.mark.parametrize("template", [*LOOPS, *SWELLS])
-def test_a_template_that_never_ends_or_swells(template: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_template_that_never_ends_or_swells(template: str) -> None:
     with pytest.raises(TemplateError):
         rendered(template, [{"role": "user", "content": "x"}], {})
 
@@ -160,7 +161,9 @@ def test_a_template_that_is_rendered_once_for_all_clips(thinker_dir: Path, monke
     assert processor.prompt(np.ones(1600, np.float32), "once").ids == first.ids
 
 
-@pytest.mark.parametrize("template", ["{{ raise_exception('no system') }}", "{% if %}", "{{ cycler.__init__.__globals__ }}"])
+@pytest.mark.parametrize(
+    "template", ["{{ raise_exception('no system') }}", "{% if %}", "{{ cycler.__init__.__globals__ }}"]
+)
 def test_a_template_that_fails_says_why(template: str) -> None:
     with pytest.raises(TemplateError, match="no system|SyntaxError|SecurityError|UndefinedError"):
         rendered(template, [], {})
