@@ -86,7 +86,8 @@ FILLER: Final = re.compile(
 
 DESCRIBES: Final = _one_of(
     _SAID_ZH,
-    r"\b(?:voice|tone|speak\w*|sounds? like|seems?|laugh\w*|cry\w*|calm|angry|anger|sad|happy)\b",
+    r"\b(?:voice|tone|speak\w*|sounds? like|seems?|laugh\w*|cry\w*|calm|angry|anger|sad|happy|surpris\w*|excite\w*"
+    r"|afraid|fear\w*|nervous|frustrat\w*)\b",
 )
 """Words of a description, by which a first sentence that addresses somebody is kept."""
 
@@ -121,8 +122,8 @@ REFUSES: Final = _one_of(
     r"\bi (?:can(?:'t|not| not)|couldn't|am unable to|am not able to|don't|do not|didn't)"
     r"(?: (?:really|actually|directly|even|currently))* (?:hear|analy[sz]e|access|listen|interpret|process|provide|give"
     r"|determine|understand|have (?:any|access|the ability|enough|an|the audio)|make (?:any|a) (?:pred|anal))",
-    r"\bi (?:can(?:'t|not| not)|couldn't)(?: (?:really|quite|actually|possibly|even))* (?:tell|describe|identify|judge|assess"
-    r"|figure|make out|know|pick up|detect|say (?:much|anything|for sure|what|how|exactly))",
+    r"\bi (?:can(?:'t|not| not)|couldn't)(?: (?:really|quite|actually|possibly|even))* (?:tell|describe|identify|judge"
+    r"|assess|figure|make out|know|pick up|detect|say (?:much|anything|for sure|what|how|exactly))",
     r"\b(?:it's|it is|that's|that is|it would be|it'd be)(?: \w+){0,3}? (?:hard|difficult|tricky|tough|not easy)"
     r"(?: for me)? to (?:tell|say|know|determine|judge|describe|give|make|identify|pin|assess|hear|pick|figure|draw)",
     r"\b(?:nothing|not much|very little|little)(?: \w+){0,3} (?:can|could|to) (?:be )?"
