@@ -103,7 +103,7 @@ def stored(files: list[Path]) -> int:
     return total
 
 
-def outline(module_class: Any, config: Any) -> Any:
+def outline(module_class: Any, config: Any, label: str = "the checkpoint") -> Any:
     """The module of a configuration on the meta device: names and shapes without weights.
 
     Raises CheckpointError if it has more parts than any model that can be loaded.
@@ -115,7 +115,7 @@ def outline(module_class: Any, config: Any) -> Any:
         parts += 1
         if parts > _MOST_MODULES:
             raise CheckpointError(
-                f"the configuration of {module_class.__name__} makes more than {_MOST_MODULES:,} modules",
+                f"the config.json of {label} makes more than {_MOST_MODULES:,} modules",
                 hint="Is its config.json the one that was published?",
             )
 

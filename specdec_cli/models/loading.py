@@ -101,7 +101,7 @@ def forecast(config: ModelConfig, *, offline: bool) -> tuple[Needs, Download | N
         if download is None:
             checkpoint.require_weights()
         dtype = _dtype(checkpoint, device)
-        module = outline(checkpoint.family.module_class, checkpoint.module_config).to(dtype)
+        module = outline(checkpoint.family.module_class, checkpoint.module_config, config.label).to(dtype)
         parameters = sum(weight.numel() for weight in module.parameters())
         if config.quantization is not None:
             empty_packed(module, BITS[config.quantization])

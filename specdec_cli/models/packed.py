@@ -325,7 +325,7 @@ def is_whole(folder: Path) -> bool:
         if isinstance(listed, dict) and listed and listed == _hashes(folder):
             return True
         why = "they are not what was written"
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         why = first_line(error)
     _log.warning("the packed weights in %s are damaged, and are made again: %s", folder, why)
     shutil.rmtree(folder, ignore_errors=True)
