@@ -115,6 +115,24 @@ def test_every_prefix_of_a_text_that_shows_an_end_shows_that_of_the_whole(words:
     assert ended > 30
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{ZH}希望能让他自己安静下来。语气很轻。",
+        f"{ZH}希望这一次她不再离开。",
+        f"{EN} I'd like to say that the pace drops. The tone is low.",
+        f"{EN} I am glad to say it is calm.",
+        f"{EN} You can often hear the breath.",
+        f"{EN} It is loud if you listen closely to it.",
+        f"{ZH}这让你能听到颤抖。",
+        f"{ZH}你说话时很紧张。声音很轻。",
+    ],
+)
+def test_no_prefix_of_a_description_shows_an_end(text: str) -> None:
+    assert [description_end(text[:length]) for length in range(len(text) + 1)] == [None] * (len(text) + 1)
+    assert caption_of(text) == text
+
+
 def test_half_a_word_and_half_a_character_wait_for_the_rest() -> None:
     assert description_end(f"{EN} Let me know") is None
     assert description_end(f"{EN} Let me know ") == len(EN) + 1
