@@ -27,11 +27,11 @@ _MOST_BYTES: Final = 16 << 20
 _MOST_OF_TABLES: Final = 128 << 20
 _TABLES: Final = re.compile(r"(?:tokenizer|vocab|added_tokens|tekken)\.json|merges\.txt|.*\.model")
 _MOST_OF_HEADER: Final = 16 << 20
-_MOST_MODULES: Final = 10_000
+_MOST_MODULES: Final = 4_000
 _SPARE: Final = 1 << 24  # numbers that a model may have beyond twice those that its files hold: tables that it computes
 
 _NUMBERS: Final = {  # greatest whole numbers, by what their keys hold
-    "layers|depth|blocks": 512,
+    "layers|depth|blocks": 256,
     "experts|labels|heads": 4096,
     "mel|feature_size|n_fft|fft_length|win_length|frame_length|hop_length": 8192,
     "chunk_length|max_audio_len|seconds": 7200,

@@ -19,16 +19,16 @@ from tests.models.checkpoints import Edit, assert_refused, edit_json, load, over
 from tests.tiny import TEMPLATE
 
 Damage = Callable[..., Path]
-MOST_S = 30.0
+MOST_S = 30.0  # of CPU time
 MOST_BYTES = 1 << 30
 
 
 @pytest.fixture(autouse=True)
 def bounded() -> Iterator[None]:
-    """Fails a test that takes long, or as much memory as a hostile file asks for."""
-    began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    """Fails a test that takes much processor time, or as much memory as a hostile file asks for."""
+    began, before = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     yield
-    assert time.monotonic() - began < MOST_S
+    assert time.process_time() - began < MOST_S
     assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 < MOST_BYTES
 
 
@@ -122,10 +122,10 @@ def test_a_model_far_larger_than_its_weights(damaged: Damage, key: str, value: i
 
 
 def test_layers_that_would_take_minutes(damaged: Damage) -> None:
-    kinds = ["full_attention"] * 512
-    text = {"text_config__num_hidden_layers": 512, "text_config__layer_types": kinds}
-    many = edit_json("config.json", audio_config__encoder_layers=512, **text)
-    assert_refused(damaged(many), "makes more than 10,000 modules")
+    kinds = ["full_attention"] * 256
+    text = {"text_config__num_hidden_layers": 256, "text_config__layer_types": kinds}
+    many = edit_json("config.json", audio_config__encoder_layers=256, **text)
+    assert_refused(damaged(many), "makes more than 4,000 modules")
 
 
 LOOPS = (
