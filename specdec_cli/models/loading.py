@@ -76,9 +76,8 @@ def load_model(config: ModelConfig, *, offline: bool, tested: bool = True, watch
         if checkpoint.downloads:
             fetch(config, checkpoint.weights, watch)
         checkpoint.require_weights()
-        require_held(
-            outline(checkpoint.family.module_class, checkpoint.module_config), checkpoint.weights, config.label
-        )
+        made = outline(checkpoint.family.module_class, checkpoint.module_config, config.label)
+        require_held(made, checkpoint.weights, config.label)
         processor = _processor(checkpoint)
         weights = fingerprint(checkpoint.weights)
         module = _module(checkpoint, device)
