@@ -15,6 +15,7 @@ from transformers import DynamicCache
 from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLayer
 
 from specdec_cli.errors import first_line
+from specdec_cli.models.families import CACHE
 from specdec_cli.models.graphs import Graphs
 from specdec_cli.models.kernels import replace_layers
 from specdec_cli.models.processor import Processor
@@ -133,8 +134,8 @@ class AudioLM:
             logits = self.module(
                 input_ids=torch.tensor([list(ids)], device=self.device),
                 position_ids=positions[None].to(self.device),
-                past_key_values=cache,
                 use_cache=True,
+                **{CACHE: cache},
                 **inputs,
             ).logits[0]
         finally:

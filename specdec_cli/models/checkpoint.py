@@ -22,12 +22,15 @@ from specdec_cli.config import ModelConfig
 from specdec_cli.errors import CheckpointError, SpecdecError, first_line
 from specdec_cli.models.download import describe, not_downloaded, shards
 from specdec_cli.models.families import Family, family_of
+from specdec_cli.models.limits import require_headers, require_readable
 
 HERE: Final = {
     "local_files_only": True,
     "trust_remote_code": False,  # unset, there would be a question on the terminal
 }
+_OTHER_WEIGHTS: Final = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack")
 _SAMPLE: Final = 1024  # bytes of each tensor in a fingerprint
+_NAMED: Final = "transformers_weights"  # in a config.json: a file in place of model.safetensors
 _STORED: Final = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 
 
@@ -47,10 +50,24 @@ class Checkpoint:
         return [self.folder / name for name in shards(self.folder, self.family.unused)]
 
     @property
+    def missing(self) -> list[Path]:
+        """The files with weights that are not there."""
+        return [path for path in self.weights if not path.exists()]
+
+    @property
     def downloads(self) -> bool:
         """Whether files of weights are to be downloaded."""
-        missing = not all(path.is_file() for path in self.weights)
-        return missing and not self.offline and not is_local(self.config.source)
+        return bool(self.missing) and not self.offline and not is_local(self.config.source)
+
+    def require_weights(self) -> None:
+        """Raises CheckpointError if files of weights are missing, or are none that can be read."""
+        if missing := self.missing:
+            others = sorted(path.name for path in self.folder.glob("*") if path.suffix in _OTHER_WEIGHTS)
+            first = ", ".join(str(path) for path in missing[:3])
+            beside = f"; there are {', '.join(others[:3])}, which specdec does not load" if others else ""
+            says = f"{self.config.label} lacks {len(missing)} of {len(self.weights)} files of weights: {first}{beside}"
+            raise CheckpointError(says, hint="Download the checkpoint again, or save it as model.safetensors.")
+        require_headers(self.weights, self.config.label)
 
     @contextmanager
     def tensors(self) -> Iterator[dict[str, Any]]:
@@ -110,6 +127,7 @@ def _found(config: ModelConfig, *, offline: bool) -> Checkpoint:
     if not (folder / "config.json").is_file():
         says = f"there is no checkpoint {config.label}: it has no config.json"
         raise CheckpointError(says, hint="Give the folder of a checkpoint, or a hub id.")
+    require_readable(folder, config.label)
     raw, _ = PreTrainedConfig.get_config_dict(str(folder), **HERE)
     family = family_of(str(raw.get("model_type")))
     for why, hint in _of_no_use(config, raw, family):
@@ -131,6 +149,9 @@ def _of_no_use(config: ModelConfig, raw: Mapping[str, Any], family: Family | Non
         yield "holds weights that its publisher quantised, which specdec does not load", hint
     if kind.startswith("gemma4") and not raw.get("audio_config"):
         yield "has no audio encoder (audio_config is null)", "Use google/gemma-4-E2B-it or google/gemma-4-E4B-it."
+    if named := next((section[_NAMED] for section in sections if section.get(_NAMED)), None):
+        hint = "Save its weights as model.safetensors, and take that line out of a copy of its config.json."
+        yield f"names its file of weights itself ({_NAMED}: {named}), which specdec does not follow", hint
     if raw.get("has_lora_adapter"):  # `generate()` switches it on, a forward does not
         hint = "Use a Granite Speech 4, whose adapter is merged into the weights (has_lora_adapter: false)."
         yield "has a LoRA adapter for audio, which specdec does not load", hint
@@ -148,10 +169,11 @@ def stored_dtype(files: Sequence[Path]) -> torch.dtype | None:
 
 
 def fingerprint(files: Sequence[Path]) -> str:
-    """A hash of the weights in safetensors files: another one where a tensor was added, renamed or trained.
+    """A hash that identifies the weights in safetensors files, for transcripts and files of gates.
 
     Of each tensor a kilobyte from its middle is read: gigabytes are distinguished by a few megabytes, and training
-    moves all of a tensor's numbers. The order of the files counts, and their names do not.
+    moves all of a tensor's numbers. It proves nothing: of weights in which a few rows were edited it may be the same.
+    The order of the files counts, and their names do not.
     """
     digest = hashlib.sha256()
     for file in files:

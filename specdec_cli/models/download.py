@@ -67,11 +67,21 @@ def not_downloaded(config: ModelConfig, error: Exception, setting: str, *, offli
 
 
 def shards(folder: Path, unused: Iterable[str]) -> list[str]:
-    """The files of a checkpoint that hold weights without an `unused` prefix, by its index."""
-    if not (folder / INDEX).is_file():
+    """The files of a checkpoint that hold weights without an `unused` prefix, as transformers finds them.
+
+    A whole file counts more than an index beside it, which may be left from before the weights were saved again.
+    Raises ValueError: the index is none, or names files that are no safetensors in the folder.
+    """
+    if (folder / WEIGHTS).is_file() or not (folder / INDEX).is_file():
         return [WEIGHTS]
     placed = json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"]
-    return sorted({file for name, file in placed.items() if not name.startswith(tuple(unused))})
+    files = sorted({file for name, file in placed.items() if not name.startswith(tuple(unused))})
+    for file in files:
+        if Path(file).is_absolute() or ".." in Path(file).parts or not file.endswith(".safetensors"):
+            raise ValueError(f"{INDEX} names {file!r}, which is no safetensors file of the folder")
+    if not files:
+        raise ValueError(f"{INDEX} names no files of weights")
+    return files
 
 
 def plan(config: ModelConfig, weights: Sequence[Path]) -> Download:

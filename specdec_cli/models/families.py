@@ -19,12 +19,17 @@ import numpy.typing as npt
 import soundfile
 import torch
 import transformers
+from packaging.version import Version
 from transformers.processing_utils import ProcessorMixin
+
+from specdec_cli.models.rendering import TemplateError, rendered
 
 Samples: TypeAlias = npt.NDArray[np.float32]
 Made: TypeAlias = tuple[Sequence[int], Mapping[str, torch.Tensor]]
 """Ids of a prompt, and the clip's tensors by the names of the module's forward."""
 
+CACHE: Final = "cache" if Version(transformers.__version__) >= Version("5.24") else "past_key_values"
+"""What a module's forward calls its cache."""
 _NOT_AUDIO: Final = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"})
 _PLACEHOLDERS: Final = ("audio_token_id", "audio_token_index", "image_token_id", "video_token_id")
 
@@ -74,7 +79,7 @@ class Family:
         """A clip and an instruction as ids and tensors, by transformers' processor; see `Processor.prompt`."""
         turns = conversation(instruction, system, **self.clip(samples))
         how = {"tokenize": True, "add_generation_prompt": True, "return_dict": True, "return_tensors": "pt"}
-        made = parts.apply_chat_template(turns, **how)
+        made = parts.apply_chat_template(turns, **how, **self.as_text(parts, turns))
         taken = inspect.signature(self.module_class.forward).parameters
         audio = {name: values for name, values in made.items() if name in taken and name not in _NOT_AUDIO}
         return made["input_ids"][0].tolist(), audio
@@ -83,19 +88,31 @@ class Family:
         """A clip as the part of a turn that the processor takes."""
         return {"audio": samples}
 
+    def as_text(self, parts: Any, turns: list[dict[str, Any]]) -> dict[str, Any]:
+        """What `apply_chat_template` takes so that it puts the text in that the checkpoint's own template makes.
+
+        That one is rendered elsewhere, see `rendering`. Raises TemplateError.
+        """
+        template = parts.chat_template
+        if isinstance(template, Mapping):
+            template = template.get("default")
+        if template is None:
+            raise TemplateError("the checkpoint does not have a chat template")
+        text = rendered(template, _without_sound(turns), dict(parts.tokenizer.special_tokens_map))
+        return {"chat_template": "{{ rendered }}", "rendered": text}
+
 
 class QwenOmni(Family):
     """Qwen2.5-Omni, whose own processor would pad every clip to the longest one."""
 
     def prompt(self, parts: Any, samples: Samples, instruction: str, system: str | None, placeholder: int) -> Made:
         """Features at the clip's own length; one audio token for four frames."""
-        features = self.features(parts.feature_extractor, samples)
-        turns = conversation(instruction, system, audio="")
-        text = parts.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+        text = self.as_text(parts, conversation(instruction, system, audio=""))["rendered"]
         ids: list[int] = parts.tokenizer(text, add_special_tokens=False).input_ids
         if (found := ids.count(placeholder)) != 1:
-            raise ValueError(f"it puts {found} audio placeholders into the prompt instead of one")
+            raise TemplateError(f"it puts {found} audio placeholders into the prompt instead of one")
         at = ids.index(placeholder)
+        features = self.features(parts.feature_extractor, samples)
         ids[at : at + 1] = ids[at : at + 1] * self.audio_tokens(features.shape[-1])
         mask = torch.ones(1, features.shape[-1], dtype=torch.long)
         return ids, {"input_features": features, "feature_attention_mask": mask}
@@ -129,6 +146,10 @@ class Voxtral(Family):
             soundfile.write(file, samples, 16_000, format="WAV", subtype="FLOAT")
             return {"base64": base64.b64encode(file.getvalue()).decode()}
 
+    def as_text(self, parts: Any, turns: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: ARG002
+        """Nothing: mistral-common has no template."""
+        return {}
+
 
 class GraniteSpeech(Family):
     """Granite Speech, whose published chat template takes text with the audio's mark in it, and no parts."""
@@ -137,7 +158,7 @@ class GraniteSpeech(Family):
         turns = [{"role": "user", "content": f"{parts.audio_token}{instruction}"}]
         if system is not None:
             turns.insert(0, {"role": "system", "content": system})
-        text = parts.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+        text = self.as_text(parts, turns)["rendered"]
         made = parts(text, torch.from_numpy(samples)[None], return_tensors="pt")
         audio = {name: made[name] for name in ("input_features", "input_features_mask") if name in made}
         return made["input_ids"][0].tolist(), audio
@@ -214,6 +235,18 @@ def conversation(instruction: str, system: str | None, **audio: Any) -> list[dic
     if system is not None:
         turns.insert(0, {"role": "system", "content": [{"type": "text", "text": system}]})
     return turns
+
+
+def _without_sound(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The turns with a mark in place of samples, which no template reads."""
+
+    def part(each: dict[str, Any]) -> dict[str, Any]:
+        return {name: value if isinstance(value, str) else "<audio>" for name, value in each.items()}
+
+    return [
+        turn if isinstance(turn["content"], str) else {**turn, "content": [*map(part, turn["content"])]}
+        for turn in turns
+    ]
 
 
 class AudioProcessor(ProcessorMixin):  # type: ignore[misc]

@@ -17,6 +17,8 @@ from typing import Any, Final, TypeAlias
 import torch
 from transformers.cache_utils import Cache, DynamicLayer
 
+from specdec_cli.models.families import CACHE
+
 Forward: TypeAlias = Callable[[], torch.Tensor]
 """Reads its inputs from fixed memory and returns logits [size, rows]."""
 Record: TypeAlias = Callable[[Forward], Forward]
@@ -131,8 +133,8 @@ class Graphs:
                 input_ids=ids[None],
                 position_ids=self.positions[None],
                 attention_mask=(self._columns <= self.positions[:, None])[None, None],
-                past_key_values=Cache(layers=self._layers),
                 use_cache=True,
+                **{CACHE: Cache(layers=self._layers)},
             ).logits[0]
         finally:
             self.positions = None

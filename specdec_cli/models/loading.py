@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-import logging
-import shutil
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Final
 
 import psutil
 import torch
-from safetensors import SafetensorError
 from torch import nn
 from transformers import BitsAndBytesConfig, GenerationConfig, TorchAoConfig
 from transformers.utils import GENERATION_CONFIG_NAME
 
 from specdec_cli.config import ModelConfig
-from specdec_cli.errors import CheckpointError, first_line
+from specdec_cli.errors import CheckpointError
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.checkpoint import HERE, Checkpoint, fingerprint, opened, stored_dtype
 from specdec_cli.models.download import Download, Watch, fetch, plan, size
 from specdec_cli.models.families import Family
 from specdec_cli.models.kernels import decoder_layers
-from specdec_cli.models.packed import BITS, PackedConfig, PackedLinear, empty_packed, keep_packed, packed_folder
+from specdec_cli.models.limits import outline, require_held
+from specdec_cli.models.packed import (
+    BITS,
+    PackedConfig,
+    PackedLinear,
+    empty_packed,
+    is_whole,
+    keep_packed,
+    packed_folder,
+)
 from specdec_cli.models.processor import Processor
 from specdec_cli.models.selftest import self_test
-
-_log = logging.getLogger(__name__)
 
 _NOT_APPLIED: Final = {
     **dict.fromkeys(("num_beams", "encoder_repetition_penalty"), 1),
@@ -71,9 +75,12 @@ def load_model(config: ModelConfig, *, offline: bool, tested: bool = True, watch
         device = resolve_device(config.device)
         if checkpoint.downloads:
             fetch(config, checkpoint.weights, watch)
+        checkpoint.require_weights()
+        made = outline(checkpoint.family.module_class, checkpoint.module_config, config.label)
+        require_held(made, checkpoint.weights, config.label)
         processor = _processor(checkpoint)
         weights = fingerprint(checkpoint.weights)
-        module = _module(checkpoint, device, weights)
+        module = _module(checkpoint, device)
     how = {"quantization": config.quantization, "encoder_dtype": config.encoder_dtype}
     model = AudioLM(module, processor, weights=weights, graphs=config.graphs, **how)
     if tested:
@@ -90,8 +97,10 @@ def forecast(config: ModelConfig, *, offline: bool) -> tuple[Needs, Download | N
     with opened(config, offline=offline) as checkpoint:
         device = resolve_device(config.device)
         download = plan(config, checkpoint.weights) if checkpoint.downloads else None
+        if download is None:
+            checkpoint.require_weights()
         dtype = _dtype(checkpoint, device)
-        module = outline(checkpoint.family, checkpoint.module_config).to(dtype)
+        module = outline(checkpoint.family.module_class, checkpoint.module_config, config.label).to(dtype)
         parameters = sum(weight.numel() for weight in module.parameters())
         if config.quantization is not None:
             empty_packed(module, BITS[config.quantization])
@@ -102,29 +111,19 @@ def forecast(config: ModelConfig, *, offline: bool) -> tuple[Needs, Download | N
         return Needs(config, parameters, str(dtype).removeprefix("torch."), str(device), taken, free), download
 
 
-def outline(family: Family, config: Any) -> Any:
-    """The module of a configuration on the meta device: names and shapes without weights."""
-    with torch.device("meta"):
-        return family.module_class(config)
-
-
 def load_processor(config: ModelConfig, *, offline: bool) -> Processor:
     """Loads only tokenizer, feature extractor and chat template, for a cloud that runs elsewhere."""
     with opened(config, offline=offline) as checkpoint:
         return _processor(checkpoint)
 
 
-def _module(checkpoint: Checkpoint, device: torch.device, weights: str) -> Any:
-    """The module in evaluation mode; one that is packed for a CPU out of the cache, if it is kept there."""
+def _module(checkpoint: Checkpoint, device: torch.device) -> Any:
+    """The module in evaluation mode; one that is packed for a CPU out of the cache, if it is kept there whole."""
     config, dtype, kept = checkpoint.config, _dtype(checkpoint, device), None
     if config.quantization is not None and device.type == "cpu":
-        kept = packed_folder(weights, BITS[config.quantization], dtype)
-    if kept is not None and kept.is_dir():
-        try:
-            return _build(checkpoint, device, dtype, str(kept))
-        except (OSError, ValueError, SafetensorError, CheckpointError) as error:
-            _log.warning("the packed weights in %s are damaged, and are made again: %s", kept, first_line(error))
-            shutil.rmtree(kept, ignore_errors=True)
+        kept = packed_folder(checkpoint.weights, checkpoint.module_config, BITS[config.quantization], dtype)
+    if kept is not None and is_whole(kept):
+        return _build(checkpoint, device, dtype, str(kept))
     quantization = quantization_config(config.quantization, device, checkpoint.family, checkpoint.module_config)
     with checkpoint.tensors() as tensors:
         how = {"config": checkpoint.module_config, "state_dict": tensors, "quantization_config": quantization}
@@ -202,7 +201,7 @@ def quantization_config(name: str | None, device: torch.device, family: Family, 
         return None
     if device.type == "cpu":
         return PackedConfig(BITS[name])
-    module = outline(family, model_config)
+    module = outline(family.module_class, model_config)
     output, quantised = module.get_output_embeddings(), decoder_layers(module)
     tied = output.weight is module.get_input_embeddings().weight
     layers = ((path, part) for path, part in module.named_modules() if isinstance(part, nn.Linear))

@@ -12,9 +12,12 @@ other; packed weights are kept for later starts.
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
+import shutil
 import tempfile
-from collections.abc import Callable, Container, Iterable
+import time
+from collections.abc import Callable, Container, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import product
@@ -31,8 +34,9 @@ from transformers.quantizers.base import HfQuantizer
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
 from specdec_cli.cache import cache_folder
-from specdec_cli.errors import CheckpointError
+from specdec_cli.errors import CheckpointError, first_line
 from specdec_cli.models.kernels import decoder_layers, has_int8, int8_product, lacks_16_bits
+from specdec_cli.regular_files import open_regular
 
 _log = logging.getLogger(__name__)
 
@@ -49,6 +53,9 @@ _LEAST_STEP: Final = 1e-7  # which float16 can hold
 _NIBBLES: Final = 0x0F0F0F0F
 _METHOD: Final = "specdec_packed"
 _MADE_WITH: Final = (_METHOD, GROUP, MULTIPLES, torch.__version__, transformers.__version__)
+_HASHES: Final = "sha256.json"  # of the other files of a kept model
+_UNFINISHED: Final = "unfinished-"
+_LEFT_S: Final = 86_400.0  # after which what is unfinished belongs to no run
 _SHARD: Final = "256MB"  # of a kept file, which is copied in memory while it is written
 
 
@@ -294,11 +301,52 @@ class _Packing(ConversionOps):  # type: ignore[misc]
         return {full_layer_name: weight, f"{full_layer_name.removesuffix('weight')}scales": scales}
 
 
-def packed_folder(weights: str, bits: int, dtype: torch.dtype) -> Path | None:
-    """Where packed weights are kept, by the fingerprint of the whole ones and the CPU's order; None: nowhere."""
-    way = (weights, bits, dtype, torch.backends.cpu.get_cpu_capability(), _MADE_WITH)
+def packed_folder(weights: Sequence[Path], config: Any, bits: int, dtype: torch.dtype) -> Path | None:
+    """Where the packed form of some files of weights is kept; None: nowhere.
+
+    It is of these files as they are now (their places, sizes and times of change, which no copy can set), of the
+    configuration, and of the CPU's order.
+    """
+    files = [(str(path.resolve()), (of := path.stat()).st_size, of.st_mtime_ns, of.st_ctime_ns) for path in weights]
+    way = (files, config.to_dict(), bits, dtype, torch.backends.cpu.get_cpu_capability(), _MADE_WITH)
     home = cache_folder("packed")
     return home and home / hashlib.sha256(repr(way).encode()).hexdigest()[:32]
+
+
+def is_whole(folder: Path) -> bool:
+    """Whether a kept model is there with all its bytes, its configuration too; one that is damaged is removed.
+
+    All is hashed at every start: a damaged weight would change captions without a sign.
+    """
+    if not folder.is_dir():
+        return False
+    try:
+        listed = json.loads(_content(folder / _HASHES))
+        if isinstance(listed, dict) and listed and listed == _hashes(folder):
+            return True
+        why = "they are not what was written"
+    except (OSError, ValueError, RecursionError) as error:
+        why = first_line(error)
+    _log.warning("the packed weights in %s are damaged, and are made again: %s", folder, why)
+    shutil.rmtree(folder, ignore_errors=True)
+    return False
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    """File -> hash of its content, of all files but their list."""
+    names = sorted(path.name for path in folder.iterdir() if path.name != _HASHES)
+
+    def digest(name: str) -> str:
+        with open_regular(folder / name) as content:
+            return hashlib.file_digest(content, "sha256").hexdigest()
+
+    with ThreadPoolExecutor(torch.get_num_threads(), "specdec hashes") as pool:
+        return dict(zip(names, pool.map(digest, names), strict=True))
+
+
+def _content(path: Path) -> bytes:
+    with open_regular(path) as content:
+        return content.read(1 << 20)
 
 
 def keep_packed(module: Any, folder: Path) -> None:
@@ -306,10 +354,19 @@ def keep_packed(module: Any, folder: Path) -> None:
     home = folder.parent
     try:
         home.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=home, prefix="unfinished-") as made:
+        _remove_unfinished(home)
+        with tempfile.TemporaryDirectory(dir=home, prefix=_UNFINISHED) as made:
             inside = Path(made) / folder.name
             module.save_pretrained(inside, max_shard_size=_SHARD)
+            (inside / _HASHES).write_text(json.dumps(_hashes(inside)), encoding="utf-8")
             inside.rename(folder)
     except (OSError, SafetensorError) as error:
         if not folder.is_dir():  # another run may have kept them meanwhile
             _log.warning("packed weights are not kept for later starts in %s: %s", home, error)
+
+
+def _remove_unfinished(home: Path) -> None:
+    """Removes what runs that were killed long ago have left."""
+    for folder in home.glob(f"{_UNFINISHED}*"):
+        if time.time() - folder.stat().st_mtime > _LEFT_S:
+            shutil.rmtree(folder, ignore_errors=True)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from specdec_cli.config.gate_file import tokenizer_fingerprint
 from specdec_cli.config.schema import ScoringConfig
 from specdec_cli.errors import AudioContentError, CheckpointError, TokenizerMismatchError
+from specdec_cli.models.rendering import TemplateError
 from specdec_cli.types import NOTHING_DONE
 
 if TYPE_CHECKING:
@@ -72,17 +73,26 @@ class Processor:
         """The chat template around a clip, mono [n] at `sampling_rate`, and an instruction after it.
 
         Without a system prompt it has the template's own. Raises AudioContentError: not mono, or longer than the
-        window; CheckpointError: the template fails, has no single place for the audio, or takes no system prompt.
+        window; CheckpointError: the template fails or has no single place for the audio, the extractor fails, or it
+        takes no system prompt; MemoryError.
         """
         self.require_fits(samples)
         if system is not None and not self.family.takes_system:
             raise CheckpointError(f"{self.name} takes no system prompt", hint="Put it into the instruction.")
         try:
             ids, audio = self.family.prompt(self.parts, samples, instruction, system, self.placeholder_id)
-        except Exception as error:  # a template is a program, and may raise anything
+        except TemplateError as error:
             raise CheckpointError(
-                f"the chat template of {self.name} fails: {type(error).__name__}: {error}",
+                f"the chat template of {self.name} fails: {error}",
                 hint="Use the checkpoint's own chat template and files; write no placeholders into a prompt.",
+            ) from error
+        except MemoryError:
+            raise
+        except Exception as error:  # an extractor may raise anything
+            seconds = len(samples) / self.sampling_rate
+            raise CheckpointError(
+                f"the processor of {self.name} fails on {seconds:.2f} s of audio: {type(error).__name__}: {error}",
+                hint="Use the checkpoint's own preprocessor_config.json and tokenizer; write no placeholders.",
             ) from error
         return Prompt(tuple(ids), audio, samples)
 

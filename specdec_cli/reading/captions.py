@@ -1,12 +1,14 @@
 """Where a caption ends (before the first sentence for the listener), and what makes a text no description.
 
 Instruction-tuned models close a description with an offer, a question back or an invented turn of the user's. Such a
-sentence shows itself by its form: a second person, an offer or a wish, a question, the name of a turn. What stands in
-quotation marks is what somebody else says, and does not count. A first sentence that describes is never left out.
+sentence shows itself by its form: a second person, an offer or a wish, a question, the name of a turn. A sentence that
+takes the listener for the speaker ("you sound tired") describes. What stands in quotation marks is what somebody else
+says, and does not count. A first sentence that describes is never left out.
 
 The rule is a function of the text alone, and what it finds in a prefix it finds at the same place in every
-continuation. So a text that ends as soon as the rule applies is cut where the whole text would be, however it was
-divided into blocks. Only where a text has ended is its last sentence judged by what there is.
+continuation: an offer and the name of a turn as soon as they are written, all else once its sentence is. So a text
+that ends as soon as the rule applies is cut where the whole text would be, however it was divided into blocks. Only
+where a text has ended is its last sentence judged by what there is.
 """
 
 from __future__ import annotations
@@ -17,7 +19,19 @@ from itertools import pairwise
 from typing import Final, Literal
 
 from specdec_cli.prompts import Language
-from specdec_cli.reading.phrases import ASKS, BARE_TURN, DESCRIBES, FILLER, OFFERS, PONDERS, REFUSES, SETTLED, TURN
+from specdec_cli.reading.phrases import (
+    ASKS,
+    BARE_TURN,
+    DESCRIBES,
+    FILLER,
+    OFFERS,
+    PONDERS,
+    REFUSES,
+    SECOND,
+    SPOKEN_TO,
+    TURN,
+    WISHES,
+)
 from specdec_cli.types import Flag
 
 _CLOSERS: Final = "”’\"'」』）)】\\]*"
@@ -77,17 +91,20 @@ def _for_listener(sentence: str, *, first: bool, complete: bool) -> bool:
 
     If nothing before it describes (`first`), only a plain offer or question counts, and no refusal.
     """
-    if TURN.search(sentence) or (complete and BARE_TURN.search(sentence)):
+    if TURN.search(sentence):
         return True
-    if (first and (not complete or REFUSES.search(sentence))) or FILLER.match(sentence):
+    if not complete:  # what could yet follow changes nothing of an offer
+        return not first and OFFERS.search(sentence) is not None
+    if BARE_TURN.search(sentence):
+        return True
+    if (first and REFUSES.search(sentence)) or FILLER.match(sentence):
         return False
-    offers = OFFERS.search(sentence) is not None
+    offers = OFFERS.search(sentence) is not None or WISHES.search(sentence) is not None
     asks = ASKS.search(sentence) is not None and PONDERS.search(sentence) is None
-    settled = ((found.end(), enough) for pattern, enough in SETTLED for found in pattern.finditer(sentence))
-    addresses = any(complete or len(sentence) - end >= enough for end, enough in settled)
+    addresses = SECOND.search(sentence) is not None
     if first:
         return (offers or (asks and addresses)) and DESCRIBES.search(sentence) is None
-    return offers or asks or addresses
+    return offers or asks or (addresses and SPOKEN_TO.search(sentence) is None)
 
 
 def language_of(text: str) -> str | None:

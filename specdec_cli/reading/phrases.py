@@ -1,6 +1,7 @@
 """The phrases by which sentences are told apart, in Chinese and English.
 
-They are searched in sentences that may still grow: but for `SETTLED`, no pattern depends on what could yet follow.
+`TURN` and `OFFERS` are searched in sentences that may still grow, so none of their patterns depends on what could yet
+follow; all others are searched in whole sentences.
 """
 
 from __future__ import annotations
@@ -13,6 +14,11 @@ def _one_of(*phrases: str) -> re.Pattern[str]:
     return re.compile("|".join(phrases), re.IGNORECASE | re.DOTALL)
 
 
+_SAID_ZH: Final = (
+    "语[气调速]|音[调量]|口气|听起来|听上去|说话[人者]|高兴|开心|快乐|兴奋|激动|愤怒|生气|担心|无奈|失望|难过|伤心|悲|害怕|恐惧"
+    "|紧张|平静|坚定|困惑|焦虑|委屈|痛苦|犹豫|自信|着急|疑惑"
+)
+
 OFFERS: Final = _one_of(
     r"随时(?:都)?(?:可以|能|欢迎)?(?:再)?(?:告诉|问|跟我|和我|找我|提|联系|来找|来问|说|欢迎|向我|可以)",
     r"[跟和向对与](?:我|大家)(?:再|详细|多|继续|好好)*(?:说|讲|聊|分享|交流|提|讨论)",
@@ -21,10 +27,10 @@ OFFERS: Final = _one_of(
     r"我(?:会|可以|能|来|再|很乐意|很愿意|乐意|愿意|很高兴|将)(?:再|尽力|继续|努力|进一步|更好地)*"
     r"(?:帮|为你|为您|给你|听你|和你|跟你|回答|解答)",
     r"(?:咱们|咱|我们)(?:可以)?(?:一起|再|继续)",
+    r"^[\W嗯哦]*(?:那|所以|对了，?)*[你您](?:怎么|觉得|要是|还有|有没有|有什么|想|知道)",
     # at the start of a sentence: wishes, thanks, requests, what may be open
     r"^[\W嗯]*期待(?:着)?(?:下次|再次|与|和|你|您|更多)",
     r"^\W*(?:加油|别灰心|别担心|祝|谢谢|感谢|再见|拜拜|thanks\b|thank you\b)",
-    r"^\W*希望(?:一切|能|这|对|可以|以上|下次|我|大家)(?!.{0,4}(?:自己|他|她))",
     r"^[\W嗯]*(?:如果|要是|若)(?:还)?(?:有|需要)(?:什么|啥|其他|其它|别的|更多|任何|进一步)",
     r"^[\W嗯]*(?:还)?有(?:什么|啥)(?:想|问题|疑问|需要|其他|别的|不)",
     r"^\W*请(?:提供|上传|告诉|说|问|再|随时|您|你|注意|分享|描述|确保|稍后)",
@@ -32,22 +38,24 @@ OFFERS: Final = _one_of(
     r"^\W*(?:so,? |and |but )?(?:do|would|could|can|did|have|are|will) you\b",
     r"^\W*(?:so,? |well,? |and |but )?(?:what|how|why|which)(?:'s| is| are| do| would| else| about)\b[^.]{0,40}\byou",
     r"\bany (?:other|more|further) (?:thoughts|questions|audio|ideas|clues|samples|details|insights)\b",
-    r"\bi(?:'d| would|'ll| will|'m| am) (?:be )?(?:also )?(?:happy|glad|love|like|interested|curious|eager|here)\b"
-    r"(?! to say)",
     r"\bplease (?:let|feel|share|provide|tell|give|upload|ask|note|clarify|go|don't|describe|try|send)\b",
     r"\bi hope (?:this|that|it) help",
+)
+
+WISHES: Final = _one_of(
+    r"^\W*希望(?:一切|能|这|对|可以|以上|下次|我|大家)(?!.{0,4}(?:自己|他|她))",
+    r"\bi(?:'d| would|'ll| will|'m| am) (?:be )?(?:also )?(?:happy|glad|love|like|interested|curious|eager|here)\b"
+    r"(?! to say)",
 )
 
 TURN: Final = _one_of(r"^\W*(?:human|user|assistant|system|用户|人类|助手)\s*[:：]", r"^\W*<\|")
 BARE_TURN: Final = _one_of(r"^\W*(?:human(?: resources?)?|user|assistant|用户|人类|助手)\W*\Z")
 
 # What somebody says or does to a second person ("他让你") describes, and so do figures of speech ("you can hear").
-_SECOND_ZH: Final = _one_of(
+SECOND: Final = _one_of(
     r"^(?:(?!他|她|说话[人者]|对方|讲话|讲述|音频|[女男](?:人|士|性|声)|语[气调速]|音[调量]|声音).)*?"
     r"(?<![让给问说对跟和叫请劝骂怪到诉过])[你您妳](?!的?(?:语[气调速]|声音|音[调量]|话)|[会能可]以?(?:听|感|注意|发现))",
     r"^[\W嗯]*咱们",
-)
-_SECOND_EN: Final = _one_of(
     r"^\W*(?:(?:so|and|but|well|also|maybe|now|then|oh|hmm|okay|ok|as|since|because|i think|i guess|it seems(?: like)?"
     r"|it sounds like|sounds like|seems like|perhaps)\b\W*)*\b(?:you|your)\b"
     r"(?! (?:can|could|might|may|would|'d)(?: (?:really|almost|clearly|also|just|even|easily|definitely|still|often))*"
@@ -55,8 +63,15 @@ _SECOND_EN: Final = _one_of(
     r"|'d (?:expect|hear|think|say)| (?:often|usually|sometimes|get|hear|see|feel|find|listen)\b)",
     r"(?<!as )(?<!like )\bif you\b(?!(?:'re| are) (?:talking|asking|just)| (?:listen|hear|think|consider|look)\b)",
 )
-SETTLED: Final = ((_SECOND_ZH, 4), (_SECOND_EN, 30))
-"""Second persons, and how many characters after one tell that it is no such phrase."""
+SPOKEN_TO: Final = _one_of(
+    rf"^(?!\W*(?:如果|要是|假如)).*[你您妳](?:(?!别|要|想|可以|能|会|不妨|试|也|在哪|怎么|有什么)[^，。；]){{0,10}}?"
+    rf"(?:{_SAID_ZH})",
+    r"(?:听起来|听上去|感觉)[你您妳](?!(?:想|要|可以|能))",
+    r"\byou (?:(?:really|also|just|still|do|may|might|must|could) )*(?:sound|seem|appear|speak|spoke|come across"
+    r"|are speaking|are talking|are feeling|be feeling)\b(?! (?:like you )?(?:want|need))",
+    r"\byour (?:\w+ )?(?:voice|tone|speech|pitch|volume|pace|rate|intonation|delivery)\b",
+)
+"""A description of the listener, who is taken for the speaker."""
 
 ASKS: Final = _one_of(r"[?？]")
 PONDERS: Final = _one_of(
@@ -70,9 +85,9 @@ FILLER: Final = re.compile(
 """A sentence that says nothing."""
 
 DESCRIBES: Final = _one_of(
-    r"语[气调速]|音[调量]|口气|听起来|听上去|说话[人者]|高兴|开心|快乐|兴奋|激动|愤怒|生气|担心|无奈|失望|难过|伤心|悲|害怕|恐惧"
-    r"|紧张|平静|坚定|困惑|焦虑|委屈|痛苦|犹豫|自信|着急|疑惑",
-    r"\b(?:voice|tone|speak\w*|sounds? like|seems?|laugh\w*|cry\w*|calm|angry|anger|sad|happy)\b",
+    _SAID_ZH,
+    r"\b(?:voice|tone|speak\w*|sounds? like|seems?|laugh\w*|cry\w*|calm|angry|anger|sad|happy|surpris\w*|excite\w*"
+    r"|afraid|fear\w*|nervous|frustrat\w*)\b",
 )
 """Words of a description, by which a first sentence that addresses somebody is kept."""
 
@@ -86,6 +101,15 @@ REFUSES: Final = _one_of(
     r"(?:没有|未|没)(?:提供|上传|收到|听到)(?:任何|具体的?)?(?:音频|声音|内容|信息)",
     r"我(?:听不到|听不见|没听到|没有听到|打不开)[^，。！？]{0,6}(?:音频|声音|内容|录音|语音|东西)",
     r"没有可听到的?(?:音频|声音|内容)|没有(?:任何|具体的?)(?:语音|音频)",
+    r"(?:请|得|需要|要|麻烦)(?:先|再)?[你您]?(?:先|再)?(?:提供|给|上传|发送|发)(?:给我|我)?(?:[一这那][段个些份])?[^，。！？]{0,6}?"
+    r"(?:音频|录音|语音|文字内容|文件)",
+    r"给我(?:[一这那][段个些份])?[^，。！？]{0,4}(?:音频|录音|内容).{0,4}(?:吧|才|这样)",
+    r"没有可(?:以)?听(?:到|见|清)?的|(?:音频|录音|片段)(?:里面?|中)?(?:没有|无)(?:任何)?(?:内容|声音|语音|可听)",
+    r"[你您](?:还|好像|似乎)?(?:没有|没)发|不足以(?:进行|判断|做出|支持|确定|描述)|信息(?:太少|不足|不够)",
+    r"(?:很难|没办法|难以|无从)(?:只?[凭从]这[^，。！？]{0,8})?(?:准确|确切|直接|具体|清楚)?地?"
+    r"(?:判断|判定|确定|分辨|说清|下结论|听出|得出|给出|做出|知道)(?!.{0,3}的)",
+    r"(?:[仅只光单]凭|[仅只就](?:从|靠|有)这).{0,30}?(?:很难|无法|不能|没法|没办法|听不出|看不出|不好说|不够|不足)",
+    r"(?:无法|没法|不能)(?:输出|解析|推测|得知|知道|听懂|辨别|做出|作出|得出)|听不[出到见清](?:任何|什么)?(?:内容|声音|东西)",
     r"[你您]这?是?[在想]?[说讲问]的?是?(?:什么|啥)|不太?(?:明白|理解|清楚|懂)[你您]|什么意思",
     r"\bi(?:'m| am) (?:really |so |very )?(?:sorry|afraid)\b.{0,50}?\b(?:can(?:'t|not| not)|couldn't|unable|not able"
     r"|haven't|hasn't|don't|didn't|no audio|need)",
@@ -98,6 +122,18 @@ REFUSES: Final = _one_of(
     r"\bi (?:can(?:'t|not| not)|couldn't|am unable to|am not able to|don't|do not|didn't)"
     r"(?: (?:really|actually|directly|even|currently))* (?:hear|analy[sz]e|access|listen|interpret|process|provide|give"
     r"|determine|understand|have (?:any|access|the ability|enough|an|the audio)|make (?:any|a) (?:pred|anal))",
+    r"\bi (?:can(?:'t|not| not)|couldn't)(?: (?:really|quite|actually|possibly|even))* (?:tell|describe|identify|judge"
+    r"|assess|figure|make out|know|pick up|detect|say (?:much|anything|for sure|what|how|exactly))",
+    r"\b(?:it's|it is|that's|that is|it would be|it'd be)(?: \w+){0,3}? (?:hard|difficult|tricky|tough|not easy)"
+    r"(?: for me)? to (?:tell|say|know|determine|judge|describe|give|make|identify|pin|assess|hear|pick|figure|draw)",
+    r"\b(?:nothing|not much|very little|little)(?: \w+){0,3} (?:can|could|to) (?:be )?"
+    r"(?:heard|hear|told|tell|said|say|determined|go on)",
+    r"\b(?:could|can|would|will) you (?:please )?(?:provide|share|upload|send|attach|play|give)\b.{0,30}?"
+    r"\b(?:audio|recording|clip|file|sound|sample)",
+    r"\b(?:please|you(?:'ll)? (?:need|have) to|i(?:'ll|'d| would| will)? need(?: you to)?|go ahead and) "
+    r"(?:first )?(?:provide|share|upload|send|attach|play|give)\b.{0,30}?\b(?:audio|recording|clip|file|sound|sample)",
+    r"\bi(?:'d| would|'ll| will)? need (?:to (?:hear|listen to) )?(?:\w+ ){0,3}"
+    r"(?:audio|recording|clip|sample|context|information)",
     r"\bi(?:'m| am) not (?:currently |yet )?able to (?:hear|listen|access|process|play|analy[sz]e|open)",
     r"\b(?:no audio|(?:what|which) audio (?:do|are|did|file))\b",
     r"\b(?:unable|not possible|impossible) to (?:determine|hear|analy[sz]e|describe|tell|identify|assess)",

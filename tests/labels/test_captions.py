@@ -52,6 +52,8 @@ def test_every_attribute_is_answered(language: Language) -> None:
         ("en", "The mood is low.", ("sad",)),
         ("en", "Calm, because nobody is afraid.", ("calm",)),
         ("zh", "语气坚定，带着喜悦和一丝不舍。", ("坚定", "喜悦", "不舍")),
+        ("en", "Helpless, sceptical and confused.", ("helpless", "skeptical", "confused")),
+        ("zh", "语气无奈，带着疑惑。", ("无奈", "疑惑")),
         ("zh", "没有停顿。", ()),
     ],
 )

@@ -36,7 +36,7 @@ def assert_refused(folder: Path | str, *said: str, **options: Any) -> None:
     with pytest.raises(CheckpointError) as caught:
         load(folder, **options)
     message, hint = caught.value.message, caught.value.hint
-    assert str(folder) in message
+    assert str(folder) in message, message
     assert "\n" not in message
     assert hint
     text = f"{message} {hint}".replace(str(folder), "edge")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,17 @@ def test_shards_are_put_together(hub_dir: Path, damaged: Damage) -> None:
     whole = damaged()
     split_weights(whole, 7)
     _assert_same_weights(load(whole, offline=False), torch.float32)  # asks no hub, which the fixture `alone` watches
+
+
+@pytest.mark.parametrize("shards", ["gone", "old", "some"])
+def test_a_whole_file_counts_more_than_an_index_beside_it(shards: str, damaged: Damage, tmp_path: Path) -> None:
+    old = save_checkpoint(tiny_module(3), tmp_path / "old")
+    split_weights(old, 3)
+    folder = damaged()
+    for path in old.glob("model*"):
+        if path.suffix == ".json" or shards == "old" or (shards == "some" and "00001" in path.name):
+            shutil.copy(path, folder)
+    _assert_same_weights(load(folder), torch.float32)
 
 
 # --- what ends a text ---

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from pathlib import Path
 from unittest.mock import Mock, patch
@@ -18,11 +20,12 @@ from specdec_cli.errors import CheckpointError
 from specdec_cli.models import packed
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.families import family_named
-from specdec_cli.models.loading import forecast, outline, quantization_config
+from specdec_cli.models.limits import outline
+from specdec_cli.models.loading import forecast, quantization_config
 from specdec_cli.models.packed import PackedLinear, pack, packable
 from specdec_cli.models.session import Session
 from tests.families.checkpoints import KINDS
-from tests.models.checkpoints import greedy, load
+from tests.models.checkpoints import Edit, edit_json, edit_weights, greedy, load, overwrite, remove
 from tests.tiny import save_checkpoint, tiny_clip, tiny_module
 
 BITS = pytest.mark.parametrize("bits", [4, 8])
@@ -173,16 +176,79 @@ def test_a_later_start_reads_what_was_packed(
     assert greedy(second, 8) == greedy(first, 8)
 
 
+def _flip(name: str) -> Edit:
+    """Zeros in the last bytes of a kept file, which is as long as before."""
+
+    def edit(folder: Path) -> None:
+        content = (folder / name).read_bytes()
+        (folder / name).write_bytes(content[:-64] + b"\0" * 64)
+
+    return edit
+
+
+def _link_to_zeros(folder: Path) -> None:
+    (folder / "config.json").unlink()
+    (folder / "config.json").symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        overwrite("model.safetensors", b"\0" * 100),
+        _flip("model.safetensors"),
+        remove("model.safetensors"),
+        remove("config.json"),
+        overwrite("config.json", b""),
+        edit_json("config.json", text_config__rms_norm_eps=0.5),
+        _link_to_zeros,
+        remove("sha256.json"),
+        overwrite("sha256.json", b"{}"),
+        overwrite("sha256.json", b"[" * 100_000),
+    ],
+)
 def test_kept_weights_that_are_damaged_are_packed_again(
-    checkpoint: Path, home: Path, caplog: pytest.LogCaptureFixture
+    damage: Edit, checkpoint: Path, home: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     text = greedy(load(checkpoint, quantization="int4"), 8)
     (folder,) = kept(home)
-    (folder / "model.safetensors").write_bytes(b"\0" * 100)
+    damage(folder)
     assert greedy(load(checkpoint, quantization="int4"), 8) == text
     assert f"the packed weights in {folder} are damaged" in caplog.text
     assert kept(home) == [folder]
+    caplog.clear()
     assert greedy(load(checkpoint, quantization="int4"), 8) == text
+    assert not caplog.text
+
+
+def _tune_one_row(folder: Path) -> None:
+    """Changes the first row of a layer, with the file's size and times as they were."""
+    path = folder / "model.safetensors"
+    before = path.stat()
+    edit_weights(lambda tensors: tensors["lm_head.weight"][0].mul_(-3))(folder)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+@pytest.mark.parametrize(
+    "edit", [_tune_one_row, edit_json("config.json", text_config__rms_norm_eps=0.5)], ids=["a row", "the configuration"]
+)
+def test_a_checkpoint_that_was_changed_in_its_folder_is_packed_anew(
+    edit: Edit, checkpoint: Path, home: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(checkpoint, tmp_path / "own")
+    before = load(folder, quantization="int8")
+    edit(folder)
+    after = load(folder, quantization="int8")
+    assert len(kept(home)) == 2
+    assert similarity(before, after) < 0.9999
+
+
+def test_what_a_killed_run_left_is_removed_after_a_day(checkpoint: Path, home: Path) -> None:
+    old, new = home / "unfinished-old", home / "unfinished-new"
+    for folder in (old, new):
+        (folder / "inside").mkdir(parents=True)
+    os.utime(old, (0, 0))
+    load(checkpoint, quantization="int8")
+    assert (old.exists(), new.exists()) == (False, True)
 
 
 def test_a_full_disk_costs_the_kept_copy_only(
@@ -214,7 +280,7 @@ def test_on_a_gpu_decoder_and_output_layer_are_quantised_and_nothing_else(
     monkeypatch.setattr("specdec_cli.models.loading.find_spec", lambda _: True)
     monkeypatch.setitem(sys.modules, "torchao.quantization", Mock())
     config = KINDS[family].config(KINDS[family].tokenizer().get_vocab())
-    module = outline(family_named(family), config)
+    module = outline(family_named(family).module_class, config)
     with patch.object(TorchAoConfig, "post_init"):  # which looks for the package
         eight, four = (
             quantization_config(n, torch.device("cuda"), family_named(family), config) for n in ("int8", "int4")

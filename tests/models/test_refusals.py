@@ -73,7 +73,16 @@ def test_a_checkpoint_that_does_not_fit_is_refused(damaged: Damage, edit: Edit, 
     [
         (lambda folder: overwrite(SHARD, (folder / SHARD).read_bytes()[:-1])(folder), "SafetensorError"),
         (remove(SHARD), f"edge/{SHARD}"),
-        (overwrite(INDEX, b'{"weight_map": {}}'), "edge cannot be loaded"),
+        (remove(SHARD, SHARD.replace("2-of", "1-of")), "edge lacks 2 of 3 files of weights: "),
+        (overwrite(INDEX, b'{"weight_map": {}}'), "names no files of weights"),
+        *(
+            (
+                edit_json(INDEX, **{"weight_map__thinker.lm_head.weight": name}),
+                f"names '{name}', which is no safetensors",
+            )
+            for name in ("../x.safetensors", "/x.safetensors", "pytorch_model.bin")
+        ),
+        (edit_json("config.json", transformers_weights="other.safetensors"), "transformers_weights: other.safetensors"),
         (remove("preprocessor_config.json"), "preprocessor_config.json"),
         (remove("chat_template.json"), "does not have a chat template"),
         (edit_json("preprocessor_config.json", feature_size=128), "fails the self-test"),
@@ -102,7 +111,7 @@ def test_pickled_weights_are_refused_and_not_opened(damaged: Damage, hub_dir: Pa
     assert_refused(damaged(outside, source=hub_dir))
     shutil.rmtree(tmp_path / "copy")
     pickled = damaged(remove("model.safetensors"), lambda folder: write_trap(folder / "pytorch_model.bin", mark))
-    assert_refused(pickled, "edge/model.safetensors")
+    assert_refused(pickled, "edge/model.safetensors; there are pytorch_model.bin, which specdec does not load")
     assert not mark.exists()
 
 

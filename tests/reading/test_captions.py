@@ -45,6 +45,94 @@ def test_a_text_that_ends_where_it_shows_has_the_caption_of_the_whole() -> None:
     assert ended > 200
 
 
+LOOK_AHEAD = (
+    *(
+        " I'd like",
+        " I would like",
+        " I'm glad",
+        " to",
+        " say",
+        " know",
+        " that",
+        " you",
+        "If you",
+        " are",
+        " talking",
+        " feel",
+    ),
+    *(
+        " you sound",
+        " your voice",
+        " can",
+        " hear",
+        "please",
+        " share",
+        "Human",
+        " resources",
+        ":",
+        " laughs",
+        "'",
+        "don't",
+    ),
+    *(
+        "希望",
+        "能",
+        "他",
+        "自己",
+        "这",
+        "大家",
+        "你",
+        "的",
+        "语气",
+        "很难过",
+        "听起来",
+        "别",
+        "可以",
+        "听到",
+        "让",
+        "咱们",
+        "可能",
+    ),
+    *("如果", "还有什么", "用户", "吧", "不知道他", "\ufffd", "…", "”", "「", "’", ")"),
+)
+
+
+@pytest.mark.parametrize("words", [LOOK_AHEAD, (*LOOK_AHEAD, *WORDS)], ids=["look-ahead", "all"])
+def test_every_prefix_of_a_text_that_shows_an_end_shows_that_of_the_whole(words: tuple[str, ...]) -> None:
+    """Character by character, in both languages, whether the text is finished or goes on."""
+    rng, ended = random.Random(17), 0
+    for number in range(300):
+        text = (ZH, f"{EN} ", "")[number % 3] + "".join(
+            rng.choice((*words, "。", ". ", "？", "? ", "，", " ", "\n")) for _ in range(rng.randint(2, 14))
+        )
+        ends = [description_end(text[:length]) for length in range(1, len(text) + 1)]
+        shown = [end for end in ends if end is not None]
+        assert len({*shown}) <= 1, text
+        assert None not in ends[len(ends) - len(shown) :], text
+        if shown:
+            ended += 1
+            assert shown[0] == description_end(text, finished=True), text
+    assert ended > 30
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{ZH}希望能让他自己安静下来。语气很轻。",
+        f"{ZH}希望这一次她不再离开。",
+        f"{EN} I'd like to say that the pace drops. The tone is low.",
+        f"{EN} I am glad to say it is calm.",
+        f"{EN} You can often hear the breath.",
+        f"{EN} It is loud if you listen closely to it.",
+        f"{ZH}这让你能听到颤抖。",
+        f"{ZH}你说话时很紧张。声音很轻。",
+    ],
+)
+def test_no_prefix_of_a_description_shows_an_end(text: str) -> None:
+    assert [description_end(text[:length]) for length in range(len(text) + 1)] == [None] * (len(text) + 1)
+    assert caption_of(text) == text
+
+
 def test_half_a_word_and_half_a_character_wait_for_the_rest() -> None:
     assert description_end(f"{EN} Let me know") is None
     assert description_end(f"{EN} Let me know ") == len(EN) + 1

@@ -1,0 +1,141 @@
+"""What a checkpoint's files may be: regular, of a size that is read, and of numbers that can be built.
+
+Nobody vouches for a checkpoint. A pipe or a device in place of a file never ends; a number that is too large fills the
+memory before any weight is missed. The limits are far above those of published checkpoints.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from stat import S_ISDIR, S_ISREG
+from typing import Any, Final
+
+import torch
+from safetensors import safe_open
+from torch import nn
+from torch.nn.modules.module import register_module_module_registration_hook
+
+from specdec_cli.errors import CheckpointError
+from specdec_cli.regular_files import open_regular
+
+_READ: Final = (".json", ".jinja", ".txt", ".model")  # endings of the files that are read beside the weights
+_MOST_BYTES: Final = 16 << 20
+_MOST_OF_TABLES: Final = 128 << 20
+_TABLES: Final = re.compile(r"(?:tokenizer|vocab|added_tokens|tekken)\.json|merges\.txt|.*\.model")
+_MOST_OF_HEADER: Final = 16 << 20
+_MOST_MODULES: Final = 4_000
+_SPARE: Final = 1 << 24  # numbers that a model may have beyond twice those that its files hold: tables that it computes
+
+_NUMBERS: Final = {  # greatest whole numbers, by what their keys hold
+    "layers|depth|blocks": 256,
+    "experts|labels|heads": 4096,
+    "mel|feature_size|n_fft|fft_length|win_length|frame_length|hop_length": 8192,
+    "chunk_length|max_audio_len|seconds": 7200,
+    "sampl(?:e|ing)_rate": 192_000,
+    "vocab": 4_000_000,
+}
+_WITH_NUMBERS: Final = ("config.json", "preprocessor_config.json", "processor_config.json")
+
+
+def require_readable(folder: Path, label: str) -> None:
+    """Raises CheckpointError for a file of a checkpoint that is none, is too large, or holds too great a number."""
+    for path in sorted((*folder.glob("*"), *folder.glob("additional_chat_templates/*"))):
+        if path.suffix in _READ and path.exists():
+            status = path.stat()
+            if S_ISDIR(status.st_mode):
+                continue
+            if not S_ISREG(status.st_mode):
+                raise _refused(label, f"{path.name} is no regular file")
+            most = _MOST_OF_TABLES if _TABLES.fullmatch(path.name) else _MOST_BYTES
+            if status.st_size > most:
+                says = f"{path.name} holds {status.st_size / 1e6:,.0f} MB, and at most {most / 1e6:,.0f} MB are read"
+                raise _refused(label, says)
+    for name in _WITH_NUMBERS:
+        if (folder / name).is_file():
+            for key, value in _numbers(_content(folder / name)):
+                most = min((most for part, most in _NUMBERS.items() if re.search(part, key)), default=value)
+                if value > most and not key.endswith(("_id", "_index")):
+                    raise _refused(label, f"{name} sets {key} to {value:,}, and at most {most:,} is loaded")
+
+
+def _content(path: Path) -> Any:
+    """What a small JSON file holds; None if it is none, which transformers reports."""
+    try:
+        return json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return None
+
+
+def _numbers(content: Any, key: str = "") -> Iterator[tuple[str, int]]:
+    """All whole numbers, with their keys."""
+    if isinstance(content, dict):
+        for name, value in content.items():
+            yield from _numbers(value, name)
+    elif isinstance(content, list):
+        for value in content:
+            yield from _numbers(value, key)
+    elif isinstance(content, int | float) and content == content // 1:
+        yield key, int(content)
+
+
+def require_headers(files: list[Path], label: str) -> None:
+    """Raises CheckpointError for a file of weights that is no regular one, or whose header is too long to be read."""
+    for path in files:
+        with open_regular(path) as content:
+            header = int.from_bytes(content.read(8), "little")
+        if _MOST_OF_HEADER < header <= path.stat().st_size:
+            says = (
+                f"the header of {path.name} takes {header / 1e6:,.0f} MB, and at most {_MOST_OF_HEADER / 1e6:,.0f} MB"
+            )
+            raise _refused(label, f"{says} are read")
+
+
+def stored(files: list[Path]) -> int:
+    """How many numbers files of weights hold."""
+    total = 0
+    for path in files:
+        with safe_open(path, framework="pt") as content:
+            total += sum(math.prod(content.get_slice(name).get_shape()) for name in content.offset_keys())
+    return total
+
+
+def outline(module_class: Any, config: Any, label: str = "the checkpoint") -> Any:
+    """The module of a configuration on the meta device: names and shapes without weights.
+
+    Raises CheckpointError if it has more parts than any model that can be loaded.
+    """
+    parts = 0
+
+    def count(*_: Any) -> None:
+        nonlocal parts
+        parts += 1
+        if parts > _MOST_MODULES:
+            raise CheckpointError(
+                f"the config.json of {label} makes more than {_MOST_MODULES:,} modules",
+                hint="Is its config.json the one that was published?",
+            )
+
+    hook = register_module_module_registration_hook(count)
+    try:
+        with torch.device("meta"):
+            return module_class(config)
+    finally:
+        hook.remove()
+
+
+def require_held(module: nn.Module, files: list[Path], label: str) -> None:
+    """Raises CheckpointError if a module (an outline) is far larger than what its files of weights hold."""
+    numbers = sum(each.numel() for each in (*module.parameters(), *module.buffers()))
+    if numbers > 2 * (held := stored(files)) + _SPARE:
+        says = f"config.json makes a model of {numbers:,} numbers, but the files of weights hold {held:,}"
+        raise _refused(label, says)
+
+
+def _refused(label: str, why: str) -> CheckpointError:
+    return CheckpointError(
+        f"{label} cannot be loaded: {why}", hint="Download the checkpoint again, as it was published."
+    )
