@@ -30,6 +30,7 @@ class Cut:
     speaker: str | None = None
     text: str | None = None
     place: str | None = None  # what says so, for messages: "cuts.rttm, line 3"
+    channel: int | None = None  # of the recording, 0-based, that it is taken from; None: as the settings say
 
 
 @dataclass(frozen=True, slots=True, eq=False)
