@@ -201,6 +201,8 @@ class Captioner:
             cuts=None if self._cuts is None else self._cuts.of(item.path),
             start_s=(item.start_s if part else audio.start_s) or 0.0,
             end_s=item.end_s if part else audio.end_s,
+            channel=audio.channel,
+            track=audio.track,
         )
 
     def runs_of(self, recording: Recording, item: InputFile | None = None, skip: Collection[int] = ()) -> Iterator[Run]:
@@ -259,7 +261,7 @@ class Captioner:
             text=cut.text or item.text,
             flags=("no_speech",) if silent else (),
             recording_s=None if whole or recording.total_s is None else round(recording.total_s, 6),
-            measured=measure(cut.samples, self.sampling_rate, recording.level_dbfs) if setup.measures and fit else None,
+            measured=measure(cut.samples, self.sampling_rate, recording.levels.get(cut.channel)) if setup.measures and fit else None,
             **setup.fields(),
         )
 

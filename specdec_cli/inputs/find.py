@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import IO, Final
 
-from specdec_cli.audio.codecs import open_sound
 from specdec_cli.audio.paths import STDIN, is_url, opened, sha256
+from specdec_cli.audio.reading import require_sound
 from specdec_cli.config.problems import show
 from specdec_cli.errors import AudioError, ConfigError, SpecdecError, typed
 from specdec_cli.inputs.recording import InputFile, Key
@@ -175,8 +175,9 @@ def all_unreadable(recordings: Iterable[InputFile]) -> dict[str, SpecdecError]:
     refused: dict[str, SpecdecError] = {}
     for recording in recordings:
         try:
-            with opened(recording.path) as file, open_sound(recording.path, file):
-                return {}
+            with opened(recording.path) as file:
+                require_sound(recording.path, file)
+            return {}
         except Exception as error:  # also what a library makes of a header that lies
             refused[recording.path] = typed(error)
     return refused
