@@ -169,6 +169,7 @@ class AudioConfig(Section):
     )
     start_s: Moment | None = setting(None, "caption from here on, seconds or HH:MM:SS; null: 0")
     end_s: Moment | None = setting(None, "caption up to here, seconds or HH:MM:SS; null: to the end")
+    strict: bool = setting(False, "true: refuse what cuts, manifests and references would have left out or changed")
     refuse_no_speech: bool = setting(False, "true: a clip without speech is an error; false: its transcript is marked")
 
     @property

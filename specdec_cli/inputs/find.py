@@ -18,13 +18,10 @@ from specdec_cli.audio.paths import STDIN, is_url, opened, sha256
 from specdec_cli.audio.reading import require_sound
 from specdec_cli.config.problems import show
 from specdec_cli.errors import AudioError, ConfigError, SpecdecError, typed
+from specdec_cli.inputs.names import SOUND_ENDINGS
 from specdec_cli.inputs.recording import InputFile, Key
 
-_SOUND: Final = re.compile(
-    r"[^.].*\.(3gp|aac|ac3|aif[cf]?|amr|au|avi|bwf|caf|flac|m4[ab]|mk[av]|mov|mp[234]|mpga|og[ag]|opus|rf64|snd|sph"
-    r"|w64|wave?|webm|wma)",
-    re.IGNORECASE | re.DOTALL,
-)
+_SOUND: Final = re.compile(rf"[^.].*\.({SOUND_ENDINGS})", re.IGNORECASE | re.DOTALL)
 """What a folder is searched for; a file that is named, or matched by a pattern, may have any name."""
 _NO_TEXT: Final = re.compile(rb"[\x01-\x08\x0e-\x1a]")  # every recording has such bytes, and no list of names
 
