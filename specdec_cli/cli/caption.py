@@ -34,6 +34,7 @@ def caption(
     prompt: options.Prompt = None,
     force_prompt: options.ForcePrompt = None,
     segment: options.Segment = None,
+    strict: options.Strict = None,
     start: options.Start = None,
     end: options.End = None,
     labels: options.Labels = False,

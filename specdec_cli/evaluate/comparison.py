@@ -97,7 +97,7 @@ def _clip(clip: PairedClip, references: References | None, lexicon: Lexicon, lan
         total_ms={mode: round(middle_of(run.timing.total_ms for run in runs), 4) for mode, runs in clip.items()},
         escalation_rate={mode: getattr(run.totals, "escalation_rate", None) for mode, run in first.items()},
         reference=reference.key if reference else None,
-        reference_texts=list(reference.texts) if reference else [],
+        reference_texts=list(reference.texts_in(language)) if reference else [],
         reference_labels=dict(reference.labels) if reference else {},
     )
 

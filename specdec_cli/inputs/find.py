@@ -65,7 +65,7 @@ class Paths:
         elif os.path.lexists(path) or not glob.has_magic(path):
             yield path
         else:
-            found = self._others("", glob.iglob(path, recursive=True))
+            found = self._others("", _matching(path))
             yield from [file for file in found if not os.path.isdir(file)] or [path]
 
     def _search(self, folder: str) -> Iterator[str]:
@@ -87,6 +87,26 @@ class Paths:
         if self.pattern is not None:
             return fnmatch.fnmatch(name, self.pattern) and not name.startswith(".specdec-")  # locks and drafts
         return _SOUND.fullmatch(name) is not None
+
+
+def _matching(pattern: str) -> Iterator[str]:
+    """What a pattern matches. `**` follows no link, or one that leads to its own folder would be walked for ever."""
+    before, wild, after = pattern.partition("**")
+    whole = (not before or before.endswith(os.sep)) and (not after or after.startswith(os.sep))
+    if not (wild and whole):
+        yield from glob.iglob(pattern)
+        return
+    seen = set[str]()
+    for top in glob.glob(before) if glob.has_magic(before) else [before]:
+        for at, _, names in os.walk(top or os.curdir):
+            folder = os.path.normpath(at) if top or at != os.curdir else ""
+            folder = os.path.relpath(folder) if not top and folder else folder
+            inner = after.lstrip(os.sep)
+            found = (os.path.join(folder, name) for name in names if not name.startswith("."))
+            for path in _matching(os.path.join(glob.escape(folder), inner)) if inner else found:
+                if path not in seen:
+                    seen.add(path)
+                    yield path
 
 
 def with_list(paths: Sequence[str], *, may_be_sound: bool = False) -> list[str]:

@@ -33,7 +33,7 @@ def subtitles(path: Path, skips: Skips) -> Iterator[Entry]:
     web, rolls, repeated = lines[0].startswith("WEBVTT"), _TIMED.search(text) is not None, 0
     starts = [number for number, line in enumerate(lines) if _LIKE_ARROW.match(line)]
     shown: list[str] = []
-    for at, until in zip(starts, [*starts[1:], None], strict=True):
+    for at, until in zip(starts, [*starts[1:], None], strict=False):
         place, times = f"{path}, line {at + 1}", _ARROW.fullmatch(lines[at])
         if times is None:
             skips.leave_out(place, f"no times: {show(lines[at][:80])}")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from specdec_cli.config.problems import show, show_name
 from specdec_cli.errors import ReferencesError
@@ -28,8 +28,6 @@ _TEXTS: Final = (
 _ALSO_CALLED: Final = {"emotion": ("emoclass", "emotionclass", "emotionlabel"), "voice": ("gender", "sex")}
 _ALIKE_S: Final = 0.5
 """Seconds by which two starts or ends of the same piece may differ."""
-
-UnknownLabel = Literal["ignore", "refuse"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +81,7 @@ class References:
         label_columns: Mapping[str, str] | None = None,
         lexicon: Lexicon,
         strict: bool = False,
-        unknown_label: UnknownLabel = "ignore",
+        refuse_unknown: bool = False,
         label_codes: str | None = None,
     ) -> References:
         """Reads a table (.tsv, .csv, .json or .jsonl).
@@ -94,7 +92,7 @@ class References:
 
         Args:
             strict: whether a row or label that would be left out is refused instead.
-            unknown_label: whether a word that is no label costs its label, or is refused.
+            refuse_unknown: whether a word that is no label is refused; else it costs its label.
             label_codes: corpus by the codes of which labels are written; None: that which has all codes of a column.
 
         Raises:
@@ -122,7 +120,7 @@ class References:
                 why = f"{show(entry.file)} has a row already; several texts of one clip go into several columns"
                 skips.leave_out(entry.place, why)
                 continue
-            classes = _classes(entry, labels, words, skips, refuse=unknown_label == "refuse")
+            classes = _classes(entry, labels, words, skips, refuse=refuse_unknown)
             captions = tuple(text for column in texts for text in entry.row.cells.get(column, ())) if entry.row else ()
             found[key] = Reference(entry.file, captions, classes, entry.speaker, part)
         skips.require_some(found, f"{path} has no row about a clip.", "It needs a row per clip.")
