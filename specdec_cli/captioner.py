@@ -201,7 +201,7 @@ class Captioner:
             cuts=None if self._cuts is None else self._cuts.of(item.path),
             start_s=(item.start_s if part else audio.start_s) or 0.0,
             end_s=item.end_s if part else audio.end_s,
-            channel=audio.channel,
+            channel=audio.channel if item.channel is None else item.channel + 1,
             track=audio.track,
         )
 
@@ -257,12 +257,13 @@ class Captioner:
             end_s=None if whole else round(cut.end_s, 4),
             piece=cut.index if pieces > 1 else None,
             pieces=pieces if pieces > 1 else None,
+            channel=None if cut.channel is None else cut.channel + 1,
             speaker=cut.speaker or item.speaker,
             text=cut.text or item.text,
             flags=("no_speech",) if silent else (),
             recording_s=None if whole or recording.total_s is None else round(recording.total_s, 6),
             measured=measure(cut.samples, self.sampling_rate, recording.levels.get(cut.channel)) if setup.measures and fit else None,
-            **setup.fields(),
+            **setup.fields() | {"warnings": (*setup.warnings, *recording.warnings)},
         )
 
     def run_samples(
