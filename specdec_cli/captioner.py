@@ -262,7 +262,9 @@ class Captioner:
             text=cut.text or item.text,
             flags=("no_speech",) if silent else (),
             recording_s=None if whole or recording.total_s is None else round(recording.total_s, 6),
-            measured=measure(cut.samples, self.sampling_rate, recording.levels.get(cut.channel)) if setup.measures and fit else None,
+            measured=measure(cut.samples, self.sampling_rate, recording.levels.get(cut.channel))
+            if setup.measures and fit
+            else None,
             **setup.fields() | {"warnings": (*setup.warnings, *recording.warnings)},
         )
 

@@ -140,9 +140,7 @@ def from_ffmpeg(path: str, file: FileIO, stack: ExitStack, from_s: float, track:
         size = os.fstat(file.fileno()).st_size
         source.declared_s = timeline.longest_s * (size + missing) / size
     if track is None and len(tracks) > 1:
-        source.notes.append(
-            f"has {len(tracks)} sound tracks, and track {number} is read (audio.track names another)"
-        )
+        source.notes.append(f"has {len(tracks)} sound tracks, and track {number} is read (audio.track names another)")
     return source
 
 

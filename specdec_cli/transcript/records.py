@@ -208,7 +208,9 @@ class TranscriptHead(_Record):
     finish_reason: FinishReason | None
     degraded: Text | None = maybe("why the edge wrote on without the cloud; left out where it did not have to")
     error: ErrorInfo | None = None
-    warnings: tuple[Text, ...] = Field(default=(), description="what to know of settings and recording; left out if nothing")
+    warnings: tuple[Text, ...] = Field(
+        default=(), description="what to know of settings and recording; left out if nothing"
+    )
     models: Models
     settings: dict[str, Any] = Field(description="decoding, gate and acceptance settings in force")
 

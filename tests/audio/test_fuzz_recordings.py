@@ -85,7 +85,8 @@ def test_the_check_finds_what_is_lost(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr("tests.audio.test_fuzz_recordings.mutated", lambda data, _: data)
     opened = open_recording
     monkeypatch.setattr(
-        "tests.audio.test_fuzz_recordings.open_recording", lambda path, window_s: opened(path, window_s=window_s, end_s=1)
+        "tests.audio.test_fuzz_recordings.open_recording",
+        lambda path, window_s: opened(path, window_s=window_s, end_s=1),
     )
     with pytest.raises(AssertionError, match="lost in silence"):
         check("flac", 0, tmp_path)

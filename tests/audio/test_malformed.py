@@ -110,9 +110,7 @@ def test_samples_with_nothing_to_describe_are_refused(samples: Samples, fault: s
         (b"", "is empty"),
     ],
 )
-def test_it_is_told_whether_a_file_is_damaged_without_sound_or_unknown(
-    data: bytes, fault: str, tmp_path: Path
-) -> None:
+def test_it_is_told_whether_a_file_is_damaged_without_sound_or_unknown(data: bytes, fault: str, tmp_path: Path) -> None:
     with pytest.raises(AudioDecodeError, match=fault):
         load_audio(saved(tmp_path, data))
 
