@@ -259,12 +259,15 @@ class Captioner:
             end_s=None if whole else round(cut.end_s, 4),
             piece=cut.index if pieces > 1 else None,
             pieces=pieces if pieces > 1 else None,
+            channel=None if cut.channel is None else cut.channel + 1,
             speaker=cut.speaker or item.speaker,
             text=cut.text or item.text,
             flags=("no_speech",) if silent else (),
             recording_s=None if whole or recording.total_s is None else round(recording.total_s, 6),
-            measured=measure(cut.samples, self.sampling_rate, recording.levels.get(cut.channel)) if setup.measures and fit else None,
-            **setup.fields(),
+            measured=measure(cut.samples, self.sampling_rate, recording.levels.get(cut.channel))
+            if setup.measures and fit
+            else None,
+            **setup.fields() | {"warnings": (*setup.warnings, *recording.warnings)},
         )
 
     def run_samples(

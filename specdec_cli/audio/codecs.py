@@ -136,10 +136,11 @@ def from_ffmpeg(path: str, file: FileIO, stack: ExitStack, from_s: float, track:
     source.notes = timeline.notes
     if container.format.name == "ogg" and (missing := _missing_of_page(file)):
         source.faults.append(f"its last page lacks {missing:,} bytes")
+    if container.format.name == "caf" and (missing := _missing_of_caf(file)):
+        size = os.fstat(file.fileno()).st_size
+        source.declared_s = timeline.longest_s * (size + missing) / size
     if track is None and len(tracks) > 1:
-        source.notes.append(
-            f"has {len(tracks)} sound tracks, and track {number} is read (audio.track names another)"
-        )
+        source.notes.append(f"has {len(tracks)} sound tracks, and track {number} is read (audio.track names another)")
     return source
 
 
@@ -167,6 +168,18 @@ def _missing_of_page(file: FileIO) -> int:
     os.lseek(file.fileno(), place, os.SEEK_SET)
     table_end = 23 + sum(page[22:23])
     return max(0, table_end + sum(page[23:table_end]) - len(page)) if found else 0  # else something other follows
+
+
+def _missing_of_caf(file: FileIO) -> int:
+    """Bytes that the chunks of a CAF promise and the file lacks, which FFmpeg does not tell and libsndfile refuses."""
+    descriptor, at = file.fileno(), 8
+    size = os.fstat(descriptor).st_size
+    while at < size:
+        length = int.from_bytes(os.pread(descriptor, 8, at + 4), "big", signed=True)
+        if length < 0:  # up to the end
+            return 0
+        at += 12 + length
+    return at - size
 
 
 def _is_chunks(file: FileIO, at: int, size: int) -> bool:

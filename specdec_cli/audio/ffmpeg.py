@@ -90,7 +90,7 @@ class Timeline:
         for packed in self._packed():
             yield packed if isinstance(packed, np.ndarray) else self._array(packed)
         if self._damaged:
-            self.faults.append(f"{self._damaged} of its packets do not decode")
+            self.faults.append(f"{self._damaged} of its packets do{'es' * (self._damaged == 1)} not decode")
 
     def _packed(self) -> Iterator[Any]:
         """Frames joined to large ones, and arrays of silence between them."""

@@ -182,6 +182,7 @@ class PauseCutter:
         self._levels.drop(levels)
         self._dropped += levels
 
+
 class _Rows:
     """Rows that are added at the end and dropped at the front, each in constant time on average."""
 

@@ -87,8 +87,7 @@ class Cutting:
         default = self._default(path, sound.source.channels)
         known = [channel for channel in default if channel in reading.statistics]
         faults = {
-            channel: statistics.fault(path, sound.duration_s)
-            for channel, statistics in reading.statistics.items()
+            channel: statistics.fault(path, sound.duration_s) for channel, statistics in reading.statistics.items()
         }
         if all(faults.values()) or (len(known) == 1 and faults[known[0]] is not None and self.cuts is None):
             raise next(fault for fault in faults.values() if fault is not None)

@@ -128,7 +128,9 @@ def _require_rate(path: str, rate: int) -> None:
 def _read(library: Library, sound: Sound, window_s: float, at_pauses: bool) -> Reading:
     """All of a sound in one pass."""
     names, rate = tuple(sound.selected), sound.sampling_rate
-    reading = Reading(library, sound, {name: SampleStatistics(rate) for name in names}, None, {name: [] for name in names})
+    reading = Reading(
+        library, sound, {name: SampleStatistics(rate) for name in names}, None, {name: [] for name in names}
+    )
     cutters = [PauseCutter(rate, min(window_s, MOST_S)) for _ in names]
     kept: list[Floats] | None = [np.zeros((0, len(names)), np.float32)]
 

@@ -91,7 +91,9 @@ class Sound:
         with np.errstate(all="ignore"):  # NaN and inf are refused later
             mixed = block[:, 0] if block.shape[1] == 1 else block.mean(axis=1, dtype=np.float32)
         self.channels.add(block, mixed)
-        return [mixed if channel is None else np.ascontiguousarray(block[:, channel]) for channel in self.selected.values()]
+        return [
+            mixed if channel is None else np.ascontiguousarray(block[:, channel]) for channel in self.selected.values()
+        ]
 
     def _decoded(self) -> Iterator[Floats]:
         try:

@@ -37,6 +37,8 @@ def caption(
     strict: options.Strict = None,
     start: options.Start = None,
     end: options.End = None,
+    channel: options.Channel = None,
+    track: options.Track = None,
     labels: options.Labels = False,
     lexicon: options.LexiconFile = None,
     calibration: options.CalibrationFile = None,

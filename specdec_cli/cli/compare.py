@@ -44,6 +44,8 @@ def compare(
     segment: options.Segment = None,
     start: options.Start = None,
     end: options.End = None,
+    channel: options.Channel = None,
+    track: options.Track = None,
     references: options.ReferenceTable = None,
     file_column: options.FileColumn = None,
     text_column: options.TextColumns = None,

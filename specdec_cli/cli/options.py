@@ -96,6 +96,8 @@ Segment = Annotated[MaybeText, _setting(CAPTION, "audio.segment", "--segment pau
 Start = Annotated[MaybeText, _setting(CAPTION, "audio.start_s", "--start TIME")]
 End = Annotated[MaybeText, _setting(CAPTION, "audio.end_s", "--end TIME")]
 Strict = Annotated[bool | None, _setting(CAPTION, "audio.strict", "--strict/--no-strict")]
+Channel = Annotated[MaybeText, _setting(CAPTION, "audio.channel", "--channel mix|each|N")]
+Track = Annotated[MaybeText, _setting(CAPTION, "audio.track", "--track N")]
 Labels = Annotated[bool, _option(CAPTION, "--labels", "Show which classes each caption names.")]
 LexiconFile = Annotated[
     MaybePath, _option(CAPTION, "--lexicon FILE", "Words for classes, in place of the shipped ones; implies --labels.")

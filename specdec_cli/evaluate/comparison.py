@@ -91,6 +91,7 @@ def _clip(clip: PairedClip, references: References | None, lexicon: Lexicon, lan
         duration_s=about.duration_s,
         start_s=about.start_s,
         end_s=about.end_s,
+        channel=about.channel,
         captions={mode: run.caption or "" for mode, run in first.items()},
         flags={mode: run.flags for mode, run in first.items() if run.flags},
         labels={mode: lexicon.labels(run.caption or "", language) for mode, run in first.items()},
