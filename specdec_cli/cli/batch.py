@@ -104,7 +104,13 @@ def batch(
     inputs = None  # what failed before
     if manifest is not None or paths or not retry_failed:
         inputs = find_inputs(
-            paths or [], manifest, recursive=recursive, pattern=pattern, without=own, may_be_sound=not ray, strict=config.audio.strict
+            paths or [],
+            manifest,
+            recursive=recursive,
+            pattern=pattern,
+            without=own,
+            may_be_sound=not ray,
+            strict=config.audio.strict,
         )
     reads = [*(paths or []), manifest, lexicon, calibration, lookup, *resolved.reads]
     refuse({"--output": (output, TRANSCRIPTS)}, reads)

@@ -36,7 +36,14 @@ def calibrate(
     speaker of the references. Use the file with --calibration FILE.
     """
     words, table = read_references(
-        references, file_column, None, label_column, lexicon, strict=bool(strict), unknown_label=unknown_label, label_codes=label_codes
+        references,
+        file_column,
+        None,
+        label_column,
+        lexicon,
+        strict=bool(strict),
+        unknown_label=unknown_label,
+        label_codes=label_codes,
     )
     if table is None:
         hint = "Name a table: --references FILE"

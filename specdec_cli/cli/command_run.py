@@ -255,7 +255,9 @@ def read_references(
         hint = f"Attributes: {', '.join(lexicon.attributes)}. For example: --label-column emotion=mood"
         raise ConfigError(f"--label-column {wrong[0]!r} is not of the form attribute=column.", hint=hint)
     if unknown_label not in ("ignore", "refuse"):
-        raise ConfigError(f"--unknown-label takes ignore or refuse, not {unknown_label!r}.", hint="Leave it out: ignore.")
+        raise ConfigError(
+            f"--unknown-label takes ignore or refuse, not {unknown_label!r}.", hint="Leave it out: ignore."
+        )
     found = References.read(
         table,
         file_column=file_column,

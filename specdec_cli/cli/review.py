@@ -33,7 +33,14 @@ def review(
     made with --labels), and saves corrections as a table for --references of compare, tune and calibrate.
     """
     words, table = read_references(
-        references, file_column, None, label_column, lexicon, strict=bool(strict), unknown_label=unknown_label, label_codes=label_codes
+        references,
+        file_column,
+        None,
+        label_column,
+        lexicon,
+        strict=bool(strict),
+        unknown_label=unknown_label,
+        label_codes=label_codes,
     )
     refuse({"--output": (output, REVIEW)}, [*transcripts, references, lexicon])
     with display(quiet=quiet, debug=debug, interruption="interrupted; no page was written") as view:

@@ -80,7 +80,9 @@ def lhotse(path: Path, skips: Skips) -> Iterator[Entry]:
             )
             channels = max(len(recording.get("channel_ids") or ()), len(source.get("channels") or ()))
         except (AttributeError, KeyError, TypeError, ValueError):
-            skips.leave_out(place, "this is no cut of a recording in a file: write it to one with cuts.save_audios(...)")
+            skips.leave_out(
+                place, "this is no cut of a recording in a file: write it to one with cuts.save_audios(...)"
+            )
             continue
         start, channel = row.get("start"), row.get("channel")
         wrong = show(start) if start is None else moment(start)

@@ -107,7 +107,10 @@ def _closed(entries: Sequence[Entry]) -> Iterator[tuple[Entry, Cut]]:
     if any(entry.end_s is None for entry in entries):
         for entry in entries:
             starts[entry.file].append(entry.start_s or 0.0)
-    after = {file: dict(zip(sorted({*found}), [*sorted({*found})[1:], MOST_S], strict=True)) for file, found in starts.items()}
+    after = {
+        file: dict(zip(sorted({*found}), [*sorted({*found})[1:], MOST_S], strict=True))
+        for file, found in starts.items()
+    }
     for entry in entries:
         start_s = entry.start_s or 0.0
         end_s = after[entry.file][start_s] if entry.end_s is None else entry.end_s
@@ -139,7 +142,17 @@ def _rttm(path: Path, skips: Skips) -> Iterator[Entry]:
         if (part := span(place, skips, moment(start), length=moment(length))) is not None:
             taken = int(channel) - 1 if channel.isdecimal() and 0 < int(channel[:4]) < 1000 else None
             name = " ".join(fields[1 : gap - 3])
-            found.append(Entry(place, name, None, None if speaker in _NO_NAMES else speaker, start_s=part[0], end_s=part[1], channel=taken))
+            found.append(
+                Entry(
+                    place,
+                    name,
+                    None,
+                    None if speaker in _NO_NAMES else speaker,
+                    start_s=part[0],
+                    end_s=part[1],
+                    channel=taken,
+                )
+            )
     apart = {entry.file for entry in found if entry.channel}
     yield from (entry if entry.file in apart else replace(entry, channel=None) for entry in found)
 

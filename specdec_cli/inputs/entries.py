@@ -19,17 +19,53 @@ from specdec_cli.times import MOST_S, seconds
 # Names of columns without case, blanks and punctuation.
 FILES: Final = (
     *("file", "path", "filename", "filepath", "audio", "audiopath", "audiofile", "audiofilename", "audiofilepath"),
-    *("wav", "wavpath", "wavfile", "wavname", "sound", "soundfile", "recording", "recordingpath", "mediafile", "文件", "文件名"),
+    *(
+        "wav",
+        "wavpath",
+        "wavfile",
+        "wavname",
+        "sound",
+        "soundfile",
+        "recording",
+        "recordingpath",
+        "mediafile",
+        "文件",
+        "文件名",
+    ),
 )
 CLIPS: Final = ("recordingid", "clip", "clipid", "key", "id", "utt", "uttid", "utterance", "utteranceid", "name", "uri")
 """Names that a recording is recognised by, where a column has no paths."""
 IDS: Final = ("id", "uttid", "utteranceid", "segmentid")
-SPEAKERS: Final = ("speaker", "speakerid", "speakername", "spk", "spkid", "spkr", "spkrid", "clientid", "actor", "actorid", "说话人")
+SPEAKERS: Final = (
+    "speaker",
+    "speakerid",
+    "speakername",
+    "spk",
+    "spkid",
+    "spkr",
+    "spkrid",
+    "clientid",
+    "actor",
+    "actorid",
+    "说话人",
+)
 TEXTS: Final = ("text", "sentence", "transcript", "transcription", "utterance", "文本")
 LANGUAGES: Final = ("language", "lang", "locale", "语言")
 PROMPTS: Final = ("prompt",)
 CHANNELS: Final = ("channel", "channelid", "chan", "chn")
-_STARTS: Final = ("start", "starttime", "begin", "begintime", "onset", "tmin", "xmin", "from", "timestampsfrom", "开始", "开始时间")
+_STARTS: Final = (
+    "start",
+    "starttime",
+    "begin",
+    "begintime",
+    "onset",
+    "tmin",
+    "xmin",
+    "from",
+    "timestampsfrom",
+    "开始",
+    "开始时间",
+)
 _OFFSET: Final = "offset"  # the start beside a duration, the end beside an onset
 _ENDS: Final = ("end", "endtime", "stop", "stoptime", "tmax", "xmax", "to", "timestampsto", "结束", "结束时间")
 _LENGTHS: Final = ("duration", "dur", "length", "时长")
@@ -137,7 +173,9 @@ class Columns:
         if self.start is None or (end := self.end or self.length) is None or {self.start.scale, end.scale} != {1.0}:
             return 1.0
         pairs = [(row.cells.get(self.start.column), row.cells.get(end.column)) for row in self.table.rows]
-        whole = [(int(a[0]), int(b[0])) for a, b in pairs if a and b and _WHOLE.fullmatch(a[0]) and _WHOLE.fullmatch(b[0])]
+        whole = [
+            (int(a[0]), int(b[0])) for a, b in pairs if a and b and _WHOLE.fullmatch(a[0]) and _WHOLE.fullmatch(b[0])
+        ]
         written = sum(bool(a and b) for a, b in pairs)
         if not whole or len(whole) < written or median(b - (a if self.end else 0) for a, b in whole) < _LONG:
             return 1.0
@@ -212,7 +250,9 @@ def span(
     if end is None and length is not None:
         end = start + length
     if end is not None and (end <= start or end <= 0 or end > MOST_S):
-        why = "has no length" if end == start else "ends before it begins" if end < start else "is no part of a recording"
+        why = (
+            "has no length" if end == start else "ends before it begins" if end < start else "is no part of a recording"
+        )
         skips.leave_out(place, f"it {why}: {start:g} s to {end:g} s")
         return None
     if start < 0:

@@ -98,7 +98,9 @@ class ByRecording(Generic[_Item]):
     def _of_ending(self, recording: str, node: _Node[_Item], last: str) -> list[_Item]:
         """The items of the very name, and of that without an ending; else of the only other ending."""
         found = [items for name, items in node.here.items() if name in (last, _stem(last))]
-        found = found or [items for name, items in node.here.items() if _alike(name) in (_alike(last), _alike(_stem(last)))]
+        found = found or [
+            items for name, items in node.here.items() if _alike(name) in (_alike(last), _alike(_stem(last)))
+        ]
         if not found and len(node.here) > 1:
             self._refuse(recording, node.here.values())
         return [item for items in found or node.here.values() for item in items]

@@ -73,7 +73,9 @@ class Skips:
 
 
 def _sentence(count: int, first: Sequence[Skipped], what: str) -> list[str]:
-    """"4 entries were left out: a.rttm, line 3 (it has no length), ..., and 1 more"."""
+    """ "4 entries were left out: a.rttm, line 3 (it has no length), ..., and 1 more"."""
     named = [f"{one.place} ({one.reason})" for one in first]
     more = [f"and {count - len(first)} more"] if count > len(first) else []
-    return [f"{count} {'entry was' if count == 1 else 'entries were'} {what}: {', '.join([*named, *more])}"] * bool(count)
+    return [f"{count} {'entry was' if count == 1 else 'entries were'} {what}: {', '.join([*named, *more])}"] * bool(
+        count
+    )

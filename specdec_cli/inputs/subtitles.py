@@ -47,7 +47,13 @@ def subtitles(path: Path, skips: Skips) -> Iterator[Entry]:
                 continue
         part = span(place, skips, moment(times[1]), moment(times[2]))
         if part is not None:
-            yield Entry(place, speaker=(who := _spoken(place, "\n".join(said), skips))[0], text=who[1], start_s=part[0], end_s=part[1])
+            yield Entry(
+                place,
+                speaker=(who := _spoken(place, "\n".join(said), skips))[0],
+                text=who[1],
+                start_s=part[0],
+                end_s=part[1],
+            )
     if repeated:
         skips.note(f"{path}: {repeated} cues only repeat the lines of others and are passed over")
 

@@ -208,7 +208,9 @@ def _separated(path: Path, kind: str, skips: Skips) -> Iterator[Row]:
         if len(cells) < count or any(cells[count:]):
             skips.leave_out(place, f"{len(cells)} cells, but there are {count} columns")
         else:
-            yield Row(place, {name: (cell,) if cell else () for name, cell in zip(columns, cells, strict=False) if name})
+            yield Row(
+                place, {name: (cell,) if cell else () for name, cell in zip(columns, cells, strict=False) if name}
+            )
 
 
 def _records(

@@ -97,7 +97,9 @@ def _kind(tier: _Tier) -> tuple[str | None, str]:
     return tier.speaker or one_line(name), plain if plain in _OWN else "text"
 
 
-_OWN: Final = frozenset({"caption", "flags", "emotion", "voice", "rate", "pitch", "range", "volume", "pauses", "review"})
+_OWN: Final = frozenset(
+    {"caption", "flags", "emotion", "voice", "rate", "pitch", "range", "volume", "pauses", "review"}
+)
 """Kinds of tiers beside `text` that specdec writes about a caption."""
 
 

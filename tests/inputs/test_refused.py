@@ -55,7 +55,10 @@ MANIFESTS: list[tuple[dict[str, str], str]] = [
     ({**TALK, "segments": "u talk 0 1\nu talk 1 2\n"}, "segments, line 2: the id 'u' is that of"),
     ({"m.jsonl": rows({"audio_filepath": "a.wav"}, {"text": "x"})}, "line 2: no recording is named"),
     ({"m.jsonl": rows({"audio_filepath": "a", "offset": 1, "duration": 0})}, "line 1: it has no length: 1 s to 1 s"),
-    ({"m.jsonl": rows({"audio_filepath": "a", "offset": -1, "duration": 1})}, "line 1: it is no part of a recording: -1 s to 0 s"),
+    (
+        {"m.jsonl": rows({"audio_filepath": "a", "offset": -1, "duration": 1})},
+        "line 1: it is no part of a recording: -1 s to 0 s",
+    ),
     ({"m.jsonl": rows({"audio_filepath": "a.wav"}, "{")}, "line 2: not valid JSON"),
     ({"m.jsonl": rows({"audio_filepath": "a", "offset": 1, "duration": 1e8})}, "line 1: it is no part of a recording"),
     ({"m.jsonl": rows(LHOTSE, {"id": "x", "type": "MixedCut", "tracks": []})}, "line 2: this is no cut of a recording"),
@@ -66,7 +69,10 @@ MANIFESTS: list[tuple[dict[str, str], str]] = [
 CUTS: list[tuple[dict[str, str], str]] = [
     ({"c.rttm": RTTM + "SPEAKER talk 1 x 0.8 <NA> <NA> A <NA> <NA>\n"}, "c.rttm, line 6: 'x' is no time"),
     ({"c.rttm": "SPEAKER talk 1 0.7\n"}, "c.rttm, line 1: this is no line of RTTM"),
-    ({"c.rttm": "SPEAKER talk 1 -1 0.8 <NA> <NA> A <NA> <NA>\n"}, "line 1: it is no part of a recording: -1 s to -0.2 s"),
+    (
+        {"c.rttm": "SPEAKER talk 1 -1 0.8 <NA> <NA> A <NA> <NA>\n"},
+        "line 1: it is no part of a recording: -1 s to -0.2 s",
+    ),
     ({"c.rttm": f"SPEAKER a 1 1.0 {LONG} <NA> <NA> s <NA> <NA>\n"}, "line 1: "),
     ({"c.srt": SRT.replace("00:00:02,200", "00:00:xx")}, "c.srt, line 6: no times"),
     ({"c.srt": SRT.replace("00:00:02,200", "00:00:05,200")}, "c.srt, line 6: it ends before it begins: 5.2 s to 3 s"),
