@@ -120,7 +120,7 @@ class References:
                 why = f"{show(entry.file)} has a row already; several texts of one clip go into several columns"
                 skips.leave_out(entry.place, why)
                 continue
-            classes = _classes(entry, labels, words, skips, refuse=refuse_unknown)
+            classes = _classes(entry, labels, words, skips, lexicon, refuse=refuse_unknown)
             captions = tuple(text for column in texts for text in entry.row.cells.get(column, ())) if entry.row else ()
             found[key] = Reference(entry.file, captions, classes, entry.speaker, part)
         skips.require_some(found, f"{path} has no row about a clip.", "It needs a row per clip.")
@@ -255,6 +255,7 @@ def _classes(
     labels: Mapping[str, str],
     words: Mapping[str, Mapping[str, str | None]],
     skips: Skips,
+    lexicon: Lexicon,
     *,
     refuse: bool,
 ) -> dict[str, str]:
@@ -264,9 +265,8 @@ def _classes(
         word = " ".join(entry.row.cells.get(column, ())) if entry.row else ""
         if folded(word) not in words[attribute] and folded(word) not in NOT_GIVEN:
             reason = f"column {show_name(column)}: {attribute} has no class or word {show(word)}"
-            if refuse:
-                hint = "Leave out --unknown-label refuse, or add the word to a lexicon file (--lexicon)."
-                raise ReferencesError(f"{entry.place}, {reason}.", hint=hint)
+            if refuse or skips.strict:
+                raise ReferencesError(f"{entry.place}, {reason}.", hint=_unknown(attribute, lexicon))
             skips.change(entry.place, reason)
         elif class_ := words[attribute].get(folded(word)):
             classes[attribute] = class_
