@@ -17,8 +17,6 @@ from dataclasses import dataclass, field
 from io import FileIO
 from typing import Final
 
-import numpy as np
-
 from specdec_cli.audio.ffmpeg import Timeline, chosen_track, open_container
 from specdec_cli.audio.paths import audio_error
 from specdec_cli.audio.samples import Floats

@@ -242,8 +242,8 @@ def read_references(
 ) -> tuple[Lexicon, References | None]:
     """The lexicon at `words` (None: the shipped one), and the references at `table`, by which captions are judged.
 
-    A label's column is given as "attribute=column"; for the last three see `References.read`. ConfigError: a file is malformed, a column is of no table, or there
-    are `files` and the table has none of them.
+    A label's column is given as "attribute=column"; for the last three see `References.read`. ConfigError: a file is
+    malformed, a column is of no table, or there are `files` and the table has none of them.
     """
     lexicon = Lexicon.load(words)
     if table is None:

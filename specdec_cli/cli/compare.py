@@ -94,7 +94,7 @@ def compare(
     with StoredRuns(output, terms, overwrite=overwrite) as journal:
         try:
             with display(quiet=quiet, debug=debug, resolved=resolved, interruption=message) as view:
-        tell_references(view, table)
+                tell_references(view, table)
                 recordings = identified(view, files)
                 runner = Runner(terms, journal, view)
                 steps = runner.steps(recordings, repeat)

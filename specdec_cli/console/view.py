@@ -19,8 +19,8 @@ from specdec_cli.console.plain import console_on, print_error, print_line
 from specdec_cli.console.rounds import render_round
 from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, OK, WARN
 from specdec_cli.errors import SpecdecError
-from specdec_cli.inputs.skipped import Skips
 from specdec_cli.format import count, seconds, volume
+from specdec_cli.inputs.skipped import Skips
 from specdec_cli.transcript.records import Started
 from specdec_cli.types import Finished, Prefill, Round, Sent, Update
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from specdec_cli.config.problems import show
-from specdec_cli.errors import ReferencesError
 from specdec_cli.inputs.entries import Entry, language_named, moment, span
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.table_files import JSON, ending, one_line, read_objects, read_text

@@ -96,7 +96,7 @@ def _read(path: Path, skips: Skips) -> list[Entry]:
     if read is None:
         message = f"{path} is no file of cuts that can be read: its ending is {show(path.suffix)}."
         raise ReferencesError(message, hint=f"Name it {', '.join(_READERS)} after what it holds, or give a folder.")
-    found = [entry for entry in read(path, skips)]
+    found = list(read(path, skips))
     skips.require_some(found, f"{path} has no cuts.", "It needs a start and an end for each piece.")
     return found
 

@@ -237,11 +237,10 @@ def span(
 
     None: the part is no part, so that it is left out. An end counts before a length.
     """
-    wrong = next((each for each in (start, end, length) if isinstance(each, str)), None)
-    if wrong is not None:
+    if isinstance(start, str) or isinstance(end, str) or isinstance(length, str):
+        wrong = next(each for each in (start, end, length) if isinstance(each, str))
         skips.leave_out(place, f"{wrong} is no time")
         return None
-    assert not isinstance(start, str) and not isinstance(end, str) and not isinstance(length, str)
     if start is None:
         if end is None:
             return None, None

@@ -115,7 +115,7 @@ def read_text(path: Path, *, lenient: bool = False) -> str:
 
 
 def read_objects(path: Path, skips: Skips) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Place and object of each item of a JSON list, or of the list under one of `_LISTS`, or of each line of JSON lines.
+    """Place and object of each item of a JSON list, of the list under one of `_LISTS`, or of each line of JSON lines.
 
     What is no object is left out.
 
@@ -159,7 +159,7 @@ def _object_rows(path: Path, skips: Skips) -> Iterator[Row]:
 
 
 def cells_of(place: str, value: Mapping[str, Any]) -> Row:
-    """The row that an object is; what an object inside of it holds becomes `audio.path`, a pair of times two columns."""
+    """The row that an object is; what one inside of it holds becomes `audio.path`, a pair of times two columns."""
     cells: dict[str, Cell] = {}
     for name, content in value.items():
         if isinstance(content, dict):

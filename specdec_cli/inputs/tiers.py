@@ -39,7 +39,7 @@ def textgrid(path: Path, skips: Skips) -> Iterator[Entry]:
 
 def eaf(path: Path, skips: Skips) -> Iterator[Entry]:
     """The cuts of an ELAN document: annotations of tiers without a parent, and texts that are attached to them."""
-    return _cuts(path, _elan(path, skips), skips)
+    return _cuts(path, _elan(path), skips)
 
 
 def _cuts(path: Path, tiers: Iterable[_Tier], skips: Skips) -> Iterator[Entry]:
@@ -172,7 +172,7 @@ def _number(value: str) -> float | None:
         return None
 
 
-def _elan(path: Path, skips: Skips) -> Iterator[_Tier]:
+def _elan(path: Path) -> Iterator[_Tier]:
     """Source: https://www.mpi.nl/tools/elan/EAF_Annotation_Format_3.0_and_ELAN.pdf."""
     text = read_text(path)
     try:

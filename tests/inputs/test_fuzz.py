@@ -77,7 +77,7 @@ def test_damage_is_refused_or_reported(tmp_path: Path, name: str) -> None:
             try:
                 read(path)
             except ConfigError as error:
-                assert error.hint, path.read_bytes()
+                assert error.hint, path.read_bytes()  # noqa: PT017
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,8 @@ CHRONOLOGICAL = """"Praat chronological TextGrid text file"
 "hi"
 """
 EAF = """<?xml version="1.0" encoding="UTF-8"?>
-<ANNOTATION_DOCUMENT><TIME_ORDER><TIME_SLOT TIME_SLOT_ID="a" TIME_VALUE="700"/><TIME_SLOT TIME_SLOT_ID="b" TIME_VALUE="1500"/>
+<ANNOTATION_DOCUMENT><TIME_ORDER>
+<TIME_SLOT TIME_SLOT_ID="a" TIME_VALUE="700"/><TIME_SLOT TIME_SLOT_ID="b" TIME_VALUE="1500"/>
 </TIME_ORDER><TIER TIER_ID="T" PARTICIPANT="R&amp;D"><ANNOTATION><ALIGNABLE_ANNOTATION ANNOTATION_ID="x"
 TIME_SLOT_REF1="a" TIME_SLOT_REF2="b"><ANNOTATION_VALUE>hi</ANNOTATION_VALUE></ALIGNABLE_ANNOTATION></ANNOTATION></TIER>
 </ANNOTATION_DOCUMENT>"""
@@ -42,15 +43,15 @@ HI: Said = [(0.7, 1.5, "Ann", "hi")]
         ("c.TextGrid", CHRONOLOGICAL, HI),
         ("c.eaf", EAF, [(0.7, 1.5, "R&D", "hi")]),
         ("c.vtt", "WEBVTT\n\n00:00.700 --> 00:01.500\n<v R&amp;D>a &lt; b\n", [(0.7, 1.5, "R&D", "a < b")]),
-        ("c.vtt", "WEBVTT\n\n00:00.700 --> 00:01.500\n<v Ann>hi\n\nthere\n\nNOTE no\n\n1\n00:02.000 --> 00:03.000\nx\n", [(0.7, 1.5, "Ann", "hi there"), (2.0, 3.0, None, "x")]),
-        ("c.srt", "00:00:00.700 --> 00:00:01.500\n[Ann]: hi\n2\n00:02 --> 00:03\nHe said [laughs]: hello\n", [*HI, (2.0, 3.0, None, "He said [laughs]: hello")]),
+        ("c.vtt", "WEBVTT\n\n00:00.700 --> 00:01.500\n<v Ann>hi\n\nthere\n\nNOTE no\n\n1\n00:02.000 --> 00:03.000\nx\n", [(0.7, 1.5, "Ann", "hi there"), (2.0, 3.0, None, "x")]),  # noqa: E501
+        ("c.srt", "00:00:00.700 --> 00:00:01.500\n[Ann]: hi\n2\n00:02 --> 00:03\nHe said [laughs]: hello\n", [*HI, (2.0, 3.0, None, "He said [laughs]: hello")]),  # noqa: E501
         ("c.rttm", "SPEAKER talk 1 0.7 0.8 <NA> <NA> Ann Lee <NA> <NA>\n", [(0.7, 1.5, "Ann Lee", None)]),
         ("c.txt", "0.7\t1.5\thi\n\\\t100\t200\n", [(0.7, 1.5, None, "hi")]),
-        ("c.tsv", "start\tend\ttext\n700\t1500\thi\n2200\t3000\tyou\n", [(0.7, 1.5, None, "hi"), (2.2, 3.0, None, "you")]),
+        ("c.tsv", "start\tend\ttext\n700\t1500\thi\n2200\t3000\tyou\n", [(0.7, 1.5, None, "hi"), (2.2, 3.0, None, "you")]),  # noqa: E501
         ("c.csv", "sep=;\r\n;Start;Ende;End;Speaker;\r\n0;0,7;;1,5;Ann;\r\n;;;;;\r\n", [(0.7, 1.5, "Ann", None)]),
         ("c.csv", "start_ms,duration_ms,spk,Sentence\n700,800,Ann,hi\n", HI),
         ("c.json", json.dumps({"chunks": [{"timestamp": [0.7, 1.5], "text": " hi"}]}), [(0.7, 1.5, None, "hi")]),
-        ("c.jsonl", json.dumps({"recording_id": "talk", "start": 0.7, "duration": 0.8, "speaker": "Ann", "text": "hi"}), HI),
+        ("c.jsonl", json.dumps({"recording_id": "talk", "start": 0.7, "duration": 0.8, "speaker": "Ann", "text": "hi"}), HI),  # noqa: E501
     ],
 )  # fmt: skip
 def test_spellings_of_cuts(tmp_path: Path, name: str, text: str, found: Said) -> None:
@@ -59,7 +60,7 @@ def test_spellings_of_cuts(tmp_path: Path, name: str, text: str, found: Said) ->
 
 
 @pytest.mark.parametrize(
-    "header", ["file,start,end,speaker,text", "Path,begin,stop,client_id,sentence", "audio,onset,offset,spk,transcript", "filename,tmin,tmax,Speaker ID,Transcription"]
+    "header", ["file,start,end,speaker,text", "Path,begin,stop,client_id,sentence", "audio,onset,offset,spk,transcript", "filename,tmin,tmax,Speaker ID,Transcription"]  # noqa: E501
 )  # fmt: skip
 def test_one_table_is_a_manifest_and_cuts(tmp_path: Path, header: str) -> None:
     path = tmp_path / "t.csv"
@@ -79,7 +80,7 @@ def test_one_table_is_a_manifest_and_cuts(tmp_path: Path, header: str) -> None:
 def test_nemo_without_a_duration_is_all_of_it(tmp_path: Path) -> None:
     path = tmp_path / "m.json"
     path.write_text(
-        '{"audio_filepath": "a.wav", "offset": 0, "duration": null}\n{"audio_filepath": "b.wav", "offset": 3, "duration": null}\n'
+        '{"audio_filepath": "a.wav", "offset": 0, "duration": null}\n{"audio_filepath": "b.wav", "offset": 3, "duration": null}\n'  # noqa: E501
     )
     assert [(item.start_s, item.end_s) for item in Manifest.read(path)] == [(None, None), (3.0, None)]
 
@@ -135,6 +136,6 @@ def test_a_bad_cut_costs_itself(tmp_path: Path) -> None:
 
 
 def test_lines_that_roll_are_shown_once(tmp_path: Path) -> None:
-    rolling = "WEBVTT\n\n00:00.000 --> 00:02.000\n \nhello<00:00:01.000><c> you</c>\n\n00:02.000 --> 00:02.010\nhello you\n\n00:02.010 --> 00:04.000\nhello you\nand<00:00:03.000><c> me</c>\n"
+    rolling = "WEBVTT\n\n00:00.000 --> 00:02.000\n \nhello<00:00:01.000><c> you</c>\n\n00:02.000 --> 00:02.010\nhello you\n\n00:02.010 --> 00:04.000\nhello you\nand<00:00:03.000><c> me</c>\n"  # noqa: E501
     assert [text for *_, text in read(tmp_path, "c.vtt", rolling)] == ["hello you", "and me"]
     assert len(read(tmp_path, "c.vtt", VTT)) == 2

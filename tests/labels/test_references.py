@@ -135,7 +135,7 @@ def test_an_unknown_label_costs_itself(tmp_path: Path) -> None:
     assert "t.csv, line 3" in sentence
     assert "'grmpf'" in sentence
     for refusing in ({"strict": True}, {"refuse_unknown": True}):
-        with pytest.raises(ReferencesError, match="line 3.*grmpf"):
+        with pytest.raises(ReferencesError, match=r"line 3.*grmpf"):
             read(tmp_path / "t.csv", table, **refusing)
 
 
