@@ -72,6 +72,7 @@ _LENGTHS: Final = ("duration", "dur", "length", "时长")
 _UNITS: Final = {"": 1.0, "s": 1.0, "sec": 1.0, "secs": 1.0, "seconds": 1.0, "秒": 1.0}
 _UNITS_MS: Final = ("ms", "msec", "msecs", "milliseconds", "millis", "毫秒")
 _WITH_UNIT: Final = re.compile(r"(.*\d)\s*(ms|msec|s|sec|secs|seconds|秒|毫秒)", re.IGNORECASE)
+_PLAIN: Final = re.compile(r"-?\d{1,12}(?:\.\d{1,18})?")
 _WHOLE: Final = re.compile(r"\d+")
 _LONG: Final = 400.0
 """Whole numbers without a unit, half of them this far apart, are milliseconds: no model reads as many seconds."""
@@ -219,6 +220,8 @@ def moment(value: object, scale: float = 1.0) -> float | str | None:
     """
     if value is None or (text := str(value).strip()).casefold() in _NONE:
         return None
+    if _PLAIN.fullmatch(text) and abs(number := float(text)) <= MOST_S:  # most of a million lines
+        return number * scale
     if unit := _WITH_UNIT.fullmatch(text):
         text, scale = unit[1], 0.001 if unit[2].casefold().startswith(("ms", "毫")) else 1.0
     found = seconds(text.removeprefix("-"))
