@@ -58,6 +58,7 @@ class Captioner:
         window_s: longest recording that they take at once, seconds.
         classifier: of the learned gate; None for any other.
         setup: what the transcripts of all clips have in common.
+        cuts: where recordings are cut, and what of that file was left out; None where no file says it.
     """
 
     def __init__(self, config: Config, pair: Pair, load_s: float | None = None) -> None:
@@ -70,7 +71,8 @@ class Captioner:
             raise ConfigError("edge and cloud take audio at different sampling rates")
         if (segment_s := config.audio.length_s) is not None and segment_s > self.window_s:
             raise ConfigError(f"audio.segment is {segment_s:g} s, but the models take {self.window_s:g} s at once")
-        self._cuts = None if config.audio.cuts_path is None else Cuts.read(config.audio.cuts_path)
+        cuts_path, strict = config.audio.cuts_path, config.audio.strict
+        self.cuts = None if cuts_path is None else Cuts.read(cuts_path, strict=strict)
         summed = config.gate_in_force == "class-entropy"
         served = summed and pair.edge in pair.links  # its tokens are summed here, not on a device
         self._synonyms = self.word_groups if config.acceptance.rule == "class" or served else NO_SYNONYMS
@@ -198,9 +200,11 @@ class Captioner:
             window_s=self.window_s,
             segment_s=audio.length_s,
             at_pauses=audio.at_pauses,
-            cuts=None if self._cuts is None else self._cuts.of(item.path),
+            cuts=None if self.cuts is None else self.cuts.of(item.path),
             start_s=(item.start_s if part else audio.start_s) or 0.0,
             end_s=item.end_s if part else audio.end_s,
+            channel=audio.channel if item.channel is None else item.channel + 1,
+            track=audio.track,
         )
 
     def runs_of(self, recording: Recording, item: InputFile | None = None, skip: Collection[int] = ()) -> Iterator[Run]:
@@ -255,12 +259,15 @@ class Captioner:
             end_s=None if whole else round(cut.end_s, 4),
             piece=cut.index if pieces > 1 else None,
             pieces=pieces if pieces > 1 else None,
+            channel=None if cut.channel is None else cut.channel + 1,
             speaker=cut.speaker or item.speaker,
             text=cut.text or item.text,
             flags=("no_speech",) if silent else (),
             recording_s=None if whole or recording.total_s is None else round(recording.total_s, 6),
-            measured=measure(cut.samples, self.sampling_rate, recording.level_dbfs) if setup.measures and fit else None,
-            **setup.fields(),
+            measured=measure(cut.samples, self.sampling_rate, recording.levels.get(cut.channel))
+            if setup.measures and fit
+            else None,
+            **setup.fields() | {"warnings": (*setup.warnings, *recording.warnings)},
         )
 
     def run_samples(

@@ -1,9 +1,9 @@
-"""Opens a recording with libsndfile or, where that does not read the format, with FFmpeg (PyAV).
+"""What libsndfile and FFmpeg read of a file: blocks of samples on the file's own clock, and what they lack.
 
-The bytes decide, never the name of the file. What was decoded is compared with the length that the header declares, so
-that a file that was cut short is refused instead of captioned in part; the decoders report none for some, as for AVI.
-MP3 always goes to FFmpeg: libsndfile's decoder writes to stderr. FFmpeg is limited to a list of formats: it would also
-"play" images, plain text, and playlists that name other files or web addresses.
+The bytes decide, never the name of the file. Headers, tags and indexes are hints: what decodes counts. libsndfile comes
+first, which reads uncompressed sound, FLAC and Ogg exactly and at once; FFmpeg (PyAV) reads MP3, whose decoder in
+libsndfile writes to stderr, all other formats, and whatever libsndfile does not read to its end. FFmpeg is limited to a
+list of formats: it would also "play" images, plain text, and playlists that name other files or web addresses.
 """
 
 from __future__ import annotations
@@ -11,143 +11,57 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from io import FileIO
-from itertools import chain, count, groupby, takewhile
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
-import soxr
-
+from specdec_cli.audio.ffmpeg import FrameClock, chosen_track, open_container
 from specdec_cli.audio.paths import audio_error
-from specdec_cli.audio.samples import MAX_DURATION_S, Floats
-from specdec_cli.errors import AudioContentError, AudioDecodeError
-from specdec_cli.times import MOST_S, seconds
+from specdec_cli.audio.samples import Floats
+from specdec_cli.errors import AudioDecodeError, CutsError
 
+MISSING_S: Final = 1.0  # of sound that a header promises: less is rounding, padding, a tail that nobody misses
 _STREAMED: Final = 0x7FFFF000  # writers into a pipe declare 0, 0x7fffffff less a header, 0x80000000 or 0xffffffff bytes
 _BLOCK_SAMPLES: Final = 1 << 18
 _OPENING: Final = threading.Lock()  # all threads share the error code of a file that libsndfile does not open
 _SHORTENED: Final = re.compile(r"^ *(?:data|SSND|Data Size|riff|Riff size) *: (\d+) \(should be (\d+)\)", re.MULTILINE)
 """In libsndfile's log: the size that a WAV, AIFF, AU, CAF, W64 or RF64 declares, and what the file has room for."""
-
-_FORMATS: Final = (
-    "aac,ac3,aiff,amr,amrnb,amrwb,ape,asf,au,avi,caf,dsf,dts,eac3,flac,flv,gsm,iff,loas,matroska,mov,mp3,mpeg,mpegts,"
-    "mpegvideo,ogg,oma,rm,sln,sox,spdif,tak,truehd,tta,voc,w64,wav,webm,wsd,wv,xwma"
-)
-_DECLARE_LENGTH: Final = ("aiff", "ape", "au", "caf", "flac", "mov", "mp3", "tta", "wv")  # the others: estimated
-
-
-_Opened = tuple[int, float | None, float, Iterator[Floats], int]
-"""What a library has opened: the fields of a `Sound` that concern the recording."""
+_SNDFILE_MAGIC: Final = (b"RIFF", b"RIFX", b"RF64", b"riff", b"FORM", b".snd", b"caff", b"fLaC", b"OggS")
+_CHUNK_NAME: Final = re.compile(rb"[\x20-\x7e]{4}|\0{4}")
 
 
 @dataclass(slots=True)
-class Sound:
-    """A part of an open recording as mono samples, for one pass over it. Iterate it inside `open_sound` only."""
+class Source:
+    """A recording that a library has opened."""
 
-    path: str
-    sampling_rate: int  # of the samples, Hz
-    start_s: float  # of the part
-    end_s: float
-    _rate: int  # of the recording, Hz
-    declared_s: float | None  # length that the header of the recording declares
-    _tolerance_s: float  # of that length
-    _blocks: Iterator[Floats]  # [frames, channels], full scale 1.0
-    _at: int  # frames before the next block
-    duration_s: float = 0.0  # of the part, as far as it was read
-
-    @property
-    def length(self) -> int:
-        """Samples that what was read amounts to; the resampler's own count may differ by one."""
-        return round(self.duration_s * self.sampling_rate)
-
-    def __iter__(self) -> Iterator[Floats]:
-        """Blocks, float32 [n]: the mean over the channels, resampled (soxr, high quality).
-
-        Raises:
-            AudioDecodeError: the recording is damaged, or ends before its header says so.
-            AudioContentError: it is longer than six hours.
-        """
-        self._require_bounded(self.declared_s or 0.0)
-        resampler = None
-        if self._rate != self.sampling_rate:
-            resampler = soxr.ResampleStream(self._rate, self.sampling_rate, 1, "float32", "HQ")
-        first = round(self.start_s * self._rate)
-        last = first + round((self.end_s - self.start_s) * self._rate)
-        for block in self._decoded():
-            inside = block[max(0, first - self._at) : max(0, last - self._at)]
-            self._at += len(block)
-            self.duration_s = max(0, min(self._at, last) - first) / self._rate
-            self._require_bounded(self.start_s + self.duration_s)
-            with np.errstate(all="ignore"):  # NaN and inf are refused later
-                mixed = inside[:, 0] if inside.shape[1] == 1 else inside.mean(axis=1, dtype=np.float32)
-            yield mixed if resampler is None else resampler.resample_chunk(mixed)
-            if self._at >= last:
-                break
-        if resampler is not None and self.duration_s:
-            yield resampler.resample_chunk(np.zeros(0, np.float32), last=True)
-
-    def _require_bounded(self, seconds: float) -> None:
-        if seconds > MAX_DURATION_S:
-            says = f"is too long: it lasts {seconds:,.0f} s or more, and {MAX_DURATION_S:,.0f} s is the most"
-            hint = "Cut it into shorter recordings. If it is short, its header is wrong: convert it with ffmpeg."
-            raise audio_error(AudioContentError, self.path, says, hint)
-
-    def _decoded(self) -> Iterator[Floats]:
-        try:
-            yield from self._blocks
-        except Exception as error:  # PyAV raises many kinds
-            if type(error) is MemoryError:  # of Python, not of FFmpeg over an absurd header
-                raise
-            at = f"{self._at / self._rate:.1f} s or later"
-            raise _refused(self.path, f"cannot be decoded: it is damaged or cut short at {at}") from error
-        ended_s = self._at / self._rate
-        if self.declared_s is not None and ended_s < self.declared_s - self._tolerance_s:
-            raise _refused(self.path, f"is cut short: it ends after {ended_s:.1f} of {self.declared_s:.1f} s")
+    rate: int  # Hz
+    channels: int
+    blocks: Iterator[Floats]  # [frames, channels], full scale 1.0
+    at: int = 0  # frames from the start of the file's clock to the next block
+    origin_s: float = 0.0  # where on that clock its sound begins
+    declared_s: float | None = None  # end of the sound as the header gives it; None: it does not
+    longest_s: float = 0.0  # its length before it is read; 0: unknown
+    faults: list[str] = field(default_factory=list)  # what decoders say is damaged
+    notes: list[str] = field(default_factory=list)  # what else there is to say
+    unread_s: Callable[[float], float] = lambda _: 0.0  # sound that the file may hold behind what was read, seconds
 
 
-@contextmanager
-def open_sound(
-    path: str, file: FileIO, sampling_rate: int = 16000, start_s: float = 0.0, end_s: float = MOST_S
-) -> Iterator[Sound]:
-    """Open the sound of a file, or a part of it; AudioDecodeError: not audio, damaged, cut, or of an unknown codec."""
-    with ExitStack() as stack:
-        file.seek(0)
-        if (head := file.read(4)) == b"OggS":
-            _require_whole_page(path, file)
-        is_mp3 = head.startswith((b"ID3", b"\xff"))
-        found = (None if is_mp3 else _sndfile(path, file, stack, start_s)) or _ffmpeg(path, file, stack)
-        if not 1_000 <= found[0] <= 768_000:
-            raise _refused(path, f"cannot be decoded: its header claims a sampling rate of {found[0]:,} Hz")
-        yield Sound(path, sampling_rate, start_s, end_s, *found)
-
-
-def _refused(path: str, says: str) -> AudioDecodeError:
+def refused(path: str, says: str) -> AudioDecodeError:
+    """The error of a file that cannot be decoded."""
     hint = "Copy or record it again. To keep what is there: ffmpeg -i FILE -ac 1 -ar 16000 converted.wav"
     return audio_error(AudioDecodeError, path, says, hint)
 
 
-def _require_whole_page(path: str, file: FileIO) -> None:
-    """Refuses an Ogg whose last page is cut, which the decoders do not report.
-
-    One that ends exactly between two pages looks like a stopped live stream, which is complete.
-    """
-    longest = 27 + 255 + 255 * 255
-    file.seek(max(0, file.seek(0, os.SEEK_END) - longest))
-    _, found, page = file.read(longest).rpartition(b"OggS")
-    table_end = 23 + sum(page[22:23])
-    if found:  # else something other than sound follows
-        _require_bytes(path, table_end + sum(page[23:table_end]), len(page))
+def libraries(file: FileIO, track: int | None) -> list[Callable[..., Source | None]]:
+    """What to read a file with, in the order to try."""
+    magic, tagged = _magic(file)
+    known = magic.startswith(_SNDFILE_MAGIC) if tagged else not magic.startswith(b"\xff")
+    return [from_sndfile, from_ffmpeg] if known and track in (None, 1) else [from_ffmpeg]
 
 
-def _require_bytes(path: str, declared: int, present: int) -> None:
-    if present < declared < _STREAMED:
-        raise _refused(path, f"is cut short: its header promises {declared - present:,} more bytes than the file holds")
-
-
-def _sndfile(path: str, file: FileIO, stack: ExitStack, from_s: float) -> _Opened | None:
+def from_sndfile(path: str, file: FileIO, stack: ExitStack, from_s: float, track: int | None) -> Source | None:
     """WAV, FLAC, Ogg, AIFF, AU, CAF and many old formats; None for what libsndfile does not read."""
     import soundfile
 
@@ -155,73 +69,136 @@ def _sndfile(path: str, file: FileIO, stack: ExitStack, from_s: float) -> _Opene
     try:
         with _OPENING:
             sound = stack.enter_context(soundfile.SoundFile(file.fileno(), closefd=False))
-    except soundfile.LibsndfileError as error:
-        if error.code == 3:  # of a format that it knows
-            raise _refused(path, "cannot be decoded: it is damaged or cut short") from error
+    except soundfile.LibsndfileError:
         return None
-    if shortened := _SHORTENED.search(sound.extra_info):
-        _require_bytes(path, int(shortened[1]), int(shortened[2]))
     if not 0 < sound.frames < 1 << 62:  # a streamed WAV; FLAC and Ogg of unknown length
         return None
-    skipped = 0
+    size, duration_s = os.fstat(file.fileno()).st_size, sound.frames / sound.samplerate
+    source = Source(sound.samplerate, sound.channels, iter(()), declared_s=duration_s, longest_s=duration_s)
     if from_s > 0 and sound.seekable():
-        skipped = sound.seek(min(round(from_s * sound.samplerate), sound.frames))
-    size = max(1, _BLOCK_SAMPLES // sound.channels)
-    # not sound.blocks(), which pads a file that ends early with what it read before
-    blocks = takewhile(len, (sound.read(size, dtype="float32", always_2d=True) for _ in count()))
-    return sound.samplerate, sound.frames / sound.samplerate, 0.0, blocks, skipped
+        source.at = sound.seek(min(round(from_s * sound.samplerate), sound.frames))
+    if shortened := _SHORTENED.search(sound.extra_info):
+        declared, present = map(int, shortened.groups())
+        if present < declared < _STREAMED:
+            source.declared_s = duration_s * (1 + (declared - present) / max(1, present))
+    if sound.format == "OGG" and (missing := _missing_of_page(file)):
+        source.faults.append(f"its last page lacks {missing:,} bytes")
+    length = max(1, _BLOCK_SAMPLES // sound.channels)
+
+    def blocks() -> Iterator[Floats]:
+        # not sound.blocks(), which pads a file that ends early with what it read before
+        while len(block := sound.read(length, dtype="float32", always_2d=True)):
+            yield block
+
+    def unread_s(read_s: float) -> float:
+        place = os.lseek(file.fileno(), 0, os.SEEK_CUR)
+        if sound.format not in ("FLAC", "OGG") and _is_chunks(file, place, size):
+            return 0.0
+        return max(0, size - place) * read_s / max(1, place)
+
+    source.blocks, source.unread_s = blocks(), unread_s
+    return source
 
 
-def _ffmpeg(path: str, file: FileIO, stack: ExitStack) -> _Opened:
-    """MP3, AAC, M4A, WebM, the sound of a video, and codecs that libsndfile lacks."""
-    import av
-    import av.logging
+def from_ffmpeg(
+    path: str,
+    file: FileIO,
+    stack: ExitStack,
+    from_s: float,
+    track: int | None,
+) -> Source:
+    """MP3, AAC, M4A, WebM, the sound of a video, and codecs that libsndfile lacks.
 
-    av.logging.set_level(None)  # FFmpeg would write to stderr
-    file.seek(0)
-    # A descriptor: PyAV prints errors of a Python reader, and cannot encode every name. Other protocols stay closed.
-    options = {"fd": str(file.fileno()), "protocol_whitelist": "fd", "format_whitelist": _FORMATS}
-    options["probesize"] = str(1 << 18)  # FFmpeg's own 5 MB are seconds of work where a packet is a byte
+    Raises:
+        AudioDecodeError: it is not audio, or of an unknown codec.
+        CutsError: there is no such track.
+    """
     try:
-        container = stack.enter_context(av.open("fd:", mode="r", metadata_errors="replace", options=options))
-        stream = next(iter(container.streams.audio), None)
-        frames = _frames(container, stream) if stream else iter(())
-        first = next(frames, None)
-    except Exception as error:
+        container = stack.enter_context(open_container(file))
+        tracks = container.streams.audio
+    except Exception as error:  # PyAV raises many kinds
+        if type(error) is MemoryError:  # of Python, not of FFmpeg over an absurd header
+            raise
         reason = "its format or codec is not known, or it is damaged or cut short"
-        raise _refused(path, f"cannot be decoded: {reason}") from error
-    if first is None:
-        raise _refused(path, "cannot be decoded: it holds no sound")
-    channels = first.layout.nb_channels
-    blocks = (np.asarray(frame.to_ndarray(), np.float32).reshape(-1, channels) for frame in chain([first], frames))
-    declared_s = _declared_s(container, stream, os.fstat(file.fileno()).st_size)
-    return first.sample_rate, declared_s, 0.1, blocks, 0  # containers round, and may count the encoder's padding
+        raise refused(path, f"cannot be decoded: {reason}") from error
+    if track is not None and track > len(tracks) > 0:
+        says = f"has {len(tracks)} sound track{'s' * (len(tracks) > 1)}, and no track {track}"
+        raise audio_error(CutsError, path, says, "Name one of them with audio.track, or leave it out.")
+    if not tracks:
+        raise refused(path, "cannot be decoded: it holds no sound")
+    number = chosen_track(tracks) if track is None else track
+    try:
+        timeline = FrameClock(container, tracks[number - 1], os.fstat(file.fileno()).st_size, _BLOCK_SAMPLES)
+    except Exception as error:
+        if type(error) is MemoryError:
+            raise
+        reason = "its format or codec is not known, or it is damaged or cut short"
+        raise refused(path, f"cannot be decoded: {reason}") from error
+    source = Source(timeline.rate, timeline.channels, timeline.blocks(), origin_s=timeline.origin_s)
+    source.at = round(timeline.origin_s * timeline.rate)
+    source.declared_s, source.longest_s, source.faults = timeline.declared_s, timeline.longest_s, timeline.faults
+    source.notes = timeline.notes
+    if container.format.name == "ogg" and (missing := _missing_of_page(file)):
+        source.faults.append(f"its last page lacks {missing:,} bytes")
+    if container.format.name == "caf" and (missing := _missing_of_caf(file)):
+        size = os.fstat(file.fileno()).st_size
+        source.declared_s = timeline.longest_s * (size + missing) / size
+    if track is None and len(tracks) > 1:
+        source.notes.append(f"has {len(tracks)} sound tracks, and track {number} is read (audio.track names another)")
+    return source
 
 
-def _frames(container: Any, stream: Any) -> Iterator[Any]:
-    """The sound track as packed floats, joined to large frames; a track may change its rate and its channels."""
-    import av
-
-    if getattr(stream, "codec_context", None) is None:
-        raise LookupError("no such decoder")  # some versions of PyAV would crash
-    decoded = (frame for frame in container.decode(stream) if frame.samples)
-    first = next(decoded)
-    size = max(1, _BLOCK_SAMPLES // first.layout.nb_channels)
-    for _, alike in groupby(chain([first], decoded), lambda f: (f.format.name, f.layout.name, f.sample_rate)):
-        resampler = av.AudioResampler("flt", first.layout, first.sample_rate, size)
-        for frame in chain(alike, [None]):
-            yield from resampler.resample(frame)
+def _magic(file: FileIO) -> tuple[bytes, bool]:
+    """The bytes behind ID3 tags, which may stand before any format, and whether there are such tags."""
+    at, tagged = 0, False
+    while True:
+        file.seek(at)
+        head = file.read(12)
+        if head[:3] != b"ID3" or len(head) < 10:
+            return head, tagged
+        size = sum((byte & 0x7F) << shift for byte, shift in zip(head[6:10], (21, 14, 7, 0), strict=True))
+        at, tagged = at + 10 + size + (10 if head[5] & 0x10 else 0), True
 
 
-def _declared_s(container: Any, stream: Any, size: int) -> float | None:
-    """Length of the sound track, seconds, where the header declares it; None where FFmpeg only estimates it."""
-    tag = stream.metadata.get("DURATION", "")
-    if tag.count(":") == 2 and (tagged := seconds(tag)) is not None:  # of Matroska; others write milliseconds
-        return tagged
-    name = container.format.name.partition(",")[0]
-    if stream.duration is None or stream.time_base is None or name not in _DECLARE_LENGTH:
-        return None
-    length_s = float(stream.duration * stream.time_base)
-    if name == "mp3" and (stream.codec_context.bit_rate or 0) * length_s / 8 <= size:
-        return None  # estimated from the size; a Xing tag declares both the duration and the bytes
-    return length_s
+def _missing_of_page(file: FileIO) -> int:
+    """Bytes that the last page of an Ogg lacks, which the decoders do not report.
+
+    A file that ends exactly between two pages looks like a stopped live stream, which is complete.
+    """
+    place = os.lseek(file.fileno(), 0, os.SEEK_CUR)
+    longest = 27 + 255 + 255 * 255
+    file.seek(max(0, file.seek(0, os.SEEK_END) - longest))
+    _, found, page = file.read(longest).rpartition(b"OggS")
+    os.lseek(file.fileno(), place, os.SEEK_SET)
+    table_end = 23 + sum(page[22:23])
+    return max(0, table_end + sum(page[23:table_end]) - len(page)) if found else 0  # else something other follows
+
+
+def _missing_of_caf(file: FileIO) -> int:
+    """Bytes that the chunks of a CAF promise and the file lacks, which FFmpeg does not tell and libsndfile refuses."""
+    descriptor, at = file.fileno(), 8
+    size = os.fstat(descriptor).st_size
+    while at < size:
+        length = int.from_bytes(os.pread(descriptor, 8, at + 4), "big", signed=True)
+        if length < 0:  # up to the end
+            return 0
+        at += 12 + length
+    return at - size
+
+
+def _is_chunks(file: FileIO, at: int, size: int) -> bool:
+    """Whether what follows the sound is a list of named chunks up to the end of the file, as WAV, AIFF and CAF have."""
+    descriptor = file.fileno()
+    at += at % 2
+    while at < size - 8:
+        head = os.pread(descriptor, 12, at)
+        if head[:3] in (b"ID3", b"TAG"):
+            return True
+        if not _CHUNK_NAME.fullmatch(head[:4]):
+            return False
+        sizes = (head[4:8][::-1], head[4:8], head[4:12])  # of RIFF, AIFF, CAF
+        fits = [end for each in sizes if at < (end := at + 8 + int.from_bytes(each, "big")) <= size + 8]
+        if not fits:
+            return False
+        at = min(fits) + min(fits) % 2
+    return True

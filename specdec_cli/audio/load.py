@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -15,16 +14,16 @@ import numpy as np
 import soxr
 from numpy.typing import ArrayLike
 
-from specdec_cli.audio.codecs import Sound, open_sound
-from specdec_cli.audio.paths import audio_error, opened, sha256, stamp
-from specdec_cli.audio.pauses import PauseCutter
-from specdec_cli.audio.samples import Cut, Floats, SampleStatistics, Segment, mono, piece_of
-from specdec_cli.errors import AudioContentError, AudioDecodeError, CutsError
+from specdec_cli.audio.levels import SampleStatistics
+from specdec_cli.audio.paths import opened, sha256, stamp
+from specdec_cli.audio.pieces import Channel, Cutting
+from specdec_cli.audio.reading import decoded_again, read_through, require_unchanged
+from specdec_cli.audio.samples import Cut, Floats, Segment, mono, piece_of
+from specdec_cli.audio.sound import Part, Selection
+from specdec_cli.errors import AudioContentError
 from specdec_cli.times import MOST_S
 
 _HIGHEST_RATE: Final = 1e6  # Hz, of samples in memory
-_ROUNDING: Final = 1e-6  # samples: 0.1 * 16000 must not lose one
-_BEYOND_S: Final = 0.1  # seconds that a cut may end after the recording: its writer may have rounded
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,10 +37,13 @@ class Recording:
     cuts: tuple[Cut, ...]  # the pieces, by their start
     whole: bool  # whether the only piece is the recording
     _start_s: float = field(repr=False)  # of the part
-    _blocks: Callable[[], Iterator[Floats]] = field(repr=False)  # of the part
+    _blocks: Callable[[], Iterator[Floats]] = field(repr=False)  # of the part, [n, channels that are read]
     total_s: float | None = None  # length of all of the original, where it is known
-    level_dbfs: float | None = None  # of its active frames, see `SampleStatistics`; None where it is one piece
+    levels: Mapping[Selection, float | None] = field(default_factory=dict)
+    """Channel -> level of its active frames, dBFS, where there are several pieces; see `SampleStatistics`."""
     decode_s: float = 0.0  # from opening the file to the checked samples
+    warnings: tuple[str, ...] = ()  # what is missing, left out or chosen, in sentences that name the recording
+    _columns: tuple[Selection, ...] = field(default=(None,), repr=False)  # channels of the blocks
 
     def pieces(self, skip: Collection[int] = ()) -> Iterator[Segment]:
         """The pieces that the model reads one at a time, in order, but for those whose index is in `skip`.
@@ -49,7 +51,7 @@ class Recording:
         A recording that is longer than the window is decoded again meanwhile. Raises AudioError if it has changed.
         """
         blocks = self._blocks()
-        rest, at = np.zeros(0, np.float32), 0  # and its place
+        rest, at = np.zeros((0, len(self._columns)), np.float32), 0  # and its place
         for index, cut in enumerate(self.cuts):
             if index in skip:
                 continue
@@ -57,13 +59,14 @@ class Recording:
             while at + len(rest) < end:  # the resampler may return a sample less
                 done = min(len(rest), max(0, start - at))
                 rest, at = rest[done:], at + done
-                rest = np.concatenate([rest, next(blocks, np.zeros(end - at - len(rest), np.float32))])
-            samples = rest[start - at : end - at].copy()
+                missing = np.zeros((end - at - len(rest), len(self._columns)), np.float32)
+                rest = np.concatenate([rest, next(blocks, missing)])
+            samples = rest[start - at : end - at, self._columns.index(cut.channel)].copy()
             fault = None
             if not self.whole:
                 name = piece_of(self.path, cut.start_s, cut.end_s)
                 fault = SampleStatistics(self.sampling_rate, samples).fault(name, cut.end_s - cut.start_s)
-            known = cut.start_s, cut.end_s, cut.speaker, cut.text
+            known = cut.start_s, cut.end_s, cut.speaker, cut.text, cut.place, cut.channel
             yield Segment(*known, samples=samples, index=index, fault=fault)
 
 
@@ -83,7 +86,7 @@ def from_samples(
     if sample_rate != sampling_rate:
         array = soxr.resample(given, sample_rate, sampling_rate)
     cut, digest = Cut(start_s or 0.0, (start_s or 0.0) + duration_s), hashlib.sha256(given.tobytes()).hexdigest()
-    blocks = partial(iter, (array,))
+    blocks = partial(iter, (array[:, None],))
     return Recording(name, sampling_rate, duration_s, digest, (cut,), start_s is None, cut.start_s, blocks)
 
 
@@ -97,119 +100,59 @@ def open_recording(
     cuts: Sequence[Cut] | None = None,
     start_s: float = 0.0,
     end_s: float | None = None,
+    channel: Channel = "mix",
+    track: int | None = None,
 ) -> Recording:
-    """Decode a recording, mix it down to mono, resample it, check it and cut it.
+    """Decode a recording, choose or mix its channels, resample it, check it and cut it.
+
+    Times count from the start of the file, also where its sound begins later than its picture.
 
     Args:
-        path: anything that libsndfile or FFmpeg reads; of a video, the first sound track; `-`: see `opened`.
+        path: anything that libsndfile or FFmpeg reads; `-`: see `opened`.
         sampling_rate: of the result, Hz.
         window_s: longest audio that the model reads at once, seconds; what is longer is cut into utterances.
         segment_s: longest of the fewest equal pieces instead, seconds, of which none is too short to describe.
         at_pauses: whether what fits the window is cut into utterances, too.
-        cuts: the pieces, which win over `segment_s` and `at_pauses`; those outside of the part are left out.
+        cuts: the pieces, which win over `segment_s` and `at_pauses`. They are clipped to the part and the recording;
+            those of which nothing is left, or that are longer than the window, are left out with a warning.
         start_s, end_s: the part of it that counts, seconds.
+        channel: of what names no channel: one, 1-based; `mix`, the mean over all; `each`, which makes every channel a
+            speaker with pieces of its own.
+        track: of several sound tracks, 1-based; None: the one that is marked as the default, or else the first.
 
     Raises:
         AudioNotFoundError: no such file, not a regular file, or it may not be read.
-        AudioDecodeError: empty, not audio, cut short, damaged, or of an unknown codec.
-        AudioContentError: too short, too long, silent, with samples that are not finite, or without an utterance; it
-            ends before `start_s`; a cut ends after it or is longer than the window.
+        AudioDecodeError: empty, not audio, of an unknown codec, or so damaged that nothing decodes; or it changes.
+        AudioContentError: too short, too long, silent, with samples that are not finite, or without an utterance.
+        CutsError: it ends before `start_s`, or lacks the channel or track; none of its cuts can be captioned.
     """
     path, begun = os.fsdecode(path), time.perf_counter()
-    part = sampling_rate, start_s, MOST_S if end_s is None else end_s
-    divided = cuts is not None or segment_s is not None
+    part = Part(sampling_rate, start_s, MOST_S if end_s is None else end_s, track)
+    cutting = Cutting(window_s, segment_s, at_pauses, cuts, channel)
     with opened(path) as file:
-        with open_sound(path, file, *part) as sound:
-            samples, statistics, utterances = _read(sound, window_s, at_pauses=not divided)
-        if start_s > 0 and not sound.duration_s:
-            says = f"ends before {start_s:g} s, where its part is to begin"
-            raise audio_error(CutsError, path, says, "Name an earlier start.")
-        if (fault := statistics.fault(path, sound.duration_s)) is not None:
-            raise fault
-        blocks = partial(_decoded_again, path, stamp(file), part) if samples is None else partial(iter, (samples,))
-        at_pauses = not divided and (at_pauses or samples is None)
-        if at_pauses:
-            found = utterances if samples is None else _utterances((samples,), sound, window_s)
-        else:
-            found = _equal(sound, segment_s) if cuts is None else _usable(cuts, sound, window_s)
-        if at_pauses and not found:
-            hint = "Its level hardly changes, as in music or noise. Give the length of pieces: audio.segment."
-            raise audio_error(AudioContentError, path, "has no utterances between pauses", hint)
-        return Recording(
-            path,
-            sampling_rate,
-            sound.duration_s,
-            sha256(file),
-            tuple(found),
-            whole=cuts is None and not at_pauses and (start_s, end_s) == (0.0, None) and len(found) == 1,
-            total_s=start_s + sound.duration_s if end_s is None else sound.declared_s,
-            level_dbfs=statistics.level_dbfs() if len(found) > 1 else None,
-            decode_s=time.perf_counter() - begun,
-            _start_s=start_s,
-            _blocks=blocks,
-        )
-
-
-def _read(sound: Sound, window_s: float, *, at_pauses: bool) -> tuple[Floats | None, SampleStatistics, list[Cut]]:
-    """All of a sound in one pass.
-
-    Returns:
-        Its samples if they fit the window, else None; its peak and levels; and `at_pauses` the utterances, if its
-        samples do not fit.
-    """
-    statistics, kept = SampleStatistics(sound.sampling_rate), [np.zeros(0, np.float32)]
-
-    def too_long() -> Iterator[Floats]:
-        for block in sound:
-            statistics.add(block)
-            kept.append(block)
-            if sound.length > window_s * sound.sampling_rate + _ROUNDING:
-                if at_pauses and math.isfinite(statistics.peak):  # else it is refused
-                    yield from kept
-                kept.clear()
-
-    utterances = _utterances(too_long(), sound, window_s)
-    # the resampler may return a sample less
-    samples = np.concatenate([*kept, np.zeros(1, np.float32)])[: sound.length] if kept else None
-    return samples, statistics, utterances
-
-
-def _decoded_again(path: str, before: tuple[int, ...], part: tuple[int, float, float]) -> Iterator[Floats]:
-    with opened(path) as file:
-        if stamp(file) != before:
-            hint = "Caption it again when it is complete."
-            raise audio_error(AudioDecodeError, path, "has changed since it was opened", hint)
-        with open_sound(path, file, *part) as sound:
-            yield from sound
-
-
-def _equal(sound: Sound, segment_s: float | None) -> list[Cut]:
-    """The fewest equal pieces within a length, or one piece."""
-    total, rate = sound.length, sound.sampling_rate
-    longest = math.inf if segment_s is None else math.floor(segment_s * rate + _ROUNDING)
-    count = max(1, math.ceil(total / longest))
-    edges = [sound.start_s + total * index // count / rate for index in range(count + 1)]
-    return list(map(Cut, edges, edges[1:]))
-
-
-def _utterances(blocks: Iterable[Floats], sound: Sound, window_s: float) -> list[Cut]:
-    """What lies between the pauses of a sound."""
-    found = PauseCutter(sound.sampling_rate, min(window_s, MOST_S)).utterances(blocks)
-    return [Cut(sound.start_s + one.start_s, sound.start_s + one.end_s) for one in found]
-
-
-def _usable(cuts: Sequence[Cut], sound: Sound, window_s: float) -> list[Cut]:
-    """The given cuts within the part, by their start."""
-    found, end_s = list[Cut](), sound.start_s + sound.duration_s
-    for cut in sorted(cuts, key=lambda cut: (cut.start_s, cut.end_s)):
-        if cut.start_s < sound.start_s or cut.end_s > sound.end_s:
-            continue
-        where = f"{cut.place}: the cut from {cut.start_s:g} s to {cut.end_s:g} s"
-        if cut.start_s >= end_s or cut.end_s > end_s + _BEYOND_S:
-            says = f"lasts {end_s:.2f} s. {where} is outside of it"
-            raise audio_error(CutsError, sound.path, says, "Mend the cuts, or name the right recording.")
-        if cut.end_s - cut.start_s > window_s + _ROUNDING:
-            says = f"cannot be cut so: {where} is longer than the {window_s:g} s that the model reads at once"
-            raise audio_error(CutsError, sound.path, says, "Divide that cut.")
-        found.append(replace(cut, end_s=min(cut.end_s, end_s)))
-    return found
+        before = stamp(file)
+        select = partial(cutting.selected, path)
+        reading = read_through(path, file, part, select, window_s, at_pauses=not cutting.divided)
+        sound, samples = reading.sound, reading.samples
+        found = cutting.pieces(path, reading)
+        again = partial(decoded_again, path, before, part, reading.library, sound.selected)
+        digest = sha256(file)
+        require_unchanged(path, file, before)
+    at_pauses = not cutting.divided and (at_pauses or samples is None)
+    everything = (start_s, end_s, sound.source.origin_s) == (0.0, None, 0.0)
+    levels = {name: statistics.level_dbfs() for name, statistics in reading.statistics.items()}
+    return Recording(
+        path,
+        sampling_rate,
+        sound.duration_s,
+        digest,
+        tuple(found),
+        whole=cuts is None and not at_pauses and everything and len(found) == 1,
+        total_s=sound.ended_s if sound.exhausted or end_s is None else sound.source.declared_s,
+        levels=levels if len(found) > 1 else {},
+        decode_s=time.perf_counter() - begun,
+        warnings=tuple(reading.warnings),
+        _start_s=sound.start_s,
+        _blocks=again if samples is None else partial(iter, (samples,)),
+        _columns=tuple(sound.selected),
+    )

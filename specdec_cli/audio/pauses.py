@@ -9,13 +9,13 @@ within 28 dB of its loud parts, which leaves the room's noise and breath out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from specdec_cli.audio.prosody import runs_of
-from specdec_cli.audio.samples import SILENCE_DBFS, Floats, Segment
+from specdec_cli.audio.levels import FLOOR_DBFS, SILENCE_DBFS, runs_of
+from specdec_cli.audio.samples import Floats, Segment
 
 _MARGIN_S: Final = 0.08  # that an utterance gets of the pauses around it
 _HOP_S: Final = 0.010
@@ -23,6 +23,7 @@ _FRAME_S: Final = 0.032
 _PAUSE: Final = 33  # hops: a shorter one ends no utterance; noise lengthens what is measured of those of 0.3 s
 _LEAST: Final = 20  # hops of sound in an utterance
 _STEP: Final = 20  # frames between two looks at what has arrived, so that blocks of any length give the same cuts
+_LOOKS: Final = 150  # at what is pending, while it doubles: a look reads all of it, so that hours would take days
 _SMOOTH: Final = 5  # frames
 _BANDS: Final = 18
 _BANDS_HZ: Final = (100.0, 7200.0)
@@ -36,7 +37,6 @@ _EXCESS_DB: Final = 2.0  # mean over the bands: sound
 _PAUSE_DB: Final = 38.0  # below the loudest frame of a stretch: a pause, or the room after it
 _END_DB: Final = 28.0  # below the loud frames of an utterance: outside its ends
 _LOUD_PERCENTILE: Final = 95
-_SILENT_DBFS: Final = -75.0
 _SILENT_MARGIN_DB: Final = 3.0  # of windows of 32 ms over those by which a piece counts as silent
 _NOTHING: Final = 1e-12  # power, -120 dBFS
 
@@ -64,16 +64,18 @@ class PauseCutter:
         window_power = float(self._window @ self._window)
         self._scale = 2 / (self._size * window_power * np.maximum(gain, gain[1]) ** 2)  # of the samples' mean square
         self._rest = np.zeros(0, np.float32)  # less than a step
-        self._samples = np.zeros(0, np.float32)
+        self._samples = _Rows()
         self._first = 0  # place of the first of them in the stream
+        self._end = 0  # of the stream, so far
         self._powers = np.zeros((_SMOOTH // 2, len(self._edges) - 1))  # of frames that are still to be smoothed
-        self._levels = np.zeros((0, len(self._edges)), np.float32)  # dB, by frame and band, and of all bands
+        self._levels = _Rows(len(self._edges))  # dB, by frame and band, and of all bands
         self._dropped = 0  # frames before those
         self._framed = 0  # frames whose power was taken
         self._floor = np.zeros(0, np.float32)  # dB, by band
         self._floor_of = 0  # frames that it was estimated after
         self._given = 0  # the sample behind the last utterance
         self._done = 0  # frames before which nothing is looked for any more
+        self._next_look = 0  # frame
 
     def utterances(self, blocks: Iterable[Floats]) -> Iterator[Segment]:
         """Those of all blocks of a stream, which is read no further than is needed for the next one."""
@@ -96,13 +98,14 @@ class PauseCutter:
         """The utterances that the end of the stream ends."""
         end = len(self._samples) + len(self._rest)
         self._take(np.append(self._rest, np.zeros(self._size + _SMOOTH * self._hop, np.float32)))
-        self._samples = self._samples[:end]
+        self._end = self._first + end
         return list(self._utterances(last=True))
 
     def _take(self, block: Floats) -> None:
         """Adds samples, and the levels of the frames that are whole with them, smoothed over their neighbours."""
-        self._samples = np.concatenate([self._samples, block])
-        rest = self._samples[max(0, self._framed * self._hop - self._first) :]
+        self._samples.add(block)
+        self._end = self._first + len(self._samples)
+        rest = self._samples.rows[max(0, self._framed * self._hop - self._first) :]
         if len(rest) <= self._size:
             return
         frames = np.lib.stride_tricks.sliding_window_view(rest, self._size + 1)[:: self._hop]
@@ -116,13 +119,14 @@ class PauseCutter:
         smooth = np.lib.stride_tricks.sliding_window_view(self._powers, _SMOOTH, axis=0).mean(axis=-1) + _NOTHING
         self._powers = self._powers[1 - _SMOOTH :]
         levels = 10 * np.log10(np.column_stack([smooth, smooth.sum(axis=1)]))
-        self._levels = np.concatenate([self._levels, levels.astype(np.float32)])
+        self._levels.add(levels.astype(np.float32))
 
     def _utterances(self, *, last: bool) -> Iterator[Segment]:
         """The utterances that have ended; forgets what no later one needs."""
-        if len(self._levels) < (1 if last else _FIRST):
+        known = self._dropped + len(self._levels)
+        if len(self._levels) < (1 if last else _FIRST) or (known < self._next_look and not last):
             return
-        start, totals = self._done, self._levels[self._done - self._dropped :, -1]  # frames below count from there
+        start, totals = self._done, self._levels.rows[self._done - self._dropped :, -1]  # frames below count from there
         sound, done = self._sound(), 0
         settled = ended = max(0, len(totals) - (0 if last else _PAUSE))  # before what is under way
         for begin, end in _stretches(sound):
@@ -145,16 +149,17 @@ class PauseCutter:
                     yield self._segment(start + first, start + behind, split=False)
                     done = right + 1
         self._forget(start + max(done, settled - _PAUSE))
+        self._next_look = known + (known - self._done) // _LOOKS
 
     def _sound(self) -> NDArray[np.bool_]:
         """Which of the frames behind the last utterance stand out from the noise floor."""
-        history, pending = self._levels[-_HISTORY:, :-1], self._levels[self._done - self._dropped :]
+        history, pending = self._levels.rows[-_HISTORY:, :-1], self._levels.rows[self._done - self._dropped :]
         known = self._dropped + len(self._levels)
         if len(history) < _HISTORY or known >= self._floor_of + _REFRESH:
             rank = len(history) * _FLOOR_PERCENTILE // 100
             self._floor, self._floor_of = np.partition(history, rank, axis=0)[rank] + _ABOVE_FLOOR_DB, known
         excess = np.clip(pending[:, :-1] - self._floor, 0.0, _MOST_EXCESS_DB).mean(axis=1)
-        sound: NDArray[np.bool_] = (excess > _EXCESS_DB) & (pending[:, -1] > _SILENT_DBFS)
+        sound: NDArray[np.bool_] = (excess > _EXCESS_DB) & (pending[:, -1] > FLOOR_DBFS)
         return sound
 
     def _segment(self, start: int, end: int, *, split: bool) -> Segment:
@@ -162,18 +167,50 @@ class PauseCutter:
         margin, centre = round(_MARGIN_S * self._rate), (self._size - self._hop) // 2
         from_, to = start * self._hop + centre, end * self._hop + centre
         from_ = max(self._given, self._first, from_ - margin)
-        to = min(to if split else to + margin, self._first + len(self._samples))
+        to = min(to if split else to + margin, self._end)
         self._given = to
-        samples = self._samples[from_ - self._first : to - self._first].copy()
+        samples = self._samples.rows[from_ - self._first : to - self._first].copy()
         return Segment(from_ / self._rate, to / self._rate, samples=samples)
 
     def _forget(self, settled: int) -> None:
         """Drops the samples before a frame, and levels that are older than the history of the noise floor too."""
         self._done = settled
         samples = settled * self._hop - self._first
-        self._samples, self._first = self._samples[samples:], self._first + samples
+        self._samples.drop(samples)
+        self._first += samples
         levels = max(0, min(settled - self._dropped, len(self._levels) - _HISTORY))
-        self._levels, self._dropped = self._levels[levels:], self._dropped + levels
+        self._levels.drop(levels)
+        self._dropped += levels
+
+
+class _Rows:
+    """Rows that are added at the end and dropped at the front, each in constant time on average."""
+
+    def __init__(self, *width: int) -> None:
+        self._array: NDArray[Any] = np.zeros((1024, *width), np.float32)
+        self._first = self._end = 0
+
+    def __len__(self) -> int:
+        return self._end - self._first
+
+    @property
+    def rows(self) -> NDArray[Any]:
+        """What it holds, float32 [n, ...]; it stays valid until the next `add`."""
+        return self._array[self._first : self._end]
+
+    def add(self, rows: NDArray[Any]) -> None:
+        """Adds rows [n, ...] at the end."""
+        if self._end + len(rows) > len(self._array):
+            held = self.rows
+            moved = np.zeros((max(1024, 2 * (len(held) + len(rows))), *held.shape[1:]), np.float32)
+            moved[: len(held)] = held
+            self._array, self._first, self._end = moved, 0, len(held)
+        self._array[self._end : self._end + len(rows)] = rows
+        self._end += len(rows)
+
+    def drop(self, count: int) -> None:
+        """Drops so many rows at the front."""
+        self._first = min(self._end, self._first + max(0, count))
 
 
 def _stretches(on: NDArray[np.bool_]) -> list[tuple[int, int]]:

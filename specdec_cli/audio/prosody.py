@@ -15,13 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import soxr
 
+from specdec_cli.audio.levels import ACTIVE_WITHIN_DB, FLOOR_DBFS, Mask, active, runs_of
 from specdec_cli.types import Measured
 
 SAMPLE_RATE: Final = 16_000  # of all samples here, Hz
 HOP: Final = SAMPLE_RATE // 100  # samples in a frame, and between two values: 10 ms
 
-_ACTIVE_WITHIN_DB: Final = 30.0
-_FLOOR_DBFS: Final = -75.0
 _SHORTEST_BLIP: Final = 4  # frames: active runs under 40 ms are dropped
 _SHORTEST_PAUSE: Final = 20  # frames: gaps of 200 ms or more are pauses
 _LIMIT_CHANGE_DB: Final = 3.0
@@ -48,7 +47,6 @@ _BAND_WIDTH: Final = 1024  # 64 ms: shorter windows follow the pulses of a voice
 
 Array = npt.NDArray[np.float64]
 Samples = npt.NDArray[np.float32]
-Mask = npt.NDArray[np.bool_]
 
 
 def measure(samples: Samples, sampling_rate: int, recording_dbfs: float | None = None) -> Measured:
@@ -102,40 +100,23 @@ def speech_activity(samples: Samples) -> Activity:
     frames = samples[: len(samples) // HOP * HOP].reshape(-1, HOP).astype(np.float64)
     power = np.square(frames - frames.mean()).mean(axis=1) if len(frames) else np.zeros(1)
     changes = (0.0, -_LIMIT_CHANGE_DB, _LIMIT_CHANGE_DB)
-    (active, share), *others = (_active(power, _ACTIVE_WITHIN_DB + change) for change in changes)
-    level = 10.0 * float(np.log10(power[active].mean() + 1e-12)) if active.any() else _FLOOR_DBFS
-    return Activity(active, level, share, all(abs(other - share) <= _MOST_CHANGE for _, other in others))
+    (found, share), *others = (_active(power, ACTIVE_WITHIN_DB + change) for change in changes)
+    level = 10.0 * float(np.log10(power[found].mean() + 1e-12)) if found.any() else FLOOR_DBFS
+    return Activity(found, level, share, all(abs(other - share) <= _MOST_CHANGE for _, other in others))
 
 
 def _active(power: npt.NDArray[np.floating], within_db: float) -> tuple[Mask, float]:
     """Active frames, and the share of pauses between the first and the last of them."""
-    active = _loud(power, within_db)
-    for start, stop in runs_of(active):
+    found = active(power, within_db)
+    for start, stop in runs_of(found):
         if stop - start < _SHORTEST_BLIP:
-            active[start:stop] = False
-    if not active.any():
-        return active, 0.0
-    first, last = np.flatnonzero(active)[[0, -1]]
-    span = active[first : last + 1]
+            found[start:stop] = False
+    if not found.any():
+        return found, 0.0
+    first, last = np.flatnonzero(found)[[0, -1]]
+    span = found[first : last + 1]
     gaps = sum(stop - start for start, stop in runs_of(~span) if stop - start >= _SHORTEST_PAUSE)
-    return active, float(gaps) / len(span)
-
-
-def active_level_dbfs(power: npt.NDArray[np.floating]) -> float | None:
-    """Level of the active frames, mean power in dB, of mean powers [frames] of frames of any length; None without."""
-    active = _loud(power)
-    return 10.0 * float(np.log10(power[active].mean())) if active.any() else None
-
-
-def _loud(power: npt.NDArray[np.floating], within_db: float = _ACTIVE_WITHIN_DB) -> Mask:
-    least = max(float(np.percentile(power, 97)) * 10 ** (-within_db / 10), 10 ** (_FLOOR_DBFS / 10))
-    return np.asarray(power > least, np.bool_)
-
-
-def runs_of(mask: Mask) -> npt.NDArray[np.intp]:
-    """Start and stop of each run of True in a mask [n], shape (runs, 2)."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
-    return edges.reshape(-1, 2)
+    return found, float(gaps) / len(span)
 
 
 def f0_contour(samples: Samples, hop: int = HOP) -> Array:

@@ -18,7 +18,7 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-from specdec_cli.audio.samples import Floats
+from specdec_cli.audio.levels import Floats, active
 
 Numbers = NDArray[Any]
 
@@ -27,7 +27,6 @@ _RATE: Final = 8000  # Hz, to which clips are resampled
 _HOP, _FRAME = 160, 256  # samples: 20 and 32 ms
 _COUNT: Final = _FRAME + _FRAME // 2  # samples that are transformed: room for the longest lag
 _PIECE_S: Final = 10.0  # figures of a longer clip would average speech away
-_ACTIVE_DB: Final = 30.0  # below the loudest frames
 _BANDS_HZ: Final = np.geomspace(100, 3600, 13)
 _LAGS: Final = slice(_RATE // 400, round(_RATE / 70) + 1)  # of pitches from 70 to 400 Hz
 _VOICED: Final = 0.6  # harmonicity
@@ -74,13 +73,13 @@ def figures(samples: Floats, sampling_rate: int) -> Numbers | None:
     padded = np.pad(samples, (0, max(0, _FRAME - len(samples))))
     frames = np.lib.stride_tricks.sliding_window_view(padded, _FRAME)[::_HOP] / max(1e-9, float(np.abs(padded).max()))
     frames -= frames.mean(axis=1, keepdims=True)
-    level = 10 * np.log10(np.einsum("ft,ft->f", frames, frames) / _FRAME + np.float32(1e-20))
-    active = level > np.percentile(level, 98) - _ACTIVE_DB
-    if np.count_nonzero(active) * _HOP < MIN_ACTIVE_S * _RATE:
+    loudness = np.einsum("ft,ft->f", frames, frames) / _FRAME
+    found = active(loudness)
+    if np.count_nonzero(found) * _HOP < MIN_ACTIVE_S * _RATE:
         return None
-    level = level[active]
+    level = 10 * np.log10(loudness[found])
     window = np.hanning(_FRAME).astype(np.float32)
-    spectrum = np.fft.rfft(frames[active] * window, _COUNT)
+    spectrum = np.fft.rfft(frames[found] * window, _COUNT)
     power = spectrum.real**2 + spectrum.imag**2
     harmonicity, pitch = _periodicity(power, np.abs(np.fft.rfft(window, _COUNT)) ** 2)
     edges = np.searchsorted(np.fft.rfftfreq(_COUNT, 1 / _RATE), _BANDS_HZ)
@@ -89,10 +88,10 @@ def figures(samples: Floats, sampling_rate: int) -> Numbers | None:
     flatness = np.log(audible).mean(axis=1) - np.log(audible.mean(axis=1))
     bands = 10 * np.log10(np.add.reduceat(audible, edges[:-1] - edges[0], axis=1) / np.diff(edges))
     shape = bands - bands.mean(axis=1, keepdims=True)
-    before, after = _pairs(active, frames=1)
+    before, after = _pairs(found, frames=1)
     steps = level[after] - level[before]
     voiced = (harmonicity[before] > _VOICED) & (harmonicity[after] > _VOICED)
-    earlier, later = _pairs(active, frames=5)
+    earlier, later = _pairs(found, frames=5)
     return np.array(
         [
             level.std(),  # dB
@@ -119,9 +118,9 @@ def _periodicity(power: Numbers, of_window: Numbers) -> tuple[Numbers, Numbers]:
     return relative.max(axis=1).clip(0, 1), np.log2(relative.argmax(axis=1) + _LAGS.start)
 
 
-def _pairs(active: Numbers, frames: int) -> tuple[Numbers, Numbers]:
-    """Rows, counted among the active frames, of the frames that lie so many apart and are both active."""
-    row, both = np.cumsum(active) - 1, active[frames:] & active[:-frames]
+def _pairs(found: Numbers, frames: int) -> tuple[Numbers, Numbers]:
+    """Rows, counted among the active frames `found`, of the frames that lie so many apart and are both active."""
+    row, both = np.cumsum(found) - 1, found[frames:] & found[:-frames]
     return row[:-frames][both], row[frames:][both]
 
 

@@ -91,7 +91,10 @@ class Task:
     def found_in(self, recording: Recording) -> frozenset[int]:
         """Indices of the pieces that have captions, or can have none, of the same content cut at the same places."""
         places = {mark.place for mark in self.marks if mark.good or mark.final}
-        cuts = [(round(cut.start_s, 4), round(cut.end_s, 4)) for cut in recording.cuts]
+        channels = (0 if cut.channel is None else cut.channel + 1 for cut in recording.cuts)
+        cuts = [
+            (round(cut.start_s, 4), round(cut.end_s, 4), n) for cut, n in zip(recording.cuts, channels, strict=True)
+        ]
         return frozenset(n for n, place in enumerate(cuts) if place in places and self.sha256 == recording.sha256)
 
 

@@ -51,8 +51,11 @@ def batch(
     prompt: options.Prompt = None,
     force_prompt: options.ForcePrompt = None,
     segment: options.Segment = None,
+    strict: options.Strict = None,
     start: options.Start = None,
     end: options.End = None,
+    channel: options.Channel = None,
+    track: options.Track = None,
     labels: options.Labels = False,
     lexicon: options.LexiconFile = None,
     calibration: options.CalibrationFile = None,
@@ -101,7 +104,13 @@ def batch(
     inputs = None  # what failed before
     if manifest is not None or paths or not retry_failed:
         inputs = find_inputs(
-            paths or [], manifest, recursive=recursive, pattern=pattern, without=own, may_be_sound=not ray
+            paths or [],
+            manifest,
+            recursive=recursive,
+            pattern=pattern,
+            without=own,
+            may_be_sound=not ray,
+            strict=config.audio.strict,
         )
     reads = [*(paths or []), manifest, lexicon, calibration, lookup, *resolved.reads]
     refuse({"--output": (output, TRANSCRIPTS)}, reads)
@@ -112,6 +121,8 @@ def batch(
     work = Work(config, labelled, measure, size, flight, workers or min(os.cpu_count() or 1, 4))
     counts, interrupts = Progress(), list[int]()
     with display(quiet=quiet, debug=debug, resolved=resolved) as view:
+        if isinstance(inputs, Manifest):
+            view.skips.append(inputs.skips)
         with Output(output, None if overwrite else identity.check) as stored, ExitStack() as stack:
             tasks = find_tasks(inputs, stored, limit=limit, only_failed=retry_failed)
             if tasks := drop_hopeless(tasks, counts):
@@ -183,13 +194,14 @@ def find_inputs(
     pattern: str | None,
     without: frozenset[str],
     may_be_sound: bool,
+    strict: bool = False,
 ) -> Inputs:
     """What the command line names; ConfigError if it names nothing, or contradicts itself."""
     if (manifest is None) == (not paths):
         hint = "Name files, folders or patterns; or a --manifest, and not both."
         raise ConfigError("No recordings are named, or in two ways.", hint=hint)
     if manifest is not None:
-        return Manifest.read(manifest)
+        return Manifest.read(manifest, strict=strict)
     found = Paths(with_list(paths, may_be_sound=may_be_sound), recursive, pattern, without)
     found.require_one()
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from specdec_cli import __version__
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import emit, read_references
+from specdec_cli.cli.command_run import display, emit, read_references, tell_references
 from specdec_cli.console.pages import calibration_page
 from specdec_cli.errors import ConfigError
 from specdec_cli.labels.calibration import calibrate as calibrated
@@ -18,6 +18,9 @@ def calibrate(
     references: options.ReferenceTable = None,
     file_column: options.FileColumn = None,
     label_column: options.LabelColumns = None,
+    unknown_label: options.UnknownLabel = "ignore",
+    label_codes: options.LabelCodes = None,
+    strict: options.Strict = None,
     lexicon: options.LexiconFile = None,
     eval_seed: options.EvalSeed = 0,
     output: options.CalibrationOut = None,
@@ -32,7 +35,16 @@ def calibrate(
     known classes. The table gives the error on speakers that the temperature was not fitted to: name them in a column
     speaker of the references. Use the file with --calibration FILE.
     """
-    words, table = read_references(references, file_column, None, label_column, lexicon)
+    words, table = read_references(
+        references,
+        file_column,
+        None,
+        label_column,
+        lexicon,
+        strict=bool(strict),
+        unknown_label=unknown_label,
+        label_codes=label_codes,
+    )
     if table is None:
         hint = "Name a table: --references FILE"
         raise ConfigError("A calibration needs to know which classes are right.", hint=hint)
@@ -40,6 +52,8 @@ def calibrate(
         raise ConfigError(f"There is no attribute {attribute!r}.", hint=f"Attributes: {', '.join(words.attributes)}.")
     targets = {"--output": (output, CALIBRATION), "--plot": (plot, PICTURE)}
     refuse(targets, [*transcripts, references, lexicon])
+    with display(quiet=False, debug=debug) as view:
+        tell_references(view, table)
     decisions = list(read_decisions(transcripts, table))
     found = calibrated(decisions, by_speaker=any(entry.speaker for entry in table.entries), seed=eval_seed)
     if output is not None:

@@ -55,6 +55,8 @@ def display(
         except KeyboardInterrupt:
             view.conclude(interruption, good=False)
             raise
+        finally:
+            view.tell_skips()
 
 
 @contextmanager
@@ -197,6 +199,8 @@ def load_captioner(
         with view.loading("PyTorch"):
             import specdec_cli.models.loading  # noqa: F401 - takes seconds
     captioner = Captioner.load(config, loading=view.loading)
+    if captioner.cuts is not None:
+        view.skips.append(captioner.cuts.skips)
     require_cloud(captioner.setup, degrades=config.decoding.degrades if degrades is None else degrades)
     if labelled is not None:
         captioner = captioner.labelled(*labelled)
@@ -218,6 +222,13 @@ def labelling(labels: bool, lexicon: Path | None, calibration: Path | None = Non
     return Labelling(Lexicon.load(lexicon), None if calibration is None else read_calibration(calibration))
 
 
+def tell_references(view: View, references: References | None) -> None:
+    """Says which columns references were read from, and at the end what was left out of them."""
+    if references is not None:
+        view.say(references.said())
+        view.skips.append(references.skips)
+
+
 def read_references(
     table: Path | None,
     file_column: str | None,
@@ -225,11 +236,15 @@ def read_references(
     label_columns: Sequence[str] | None,
     words: Path | None,
     files: Sequence[str] = (),
+    *,
+    strict: bool = False,
+    unknown_label: str = "ignore",
+    label_codes: str | None = None,
 ) -> tuple[Lexicon, References | None]:
     """The lexicon at `words` (None: the shipped one), and the references at `table`, by which captions are judged.
 
-    A label's column is given as "attribute=column". ConfigError: a file is malformed, a column is of no table, or there
-    are `files` and the table has none of them.
+    A label's column is given as "attribute=column"; for the last three see `References.read`. ConfigError: a file is
+    malformed, a column is of no table, or there are `files` and the table has none of them.
     """
     lexicon = Lexicon.load(words)
     if table is None:
@@ -240,8 +255,20 @@ def read_references(
     if wrong := sorted(name for name in labels if name not in lexicon.attributes or not labels[name]):
         hint = f"Attributes: {', '.join(lexicon.attributes)}. For example: --label-column emotion=mood"
         raise ConfigError(f"--label-column {wrong[0]!r} is not of the form attribute=column.", hint=hint)
-    texts = tuple(text_columns or ())
-    found = References.read(table, file_column=file_column, text_columns=texts, label_columns=labels, lexicon=lexicon)
+    if unknown_label not in ("ignore", "refuse"):
+        raise ConfigError(
+            f"--unknown-label takes ignore or refuse, not {unknown_label!r}.", hint="Leave it out: ignore."
+        )
+    found = References.read(
+        table,
+        file_column=file_column,
+        text_columns=tuple(text_columns or ()),
+        label_columns=labels,
+        lexicon=lexicon,
+        strict=strict,
+        refuse_unknown=unknown_label == "refuse",
+        label_codes=label_codes,
+    )
     if files:
         found.require_some(files)
     return lexicon, found

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import display, emit, identified, load_captioner, read_references
+from specdec_cli.cli.command_run import display, emit, identified, load_captioner, read_references, tell_references
 from specdec_cli.config import Config
 from specdec_cli.console.pages import comparison_page
 from specdec_cli.console.view import View
@@ -44,10 +44,15 @@ def compare(
     segment: options.Segment = None,
     start: options.Start = None,
     end: options.End = None,
+    channel: options.Channel = None,
+    track: options.Track = None,
     references: options.ReferenceTable = None,
     file_column: options.FileColumn = None,
     text_column: options.TextColumns = None,
     label_column: options.LabelColumns = None,
+    unknown_label: options.UnknownLabel = "ignore",
+    label_codes: options.LabelCodes = None,
+    strict: options.Strict = None,
     lexicon: options.LexiconFile = None,
     bertscore: options.Bertscore = False,
     eval_seed: options.EvalSeed = 0,
@@ -76,7 +81,8 @@ def compare(
     if resolved.config.decoding.mode != richest(wanted):
         raise ConfigError("--set decoding.mode is ignored here.", hint="Say which modes to compare with --modes.")
     files = find_recordings(paths, recursive=recursive, limit=limit)
-    words, table = read_references(references, file_column, text_column, label_column, lexicon, files)
+    judged = {"strict": resolved.config.audio.strict, "unknown_label": unknown_label, "label_codes": label_codes}
+    words, table = read_references(references, file_column, text_column, label_column, lexicon, files, **judged)  # type: ignore[arg-type]
     if bertscore and table is None:
         raise ConfigError("--bertscore needs references.", hint="Name the table: --references FILE")
     reads = [*files, references, lexicon, *resolved.reads]
@@ -88,6 +94,7 @@ def compare(
     with StoredRuns(output, terms, overwrite=overwrite) as journal:
         try:
             with display(quiet=quiet, debug=debug, resolved=resolved, interruption=message) as view:
+                tell_references(view, table)
                 recordings = identified(view, files)
                 runner = Runner(terms, journal, view)
                 steps = runner.steps(recordings, repeat)

@@ -95,6 +95,9 @@ ForcePrompt = Annotated[bool | None, _setting(CAPTION, "prompt.force", "--force-
 Segment = Annotated[MaybeText, _setting(CAPTION, "audio.segment", "--segment pauses|SECONDS|FILE")]
 Start = Annotated[MaybeText, _setting(CAPTION, "audio.start_s", "--start TIME")]
 End = Annotated[MaybeText, _setting(CAPTION, "audio.end_s", "--end TIME")]
+Strict = Annotated[bool | None, _setting(CAPTION, "audio.strict", "--strict/--no-strict")]
+Channel = Annotated[MaybeText, _setting(CAPTION, "audio.channel", "--channel mix|each|N")]
+Track = Annotated[MaybeText, _setting(CAPTION, "audio.track", "--track N")]
 Labels = Annotated[bool, _option(CAPTION, "--labels", "Show which classes each caption names.")]
 LexiconFile = Annotated[
     MaybePath, _option(CAPTION, "--lexicon FILE", "Words for classes, in place of the shipped ones; implies --labels.")
@@ -162,6 +165,10 @@ _TEXTS: Final = "Column that holds a caption. Repeatable."
 TextColumns = Annotated[list[str] | None, _option(JUDGING, "--text-column COLUMN", _TEXTS)]
 _CLASSES: Final = "Column of an attribute's class, e.g. emotion=mood. Repeatable."
 LabelColumns = Annotated[list[str] | None, _option(JUDGING, "--label-column NAME=COLUMN", _CLASSES)]
+_UNKNOWN: Final = "What an unknown label costs: itself (ignore), or the table (refuse)."
+UnknownLabel = Annotated[str, _option(JUDGING, "--unknown-label ignore|refuse", _UNKNOWN)]
+_CODES: Final = "Corpus that the labels are codes of: MSP-Podcast, EMO-DB, RAVDESS or SAVEE; left out: found by them."
+LabelCodes = Annotated[MaybeText, _option(JUDGING, "--label-codes CORPUS", _CODES)]
 Attribute = Annotated[str, _option(JUDGING, "--attribute NAME", "Attribute whose classes are drawn.")]
 Bertscore = Annotated[bool, _option(JUDGING, "--bertscore", "Compute BERTScore too; needs the extra bertscore.")]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import display, read_references
+from specdec_cli.cli.command_run import display, read_references, tell_references
 from specdec_cli.format import count
 from specdec_cli.review.review_page import read_pieces, write_review
 from specdec_cli.targets import REVIEW, refuse
@@ -19,6 +19,9 @@ def review(
     references: options.ReferenceTable = None,
     file_column: options.FileColumn = None,
     label_column: options.LabelColumns = None,
+    unknown_label: options.UnknownLabel = "ignore",
+    label_codes: options.LabelCodes = None,
+    strict: options.Strict = None,
     lexicon: options.LexiconFile = None,
     audio_mb: options.AudioMb = 64.0,
     output: options.PageOut = Path("review.html"),
@@ -30,9 +33,19 @@ def review(
     The page is one file that works offline: it plays every piece, shows the probability of each class (of transcripts
     made with --labels), and saves corrections as a table for --references of compare, tune and calibrate.
     """
-    words, table = read_references(references, file_column, None, label_column, lexicon)
+    words, table = read_references(
+        references,
+        file_column,
+        None,
+        label_column,
+        lexicon,
+        strict=bool(strict),
+        unknown_label=unknown_label,
+        label_codes=label_codes,
+    )
     refuse({"--output": (output, REVIEW)}, [*transcripts, references, lexicon])
     with display(quiet=quiet, debug=debug, interruption="interrupted; no page was written") as view:
+        tell_references(view, table)
         pieces = read_pieces(transcripts, words, table, of_mode)
         if table is not None:
             table.require_some([piece.run.file for piece in pieces])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import display, emit, identified, load_captioner, read_references
+from specdec_cli.cli.command_run import display, emit, identified, load_captioner, read_references, tell_references
 from specdec_cli.config.problems import chosen
 from specdec_cli.console.pages import tuning_page
 from specdec_cli.console.plain import print_error
@@ -47,6 +47,9 @@ def tune(
     file_column: options.FileColumn = None,
     text_column: options.TextColumns = None,
     label_column: options.LabelColumns = None,
+    unknown_label: options.UnknownLabel = "ignore",
+    label_codes: options.LabelCodes = None,
+    strict: options.Strict = None,
     lexicon: options.LexiconFile = None,
     eval_seed: options.EvalSeed = 0,
     recordings: options.Recordings = None,
@@ -68,11 +71,13 @@ def tune(
     plan = TuningPlan(parse_gates(gates), parse_ks(ks), share, eval_seed, cost, risk)
     resolved = options.resolve(context, {"decoding.mode": "hybrid"})
     files = find_recordings(paths, recursive=recursive, limit=limit)
-    words, table = read_references(references, file_column, text_column, label_column, lexicon, files)
+    judged = {"strict": resolved.config.audio.strict, "unknown_label": unknown_label, "label_codes": label_codes}
+    words, table = read_references(references, file_column, text_column, label_column, lexicon, files, **judged)  # type: ignore[arg-type]
     targets = {"--recordings": (recordings, RECORDINGS), "--output": (output, GATE), "--plot": (plot, PICTURE)}
     refuse(targets, [*files, references, lexicon, *resolved.reads])
     again = f"interrupted; run it again to go on from {recordings}" if recordings else "interrupted"
     with display(quiet=quiet, debug=debug, resolved=resolved, interruption=again) as view:
+        tell_references(view, table)
         clips = _clips(view, files)
         if not clips:
             return 1

@@ -18,6 +18,7 @@ from specdec_cli.prompts import Language, Style, prompt_for
 from specdec_cli.types import DEFAULT_THRESHOLDS, AcceptanceName, Decider, GateName, Mode
 
 Tokens = Annotated[int, Field(ge=1, le=64)]
+Number = Annotated[int, Field(ge=1, le=65_535)]
 Toggle = Literal["auto", "on", "off"]
 Texts = Annotated[tuple[PlainText, ...], Field(strict=False)]
 
@@ -160,7 +161,7 @@ class PromptConfig(Section):
 
 
 class AudioConfig(Section):
-    """How a recording is cut."""
+    """How a recording is read and cut."""
 
     segment: Segmenting | None = setting(
         None,
@@ -169,6 +170,11 @@ class AudioConfig(Section):
     )
     start_s: Moment | None = setting(None, "caption from here on, seconds or HH:MM:SS; null: 0")
     end_s: Moment | None = setting(None, "caption up to here, seconds or HH:MM:SS; null: to the end")
+    strict: bool = setting(False, "true: refuse what cuts, manifests and references would have left out or changed")
+    channel: Literal["mix", "each"] | Number = setting(
+        "mix", "mix: the mean of all channels; each: every channel is a speaker; a number: that channel, from 1"
+    )
+    track: Number | None = setting(None, "sound track of a video, from 1; null: the one that it marks as the default")
     refuse_no_speech: bool = setting(False, "true: a clip without speech is an error; false: its transcript is marked")
 
     @property
@@ -193,7 +199,8 @@ class AudioConfig(Section):
             segment = path.name
             if path.is_file():
                 segment += f" {hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
-        recorded = {"segment": segment, "start_s": self.start_s, "end_s": self.end_s}
+        recorded = {"segment": segment, "start_s": self.start_s, "end_s": self.end_s, "track": self.track}
+        recorded["channel"] = None if self.channel == "mix" else self.channel
         return {name: value for name, value in recorded.items() if value is not None}
 
 

@@ -20,6 +20,7 @@ from specdec_cli.console.rounds import render_round
 from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, OK, WARN
 from specdec_cli.errors import SpecdecError
 from specdec_cli.format import count, seconds, volume
+from specdec_cli.inputs.skipped import Skips
 from specdec_cli.transcript.records import Started
 from specdec_cli.types import Finished, Prefill, Round, Sent, Update
 
@@ -55,6 +56,7 @@ class View:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.form, self.failures = form, set[str]()  # recordings that failed
+        self.skips = list[Skips]()  # what files that were read leave out, for the end
         self.status = StatusLine(console, clock, drawn=form == "live")
         self._console, self._debug, self._clock = console, debug, clock
         self._in_rows = form in ("live", "rows")
@@ -198,6 +200,13 @@ class View:
     def warn(self, sentence: str) -> None:
         """Show what is wrong with results that are kept."""
         print_line(self._console, Text(clean(sentence)), Text("warning:", BAD))
+
+    def tell_skips(self) -> None:
+        """Show what was left out of the files that were read, or changed, once."""
+        for skips in self.skips:
+            for sentence in skips.sentences():
+                self.warn(sentence)
+        self.skips.clear()
 
     def hint(self, sentence: str) -> None:
         """Show what to do next."""

@@ -91,13 +91,14 @@ def _clip(clip: PairedClip, references: References | None, lexicon: Lexicon, lan
         duration_s=about.duration_s,
         start_s=about.start_s,
         end_s=about.end_s,
+        channel=about.channel,
         captions={mode: run.caption or "" for mode, run in first.items()},
         flags={mode: run.flags for mode, run in first.items() if run.flags},
         labels={mode: lexicon.labels(run.caption or "", language) for mode, run in first.items()},
         total_ms={mode: round(middle_of(run.timing.total_ms for run in runs), 4) for mode, runs in clip.items()},
         escalation_rate={mode: getattr(run.totals, "escalation_rate", None) for mode, run in first.items()},
         reference=reference.key if reference else None,
-        reference_texts=list(reference.texts) if reference else [],
+        reference_texts=list(reference.texts_in(language)) if reference else [],
         reference_labels=dict(reference.labels) if reference else {},
     )
 

@@ -41,10 +41,11 @@ def render(comparison: Comparison, transcripts: Iterable[Transcript], *, lexicon
     runs: dict[tuple[object, ...], Transcript] = {}
     for run in transcripts:
         if run.caption is not None:
-            runs.setdefault((run.mode, run.file, run.sha256, run.start_s), run)
+            runs.setdefault((run.mode, run.file, run.sha256, run.start_s, run.end_s, run.channel), run)
     clips, audio = [], []
     for number, clip in enumerate(comparison.clips, 1):
-        own = {mode: runs.get((mode, clip.file, clip.sha256, clip.start_s)) for mode in comparison.modes}
+        place = clip.file, clip.sha256, clip.start_s, clip.end_s, clip.channel
+        own = {mode: runs.get((mode, *place)) for mode in comparison.modes}
         values, sound = _clip(clip, own, lexicon)
         clips.append(values)
         audio += [(number, base64.b64encode(sound.mp3).decode("ascii"))] if sound else []
@@ -67,8 +68,10 @@ def _clip(
 ) -> tuple[dict[str, Any], ClipSound | None]:
     """What the page's script draws of a clip, and its sound."""
     sound, missing = None, None
+    track = next((run.settings.get("track") for run in runs.values() if run is not None), None)
     try:
-        sound = read_sound(clip.file, clip.sha256, clip.start_s, clip.end_s)
+        place = clip.start_s, clip.end_s, clip.channel
+        sound = read_sound(clip.file, clip.sha256, *place, track if isinstance(track, int) else None)
     except SoundUnavailable as unavailable:
         missing = str(unavailable)
     return clip.model_dump(mode="json") | {

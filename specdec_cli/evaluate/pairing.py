@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 
 from specdec_cli.evaluate.result import ClipError
-from specdec_cli.transcript.records import Transcript
+from specdec_cli.transcript.records import Transcript, TranscriptHead
 from specdec_cli.types import Mode
 
-ClipKey = tuple[str, float | None]
-"""What one clip is: the SHA-256 of its recording, and where in it the clip begins, s; None for the whole of it."""
+ClipKey = tuple[str, tuple[float, float | None, int | None] | None]
+"""What one clip is: the SHA-256 of its recording, and start, end (s) and channel in it; None for the whole of it."""
 
 PairedClip = dict[Mode, list[Transcript]]
 """One clip: at least one transcript a mode; several are repeats, of which the first counts, but for times."""
@@ -22,9 +22,10 @@ def middle_of(repeats: Iterable[float | None]) -> float:
     return median(measured) if measured else float("nan")
 
 
-def clip_key(transcript: Transcript) -> ClipKey:
+def clip_key(clip: TranscriptHead) -> ClipKey:
     """Which clip a transcript is of; a recording that could not be read is known by its path."""
-    return transcript.sha256 or transcript.file, transcript.start_s
+    place = None if clip.start_s is None else (clip.start_s, clip.end_s, clip.channel)
+    return clip.sha256 or clip.file, place
 
 
 def pair(transcripts: Iterable[Transcript], modes: Sequence[Mode]) -> tuple[list[PairedClip], list[ClipError], int]:

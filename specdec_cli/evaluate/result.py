@@ -104,6 +104,7 @@ class ClipComparison(Figures):
     duration_s: float | None
     start_s: float | None = Field(description="start of the segment in the recording, s; null: the whole recording")
     end_s: float | None
+    channel: int | None = Field(default=None, description="channel that was read, from 1; null: the mean of all")
     captions: dict[Mode, Text]
     flags: dict[Mode, tuple[Flag, ...]] = Field(default={}, description="what makes a caption no description, if it is")
     labels: dict[Mode, dict[str, str | None]] = Field(description="attribute -> class that the caption names")

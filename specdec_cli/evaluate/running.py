@@ -145,7 +145,7 @@ class Runner:
         recording = step.recording
         try:
             for run in captioner.runs(recording.path):
-                if self.journal.repeats((run.clip.sha256, run.clip.start_s), step.mode) <= step.repeat:
+                if self.journal.repeats(clip_key(run.clip), step.mode) <= step.repeat:
                     self.journal.add(run.finish())
         except TranscriptError:
             raise

@@ -14,17 +14,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import IO, Final
 
-from specdec_cli.audio.codecs import open_sound
 from specdec_cli.audio.paths import STDIN, is_url, opened, sha256
+from specdec_cli.audio.reading import require_sound
 from specdec_cli.config.problems import show
 from specdec_cli.errors import AudioError, ConfigError, SpecdecError, typed
+from specdec_cli.inputs.names import SOUND_ENDINGS
 from specdec_cli.inputs.recording import InputFile, Key
 
-_SOUND: Final = re.compile(
-    r"[^.].*\.(3gp|aac|ac3|aif[cf]?|amr|au|avi|bwf|caf|flac|m4[ab]|mk[av]|mov|mp[234]|mpga|og[ag]|opus|rf64|snd|sph"
-    r"|w64|wave?|webm|wma)",
-    re.IGNORECASE | re.DOTALL,
-)
+_SOUND: Final = re.compile(rf"[^.].*\.({SOUND_ENDINGS})", re.IGNORECASE | re.DOTALL)
 """What a folder is searched for; a file that is named, or matched by a pattern, may have any name."""
 _NO_TEXT: Final = re.compile(rb"[\x01-\x08\x0e-\x1a]")  # every recording has such bytes, and no list of names
 
@@ -68,7 +65,7 @@ class Paths:
         elif os.path.lexists(path) or not glob.has_magic(path):
             yield path
         else:
-            found = self._others("", glob.iglob(path, recursive=True))
+            found = self._others("", _matching(path))
             yield from [file for file in found if not os.path.isdir(file)] or [path]
 
     def _search(self, folder: str) -> Iterator[str]:
@@ -90,6 +87,26 @@ class Paths:
         if self.pattern is not None:
             return fnmatch.fnmatch(name, self.pattern) and not name.startswith(".specdec-")  # locks and drafts
         return _SOUND.fullmatch(name) is not None
+
+
+def _matching(pattern: str) -> Iterator[str]:
+    """What a pattern matches. `**` follows no link, or one that leads to its own folder would be walked for ever."""
+    before, wild, after = pattern.partition("**")
+    whole = (not before or before.endswith(os.sep)) and (not after or after.startswith(os.sep))
+    if not (wild and whole):
+        yield from glob.iglob(pattern)
+        return
+    seen = set[str]()
+    for top in glob.glob(before) if glob.has_magic(before) else [before]:
+        for at, _, names in os.walk(top or os.curdir):
+            folder = os.path.normpath(at) if top or at != os.curdir else ""
+            folder = os.path.relpath(folder) if not top and folder else folder
+            inner = after.lstrip(os.sep)
+            found = (os.path.join(folder, name) for name in names if not name.startswith("."))
+            for path in _matching(os.path.join(glob.escape(folder), inner)) if inner else found:
+                if path not in seen:
+                    seen.add(path)
+                    yield path
 
 
 def with_list(paths: Sequence[str], *, may_be_sound: bool = False) -> list[str]:
@@ -175,8 +192,9 @@ def all_unreadable(recordings: Iterable[InputFile]) -> dict[str, SpecdecError]:
     refused: dict[str, SpecdecError] = {}
     for recording in recordings:
         try:
-            with opened(recording.path) as file, open_sound(recording.path, file):
-                return {}
+            with opened(recording.path) as file:
+                require_sound(recording.path, file)
+            return {}
         except Exception as error:  # also what a library makes of a header that lies
             refused[recording.path] = typed(error)
     return refused

@@ -40,6 +40,7 @@ class InputFile:
     prompt: str | None = None  # likewise
     start_s: float | None = None  # the part of the recording that is meant, seconds; None: all of it,
     end_s: float | None = None  # or to its end
+    channel: int | None = None  # of the recording, 0-based; None: as the settings say
     speaker: str | None = None  # who speaks and what is said, as its manifest says
     text: str | None = None
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import codecs
 import csv
 import gzip
-import io
+import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,23 +16,22 @@ from pydantic_core import from_json
 
 from specdec_cli.config.problems import show, show_name
 from specdec_cli.errors import ReferencesError
+from specdec_cli.inputs.skipped import Skips
 from specdec_cli.regular_files import open_regular
-from specdec_cli.times import seconds
 
 Cell = tuple[str, ...]
 """What a cell holds: nothing, one text, or (in JSON) a list of them."""
-
-FILES: Final = ("file", "path", "filename", "file_name", "filepath", "file_path", "audio", "audio_path", "audio_file")
-"""Names that a column of paths may have, of references as of a manifest."""
-SPEAKERS: Final = ("speaker", "speaker_id", "spk", "spk_id", "client_id")
-TEXTS: Final = ("text", "sentence", "transcript", "transcription")
 
 MOST_BYTES: Final = 256 << 20
 """Of a table, a manifest or a file of cuts, unpacked."""
 JSON: Final = (".json", ".jsonl", ".ndjson")
 _SEPARATED: Final = (".tsv", ".tab", ".csv")
 _OBJECTS: Final = 'Write a list of objects: [{"file": ..., "caption": ...}, ...], or an object on each line.'
-_TIMES: Final = "Write times as seconds, or as HH:MM:SS; the end comes after the start."
+_LISTS: Final = ("segments", "utterances", "chunks", "diarization", "transcription")
+"""Under which Whisper and WhisperX, AssemblyAI, transformers, pyannote and whisper.cpp list what was said."""
+_SEPARATOR: Final = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
+_MOST_LINES: Final = 100  # of a quoted cell
+_UNDECODED: Final = re.compile(r"[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +45,11 @@ class Row:
         """The one text in a cell, None if it is empty or there is no column.
 
         Raises:
-            ReferencesError: there are several.
+            ValueError: there are several; says so.
         """
         cell = self.cells.get(column, ()) if column else ()
         if len(cell) > 1:
-            message = f"{self.place}, column {show_name(str(column))}: one value was expected, not {show(list(cell))}."
-            raise ReferencesError(message, hint="Only reference texts may come as a list.")
+            raise ValueError(f"column {show_name(str(column))}: one value was expected, not {show(list(cell))}")
         return cell[0] if cell else None
 
 
@@ -63,40 +61,36 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
 
-    def first(self, wanted: Sequence[str]) -> str | None:
-        """The first of the `wanted` names that is a column, case not counting."""
-        folded = {column.casefold(): column for column in reversed(self.columns)}
-        return next((folded[name] for name in wanted if name in folded), None)
-
 
 def ending(path: Path) -> str:
     """The ending of a name that says what a file holds, in lower case, without the .gz of a packed one."""
     return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path, skips: Skips | None = None) -> Table:
     """Reads a table by what its name's ending says it is.
 
     Quotes of a TSV are ordinary characters, unless its first line begins with one. CSV may have semicolons or tabs for
-    commas. JSON is what `read_objects` reads; a cell that holds an object counts as empty.
+    commas, as a first line `sep=;` says, or the header. Empty rows, and columns without a name, are passed over. JSON
+    is what `read_objects` reads; what an object in a cell holds becomes columns of its own, `audio.path`.
 
     Raises:
-        ReferencesError: it cannot be read or is malformed; names the line.
+        ReferencesError: it cannot be read, or has no row; a row that cannot be read is left out, see `Skips`.
     """
+    skips = Skips() if skips is None else skips
     kind = ending(path)
     if kind not in JSON + _SEPARATED:
         message = f"{path} is no table that can be read: its ending is {show(path.suffix)}."
         raise ReferencesError(message, hint="Name it .tsv, .csv, .json or .jsonl after what it holds.")
-    rows = tuple(_object_rows(path) if kind in JSON else _separated(path, kind))
-    if not rows:
-        raise ReferencesError(f"{path} has no rows.", hint="It needs the names of the columns, and a row per clip.")
+    rows = tuple(_object_rows(path, skips) if kind in JSON else _separated(path, kind, skips))
+    skips.require_some(rows, f"{path} has no rows.", "It needs the names of the columns, and a row per clip.")
     return Table(path, tuple(dict.fromkeys(name for row in rows for name in row.cells)), rows)
 
 
-def read_text(path: Path) -> str:
+def read_text(path: Path, *, lenient: bool = False) -> str:
     """The text of a regular file in UTF-8, or in UTF-16 with a byte order mark, as Praat and Excel write it.
 
-    One whose name ends in .gz is unpacked.
+    One whose name ends in .gz is unpacked. `lenient`: bytes that are no UTF-8 become lone surrogates.
 
     Raises:
         ReferencesError: it cannot be read, is no text, or has more than `MOST_BYTES` once unpacked.
@@ -112,17 +106,21 @@ def read_text(path: Path) -> str:
     if len(data) > MOST_BYTES:
         raise ReferencesError(f"{path} holds more than {MOST_BYTES >> 20} MiB.", hint="Split it into smaller files.")
     try:
+        if lenient and not data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            return data.decode("utf-8-sig", "surrogateescape")
         return data.decode("utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ReferencesError(f"{path}, line {line}: not UTF-8 text.", hint="Save it as UTF-8.") from error
 
 
-def read_objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Place and object of each item of a JSON list, of the `segments` of Whisper, or of each line of JSON lines.
+def read_objects(path: Path, skips: Skips) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Place and object of each item of a JSON list, of the list under one of `_LISTS`, or of each line of JSON lines.
+
+    What is no object is left out.
 
     Raises:
-        ReferencesError: it cannot be read or is malformed, or an item is no object; names the line or item.
+        ReferencesError: it cannot be read, or is no JSON at all.
     """
     text = read_text(path)
     try:
@@ -131,18 +129,19 @@ def read_objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         if not text.lstrip().startswith("{"):  # the first of several lines
             raise ReferencesError(f"{path}: not valid JSON: {error}.", hint=_OBJECTS) from error
         tree = {}
-    items = tree.get("segments") if isinstance(tree, dict) else tree
+    items = next((tree[name] for name in _LISTS if name in tree), None) if isinstance(tree, dict) else tree
     if isinstance(items, list):
         found: Iterator[tuple[str, Any]] = ((f"{path}, item {number}", item) for number, item in enumerate(items, 1))
     else:
-        found = _lines(path, text)
+        found = _lines(path, text, skips)
     for place, value in found:
-        if not isinstance(value, dict):
-            raise ReferencesError(f"{place}: an object was expected, not {show(value)}.", hint=_OBJECTS)
-        yield place, value
+        if isinstance(value, dict):
+            yield place, value
+        else:
+            skips.leave_out(place, f"an object was expected, not {show(value)}")
 
 
-def _lines(path: Path, text: str) -> Iterator[tuple[str, Any]]:
+def _lines(path: Path, text: str, skips: Skips) -> Iterator[tuple[str, Any]]:
     # Not splitlines(): a caption may hold U+2028 and its like, which JSON does not escape.
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
@@ -151,12 +150,25 @@ def _lines(path: Path, text: str) -> Iterator[tuple[str, Any]]:
                 yield place, from_json(line)
             except ValueError as error:
                 reason = str(error).partition(" at line ")[0]
-                raise ReferencesError(f"{place}: not valid JSON: {reason}.", hint=_OBJECTS) from error
+                skips.leave_out(place, f"not valid JSON: {reason}")
 
 
-def _object_rows(path: Path) -> Iterator[Row]:
-    for place, value in read_objects(path):
-        yield Row(place, {name: _cell(content) for name, content in value.items()})
+def _object_rows(path: Path, skips: Skips) -> Iterator[Row]:
+    for place, value in read_objects(path, skips):
+        yield cells_of(place, value)
+
+
+def cells_of(place: str, value: Mapping[str, Any]) -> Row:
+    """The row that an object is; what one inside of it holds becomes `audio.path`, a pair of times two columns."""
+    cells: dict[str, Cell] = {}
+    for name, content in value.items():
+        if isinstance(content, dict):
+            cells |= {f"{name}.{inner}": _cell(below) for inner, below in content.items()}
+        elif name == "timestamp" and isinstance(content, list) and len(content) == 2:
+            cells |= {"start": _cell(content[0]), "end": _cell(content[1])}
+        else:
+            cells[name] = _cell(content)
+    return Row(place, cells)
 
 
 def _cell(value: object) -> Cell:
@@ -164,58 +176,76 @@ def _cell(value: object) -> Cell:
     return tuple(text for item in items if isinstance(item, str | int | float) and (text := str(item).strip()))
 
 
-def _separated(path: Path, kind: str) -> Iterator[Row]:
-    text = read_text(path)
-    header = text.lstrip("\r\n").partition("\n")[0]
-    delimiter = max(",;\t", key=header.count) if kind == ".csv" else "\t"
+def _separated(path: Path, kind: str, skips: Skips) -> Iterator[Row]:
+    """The rows of a text of separated cells; those whose cells are not as many as the columns are left out.
+
+    A record is ended where its quotes are even, so that an odd quote costs its own line and none behind it.
+    """
+    lines = list(enumerate(read_text(path, lenient=True).replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1))
+    delimiter = "\t"
+    if told := _SEPARATOR.fullmatch(lines[0][1]):
+        lines, delimiter = lines[1:], told[1]
+    header = next((line for _, line in lines if line.strip()), "")
+    if kind == ".csv" and not told:
+        delimiter = max(",;\t", key=header.count)
     plain = kind != ".csv" and not header.startswith('"')
-    quoting = csv.QUOTE_NONE if plain else csv.QUOTE_MINIMAL
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, quoting=quoting, strict=not plain)  # type: ignore[arg-type]
-    columns: list[str] = []
-    line = 1
-    try:
-        for record in reader:
-            place, line = f"{path}, line {line}", reader.line_num + 1
-            cells = [cell.strip() for cell in record]
-            if cells in ([], [""]):
+    records = [*_records(path, lines, delimiter, skips, plain=plain)]
+    if not records:
+        return
+    (place, columns), *rows = records
+    while columns and not columns[-1]:
+        columns.pop()
+    if rows and not all(len(columns) < len(cells) and cells[len(columns)] for _, cells in rows):
+        named = [name for name in columns if name]
+    else:  # R writes an index without a name for it
+        columns, named = (["", *columns] if rows else columns), columns
+    if len(set(named)) < len(named):
+        twice = next(name for name in named if named.count(name) > 1)
+        message = f"{place}: two columns are called {show_name(twice)}."
+        raise ReferencesError(message, hint="Give every column a name of its own.")
+    count = len(columns)
+    for place, cells in rows:
+        if len(cells) < count or any(cells[count:]):
+            skips.leave_out(place, f"{len(cells)} cells, but there are {count} columns")
+        else:
+            yield Row(
+                place, {name: (cell,) if cell else () for name, cell in zip(columns, cells, strict=False) if name}
+            )
+
+
+def _records(
+    path: Path, lines: Sequence[tuple[int, str]], delimiter: str, skips: Skips, *, plain: bool
+) -> Iterator[tuple[str, list[str]]]:
+    """Place and cells of each record that holds something."""
+    at = 0
+    while at < len(lines):
+        number, text = lines[at]
+        place, at = f"{path}, line {number}", at + 1
+        if not (plain or '"' not in text):
+            end, odd = at, text.count('"') % 2
+            while odd and end < min(len(lines), at + _MOST_LINES):
+                odd = (odd + lines[end][1].count('"')) % 2
+                end += 1
+            joined = "\n".join([text, *(line for _, line in lines[at:end])])
+            try:
+                (cells,) = csv.reader([joined], delimiter=delimiter, strict=True) if not odd else [None]
+            except (csv.Error, ValueError):
+                cells = None
+            if cells is None:
+                skips.leave_out(place, "its quotes are not closed, or stand inside of a cell")
                 continue
-            if not columns:
-                columns = cells
-                if "" in columns or len(set(columns)) < len(columns):
-                    message = f"{place}: a column has no name, or two have the same: {show(columns)}."
-                    raise ReferencesError(message, hint="Give every column a name of its own.")
-                continue
-            if len(cells) != len(columns):
-                message = f"{place}: {len(cells)} cells, but there are {len(columns)} columns."
-                raise ReferencesError(message, hint="Check for a separator inside a cell, or a row cut off.")
-            yield Row(place, {name: (cell,) if cell else () for name, cell in zip(columns, cells, strict=True)})
-    except csv.Error as error:
-        raise ReferencesError(f"{path}, line {line}: {error}.", hint="Check the quotes of that line.") from error
+            at = end
+        else:
+            cells = text.split(delimiter)
+        cells = [cell.strip() for cell in cells]
+        if not any(cells):
+            continue
+        if _UNDECODED.search(text):
+            skips.leave_out(place, "not UTF-8 text")
+        else:
+            yield place, cells
 
 
 def one_line(value: object) -> str | None:
     """A text or a number as one line; None for nothing, and for anything else."""
     return " ".join(str(value).split()) or None if isinstance(value, str | int | float) else None
-
-
-def span(place: str, start: object, end: object = None, *, length: object = None) -> tuple[float, float]:
-    """Start and end of a part of a recording, seconds.
-
-    Args:
-        place: where it is written, for messages.
-        start, end, length: numbers or texts, as `seconds` reads them; the end counts where no length is given.
-
-    Raises:
-        ReferencesError: one of them is no time, or the part is empty.
-    """
-    start_s = _time(place, start)
-    end_s = _time(place, end if length is None else start_s + _time(place, length))
-    if end_s <= start_s:
-        raise ReferencesError(f"{place}: it begins at {start_s:g} s and ends at {end_s:g} s.", hint=_TIMES)
-    return start_s, end_s
-
-
-def _time(place: str, value: object) -> float:
-    if (found := seconds(value)) is None:
-        raise ReferencesError(f"{place}: {show(value)} is no time in a recording.", hint=_TIMES)
-    return found

@@ -25,6 +25,7 @@ class Lexicon:
     Attributes:
         attributes: attribute -> its classes, both in the lexicon's order.
         vocabularies: the phrases of each language.
+        codes: attribute -> corpus -> code of its tables, `folded` -> class; None for what is none here.
         table_words: attribute -> words that tables may write, `folded` -> class; None for "", "unknown", boredom.
     """
 
@@ -34,6 +35,10 @@ class Lexicon:
         self.table_words = {name: dict[str, str | None].fromkeys(NOT_GIVEN) for name in rules}
         for name, part in (item for file in files for item in file.attributes.items()):
             self.table_words[name].update((folded(word), class_) for word, class_ in part.words())
+        self.codes = {
+            name: {corpus: {folded(code): of for code, of in codes.items()} for corpus, codes in rule.codes.items()}
+            for name, rule in rules.items()
+        }
         self.vocabularies: Mapping[Language, Vocabulary] = {of: Vocabulary(files, of) for of in get_args(Language)}
 
     @classmethod

@@ -88,6 +88,7 @@ class Attribute(_Part):
     wheel: dict[Name, WheelGroup] = {}
     aliases: dict[Name, list[str]] = {}
     ignored: list[str] = []
+    codes: dict[str, dict[str, Name | None]] = {}
     negated: dict[Name, Name] = {}
     absent: Name | None = None
     yields: list[Name] = []
@@ -131,7 +132,8 @@ class LexiconFile(_Part):
         for name, own in attributes.items():
             rules, named = every[name], {class_ for _, class_ in own.words()}
             measured = (class_ for fit in rules.measured for class_ in fit.classes)
-            used = {*named, *measured, *rules.negated, *rules.negated.values(), *rules.yields, rules.absent}
+            coded = (class_ for codes in own.codes.values() for class_ in codes.values())
+            used = {*named, *coded, *measured, *rules.negated, *rules.negated.values(), *rules.yields, rules.absent}
             unknown = sorted(str(class_) for class_ in used - {None, *rules.classes})
             if unknown or not rules.classes:
                 known = ", ".join(rules.classes) or "none"
@@ -147,6 +149,7 @@ def rules_of(layers: Iterable[Mapping[str, Attribute]]) -> dict[str, Attribute]:
         found[name] = Attribute(
             classes=list(dict.fromkeys(below.classes + own.classes)),
             wheel=below.wheel | own.wheel,
+            codes=below.codes | own.codes,
             negated=below.negated | own.negated,
             absent=own.absent or below.absent,
             yields=below.yields + own.yields,

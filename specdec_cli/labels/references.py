@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+import math
 import re
-import unicodedata
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
-from operator import eq
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Final
 
 from specdec_cli.config.problems import show, show_name
 from specdec_cli.errors import ReferencesError
-from specdec_cli.inputs.table_files import FILES, SPEAKERS, Row, Table, read_table, span
-from specdec_cli.labels.lexicon import Lexicon
+from specdec_cli.inputs.entries import CLIPS, Columns, Entry, plain_name
+from specdec_cli.inputs.names import ByRecording, parts_of
+from specdec_cli.inputs.skipped import Skips
+from specdec_cli.inputs.table_files import Table, read_table
+from specdec_cli.labels.lexicon import NOT_GIVEN, Lexicon
 from specdec_cli.labels.units import folded
+from specdec_cli.prompts import Language
+from specdec_cli.reading import language_of
 
-_CLIPS: Final = ("wav", "wav_path", "clip", "key", "id", "utt", "utt_id", "utterance", "utterance_id", "name")
-_TEXTS: Final = (r"(captions?|references?|ref|descriptions?)[_ ]?\d*", r"texts?[_ ]?\d*")
+_TEXTS: Final = (
+    re.compile(r"(captions?|references?|ref|descriptions?)([_ ]?(zh|en|\d+))*", re.IGNORECASE),
+    re.compile(r"texts?[_ ]?\d*", re.IGNORECASE),
+)
 """The second only where a table has none of the first: `text` may be what was spoken."""
+_ALSO_CALLED: Final = {"emotion": ("emoclass", "emotionclass", "emotionlabel"), "voice": ("gender", "sex")}
 _ALIKE_S: Final = 0.5
 """Seconds by which two starts or ends of the same piece may differ."""
-
-_Parts = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,24 +38,38 @@ class Reference:
     texts: tuple[str, ...]  # reference captions; empty where the table has none for this clip
     labels: Mapping[str, str]  # attribute -> class, only those that are known
     speaker: str | None = None
-    span: tuple[float, float] | None = None  # of the piece of the recording that this is about, s; None: all of it
+    span: tuple[float, float] | None = None  # of the piece that this is about, s, maybe infinite; None: all of it
+
+    def texts_in(self, language: Language) -> tuple[str, ...]:
+        """The reference captions that are in a language, or too short to tell."""
+        return tuple(text for text in self.texts if language_of(text) in (language, None))
 
 
 class References:
     """The references of a set of clips, found by the clips' paths.
 
-    `columns` are those of the table at `path` that they come from: attribute, or `text` -> column.
+    Attributes:
+        entries: in the order of the table.
+        columns: attribute, or `text` -> column of the table at `path`.
+        codes: attribute -> corpus by the codes of which its column was read.
+        skips: rows and labels that were left out.
     """
 
-    def __init__(self, entries: Sequence[Reference], columns: Mapping[str, str], path: Path) -> None:
+    def __init__(
+        self,
+        entries: Sequence[Reference],
+        columns: Mapping[str, str],
+        path: Path,
+        *,
+        codes: Mapping[str, str] | None = None,
+        skips: Skips | None = None,
+    ) -> None:
         self.entries, self.columns, self._path = tuple(entries), columns, path
-        self._by_path: defaultdict[_Parts, list[Reference]] = defaultdict(list)
-        self._called: defaultdict[str, set[_Parts]] = defaultdict(set)
+        self.codes: Mapping[str, str] = codes or {}
+        self.skips = Skips() if skips is None else skips
+        self._by_recording = ByRecording[Reference](path)
         for entry in entries:
-            parts = _parts(entry.key)
-            self._by_path[parts].append(entry)
-            for name in (parts[-1], PurePosixPath(parts[-1]).stem):  # an id may have a dot in it
-                self._called[name].add(parts)
+            self._by_recording.add(entry.key, entry)
 
     @classmethod
     def read(
@@ -63,6 +80,9 @@ class References:
         text_columns: Sequence[str] = (),
         label_columns: Mapping[str, str] | None = None,
         lexicon: Lexicon,
+        strict: bool = False,
+        refuse_unknown: bool = False,
+        label_codes: str | None = None,
     ) -> References:
         """Reads a table (.tsv, .csv, .json or .jsonl).
 
@@ -70,66 +90,82 @@ class References:
         `reference`, `description`, else `text` for texts, also numbered; `c_<attribute>`, `label_<attribute>`, else
         `<attribute>` for classes, if the lexicon knows a word of it (it may hold measurements).
 
+        Args:
+            strict: whether a row or label that would be left out is refused instead.
+            refuse_unknown: whether a word that is no label is refused; else it costs its label.
+            label_codes: corpus by the codes of which labels are written; None: that which has all codes of a column.
+
         Raises:
-            ReferencesError: the table cannot be read or is malformed; a column is missing; a clip has no name or two
-                rows; a word for a class is not known. Names row or column.
+            ReferencesError: the table cannot be read; a column is missing; no row names a clip; no word of a column is
+                known; its codes are those of several corpora. Names row or column.
         """
-        table = read_table(path)
-        file, texts, labels = _find_columns(table, file_column, text_columns, label_columns or {}, lexicon)
+        skips = Skips(strict)
+        table = read_table(path, skips)
+        columns, texts, labels = _find_columns(table, file_column, text_columns, label_columns or {}, lexicon)
+        words, codes = {}, {}
+        for attribute, column in labels.items():
+            words[attribute], of = _words(table, attribute, column, lexicon, label_codes)
+            codes |= {attribute: of} if of else {}
+        _require_known(table, labels, words, lexicon)
         named = {**labels, **({"text": ", ".join(texts)} if texts else {})}
         found: dict[tuple[object, ...], Reference] = {}
-        for row in table.rows:
-            entry = _entry(table, row, file, texts, labels, lexicon)
-            if found.setdefault((_parts(entry.key), entry.span), entry) is not entry:
-                hint = "Keep one row per clip; several reference texts go into several columns."
-                raise ReferencesError(f"{row.place}: {show(entry.key)} has a row already.", hint=hint)
-        return cls([*found.values()], named, path)
+        for entry in columns.entries(skips):
+            if entry.file is None:
+                column = show_name(str(columns.file))
+                skips.leave_out(entry.place, f"column {column} is empty, so the row belongs to no clip")
+                continue
+            part = None if entry.start_s is None else (entry.start_s, math.inf if entry.end_s is None else entry.end_s)
+            key = parts_of(entry.file), part, entry.speaker
+            if key in found:
+                why = f"{show(entry.file)} has a row already; several texts of one clip go into several columns"
+                skips.leave_out(entry.place, why)
+                continue
+            classes = _classes(entry, labels, words, skips, lexicon, refuse=refuse_unknown)
+            captions = tuple(text for column in texts for text in entry.row.cells.get(column, ())) if entry.row else ()
+            found[key] = Reference(entry.file, captions, classes, entry.speaker, part)
+        skips.require_some(found, f"{path} has no row about a clip.", "It needs a row per clip.")
+        return cls([*found.values()], named, path, codes=codes, skips=skips)
 
     def find(self, file: str, start_s: float | None = None, end_s: float | None = None) -> Reference | None:
         """The reference of a recording, or of a piece of it; None if there is none.
 
-        Tried in this order: the path as given; the entry that shares most trailing parts of the path, the file's name
-        at least, if no other shares as many; the file's name without its ending, if only one entry is called so. Of
-        rows about pieces of it, the nearest to `start_s` and `end_s` counts, each within half a second; a row about
-        the whole recording counts for every piece.
+        A recording is found by its path as far as the table gives one, and then by its name, if only one path has it;
+        an ending may be missing. Of rows about pieces of it, the nearest to `start_s` and `end_s` counts, each within
+        half a second; a row about the whole recording counts for every piece.
+
+        Raises:
+            ReferencesError: several paths of the table may be this recording's.
         """
         alike, whole = [], None
-        for entry in self._of(file):
+        for entry in self._by_recording.of(file):
             if entry.span is None:
                 whole = entry
             elif start_s is not None and end_s is not None:
-                off = max(abs(entry.span[0] - start_s), abs(entry.span[1] - end_s))
+                until = end_s if entry.span[1] == math.inf else entry.span[1]
+                off = max(abs(entry.span[0] - start_s), abs(until - end_s))
                 alike += [(off, entry)] if off <= _ALIKE_S else []
         return min(alike, key=lambda pair: pair[0])[1] if alike else whole
 
     def require_some(self, files: Sequence[str]) -> None:
-        """Raises ReferencesError if the table has a row about none of these recordings."""
-        if files and not any(self._of(file) for file in files):
+        """Raises ReferencesError if the table has a row about none of these recordings; see `ByRecording.expect`."""
+        self._by_recording.expect(files)
+        if files and not any(self._by_recording.of(file) for file in files):
             raise ReferencesError(
                 f"0 of {len(files)} recordings were found in {self._path}.",
                 hint=f"The first recording is {show(files[0])} and the first row is about {show(self.entries[0].key)}: "
                 "names or ends of paths have to agree. --file-column names another column.",
             )
 
-    def _of(self, file: str) -> Sequence[Reference]:
-        """The entries of a recording and its pieces."""
-        parts = _parts(file)
-        if parts in self._by_path:
-            return self._by_path[parts]
-        alike = self._called.get(parts[-1]) or self._called.get(PurePosixPath(parts[-1]).stem, set())
-        shared = {other: sum(takewhile(bool, map(eq, parts[::-1], other[::-1]))) for other in alike}
-        found = [other for other, count in shared.items() if count == max(shared.values())]
-        return self._by_path[found[0]] if len(found) == 1 else ()
-
-
-def _parts(path: str) -> _Parts:
-    text = unicodedata.normalize("NFC", path).replace("\\", "/")
-    return PurePosixPath(text).parts or ("",)
+    def said(self) -> str:
+        """Which columns were read, and by the codes of which corpus: for a command to print."""
+        read = [f"{name} from {column}" for name, column in self.columns.items()]
+        read += [f"{attribute} by the codes of {corpus}" for attribute, corpus in self.codes.items()]
+        return f"{self._path}: {', '.join(read)}"
 
 
 def _find_columns(
     table: Table, file: str | None, texts: Sequence[str], labels: Mapping[str, str], lexicon: Lexicon
-) -> tuple[str, Sequence[str], Mapping[str, str]]:
+) -> tuple[Columns, Sequence[str], Mapping[str, str]]:
     """The columns of the file, of texts and of labels as named, or else those that are called accordingly."""
     hint = (
         f"Its columns: {', '.join(map(show_name, table.columns))}. "
@@ -138,42 +174,100 @@ def _find_columns(
     missing = {file, *texts, *labels.values()} - {None, *table.columns}
     if missing:
         raise ReferencesError(f"{table.path} has no column {show_name(str(missing.pop()))}.", hint=hint)
-    if (file := file or table.first(FILES + _CLIPS)) is None:
+    columns = Columns(table, file=file, clips=CLIPS)
+    if columns.file is None:
         raise ReferencesError(f"{table.path} has no column that names the clip.", hint=hint)
-    found = {attribute: _label_column(table, attribute, lexicon) for attribute in lexicon.attributes}
+    found = {attribute: _label_column(table, columns, attribute, lexicon) for attribute in lexicon.attributes}
     labels = {**{attribute: column for attribute, column in found.items() if column}, **labels}
-    groups = ([name for name in table.columns if re.fullmatch(pattern, name.casefold())] for pattern in _TEXTS)
+    groups = ([name for name in table.columns if pattern.fullmatch(name)] for pattern in _TEXTS)
     texts = texts or next(filter(None, groups), ())
     if not texts and not labels:
         raise ReferencesError(f"{table.path} has neither reference texts nor labels.", hint=hint)
-    return file, texts, labels
+    return columns, texts, labels
 
 
-def _label_column(table: Table, attribute: str, lexicon: Lexicon) -> str | None:
+def _label_column(table: Table, columns: Columns, attribute: str, lexicon: Lexicon) -> str | None:
     """A column of classes; one that is merely called like the attribute may hold measurements instead."""
-    if (column := table.first((f"c_{attribute}", f"label_{attribute}"))) or not (column := table.first((attribute,))):
+    plain = plain_name(attribute)
+    if column := columns.first((f"c{plain}", f"label{plain}", f"{plain}label", *_ALSO_CALLED.get(attribute, ()))):
         return column
-    words = (folded(word) for row in table.rows for word in row.cells.get(column, ()))
-    return column if any(lexicon.table_words[attribute].get(word) for word in words) else None
+    if not (column := columns.first((plain,))):
+        return None
+    written = _written(table, column)
+    known = any(lexicon.table_words[attribute].get(word) for word in written)
+    return column if known or _sets_of(written, attribute, lexicon) else None
 
 
-def _entry(
-    table: Table, row: Row, file: str, texts: Sequence[str], labels: Mapping[str, str], lexicon: Lexicon
-) -> Reference:
-    if (key := row.single(file)) is None:
-        message = f"{row.place}: column {show_name(file)} is empty, so the row belongs to no clip."
-        raise ReferencesError(message, hint="Name the clip, or delete the row.")
-    start, end, speaker = (row.single(table.first(names)) for names in (("start_s",), ("end_s",), SPEAKERS))
+def _written(table: Table, column: str) -> set[str]:
+    """The different words of a column, folded, without what says that there is none."""
+    return {folded(word) for row in table.rows for word in row.cells.get(column, ())} - NOT_GIVEN
+
+
+def _sets_of(written: set[str], attribute: str, lexicon: Lexicon) -> list[str]:
+    """The corpora that have all of these words among their codes."""
+    return [name for name, words in lexicon.codes.get(attribute, {}).items() if written and written <= words.keys()]
+
+
+def _words(
+    table: Table, attribute: str, column: str, lexicon: Lexicon, corpus: str | None
+) -> tuple[Mapping[str, str | None], str | None]:
+    """Word -> class of a column of labels, and the corpus the codes of which they are where they are no plain words."""
+    plain, written = lexicon.table_words[attribute], _written(table, column)
+    sets = lexicon.codes.get(attribute, {})
+    if corpus is not None and sets:
+        if corpus not in sets:
+            hint = f"Known are {', '.join(sets)}."
+            raise ReferencesError(f"There are no codes of a corpus {show(corpus)}.", hint=hint)
+        return {**plain, **sets[corpus]}, corpus
+    if written <= plain.keys() or not (fitting := _sets_of(written, attribute, lexicon)):
+        return plain, None
+    meanings = {tuple(sets[name][word] for word in sorted(written)) for name in fitting}
+    if len(meanings) > 1:
+        message = f"{table.path}, column {show_name(column)}: its labels are codes of {' and of '.join(fitting)}."
+        raise ReferencesError(message, hint=f"Say of which corpus: --label-codes {fitting[0]}.")
+    return sets[fitting[0]], fitting[0]
+
+
+def _require_known(
+    table: Table, labels: Mapping[str, str], words: Mapping[str, Mapping[str, str | None]], lexicon: Lexicon
+) -> None:
+    """Raises ReferencesError for a column of which no word is a label: it is another column."""
+    for attribute, column in labels.items():
+        written = _written(table, column)
+        if written and not written & words[attribute].keys():
+            row = next(row for row in table.rows if row.cells.get(column))
+            raise ReferencesError(
+                f"{row.place}, column {show_name(column)}: {attribute} has no class or word "
+                f"{show(row.cells[column][0])}, and none of the column's other {len(written) - 1}.",
+                hint=_unknown(attribute, lexicon),
+            )
+
+
+def _unknown(attribute: str, lexicon: Lexicon) -> str:
+    return (
+        f"Classes: {', '.join(lexicon.attributes[attribute])}. Add the word to a lexicon file that extends the default "
+        "one, under aliases or, to leave such rows out, under ignored."
+    )
+
+
+def _classes(
+    entry: Entry,
+    labels: Mapping[str, str],
+    words: Mapping[str, Mapping[str, str | None]],
+    skips: Skips,
+    lexicon: Lexicon,
+    *,
+    refuse: bool,
+) -> dict[str, str]:
+    """The labels of a row; an unknown one is left out, or refused."""
     classes = {}
     for attribute, column in labels.items():
-        word, words = row.single(column) or "", lexicon.table_words[attribute]
-        if folded(word) not in words:
-            raise ReferencesError(
-                f"{row.place}, column {show_name(column)}: {attribute} has no class or word {show(word)}.",
-                hint=f"Classes: {', '.join(lexicon.attributes[attribute])}. Add the word to a lexicon file that "
-                "extends the default one, under aliases or, to leave such rows out, under ignored.",
-            )
-        if class_ := words[folded(word)]:
+        word = " ".join(entry.row.cells.get(column, ())) if entry.row else ""
+        if folded(word) not in words[attribute] and folded(word) not in NOT_GIVEN:
+            reason = f"column {show_name(column)}: {attribute} has no class or word {show(word)}"
+            if refuse or skips.strict:
+                raise ReferencesError(f"{entry.place}, {reason}.", hint=_unknown(attribute, lexicon))
+            skips.change(entry.place, reason)
+        elif class_ := words[attribute].get(folded(word)):
             classes[attribute] = class_
-    captions = tuple(text for column in texts for text in row.cells.get(column, ()))
-    return Reference(key, captions, classes, speaker, span(row.place, start, end) if start or end else None)
+    return classes

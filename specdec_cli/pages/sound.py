@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import soundfile
 
-from specdec_cli.audio import Cut, open_recording
+from specdec_cli.audio import Cut, Segment, open_recording
 from specdec_cli.audio.paths import opened
 from specdec_cli.audio.paths import sha256 as digest_of
+from specdec_cli.audio.pieces import Channel
 from specdec_cli.audio.prosody import HOP, LEAD, SAMPLE_RATE, f0_contour, measure
 from specdec_cli.errors import AudioError
 from specdec_cli.format import measured
@@ -38,14 +39,23 @@ class SoundUnavailable(Exception):
     """The recording cannot be shown; the message says why."""
 
 
-def read_sound(file: str, sha256: str, start_s: float | None, end_s: float | None) -> ClipSound:
+def read_sound(
+    file: str,
+    sha256: str,
+    start_s: float | None,
+    end_s: float | None,
+    channel: int | None = None,
+    track: int | None = None,
+) -> ClipSound:
     """A clip as it was captioned; segments of a recording in a row share one decoding.
+
+    `channel` and `track` count from 1; None: the mean of all channels, and the default track.
 
     Raises:
         SoundUnavailable: the file is gone, cannot be read, or is not the one that was captioned.
     """
     first, last = round((start_s or 0.0) * SAMPLE_RATE), None if end_s is None else round(end_s * SAMPLE_RATE)
-    samples = whole_recording(file, sha256)[first:last]
+    samples = whole_recording(file, sha256, channel, track)[first:last]
     if not len(samples):
         raise SoundUnavailable("The recording is shorter than it was when it was captioned.")
     found = measure(samples, SAMPLE_RATE)
@@ -61,13 +71,19 @@ def read_sound(file: str, sha256: str, start_s: float | None, end_s: float | Non
 
 
 @lru_cache(maxsize=1)
-def whole_recording(file: str, sha256: str) -> Samples:
-    """A whole recording, float32 mono [n] at 16 kHz."""
-    (samples,) = pieces_of(file, sha256, None)
-    return samples
+def whole_recording(file: str, sha256: str, channel: int | None = None, track: int | None = None) -> Samples:
+    """A whole recording, float32 mono [n] at 16 kHz; silence stands where its sound begins late."""
+    (piece,) = _pieces(file, sha256, None, channel, track)
+    return np.pad(piece.samples, (round(piece.start_s * SAMPLE_RATE), 0))
 
 
-def pieces_of(file: str, sha256: str, spans: Sequence[tuple[float, float]] | None) -> Iterator[Samples]:
+def pieces_of(
+    file: str,
+    sha256: str,
+    spans: Sequence[tuple[float, float]] | None,
+    channel: int | None = None,
+    track: int | None = None,
+) -> Iterator[Samples]:
     """Pieces of a recording of any length, one in memory at a time: float32 mono [n] at 16 kHz.
 
     `spans` are their starts and ends, seconds, sorted; None: all of it as one piece.
@@ -75,14 +91,22 @@ def pieces_of(file: str, sha256: str, spans: Sequence[tuple[float, float]] | Non
     Raises:
         SoundUnavailable: the file is gone, cannot be read, or is not the one that was captioned.
     """
+    return (piece.samples for piece in _pieces(file, sha256, spans, channel, track))
+
+
+def _pieces(
+    file: str, sha256: str, spans: Sequence[tuple[float, float]] | None, channel: int | None, track: int | None
+) -> Iterator[Segment]:
     cuts = None if spans is None else [Cut(start, end, place="the transcript") for start, end in spans]
     longest_s = math.inf if spans is None else max(end - start for start, end in spans)
     try:
         with opened(file) as content:
             if digest_of(content) != sha256:
                 raise SoundUnavailable("The file has changed since it was captioned.")
-        for piece in open_recording(file, SAMPLE_RATE, window_s=longest_s, cuts=cuts).pieces():
-            yield piece.samples
+        chosen: Channel = "mix" if channel is None else channel
+        yield from open_recording(
+            file, SAMPLE_RATE, window_s=longest_s, cuts=cuts, channel=chosen, track=track
+        ).pieces()
     except AudioError as error:
         raise SoundUnavailable(error.message) from error
 

@@ -156,17 +156,19 @@ def _sounds(pieces: Sequence[ReviewItem], most_bytes: float, watch: Watch) -> So
     found = Sounds(left_out=len(pieces) - len(chosen))
     watch.begin(len(chosen))
 
-    def recording(number: int) -> tuple[str, str, bool]:
+    def recording(number: int) -> tuple[str, str, bool, int, int]:
         run = chosen[number].run
-        return run.file, run.sha256 or "", chosen[number].span is None
+        channel, track = run.channel or 0, run.settings.get("track")
+        return run.file, run.sha256 or "", chosen[number].span is None, channel, track if isinstance(track, int) else 0
 
     by_time = sorted(range(len(chosen)), key=lambda number: (recording(number), chosen[number].span or ()))
-    for (path, sha256, _), group in groupby(by_time, recording):
+    for (path, sha256, _, channel, track), group in groupby(by_time, recording):
         numbers = list(group)
         watch.step(path)
         spans = [span for number in numbers if (span := chosen[number].span) is not None] or None
         try:
-            played = (base64.b64encode(mp3(samples)).decode("ascii") for samples in pieces_of(path, sha256, spans))
+            sounds = pieces_of(path, sha256, spans, channel or None, track or None)
+            played = (base64.b64encode(mp3(samples)).decode("ascii") for samples in sounds)
             for number, audio in zip(numbers, played if spans else repeat(next(played)), strict=spans is not None):
                 found.audio[number] = audio
                 watch.advance()

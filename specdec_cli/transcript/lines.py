@@ -36,7 +36,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What of a line decides whether it stands; `place` is start and end of a segment, None for a whole recording.
+    """The fields that decide whether a line is current; `place`: start, end, channel (0: mixed); None: a recording.
 
     `final`: it has no caption, and none can be made of this content.
     """
@@ -45,7 +45,7 @@ class Mark:
     number: int
     good: bool
     sha256: str | None
-    place: tuple[float, float] | None = None
+    place: tuple[float, float, int] | None = None
     pieces: int | None = None
     final: bool = False
 
@@ -53,7 +53,7 @@ class Mark:
     def of(cls, line: Line) -> Mark:
         """The mark of a line."""
         head = line.head
-        place = None if head.start_s is None else (head.start_s, head.end_s or 0.0)
+        place = None if head.start_s is None else (head.start_s, head.end_s or 0.0, head.channel or 0)
         content = head.error is not None and head.error.type == AudioContentError.__name__
         final = content and head.sha256 is not None
         return cls(line.offset, line.number, head.good, head.sha256, place, head.pieces, final)
@@ -78,7 +78,7 @@ def standing(marks: Iterable[Mark]) -> tuple[Mark, ...]:
                 group.clear()
             group.pop(mark.place, None)
         (good if mark.good else failed)[mark.place] = mark
-    return tuple(sorted([*good.values(), *failed.values()], key=lambda mark: mark.place or (-1.0, -1.0)))
+    return tuple(sorted([*good.values(), *failed.values()], key=lambda mark: mark.place or (-1.0, -1.0, 0)))
 
 
 def settled(marks: Sequence[Mark]) -> bool:

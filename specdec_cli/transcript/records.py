@@ -192,6 +192,7 @@ class TranscriptHead(_Record):
     piece: int | None = maybe("0-based, of the segment, where there are several", ge=0)
     pieces: int | None = maybe("how many segments the recording was cut into", ge=1)
     recording_s: Seconds | None = maybe("length of the recording that the segment is of, s; null: unknown, or whole")
+    channel: int | None = maybe("channel of the recording that was read, from 1; left out: the mean of all", ge=1)
     speaker: Text | None = maybe("who speaks, as the cuts or the manifest say")
     text: Text | None = maybe("what is said, as the cuts or the manifest say")
     language: Literal["zh", "en"]
@@ -212,7 +213,9 @@ class TranscriptHead(_Record):
     finish_reason: FinishReason | None
     degraded: Text | None = maybe("why the edge wrote on without the cloud; left out where it did not have to")
     error: ErrorInfo | None = None
-    warnings: tuple[Text, ...] = Field(default=(), description="what to know of the settings; left out if nothing")
+    warnings: tuple[Text, ...] = Field(
+        default=(), description="what to know of settings and recording; left out if nothing"
+    )
     models: Models
     settings: dict[str, Any] = Field(description="decoding, gate and acceptance settings in force")
 

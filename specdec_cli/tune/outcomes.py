@@ -46,7 +46,7 @@ class CaptionQuality:
         decode: Callable[[Sequence[int]], str],
     ) -> None:
         known = references.values()
-        texts: Measure = "texts" if any(each.texts for each in known) else "agreement"
+        texts: Measure = "texts" if any(each.texts_in(language) for each in known) else "agreement"
         self.measure: Measure = "labels" if any(each.labels for each in known) else texts
 
         @cache
@@ -58,7 +58,7 @@ class CaptionQuality:
             reference = references.get(sha256)
             if self.measure == "labels":
                 return np.asarray(label_hits([classes(ids)], [reference.labels if reference else {}], lexicon)[0])
-            texts = reference.texts if reference else ()
+            texts = reference.texts_in(language) if reference else ()
             return clip_chrf([decode(ids)], [[cloud_caption] if self.measure == "agreement" else texts]) / 100
 
         self.classes, self._figures = classes, figures

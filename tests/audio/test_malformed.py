@@ -102,18 +102,15 @@ def test_samples_with_nothing_to_describe_are_refused(samples: Samples, fault: s
 @pytest.mark.parametrize(
     ("data", "fault"),
     [
-        (healthy("mp3", 4.0)[:9000], "is cut short: it ends after 2.9 of 4.0 s"),
-        (healthy("wav", 4.0)[:9000], "is cut short: its header promises 119,044 more bytes"),
-        (healthy("flac", 4.0)[:9000], "it is damaged or cut short"),
+        (healthy("m4a", 4.0)[:9000], "it is damaged or cut short"),
+        (healthy("flac", 4.0)[:100], "it is damaged or cut short"),
         (video_bytes("mp4", sound=False), "it holds no sound"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 96044\n", "format or codec is not known"),
         (wav_bytes(bytes(32000), channels=0), "format or codec is not known"),
         (b"", "is empty"),
     ],
 )
-def test_it_is_told_whether_a_file_is_cut_damaged_without_sound_or_unknown(
-    data: bytes, fault: str, tmp_path: Path
-) -> None:
+def test_it_is_told_whether_a_file_is_damaged_without_sound_or_unknown(data: bytes, fault: str, tmp_path: Path) -> None:
     with pytest.raises(AudioDecodeError, match=fault):
         load_audio(saved(tmp_path, data))
 
@@ -127,7 +124,7 @@ def test_a_constant_offset_is_silence(rate: int, tmp_path: Path) -> None:
 
 
 def test_the_longest_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("specdec_cli.audio.codecs.MAX_DURATION_S", 2.0)
+    monkeypatch.setattr("specdec_cli.audio.sound.MAX_DURATION_S", 2.0)
     for extension in ("wav", "flac", "ogg", "mp3", "m4a", "webm", "opus", "aac"):
         load_audio(saved(tmp_path, healthy(extension, 1.5), f"a.{extension}"))
         with pytest.raises(AudioContentError, match=r"too long.*2 s is the most"):

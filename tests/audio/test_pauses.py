@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from itertools import pairwise
 
 import numpy as np
@@ -107,3 +108,19 @@ def test_what_would_count_as_silent_is_no_utterance() -> None:
     samples, places = talk((1.0, 1.0, 1.0), (1.0, 0.0002, 1.0), (1.0, 1.0, 0.5))
     assert len(places) == 3
     assert [round(piece.start_s) for piece in cut(samples)] == [round(places[0][0]), round(places[2][0])]
+
+
+def test_long_sound_without_a_pause_is_cut_in_linear_time() -> None:
+    """A minute of it takes as long in forty minutes as in five."""
+    rate = 2000
+    minute = np.random.default_rng(0).standard_normal(60 * rate).astype(np.float32)
+    minute *= np.repeat(np.random.default_rng(1).uniform(0.05, 0.2, 600), rate // 10).astype(np.float32)
+    quiet = np.zeros(2 * rate, np.float32)
+
+    def per_minute(minutes: int) -> float:
+        begun = time.process_time()
+        found = list(PauseCutter(rate, 3600.0).utterances([quiet, *[minute] * minutes, quiet]))
+        assert found
+        return (time.process_time() - begun) / minutes
+
+    assert per_minute(40) < 3 * per_minute(5)

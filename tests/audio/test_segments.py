@@ -16,7 +16,7 @@ import pytest
 import soundfile
 
 from specdec_cli.audio import Recording, Segment, open_recording
-from specdec_cli.audio.codecs import Sound
+from specdec_cli.audio.sound import Sound
 from specdec_cli.errors import AudioContentError, AudioDecodeError
 from tests.audio.encode import Samples, healthy, load_audio, sndfile_bytes, tone, wav_bytes
 from tests.audio.test_formats import saved

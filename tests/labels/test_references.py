@@ -67,7 +67,7 @@ def test_a_malformed_table_is_refused_with_its_place(
     tmp_path: Path, name: str, content: str, options: dict[str, object], names: tuple[str, ...]
 ) -> None:
     with pytest.raises(ReferencesError) as caught:
-        read(tmp_path / name, content, **options)
+        read(tmp_path / name, content, strict=True, **options)
     said = f"{caught.value.message}\n{caught.value.hint}"
     assert all(part in said for part in names), said
     assert caught.value.hint
@@ -106,16 +106,82 @@ def test_finding_a_clip(tmp_path: Path) -> None:
     found = {
         **dict.fromkeys(("x/a.wav", "./x/a.wav", "/data/x/a.wav"), "x/a.wav"),
         "C:\\data\\y\\a.wav": "y/a.wav",
-        **dict.fromkeys(("a.wav", "z/a.wav"), None),  # two of them
         **dict.fromkeys(("b.wav", "elsewhere/b.wav"), "x/b.wav"),
         "er/c.wav": "deep/er/c.wav",
         "recordings/utt_4.wav": "utt_4",
         "utt.5.wav": "utt.5",
         "d.wav": "d.flac",
         "名/e\u0301.wav": "名/é.wav",
-        **dict.fromkeys(("a.flac", "", "unknown.wav"), None),
+        **dict.fromkeys(("", "unknown.wav"), None),
     }
     assert {file: (entry := references.find(file)) and entry.key for file in found} == found
+    for file in ("a.wav", "z/a.wav", "a.flac"):
+        with pytest.raises(ReferencesError, match=r"may be (x/a\.wav or y/a\.wav|y/a\.wav or x/a\.wav)"):
+            references.find(file)
+
+
+def test_a_name_that_two_recordings_share_finds_neither_by_name_alone(tmp_path: Path) -> None:
+    references = read(tmp_path / "t.csv", "file,caption\nann/1.flac,A\n")
+    references.require_some(["in/ann/1.flac", "in/bob/1.flac"])
+    assert references.find("in/ann/1.flac") is not None
+    assert references.find("in/bob/1.flac") is None
+
+
+def test_an_unknown_label_costs_itself(tmp_path: Path) -> None:
+    table = "file,emotion\na.wav,sad\nb.wav,grmpf\nc.wav,happy\n"
+    references = read(tmp_path / "t.csv", table)
+    assert [dict(entry.labels) for entry in references.entries] == [{"emotion": "sad"}, {}, {"emotion": "happy"}]
+    (sentence,) = references.skips.sentences()
+    assert "t.csv, line 3" in sentence
+    assert "'grmpf'" in sentence
+    for refusing in ({"strict": True}, {"refuse_unknown": True}):
+        with pytest.raises(ReferencesError, match=r"line 3.*grmpf"):
+            read(tmp_path / "t.csv", table, **refusing)
+
+
+@pytest.mark.parametrize(
+    ("codes", "classes", "corpus"),
+    [
+        (
+            "neu hap ang sad exc fru fea sur dis oth xxx",
+            "neutral happy angry sad happy - fearful surprised disgusted - -",
+            None,
+        ),
+        ("A S H U F D C N O X", "angry sad happy surprised fearful disgusted - neutral - -", "MSP-Podcast"),
+        ("W L E A F T N", "angry - disgusted fearful happy sad neutral", "EMO-DB"),
+        ("01 02 03 04 05 06 07 08", "neutral neutral happy sad angry fearful disgusted surprised", "RAVDESS"),
+        ("ANG DIS FEA HAP NEU SAD", "angry disgusted fearful happy neutral sad", None),
+        (
+            "neutral joy surprise anger sadness disgust fear",
+            "neutral happy surprised angry sad disgusted fearful",
+            None,
+        ),
+    ],
+)
+def test_the_codes_of_corpora(tmp_path: Path, codes: str, classes: str, corpus: str | None) -> None:
+    rows = "".join(f"{number}.wav\t{code}\n" for number, code in enumerate(codes.split()))
+    references = read(tmp_path / "t.tsv", f"file\temotion\n{rows}")
+    assert [entry.labels.get("emotion", "-") for entry in references.entries] == classes.split()
+    assert references.codes == ({"emotion": corpus} if corpus else {})
+    assert not corpus or f"by the codes of {corpus}" in references.said()
+
+
+def test_letters_of_several_corpora_are_asked_for(tmp_path: Path) -> None:
+    table = "file\temotion\na.wav\tA\nb.wav\tF\n"
+    with pytest.raises(ReferencesError, match="codes of MSP-Podcast and of EMO-DB") as caught:
+        read(tmp_path / "t.tsv", table)
+    assert "--label-codes" in str(caught.value.hint)
+    found = read(tmp_path / "t.tsv", table, label_codes="EMO-DB").entries
+    assert [entry.labels["emotion"] for entry in found] == ["fearful", "happy"]
+
+
+def test_texts_are_those_in_the_language(tmp_path: Path) -> None:
+    content = json.dumps(
+        [{"file": "a.wav", "caption_en": "A calm female voice speaks.", "caption_zh": "一位女性平静地说话。"}]
+    )
+    (entry,) = read(tmp_path / "t.json", content).entries
+    assert entry.texts_in("en") == ("A calm female voice speaks.",)
+    assert entry.texts_in("zh") == ("一位女性平静地说话。",)
 
 
 @pytest.mark.data
@@ -156,13 +222,20 @@ def test_pieces_of_a_recording_have_rows_of_their_own(tmp_path: Path) -> None:
     assert emotion("x/other.wav", 1.0, 2.0) == "angry", "a row about the whole is about each piece"
 
 
-@pytest.mark.parametrize(
-    "span", [{"start_s": 1}, {"start_s": 2, "end_s": 1}, {"start_s": "a", "end_s": 3}, {"end_s": 3}]
-)
-def test_what_is_no_piece_is_refused(tmp_path: Path, span: dict[str, object]) -> None:
+@pytest.mark.parametrize("span", [{"start_s": 2, "end_s": 1}, {"start_s": "a", "end_s": 3}, {"end_s": 3}])
+def test_what_is_no_piece_is_left_out(tmp_path: Path, span: dict[str, object]) -> None:
     whole = {"file": "b.wav", "start_s": 0, "end_s": 1, "emotion": "sad"}
-    with pytest.raises(ReferencesError, match=r"line 2: .*(is no time|begins at)"):
-        of_pieces(tmp_path, whole, {"file": "a.wav", "emotion": "sad", **span})
+    found = of_pieces(tmp_path, whole, {"file": "a.wav", "emotion": "sad", **span})
+    assert [entry.key for entry in found.entries] == ["b.wav"]
+    assert found.skips.left_out == 1
+
+
+@pytest.mark.parametrize("names", ["start,end", "start_time,end_time", "Begin,Stop", "onset,offset", "tmin_ms,tmax_ms"])
+def test_pieces_under_every_usual_name(tmp_path: Path, names: str) -> None:
+    times = "0,1000" if "ms" in names else "0,1"
+    found = read(tmp_path / "t.csv", f"file,{names},emotion\na.wav,{times},sad\nb.wav,{times},happy\n")
+    assert [entry.span for entry in found.entries] == [(0.0, 1.0)] * 2
+    assert found.find("a.wav", 3.0, 4.0) is None
 
 
 def test_references_of_other_recordings_are_refused_with_a_name_of_each_side(tmp_path: Path) -> None:

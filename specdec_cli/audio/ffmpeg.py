@@ -1,0 +1,175 @@
+"""A sound track as FFmpeg decodes it (PyAV), placed on the clock of its file.
+
+Packets that do not decode are passed over. Where timestamps leave a gap, as of lost packets or a muted microphone,
+silence fills it; where they begin again, as in joined streams, the sound goes on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from io import FileIO
+from itertools import chain
+from typing import Any, Final
+
+import numpy as np
+
+from specdec_cli.audio.samples import Floats
+from specdec_cli.times import seconds
+
+_FORMATS: Final = (
+    "aac,ac3,aiff,amr,amrnb,amrwb,ape,asf,au,avi,caf,dsf,dts,eac3,flac,flv,gsm,iff,loas,matroska,mov,mp3,mpeg,mpegts,"
+    "mpegvideo,ogg,oma,rm,sln,sox,spdif,tak,truehd,tta,voc,w64,wav,webm,wsd,wv,xwma"
+)
+_DECLARE_LENGTH: Final = ("aiff", "ape", "au", "caf", "flac", "mov", "mp3", "tta", "wv")  # the others: estimated
+_HAVE_CLOCKS: Final = ("asf", "avi", "flv", "matroska", "mov", "mpeg", "mpegts", "ogg")  # the others: counted samples
+_JITTER_S: Final = 0.1  # of timestamps; containers round them
+_LONGEST_GAP_S: Final = 3600.0  # where no length is declared
+_TOLD_S: Final = 1.0  # a gap that is told
+
+
+def open_container(file: FileIO) -> Any:
+    """The container that an open file holds; raises what PyAV raises."""
+    import av
+    import av.logging
+
+    av.logging.set_level(None)  # FFmpeg would write to stderr
+    file.seek(0)
+    # A descriptor: PyAV prints errors of a Python reader, and cannot encode every name. Other protocols stay closed.
+    options = {"fd": str(file.fileno()), "protocol_whitelist": "fd", "format_whitelist": _FORMATS}
+    options["probesize"] = str(1 << 18)  # FFmpeg's own 5 MB are seconds of work where a packet is a byte
+    return av.open("fd:", mode="r", metadata_errors="replace", options=options)
+
+
+def chosen_track(tracks: Any) -> int:
+    """Number of the track that is marked as the default, or of the first; 1-based."""
+    marked = (number for number, track in enumerate(tracks, 1) if int(track.disposition) & 1)  # AV_DISPOSITION_DEFAULT
+    return next(marked, 1)
+
+
+class FrameClock:
+    """The sound of one track, in order.
+
+    Attributes:
+        rate, channels: of its first frame, to which later ones are converted.
+        origin_s: where it begins, seconds from the start of the file.
+        declared_s: where it ends by the header; None where FFmpeg only estimates that.
+        longest_s: its length by the header or, of uncompressed sound, by the size of the file; else 0.
+        faults, notes: what was damaged, and what is worth to be told; complete once all blocks were read.
+
+    Raises:
+        LookupError: it has no decoder, or none of its packets holds sound.
+    """
+
+    def __init__(self, container: Any, track: Any, size: int, block: int) -> None:
+        self._container, self._track, self._block = container, track, block
+        self.faults: list[str] = []
+        self.notes: list[str] = []
+        self._damaged = 0
+        if getattr(track, "codec_context", None) is None:
+            raise LookupError("no such decoder")  # some versions of PyAV would crash
+        name = container.format.name.partition(",")[0]
+        self._has_clock = name in _HAVE_CLOCKS
+        self._shift = -(container.start_time or 0) / 1e6  # from timestamps to seconds after the start of the file
+        self._last_s = _declared_s(container, track, size)
+        if (first := next(frames := self._frames(), None)) is None:
+            raise LookupError("no frame of sound")
+        self._first, self._following = first, frames
+        self.rate, self.channels = first.sample_rate, first.layout.nb_channels
+        begins = self._time(first) or 0.0
+        self.origin_s = begins if begins > _JITTER_S else 0.0
+        self.declared_s = self._last_s
+        if self._last_s is not None and name == "mov":  # a length, without what comes before the sound
+            self.declared_s = self._last_s + self.origin_s
+        context = track.codec_context
+        steady = context.name.startswith("pcm_") and context.bit_rate
+        self.longest_s = 8 * size / context.bit_rate if steady else self._last_s or 0.0
+
+    def blocks(self) -> Iterator[Floats]:
+        """Float32 [frames, channels], full scale 1.0."""
+        for packed in self._packed():
+            yield packed if isinstance(packed, np.ndarray) else self._array(packed)
+        if self._damaged:
+            self.faults.append(f"{self._damaged} of its packets do{'es' * (self._damaged == 1)} not decode")
+
+    def _packed(self) -> Iterator[Any]:
+        """Frames joined to large ones, and arrays of silence between them."""
+        import av
+
+        kind, resampler, due_s, silent_s = None, None, self.origin_s, 0.0
+        length = max(1, self._block // self.channels)
+        for frame in chain([self._first], self._following):
+            alike = frame.format.name, frame.layout.name, frame.sample_rate
+            gap_s = self._gap(frame, due_s)
+            if (alike != kind or gap_s) and resampler is not None:
+                yield from resampler.resample(None)
+                resampler = None
+            for begin in range(0, math.ceil(gap_s * self.rate), length):
+                yield np.zeros((min(length, round(gap_s * self.rate) - begin), self.channels), np.float32)
+            silent_s += gap_s
+            kind = alike
+            resampler = resampler or av.AudioResampler("flt", self._first.layout, self.rate, length)
+            due_s += gap_s + frame.samples / frame.sample_rate
+            frame.pts = None
+            yield from resampler.resample(frame)
+        if resampler is not None:
+            yield from resampler.resample(None)
+        if silent_s > _TOLD_S:
+            self.notes.append(f"holds no sound for {silent_s:.1f} s in between, where silence takes its place")
+
+    def _array(self, frame: Any) -> Floats:
+        return np.asarray(frame.to_ndarray(), np.float32).reshape(-1, self.channels)
+
+    def _time(self, frame: Any) -> float | None:
+        """Seconds from the start of the file."""
+        if not self._has_clock or frame.time is None:
+            return None
+        return float(frame.time) + self._shift
+
+    def _gap(self, frame: Any, due_s: float) -> float:
+        """Seconds without sound before a frame that was due at `due_s`."""
+        at = self._time(frame)
+        if at is None or abs(at - due_s) <= _JITTER_S:
+            return 0.0
+        latest = due_s + _LONGEST_GAP_S if self._last_s is None else self.declared_s or 0.0
+        if due_s < at <= latest + _TOLD_S:
+            return at - due_s
+        if at > due_s:
+            self.notes.append(f"has timestamps that leap by {at - due_s:,.0f} s after {due_s:.1f} s: they do not count")
+        self._shift += due_s - at  # its clock begins again
+        return 0.0
+
+    def _frames(self) -> Iterator[Any]:
+        import av
+
+        packets = self._container.demux(self._track)
+        while True:
+            try:
+                packet = next(packets, None)
+            except av.error.FFmpegError:
+                self.faults.append("it cannot be read to its end")
+                packet = None
+            try:
+                decoded = self._track.codec_context.decode(packet) if packet is None else packet.decode()
+            except av.error.EOFError:
+                decoded = []
+            except (av.error.FFmpegError, ValueError):
+                self._damaged += 1
+                decoded = []
+            yield from (frame for frame in decoded if getattr(frame, "samples", 0) and frame.sample_rate)
+            if packet is None:
+                return
+
+
+def _declared_s(container: Any, track: Any, size: int) -> float | None:
+    """Where the sound track ends, seconds, as the header declares it; None where FFmpeg only estimates it."""
+    tag = track.metadata.get("DURATION", "")
+    if tag.count(":") == 2 and (tagged := seconds(tag)) is not None:  # of Matroska; others write milliseconds
+        return tagged
+    name = container.format.name.partition(",")[0]
+    if track.duration is None or track.time_base is None or name not in _DECLARE_LENGTH:
+        return None
+    length_s = float(track.duration * track.time_base)
+    if name == "mp3" and (track.codec_context.bit_rate or 0) * length_s / 8 <= size:
+        return None  # estimated from the size; a Xing tag declares both the duration and the bytes
+    return length_s

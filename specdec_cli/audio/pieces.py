@@ -1,0 +1,171 @@
+"""Where the pieces of a recording lie, on which channels, and what of the given cuts is left out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
+
+from specdec_cli.audio.levels import MIN_DURATION_S
+from specdec_cli.audio.paths import audio_error, shown
+from specdec_cli.audio.reading import FirstPass, utterances_of
+from specdec_cli.audio.samples import Cut
+from specdec_cli.audio.sound import Selection, Sound
+from specdec_cli.errors import AudioContentError, CutsError
+
+Channel = int | Literal["mix", "each"]
+"""A channel, 1-based; the mean over all of them; or each by itself."""
+
+_ROUNDING: Final = 1e-6  # samples
+_ROUNDED_S: Final = 0.1  # a cut that is clipped by less was rounded by its writer
+_NAMED: Final = 3  # cuts that a sentence names
+_MOST_CHANNELS: Final = 64  # that each become a speaker
+
+
+@dataclass(frozen=True, slots=True)
+class Cutting:
+    """How recordings are cut; the fields are as in `open_recording`."""
+
+    window_s: float
+    segment_s: float | None = None
+    at_pauses: bool = False
+    cuts: Sequence[Cut] | None = None
+    channel: Channel = "mix"
+
+    @property
+    def divided(self) -> bool:
+        """Whether the pieces do not follow from pauses."""
+        return self.cuts is not None or self.segment_s is not None
+
+    def selected(self, path: str, channels: int) -> Mapping[Selection, Selection]:
+        """What is read of a recording with so many channels; raises CutsError where it lacks the configured one."""
+        named = {cut.channel for cut in self.cuts or () if cut.channel is not None and cut.channel < channels > 1}
+        if self.cuts is None or any(cut.channel not in named for cut in self.cuts):
+            named |= set(self._default(path, channels))
+        ordered = sorted(named, key=lambda channel: -1 if channel is None else channel)
+        return {channel: channel for channel in ordered} or {None: None}
+
+    def _default(self, path: str, channels: int) -> Sequence[Selection]:
+        """The channels of what names none."""
+        if isinstance(self.channel, int):
+            if self.channel > channels:
+                says = f"has {channels} channel{'s' * (channels > 1)}, and no channel {self.channel}"
+                raise audio_error(CutsError, path, says, "Name one that it has with audio.channel, or mix.")
+            return (self.channel - 1,)
+        if self.channel == "mix" or channels == 1:
+            return (None,)
+        if channels > _MOST_CHANNELS:
+            says = f"has {channels:,} channels, and at most {_MOST_CHANNELS} can each be a speaker"
+            raise audio_error(CutsError, path, says, "Name one with audio.channel, or mix.")
+        return range(channels)
+
+    def pieces(self, path: str, reading: FirstPass) -> list[Cut]:
+        """The pieces by their start; adds what is left out to the warnings of the reading.
+
+        Raises:
+            AudioContentError: no selected channel has anything to describe, or there are no utterances.
+            CutsError: no given cut can be captioned.
+        """
+        sound = reading.sound
+        heard = self._heard(path, reading)
+        if self.cuts is not None:
+            found = list(_Given(self, sound, shown(path), heard).usable(reading.warnings))
+        elif self.segment_s is None and (self.at_pauses or reading.samples is None):
+            between = utterances_of(reading, self.window_s)
+            found = [cut for channel in heard for cut in _on((channel,), between[channel], len(heard))]
+            if not found:
+                hint = "Its level hardly changes, as in music or noise. Give the length of pieces: audio.segment."
+                raise audio_error(AudioContentError, path, "has no utterances between pauses", hint)
+        else:
+            found = list(_on(heard, _equal(sound, self.segment_s), len(heard)))
+        return sorted(found, key=lambda cut: (cut.start_s, cut.end_s, -1 if cut.channel is None else cut.channel))
+
+    def _heard(self, path: str, reading: FirstPass) -> Sequence[Selection]:
+        """The channels of what names none, but for silent ones and copies, where each is a speaker."""
+        sound, name = reading.sound, shown(path)
+        default = self._default(path, sound.source.channels)
+        known = [channel for channel in default if channel in reading.statistics]
+        faults = {
+            channel: statistics.fault(path, sound.duration_s) for channel, statistics in reading.statistics.items()
+        }
+        if all(faults.values()) or (len(known) == 1 and faults[known[0]] is not None and self.cuts is None):
+            raise next(fault for fault in faults.values() if fault is not None)
+        if len(known) < 2 or self.cuts is not None:
+            return known
+        if sound.channels.alike:
+            reading.warnings.append(f"{name}: channels 1 and 2 hold the same, so one of them is captioned.")
+            return known[:1]
+        silent = [channel for channel in known if reading.statistics[channel].silent]
+        if silent:
+            listed = " and ".join(str((channel or 0) + 1) for channel in silent)
+            reading.warnings.append(f"{name}: nothing can be heard on channel {listed}, which is left out.")
+        return [channel for channel in known if channel not in silent]
+
+
+def _on(channels: Iterable[Selection], cuts: Iterable[Cut], speakers: int) -> Iterator[Cut]:
+    """Cuts on each of some channels, which are speakers where there are several."""
+    for channel in channels:
+        for cut in cuts:
+            known = cut.speaker
+            if speakers > 1 and known is None and channel is not None:
+                known = f"channel {channel + 1}"
+            yield replace(cut, channel=channel, speaker=known)
+
+
+def _equal(sound: Sound, segment_s: float | None) -> list[Cut]:
+    """The fewest equal pieces within a length, or one piece."""
+    total, rate = sound.length, sound.sampling_rate
+    longest = math.inf if segment_s is None else math.floor(segment_s * rate + _ROUNDING)
+    count = max(1, math.ceil(total / longest))
+    edges = [sound.start_s + total * index // count / rate for index in range(count + 1)]
+    return list(map(Cut, edges, edges[1:]))
+
+
+@dataclass(slots=True)
+class _Given:
+    """The cuts of a file that names them, fitted to what there is of a recording."""
+
+    cutting: Cutting
+    sound: Sound
+    name: str  # of the recording, for messages
+    default: Sequence[Selection]  # channels of what names none
+    _told: dict[str, list[str]] = field(default_factory=dict)  # what happened -> to which cuts
+
+    def usable(self, warnings: list[str]) -> Iterator[Cut]:
+        """The cuts within the part, clipped to it; what was left out or clipped is added to the warnings."""
+        given = sorted(self.cutting.cuts or (), key=lambda cut: (cut.start_s, cut.end_s))
+        found = [piece for cut in given for piece in self._fitted(cut)]
+        told = [f"{self.name}: {self._sentence(what, which)}" for what, which in self._told.items()]
+        if not found:
+            says = told[0] if told else f"{self.name} has no cuts."
+            raise CutsError(says, hint="Mend the cuts, name the right recording, or another start and end.")
+        warnings += told
+        yield from found
+
+    def _fitted(self, cut: Cut) -> Iterator[Cut]:
+        sound, window_s = self.sound, self.cutting.window_s
+        start_s, end_s = sound.start_s, sound.start_s + sound.duration_s
+        clipped = replace(cut, start_s=max(cut.start_s, start_s), end_s=min(cut.end_s, end_s))
+        lost_s = (clipped.start_s - cut.start_s) + (cut.end_s - clipped.end_s)
+        length_s = clipped.end_s - clipped.start_s
+        if length_s <= 0 or (lost_s > 0 and length_s < MIN_DURATION_S):
+            return self._tell(f"outside of its sound from {start_s:.2f} s to {end_s:.2f} s, and left out", cut)
+        if length_s > window_s + _ROUNDING:
+            return self._tell(f"longer than the {window_s:g} s that the model reads at once, and left out", cut)
+        count = sound.source.channels
+        if cut.channel is not None and cut.channel >= count > 1:
+            return self._tell(f"on a channel that it lacks (it has {count}), and left out", cut)
+        if lost_s > _ROUNDED_S:
+            self._tell(f"clipped to its sound from {start_s:.2f} s to {end_s:.2f} s", cut)
+        channels = self.default if cut.channel is None or count == 1 else (cut.channel,)
+        yield from _on(channels, [clipped], len(channels))
+
+    def _tell(self, what: str, cut: Cut) -> None:
+        place = f"{shown(cut.place)}: " if cut.place else ""
+        self._told.setdefault(what, []).append(f"{place}{cut.start_s:g} s to {cut.end_s:g} s")
+
+    @staticmethod
+    def _sentence(what: str, which: Sequence[str]) -> str:
+        more = f"; and {len(which) - _NAMED} more" if len(which) > _NAMED else ""
+        return f"{len(which)} cut{'s are' if len(which) > 1 else ' is'} {what} ({'; '.join(which[:_NAMED])}{more})."

@@ -1,0 +1,175 @@
+"""Passes over a recording: the first one decides what reads it, and says what is missing; later ones repeat it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from io import FileIO
+from typing import Final
+
+import numpy as np
+
+from specdec_cli.audio.codecs import Source, libraries, refused
+from specdec_cli.audio.levels import MIN_DURATION_S, SampleStatistics
+from specdec_cli.audio.paths import audio_error, opened, shown, stamp
+from specdec_cli.audio.pauses import PauseCutter
+from specdec_cli.audio.samples import Cut, Floats
+from specdec_cli.audio.sound import Part, Selection, Sound
+from specdec_cli.errors import AudioDecodeError, CutsError
+from specdec_cli.times import MOST_S
+
+_ROUNDING: Final = 1e-6  # samples: 0.1 * 16000 must not lose one
+_LONGER_S: Final = 0.05  # a reading that is longer by less is none
+
+Library = Callable[[str, FileIO, ExitStack, float, int | None], Source | None]
+Select = Callable[[int], Mapping[Selection, Selection]]
+"""From the number of channels to what is read of them: what each is called -> what it holds."""
+
+
+@dataclass(slots=True)
+class FirstPass:
+    """What one pass over a recording found."""
+
+    library: Library
+    sound: Sound
+    statistics: dict[Selection, SampleStatistics]
+    samples: Floats | None  # [n, selected], where they fit the window
+    utterances: dict[Selection, list[Cut]]  # where they do not, and were looked for
+    unread_s: float = 0.0  # sound that may stand behind what was read
+    warnings: list[str] = field(default_factory=list)  # sentences
+
+
+def read_through(path: str, file: FileIO, part: Part, select: Select, window_s: float, *, at_pauses: bool) -> FirstPass:
+    """All of a recording in one pass, by what reads most of it; a second one follows where channels cancel each other.
+
+    Samples are kept while they fit `window_s`; beyond, `at_pauses` looks for utterances.
+
+    Raises:
+        AudioDecodeError: no library reads it, or nothing of it decodes.
+        AudioContentError: it is too long.
+        CutsError: it ends before the part begins; `select` raises it too.
+    """
+    best = _longest(path, file, part, select, window_s, at_pauses)
+    cancelled = best.sound.channels.clear() if None in best.sound.selected else None
+    if cancelled is not None:
+        channel, why = cancelled
+        chosen = {name: channel if name is None else name for name in best.sound.selected}
+        best = _longest(path, file, part, lambda _: chosen, window_s, at_pauses)
+        best.warnings.append(f"{shown(path)}: {why}, so channel {channel + 1} alone is read.")
+    sound = best.sound
+    best.warnings = [*sound.warnings(best.unread_s), *best.warnings]
+    if not sound.duration_s and part.start_s > 0:
+        says = f"ends before {part.start_s:g} s, where its part is to begin"
+        raise audio_error(CutsError, path, says, "Name an earlier start.")
+    if sound.duration_s < MIN_DURATION_S and not sound.complete:
+        raise refused(path, "cannot be decoded: it is damaged or cut short")
+    return best
+
+
+def decoded_again(
+    path: str, before: tuple[int, ...], part: Part, library: Library, selected: Mapping[Selection, Selection]
+) -> Iterator[Floats]:
+    """The blocks of another pass; raises AudioDecodeError if the file has changed since."""
+    with opened(path) as file, ExitStack() as stack:
+        require_unchanged(path, file, before)
+        if (source := library(path, file, stack, part.start_s, part.track)) is not None:
+            yield from Sound(path, source, part, selected)
+
+
+def require_sound(path: str, file: FileIO) -> None:
+    """Raises AudioDecodeError where no library opens a file as sound; nothing is read to its end."""
+    for library in libraries(file, None):
+        with ExitStack() as stack:
+            if library(path, file, stack, 0.0, None) is not None:
+                return
+
+
+def require_unchanged(path: str, file: FileIO, before: tuple[int, ...]) -> None:
+    """Raises AudioDecodeError if a file is not what it was."""
+    if stamp(file) != before:
+        hint = "Caption it again when it is complete."
+        raise audio_error(AudioDecodeError, path, "has changed since it was opened", hint)
+
+
+def _longest(path: str, file: FileIO, part: Part, select: Select, window_s: float, at_pauses: bool) -> FirstPass:
+    """The reading of the first library that leaves nothing, or else the longest one."""
+    best: FirstPass | None = None
+    failure = refused(path, "cannot be decoded: its format or codec is not known, or it is damaged or cut short")
+    for library in libraries(file, part.track):
+        with ExitStack() as stack:
+            try:
+                if (source := library(path, file, stack, part.start_s, part.track)) is None:
+                    continue
+                _require_rate(path, source.rate)
+            except AudioDecodeError as error:
+                failure = error
+                continue
+            reading = _read(library, Sound(path, source, part, select(source.channels)), window_s, at_pauses)
+            complete = reading.sound.complete
+        if best is None:
+            best = reading
+        elif (more_s := reading.sound.ended_s - best.sound.ended_s) > _LONGER_S:
+            reading.unread_s = 0.0 if 2 * more_s > best.unread_s else best.unread_s - more_s
+            best = reading
+        if complete:
+            break
+    if best is None:
+        raise failure
+    return best
+
+
+def _require_rate(path: str, rate: int) -> None:
+    if not 1_000 <= rate <= 768_000:
+        raise refused(path, f"cannot be decoded: its header claims a sampling rate of {rate:,} Hz")
+
+
+def _read(library: Library, sound: Sound, window_s: float, at_pauses: bool) -> FirstPass:
+    """All of a sound in one pass."""
+    names, rate = tuple(sound.selected), sound.sampling_rate
+    reading = FirstPass(
+        library, sound, {name: SampleStatistics(rate) for name in names}, None, {name: [] for name in names}
+    )
+    cutters = [PauseCutter(rate, min(window_s, MOST_S)) for _ in names]
+    kept: list[Floats] | None = [np.zeros((0, len(names)), np.float32)]
+
+    def cut(blocks: list[Floats]) -> None:
+        for index, (name, cutter) in enumerate(zip(names, cutters, strict=True)):
+            if at_pauses and math.isfinite(reading.statistics[name].peak):  # else it is refused
+                for block in blocks:
+                    reading.utterances[name] += _placed(sound, cutter.feed(block[:, index]))
+
+    for block in sound:
+        for index, statistics in enumerate(reading.statistics.values()):
+            statistics.add(block[:, index])
+        if kept is None:
+            cut([block])
+            continue
+        kept.append(block)
+        if sound.length > window_s * rate + _ROUNDING:
+            cut(kept)
+            kept = None
+    if kept is None and at_pauses:
+        for name, cutter in zip(names, cutters, strict=True):
+            reading.utterances[name] += _placed(sound, cutter.finish())
+    if kept is not None:  # the resampler may return a sample less
+        reading.samples = np.concatenate([*kept, np.zeros((1, len(names)), np.float32)])[: sound.length]
+    if sound.exhausted:
+        reading.unread_s = sound.source.unread_s(sound.ended_s)
+    return reading
+
+
+def utterances_of(reading: FirstPass, window_s: float) -> dict[Selection, list[Cut]]:
+    """What lies between the pauses of a recording that fits the window, per selection."""
+    if reading.samples is None:
+        return reading.utterances
+    found: dict[Selection, list[Cut]] = {}
+    for index, name in enumerate(reading.sound.selected):
+        cutter = PauseCutter(reading.sound.sampling_rate, min(window_s, MOST_S))
+        found[name] = _placed(reading.sound, cutter.utterances([reading.samples[:, index]]))
+    return found
+
+
+def _placed(sound: Sound, found: Iterator[Cut] | list[Cut]) -> list[Cut]:
+    return [Cut(sound.start_s + one.start_s, sound.start_s + one.end_s) for one in found]

@@ -1,0 +1,107 @@
+"""Data folders of Kaldi, and cuts of Lhotse."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from specdec_cli.config.problems import show
+from specdec_cli.inputs.entries import Entry, language_named, moment, span
+from specdec_cli.inputs.skipped import Skips
+from specdec_cli.inputs.table_files import JSON, ending, one_line, read_objects, read_text
+
+_ROUNDING_S: Final = 0.01
+
+
+def kaldi(scp: Path, skips: Skips) -> Iterator[Entry]:
+    """The utterances of a data folder: wav.scp, and segments, text and utt2spk where they are; commands never run."""
+    recordings: dict[str, tuple[str, str]] = {}
+    for place, name, file in _pairs(scp):
+        if name in recordings:
+            skips.leave_out(place, f"{show(name)} is in {recordings[name][0]} too")
+        else:
+            recordings[name] = place, file
+    texts, speakers = ({name: text for _, name, text in _pairs(scp.with_name(of))} for of in ("text", "utt2spk"))
+    segments = scp.with_name("segments")
+    cut = segments.exists()
+    for place, utterance, rest in _pairs(segments) if cut else [(place, n, n) for n, (place, _) in recordings.items()]:
+        of, start, end = (*rest.split(), None, None, None)[:3]
+        if of not in recordings:
+            skips.leave_out(place, f"{scp} has no recording {show(of)}")
+            continue
+        listed, file = recordings[of]
+        if file.endswith("|"):
+            why = f"{show(of)} is a command, and specdec runs no commands of a list: write it to a file of its own"
+            skips.leave_out(listed, why)
+            continue
+        part: tuple[float | None, float | None] | None = (None, None)
+        if cut:
+            part = span(place, skips, moment(start) if start else show(start), None if end == "-1" else moment(end))
+        if part is not None:
+            known = speakers.get(utterance) or None, texts.get(utterance) or None
+            yield Entry(place, file, utterance, *known, start_s=part[0], end_s=part[1])
+
+
+def _pairs(path: Path) -> Iterator[tuple[str, str, str]]:
+    """Place, first word and rest of each line of a file, which may be absent unless it is wav.scp."""
+    if path.suffix != ".scp" and not path.exists():
+        return
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        if words := line.split(maxsplit=1):
+            yield f"{path}, line {number}", words[0], "".join(words[1:]).strip()
+
+
+def is_lhotse(path: Path) -> bool:
+    """Whether a file holds cuts of Lhotse: objects with a `recording` of their own."""
+    return ending(path) in JSON and any(
+        isinstance(row.get("recording"), dict) or row.get("type") in ("MixedCut", "PaddingCut")
+        for _, row in read_objects(path, Skips())
+    )
+
+
+def lhotse(path: Path, skips: Skips) -> Iterator[Entry]:
+    """The cuts of a Lhotse manifest, of recordings that are files, each of the channel that it names.
+
+    Source: https://lhotse.readthedocs.io/en/latest/cuts.html; a MixedCut has no recording of its own.
+    """
+    for place, row in read_objects(path, skips):
+        try:
+            recording, said = row["recording"], row.get("supervisions") or []
+            (source,) = recording["sources"]
+            changed = {change["name"] for change in recording.get("transforms") or []} - {"Resample"}
+            if source["type"] != "file" or changed:
+                raise ValueError("its sound is made when it is read")
+            file, total, id_ = os.fspath(source["source"]), moment(recording["duration"]), str(row["id"])
+            texts, speakers, languages = (
+                [each[name] for each in said if each.get(name)] for name in ("text", "speaker", "language")
+            )
+            channels = max(len(recording.get("channel_ids") or ()), len(source.get("channels") or ()))
+        except (AttributeError, KeyError, TypeError, ValueError):
+            skips.leave_out(
+                place, "this is no cut of a recording in a file: write it to one with cuts.save_audios(...)"
+            )
+            continue
+        start, channel = row.get("start"), row.get("channel")
+        wrong = show(start) if start is None else moment(start)
+        if (part := span(place, skips, wrong, length=moment(row.get("duration")))) is None:
+            continue
+        if part[0] == 0 and (part[1] is None or (isinstance(total, float) and abs(total - part[1]) < _ROUNDING_S)):
+            part = None, None
+        names = {*map(str, speakers)}
+        yield Entry(
+            place,
+            file,
+            id_,
+            speaker=one_line(speakers[0]) if len(names) == 1 else None,
+            text=one_line(" ".join(map(str, texts))),
+            language=_one(place, languages, skips),
+            start_s=part[0],
+            end_s=part[1],
+            channel=channel if isinstance(channel, int) and (channels > 1 or channel > 0) else None,
+        )
+
+
+def _one(place: str, languages: list[Any], skips: Skips) -> Any:
+    return language_named(place, languages[0], skips) if len({*map(str, languages)}) == 1 else None

@@ -1,0 +1,263 @@
+"""One parsed row of any table: which recording or part of it, who speaks, what is said, under every usual name."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
+from typing import Final
+
+from specdec_cli.config.problems import show
+from specdec_cli.inputs.skipped import Skips
+from specdec_cli.inputs.table_files import Row, Table, one_line
+from specdec_cli.prompts import Language
+from specdec_cli.times import MOST_S, seconds
+
+# Names of columns without case, blanks and punctuation.
+FILES: Final = (
+    *("file", "path", "filename", "filepath", "audio", "audiopath", "audiofile", "audiofilename", "audiofilepath"),
+    *(
+        "wav",
+        "wavpath",
+        "wavfile",
+        "wavname",
+        "sound",
+        "soundfile",
+        "recording",
+        "recordingpath",
+        "mediafile",
+        "文件",
+        "文件名",
+    ),
+)
+CLIPS: Final = ("recordingid", "clip", "clipid", "key", "id", "utt", "uttid", "utterance", "utteranceid", "name", "uri")
+"""Names that a recording is recognised by, where a column has no paths."""
+IDS: Final = ("id", "uttid", "utteranceid", "segmentid")
+SPEAKERS: Final = (
+    "speaker",
+    "speakerid",
+    "speakername",
+    "spk",
+    "spkid",
+    "spkr",
+    "spkrid",
+    "clientid",
+    "actor",
+    "actorid",
+    "说话人",
+)
+TEXTS: Final = ("text", "sentence", "transcript", "transcription", "utterance", "文本")
+LANGUAGES: Final = ("language", "lang", "locale", "语言")
+PROMPTS: Final = ("prompt",)
+CHANNELS: Final = ("channel", "channelid", "chan", "chn")
+_STARTS: Final = (
+    "start",
+    "starttime",
+    "begin",
+    "begintime",
+    "onset",
+    "tmin",
+    "xmin",
+    "from",
+    "timestampsfrom",
+    "开始",
+    "开始时间",
+)
+_OFFSET: Final = "offset"  # the start beside a duration, the end beside an onset
+_ENDS: Final = ("end", "endtime", "stop", "stoptime", "tmax", "xmax", "to", "timestampsto", "结束", "结束时间")
+_LENGTHS: Final = ("duration", "dur", "length", "时长")
+_UNITS: Final = {"": 1.0, "s": 1.0, "sec": 1.0, "secs": 1.0, "seconds": 1.0, "秒": 1.0}
+_UNITS_MS: Final = ("ms", "msec", "msecs", "milliseconds", "millis", "毫秒")
+_WITH_UNIT: Final = re.compile(r"(.*\d)\s*(ms|msec|s|sec|secs|seconds|秒|毫秒)", re.IGNORECASE)
+_PLAIN: Final = re.compile(r"-?\d{1,12}(?:\.\d{1,18})?")
+_WHOLE: Final = re.compile(r"\d+")
+_LONG: Final = 400.0
+"""Whole numbers without a unit, half of them this far apart, are milliseconds: no model reads as many seconds."""
+_NONE: Final = frozenset({"", "na", "n/a", "nan", "none", "null", "<na>", "-"})
+_NAMED_CHANNELS: Final = {"left": 0, "l": 0, "a": 0, "right": 1, "r": 1, "b": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One row; None where the table does not say."""
+
+    place: str  # "clips.tsv, line 7"
+    file: str | None = None  # path or name, as it is written
+    id: str | None = None
+    speaker: str | None = None
+    text: str | None = None
+    language: Language | None = None
+    prompt: str | None = None
+    start_s: float | None = None  # the part that is meant, seconds; None: all of the recording
+    end_s: float | None = None  # or up to its end
+    channel: int | None = None  # 0-based
+    row: Row | None = None  # all of its cells
+
+
+@dataclass(frozen=True, slots=True)
+class _Time:
+    column: str
+    scale: float  # seconds per unit
+
+
+def plain_name(column: str) -> str:
+    """The name of a column without case, blanks and punctuation."""
+    return "".join(filter(str.isalnum, unicodedata.normalize("NFKC", column).casefold()))
+
+
+class Columns:
+    """The columns of a table by what they hold."""
+
+    def __init__(self, table: Table, *, file: str | None = None, clips: Sequence[str] = ()) -> None:
+        """`file`: the column that names the recording; None: looked for, also under the plain names in `clips`."""
+        self.table = table
+        self._by_name = {plain_name(column): column for column in reversed(table.columns)}
+        self.file = file or self.first((*FILES, *clips))
+        self.id, self.speaker, self.text = (self.first(names) for names in (IDS, SPEAKERS, TEXTS))
+        self.language, self.prompt, self.channel = (self.first(names) for names in (LANGUAGES, PROMPTS, CHANNELS))
+        start, end = self._time(_STARTS), self._time(_ENDS)
+        if start is None:
+            start = self._time((_OFFSET,))
+        elif end is None:
+            end = self._time((_OFFSET,))
+        self.start, self.end, self.length = start, end, self._time(_LENGTHS)
+
+    def first(self, wanted: Sequence[str]) -> str | None:
+        """The first of the plain names that is a column."""
+        return next((self._by_name[name] for name in wanted if name in self._by_name), None)
+
+    def entries(self, skips: Skips) -> Iterator[Entry]:
+        """The rows that can be read, each with its part."""
+        scale = self._scale(skips)
+        for row in self.table.rows:
+            try:
+                cells = {
+                    name: row.single(column)
+                    for name, column in (
+                        *(("file", self.file), ("id", self.id), ("speaker", self.speaker), ("text", self.text)),
+                        *(("language", self.language), ("prompt", self.prompt), ("channel", self.channel)),
+                    )
+                }
+                times = [
+                    (row.single(time.column), time.scale * scale) if time else (None, 1.0)
+                    for time in (self.start, self.end, self.length)
+                ]
+            except ValueError as error:
+                skips.leave_out(row.place, str(error))
+                continue
+            part = span(row.place, skips, *(moment(*time) for time in times))
+            if part is not None:
+                yield Entry(
+                    row.place,
+                    cells["file"],
+                    cells["id"],
+                    one_line(cells["speaker"]),
+                    one_line(cells["text"]),
+                    language_named(row.place, cells["language"], skips),
+                    cells["prompt"],
+                    *part,
+                    self._channel_of(row.place, cells["channel"], skips),
+                    row,
+                )
+
+    def _time(self, names: Sequence[str]) -> _Time | None:
+        for unit, scale in (*_UNITS.items(), *dict.fromkeys(_UNITS_MS, 0.001).items()):
+            if column := self.first([name + unit for name in names]):
+                return _Time(column, scale)
+        return None
+
+    def _scale(self, skips: Skips) -> float:
+        """0.001 where starts and ends are milliseconds, as Whisper's TSV has them without saying so; else 1."""
+        if self.start is None or (end := self.end or self.length) is None or {self.start.scale, end.scale} != {1.0}:
+            return 1.0
+        pairs = [(row.cells.get(self.start.column), row.cells.get(end.column)) for row in self.table.rows]
+        whole = [
+            (int(a[0]), int(b[0])) for a, b in pairs if a and b and _WHOLE.fullmatch(a[0]) and _WHOLE.fullmatch(b[0])
+        ]
+        written = sum(bool(a and b) for a, b in pairs)
+        if not whole or len(whole) < written or median(b - (a if self.end else 0) for a, b in whole) < _LONG:
+            return 1.0
+        skips.note(f"{self.table.path}: its times are whole numbers this far apart, so they are read as milliseconds")
+        return 0.001
+
+    @cached_property
+    def _from_zero(self) -> bool:
+        return any(row.cells.get(self.channel or "") == ("0",) for row in self.table.rows)
+
+    def _channel_of(self, place: str, value: str | None, skips: Skips) -> int | None:
+        """0-based. Where no row of the table names a channel 0, channels are counted from 1, as in RTTM."""
+        if value is None or value.casefold() in _NONE:
+            return None
+        if value.casefold() in _NAMED_CHANNELS:
+            return _NAMED_CHANNELS[value.casefold()]
+        if not _WHOLE.fullmatch(value) or len(value) > 3:
+            skips.change(place, f"{show(value)} is no channel: the mix of all is taken")
+            return None
+        return int(value) - (0 if self._from_zero else 1)
+
+
+def language_named(place: str, value: object, skips: Skips) -> Language | None:
+    """zh or en of "zh-CN", "cmn", "Mandarin", "English"; None for nothing, and counted for any other."""
+    folded = str(value or "").strip().casefold()
+    if folded in _NONE:
+        return None
+    main = re.split(r"[-_ ]", folded)[0]
+    if main in ("zh", "zho", "chi", "cmn", "yue", "chinese", "mandarin", "cantonese", "中文", "汉语", "普通话"):
+        return "zh"
+    if main in ("en", "eng", "english", "英语", "英文"):
+        return "en"
+    skips.change(place, f"captions come in zh and en, not in {show(value)}: in the run's language")
+    return None
+
+
+def moment(value: object, scale: float = 1.0) -> float | str | None:
+    """A time in seconds, below 0 too, of a number or a text with or without a unit; the text itself if it is none.
+
+    None for what is not given.
+    """
+    if value is None or (text := str(value).strip()).casefold() in _NONE:
+        return None
+    if _PLAIN.fullmatch(text) and abs(number := float(text)) <= MOST_S:  # most of a million lines
+        return number * scale
+    if unit := _WITH_UNIT.fullmatch(text):
+        text, scale = unit[1], 0.001 if unit[2].casefold().startswith(("ms", "毫")) else 1.0
+    found = seconds(text.removeprefix("-"))
+    if found is None:
+        return show(value)
+    return (-found if text.startswith("-") else found) * (1.0 if ":" in text else scale)
+
+
+_Moment = float | str | None
+
+
+def span(
+    place: str, skips: Skips, start: _Moment, end: _Moment = None, length: _Moment = None
+) -> tuple[float | None, float | None] | None:
+    """Start and end of the part that is meant, seconds: (None, None) for all of a recording, an end None for its end.
+
+    None: the part is no part, so that it is left out. An end counts before a length.
+    """
+    if isinstance(start, str) or isinstance(end, str) or isinstance(length, str):
+        wrong = next(each for each in (start, end, length) if isinstance(each, str))
+        skips.leave_out(place, f"{wrong} is no time")
+        return None
+    if start is None:
+        if end is None:
+            return None, None
+        skips.leave_out(place, "it has an end and no start")
+        return None
+    if end is None and length is not None:
+        end = start + length
+    if end is not None and (end <= start or end <= 0 or end > MOST_S):
+        why = (
+            "has no length" if end == start else "ends before it begins" if end < start else "is no part of a recording"
+        )
+        skips.leave_out(place, f"it {why}: {start:g} s to {end:g} s")
+        return None
+    if start < 0:
+        skips.change(place, f"it begins at {start:g} s: from the beginning")
+        start = 0.0
+    return start, end

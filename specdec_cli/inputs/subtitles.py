@@ -1,0 +1,103 @@
+"""Cues of SRT and WebVTT as programs write them, also with blank lines inside of a cue and lines that come again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from html import unescape
+from pathlib import Path
+from typing import Final
+
+from specdec_cli.config.problems import show
+from specdec_cli.inputs.entries import Entry, moment, span
+from specdec_cli.inputs.exported import cuts_of_vtt, is_vtt
+from specdec_cli.inputs.skipped import Skips
+from specdec_cli.inputs.table_files import one_line, read_text
+from specdec_cli.marks import is_listed
+
+_ARROW: Final = re.compile(r"\s*(-?[\d:][\d:.,]*)\s*-->\s*(-?[\d:][\d:.,]*)(?:\s.*)?")
+_LIKE_ARROW: Final = re.compile(r"\s*-?\d\S{0,30}\s{0,9}-->")
+_VOICE: Final = re.compile(r"<v(?:\.[^\s<>]{0,100})?\s{1,9}([^<>]{1,255})>")
+_PREFIX: Final = re.compile(r"\[([^\]\n]{1,255})\]:\s+")  # as WhisperX writes speakers into subtitles
+_TAG: Final = re.compile(r"<[^<>\n]{0,500}>|\{\\[^{}\n]{0,500}\}")  # bounded: a run of < takes linear time
+_TIMED: Final = re.compile(r"<\d{1,9}:[\d:.]{4,20}>")  # of a word, as in the captions that YouTube makes
+_BLOCK: Final = re.compile(r"(NOTE|STYLE|REGION)\b")
+
+
+def subtitles(path: Path, skips: Skips) -> Iterator[Entry]:
+    """The cues; a speaker is the voice of a cue, or what stands as `[NAME]: ` at its beginning.
+
+    Formats: https://www.w3.org/TR/webvtt1/; of SRT there is none. Where the words of cues have times of their own, as
+    YouTube writes them, every line comes in several cues, of which the first counts.
+    """
+    text = read_text(path, lenient=True)
+    if is_vtt(text):
+        yield from cuts_of_vtt(path, text, skips)
+    elif is_listed(path):  # an SRT of specdec's, with captions in the place of texts
+        yield from (replace(cue, text=None) for cue in _cues(path, text, skips, plain=True))
+    else:
+        yield from _cues(path, text, skips)
+
+
+def _cues(path: Path, text: str, skips: Skips, *, plain: bool = False) -> Iterator[Entry]:
+    """Every cue; `plain`: without voices and entities."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    web, rolls, repeated = lines[0].startswith("WEBVTT"), _TIMED.search(text) is not None, 0
+    starts = [number for number, line in enumerate(lines) if _LIKE_ARROW.match(line)]
+    shown: list[str] = []
+    for at, until in zip(starts, [*starts[1:], None], strict=False):
+        place, times = f"{path}, line {at + 1}", _ARROW.fullmatch(lines[at])
+        if times is None:
+            skips.leave_out(place, f"no times: {show(lines[at][:80])}")
+            continue
+        said = _text(lines[at + 1 : until], web=web, last=until is None)
+        if rolls:
+            shown, before = [bare for line in said if (bare := one_line(_TAG.sub("", line)))], shown
+            said = [line for line in said if one_line(_TAG.sub("", line)) not in {None, *before}]
+            if not said:
+                repeated += 1
+                continue
+        part = span(place, skips, moment(times[1]), moment(times[2]))
+        if part is not None:
+            yield Entry(
+                place,
+                speaker=(who := _spoken(place, "\n".join(said), skips, plain=plain))[0],
+                text=who[1],
+                start_s=part[0],
+                end_s=part[1],
+            )
+    if repeated:
+        skips.note(f"{path}: {repeated} cues only repeat the lines of others and are passed over")
+
+
+def _spoken(place: str, text: str, skips: Skips, *, plain: bool) -> tuple[str | None, str | None]:
+    """Speaker and text of a cue."""
+    prefix = _PREFIX.match(text)
+    if plain:
+        bare = one_line(text[prefix.end() :] if prefix else text)
+        return one_line(prefix[1]) if prefix else None, bare
+    voices = _VOICE.findall(text)
+    if len({*voices}) > 1:
+        skips.change(place, f"several voices: {show(voices[0])} counts")
+    if voices:
+        return one_line(unescape(voices[0])), one_line(unescape(_TAG.sub("", text)))
+    bare = text[prefix.end() :] if prefix else text
+    return one_line(unescape(prefix[1])) if prefix else None, one_line(unescape(_TAG.sub("", bare)))
+
+
+def _text(lines: Sequence[str], *, web: bool, last: bool) -> list[str]:
+    """The lines of a cue, without the number or name of the next one, and without comments between the two."""
+    lines = list(lines)
+    if not last and lines and lines[-1].strip():
+        alone = len(lines) == 1 or not lines[-2].strip()
+        if lines[-1].strip().isdecimal() if not web else alone:
+            lines.pop()
+    kept: list[str] = []
+    drops = False
+    for number, line in enumerate(lines):
+        begins = number > 0 and not lines[number - 1].strip()
+        drops = bool(line.strip()) and (drops or (web and begins and _BLOCK.match(line) is not None))
+        if line.strip() and not drops:
+            kept.append(line)
+    return kept

@@ -1,0 +1,209 @@
+"""Labelled intervals of annotation tiers: Praat's TextGrid and ELAN's EAF."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from pathlib import Path
+from typing import Final
+from xml.etree import ElementTree
+
+from specdec_cli.config.problems import show
+from specdec_cli.errors import ReferencesError
+from specdec_cli.inputs.entries import Entry, span
+from specdec_cli.inputs.exported import cuts_of_eaf, cuts_of_tiers
+from specdec_cli.inputs.skipped import Skips
+from specdec_cli.inputs.table_files import one_line, read_text
+
+_VALUE: Final = re.compile(r"![^\n]*|(\"(?:[^\"]|\"\")*+\"|(?<!\S)(?:[-+]?\d[\d.eE+-]*|<exists>|<absent>)(?!\S))")
+_PARTS_OF_UTTERANCES: Final = re.compile(r"\b(words?|phones?|phonemes?|syllables?)$", re.IGNORECASE)
+_TEXT: Final = frozenset({"text", "transcript", "utterance", "utterances", "segments", "sentences", "silences"})
+_OF_SPEAKER: Final = re.compile(r"(.+) - (\w+)(?: \(\d+\))?", re.DOTALL)
+_LAYER: Final = re.compile(r"(\w+) \(\d+\)")
+_SILENT: Final = frozenset({"", "sil", "silent", "silence", "sp", "<sil>", "<p:>", "#"})
+_AGAIN: Final = "Save it again as a text file, with the program that it is of."
+
+
+@dataclass(slots=True)
+class _Tier:
+    name: str
+    speaker: str | None = None  # where the file says so beside the name
+    intervals: list[tuple[float | None, float | None, str]] = field(default_factory=list)
+
+
+def textgrid(path: Path, skips: Skips) -> Iterator[Entry]:
+    """The cuts of a TextGrid, in the long, the short or the chronological format; see `_cuts`."""
+    tiers = list(_grid(path, skips))
+    own, about = cuts_of_tiers(path, [(tier.name, *one) for tier in tiers for one in tier.intervals], skips)
+    yield from own
+    yield from _cuts(path, [tier for tier in tiers if tier.name not in about], skips)
+
+
+def eaf(path: Path, skips: Skips) -> Iterator[Entry]:
+    """The cuts of an ELAN document: annotations of tiers without a parent, and texts that are attached to them."""
+    root = _elan(path)
+    own = root.get("AUTHOR") == "specdec"
+    yield from cuts_of_eaf(path, root, skips) if own else _cuts(path, _tiers_of(root), skips)
+
+
+def _cuts(path: Path, tiers: Iterable[_Tier], skips: Skips) -> Iterator[Entry]:
+    """Intervals of all tiers but those of words and sounds; equal ones of one speaker are one cut.
+
+    A tier is called like its speaker, or `ANN - text`; the labels of one called `speaker` are speakers.
+    """
+    kinds = [(tier, *_kind(tier)) for tier in tiers]
+    found: dict[tuple[float | None, float | None, str | None], Entry] = {}
+    spans: dict[tuple[float | None, float | None], list[tuple[float | None, float | None, str | None]]] = {}
+    for tier, speaker, kind in sorted(kinds, key=lambda one: one[2] == "speaker"):
+        if kind == "words":
+            continue
+        for start, end, label in tier.intervals:
+            if label.strip().lower() in _SILENT:
+                continue
+            place = f"{path}, {show(label[:80])} of {show(tier.name[:80])}"
+            if start is None or end is None:
+                skips.leave_out(place, "it has no times of its own")
+                continue
+            if (part := span(place, skips, start, end)) is None:
+                continue
+            if kind == "speaker" and len(same := spans.get(part, [])) == 1:
+                found[same[0]] = replace(found[same[0]], speaker=one_line(label))
+                continue
+            who = one_line(label) if kind == "speaker" else speaker
+            text = one_line(label) if kind == "text" else None
+            key = *part, who
+            known = found.setdefault(key, Entry(place, speaker=who, text=text, start_s=part[0], end_s=part[1]))
+            if known.text is None and text is not None:
+                found[key] = replace(known, text=text)
+            elif text is not None and known.text != text:
+                skips.leave_out(place, "the speaker has another interval with these times")
+            if key not in spans.setdefault(part, []):
+                spans[part].append(key)
+    yield from found.values()
+
+
+def _kind(tier: _Tier) -> tuple[str | None, str]:
+    """Speaker of a tier, and what its labels are: text, speaker, or words."""
+    name = tier.name.strip()
+    layer = _LAYER.fullmatch(name)
+    plain = (layer[1] if layer else name).lower()
+    if plain == "speaker":
+        return None, "speaker"
+    if _PARTS_OF_UTTERANCES.search(name):
+        return None, "words"
+    if plain in _TEXT:
+        return tier.speaker, "text"
+    of = _OF_SPEAKER.fullmatch(name)
+    return tier.speaker or one_line(of[1] if of else name), "text"
+
+
+def _grid(path: Path, skips: Skips) -> Iterator[_Tier]:
+    """Values are numbers, quoted texts and flags between white space; all else (`xmin =`, `item [1]:`) is decoration.
+
+    How many tiers and intervals a file says it has is not needed to read it.
+
+    Source: https://www.fon.hum.uva.nl/praat/manual/TextGrid_file_formats.html
+    """
+    values = (found[1] for found in _VALUE.finditer(read_text(path)) if found[1])
+    head = next(values, "").strip('"')
+    chronological = head.startswith("Praat chronological TextGrid")
+    if not chronological and not (head.startswith("ooTextFile") and next(values, "").strip('"') == "TextGrid"):
+        raise ReferencesError(f"{path} is no TextGrid that can be read: its first lines are others.", hint=_AGAIN)
+    yield from _in_time_order(path, values, skips) if chronological else _tier_by_tier(path, values, skips)
+
+
+def _tier_by_tier(path: Path, values: Iterator[str], skips: Skips) -> Iterator[_Tier]:
+    value = next((value for value in values if value.startswith('"')), None)
+    while value is not None:
+        kind, tier = _unquoted(value), _Tier(_unquoted(next(values, '""')))
+        rest = [next(values, None) for _ in range(3)]  # start, end, number of intervals
+        if rest[-1] is None:
+            _early(path, skips)
+        value = next(values, None)
+        while value is not None and not value.startswith('"'):
+            start, end = _number(value), _number(next(values, "")) if kind == "IntervalTier" else None
+            if (label := next(values, None)) is None:
+                _early(path, skips)
+            elif kind == "IntervalTier":
+                tier.intervals.append((start, end, _unquoted(label)))
+            value = next(values, None)
+        yield tier
+
+
+def _in_time_order(path: Path, values: Iterator[str], skips: Skips) -> Iterator[_Tier]:
+    count = [next(values, "0") for _ in range(3)][2]
+    kinds, tiers = list[str](), list[_Tier]()
+    for _ in range(min(int(_number(count) or 0), 10_000)):
+        kinds.append(_unquoted(next(values, '""')))
+        tiers.append(_Tier(_unquoted(next(values, '""'))))
+        next(values, None), next(values, None)  # start and end
+    for value in values:
+        number = int(_number(value) or 0) - 1
+        if not 0 <= number < len(tiers):
+            skips.leave_out(f"{path}, {show(value[:80])}", "there is no such tier")
+            continue
+        start = _number(next(values, ""))
+        end = _number(next(values, "")) if kinds[number] == "IntervalTier" else None
+        if (label := next(values, None)) is None:
+            _early(path, skips)
+        elif kinds[number] == "IntervalTier":
+            tiers[number].intervals.append((start, end, _unquoted(label)))
+    yield from tiers
+
+
+def _early(path: Path, skips: Skips) -> None:
+    skips.leave_out(f"{path}, at its end", "the file ends within an interval or a tier")
+
+
+def _unquoted(value: str) -> str:
+    return value[1:-1].replace('""', '"') if value.startswith('"') else value
+
+
+def _number(value: str) -> float | None:
+    try:
+        return float(value)
+    except ValueError:
+        return None
+
+
+def _elan(path: Path) -> ElementTree.Element:
+    """Source: https://www.mpi.nl/tools/elan/EAF_Annotation_Format_3.0_and_ELAN.pdf."""
+    text = read_text(path)
+    try:
+        if "<!" in text.split("<ANNOTATION_DOCUMENT")[0].replace("<!--", ""):
+            raise ValueError("it declares a document type")
+        root = ElementTree.fromstring(text.encode())
+        if root.tag != "ANNOTATION_DOCUMENT":
+            raise ValueError(f"it is a {root.tag}")
+    except (ElementTree.ParseError, ValueError) as error:
+        raise ReferencesError(f"{path} is no ELAN document that can be read: {error}.", hint=_AGAIN) from error
+    return root
+
+
+def _tiers_of(root: ElementTree.Element) -> Iterator[_Tier]:
+    """The tiers of an ELAN document without a parent, and then the texts that are attached to them."""
+    slots = {slot.get("TIME_SLOT_ID"): slot.get("TIME_VALUE") for slot in root.iter("TIME_SLOT")}
+    spans: dict[str | None, tuple[float | None, float | None]] = {}
+    attached: list[_Tier] = []
+    for element in root.iter("TIER"):
+        tier = _Tier(element.get("TIER_ID") or "", one_line(element.get("PARTICIPANT")))
+        for one in chain(element.iter("ALIGNABLE_ANNOTATION"), element.iter("REF_ANNOTATION")):
+            ends = (slots.get(one.get(name)) for name in ("TIME_SLOT_REF1", "TIME_SLOT_REF2"))
+            start, end = (None if (ms := _number(value or "")) is None else ms / 1000 for value in ends)
+            if one.tag == "REF_ANNOTATION":
+                start, end = spans.get(one.get("ANNOTATION_REF"), (None, None))
+            spans[one.get("ANNOTATION_ID")] = start, end
+            tier.intervals.append((start, end, one.findtext("ANNOTATION_VALUE") or ""))
+        if element.get("PARENT_REF") is None:
+            yield tier
+        elif _kind(tier)[1] == "text" and (_is_text(tier.name)):
+            attached.append(tier)
+    yield from attached
+
+
+def _is_text(name: str) -> bool:
+    """Whether a tier below another one is called a text, as specdec calls it, and no translation or gloss."""
+    of = _OF_SPEAKER.fullmatch(name.strip())
+    return (of[2] if of else name).split(" (")[0].strip().lower() == "text"

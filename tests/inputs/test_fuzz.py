@@ -1,0 +1,97 @@
+"""Tables and cuts that were damaged at random: no crash, and every row is used or reported."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from specdec_cli.errors import ConfigError
+from specdec_cli.inputs.cuts import Cuts
+from specdec_cli.inputs.manifest import Manifest
+from specdec_cli.labels import Lexicon
+from specdec_cli.labels.references import References
+from tests.inputs.formats import LHOTSE, RTTM, SHORT_TEXTGRID, SRT, TEXTGRID, VTT, WHISPERX
+
+CASES: Final = int(os.environ.get("SPECDEC_CASES", "60"))
+LEXICON: Final = Lexicon.load()
+TABLE: Final = "file,start,end,speaker,emotion\n" + "".join(f"{n}.wav,{n},{n + 1},ann,sad\n" for n in range(8))
+HEALTHY: Final = {
+    "c.rttm": RTTM,
+    "c.srt": SRT,
+    "c.vtt": VTT,
+    "c.TextGrid": TEXTGRID,
+    "d.TextGrid": SHORT_TEXTGRID,
+    "c.json": WHISPERX,
+    "c.csv": TABLE,
+    "c.tsv": TABLE.replace(",", "\t"),
+    "c.jsonl": f"{json.dumps(LHOTSE)}\n{json.dumps({**LHOTSE, 'id': 'cut-2'})}\n",
+    "c.txt": "0.5\t1.5\ta\n2\t3\tb\n",
+}
+PIECES: Final = [
+    "",
+    '"',
+    ",",
+    "\t",
+    "\n",
+    "\r",
+    "\0",
+    "-->",
+    "<v ",
+    "NaN",
+    "-1",
+    "1e999",
+    "9" * 400,
+    "{",
+    "]",
+    "\ufeff",
+    "\u2028",
+    "é",
+    ";;",
+    "<NA>",
+]
+
+
+def damaged(text: str, draw: random.Random) -> bytes:
+    """The text with a few pieces put in, taken out, doubled or cut off, and now and then a wrong byte."""
+    for _ in range(draw.randint(1, 4)):
+        at, to = sorted(draw.randrange(len(text) + 1) for _ in range(2))
+        to = min(to, at + draw.randint(0, 12))
+        text = draw.choice(
+            [text[:at] + draw.choice(PIECES) + text[to:], text[:to] + text[at:], text[:at] + text[to:], text[: at + 1]]
+        )
+    data = text.encode("utf-8", "replace")
+    return data.replace(b"a", b"\xff", 1) if draw.random() < 0.1 else data
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_damage_is_refused_or_reported(tmp_path: Path, name: str) -> None:
+    draw, path = random.Random(name), tmp_path / name
+    for _ in range(max(6, CASES // len(HEALTHY))):
+        path.write_bytes(damaged(HEALTHY[name], draw))
+        for read in (Cuts.read, Manifest.read, lambda path: References.read(path, lexicon=LEXICON)):
+            try:
+                read(path)
+            except ConfigError as error:
+                assert error.hint, path.read_bytes()  # noqa: PT017
+
+
+@pytest.mark.parametrize(
+    "wrong", ["x.wav,5,5,ann,sad", "x.wav,5,4,ann,sad", "x.wav,?,4,ann,sad", "x.wav,1", 'x"".wav,"1', "x.wav,,4,a,b"]
+)
+def test_every_row_is_used_or_reported(tmp_path: Path, wrong: str) -> None:
+    rows = TABLE.splitlines()
+    for at in range(1, len(rows) + 1):
+        path = tmp_path / f"{at}.csv"
+        path.write_text("\n".join([*rows[:at], wrong, *rows[at:]]) + "\n")
+        manifest, cuts = Manifest.read(path), Cuts.read(path)
+        references = References.read(path, lexicon=LEXICON)
+        assert len(manifest.rows) == len(references.entries) == len(rows) - 1
+        assert sum(len(cuts.of(f"{n}.wav")) for n in range(8)) == len(rows) - 1
+        for skips in (manifest.skips, cuts.skips, references.skips):
+            assert skips.left_out == 1
+            assert f"line {at + 1}" in skips.sentences()[0]

@@ -1,0 +1,141 @@
+"""Every spelling of a format that its own tools write, and what each table calls its columns."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from specdec_cli.errors import CutsError, ReferencesError
+from specdec_cli.inputs.cuts import Cuts
+from specdec_cli.inputs.manifest import Manifest
+from tests.inputs.formats import LHOTSE, SHORT_TEXTGRID, TEXTGRID, VTT
+from tests.inputs.test_cuts import Said, read
+
+ANN: Said = [(0.7, 1.5, "Ann", '你"好')]
+TWO_SPEAKERS = TEXTGRID.replace("Ann - words", "Bo").replace("1.1", "1.5").replace('"你"', '"hi"')
+CHRONOLOGICAL = """"Praat chronological TextGrid text file"
+0 4   ! Time domain.
+1   ! Number of tiers.
+"IntervalTier" "Ann" 0 4
+1 0 0.7
+""
+1 0.7 1.5
+"hi"
+"""
+EAF = """<?xml version="1.0" encoding="UTF-8"?>
+<ANNOTATION_DOCUMENT><TIME_ORDER>
+<TIME_SLOT TIME_SLOT_ID="a" TIME_VALUE="700"/><TIME_SLOT TIME_SLOT_ID="b" TIME_VALUE="1500"/>
+</TIME_ORDER><TIER TIER_ID="T" PARTICIPANT="R&amp;D"><ANNOTATION><ALIGNABLE_ANNOTATION ANNOTATION_ID="x"
+TIME_SLOT_REF1="a" TIME_SLOT_REF2="b"><ANNOTATION_VALUE>hi</ANNOTATION_VALUE></ALIGNABLE_ANNOTATION></ANNOTATION></TIER>
+</ANNOTATION_DOCUMENT>"""
+HI: Said = [(0.7, 1.5, "Ann", "hi")]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        ("c.TextGrid", SHORT_TEXTGRID.replace('"ooTextFile"', '"ooTextFile short"'), ANN),
+        ("c.TextGrid", SHORT_TEXTGRID.replace('"ooTextFile"\nObject class = ', '"ooTextFile short"\n'), ANN),
+        ("c.TextGrid", TEXTGRID.replace("intervals: size = 3", "intervals: size = 7"), [(0.7, 1.5, "Ann", "你好。")]),
+        ("c.TextGrid", TWO_SPEAKERS, [(0.7, 1.5, "Ann", "你好。"), (0.7, 1.5, "Bo", "hi")]),
+        ("c.TextGrid", CHRONOLOGICAL, HI),
+        ("c.eaf", EAF, [(0.7, 1.5, "R&D", "hi")]),
+        ("c.vtt", "WEBVTT\n\n00:00.700 --> 00:01.500\n<v R&amp;D>a &lt; b\n", [(0.7, 1.5, "R&D", "a < b")]),
+        ("c.vtt", "WEBVTT\n\n00:00.700 --> 00:01.500\n<v Ann>hi\n\nthere\n\nNOTE no\n\n1\n00:02.000 --> 00:03.000\nx\n", [(0.7, 1.5, "Ann", "hi there"), (2.0, 3.0, None, "x")]),  # noqa: E501
+        ("c.srt", "00:00:00.700 --> 00:00:01.500\n[Ann]: hi\n2\n00:02 --> 00:03\nHe said [laughs]: hello\n", [*HI, (2.0, 3.0, None, "He said [laughs]: hello")]),  # noqa: E501
+        ("c.rttm", "SPEAKER talk 1 0.7 0.8 <NA> <NA> Ann Lee <NA> <NA>\n", [(0.7, 1.5, "Ann Lee", None)]),
+        ("c.txt", "0.7\t1.5\thi\n\\\t100\t200\n", [(0.7, 1.5, None, "hi")]),
+        ("c.tsv", "start\tend\ttext\n700\t1500\thi\n2200\t3000\tyou\n", [(0.7, 1.5, None, "hi"), (2.2, 3.0, None, "you")]),  # noqa: E501
+        ("c.csv", "sep=;\r\n;Start;Ende;End;Speaker;\r\n0;0,7;;1,5;Ann;\r\n;;;;;\r\n", [(0.7, 1.5, "Ann", None)]),
+        ("c.csv", "start_ms,duration_ms,spk,Sentence\n700,800,Ann,hi\n", HI),
+        ("c.json", json.dumps({"chunks": [{"timestamp": [0.7, 1.5], "text": " hi"}]}), [(0.7, 1.5, None, "hi")]),
+        ("c.jsonl", json.dumps({"recording_id": "talk", "start": 0.7, "duration": 0.8, "speaker": "Ann", "text": "hi"}), HI),  # noqa: E501
+    ],
+)  # fmt: skip
+def test_spellings_of_cuts(tmp_path: Path, name: str, text: str, found: Said) -> None:
+    got = read(tmp_path, name, text)
+    assert [(pytest.approx(s), pytest.approx(e), *rest) for s, e, *rest in found] == got
+
+
+@pytest.mark.parametrize(
+    "header", ["file,start,end,speaker,text", "Path,begin,stop,client_id,sentence", "audio,onset,offset,spk,transcript", "filename,tmin,tmax,Speaker ID,Transcription"]  # noqa: E501
+)  # fmt: skip
+def test_one_table_is_a_manifest_and_cuts(tmp_path: Path, header: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(f"{header}\na.wav,0.5,1,ann,hi\na.wav,1,2,bob,ho\n")
+    items = list(Manifest.read(path))
+    assert [(item.start_s, item.end_s, item.speaker, item.text) for item in items] == [
+        (0.5, 1.0, "ann", "hi"),
+        (1.0, 2.0, "bob", "ho"),
+    ]
+    assert len({item.key for item in items}) == 2
+    assert [(cut.start_s, cut.end_s, cut.speaker, cut.text) for cut in Cuts.read(path).of("a.wav")] == [
+        (0.5, 1.0, "ann", "hi"),
+        (1.0, 2.0, "bob", "ho"),
+    ]
+
+
+def test_nemo_without_a_duration_is_all_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "m.json"
+    path.write_text(
+        '{"audio_filepath": "a.wav", "offset": 0, "duration": null}\n{"audio_filepath": "b.wav", "offset": 3, "duration": null}\n'  # noqa: E501
+    )
+    assert [(item.start_s, item.end_s) for item in Manifest.read(path)] == [(None, None), (3.0, None)]
+
+
+def test_channels(tmp_path: Path) -> None:
+    stereo = {**LHOTSE["recording"], "channel_ids": [0, 1]}
+    (tmp_path / "cuts.jsonl").write_text(
+        "".join(json.dumps({**LHOTSE, "id": f"c{n}", "channel": n, "recording": stereo}) + "\n" for n in (0, 1))
+    )
+    assert [item.channel for item in Manifest.read(tmp_path / "cuts.jsonl")] == [0, 1]
+    (tmp_path / "c.rttm").write_text(
+        "".join(f"SPEAKER {name} {n} 0 1 <NA> <NA> a <NA> <NA>\n" for name, n in (("x", 1), ("x", 2), ("y", 1)))
+    )
+    cuts = Cuts.read(tmp_path / "c.rttm")
+    assert [cut.channel for cut in cuts.of("x.wav")] == [0, 1]
+    assert [cut.channel for cut in cuts.of("y.wav")] == [None]
+    for rows, channels in (("0\n1", [0, 1]), ("1\n2", [0, 1]), ("left\nright", [0, 1])):
+        lines = "".join(f"{n},{n + 1},{row}\n" for n, row in enumerate(rows.split("\n")))
+        (tmp_path / "c.csv").write_text(f"start,end,channel\n{lines}")
+        assert [cut.channel for cut in Cuts.read(tmp_path / "c.csv").of("z.wav")] == channels
+
+
+def test_cuts_are_found_by_path_and_then_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "c.csv"
+    path.write_text("file,start,end\nann/1.flac,0,1\nbob/1,2,3\nmy_talk,4,5\nGespräch,6,7\ntalk.v2,8,9\n")
+    cuts = Cuts.read(path)
+    for recording, start in (
+        *(
+            ("/x/ann/1.flac", 0),
+            ("/x/bob/1.flac", 2),
+            ("my talk.flac", 4),
+            ("Gespra\u0308ch.flac", 6),
+            ("talk.v2.wav", 8),
+        ),
+    ):
+        assert [cut.start_s for cut in cuts.of(recording)] == [start], recording
+    with pytest.raises(CutsError, match=r"may be (ann/1\.flac or bob/1|bob/1 or ann/1\.flac)"):
+        cuts.of("/x/eve/1.flac")
+    with pytest.raises(CutsError, match="has no cuts"):
+        cuts.of("talk.wav")
+
+
+def test_a_bad_cut_costs_itself(tmp_path: Path) -> None:
+    path = tmp_path / "c.json"
+    segments = [(-0.02, 1), (1, 1), (2, None), (3, 4), (5, None)]
+    path.write_text(json.dumps({"segments": [{"start": s, "end": e, "text": "x"} for s, e in segments]}))
+    cuts = Cuts.read(path)
+    assert [(cut.start_s, cut.end_s) for cut in cuts.of("a.wav")] == [(0.0, 1.0), (2.0, 3.0), (3.0, 4.0), (5.0, 1e8)]
+    assert (cuts.skips.left_out, cuts.skips.changed) == (1, 3)
+    assert "item 2 (it has no length: 1 s to 1 s)" in cuts.skips.sentences()[0]
+    with pytest.raises(ReferencesError, match="item 1"):
+        Cuts.read(path, strict=True)
+
+
+def test_lines_that_roll_are_shown_once(tmp_path: Path) -> None:
+    rolling = "WEBVTT\n\n00:00.000 --> 00:02.000\n \nhello<00:00:01.000><c> you</c>\n\n00:02.000 --> 00:02.010\nhello you\n\n00:02.010 --> 00:04.000\nhello you\nand<00:00:03.000><c> me</c>\n"  # noqa: E501
+    assert [text for *_, text in read(tmp_path, "c.vtt", rolling)] == ["hello you", "and me"]
+    assert len(read(tmp_path, "c.vtt", VTT)) == 2
