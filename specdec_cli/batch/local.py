@@ -79,12 +79,13 @@ class LocalBackend:
     def run(self, tasks: Iterable[Task], stopped: Stopped) -> Generator[Outcome]:
         """See `Backend`. Tasks are taken in threads of its own."""
         with Loader(tasks, self._prepare, stopped, workers=self._workers) as loader:
-            yield from self.decode(loader.take)
+            yield from self.decode(loader.take, stopped)
 
-    def decode(self, take: Take) -> Generator[Outcome]:
+    def decode(self, take: Take, stopped: Stopped = lambda: False) -> Generator[Outcome]:
         """The outcome of each clip, in order of finishing; closing the generator leaves nothing behind.
 
-        Clips are taken as others are done, and waited for only while there is nothing to decode.
+        What `stopped` raises ends it likewise. Clips are taken as others are done, and waited for only while there is
+        nothing to decode.
         """
         results: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         under_way = 0
@@ -92,6 +93,7 @@ class LocalBackend:
             pool, shared = self._enter(stack)
             try:
                 while True:
+                    stopped()
                     while under_way < self.pace.room and (ready := take(wait=not under_way)) is not None:
                         if isinstance(ready, Outcome):
                             yield ready

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -51,7 +51,7 @@ class Outcome:
 
 
 Stopped = Callable[[], bool]
-"""Whether nothing more is to be begun."""
+"""Whether nothing more is to be begun; it may raise what ends the run, and is asked every moment."""
 
 
 class Backend(Protocol):
@@ -190,7 +190,7 @@ def caption_all(
     output: Output,
     counts: Progress,
     report: Callable[[Progress], None],
-    interrupted: Sequence[int],
+    interrupted: Stopped,
     *,
     fail_fast: bool,
 ) -> None:
@@ -198,7 +198,7 @@ def caption_all(
 
     Args:
         report: called with the counts at the start and after every recording.
-        interrupted: not empty once the user has interrupted it.
+        interrupted: whether the user has interrupted it; it may raise what ends the run at once.
         fail_fast: whether the first failure ends the run.
 
     Raises:
@@ -207,7 +207,7 @@ def caption_all(
     before = counts.failed
 
     def stopped() -> bool:
-        return bool(interrupted) or (fail_fast and counts.failed > before)
+        return interrupted() or (fail_fast and counts.failed > before)
 
     report(counts)
     with closing(backend.run(takewhile(lambda _: not stopped(), tasks), stopped)) as outcomes:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import gc
 import io
 import os
-import signal
 import sys
 from functools import cache
 from importlib import import_module
-from types import FrameType
 from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from specdec_cli.cli.ending import signals
 from specdec_cli.errors import AudioError, ConfigError, SpecdecError, typed
 
 COMMANDS: Final = {
@@ -133,9 +132,9 @@ def main() -> None:
     debug = "--debug" in sys.argv
     prepare_process()
     _open_standard_streams()
-    signal.signal(signal.SIGTERM, _terminate)
     try:
-        raise SystemExit(app(prog_name="specdec", standalone_mode=False))
+        with signals():
+            raise SystemExit(app(prog_name="specdec", standalone_mode=False))
     except _UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             typer.echo(error.format_message(), err=True)
@@ -170,11 +169,6 @@ def _open_standard_streams() -> None:
     sys.stdin = sys.stdin or io.TextIOWrapper(io.FileIO(0, closefd=False), "utf-8")
     sys.stdout = sys.stdout or io.TextIOWrapper(io.FileIO(1, "w", closefd=False), "utf-8")
     sys.stderr = sys.stderr or io.TextIOWrapper(io.FileIO(2, "w", closefd=False), "utf-8")
-
-
-def _terminate(_signal: int, _frame: FrameType | None) -> None:
-    """Ends like an interruption does, so that the terminal is given back and lines stay whole."""
-    raise SystemExit(143)
 
 
 def _report(error: SpecdecError, debug: bool) -> None:

@@ -17,7 +17,8 @@ import typer
 from specdec_cli.batch.output_file import Identity, Output
 from specdec_cli.batch.tasks import Progress, Work, caption_all, drop_hopeless, find_tasks
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import display, interruptible, labelling, load_captioner, require_cloud
+from specdec_cli.cli.command_run import display, labelling, load_captioner, require_cloud
+from specdec_cli.cli.ending import interruptible
 from specdec_cli.cli.export import Exports
 from specdec_cli.config import Config
 from specdec_cli.console.progress import show_counts, show_failures, show_totals
@@ -110,7 +111,7 @@ def batch(
     identity = Identity(output, terms, partial(_prompting, config, inputs))
     earlier = [lookup, None if overwrite or not output.is_file() else output]
     work = Work(config, labelled, measure, size, flight, workers or min(os.cpu_count() or 1, 4))
-    counts, interrupts = Progress(), list[int]()
+    counts, interrupted = Progress(), False
     with display(quiet=quiet, debug=debug, resolved=resolved) as view:
         with Output(output, None if overwrite else identity.check) as stored, ExitStack() as stack:
             tasks = find_tasks(inputs, stored, limit=limit, only_failed=retry_failed)
@@ -120,13 +121,15 @@ def batch(
                 identity.check_models(backend.setup)
                 if overwrite:
                     stored.clear()
-                interrupts = stack.enter_context(interruptible(partial(view.stopping, "finishing what has begun")))
-                show = partial(show_counts, view)
-                caption_all(tasks, backend, stored, counts, show, interrupts, fail_fast=fail_fast)
+                stopping = partial(view.stopping, "finishing what has begun")
+                with interruptible(stopping, polled=True) as interruption:
+                    show = partial(show_counts, view)
+                    caption_all(tasks, backend, stored, counts, show, interruption.check, fail_fast=fail_fast)
+                interrupted = interruption.asked
         base = os.getcwd() if inputs is None else inputs.base
         written = more is None or not output.is_file() or more.written(output, view, inputs, base)
-        _conclude(view, counts, output, interrupted=bool(interrupts))
-    return 130 if interrupts else 1 if counts.failed or not written else 0
+        _conclude(view, counts, output, interrupted=interrupted)
+    return 130 if interrupted else 1 if counts.failed or not written else 0
 
 
 def _conclude(view: View, counts: Progress, output: Path, *, interrupted: bool) -> None:

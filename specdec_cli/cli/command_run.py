@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
@@ -55,24 +53,6 @@ def display(
         except KeyboardInterrupt:
             view.conclude(interruption, good=False)
             raise
-
-
-@contextmanager
-def interruptible(stopping: Callable[[], None]) -> Iterator[list[int]]:
-    """Within the block the first Ctrl-C calls `stopping` and fills the list that is given; the second ends at once."""
-    interrupts: list[int] = []
-
-    def interrupt(number: int, _frame: FrameType | None) -> None:
-        interrupts.append(number)
-        if len(interrupts) > 1:
-            raise KeyboardInterrupt
-        stopping()
-
-    before = signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield interrupts
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def identified(view: View, files: Sequence[str]) -> list[InputFile]:

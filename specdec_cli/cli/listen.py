@@ -15,7 +15,8 @@ import typer
 from specdec_cli.audio.microphone import Microphone, Utterance, devices
 from specdec_cli.audio.samples import Floats
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import Job, display, interruptible, labelling, load_captioner
+from specdec_cli.cli.command_run import Job, display, labelling, load_captioner
+from specdec_cli.cli.ending import interruptible
 from specdec_cli.console.cells import clean
 from specdec_cli.console.plain import write_line
 from specdec_cli.console.view import View
@@ -88,7 +89,7 @@ def listen(
             view.say(resolved.note)
         with interruptible(partial(view.stopping, "captioning what was said")) as ending, opening as microphone:
             view.say(f"listening to {microphone.name}; Ctrl-C ends")
-            _caption_all(captioner, job, microphone, lambda: bool(ending), save)
+            _caption_all(captioner, job, microphone, ending.check, save)
     return 1 if job.counts.failed else 0
 
 
