@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from specdec_cli.errors import ConfigError, TranscriptError
+from specdec_cli.errors import ConfigError, TranscriptError, WrongFileError
 from specdec_cli.regular_files import open_regular
 
 STDOUT: Final = Path("-")
@@ -22,6 +22,7 @@ COLUMNS: Final = (
 )  # fmt: skip
 
 _EXPORTED: Final = (".textgrid", ".eaf", ".srt", ".vtt", ".rttm", ".csv", ".txt", ".tsv", ".xlsx")  # no transcripts
+_OF_DISKS: Final = (None, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG)
 _HEAD: Final = 16_384  # bytes of a file that identify its kind
 
 
@@ -104,7 +105,7 @@ def require_ours(target: Path, kind: Kind) -> None:
             raise PermissionError(errno.EACCES, "Permission denied")
     if head and not kind.ours(head):
         message = f"{target} holds something else than {kind.name}; nothing was written to it."
-        raise TranscriptError(message, hint="Name a new file, or one that specdec wrote.")
+        raise WrongFileError(message, hint="Name a new file, or one that specdec wrote.")
 
 
 def write(target: Path, content: str | bytes | Iterable[str], kind: Kind) -> None:
@@ -159,7 +160,9 @@ def writing(path: Path) -> Iterator[None]:
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = getattr(error, "strerror", None) or error
         hint = "Check the folder, its permissions and the free space; what the file held is untouched."
-        raise TranscriptError(f"{path} cannot be written: {reason}.", hint=hint) from error
+        of_disk = isinstance(error, OSError) and error.errno in _OF_DISKS
+        kind = TranscriptError if of_disk else WrongFileError
+        raise kind(f"{path} cannot be written: {reason}.", hint=hint) from error
 
 
 def _identity(path: str | Path) -> object:

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from specdec_cli.cli.app import COMMANDS, EXIT_CODES, load
 from specdec_cli.cli.options import FLAG_NAMES
 from specdec_cli.config import SETTINGS, configs_folder
+from specdec_cli.config.problems import show
 from specdec_cli.config.schema import SECTIONS
+from specdec_cli.config.settings import takes
 from specdec_cli.transcript import json_schema
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -104,28 +106,12 @@ def configuration_page() -> str:
 
 def _settings(section: str) -> Iterator[tuple[str, str, str, str]]:
     """A row for each setting."""
-    schemas = SECTIONS[section].model_json_schema()["properties"]
-    for field, schema in schemas.items():
+    for field in SECTIONS[section].model_fields:
         name = f"{section}.{field}"
-        default = "required" if SETTINGS[name].is_required() else f"`{_yaml(SETTINGS[name].default)}`"
+        default = "required" if SETTINGS[name].is_required() else f"`{_written(SETTINGS[name].default)}`"
         flag = FLAG_NAMES.get(name)
         meaning = f"as [`{flag}`](cli.md)" if flag else str(SETTINGS[name].description)
-        yield f"`{name}`", _takes(schema), default, meaning
-
-
-def _takes(schema: Mapping[str, Any]) -> str:
-    """What a field of this JSON schema takes, in words."""
-    if "anyOf" in schema:
-        *kinds, last = map(_takes, schema["anyOf"])
-        return f"{', '.join(kinds)} or {last}"
-    if words := schema.get("enum", [schema["const"]] if "const" in schema else []):
-        return ", ".join(words)
-    nouns = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "array": "a list of texts"}
-    if schema["type"] in ("integer", "number") and schema.keys() >= {"minimum", "maximum"}:
-        return f"{nouns[schema['type']]} from {schema['minimum']:.12g} to {schema['maximum']:.12g}"
-    bounds = {"minimum": "of at least", "exclusiveMinimum": "above", "maximum": "up to"}
-    limits = [f"{word} {schema[bound]:.12g}" for bound, word in bounds.items() if bound in schema]
-    return " ".join([nouns.get(schema["type"], schema["type"].replace("string", "text")), *limits])
+        yield f"`{name}`", takes(name), default, meaning
 
 
 def _merged(edge: tuple[str, ...], cloud: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
@@ -136,12 +122,8 @@ def _merged(edge: tuple[str, ...], cloud: tuple[str, ...]) -> Iterator[tuple[str
         yield from (edge, cloud)
 
 
-def _yaml(value: object) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return "[]" if value == () else str(value)
+def _written(value: object) -> str:
+    return value if isinstance(value, str) else show(value)
 
 
 def schema_file() -> str:

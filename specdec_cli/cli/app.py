@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from specdec_cli.cli.ending import signals
-from specdec_cli.errors import AudioError, ConfigError, SpecdecError, typed
+from specdec_cli.errors import BROKEN_PIPE_STATUS, ConfigError, SpecdecError, typed
 
 COMMANDS: Final = {
     "caption": ("Caption recordings, one after the other.", "recording.wav --language en"),
@@ -38,11 +38,11 @@ _CONFIG_EXAMPLES: Final = {"show": "--config mini --yaml", "validate": "my.yaml"
 
 EXIT_CODES: Final = {
     0: "all done",
-    1: "a recording failed or a file was not written, as messages say",
-    2: "the command line, the configuration or an input file is wrong",
-    3: "a model, the cloud, a device or a file cannot be used",
+    1: "a recording failed, or one of several files was not written, as messages say",
+    2: "the command line, the configuration or an input file is wrong or missing",
+    3: "a model, a server, a device or the disk cannot be used",
     130: "interrupted",
-    141: "the reader of stdout has gone",
+    BROKEN_PIPE_STATUS: "the reader of stdout has gone",
     143: "terminated",
 }
 """How every command ends."""
@@ -135,6 +135,9 @@ def main() -> None:
     try:
         with signals():
             raise SystemExit(app(prog_name="specdec", standalone_mode=False))
+    except SystemExit as end:  # rich and click make 1 of a reader that has gone
+        gone = isinstance(end.__context__, BrokenPipeError) or not _flushed()
+        raise SystemExit(BROKEN_PIPE_STATUS if gone else end.code) from None
     except _UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             typer.echo(error.format_message(), err=True)
@@ -143,9 +146,9 @@ def main() -> None:
             _report(ConfigError(error.format_message(), hint=f"See {path} --help."), debug)
         raise SystemExit(2) from None
     except Exception as error:
-        _report(typed(error), debug)
-        code = 2 if isinstance(error, ConfigError) else 1 if isinstance(error, AudioError) else 3
-        raise SystemExit(code) from None
+        known = typed(error)
+        _report(known, debug)
+        raise SystemExit(known.status) from None
 
 
 def prepare_process() -> None:
@@ -171,11 +174,18 @@ def _open_standard_streams() -> None:
     sys.stderr = sys.stderr or io.TextIOWrapper(io.FileIO(2, "w", closefd=False), "utf-8")
 
 
+def _flushed() -> bool:
+    """Writes what stdout holds, or drops what it does not take; False if nobody reads it any more."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return not isinstance(error, BrokenPipeError)
+    return True
+
+
 def _report(error: SpecdecError, debug: bool) -> None:
     from specdec_cli.console.plain import print_error
 
     print_error(error, debug=debug)
-    try:
-        sys.stdout.flush()
-    except OSError:  # what stdout did not take, it would refuse again at exit, with a traceback
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _flushed()

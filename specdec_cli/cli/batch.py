@@ -21,6 +21,7 @@ from specdec_cli.cli.command_run import display, labelling, load_captioner, requ
 from specdec_cli.cli.ending import interruptible
 from specdec_cli.cli.export import Exports
 from specdec_cli.config import Config
+from specdec_cli.config.problems import show
 from specdec_cli.console.progress import show_counts, show_failures, show_totals
 from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError
@@ -36,6 +37,7 @@ from specdec_cli.transcript.terms import Terms
 if TYPE_CHECKING:
     from specdec_cli.batch.tasks import Backend
 
+_MOST_CLIPS: Final = 1024  # each is a thread
 _REMEMBERED: Final = 500  # transcripts that guesses begin with, the latest of a file
 
 
@@ -164,9 +166,9 @@ def on_ray(work: Work, view: View, address: str | None) -> Iterator[Backend]:
 
 
 def _number(option: str, given: str) -> int | None:
-    """A number of at least 1, None for "auto"; ConfigError if it is neither."""
-    if given != "auto" and not (given.isdecimal() and int(given)):
-        message = f"{option} takes auto or a whole number from 1, not {given!r}."
+    """A number from 1 to `_MOST_CLIPS`, None for "auto"; ConfigError if it is neither."""
+    if given != "auto" and not (given.isdecimal() and len(given) < 8 and 1 <= int(given) <= _MOST_CLIPS):
+        message = f"{option} takes auto or a whole number from 1 to {_MOST_CLIPS}, not {show(given)}."
         raise ConfigError(message, hint=f"Try {option} 16.")
     return None if given == "auto" else int(given)
 
@@ -199,6 +201,11 @@ def find_inputs(
 
 
 def command_line(*more: str) -> str:
-    """The command line that this process was given, with more and never with --overwrite."""
-    arguments = [argument for argument in sys.argv[1:] if argument not in (*more, "--overwrite")]
-    return shlex.join(["specdec", *arguments, *more])
+    """The command line that this process was given, with more options and never with --overwrite."""
+    command, *arguments = sys.argv[1:]
+    options, names = arguments, list[str]()  # what stands behind -- is a name, whatever it begins with
+    if "--" in arguments:
+        at = arguments.index("--")
+        options, names = arguments[:at], arguments[at:]
+    kept = [argument for argument in options if argument not in (*more, "--overwrite")]
+    return shlex.join(["specdec", command, *kept, *more, *names])

@@ -19,7 +19,7 @@ from specdec_cli.console.tables import print_page
 from specdec_cli.console.view import View, choose_view
 from specdec_cli.errors import CloudError, ConfigError, SpecdecError, typed
 from specdec_cli.format import marked
-from specdec_cli.inputs.find import identify
+from specdec_cli.inputs.find import all_unreadable, identify
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.calibration import Labelling, read_calibration
@@ -59,7 +59,7 @@ def identified(view: View, files: Sequence[str]) -> list[InputFile]:
     """The recordings by their bytes; a copy of another one is left out, and named."""
     recordings, copies = identify(files)
     for copy, original in copies.items():
-        view.say(f"{copy} holds the same bytes as {original} and is left out", good=False)
+        view.warn(f"{copy} holds the same bytes as {original} and is left out")
     return recordings
 
 
@@ -221,6 +221,8 @@ def read_references(
         raise ConfigError(f"--label-column {wrong[0]!r} is not of the form attribute=column.", hint=hint)
     texts = tuple(text_columns or ())
     found = References.read(table, file_column=file_column, text_columns=texts, label_columns=labels, lexicon=lexicon)
+    if refused := all_unreadable(map(InputFile, files)):
+        raise next(iter(refused.values()))
     if files:
         found.require_some(files)
     return lexicon, found

@@ -48,7 +48,7 @@ def compare(
     file_column: options.FileColumn = None,
     text_column: options.TextColumns = None,
     label_column: options.LabelColumns = None,
-    lexicon: options.LexiconFile = None,
+    lexicon: options.JudgingLexicon = None,
     bertscore: options.Bertscore = False,
     eval_seed: options.EvalSeed = 0,
     output: options.TranscriptsOut = None,

@@ -55,8 +55,8 @@ def signals() -> Iterator[None]:
 def interruptible(stopping: Callable[[], None], *, polled: bool = False) -> Iterator[Interruption]:
     """Within the block the first Ctrl-C calls `stopping`, and the next one ends the command.
 
-    With `polled` nothing is raised where a signal arrives: CPython 3.11 and 3.12 skip the exits of `with` blocks at some
-    places, and threads would be waited for that nobody ends. `check` raises, which has to be called all the time.
+    With `polled` nothing is raised where a signal arrives, but by `check`, which has to be called all the time: CPython
+    3.11 and 3.12 skip the exits of `with` blocks at some places, and threads would be waited for that nobody ends.
     """
     global _block
     _block = block = Interruption(stopping, polled=polled)

@@ -77,6 +77,9 @@ def listen(
     refuse({"--output": (output, TRANSCRIPTS)}, [lexicon, calibration, *resolved.reads])
     if save is not None and save.exists() and not save.is_dir():
         raise ConfigError(f"--save {save} is not a folder.", hint="Name another one; it will be created.")
+    if ignored := [name for name in (f"audio.{each}" for each in _OF_FILES) if resolved.chosen(name)]:
+        hint = "A microphone is cut at pauses: leave it out, or save the utterances with --save and caption those."
+        raise ConfigError(f"{ignored[0]} has no effect on what a microphone records.", hint=hint)
     config = resolved.config.model_copy(update={"audio": resolved.config.audio.model_copy(update=_OF_FILES)})
     opening = Microphone(device)  # refused before models are loaded
     with (

@@ -7,6 +7,7 @@ A command is an ordinary typer function. An option of a setting takes what the s
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,8 +16,9 @@ from typing import Annotated, Any, Final, get_args
 import typer
 
 from specdec_cli.config import SETTINGS, ResolvedConfig, load_config, parse_setting
-from specdec_cli.config.resolve import parse_value
+from specdec_cli.config.resolve import misspelt_variables, parse_value
 from specdec_cli.config.settings import choices, takes_text
+from specdec_cli.console.plain import warn
 from specdec_cli.errors import FLAGS
 from specdec_cli.types import ExportFormat, GateName
 
@@ -96,9 +98,8 @@ Segment = Annotated[MaybeText, _setting(CAPTION, "audio.segment", "--segment pau
 Start = Annotated[MaybeText, _setting(CAPTION, "audio.start_s", "--start TIME")]
 End = Annotated[MaybeText, _setting(CAPTION, "audio.end_s", "--end TIME")]
 Labels = Annotated[bool, _option(CAPTION, "--labels", "Show which classes each caption names.")]
-LexiconFile = Annotated[
-    MaybePath, _option(CAPTION, "--lexicon FILE", "Words for classes, in place of the shipped ones; implies --labels.")
-]
+_LEXICON: Final = "Words for classes, in place of the shipped ones"
+LexiconFile = Annotated[MaybePath, _option(CAPTION, "--lexicon FILE", f"{_LEXICON}; implies --labels.")]
 CalibrationFile = Annotated[
     MaybePath, _option(CAPTION, "--calibration FILE", "Calibration by `specdec calibrate`; implies --labels.")
 ]
@@ -154,7 +155,7 @@ _RISK: Final = "Certify that at most this share of captions names other classes 
 Risk = Annotated[float | None, _option(STUDY, "--risk SHARE", _RISK, min=0.001, max=0.999)]
 
 # How captions are judged
-EvalSeed = Annotated[int, _option(JUDGING, "--eval-seed N", "Seed of bootstraps, splits and the random gate.", min=0)]
+EvalSeed = Annotated[int, _option(JUDGING, "--eval-seed N", "Seed of whatever is drawn at random.", min=0)]
 _TABLE: Final = "Captions or classes by people, a row per recording (.tsv, .csv, .json, .jsonl)."
 ReferenceTable = Annotated[MaybePath, _option(JUDGING, "--references TABLE", _TABLE)]
 FileColumn = Annotated[MaybeText, _option(JUDGING, "--file-column COLUMN", "Column that names the recording.")]
@@ -162,16 +163,16 @@ _TEXTS: Final = "Column that holds a caption. Repeatable."
 TextColumns = Annotated[list[str] | None, _option(JUDGING, "--text-column COLUMN", _TEXTS)]
 _CLASSES: Final = "Column of an attribute's class, e.g. emotion=mood. Repeatable."
 LabelColumns = Annotated[list[str] | None, _option(JUDGING, "--label-column NAME=COLUMN", _CLASSES)]
-Attribute = Annotated[str, _option(JUDGING, "--attribute NAME", "Attribute whose classes are drawn.")]
+JudgingLexicon = Annotated[MaybePath, _option(JUDGING, "--lexicon FILE", f"{_LEXICON}.")]
+Attribute = Annotated[str, _option(OUTPUT, "--attribute NAME", "Attribute whose classes are drawn.")]
 Bertscore = Annotated[bool, _option(JUDGING, "--bertscore", "Compute BERTScore too; needs the extra bertscore.")]
 
 # Work
 BatchSize = Annotated[str, _option(WORK, "--batch-size auto|N", "Clips decoded together.")]
 _FLIGHT: Final = "Clips under way where both models are servers; auto: as many as pay."
 InFlight = Annotated[str, _option(WORK, "--in-flight auto|N", _FLIGHT)]
-Workers = Annotated[
-    int | None, _option(WORK, "--workers N", "Threads that read ahead; left out: one per core, at most 4.", min=1)
-]
+_WORKERS: Final = "Threads that read ahead; left out: one per core, at most 4."
+Workers = Annotated[int | None, _option(WORK, "--workers N", _WORKERS, min=1, max=256)]
 Ray = Annotated[bool, _option(WORK, "--ray", "Run on the Ray cluster at --ray-address or RAY_ADDRESS, or here.")]
 RayAddress = Annotated[MaybeText, _option(WORK, "--ray-address ADDRESS", "Address of the cluster; implies --ray.")]
 FailFast = Annotated[bool, _option(WORK, "--fail-fast", "Stop at the first failure.")]
@@ -202,8 +203,10 @@ RttmName = Annotated[str, _option(OUTPUT, "--rttm-name speaker|ATTRIBUTE", _TURN
 _KIND: Final = "Format of pictures; left out: as --output ends, or svg."
 PictureFormat = Annotated[MaybeText, _option(OUTPUT, "--picture svg|png|pdf", _KIND)]
 HtmlOut = Annotated[MaybePath, _option(OUTPUT, "--html FILE", "Write a page with every clip into this file.")]
-_PLOT: Final = "Draw the frontier or the reliability diagram: .svg, .png or .pdf."
+_PLOT: Final = "Draw quality against cost: .svg, .png or .pdf."
 PlotOut = Annotated[MaybePath, _option(OUTPUT, "--plot FILE", _PLOT)]
+_RELIABLE: Final = "Draw how often each probability was right: .svg, .png or .pdf."
+ReliabilityOut = Annotated[MaybePath, _option(OUTPUT, "--plot FILE", _RELIABLE)]
 AudioMb = Annotated[float, _option(OUTPUT, "--audio-mb N", "Most audio in the page, MB; 64: about two hours.", min=0)]
 Captions = Annotated[int, _option(OUTPUT, "--captions N", "Show N clips whose captions differ, side by side.", min=0)]
 Save = Annotated[MaybePath, _option(OUTPUT, "--save FOLDER", "Keep each utterance as a FLAC file in this folder.")]
@@ -245,6 +248,8 @@ def resolve(
         for name, value in values.items()
     }
     flags |= fixed
+    for sentence in misspelt_variables(os.environ):
+        warn(sentence)
     names = FLAG_NAMES | {name: off for name, off in _OFF_NAMES.items() if flags.get(name) is False} | dict(spelled)
     for assignment in given.get("--set") or ():
         name, value = parse_setting(assignment)

@@ -18,7 +18,7 @@ def review(
     references: options.ReferenceTable = None,
     file_column: options.FileColumn = None,
     label_column: options.LabelColumns = None,
-    lexicon: options.LexiconFile = None,
+    lexicon: options.JudgingLexicon = None,
     audio_mb: options.AudioMb = 64.0,
     output: options.PageOut = Path("review.html"),
     quiet: options.Quiet = False,

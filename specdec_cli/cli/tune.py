@@ -47,7 +47,7 @@ def tune(
     file_column: options.FileColumn = None,
     text_column: options.TextColumns = None,
     label_column: options.LabelColumns = None,
-    lexicon: options.LexiconFile = None,
+    lexicon: options.JudgingLexicon = None,
     eval_seed: options.EvalSeed = 0,
     recordings: options.Recordings = None,
     output: options.GateOut = None,
@@ -125,6 +125,9 @@ def parse_gates(text: str | None) -> tuple[GateName, ...]:
     if text is None:
         return (*(gate for gate in known if gate != "learned" or find_spec("sklearn") is not None), "random")
     asked = chosen(text, (*known, "random"), "--gates", "gate to tune")
+    if asked == ["random"]:
+        hint = f"Name another one beside it: {', '.join(known)}."
+        raise ConfigError("--gates: random is the control, and there is nothing in it to tune.", hint=hint)
     return (*(gate for gate in known if gate in asked), "random")
 
 

@@ -15,9 +15,9 @@ from rich.text import Text
 from specdec_cli.console import clip as parts
 from specdec_cli.console.cells import Prose, clean, paragraph
 from specdec_cli.console.live import StatusLine
-from specdec_cli.console.plain import console_on, print_error, print_line
+from specdec_cli.console.plain import console_on, print_error, print_line, warn
 from specdec_cli.console.rounds import render_round
-from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, OK, WARN
+from specdec_cli.console.theme import ASKED, DIM, GOOD, OK, WARN
 from specdec_cli.errors import SpecdecError
 from specdec_cli.format import count, seconds, volume
 from specdec_cli.transcript.records import Started
@@ -197,7 +197,7 @@ class View:
 
     def warn(self, sentence: str) -> None:
         """Show what is wrong with results that are kept."""
-        print_line(self._console, Text(clean(sentence)), Text("warning:", BAD))
+        warn(sentence, self._console)
 
     def hint(self, sentence: str) -> None:
         """Show what to do next."""

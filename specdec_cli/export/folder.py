@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from specdec_cli.errors import SpecdecError, TranscriptError
+from specdec_cli.errors import SpecdecError, TranscriptError, WrongFileError
 from specdec_cli.targets import replace, writing
 
 INDEX: Final = ".specdec-exports"
@@ -59,7 +59,7 @@ class Folder:
             if digest(there) not in self._ours:
                 self._ours |= self._read_index()  # another run may have written it
             if target.is_symlink() or digest(there) not in self._ours:
-                raise TranscriptError(
+                raise WrongFileError(
                     f"{target} was left as it is: specdec did not write it, or it was edited since.",
                     hint=f"Name another {self._option}, or move that file away.",
                 )
@@ -77,7 +77,7 @@ class Folder:
             return set()
         lines = index.read_bytes().decode("utf-8", "replace").splitlines() if index.is_file() else []
         if lines[:1] != [_HEAD] or index.is_symlink():
-            raise TranscriptError(
+            raise WrongFileError(
                 f"{index} does not say which files specdec wrote.",
                 hint=f"Move it away, or name another {self._option}.",
             )

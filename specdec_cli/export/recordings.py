@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from specdec_cli.errors import ConfigError, TranscriptError
+from specdec_cli.errors import ConfigError, WrongFileError
 from specdec_cli.export.folder import digest
 from specdec_cli.inputs.find import common_folder, relative_name
 from specdec_cli.inputs.recording import InputFile, Key
@@ -44,7 +44,7 @@ class Piece:
         head, start = line.head, line.head.start_s or 0.0
         end = head.duration_s if head.end_s is None else head.end_s
         if end is None or start >= end:
-            raise TranscriptError(
+            raise WrongFileError(
                 f"{transcripts}:{line.number}: {head.file} does not say where its piece begins and ends.",
                 hint="Delete that line, or caption the recording again: start_s and end_s, or duration_s, say so.",
             )

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from specdec_cli.errors import TranscriptError
+from specdec_cli.errors import WrongFileError
 from specdec_cli.times import MOST_S
 from specdec_cli.types import Decider, Figure, FinishReason, Flag, Measured, Mode, Round
 
@@ -230,7 +230,7 @@ class TranscriptHead(_Record):
             reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
         except (ValueError, RecursionError) as error:
             reason = f"line: Invalid JSON: {error}"
-        raise TranscriptError(
+        raise WrongFileError(
             f"{place} is no transcript of schema 1: {reason}.",
             hint="Each line is one JSON object as `specdec caption --output` writes it.",
         )
