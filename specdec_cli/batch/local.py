@@ -274,11 +274,13 @@ def prepare(captioner: Captioner, task: Task) -> Iterator[Ready]:
         if recording is None or len(skip) == len(recording.cuts):
             yield outcome
             return
-        outcome = Outcome(item, of=len(recording.cuts) - len(skip), captioned=bool(skip) and task.captioned)
+        cuts = [cut for number, cut in enumerate(recording.cuts) if number not in skip]
+        length_s = sum(cut.end_s - cut.start_s for cut in cuts)
+        outcome = Outcome(item, of=len(cuts), of_s=length_s, captioned=bool(skip) and task.captioned)
         for run in captioner.runs_of(recording, item, skip):
             begun += 1
             yield Prepared(outcome, run)
     except Exception as unforeseen:
-        line = captioner.error_line(item, typed(unforeseen, _log))
+        error = typed(unforeseen, _log)
         # with pieces begun, the file changed between the two passes over it
-        yield replace(outcome, line=line, pieces=outcome.of - begun)
+        yield replace(outcome, line=captioner.error_line(item, error), pieces=outcome.of - begun, error=error)

@@ -60,11 +60,13 @@ def interruptible(stopping: Callable[[], None], *, polled: bool = False) -> Iter
     """
     global _block
     _block = block = Interruption(stopping, polled=polled)
+    before = signal.signal(signal.SIGINT, handle)  # which a library may have taken meanwhile
     try:
         yield block
         block.check()
     finally:
         _block = None
+        signal.signal(signal.SIGINT, before)
 
 
 def handle(number: int, _frame: FrameType | None) -> None:

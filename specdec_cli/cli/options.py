@@ -135,8 +135,10 @@ Pattern = Annotated[
 ]
 _MANIFEST: Final = "Table with a column file (.tsv, .csv, .json, .jsonl), or data of Kaldi, NeMo, Lhotse."
 ManifestFile = Annotated[MaybePath, _option(INPUT, "--manifest FILE|FOLDER", _MANIFEST)]
-Limit = Annotated[int | None, _option(INPUT, "--limit N", "Take N at most.", min=1)]
-RetryFailed = Annotated[bool, _option(INPUT, "--retry-failed", "Take only what failed before; needs no PATH.")]
+Limit = Annotated[int | None, _option(INPUT, "--limit N", "Take the first N alone.", min=1)]
+RetryFailed = Annotated[
+    bool, _option(INPUT, "--retry-failed", "Take only what failed or was degraded before; needs no PATH.")
+]
 Microphone = Annotated[MaybeText, _option(INPUT, "--device DEVICE", "Microphone: its number, or a part of its name.")]
 ListDevices = Annotated[bool, _option(INPUT, "--list-devices", "List the microphones and exit.")]
 

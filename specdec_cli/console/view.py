@@ -164,7 +164,7 @@ class View:
         self._taken += 1
         self.step("")
 
-    def progress(self, done: int, total: int | None, facts: Sequence[str], doing: str = "") -> None:
+    def progress(self, done: float, total: int | None, facts: Sequence[str], doing: str = "") -> None:
         """Show how far a command is; `total` is None as long as it is not known, `doing` is the step that follows."""
         now = self._clock()
         if self.form == "live":

@@ -16,7 +16,7 @@ from tests.mini_pair import write_voice
 Row = tuple[str, str | tuple[str, ...]]
 
 MISUSED: list[Row] = [
-    ("caption", "PATH"),
+    ("caption", "No recordings are named"),
     ("caption -k", "-k"),
     ("captions a.wav", "caption"),
     ("config shows", "show"),
