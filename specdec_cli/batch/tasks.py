@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 LISTED: Final = 20
 """Failures that are kept for the list at the end; the output has them all."""
+
+
+WARNED: Final = 3
+"""Files that are named in a line on warnings of one kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +101,7 @@ class Progress:
     worst: int = 0  # exit status of the failures, the highest
     degraded: int = 0  # captions that the edge had to finish without the cloud
     flags: Counter[Flag] = field(default_factory=Counter)  # of the captions of this run, as all that follows
+    warnings: dict[str, tuple[int, str, list[str]]] = field(default_factory=dict)  # kind -> number, first, its files
     audio_s: float = 0.0
     tokens: int = 0
     rounds: int = 0  # where a cloud takes part
@@ -120,6 +126,8 @@ class Progress:
         else:
             self.done += 1
             self.captioned += captioned
+        for warning in line.warnings:
+            self.warn(line.file, warning)
         if line.error is not None:
             self.fail(line.file, line.error.type, line.error.message)
             self.worst = max(self.worst, outcome.error.status if outcome.error else 0)
@@ -137,6 +145,12 @@ class Progress:
         if line.totals.escalation_rate is not None:
             self.rounds += line.totals.rounds
             self.escalations += line.totals.escalations
+
+    def warn(self, file: str, warning: str) -> None:
+        """Counts what is wrong with something that is used all the same; numbers and names make no other kind."""
+        kind = re.sub(r"\d[\d.,:]*|'[^']*'", "#", warning.replace(file, ""))
+        number, first, files = self.warnings.get(kind, (0, warning, []))
+        self.warnings[kind] = (number + 1, first, [*files, file][:WARNED])
 
     def fail(self, file: str, kind: str, message: str) -> None:
         """Counts a recording, or a piece of one, without a caption; `kind`: class of the error."""

@@ -30,11 +30,11 @@ COMMANDS: Final = {
     "plot": ("Draw how people speak over the time of a recording.", "captions.jsonl -o picture.svg"),
     "serve": ("Serve the configured cloud model to edges elsewhere.", "--token-env SPECDEC_TOKEN"),
     "doctor": ("Check the installation and the configured models.", "--config qwen2.5-omni"),
-    "config": ("Show or check a configuration.", ""),
+    "config": ("Show, list or check configurations.", ""),
 }
 """Command -> what it does, and arguments for an example; its module is imported when it is used."""
 
-_CONFIG_EXAMPLES: Final = {"show": "--config mini --yaml", "validate": "my.yaml"}
+_CONFIG_EXAMPLES: Final = {"show": "gate --config mini", "list": "", "validate": "my.yaml"}
 
 EXIT_CODES: Final = {
     0: "all done",
@@ -63,7 +63,8 @@ def load(name: str) -> Any:
     examples = _CONFIG_EXAMPLES if name == "config" else {name: COMMANDS[name][1]}
     for function, example in examples.items():
         path = f"{name} {function}" if name == "config" else name
-        group.command(function, cls=_Command, epilog=f"Example: specdec {path} {example}")(getattr(module, function))
+        run = getattr(module, "list_shipped" if function == "list" else function)
+        group.command(function, cls=_Command, epilog=f"Example: specdec {path} {example}".rstrip())(run)
     return get_command(group)
 
 

@@ -81,27 +81,9 @@ def batch(
     ray = ray or ray_address is not None
     if ray and (lookup is not None or flight is not None):
         raise ConfigError("--lookup and --in-flight have no effect on a Ray cluster.", hint="Leave them out.")
-    request = Request(
-        resolved=options.resolve(context),
-        paths=paths or [],
-        output=output,
-        labels=labels,
-        lexicon=lexicon,
-        calibration=calibration,
-        measure=measure,
-        recursive=recursive,
-        pattern=pattern,
-        manifest=manifest,
-        limit=limit,
-        retry_failed=retry_failed,
-        overwrite=overwrite,
-        exports=exports,
-        export_dir=export_dir,
-        lookup=lookup,
-    )
-    job = Captioning(request, may_be_sound=not ray)
+    job = Captioning(Request.of(context), may_be_sound=not ray)
     work = Work(job.config, job.labelling, measure, size, flight, workers or min(os.cpu_count() or 1, 4))
-    with display(quiet=quiet, debug=debug, resolved=request.resolved) as view:
+    with display(quiet=quiet, debug=debug, resolved=job.request.resolved) as view:
         interruption: Interruption | None = None
 
         @contextmanager

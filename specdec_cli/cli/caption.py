@@ -59,25 +59,7 @@ def caption(
     their start and end in seconds. Flags follow a caption in brackets, as [no_speech]. The same command again captions
     what --output lacks.
     """
-    job = Captioning(
-        Request(
-            resolved=options.resolve(context),
-            paths=paths or [],
-            output=output,
-            labels=labels,
-            lexicon=lexicon,
-            calibration=calibration,
-            measure=measure,
-            recursive=recursive,
-            pattern=pattern,
-            manifest=manifest,
-            limit=limit,
-            retry_failed=retry_failed,
-            overwrite=overwrite,
-            exports=exports,
-            export_dir=export_dir,
-        )
-    )
+    job = Captioning(Request.of(context))
     shown = None if json else job.request.resolved
     with display(quiet=quiet, debug=debug, no_live=no_live, json=json, resolved=shown) as view:
 

@@ -8,14 +8,17 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
 
 from specdec_cli.batch.output_file import Identity, Output
 from specdec_cli.batch.tasks import Outcome, Progress, Stopped, caption_all, find_tasks, without_models
+from specdec_cli.cli import options
 from specdec_cli.cli.command_run import labelling, load_captioner
 from specdec_cli.cli.export import Exports
 from specdec_cli.config import Config, ResolvedConfig
@@ -41,12 +44,12 @@ if TYPE_CHECKING:
 _REMEMBERED: Final = 500  # transcripts that guesses begin with, the latest of a file
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Request:
-    """What a command line asks to be captioned and written; the fields are as the options of these names."""
+    """What a command line asks to be captioned and written; the fields are the parameters of the command."""
 
     resolved: ResolvedConfig
-    paths: list[str]
+    paths: list[str] | None
     output: Path | None
     labels: bool
     lexicon: Path | None
@@ -60,7 +63,13 @@ class Request:
     overwrite: bool
     exports: str | None
     export_dir: Path | None
-    lookup: Path | None = None
+    lookup: Path | None
+
+    @classmethod
+    def of(cls, context: typer.Context) -> Request:
+        """What the running command was given."""
+        given: dict[str, Any] = {each.name: context.params.get(each.name) for each in fields(cls)}
+        return cls(**given | {"resolved": options.resolve(context)})
 
     @property
     def resumes(self) -> bool:
@@ -87,7 +96,7 @@ class Captioning:
         if request.manifest is not None or request.paths or not request.retry_failed:
             self._inputs = self._find_inputs(may_be_sound)
         tables = (request.manifest, request.lexicon, request.calibration, request.lookup)
-        refuse({"--output": (request.output, TRANSCRIPTS)}, [*request.paths, *tables, *request.resolved.reads])
+        refuse({"--output": (request.output, TRANSCRIPTS)}, [*(request.paths or ()), *tables, *request.resolved.reads])
         self.labelling = labelling(request.labels, request.lexicon, request.calibration)
         self._terms = Terms.of(self.config, labels=self.labelling is not None, measured=request.measure)
         self._refused = False  # whether nothing could be opened, and nothing was written
@@ -163,7 +172,7 @@ class Captioning:
             return Manifest.read(request.manifest)
         folder = self._exports.folder if self._exports else None
         own = frozenset(os.path.abspath(path) for path in (request.output, folder) if path is not None)
-        given = with_list(request.paths, may_be_sound=may_be_sound)
+        given = with_list(request.paths or [], may_be_sound=may_be_sound)
         for path in given:
             Paths([path], request.recursive, request.pattern, own).require_one()
         return Paths(given, request.recursive, request.pattern, own)

@@ -86,7 +86,7 @@ CloudModel = Annotated[
 ]
 ConfigFile = Annotated[MaybeText, _option(MODELS, "--config -c NAME|FILE", _CONFIG_HELP)]
 ConfigArgument = Annotated[MaybeText, typer.Argument(help=_CONFIG_HELP, metavar="NAME|FILE")]
-_SET_HELP: Final = "Any setting, e.g. decoding.seed=1; `specdec config show` lists them. Repeatable."
+_SET_HELP: Final = "Any setting, e.g. decoding.seed=1; `specdec config show --all` lists them. Repeatable."
 Settings = Annotated[list[str] | None, _option(MODELS, "--set NAME=VALUE", _SET_HELP)]
 
 # Caption
@@ -213,6 +213,9 @@ AudioMb = Annotated[float, _option(OUTPUT, "--audio-mb N", "Most audio in the pa
 Captions = Annotated[int, _option(OUTPUT, "--captions N", "Show N clips whose captions differ, side by side.", min=0)]
 Save = Annotated[MaybePath, _option(OUTPUT, "--save FOLDER", "Keep each utterance as a FLAC file in this folder.")]
 Json = Annotated[bool, _option(OUTPUT, "--json", "Print JSON on stdout in place of text.")]
+_EVERYTHING: Final = "Also settings that are at their defaults."
+Everything = Annotated[bool, _option(OUTPUT, "--all", _EVERYTHING)]
+ConfigSection = Annotated[MaybeText, typer.Argument(help="Section to explain, e.g. gate.", metavar="SECTION")]
 Yaml = Annotated[bool, _option(OUTPUT, "--yaml", "Print a configuration file that loads back.")]
 Quiet = Annotated[bool, _option(OUTPUT, "--quiet -q", "Show no progress; print results and errors only.")]
 NoLive = Annotated[bool, _option(OUTPUT, "--no-live", "Print rounds as plain lines; nothing is redrawn.")]

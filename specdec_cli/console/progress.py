@@ -43,6 +43,9 @@ def show_totals(view: View, counts: Progress, output: Path | None) -> None:
         view.warn(f"{count(counts.degraded, 'caption')} degraded: the cloud failed; --retry-failed makes them again")
     if counts.flags:
         view.warn(f"captions that are no description: {count_flags(counts.flags)}")
+    for number, first, files in counts.warnings.values():
+        more = f" and {number - len(files):,} more" if number > len(files) else ""
+        view.warn(f"{first} ({', '.join(files)}{more})")
     if output is not None and (kept or counts.tokens):
         view.say(f"captions are in {output}")
 
