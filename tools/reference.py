@@ -84,15 +84,20 @@ def configuration_page() -> str:
     parts = [
         "# Configuration",
         _HEAD,
-        "Defaults < configuration file < environment variables < options. `specdec config show` prints every setting "
-        "in force and where it comes from; `specdec config validate FILE` checks a file.\n\n"
+        "Defaults < configuration file < environment variables < options. `specdec config show` prints the "
+        "settings that are not at their defaults and where they come from, `--all` the rest, and `specdec config show "
+        "gate` what the settings of a section mean; `specdec config list` names the shipped configurations, and "
+        "`specdec config validate FILE` checks a file. Where one of these names another model, gate or block length "
+        "than what it overrides, what was set for the one before (its revision or address; threshold and wake; "
+        "deferring) returns to its default.\n\n"
         "`--config` takes the name of a shipped configuration "
         f"({', '.join(f'`{path.stem}`' for path in sorted(configs_folder().glob('*.yaml')))}) or a YAML file. Without "
         "it `SPECDEC_CONFIG` names one; else it is `mini`, or none where options or variables name other models than "
         "the mini pair's. Then the defaults below count, which are for published pairs. `edge: NAME`, "
         "`--set cloud=NAME` and `SPECDEC_CLOUD=NAME` are short for the section's `model`.\n\n"
         "A setting `section.name` stands as `name:` under `section:` in a file; its variable is "
-        "`SPECDEC_SECTION__NAME`; on the command line it is given by its option or by `--set section.name=value`. The "
+        "`SPECDEC_SECTION__NAME`; on the command line it is given by its option or by `--set section.name=value`. "
+        "Other variables that begin with SPECDEC_ are no settings. The "
         "word `null` clears a value; `cloud: null`, `--set cloud=null` and `SPECDEC_CLOUD=null` mean no cloud. A "
         "relative path counts from the file that names it, and from the working folder in variables and options.",
     ]

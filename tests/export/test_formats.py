@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
@@ -211,3 +212,15 @@ def test_audformat(tmp_path: Path) -> None:
     assert (bool(first["needs_review"]), bool(first["agrees_emotion"])) == (True, False)
     assert table["pitch"].isna().tolist() == [True, False, False, True, True]
     assert list(database.schemes["emotion"].labels) == ["happy", "sad"]
+
+
+@pytest.mark.parametrize("seconds", [-3_000_000_000, 300_000_000_000])
+def test_a_file_of_an_impossible_time_is_exported(tmp_path: Path, seconds: int) -> None:
+    path = tmp_path / "out.jsonl"
+    path.write_text(f"{piece(0, 1)}\n", "utf-8")
+    try:
+        os.utime(path, (seconds, seconds))
+    except OSError:
+        pytest.skip("the file system has no such times")
+    (recording,) = Stored.read(path)
+    assert 1970 <= recording.made.year <= 9999
