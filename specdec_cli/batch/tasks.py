@@ -98,7 +98,6 @@ class Progress:
     skipped: int = 0  # that an earlier run is through with
     failed: int = 0  # recordings and pieces without a caption
     may_pass: int = 0  # of these, those that another try may caption
-    worst: int = 0  # exit status of the failures, the highest
     degraded: int = 0  # captions that the edge had to finish without the cloud
     flags: Counter[Flag] = field(default_factory=Counter)  # of the captions of this run, as all that follows
     warnings: dict[str, tuple[int, str, list[str]]] = field(default_factory=dict)  # kind -> number, first, its files
@@ -130,7 +129,6 @@ class Progress:
             self.warn(line.file, warning)
         if line.error is not None:
             self.fail(line.file, line.error.type, line.error.message)
-            self.worst = max(self.worst, outcome.error.status if outcome.error else 0)
             return
         self.pieces += 1
         self.degraded += line.degraded is not None
@@ -201,7 +199,8 @@ def find_tasks(inputs: Inputs | None, output: Output, *, limit: int | None, only
 def without_models(tasks: Sequence[Task], terms: Terms) -> list[Outcome] | None:
     """What becomes of tasks of which none can be captioned: all is done, or cannot be opened. None: load the models."""
     refused = all_unreadable(task.item for task in tasks if not task.settled)
-    if not all(task.done for task in tasks if task.item.path not in refused):
+    known = [task for task in tasks if task.item.path not in refused]
+    if not (all(task.settled for task in known) and all(task.done for task in known)):  # the second reads the files
         return None
     outcomes = list[Outcome]()
     for task in tasks:

@@ -13,7 +13,7 @@ import typer
 
 from specdec_cli.batch.tasks import Progress, Work
 from specdec_cli.cli import options
-from specdec_cli.cli.captioning import Captioning, Request, command_line, load_to_caption
+from specdec_cli.cli.captioning import Captioning, command_line, load_to_caption
 from specdec_cli.cli.command_run import display, require_cloud
 from specdec_cli.cli.ending import Interruption, interruptible
 from specdec_cli.config.problems import show
@@ -81,9 +81,9 @@ def batch(
     ray = ray or ray_address is not None
     if ray and (lookup is not None or flight is not None):
         raise ConfigError("--lookup and --in-flight have no effect on a Ray cluster.", hint="Leave them out.")
-    job = Captioning(Request.of(context), may_be_sound=not ray)
+    job = Captioning(context, may_be_sound=not ray)
     work = Work(job.config, job.labelling, measure, size, flight, workers or min(os.cpu_count() or 1, 4))
-    with display(quiet=quiet, debug=debug, resolved=job.request.resolved) as view:
+    with display(quiet=quiet, debug=debug, resolved=job.resolved) as view:
         interruption: Interruption | None = None
 
         @contextmanager

@@ -9,7 +9,7 @@ import typer
 
 from specdec_cli.batch.watched import WatchedBackend
 from specdec_cli.cli import options
-from specdec_cli.cli.captioning import Captioning, Printer, Request, conclude_clips, load_to_caption
+from specdec_cli.cli.captioning import Captioning, Printer, conclude_clips, load_to_caption
 from specdec_cli.cli.command_run import display
 
 
@@ -59,8 +59,8 @@ def caption(
     their start and end in seconds. Flags follow a caption in brackets, as [no_speech]. The same command again captions
     what --output lacks.
     """
-    job = Captioning(Request.of(context))
-    shown = None if json else job.request.resolved
+    job = Captioning(context)
+    shown = None if json else job.resolved
     with display(quiet=quiet, debug=debug, no_live=no_live, json=json, resolved=shown) as view:
 
         @contextmanager

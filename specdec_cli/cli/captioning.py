@@ -8,11 +8,12 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -21,7 +22,7 @@ from specdec_cli.batch.tasks import Outcome, Progress, Stopped, caption_all, fin
 from specdec_cli.cli import options
 from specdec_cli.cli.command_run import labelling, load_captioner
 from specdec_cli.cli.export import Exports
-from specdec_cli.config import Config, ResolvedConfig
+from specdec_cli.config import Config
 from specdec_cli.console.plain import print_caption, write_line
 from specdec_cli.console.progress import show_totals
 from specdec_cli.console.view import View
@@ -44,49 +45,19 @@ if TYPE_CHECKING:
 _REMEMBERED: Final = 500  # transcripts that guesses begin with, the latest of a file
 
 
-@dataclass(frozen=True)
-class Request:
-    """What a command line asks to be captioned and written; the fields are the parameters of the command."""
-
-    resolved: ResolvedConfig
-    paths: list[str] | None
-    output: Path | None
-    labels: bool
-    lexicon: Path | None
-    calibration: Path | None
-    measure: bool
-    recursive: bool
-    pattern: str | None
-    manifest: Path | None
-    limit: int | None
-    retry_failed: bool
-    overwrite: bool
-    exports: str | None
-    export_dir: Path | None
-    lookup: Path | None
-
-    @classmethod
-    def of(cls, context: typer.Context) -> Request:
-        """What the running command was given."""
-        given: dict[str, Any] = {each.name: context.params.get(each.name) for each in fields(cls)}
-        return cls(**given | {"resolved": options.resolve(context)})
-
-    @property
-    def resumes(self) -> bool:
-        """Whether there is an output to go on with."""
-        return self.output is not None and self.output.is_file() and not self.overwrite
-
-
 class Captioning:
-    """Captions what a request asks for with any backend, resumes its output, and writes exports.
+    """Captions what the running command was given with any backend, resumes its output, and writes exports.
 
-    Raises ConfigError or TranscriptError where the request cannot be met; nothing is loaded or written before.
+    Its parameters are read by name; `may_be_sound` is whether a recording on stdin is taken. Raises ConfigError or
+    TranscriptError where what is asked for cannot be done; nothing is loaded or written before.
     """
 
-    def __init__(self, request: Request, *, may_be_sound: bool = True) -> None:
-        self.request, self.config = request, request.resolved.config
-        self.counts = Progress()
-        if request.retry_failed and not request.resumes:
+    def __init__(self, context: typer.Context, *, may_be_sound: bool = True) -> None:
+        self.resolved, self.counts = options.resolve(context), Progress()
+        self.config = self.resolved.config
+        self._given = request = SimpleNamespace(**{"lookup": None} | context.params)
+        self._resumes = request.output is not None and request.output.is_file() and not request.overwrite
+        if request.retry_failed and not self._resumes:
             hint = "Name the --output of the earlier run, without --overwrite."
             raise ConfigError(f"--retry-failed: there is no file {request.output} to go on with.", hint=hint)
         if request.overwrite and request.output is None:
@@ -96,10 +67,10 @@ class Captioning:
         if request.manifest is not None or request.paths or not request.retry_failed:
             self._inputs = self._find_inputs(may_be_sound)
         tables = (request.manifest, request.lexicon, request.calibration, request.lookup)
-        refuse({"--output": (request.output, TRANSCRIPTS)}, [*(request.paths or ()), *tables, *request.resolved.reads])
+        refuse({"--output": (request.output, TRANSCRIPTS)}, [*(request.paths or ()), *tables, *self.resolved.reads])
         self.labelling = labelling(request.labels, request.lexicon, request.calibration)
         self._terms = Terms.of(self.config, labels=self.labelling is not None, measured=request.measure)
-        self._refused = False  # whether nothing could be opened, and nothing was written
+        self._refused = 0  # exit code where nothing could be opened, and nothing was written
 
     def run(
         self,
@@ -116,7 +87,7 @@ class Captioning:
             tell: called with every outcome, before it is written.
             report: called once it is in the output and in the counts.
         """
-        request, counts = self.request, self.counts
+        request, counts = self._given, self.counts
         identity = Identity(request.output or Path(), self._terms, partial(_prompting, self.config, self._inputs))
 
         def keep(outcome: Outcome, *, write: bool = True) -> None:
@@ -130,7 +101,8 @@ class Captioning:
             tasks = find_tasks(self._inputs, stored, limit=request.limit, only_failed=request.retry_failed)
             counts.total = len(tasks)
             if (outcomes := without_models(tasks, self._terms)) is not None:
-                self._refused = not any(task.marks for task in tasks)
+                if not any(task.marks for task in tasks):
+                    self._refused = max((outcome.error.status for outcome in outcomes if outcome.error), default=0)
                 for task, outcome in zip(tasks, outcomes, strict=True):
                     keep(outcome, write=not (self._refused or task.marks))
                 return
@@ -142,15 +114,13 @@ class Captioning:
 
     def end(self, view: View, *, interrupted: bool = False) -> int:
         """Writes the exports; returns the exit code."""
-        output, base = self.request.output, os.getcwd() if self._inputs is None else self._inputs.base
+        output, base = self._given.output, os.getcwd() if self._inputs is None else self._inputs.base
         written = True
         if self._exports is not None and output is not None and output.is_file():
             written = self._exports.written(output, view, self._inputs, base)
         if interrupted:
             return 130
-        if self._refused and self.counts.failed and self.counts.worst:
-            return self.counts.worst
-        return 1 if self.counts.failed or not written else 0
+        return self._refused or int(self.counts.failed > 0 or not written)
 
     @property
     def several(self) -> bool:
@@ -159,12 +129,12 @@ class Captioning:
 
     def earlier(self) -> list[Path]:
         """Files of transcripts that guesses begin with."""
-        output = self.request.output if self.request.resumes else None
-        return [path for path in (self.request.lookup, output) if path is not None]
+        output = self._given.output if self._resumes else None
+        return [path for path in (self._given.lookup, output) if path is not None]
 
     def _find_inputs(self, may_be_sound: bool) -> Inputs:
         """What the command line names; ConfigError if it names nothing, or contradicts itself."""
-        request = self.request
+        request = self._given
         if (request.manifest is None) == (not request.paths):
             hint = "Name files, folders or patterns; or a --manifest, and not both."
             raise ConfigError("No recordings are named, or in two ways.", hint=hint)

@@ -91,7 +91,8 @@ def tune(
         write(plot, _picture(found, resolved.config.prompt.language, plot), PICTURE)
     emit(found, tuning_page, json=json)
     if output is not None and file is None:
-        print_error(SpecdecError(f"{output} was not written: no setting can be recommended."), debug=debug)
+        hint = "Tune on more recordings, allow a larger --budget, or try other --gates."
+        print_error(SpecdecError(f"{output} was not written: no setting can be recommended.", hint=hint), debug=debug)
         return 1
     return 1 if view.failures else 0
 
