@@ -180,9 +180,9 @@ class Progress:
 
     @property
     def left_s(self) -> float | None:
-        """Time that the rest will take at the pace so far, seconds; None while it is unknown."""
+        """Time that the rest will take at the pace so far, seconds; None while it is unknown, and at the end."""
         worked = self.reached - self.skipped
-        return (self.total - self.reached) / worked * self.elapsed_s if worked > 0 else None
+        return (self.total - self.reached) / worked * self.elapsed_s if worked > 0 and self.done < self.total else None
 
 
 def find_tasks(inputs: Inputs | None, output: Output, *, limit: int | None, only_failed: bool) -> list[Task]:
