@@ -7,14 +7,20 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import Final
+from typing import ClassVar, Final
 
 FLAGS: Final[dict[str, str]] = {}
 """Setting -> its option of the command line, which fills this in."""
 
 
+BROKEN_PIPE_STATUS: Final = 141
+"""What a shell reports for a program that ended because nobody read its output any more (128 + SIGPIPE)."""
+
+
 class SpecdecError(Exception):
     """Base of all errors that specdec raises on purpose: a sentence that names the values, and what to do about it."""
+
+    status: ClassVar[int] = 3  # of a command that it ends; see `EXIT_CODES`
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
@@ -32,6 +38,8 @@ class SpecdecError(Exception):
 
 class ConfigError(SpecdecError):
     """A setting that is unknown, malformed or contradicts another."""
+
+    status = 2
 
 
 class LexiconError(ConfigError):
@@ -53,9 +61,13 @@ class TokenizerMismatchError(CheckpointError):
 class AudioError(SpecdecError):
     """A recording that cannot be captioned."""
 
+    status = 1
+
 
 class AudioNotFoundError(AudioError):
     """No such file, not a regular file, or it may not be read."""
+
+    status = 2
 
 
 class AudioDecodeError(AudioError):
@@ -90,6 +102,12 @@ class EdgeError(SpecdecError):
 
 class TranscriptError(SpecdecError):
     """A transcript that cannot be written or read, or a file that cannot be written."""
+
+
+class WrongFileError(TranscriptError):
+    """Another file than a command can read or may write, which the command line can name instead."""
+
+    status = 2
 
 
 class UnexpectedError(SpecdecError):

@@ -13,7 +13,7 @@ from typing import Protocol, Self
 from filelock import FileLock, Timeout
 
 from specdec_cli.config.problems import show
-from specdec_cli.errors import ConfigError, SpecdecError, TranscriptError
+from specdec_cli.errors import ConfigError, SpecdecError, TranscriptError, WrongFileError
 from specdec_cli.regular_files import open_regular
 from specdec_cli.targets import LONGEST, Kind, require_ours, writing
 
@@ -92,7 +92,7 @@ class Store:
             text = line.raw.strip(b"\0\r\n ")
             if text and not self._kind.left_half(text):
                 hint = "Name a new file, or one that specdec wrote."
-                raise TranscriptError(f"{self.path} ends in something else than {self._kind.name}.", hint=hint)
+                raise WrongFileError(f"{self.path} ends in something else than {self._kind.name}.", hint=hint)
             self._cut(line.offset)
 
     def append(self, line: str) -> None:
@@ -144,12 +144,12 @@ def read_lines(path: Path, offset: int = 0) -> Iterator[StoredLine]:
             file.seek(offset)
             for number, raw in enumerate(iter(lambda: file.readline(LONGEST), b""), 1):
                 if len(raw) == LONGEST:
-                    raise TranscriptError(f"{path}:{number} is longer than {LONGEST >> 20} MiB.", hint=hint)
+                    raise WrongFileError(f"{path}:{number} is longer than {LONGEST >> 20} MiB.", hint=hint)
                 if raw.strip():
                     yield StoredLine(number, offset, raw)
                 offset += len(raw)
     except OSError as error:
-        raise TranscriptError(f"The transcript {path} cannot be read: {error.strerror or error}.", hint=hint) from error
+        raise WrongFileError(f"The transcript {path} cannot be read: {error.strerror or error}.", hint=hint) from error
 
 
 def made_otherwise(path: Path, number: int, changes: Iterable[tuple[str, object, object]]) -> ConfigError:

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Final
 
 from specdec_cli import marks
-from specdec_cli.errors import ConfigError, TranscriptError
+from specdec_cli.errors import ConfigError, TranscriptError, WrongFileError
 from specdec_cli.regular_files import open_regular
 
 STDOUT: Final = Path("-")
 LONGEST: Final = 1 << 26  # bytes of a line: one of a clip has some ten thousand, one of a thousand rounds some million
 
 _EXPORTED: Final = (".textgrid", ".eaf", ".srt", ".vtt", ".rttm", ".csv", ".txt", ".tsv", ".xlsx")  # no transcripts
+_OF_DISKS: Final = (None, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ def require_ours(target: Path, kind: Kind) -> bool:
     if not ours:
         edited = ", or was edited since specdec wrote it" if kind.mark else ""
         message = f"{target} holds something else than {kind.name}{edited}; nothing was written to it."
-        raise TranscriptError(message, hint="Name a new file, or delete that one if nobody needs it.")
+        raise WrongFileError(message, hint="Name a new file, or delete that one if nobody needs it.")
     return found
 
 
@@ -189,7 +190,9 @@ def writing(path: Path) -> Iterator[None]:
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = getattr(error, "strerror", None) or error
         hint = "Check the folder, its permissions and the free space; what the file held is untouched."
-        raise TranscriptError(f"{path} cannot be written: {reason}.", hint=hint) from error
+        of_disk = isinstance(error, OSError) and error.errno in _OF_DISKS
+        kind = TranscriptError if of_disk else WrongFileError
+        raise kind(f"{path} cannot be written: {reason}.", hint=hint) from error
 
 
 def _identity(path: str | Path) -> object:

@@ -17,8 +17,9 @@ from unittest.mock import patch
 
 import typer
 
-from specdec_cli.bench.timing import BenchClip, CaptionTiming, caption, comparable, files_of, generate, read_clips
+from specdec_cli.bench.timing import BenchClip, CaptionTiming, caption, comparable, generate, read_clips
 from specdec_cli.captioner import Captioner
+from specdec_cli.cli.bench import files_of
 from specdec_cli.config import load_config
 from specdec_cli.config.schema import DecodingConfig
 from specdec_cli.decoding.assemble import Pair

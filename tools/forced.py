@@ -19,8 +19,9 @@ import typer
 from pydantic import Field
 from transformers.cache_utils import Cache
 
-from specdec_cli.bench.timing import BenchClip, CaptionTiming, drive, files_of, read_clips
+from specdec_cli.bench.timing import BenchClip, CaptionTiming, drive, read_clips
 from specdec_cli.captioner import Captioner
+from specdec_cli.cli.bench import files_of
 from specdec_cli.cloud.remote import HttpCloud
 from specdec_cli.config.schema import Config, GateConfig
 from specdec_cli.decoding.assemble import Pair, build_loop

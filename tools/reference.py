@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from specdec_cli.cli.app import COMMANDS, EXIT_CODES, load
 from specdec_cli.cli.options import FLAG_NAMES
 from specdec_cli.config import SETTINGS, configs_folder
+from specdec_cli.config.problems import show
 from specdec_cli.config.schema import SECTIONS
+from specdec_cli.config.settings import takes
 from specdec_cli.transcript import json_schema
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -82,15 +84,20 @@ def configuration_page() -> str:
     parts = [
         "# Configuration",
         _HEAD,
-        "Defaults < configuration file < environment variables < options. `specdec config show` prints every setting "
-        "in force and where it comes from; `specdec config validate FILE` checks a file.\n\n"
+        "Defaults < configuration file < environment variables < options. `specdec config show` prints the "
+        "settings that are not at their defaults and where they come from, `--all` the rest, and `specdec config show "
+        "gate` what the settings of a section mean; `specdec config list` names the shipped configurations, and "
+        "`specdec config validate FILE` checks a file. Where one of these names another model, gate or block length "
+        "than what it overrides, what was set for the one before (its revision or address; threshold and wake; "
+        "deferring) returns to its default.\n\n"
         "`--config` takes the name of a shipped configuration "
         f"({', '.join(f'`{path.stem}`' for path in sorted(configs_folder().glob('*.yaml')))}) or a YAML file. Without "
         "it `SPECDEC_CONFIG` names one; else it is `mini`, or none where options or variables name other models than "
         "the mini pair's. Then the defaults below count, which are for published pairs. `edge: NAME`, "
         "`--set cloud=NAME` and `SPECDEC_CLOUD=NAME` are short for the section's `model`.\n\n"
         "A setting `section.name` stands as `name:` under `section:` in a file; its variable is "
-        "`SPECDEC_SECTION__NAME`; on the command line it is given by its option or by `--set section.name=value`. The "
+        "`SPECDEC_SECTION__NAME`; on the command line it is given by its option or by `--set section.name=value`. "
+        "Other variables that begin with SPECDEC_ are no settings. The "
         "word `null` clears a value; `cloud: null`, `--set cloud=null` and `SPECDEC_CLOUD=null` mean no cloud. A "
         "relative path counts from the file that names it, and from the working folder in variables and options.",
     ]
@@ -104,28 +111,12 @@ def configuration_page() -> str:
 
 def _settings(section: str) -> Iterator[tuple[str, str, str, str]]:
     """A row for each setting."""
-    schemas = SECTIONS[section].model_json_schema()["properties"]
-    for field, schema in schemas.items():
+    for field in SECTIONS[section].model_fields:
         name = f"{section}.{field}"
-        default = "required" if SETTINGS[name].is_required() else f"`{_yaml(SETTINGS[name].default)}`"
+        default = "required" if SETTINGS[name].is_required() else f"`{_written(SETTINGS[name].default)}`"
         flag = FLAG_NAMES.get(name)
         meaning = f"as [`{flag}`](cli.md)" if flag else str(SETTINGS[name].description)
-        yield f"`{name}`", _takes(schema), default, meaning
-
-
-def _takes(schema: Mapping[str, Any]) -> str:
-    """What a field of this JSON schema takes, in words."""
-    if "anyOf" in schema:
-        *kinds, last = map(_takes, schema["anyOf"])
-        return f"{', '.join(kinds)} or {last}"
-    if words := schema.get("enum", [schema["const"]] if "const" in schema else []):
-        return ", ".join(words)
-    nouns = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "array": "a list of texts"}
-    if schema["type"] in ("integer", "number") and schema.keys() >= {"minimum", "maximum"}:
-        return f"{nouns[schema['type']]} from {schema['minimum']:.12g} to {schema['maximum']:.12g}"
-    bounds = {"minimum": "of at least", "exclusiveMinimum": "above", "maximum": "up to"}
-    limits = [f"{word} {schema[bound]:.12g}" for bound, word in bounds.items() if bound in schema]
-    return " ".join([nouns.get(schema["type"], schema["type"].replace("string", "text")), *limits])
+        yield f"`{name}`", takes(name), default, meaning
 
 
 def _merged(edge: tuple[str, ...], cloud: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
@@ -136,12 +127,8 @@ def _merged(edge: tuple[str, ...], cloud: tuple[str, ...]) -> Iterator[tuple[str
         yield from (edge, cloud)
 
 
-def _yaml(value: object) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return "[]" if value == () else str(value)
+def _written(value: object) -> str:
+    return value if isinstance(value, str) else show(value)
 
 
 def schema_file() -> str:

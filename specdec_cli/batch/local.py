@@ -79,12 +79,13 @@ class LocalBackend:
     def run(self, tasks: Iterable[Task], stopped: Stopped) -> Generator[Outcome]:
         """See `Backend`. Tasks are taken in threads of its own."""
         with Loader(tasks, self._prepare, stopped, workers=self._workers) as loader:
-            yield from self.decode(loader.take)
+            yield from self.decode(loader.take, stopped)
 
-    def decode(self, take: Take) -> Generator[Outcome]:
+    def decode(self, take: Take, stopped: Stopped = lambda: False) -> Generator[Outcome]:
         """The outcome of each clip, in order of finishing; closing the generator leaves nothing behind.
 
-        Clips are taken as others are done, and waited for only while there is nothing to decode.
+        What `stopped` raises ends it likewise. Clips are taken as others are done, and waited for only while there is
+        nothing to decode.
         """
         results: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         under_way = 0
@@ -92,6 +93,7 @@ class LocalBackend:
             pool, shared = self._enter(stack)
             try:
                 while True:
+                    stopped()
                     while under_way < self.pace.room and (ready := take(wait=not under_way)) is not None:
                         if isinstance(ready, Outcome):
                             yield ready
@@ -272,11 +274,13 @@ def prepare(captioner: Captioner, task: Task) -> Iterator[Ready]:
         if recording is None or len(skip) == len(recording.cuts):
             yield outcome
             return
-        outcome = Outcome(item, of=len(recording.cuts) - len(skip), captioned=bool(skip) and task.captioned)
+        cuts = [cut for number, cut in enumerate(recording.cuts) if number not in skip]
+        length_s = sum(cut.end_s - cut.start_s for cut in cuts)
+        outcome = Outcome(item, of=len(cuts), of_s=length_s, captioned=bool(skip) and task.captioned)
         for run in captioner.runs_of(recording, item, skip):
             begun += 1
             yield Prepared(outcome, run)
     except Exception as unforeseen:
-        line = captioner.error_line(item, typed(unforeseen, _log))
+        error = typed(unforeseen, _log)
         # with pieces begun, the file changed between the two passes over it
-        yield replace(outcome, line=line, pieces=outcome.of - begun)
+        yield replace(outcome, line=captioner.error_line(item, error), pieces=outcome.of - begun, error=error)

@@ -124,19 +124,23 @@ class Output(Store):
         finally:
             self._close()
 
-    def find(self, item: InputFile) -> Task:
-        """A recording with what the output held of it when it was opened."""
-        known = self._tasks.get(item.key)
-        return Task(item) if known is None else replace(known, item=item)
+    def find(self, item: InputFile, *, again: bool = False) -> Task:
+        """A recording with what the output held of it when it was opened.
 
-    def captioned(self, item: InputFile) -> Task:
-        """The same, without captions of what is there no more."""
-        task = self.find(item)
-        return task if task.unchanged else Task(item)
+        `again`: captions that the edge finished because the cloud failed count as failed.
+        """
+        known = self._tasks.get(item.key)
+        if known is None:
+            return Task(item)
+        if again and any(mark.degraded for mark in known.marks):
+            marks = tuple(replace(mark, good=mark.good and not mark.degraded) for mark in known.marks)
+            return Task(item, marks, failed=True)
+        return replace(known, item=item)
 
     def failed(self) -> list[InputFile]:
-        """What has no caption, or of which a segment has none, as far as the output says how it was captioned."""
-        return [task.item for task in self._tasks.values() if task.failed]
+        """What has no caption, or a degraded one, or a segment that has, as far as the output says how it was made."""
+        tasks = self._tasks.values()
+        return [task.item for task in tasks if task.failed or any(mark.degraded for mark in task.marks)]
 
     def transcripts(self, task: Task) -> list[Transcript]:
         """The captions of a recording that the output holds, from the file."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Final, Protocol
 
 from specdec_cli.batch.output_file import Output, Task
-from specdec_cli.errors import AudioContentError
+from specdec_cli.errors import AudioContentError, SpecdecError
 from specdec_cli.inputs.find import all_unreadable
 from specdec_cli.inputs.recording import InputFile, Key
 from specdec_cli.types import Flag
@@ -22,9 +23,14 @@ if TYPE_CHECKING:
     from specdec_cli.labels.calibration import Labelling
     from specdec_cli.run import Setup
     from specdec_cli.transcript.records import Transcript
+    from specdec_cli.transcript.terms import Terms
 
 LISTED: Final = 20
 """Failures that are kept for the list at the end; the output has them all."""
+
+
+WARNED: Final = 3
+"""Files that are named in a line on warnings of one kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +53,13 @@ class Outcome:
     line: Transcript | None = None  # None if it was done before
     pieces: int = 1  # of the recording that this is the end of
     of: int = 1  # pieces of it that this run captions
+    of_s: float = 0.0  # their length, seconds
     captioned: bool = False  # whether an earlier run captioned another piece
+    error: SpecdecError | None = None  # why there is no caption
 
 
 Stopped = Callable[[], bool]
-"""Whether nothing more is to be begun."""
+"""Whether nothing more is to be begun; it may raise what ends the run, and is asked every moment."""
 
 
 class Backend(Protocol):
@@ -69,6 +77,16 @@ class Backend(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A recording with pieces left."""
+
+    left: int
+    of_s: float  # length of all its pieces that this run captions
+    captioned: bool  # whether one has a caption
+    done_s: float = 0.0  # length of those that are done
+
+
 @dataclass(slots=True)
 class Progress:
     """Counts of a run so far: of recordings, where nothing else is said."""
@@ -76,11 +94,13 @@ class Progress:
     total: int = 0
     done: int = 0  # that this run is through with
     captioned: int = 0  # of which a piece has a caption
+    pieces: int = 0  # captions of this run
     skipped: int = 0  # that an earlier run is through with
     failed: int = 0  # recordings and pieces without a caption
     may_pass: int = 0  # of these, those that another try may caption
     degraded: int = 0  # captions that the edge had to finish without the cloud
     flags: Counter[Flag] = field(default_factory=Counter)  # of the captions of this run, as all that follows
+    warnings: dict[str, tuple[int, str, list[str]]] = field(default_factory=dict)  # kind -> number, first, its files
     audio_s: float = 0.0
     tokens: int = 0
     rounds: int = 0  # where a cloud takes part
@@ -89,7 +109,7 @@ class Progress:
     cloud_ms: float = 0.0  # and verifying; 0 where the edge is here
     failures: list[tuple[str, str]] = field(default_factory=list)  # file and message of the first that failed
     started: float = field(default_factory=time.monotonic)
-    _begun: dict[Key, tuple[int, bool]] = field(default_factory=dict)  # pieces left, and whether one has a caption
+    _begun: dict[Key, _Begun] = field(default_factory=dict)
 
     def add(self, outcome: Outcome) -> None:
         """Counts what became of a recording, or of a piece of it."""
@@ -98,15 +118,19 @@ class Progress:
             self.skipped += 1
             self.done += 1
             return
-        left, captioned = self._begun.pop(key, (outcome.of, outcome.captioned))
-        if left > outcome.pieces:
-            self._begun[key] = (left - outcome.pieces, captioned or line.good)
+        begun = self._begun.pop(key, _Begun(outcome.of, outcome.of_s, outcome.captioned))
+        captioned, done_s = begun.captioned or line.good, begun.done_s + (line.duration_s or 0.0)
+        if begun.left > outcome.pieces:
+            self._begun[key] = _Begun(begun.left - outcome.pieces, begun.of_s, captioned, done_s)
         else:
             self.done += 1
-            self.captioned += captioned or line.good
+            self.captioned += captioned
+        for warning in line.warnings:
+            self.warn(line.file, warning)
         if line.error is not None:
             self.fail(line.file, line.error.type, line.error.message)
             return
+        self.pieces += 1
         self.degraded += line.degraded is not None
         self.flags.update(line.flags)
         if line.totals is None:
@@ -119,6 +143,12 @@ class Progress:
         if line.totals.escalation_rate is not None:
             self.rounds += line.totals.rounds
             self.escalations += line.totals.escalations
+
+    def warn(self, file: str, warning: str) -> None:
+        """Counts what is wrong with something that is used all the same; numbers and names make no other kind."""
+        kind = re.sub(r"\d[\d.,:]*|'[^']*'", "#", warning.replace(file, ""))
+        number, first, files = self.warnings.get(kind, (0, warning, []))
+        self.warnings[kind] = (number + 1, first, [*files, file][:WARNED])
 
     def fail(self, file: str, kind: str, message: str) -> None:
         """Counts a recording, or a piece of one, without a caption; `kind`: class of the error."""
@@ -138,81 +168,55 @@ class Progress:
         return self.escalations / self.rounds if self.rounds else None
 
     @property
+    def under_way(self) -> tuple[float, float]:
+        """Seconds of audio that are done, and length, of the recordings that have begun and are cut into pieces."""
+        begun = self._begun.values()
+        return sum(each.done_s for each in begun), sum(each.of_s for each in begun)
+
+    @property
+    def reached(self) -> float:
+        """Recordings that are done, with the done share of those that have begun."""
+        return self.done + sum(min(each.done_s / each.of_s, 1.0) for each in self._begun.values() if each.of_s)
+
+    @property
     def left_s(self) -> float | None:
-        """Time that the rest will take at the pace so far, seconds; None while it is unknown."""
-        worked = self.done - self.skipped
-        return (self.total - self.done) / worked * self.elapsed_s if worked > 0 else None
+        """Time that the rest will take at the pace so far, seconds; None while it is unknown, and at the end."""
+        worked = self.reached - self.skipped
+        return (self.total - self.reached) / worked * self.elapsed_s if worked > 0 and self.done < self.total else None
 
 
 def find_tasks(inputs: Inputs | None, output: Output, *, limit: int | None, only_failed: bool) -> list[Task]:
-    """Each recording once: to be captioned, at most `limit`, or to be compared with what was captioned.
+    """Each recording once, the first `limit` of them: to be captioned, or to be compared with what was captioned.
 
-    Without `inputs` they are those that failed before; `only_failed` leaves out what did not.
+    Without `inputs` they are those that failed before; `only_failed` takes those alone. Captions that the cloud had no
+    part in, because it failed, count as failed then.
     """
-    tasks, left = list[Task](), limit
-    for task in map(output.find, output.failed() if inputs is None else inputs):
-        if only_failed and not task.failed:
-            continue
-        if left is not None and not task.settled:
-            if left == 0:
-                break
-            left -= 1
-        tasks.append(task)
-    return tasks
+    given = output.failed() if inputs is None else inputs
+    tasks = (output.find(item, again=only_failed) for item in given)
+    return list(islice((task for task in tasks if task.failed or not only_failed), limit))
 
 
-def drop_hopeless(tasks: list[Task], counts: Progress) -> list[Task]:
-    """The tasks for which models have to be loaded; none if nothing can be captioned. What is left out is counted.
-
-    Raises:
-        SpecdecError: none of the recordings can be opened, and none was tried before.
-    """
-    counts.total, new = len(tasks), [task for task in tasks if not task.settled]
-    refused = all_unreadable(task.item for task in new)
-    if refused and not any(task.marks for task in tasks):
-        first, *more = refused.values()
-        told = f" {len(more)} more cannot be captioned either." if more else ""
-        raise type(first)(first.message + told, hint=first.hint)
-    if refused and all(task.marks for task in new):  # and nothing has changed since they failed
-        for task in new:
-            error = refused[task.item.path]
-            counts.fail(task.item.path, type(error).__name__, error.message)
-        counts.done, tasks, new = len(new), [task for task in tasks if task.settled], []
-    if new or not all(task.done for task in tasks):
-        return tasks
-    counts.skipped, counts.done = len(tasks), counts.total
-    return []
+def without_models(tasks: Sequence[Task], terms: Terms) -> list[Outcome] | None:
+    """What becomes of tasks of which none can be captioned: all is done, or cannot be opened. None: load the models."""
+    refused = all_unreadable(task.item for task in tasks if not task.settled)
+    known = [task for task in tasks if task.item.path not in refused]
+    if not (all(task.settled for task in known) and all(task.done for task in known)):  # the second reads the files
+        return None
+    outcomes = list[Outcome]()
+    for task in tasks:
+        error = refused.get(task.item.path)
+        line = None if error is None else terms.error_line(task.item, error)
+        outcomes.append(Outcome(task.item, line, error=error))
+    return outcomes
 
 
 def caption_all(
     tasks: Iterable[Task],
     backend: Backend,
-    output: Output,
-    counts: Progress,
-    report: Callable[[Progress], None],
-    interrupted: Sequence[int],
-    *,
-    fail_fast: bool,
+    stopped: Stopped,
+    take: Callable[[Outcome], None],
 ) -> None:
-    """Captions tasks: every outcome to the output and to the counts, until all are done.
-
-    Args:
-        report: called with the counts at the start and after every recording.
-        interrupted: not empty once the user has interrupted it.
-        fail_fast: whether the first failure ends the run.
-
-    Raises:
-        TranscriptError: the output cannot be written.
-    """
-    before = counts.failed
-
-    def stopped() -> bool:
-        return bool(interrupted) or (fail_fast and counts.failed > before)
-
-    report(counts)
+    """Captions tasks until all are done, or nothing more is to be begun; every outcome goes to `take`."""
     with closing(backend.run(takewhile(lambda _: not stopped(), tasks), stopped)) as outcomes:
         for outcome in outcomes:
-            if outcome.line is not None:
-                output.add(outcome.item.key, outcome.line)
-            counts.add(outcome)
-            report(counts)
+            take(outcome)

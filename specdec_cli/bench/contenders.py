@@ -149,7 +149,7 @@ def build_result(
     return Bench(
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         command=command,
-        config=str(config.path),
+        config=config.label,
         machine=describe_machine(),
         models=captioner.setup.models,
         k="deferred" if decoding.defers else decoding.k,

@@ -6,18 +6,15 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import torch
 
-import specdec_cli
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import Config
 from specdec_cli.config.schema import DecodingConfig
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.errors import ConfigError
-from specdec_cli.inputs.find import find_recordings
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt, effective, test_sound
 from specdec_cli.types import Finished, ModelWork, Round
@@ -46,16 +43,6 @@ def comparable(config: Config) -> Config:
         raise ConfigError(message, hint="Leave the temperature at 0.")
     plain = config.decoding.model_copy(update={"loop_period": 0, "sentences": None, "stop_strings": ()})
     return config.model_copy(update={"decoding": plain})
-
-
-def files_of(clips: str | None) -> list[str]:
-    """The recordings of a file or folder; without a name the samples of the source tree, if they are there.
-
-    Raises:
-        ConfigError: there are none.
-    """
-    samples = Path(specdec_cli.__file__).parents[1] / "samples"
-    return [] if clips is None and not samples.is_dir() else find_recordings([clips or str(samples)])
 
 
 def read_clips(captioner: Captioner, files: Sequence[str]) -> list[BenchClip]:

@@ -5,18 +5,17 @@ from __future__ import annotations
 import gc
 import io
 import os
-import signal
 import sys
 from functools import cache
 from importlib import import_module
-from types import FrameType
 from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from specdec_cli.errors import AudioError, ConfigError, SpecdecError, typed
+from specdec_cli.cli.ending import signals
+from specdec_cli.errors import BROKEN_PIPE_STATUS, ConfigError, SpecdecError, typed
 
 COMMANDS: Final = {
     "caption": ("Caption recordings, one after the other.", "recording.wav --language en"),
@@ -31,19 +30,19 @@ COMMANDS: Final = {
     "plot": ("Draw how people speak over the time of a recording.", "captions.jsonl -o picture.svg"),
     "serve": ("Serve the configured cloud model to edges elsewhere.", "--token-env SPECDEC_TOKEN"),
     "doctor": ("Check the installation and the configured models.", "--config qwen2.5-omni"),
-    "config": ("Show or check a configuration.", ""),
+    "config": ("Show, list or check configurations.", ""),
 }
 """Command -> what it does, and arguments for an example; its module is imported when it is used."""
 
-_CONFIG_EXAMPLES: Final = {"show": "--config mini --yaml", "validate": "my.yaml"}
+_CONFIG_EXAMPLES: Final = {"show": "gate --config mini", "list": "", "validate": "my.yaml"}
 
 EXIT_CODES: Final = {
     0: "all done",
-    1: "a recording failed or a file was not written, as messages say",
-    2: "the command line, the configuration or an input file is wrong",
-    3: "a model, the cloud, a device or a file cannot be used",
+    1: "a recording failed, or one of several files was not written, as messages say",
+    2: "the command line, the configuration or an input file is wrong or missing",
+    3: "a model, a server, a device or the disk cannot be used",
     130: "interrupted",
-    141: "the reader of stdout has gone",
+    BROKEN_PIPE_STATUS: "the reader of stdout has gone",
     143: "terminated",
 }
 """How every command ends."""
@@ -64,7 +63,8 @@ def load(name: str) -> Any:
     examples = _CONFIG_EXAMPLES if name == "config" else {name: COMMANDS[name][1]}
     for function, example in examples.items():
         path = f"{name} {function}" if name == "config" else name
-        group.command(function, cls=_Command, epilog=f"Example: specdec {path} {example}")(getattr(module, function))
+        run = getattr(module, "list_shipped" if function == "list" else function)
+        group.command(function, cls=_Command, epilog=f"Example: specdec {path} {example}".rstrip())(run)
     return get_command(group)
 
 
@@ -133,9 +133,12 @@ def main() -> None:
     debug = "--debug" in sys.argv
     prepare_process()
     _open_standard_streams()
-    signal.signal(signal.SIGTERM, _terminate)
     try:
-        raise SystemExit(app(prog_name="specdec", standalone_mode=False))
+        with signals():
+            raise SystemExit(app(prog_name="specdec", standalone_mode=False))
+    except SystemExit as end:  # rich and click make 1 of a reader that has gone
+        gone = isinstance(end.__context__, BrokenPipeError) or not _flushed()
+        raise SystemExit(BROKEN_PIPE_STATUS if gone else end.code) from None
     except _UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             typer.echo(error.format_message(), err=True)
@@ -144,9 +147,9 @@ def main() -> None:
             _report(ConfigError(error.format_message(), hint=f"See {path} --help."), debug)
         raise SystemExit(2) from None
     except Exception as error:
-        _report(typed(error), debug)
-        code = 2 if isinstance(error, ConfigError) else 1 if isinstance(error, AudioError) else 3
-        raise SystemExit(code) from None
+        known = typed(error)
+        _report(known, debug)
+        raise SystemExit(known.status) from None
 
 
 def prepare_process() -> None:
@@ -172,16 +175,18 @@ def _open_standard_streams() -> None:
     sys.stderr = sys.stderr or io.TextIOWrapper(io.FileIO(2, "w", closefd=False), "utf-8")
 
 
-def _terminate(_signal: int, _frame: FrameType | None) -> None:
-    """Ends like an interruption does, so that the terminal is given back and lines stay whole."""
-    raise SystemExit(143)
+def _flushed() -> bool:
+    """Writes what stdout holds, or drops what it does not take; False if nobody reads it any more."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return not isinstance(error, BrokenPipeError)
+    return True
 
 
 def _report(error: SpecdecError, debug: bool) -> None:
     from specdec_cli.console.plain import print_error
 
     print_error(error, debug=debug)
-    try:
-        sys.stdout.flush()
-    except OSError:  # what stdout did not take, it would refuse again at exit, with a traceback
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _flushed()

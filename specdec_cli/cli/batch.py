@@ -3,39 +3,28 @@
 from __future__ import annotations
 
 import os
-import shlex
-import sys
-from collections import deque
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import typer
 
-from specdec_cli.batch.output_file import Identity, Output
-from specdec_cli.batch.tasks import Progress, Work, caption_all, drop_hopeless, find_tasks
+from specdec_cli.batch.tasks import Progress, Work
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import display, interruptible, labelling, load_captioner, require_cloud
-from specdec_cli.cli.export import Exports
-from specdec_cli.config import Config
-from specdec_cli.console.progress import show_counts, show_failures, show_totals
+from specdec_cli.cli.captioning import Captioning, command_line, load_to_caption
+from specdec_cli.cli.command_run import display, require_cloud
+from specdec_cli.cli.ending import Interruption, interruptible
+from specdec_cli.config.problems import show
+from specdec_cli.console.progress import show_counts, show_failures, show_totals, show_warnings
 from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError
-from specdec_cli.inputs.find import Paths, with_list
-from specdec_cli.inputs.manifest import Inputs, Manifest
-from specdec_cli.prompts import Language
-from specdec_cli.store import read_lines
-from specdec_cli.targets import TRANSCRIPTS, refuse
-from specdec_cli.transcript import Transcript
-from specdec_cli.transcript.lines import Line
-from specdec_cli.transcript.terms import Terms
 
 if TYPE_CHECKING:
     from specdec_cli.batch.tasks import Backend
 
-_REMEMBERED: Final = 500  # transcripts that guesses begin with, the latest of a file
+_MOST_CLIPS: Final = 1024  # each is a thread
 
 
 def batch(
@@ -91,74 +80,53 @@ def batch(
 
     Run the same command again to go on where it was interrupted.
     """
-    resolved = options.resolve(context)
-    config, ray = resolved.config, ray or ray_address is not None
     size, flight = _number("--batch-size", batch_size), _number("--in-flight", in_flight)
-    if retry_failed and (overwrite or not output.is_file()):
-        hint = "Name the --output of the earlier run, without --overwrite."
-        raise ConfigError(f"--retry-failed: there is no file {output} to go on with.", hint=hint)
+    ray = ray or ray_address is not None
     if ray and (lookup is not None or flight is not None):
         raise ConfigError("--lookup and --in-flight have no effect on a Ray cluster.", hint="Leave them out.")
-    more = Exports.after(exports, export_dir, output)
-    own = frozenset(os.path.abspath(path) for path in (output, more.folder if more else None) if path is not None)
-    inputs = None  # what failed before
-    if manifest is not None or paths or not retry_failed:
-        inputs = find_inputs(
-            paths or [],
-            manifest,
-            recursive=recursive,
-            pattern=pattern,
-            without=own,
-            may_be_sound=not ray,
-            strict=config.audio.strict,
-        )
-    reads = [*(paths or []), manifest, lexicon, calibration, lookup, *resolved.reads]
-    refuse({"--output": (output, TRANSCRIPTS)}, reads)
-    labelled = labelling(labels, lexicon, calibration)
-    terms = Terms.of(config, labels=labelled is not None, measured=measure)
-    identity = Identity(output, terms, partial(_prompting, config, inputs))
-    earlier = [lookup, None if overwrite or not output.is_file() else output]
-    work = Work(config, labelled, measure, size, flight, workers or min(os.cpu_count() or 1, 4))
-    counts, interrupts = Progress(), list[int]()
-    with display(quiet=quiet, debug=debug, resolved=resolved) as view:
-        if isinstance(inputs, Manifest):
-            view.skips.append(inputs.skips)
-        with Output(output, None if overwrite else identity.check) as stored, ExitStack() as stack:
-            tasks = find_tasks(inputs, stored, limit=limit, only_failed=retry_failed)
-            if tasks := drop_hopeless(tasks, counts):
-                on_cluster = stack.enter_context(on_ray(work, view, ray_address)) if ray else None
-                backend = on_cluster or here(work, view, earlier)
-                identity.check_models(backend.setup)
-                if overwrite:
-                    stored.clear()
-                interrupts = stack.enter_context(interruptible(partial(view.stopping, "finishing what has begun")))
-                show = partial(show_counts, view)
-                caption_all(tasks, backend, stored, counts, show, interrupts, fail_fast=fail_fast)
-        base = os.getcwd() if inputs is None else inputs.base
-        written = more is None or not output.is_file() or more.written(output, view, inputs, base)
-        _conclude(view, counts, output, interrupted=bool(interrupts))
-    return 130 if interrupts else 1 if counts.failed or not written else 0
+    job = Captioning(context, may_be_sound=not ray)
+    work = Work(job.config, job.labelling, measure, size, flight, workers or min(os.cpu_count() or 1, 4))
+    with display(quiet=quiet, debug=debug, resolved=job.resolved) as view:
+        interruption: Interruption | None = None
+
+        @contextmanager
+        def backend() -> Iterator[Backend]:
+            nonlocal interruption
+            with on_ray(work, view, ray_address) if ray else here(job, work, view) as entered:
+                stopping = partial(view.stopping, "finishing what has begun")
+                with interruptible(stopping, polled=True) as interruption:
+                    show_counts(view, job.counts)
+                    yield entered
+
+        def stopped() -> bool:
+            return (interruption is not None and interruption.check()) or (fail_fast and job.counts.failed > 0)
+
+        job.run(backend, stopped, report=lambda: show_counts(view, job.counts))
+        interrupted = interruption is not None and interruption.asked
+        code = job.end(view, interrupted=interrupted)
+        _conclude(view, job.counts, output, interrupted=interrupted)
+        return code
 
 
 def _conclude(view: View, counts: Progress, output: Path, *, interrupted: bool) -> None:
     """Shows what it came to, and how to caption the rest."""
     show_totals(view, counts, output)
+    show_warnings(view, counts)
     show_failures(view, counts, output)
-    if counts.may_pass:
+    if counts.may_pass and output.is_file():
         view.hint(f"To caption just those again: {command_line('--retry-failed')}")
     if interrupted:
         view.hint(f"Captions so far are kept, also of single pieces. To go on: {command_line()}")
 
 
-def here(work: Work, view: View, earlier: Iterable[Path | None]) -> Backend:
-    """On this machine, with the models loaded; guesses begin with the captions of earlier runs."""
-    files = [(path, deque(read_lines(path), maxlen=_REMEMBERED)) for path in earlier if path is not None]
-    captioner = load_captioner(work.config, view, work.labelling, measures=work.measures)
+@contextmanager
+def here(job: Captioning, work: Work, view: View) -> Iterator[Backend]:
+    """On this machine, with the models loaded."""
+    captioner = load_to_caption(work.config, view, work.labelling, job.earlier(), measures=work.measures)
+    job.expect(captioner)
     from specdec_cli.batch.local import LocalBackend
 
-    for path, lines in files:
-        captioner.remember(Transcript.from_json(line.raw, str(path)) for line in lines if not line.torn)
-    return LocalBackend(captioner, batch_size=work.batch_size, workers=work.workers, in_flight=work.in_flight)
+    yield LocalBackend(captioner, batch_size=work.batch_size, workers=work.workers, in_flight=work.in_flight)
 
 
 @contextmanager
@@ -172,42 +140,8 @@ def on_ray(work: Work, view: View, address: str | None) -> Iterator[Backend]:
 
 
 def _number(option: str, given: str) -> int | None:
-    """A number of at least 1, None for "auto"; ConfigError if it is neither."""
-    if given != "auto" and not (given.isdecimal() and int(given)):
-        message = f"{option} takes auto or a whole number from 1, not {given!r}."
+    """A number from 1 to `_MOST_CLIPS`, None for "auto"; ConfigError if it is neither."""
+    if given != "auto" and not (given.isdecimal() and len(given) < 8 and 1 <= int(given) <= _MOST_CLIPS):
+        message = f"{option} takes auto or a whole number from 1 to {_MOST_CLIPS}, not {show(given)}."
         raise ConfigError(message, hint=f"Try {option} 16.")
     return None if given == "auto" else int(given)
-
-
-def _prompting(config: Config, inputs: Inputs | None, line: Line) -> tuple[Language, str] | None:
-    """See `Identity`; None where the line itself says how it was prompted, as those of what failed before do."""
-    if isinstance(inputs, Manifest):
-        return inputs.rows[line.key].language_and_prompt(config) if line.key in inputs.rows else None
-    return None if inputs is None else (config.prompt.language, config.instruction())
-
-
-def find_inputs(
-    paths: list[str],
-    manifest: Path | None,
-    *,
-    recursive: bool,
-    pattern: str | None,
-    without: frozenset[str],
-    may_be_sound: bool,
-    strict: bool = False,
-) -> Inputs:
-    """What the command line names; ConfigError if it names nothing, or contradicts itself."""
-    if (manifest is None) == (not paths):
-        hint = "Name files, folders or patterns; or a --manifest, and not both."
-        raise ConfigError("No recordings are named, or in two ways.", hint=hint)
-    if manifest is not None:
-        return Manifest.read(manifest, strict=strict)
-    found = Paths(with_list(paths, may_be_sound=may_be_sound), recursive, pattern, without)
-    found.require_one()
-    return found
-
-
-def command_line(*more: str) -> str:
-    """The command line that this process was given, with more and never with --overwrite."""
-    arguments = [argument for argument in sys.argv[1:] if argument not in (*more, "--overwrite")]
-    return shlex.join(["specdec", *arguments, *more])

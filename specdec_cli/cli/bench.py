@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 
@@ -9,7 +10,10 @@ import typer
 
 from specdec_cli.cli import options
 from specdec_cli.cli.command_run import display, emit, load_captioner
+from specdec_cli.config import configs_folder
 from specdec_cli.console.pages import bench_page
+from specdec_cli.errors import AudioNotFoundError, ConfigError
+from specdec_cli.inputs.find import find_recordings
 
 
 def bench(
@@ -35,11 +39,12 @@ def bench(
     Times every mode and transformers' generate on the same recordings, in turns.
     """
     resolved = options.resolve(context, {"decoding.mode": "hybrid"})
+    files = files_of(path)
     with display(quiet=quiet, debug=debug, resolved=resolved) as view:
         with view.loading("PyTorch"):
             from specdec_cli.bench.contenders import benchmark, build_result
-            from specdec_cli.bench.timing import comparable, files_of, read_clips
-        config, files = comparable(resolved.config), files_of(path)
+            from specdec_cli.bench.timing import comparable, read_clips
+        config = comparable(resolved.config)
         captioner = load_captioner(config, view, degrades=False)
         read = read_clips(captioner, files)
         view.begin(repeat * len(read))
@@ -48,3 +53,19 @@ def bench(
         result = build_result(line, resolved, captioner, read, timings, notes)
     emit(result, bench_page, json=json)
     return 0
+
+
+def files_of(path: str | None) -> list[str]:
+    """The recordings of a file or folder; without a name the samples of the source tree, if they are there.
+
+    AudioNotFoundError: there is no such file. ConfigError: the folder holds none.
+    """
+    samples = configs_folder().parent / "samples"
+    if path is None:
+        return find_recordings([str(samples)]) if samples.is_dir() else []
+    if not os.path.lexists(path):
+        raise AudioNotFoundError(f"{path} does not exist.", hint="Name a recording, or a folder that holds some.")
+    try:
+        return find_recordings([path])
+    except ConfigError as error:
+        raise ConfigError(error.message, hint="Name a folder that holds recordings itself.") from error

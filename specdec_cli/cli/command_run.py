@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from specdec_cli.batch.tasks import Progress
 from specdec_cli.config import Config, ResolvedConfig
-from specdec_cli.console.plain import print_caption, write_line
-from specdec_cli.console.progress import show_totals
+from specdec_cli.console.plain import write_line
 from specdec_cli.console.tables import print_page
 from specdec_cli.console.view import View, choose_view
-from specdec_cli.errors import CloudError, ConfigError, SpecdecError, typed
-from specdec_cli.format import marked
-from specdec_cli.inputs.find import identify
+from specdec_cli.errors import CloudError, ConfigError
+from specdec_cli.inputs.find import all_unreadable, identify
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.calibration import Labelling, read_calibration
 from specdec_cli.labels.references import References
-from specdec_cli.transcript import Transcript
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
-    from specdec_cli.run import Run, Setup
+    from specdec_cli.run import Setup
 
 
 @contextmanager
@@ -59,117 +52,12 @@ def display(
             view.tell_skips()
 
 
-@contextmanager
-def interruptible(stopping: Callable[[], None]) -> Iterator[list[int]]:
-    """Within the block the first Ctrl-C calls `stopping` and fills the list that is given; the second ends at once."""
-    interrupts: list[int] = []
-
-    def interrupt(number: int, _frame: FrameType | None) -> None:
-        interrupts.append(number)
-        if len(interrupts) > 1:
-            raise KeyboardInterrupt
-        stopping()
-
-    before = signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield interrupts
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 def identified(view: View, files: Sequence[str]) -> list[InputFile]:
     """The recordings by their bytes; a copy of another one is left out, and named."""
     recordings, copies = identify(files)
     for copy, original in copies.items():
-        view.say(f"{copy} holds the same bytes as {original} and is left out", good=False)
+        view.warn(f"{copy} holds the same bytes as {original} and is left out")
     return recordings
-
-
-@dataclass
-class Job:
-    """Captions printed, kept and counted one after the other, as `caption` and `listen` do. A context manager.
-
-    At its end, also by Ctrl-C or an error, it shows what became of the recordings or pieces, if there were several; a
-    display of errors alone has said of each what there is to say.
-
-    Attributes:
-        output: where transcripts are kept.
-        append: takes each transcript.
-        json: print transcripts on stdout instead of captions.
-        named: write the file's name before each caption.
-    """
-
-    view: View
-    output: Path | None
-    append: Callable[[Transcript], None]
-    json: bool
-    named: bool
-    counts: Progress = field(default_factory=Progress)
-
-    def __enter__(self) -> Job:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        done, least = self.counts.captioned + self.counts.failed, 2 if kind is None else 1
-        if self.view.form != "errors" and (self.counts.skipped or done >= least):
-            show_totals(self.view, self.counts, self.output)
-
-    def keep(self, file: str, transcripts: Iterable[tuple[Transcript, SpecdecError | None]]) -> None:
-        """Prints, records and counts the transcripts of one file, one per segment, and shows their errors.
-
-        Raises:
-            TranscriptError: the output file cannot be written, which the next file would not change.
-        """
-        for transcript, error in transcripts:
-            if error is not None:
-                self.counts.failed += 1
-                self.view.failed(file, error)
-            self._print(file, transcript)
-            self.append(transcript)
-            self.counts.captioned += error is None
-            self.counts.degraded += transcript.degraded is not None
-            self.counts.flags.update(transcript.flags)
-
-    def repeat(self, file: str, transcripts: Iterable[Transcript]) -> None:
-        """Prints what an earlier run captioned."""
-        for transcript in transcripts:
-            self.counts.skipped += 1
-            self._print(file, transcript)
-
-    def transcripts(
-        self, captioner: Captioner, file: str, runs: Iterable[Run], item: InputFile | None = None
-    ) -> Iterator[tuple[Transcript, SpecdecError | None]]:
-        """What `keep` takes, shown while it comes about. What is wrong with `file` never costs the next one."""
-        try:
-            for run in runs:
-                error = self._watch(run)
-                yield (run.failed(error), error) if error else (run.finish(), None)
-        except Exception as error:
-            known = typed(error)
-            yield captioner.error_line(item or InputFile(file), known), known
-
-    def _watch(self, run: Run) -> SpecdecError | None:
-        """Shows a run from beginning to end; returns what stopped it."""
-        if run.error is not None:
-            return run.error
-        try:
-            for update in run:
-                self.view.show(update)
-        except Exception as error:
-            return typed(error)
-        return None
-
-    def _print(self, file: str, transcript: Transcript) -> None:
-        if self.json:
-            write_line(transcript.to_json())
-        elif transcript.caption is not None:
-            columns, speaker = [file] if self.named else [], ""
-            if transcript.pieces is not None:
-                columns += [f"{transcript.start_s or 0.0:.2f}", f"{transcript.end_s or 0.0:.2f}"]
-                speaker = f"{transcript.speaker}: " if transcript.speaker else ""
-            flags = (*transcript.flags, *(("degraded",) if transcript.degraded else ()))
-            text = marked(speaker + transcript.caption, " ".join(flags))
-            print_caption(text, before=columns, shown=self.view.form == "live")
 
 
 def emit(found: BaseModel, page: Callable[..., Any], *, json: bool) -> None:
@@ -269,6 +157,8 @@ def read_references(
         refuse_unknown=unknown_label == "refuse",
         label_codes=label_codes,
     )
+    if refused := all_unreadable(map(InputFile, files)):
+        raise next(iter(refused.values()))
     if files:
         found.require_some(files)
     return lexicon, found

@@ -53,7 +53,7 @@ def compare(
     unknown_label: options.UnknownLabel = "ignore",
     label_codes: options.LabelCodes = None,
     strict: options.Strict = None,
-    lexicon: options.LexiconFile = None,
+    lexicon: options.JudgingLexicon = None,
     bertscore: options.Bertscore = False,
     eval_seed: options.EvalSeed = 0,
     output: options.TranscriptsOut = None,

@@ -1,30 +1,47 @@
-"""`specdec config`: what is in force, and whether a file is right."""
+"""`specdec config`: what is in force, which configurations there are, and whether a file is right."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
 import typer
 
 from specdec_cli.cli import options
+from specdec_cli.config import SETTINGS, ResolvedConfig, shipped_configs
+from specdec_cli.config.schema import SECTIONS
+from specdec_cli.config.settings import unknown
 from specdec_cli.console.tables import ONE_LINE, config_page, print_page
 
 
 def show(
     context: typer.Context,
+    section: options.ConfigSection = None,
     edge: options.EdgeModel = None,
     cloud: options.CloudModel = None,
     source: options.ConfigFile = None,
     settings: options.Settings = None,
+    everything: options.Everything = False,
     yaml: options.Yaml = False,
     debug: options.Debug = False,
 ) -> None:
-    """Print every setting, its value, and where the value comes from."""
+    """Print the settings that are not at their defaults, and where each value comes from.
+
+    With a section, as in `specdec config show gate`, all settings in it and what they mean.
+    """
     resolved = options.resolve(context)
+    if section is not None and section not in SECTIONS:
+        raise unknown(section, "config show")
     if yaml:
         typer.echo(resolved.to_yaml(), nl=False)
     else:
-        print_page(partial(config_page, resolved.rows()), piped_width=ONE_LINE)
+        print_page(partial(config_page, _rows(resolved, section, everything=everything)), piped_width=ONE_LINE)
+
+
+def list_shipped(debug: options.Debug = False) -> None:
+    """List the configurations that --config takes by name."""
+    heads = ((name, path.read_text(encoding="utf-8").splitlines()[0]) for name, path in shipped_configs().items())
+    print_page(partial(config_page, [(name, head.removeprefix("# ")) for name, head in heads]), piped_width=ONE_LINE)
 
 
 def validate(
@@ -35,3 +52,12 @@ def validate(
 ) -> None:
     """Check a configuration; exit code 2 and what is wrong with it if it is not right."""
     typer.echo(f"{options.resolve(context).label}: valid")
+
+
+def _rows(resolved: ResolvedConfig, section: str | None, *, everything: bool) -> Iterator[tuple[object, ...]]:
+    """Name, value and origin of settings; of a section the meaning too."""
+    for name, value, origin in resolved.rows():
+        if section is not None and name.partition(".")[0] == section:
+            yield name, value, origin, str(SETTINGS[name].description) if name in SETTINGS else ""
+        elif section is None and (everything or origin != "default"):
+            yield name, value, origin

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -14,17 +15,24 @@ import typer
 
 from specdec_cli.audio.microphone import Microphone, Utterance, devices
 from specdec_cli.audio.samples import Floats
+from specdec_cli.batch.local import Prepared
+from specdec_cli.batch.tasks import Outcome, Progress
+from specdec_cli.batch.watched import caption as watched
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import Job, display, interruptible, labelling, load_captioner
+from specdec_cli.cli.captioning import Printer, conclude_clips
+from specdec_cli.cli.command_run import display, labelling, load_captioner
+from specdec_cli.cli.ending import interruptible
 from specdec_cli.console.cells import clean
 from specdec_cli.console.plain import write_line
 from specdec_cli.console.view import View
-from specdec_cli.errors import ConfigError
+from specdec_cli.errors import ConfigError, typed
 from specdec_cli.format import seconds
+from specdec_cli.inputs.recording import InputFile
 from specdec_cli.store import Store
 from specdec_cli.targets import TRANSCRIPTS, refuse, writing
 
 if TYPE_CHECKING:
+    from specdec_cli.audio.samples import Segment
     from specdec_cli.captioner import Captioner
 
 _OF_FILES: Final = {"segment": None, "start_s": None, "end_s": None}
@@ -76,43 +84,64 @@ def listen(
     refuse({"--output": (output, TRANSCRIPTS)}, [lexicon, calibration, *resolved.reads])
     if save is not None and save.exists() and not save.is_dir():
         raise ConfigError(f"--save {save} is not a folder.", hint="Name another one; it will be created.")
+    if ignored := [name for name in (f"audio.{each}" for each in _OF_FILES) if resolved.chosen(name)]:
+        hint = "A microphone is cut at pauses: leave it out, or save the utterances with --save and caption those."
+        raise ConfigError(f"{ignored[0]} has no effect on what a microphone records.", hint=hint)
     config = resolved.config.model_copy(update={"audio": resolved.config.audio.model_copy(update=_OF_FILES)})
     opening = Microphone(device)  # refused before models are loaded
     with (
         display(quiet=quiet, debug=debug, no_live=no_live, json=json) as view,
         Store(output, TRANSCRIPTS) as store,
-        Job(view, output, lambda line: store.append(line.to_json()), json=json, named=False) as job,
     ):
         captioner = load_captioner(config, view, labelled, measures=measure)
         if not json:
             view.say(resolved.note)
-        with interruptible(partial(view.stopping, "captioning what was said")) as ending, opening as microphone:
-            view.say(f"listening to {microphone.name}; Ctrl-C ends")
-            _caption_all(captioner, job, microphone, lambda: bool(ending), save)
-    return 1 if job.counts.failed else 0
+        counts, ended, tell = Progress(), False, Printer(view, json=json, named=False)
+        try:
+            with interruptible(partial(view.stopping, "captioning what was said")) as ending, opening as microphone:
+                view.say(f"listening to {microphone.name}; Ctrl-C ends")
+                for outcome in _outcomes(captioner, view, microphone, ending.check, save):
+                    tell(outcome)
+                    if outcome.line is not None:
+                        store.append(outcome.line.to_json())
+                    counts.add(outcome)
+            ended = True
+        finally:
+            conclude_clips(view, counts, output, ended=ended)
+    return 1 if counts.failed else 0
 
 
-def _caption_all(
-    captioner: Captioner, job: Job, microphone: Microphone, ending: Callable[[], bool], save: Path | None
-) -> None:
+def _outcomes(
+    captioner: Captioner, view: View, microphone: Microphone, ending: Callable[[], bool], save: Path | None
+) -> Iterator[Outcome]:
     """Captions each utterance as it ends."""
-    view, rate, name = job.view, captioner.sampling_rate, f"microphone-{datetime.now():%Y%m%d-%H%M%S}"
+    rate, name = captioner.sampling_rate, f"microphone-{datetime.now():%Y%m%d-%H%M%S}"
     for utterance in microphone.utterances(rate, captioner.window_s, ending, partial(_show, view)):
         cut = utterance.segment
-        if save is None:
-            file, runs = name, iter([captioner.run_samples(cut.samples, rate, name=name, start_s=cut.start_s)])
-        else:
-            file = _saved(utterance, rate, save, name)
-            runs = captioner.runs(file)
-        transcripts, done = job.transcripts(captioner, file, runs), job.counts.captioned
+        file = name if save is None else _saved(utterance, rate, save, name)
+        outcome = _caption(captioner, view, cut, None if save is None else file, name)
         if utterance.lost:
             view.warn(f"{_LOST.capitalize()}: close other programs, or take a smaller model.")
-            transcripts = (
-                (line.model_copy(update={"warnings": (*line.warnings, _LOST)}), error) for line, error in transcripts
-            )
-        job.keep(file, transcripts)
-        if job.counts.captioned > done:
+            assert outcome.line is not None
+            line = outcome.line.model_copy(update={"warnings": (*outcome.line.warnings, _LOST)})
+            outcome = replace(outcome, line=line)
+        yield outcome
+        if outcome.error is None:
             view.say(f"caption {seconds(time.monotonic() - utterance.ended)} after the end of the utterance")
+
+
+def _caption(captioner: Captioner, view: View, cut: Segment, file: str | None, name: str) -> Outcome:
+    """What became of an utterance, which is in a file or in memory alone; it is shown meanwhile."""
+    item = InputFile(file or name)
+    try:
+        if file is None:
+            run = captioner.run_samples(cut.samples, captioner.sampling_rate, name=name, start_s=cut.start_s)
+        else:
+            run = next(captioner.runs(file))
+    except Exception as unforeseen:
+        error = typed(unforeseen)
+        return Outcome(item, captioner.error_line(item, error), error=error)
+    return watched(Prepared(Outcome(item), run), view.show)
 
 
 def _show(view: View, samples: Floats) -> None:

@@ -7,6 +7,7 @@ A command is an ordinary typer function. An option of a setting takes what the s
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,8 +16,9 @@ from typing import Annotated, Any, Final, get_args
 import typer
 
 from specdec_cli.config import SETTINGS, ResolvedConfig, load_config, parse_setting
-from specdec_cli.config.resolve import parse_value
+from specdec_cli.config.resolve import misspelt_variables, parse_value
 from specdec_cli.config.settings import choices, takes_text
+from specdec_cli.console.plain import warn
 from specdec_cli.errors import FLAGS
 from specdec_cli.types import ExportFormat, GateName
 
@@ -84,7 +86,7 @@ CloudModel = Annotated[
 ]
 ConfigFile = Annotated[MaybeText, _option(MODELS, "--config -c NAME|FILE", _CONFIG_HELP)]
 ConfigArgument = Annotated[MaybeText, typer.Argument(help=_CONFIG_HELP, metavar="NAME|FILE")]
-_SET_HELP: Final = "Any setting, e.g. decoding.seed=1; `specdec config show` lists them. Repeatable."
+_SET_HELP: Final = "Any setting, e.g. decoding.seed=1; `specdec config show --all` lists them. Repeatable."
 Settings = Annotated[list[str] | None, _option(MODELS, "--set NAME=VALUE", _SET_HELP)]
 
 # Caption
@@ -99,9 +101,8 @@ Strict = Annotated[bool | None, _setting(CAPTION, "audio.strict", "--strict/--no
 Channel = Annotated[MaybeText, _setting(CAPTION, "audio.channel", "--channel mix|each|N")]
 Track = Annotated[MaybeText, _setting(CAPTION, "audio.track", "--track N")]
 Labels = Annotated[bool, _option(CAPTION, "--labels", "Show which classes each caption names.")]
-LexiconFile = Annotated[
-    MaybePath, _option(CAPTION, "--lexicon FILE", "Words for classes, in place of the shipped ones; implies --labels.")
-]
+_LEXICON: Final = "Words for classes, in place of the shipped ones"
+LexiconFile = Annotated[MaybePath, _option(CAPTION, "--lexicon FILE", f"{_LEXICON}; implies --labels.")]
 CalibrationFile = Annotated[
     MaybePath, _option(CAPTION, "--calibration FILE", "Calibration by `specdec calibrate`; implies --labels.")
 ]
@@ -137,8 +138,10 @@ Pattern = Annotated[
 ]
 _MANIFEST: Final = "Table with a column file (.tsv, .csv, .json, .jsonl), or data of Kaldi, NeMo, Lhotse."
 ManifestFile = Annotated[MaybePath, _option(INPUT, "--manifest FILE|FOLDER", _MANIFEST)]
-Limit = Annotated[int | None, _option(INPUT, "--limit N", "Take N at most.", min=1)]
-RetryFailed = Annotated[bool, _option(INPUT, "--retry-failed", "Take only what failed before; needs no PATH.")]
+Limit = Annotated[int | None, _option(INPUT, "--limit N", "Take the first N alone.", min=1)]
+RetryFailed = Annotated[
+    bool, _option(INPUT, "--retry-failed", "Take only what failed or was degraded before; needs no PATH.")
+]
 Microphone = Annotated[MaybeText, _option(INPUT, "--device DEVICE", "Microphone: its number, or a part of its name.")]
 ListDevices = Annotated[bool, _option(INPUT, "--list-devices", "List the microphones and exit.")]
 
@@ -157,7 +160,7 @@ _RISK: Final = "Certify that at most this share of captions names other classes 
 Risk = Annotated[float | None, _option(STUDY, "--risk SHARE", _RISK, min=0.001, max=0.999)]
 
 # How captions are judged
-EvalSeed = Annotated[int, _option(JUDGING, "--eval-seed N", "Seed of bootstraps, splits and the random gate.", min=0)]
+EvalSeed = Annotated[int, _option(JUDGING, "--eval-seed N", "Seed of whatever is drawn at random.", min=0)]
 _TABLE: Final = "Captions or classes by people, a row per recording (.tsv, .csv, .json, .jsonl)."
 ReferenceTable = Annotated[MaybePath, _option(JUDGING, "--references TABLE", _TABLE)]
 FileColumn = Annotated[MaybeText, _option(JUDGING, "--file-column COLUMN", "Column that names the recording.")]
@@ -169,16 +172,16 @@ _UNKNOWN: Final = "What an unknown label costs: itself (ignore), or the table (r
 UnknownLabel = Annotated[str, _option(JUDGING, "--unknown-label ignore|refuse", _UNKNOWN)]
 _CODES: Final = "Corpus that the labels are codes of: MSP-Podcast, EMO-DB, RAVDESS or SAVEE; left out: found by them."
 LabelCodes = Annotated[MaybeText, _option(JUDGING, "--label-codes CORPUS", _CODES)]
-Attribute = Annotated[str, _option(JUDGING, "--attribute NAME", "Attribute whose classes are drawn.")]
+JudgingLexicon = Annotated[MaybePath, _option(JUDGING, "--lexicon FILE", f"{_LEXICON}.")]
+Attribute = Annotated[str, _option(OUTPUT, "--attribute NAME", "Attribute whose classes are drawn.")]
 Bertscore = Annotated[bool, _option(JUDGING, "--bertscore", "Compute BERTScore too; needs the extra bertscore.")]
 
 # Work
 BatchSize = Annotated[str, _option(WORK, "--batch-size auto|N", "Clips decoded together.")]
 _FLIGHT: Final = "Clips under way where both models are servers; auto: as many as pay."
 InFlight = Annotated[str, _option(WORK, "--in-flight auto|N", _FLIGHT)]
-Workers = Annotated[
-    int | None, _option(WORK, "--workers N", "Threads that read ahead; left out: one per core, at most 4.", min=1)
-]
+_WORKERS: Final = "Threads that read ahead; left out: one per core, at most 4."
+Workers = Annotated[int | None, _option(WORK, "--workers N", _WORKERS, min=1, max=256)]
 Ray = Annotated[bool, _option(WORK, "--ray", "Run on the Ray cluster at --ray-address or RAY_ADDRESS, or here.")]
 RayAddress = Annotated[MaybeText, _option(WORK, "--ray-address ADDRESS", "Address of the cluster; implies --ray.")]
 FailFast = Annotated[bool, _option(WORK, "--fail-fast", "Stop at the first failure.")]
@@ -209,12 +212,17 @@ RttmName = Annotated[str, _option(OUTPUT, "--rttm-name speaker|ATTRIBUTE", _TURN
 _KIND: Final = "Format of pictures; left out: as --output ends, or svg."
 PictureFormat = Annotated[MaybeText, _option(OUTPUT, "--picture svg|png|pdf", _KIND)]
 HtmlOut = Annotated[MaybePath, _option(OUTPUT, "--html FILE", "Write a page with every clip into this file.")]
-_PLOT: Final = "Draw the frontier or the reliability diagram: .svg, .png or .pdf."
+_PLOT: Final = "Draw quality against cost: .svg, .png or .pdf."
 PlotOut = Annotated[MaybePath, _option(OUTPUT, "--plot FILE", _PLOT)]
+_RELIABLE: Final = "Draw how often each probability was right: .svg, .png or .pdf."
+ReliabilityOut = Annotated[MaybePath, _option(OUTPUT, "--plot FILE", _RELIABLE)]
 AudioMb = Annotated[float, _option(OUTPUT, "--audio-mb N", "Most audio in the page, MB; 64: about two hours.", min=0)]
 Captions = Annotated[int, _option(OUTPUT, "--captions N", "Show N clips whose captions differ, side by side.", min=0)]
 Save = Annotated[MaybePath, _option(OUTPUT, "--save FOLDER", "Keep each utterance as a FLAC file in this folder.")]
 Json = Annotated[bool, _option(OUTPUT, "--json", "Print JSON on stdout in place of text.")]
+_EVERYTHING: Final = "Also settings that are at their defaults."
+Everything = Annotated[bool, _option(OUTPUT, "--all", _EVERYTHING)]
+ConfigSection = Annotated[MaybeText, typer.Argument(help="Section to explain, e.g. gate.", metavar="SECTION")]
 Yaml = Annotated[bool, _option(OUTPUT, "--yaml", "Print a configuration file that loads back.")]
 Quiet = Annotated[bool, _option(OUTPUT, "--quiet -q", "Show no progress; print results and errors only.")]
 NoLive = Annotated[bool, _option(OUTPUT, "--no-live", "Print rounds as plain lines; nothing is redrawn.")]
@@ -252,6 +260,8 @@ def resolve(
         for name, value in values.items()
     }
     flags |= fixed
+    for sentence in misspelt_variables(os.environ):
+        warn(sentence)
     names = FLAG_NAMES | {name: off for name, off in _OFF_NAMES.items() if flags.get(name) is False} | dict(spelled)
     for assignment in given.get("--set") or ():
         name, value = parse_setting(assignment)

@@ -21,7 +21,7 @@ def plot(
     transcripts: options.TranscriptFile,
     of_mode: options.OfMode = None,
     attribute: options.Attribute = "emotion",
-    lexicon: options.LexiconFile = None,
+    lexicon: options.JudgingLexicon = None,
     picture: options.PictureFormat = None,
     output: options.PictureOut = None,
     quiet: options.Quiet = False,

@@ -22,7 +22,7 @@ def review(
     unknown_label: options.UnknownLabel = "ignore",
     label_codes: options.LabelCodes = None,
     strict: options.Strict = None,
-    lexicon: options.LexiconFile = None,
+    lexicon: options.JudgingLexicon = None,
     audio_mb: options.AudioMb = 64.0,
     output: options.PageOut = Path("review.html"),
     quiet: options.Quiet = False,

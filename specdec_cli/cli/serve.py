@@ -12,7 +12,6 @@ _TOKEN_LENGTH = 16
 
 def serve(
     context: typer.Context,
-    edge: options.EdgeModel = None,
     cloud: options.CloudModel = None,
     source: options.ConfigFile = None,
     settings: options.Settings = None,

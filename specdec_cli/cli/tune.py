@@ -50,7 +50,7 @@ def tune(
     unknown_label: options.UnknownLabel = "ignore",
     label_codes: options.LabelCodes = None,
     strict: options.Strict = None,
-    lexicon: options.LexiconFile = None,
+    lexicon: options.JudgingLexicon = None,
     eval_seed: options.EvalSeed = 0,
     recordings: options.Recordings = None,
     output: options.GateOut = None,
@@ -96,7 +96,8 @@ def tune(
         write(plot, _picture(found, resolved.config.prompt.language, plot), PICTURE)
     emit(found, tuning_page, json=json)
     if output is not None and file is None:
-        print_error(SpecdecError(f"{output} was not written: no setting can be recommended."), debug=debug)
+        hint = "Tune on more recordings, allow a larger --budget, or try other --gates."
+        print_error(SpecdecError(f"{output} was not written: no setting can be recommended.", hint=hint), debug=debug)
         return 1
     return 1 if view.failures else 0
 
@@ -130,6 +131,9 @@ def parse_gates(text: str | None) -> tuple[GateName, ...]:
     if text is None:
         return (*(gate for gate in known if gate != "learned" or find_spec("sklearn") is not None), "random")
     asked = chosen(text, (*known, "random"), "--gates", "gate to tune")
+    if asked == ["random"]:
+        hint = f"Name another one beside it: {', '.join(known)}."
+        raise ConfigError("--gates: random is the control, and there is nothing in it to tune.", hint=hint)
     return (*(gate for gate in known if gate in asked), "random")
 
 

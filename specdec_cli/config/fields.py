@@ -61,7 +61,7 @@ def _url(url: str) -> str:
         fits = False
     if not fits or not url.isascii() or not url.isprintable() or set(url) & set(" ?#@"):
         raise ValueError("is no address: write it like https://host:8765, and put a token into the variable token_env")
-    return url.rstrip("/")
+    return parts.scheme + url[len(parts.scheme) :].rstrip("/")  # https, however it was written
 
 
 _Text = Annotated[str, StringConstraints(max_length=1 << 20)]  # any bound makes pydantic refuse invalid Unicode

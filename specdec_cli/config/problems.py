@@ -50,5 +50,6 @@ def show_name(name: str) -> str:
 
 def show(value: object) -> str:
     """`value` on one line, cut to a readable length."""
+    value = list(value) if isinstance(value, tuple) else value  # as YAML has it
     text = json.dumps(value) if value is None or isinstance(value, bool) else repr(value)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

@@ -78,6 +78,10 @@ class ResolvedConfig:
                 dotted = section if settings is None else f"{section}.{name}"
                 yield dotted, value, self.origin[dotted]
 
+    def chosen(self, name: str) -> bool:
+        """Whether an option of the command line gives a setting."""
+        return self.origin[name].startswith("flag ")
+
     @property
     def label(self) -> str:
         """What messages call it."""
@@ -153,12 +157,20 @@ def parse_value(name: str, text: str) -> object:
 
 
 def read_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, Given]]:
-    """Name and value of what looks like a setting in `environ`, not checked yet."""
+    """Name and value of the settings in `environ`, not checked yet: SPECDEC_CLOUD, and what has a double underscore."""
     for variable in sorted(environ):
         rest = variable.removeprefix("SPECDEC_")
         name = rest.lower().replace("__", ".")
-        if variable != rest and ("__" in rest or name.partition("_")[0] in SECTIONS):
+        if variable != rest and ("__" in rest or name in _MODELS):
             yield name, Given(parse_value(name, environ[variable]), show_name(variable))
+
+
+def misspelt_variables(environ: Mapping[str, str]) -> Iterator[str]:
+    """A sentence about each variable that would be a setting if it had a second underscore behind the section."""
+    spelled = {f"SPECDEC_{name.upper().replace('.', '_')}": name for name in SETTINGS}
+    for variable in sorted(spelled.keys() & environ.keys()):
+        right = f"SPECDEC_{spelled[variable].upper().replace('.', '__')}"
+        yield f"{variable} is no setting and has no effect; {spelled[variable]} would be {right}."
 
 
 def _read_file(path: Path, label: str) -> Iterator[tuple[str, Given]]:

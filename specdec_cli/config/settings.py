@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from types import UnionType
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
@@ -38,6 +37,31 @@ def takes_text(name: str) -> bool:
     return _kinds(name)[0] is str
 
 
+def takes(name: str) -> str:
+    """What a setting takes, in words: "auto or a whole number from 1 to 64"."""
+    section, _, field = name.partition(".")
+    return _in_words(SECTIONS[section].model_json_schema()["properties"][field])
+
+
+def _in_words(schema: Mapping[str, Any]) -> str:
+    """What a field of this JSON schema takes."""
+    if "anyOf" in schema:
+        *kinds, last = map(_in_words, schema["anyOf"])
+        return f"{', '.join(kinds)} or {last}"
+    if words := schema.get("enum", [schema["const"]] if "const" in schema else []):
+        return ", ".join(words)
+    nouns = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "array": "a list of texts"}
+    bounds = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "to" if "minimum" in schema else "up to"}
+    limits = [f"{word} {_figure(schema[bound])}" for bound, word in bounds.items() if bound in schema]
+    if "minimum" in schema and "maximum" not in schema:
+        limits[0] = f"of at least {_figure(schema['minimum'])}"
+    return " ".join([nouns.get(schema["type"], schema["type"].replace("string", "text")), *limits])
+
+
+def _figure(bound: float) -> str:
+    return str(int(bound)) if bound == int(bound) else f"{bound:g}"
+
+
 def check_value(name: str, value: object, origin: str) -> None:
     """Raises ConfigError for a value that a setting does not take; `origin` is where it is from ("list.tsv:12")."""
     section, _, field = name.partition(".")
@@ -53,11 +77,11 @@ def wrong_values(error: ValidationError, origin: Callable[[str], str], *section:
     for name, group in groupby(found, key=lambda pair: pair[0]):
         details = [each for _, each in group]
         value = details[0]["input"]
-        said = " or ".join(re.sub("^(Input|String) should", "must", each["msg"]) for each in details)
         if details[0]["type"] == "value_error":  # of a check in `fields`
             reason = str(details[0]["ctx"]["error"])
         else:
-            reason = "is not given" if details[0]["type"] == "missing" else f"{said}, not {show(value)}"
+            known = {"missing": "is not given", "string_unicode": f"is {show(value)}, which is not valid unicode"}
+            reason = known.get(details[0]["type"], f"takes {takes(name)}, not {show(value)}")
         close = nearest(value, choices(name)) if isinstance(value, str) else None
         hint = f"Did you mean {close}?" if close else f"{name}: {SETTINGS[name].description}."
         yield ConfigError(f"{origin(name)}: {name} {reason}.", hint=hint)

@@ -34,7 +34,7 @@ class StatusLine:
         self._since = 0.0
         self.state = ""
         self.facts: Sequence[str] = ()
-        self.bar: tuple[int, int | None] | None = None  # how much of how much is done
+        self.bar: tuple[float, int | None] | None = None  # how much of how much is done
 
     def open(self, state: str) -> None:
         """Begin to show that this is going on."""

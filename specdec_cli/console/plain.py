@@ -14,10 +14,7 @@ from rich.text import Text
 
 from specdec_cli.console.cells import Prose, clean, paragraph
 from specdec_cli.console.theme import BAD, DIM
-from specdec_cli.errors import SpecdecError
-
-BROKEN_PIPE_STATUS = 141
-"""What a shell reports for a program that ended because nobody read its output any more (128 + SIGPIPE)."""
+from specdec_cli.errors import BROKEN_PIPE_STATUS, SpecdecError
 
 
 def console_on(*, stderr: bool = False) -> Console:
@@ -71,6 +68,11 @@ def write_line(line: str) -> None:
         raise SystemExit(BROKEN_PIPE_STATUS) from None
 
 
+def warn(sentence: str, console: Console | None = None) -> None:
+    """Print what is wrong and stops nothing on stderr."""
+    print_line(console or console_on(stderr=True), Text(clean(sentence)), Text("warning:", BAD))
+
+
 def print_error(
     error: SpecdecError, *, file: str | None = None, debug: bool = False, console: Console | None = None
 ) -> None:
@@ -82,5 +84,5 @@ def print_error(
     if file is not None and clean(file) not in message:
         message = f"{clean(file)}: {message}"
     print_line(console, Text(message), Text("error:", BAD))
-    if error.advice:
-        print_line(console, Text(paragraph(error.advice)), Text("hint:", DIM))
+    for number, row in enumerate((error.advice or "").splitlines()):
+        print_line(console, Text(paragraph(row)), Text("     " if number else "hint:", DIM))

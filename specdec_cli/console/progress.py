@@ -22,25 +22,36 @@ def show_counts(view: View, counts: Progress) -> None:
     place = f"{counts.done:,} of {counts.total:,}"
     left = [f"{seconds(counts.left_s)} left"] if counts.left_s is not None else []
     numbers = ((counts.failed, "failed"), (counts.degraded, "degraded"))
-    facts = [place, *left, *(f"{number} {what}" for number, what in numbers if number), *_rates(counts)]
-    view.progress(counts.done, counts.total, facts)
+    done_s, of_s = counts.under_way
+    part = [f"{seconds(done_s)} of {seconds(of_s)} of audio in those under way"] if done_s else []
+    facts = [place, *part, *left, *(f"{number} {what}" for number, what in numbers if number), *_rates(counts)]
+    view.progress(counts.reached, counts.total, facts)
 
 
 def show_totals(view: View, counts: Progress, output: Path | None) -> None:
     """A run is over: its totals, where its captions are, and which lack the cloud or describe nothing."""
     kept = counts.captioned or counts.skipped
     line = Text(f"{counts.captioned:,} captioned")
+    line.append(f" ({count(counts.pieces, 'piece')})" if counts.pieces > counts.captioned else "")
     line.append(f"  {counts.failed:,} failed" if counts.failed else "", BAD)
+    line.append(f"  {counts.degraded:,} degraded" if counts.degraded else "", BAD)
     line.append(f"  {counts.skipped:,} done before" if counts.skipped else "")
     if counts.captioned and (rates := _rates(counts)):
         line.append(f"  {DOT.join([*rates, f'in {seconds(counts.elapsed_s)}'])}", DIM)
     view.conclude(line, good=bool(kept))
     if counts.degraded:
-        view.warn(f"{count(counts.degraded, 'caption')} degraded: the cloud failed")
+        view.warn(f"{count(counts.degraded, 'caption')} degraded: the cloud failed; --retry-failed makes them again")
     if counts.flags:
         view.warn(f"captions that are no description: {count_flags(counts.flags)}")
     if output is not None and (kept or counts.tokens):
         view.say(f"captions are in {output}")
+
+
+def show_warnings(view: View, counts: Progress) -> None:
+    """Warnings of clips that were not shown one by one, a line for each kind."""
+    for number, first, files in counts.warnings.values():
+        more = f" and {number - len(files):,} more" if number > len(files) else ""
+        view.warn(f"{first} ({', '.join(files)}{more})")
 
 
 def show_failures(view: View, counts: Progress, output: Path) -> None:

@@ -82,12 +82,12 @@ def _figure(cell: Cell) -> Text:
     return Text.assemble(cell.value, ("".join(f" {part}" for part in compared if part), DIM))
 
 
-def config_page(rows: Iterable[tuple[str, object, str]], _: int) -> Iterator[RenderableType]:
-    """Settings, one a line: name, value as a file has it, origin."""
-    table = columns("", "", "")
-    for name, value, origin in rows:
+def config_page(rows: Iterable[Sequence[object]], _: int) -> Iterator[RenderableType]:
+    """Settings, one a line: name, value as a file has it, origin, and what else is known."""
+    table = columns("", "", "", "")
+    for name, value, *more in rows:
         written = value if isinstance(value, str) else show(value)
-        table.add_row(Text(clean(name)), Text(clean(written)), Text(clean(origin), DIM))
+        table.add_row(Text(clean(str(name))), Text(clean(written)), *(Text(clean(str(each)), DIM) for each in more))
     yield table
 
 

@@ -15,9 +15,9 @@ from rich.text import Text
 from specdec_cli.console import clip as parts
 from specdec_cli.console.cells import Prose, clean, paragraph
 from specdec_cli.console.live import StatusLine
-from specdec_cli.console.plain import console_on, print_error, print_line
+from specdec_cli.console.plain import console_on, print_error, print_line, warn
 from specdec_cli.console.rounds import render_round
-from specdec_cli.console.theme import ASKED, BAD, DIM, GOOD, OK, WARN
+from specdec_cli.console.theme import ASKED, DIM, GOOD, OK, WARN
 from specdec_cli.errors import SpecdecError
 from specdec_cli.format import count, seconds, volume
 from specdec_cli.inputs.skipped import Skips
@@ -166,7 +166,7 @@ class View:
         self._taken += 1
         self.step("")
 
-    def progress(self, done: int, total: int | None, facts: Sequence[str], doing: str = "") -> None:
+    def progress(self, done: float, total: int | None, facts: Sequence[str], doing: str = "") -> None:
         """Show how far a command is; `total` is None as long as it is not known, `doing` is the step that follows."""
         now = self._clock()
         if self.form == "live":
@@ -199,7 +199,7 @@ class View:
 
     def warn(self, sentence: str) -> None:
         """Show what is wrong with results that are kept."""
-        print_line(self._console, Text(clean(sentence)), Text("warning:", BAD))
+        warn(sentence, self._console)
 
     def tell_skips(self) -> None:
         """Show what was left out of the files that were read, or changed, once."""

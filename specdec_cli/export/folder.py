@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from specdec_cli.errors import SpecdecError, TranscriptError
+from specdec_cli.errors import SpecdecError, TranscriptError, WrongFileError
 from specdec_cli.marks import EXPORTS, HEAD_OF_EXPORTS, digest, listed
 from specdec_cli.targets import replace, writing
 
@@ -67,7 +67,7 @@ class Folder:
             if digest(there) not in self._ours:
                 self._ours |= self._read_index()  # another run may have written it
             if target.is_symlink() or digest(there) not in self._ours:
-                raise TranscriptError(
+                raise WrongFileError(
                     f"{target} was left as it is: specdec did not write it, or it was edited since.",
                     hint=f"Name another {self._option}, or move that file away. The list of what specdec wrote there "
                     f"is the hidden file {EXPORTS}.",
@@ -82,7 +82,7 @@ class Folder:
     def _read_index(self) -> set[str]:
         """The digests of what specdec wrote."""
         if (found := listed(self.path)) is None:
-            raise TranscriptError(
+            raise WrongFileError(
                 f"{self.path / EXPORTS} does not say which files specdec wrote.",
                 hint=f"Move it away, or name another {self._option}.",
             )

@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from specdec_cli.errors import ConfigError, TranscriptError
+from specdec_cli.errors import ConfigError, WrongFileError
 from specdec_cli.inputs.find import common_folder, relative_name
 from specdec_cli.inputs.recording import InputFile, Key
 from specdec_cli.marks import digest
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _NO_TEXT: Final = re.compile("[\0-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")  # what XML cannot hold, and controls
 _KINDS: Final = ("speaker", "text", "label", "emotions", "measured", "needs", "flags", "agrees", "score")
+_LAST_S: Final = 253_402_300_799.0  # the end of the year 9999, after which there are no dates
 _NOT_SHORT: Final = ("caption", "file", "start", "end", "speaker", "text", "emotions", "flags")
 
 
@@ -44,7 +45,7 @@ class Piece:
         head, start = line.head, line.head.start_s or 0.0
         end = head.duration_s if head.end_s is None else head.end_s
         if end is None or start >= end:
-            raise TranscriptError(
+            raise WrongFileError(
                 f"{transcripts}:{line.number}: {head.file} does not say where its piece begins and ends.",
                 hint="Delete that line, or caption the recording again: start_s and end_s, or duration_s, say so.",
             )
@@ -125,7 +126,8 @@ class Stored:
         for key, run in self.runs.items():
             clips.setdefault(key.path, []).extend(line for line in run if line.head.good)
         names = _names(list(clips), self.base)
-        made = datetime.fromtimestamp(self.transcripts.stat().st_mtime, UTC)
+        known_s = min(max(self.transcripts.stat().st_mtime, 0.0), _LAST_S)
+        made = datetime.fromtimestamp(known_s, UTC)
         for path, lines in clips.items():
             if lines:
                 pieces = _joined(Piece.of(line, self.transcripts) for line in lines)

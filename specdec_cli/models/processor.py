@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from specdec_cli.config.gate_file import tokenizer_fingerprint
 from specdec_cli.config.schema import ScoringConfig
+from specdec_cli.config.settings import check_value
 from specdec_cli.errors import AudioContentError, CheckpointError, TokenizerMismatchError
 from specdec_cli.models.rendering import TemplateError
 from specdec_cli.types import NOTHING_DONE
@@ -176,12 +177,17 @@ def shared_vocab_size(edge: Processor, cloud: Processor) -> int:
 
 
 def suggestions(settings: ScoringConfig, processor: Processor) -> dict[str, float]:
-    """What a checkpoint's generation_config.json adds to settings that were left open."""
+    """What a checkpoint's generation_config.json adds to settings that were left open.
+
+    ConfigError: a value is none that the setting takes.
+    """
     found = {
         name: value
         for (name, off), theirs in zip(NOTHING_DONE.items(), SUGGESTED, strict=True)
         if getattr(settings, name) is None and (value := getattr(processor.generation, theirs)) not in (None, off)
     }
+    for name, value in found.items():
+        check_value(f"decoding.{name}", value, f"generation_config.json of {processor.name}")
     if processor.generation.suppress_tokens:
         found["suppressed"] = len(processor.generation.suppress_tokens)
     return found

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from specdec_cli.errors import TranscriptError
+from specdec_cli.errors import WrongFileError
 from specdec_cli.export.recordings import Stored
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import References
@@ -99,7 +99,7 @@ def read_pieces(
             found[piece.line.key, run.start_s] = ReviewItem(run, labels, truth)
     if not found:
         message = f"{', '.join(map(str, paths))} holds no caption."
-        raise TranscriptError(message, hint="Caption recordings first: specdec batch --labels")
+        raise WrongFileError(message, hint="Caption recordings first: specdec batch --labels")
     return sorted(found.values(), key=lambda piece: (not piece.doubtful, -(piece.doubt or 0.0)))
 
 

@@ -48,6 +48,7 @@ class Mark:
     place: tuple[float, float, int] | None = None
     pieces: int | None = None
     final: bool = False
+    degraded: bool = False  # its caption lacks the cloud, which failed
 
     @classmethod
     def of(cls, line: Line) -> Mark:
@@ -56,7 +57,9 @@ class Mark:
         place = None if head.start_s is None else (head.start_s, head.end_s or 0.0, head.channel or 0)
         content = head.error is not None and head.error.type == AudioContentError.__name__
         final = content and head.sha256 is not None
-        return cls(line.offset, line.number, head.good, head.sha256, place, head.pieces, final)
+        return cls(
+            line.offset, line.number, head.good, head.sha256, place, head.pieces, final, head.degraded is not None
+        )
 
     @property
     def cut(self) -> tuple[str | None, int | None, bool]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from specdec_cli.errors import TranscriptError
+from specdec_cli.errors import WrongFileError
 from specdec_cli.times import MOST_S
 from specdec_cli.types import Decider, Figure, FinishReason, Flag, Measured, Mode, Round
 
@@ -172,9 +172,9 @@ class ClassScores(_Record):
     edge: str | None = maybe("class that the edge drafted, where it differs; null: none, or it was not verified")
 
 
-def _malformed(place: str, reason: str) -> TranscriptError:
+def _malformed(place: str, reason: str) -> WrongFileError:
     hint = "Delete that line and caption the recording again; each line is a JSON object as specdec writes it."
-    return TranscriptError(f"{place} is no transcript of schema 1: {reason}.", hint=hint)
+    return WrongFileError(f"{place} is no transcript of schema 1: {reason}.", hint=hint)
 
 
 class TranscriptHead(_Record):

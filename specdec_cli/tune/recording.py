@@ -20,7 +20,7 @@ from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.stop import StopRules
 from specdec_cli.decoding.verify import LocalVerifier
-from specdec_cli.errors import AudioContentError, TranscriptError, typed
+from specdec_cli.errors import AudioContentError, TranscriptError, WrongFileError, typed
 from specdec_cli.evaluate.bootstrap import Figures
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.models.processor import Prompt
@@ -187,7 +187,7 @@ class StoredRecordings(Store):
                 trace = Trace.model_validate_json(row.raw)
             except ValidationError as error:
                 hint = "Name another file in --recordings."
-                raise TranscriptError(f"{place} is no recording of this version of specdec.", hint=hint) from error
+                raise WrongFileError(f"{place} is no recording of this version of specdec.", hint=hint) from error
             if changed := list(differing(trace.setup, self._setup)):
                 raise made_otherwise(self.path, row.number, changed)
             self._take(trace)

@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import get_args
@@ -51,7 +52,7 @@ def line(path: str | Path, id_: str | None = None) -> Transcript:
 
 @pytest.fixture
 def stubbed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("specdec_cli.cli.batch.here", lambda *_: Stub())
+    monkeypatch.setattr("specdec_cli.cli.batch.here", lambda *_: nullcontext(Stub()))
     for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
         monkeypatch.delenv(name, raising=False)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable
+from contextlib import nullcontext
 from unittest.mock import patch
 
 from specdec_cli.cli import main
@@ -14,14 +14,14 @@ def exit_code(command: Callable[[], object] = main, *, own_process: bool = False
 
     Args:
         command: specdec's, or another one.
-        own_process: SIGTERM ends the command, as for a user. Else SIGTERM is left to whoever runs this process: it is
+        own_process: signals end the command, as for a user. Else they are left to whoever runs this process: they are
             meant for the tests, which would otherwise go on with the next one.
     """
     try:
         if own_process:
             command()
         else:
-            with patch("specdec_cli.cli.app._terminate", signal.getsignal(signal.SIGTERM)):
+            with patch("specdec_cli.cli.app.signals", nullcontext):
                 command()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)

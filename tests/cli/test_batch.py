@@ -241,7 +241,7 @@ def test_the_first_failure_may_end_it(batch: Batch, tmp_path: Path, output: Path
         write_voice(folder / f"{index:02d}.wav", index, 0.3)
     (tmp_path / "broken.wav").write_bytes(b"-")
     outcome = batch(tmp_path / "broken.wav", folder, "--fail-fast", "--workers", "1", *QUICK)
-    assert outcome.code in (1, 3)
+    assert outcome.code == 1
     lines = list(read_transcripts(output))
     assert sum(line.error is not None for line in lines) == 1
     assert len(lines) < 20
@@ -262,7 +262,7 @@ def test_what_has_nothing_to_describe_is_not_tried_again(
         patch.setattr(Captioner, "load", lambda *_, **__: pytest.fail("loaded"))
         outcome = run()
     assert (outcome.code, output.read_bytes()) == (0, before)
-    assert ("4 done before" if command == "caption" else "3 done before") in outcome.err
+    assert "3 done before" in outcome.err
     write_voice(files[1], 2, 1.0)  # another content is captioned
     assert run().code == 0
     assert sum(line.caption is not None for line in read_transcripts(output)) == 2
@@ -278,7 +278,7 @@ def test_an_output_in_use_or_of_another_kind_is_left_alone(
         assert "being written by another run" in outcome.err
     for text in ("notes", json.dumps({"a": 1}) + "\n"):
         output.write_text(text)
-        assert batch(clips, "-r").code == 3
+        assert batch(clips, "-r").code == 2
         assert output.read_text() == text
 
 

@@ -95,10 +95,10 @@ def test_files_that_cannot_be_opened_are_refused_before_loading(
         kept = tmp_path / f"{number}.jsonl"
         outcome = specdec("caption", "--json", *names, "-o", kept)
         lines = [json.loads(line) for line in outcome.lines]
-        assert (outcome.code, outcome.err.count("error: ")) == (1, len(set(names)))
+        assert (outcome.code, outcome.err.count("error: ")) == (2, len(set(names)))
         assert [line["file"] for line in lines] == list(dict.fromkeys(names))
         assert {line["error"]["type"] for line in lines} == {"AudioNotFoundError"}
-        assert kept.read_text("utf-8") == outcome.out
+        assert not kept.exists()  # a name that is mended would stay there as a failure
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -243,7 +243,7 @@ def test_pieces_keep_their_times_in_a_pipe(specdec: Specdec, tmp_path: Path) -> 
     told = outcome.err.splitlines()
     assert f"{tmp_path / 'talk.wav'}, piece 3 of 3: 2.00 to 3.00 s" in told
     assert any(line.startswith("piece 3 of 3: ") for line in told)
-    assert "2 captioned  1 failed" in told
+    assert any(line.startswith("1 captioned (2 pieces)  1 failed") for line in told)
 
 
 UNREACHABLE = ("-l", "zh", "--set", "cloud.url=http://127.0.0.1:9")

@@ -11,7 +11,7 @@ from specdec_cli.cli import main
 
 WORDS = [
     ("specdec ca", {"calibrate", "caption"}),
-    ("specdec config ", {"show", "validate"}),
+    ("specdec config ", {"list", "show", "validate"}),
     ("specdec caption --mode l", {"lossless"}),
     ("specdec caption --gate lea", {"learned"}),
     ("specdec batch --accept ", {"greedy", "sampling", "rank", "prob", "typical", "class"}),

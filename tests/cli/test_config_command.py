@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from specdec_cli.config import SETTINGS, load_config
+from specdec_cli.config import SETTINGS, load_config, shipped_configs
 from tests.cli.conftest import Specdec
 
 
@@ -27,10 +27,16 @@ def test_a_shipped_config_is_valid_and_its_yaml_loads_back(specdec: Specdec, tmp
     assert specdec("config", "show", "-c", path, "--yaml").out == shown.out
 
 
-def test_show_lists_every_setting_with_its_value_and_origin(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_show_lists_settings_with_their_values_and_origins(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPECDEC_GATE__THRESHOLD", "0.25")
-    rows = {line.split()[0]: line.split()[1:] for line in specdec("config", "show", "--set", "decoding.k=9").lines}
-    assert set(rows) == set(SETTINGS)
+    given = ("config", "show", "--set", "decoding.k=9")
+    every, chosen = (
+        {line.split()[0]: line.split()[1:] for line in specdec(*given, *more).lines} for more in (["--all"], [])
+    )
+    assert set(every) == set(SETTINGS)
+    assert chosen == {name: row for name, row in every.items() if row[1:] != ["default"]}
+    assert 5 < len(chosen) < 40
+    rows = every
     assert rows["decoding.k"] == ["9", "flag", "--set"]
     assert rows["gate.threshold"] == ["0.25", "SPECDEC_GATE__THRESHOLD"]
     assert rows["edge.device"][1].startswith("mini.yaml:")
@@ -40,3 +46,18 @@ def test_show_without_a_cloud_says_so(specdec: Specdec) -> None:
     outcome = specdec("config", "show", "--set", "cloud=null", "--set", "decoding.mode=edge")
     (row,) = (line.split() for line in outcome.lines if line.startswith("cloud"))
     assert row[0] == "cloud"
+
+
+def test_show_explains_a_section(specdec: Specdec) -> None:
+    lines = specdec("config", "show", "decoding").lines
+    assert [line.split()[0] for line in lines] == [name for name in SETTINGS if name.startswith("decoding.")]
+    for line in lines:
+        assert str(SETTINGS[line.split()[0]].description) in line
+    wrong = specdec("config", "show", "gat")
+    assert (wrong.code, "Did you mean gate?" in wrong.err) == (2, True)
+
+
+def test_list_names_the_shipped_configurations(specdec: Specdec) -> None:
+    lines = specdec("config", "list").lines
+    assert [line.split()[0] for line in lines] == list(shipped_configs())
+    assert all(len(line.split()) > 5 for line in lines)

@@ -51,11 +51,12 @@ def test_an_option_means_the_same_in_every_command() -> None:
     for name in COMMANDS:
         for parameter in parameters_of(name):
             meanings.setdefault(parameter.opts[0], set()).add(parameter.help)
-    # what the command is for; the mode to decode in, or whose captions to take
-    assert {flag for flag, helps in meanings.items() if len(helps) > 1} == {"--output", "--mode"}
+    # what the command is for; the mode to decode in, or whose captions to take; what there is to draw; with --labels
+    several = {"--output", "--mode", "--plot", "--lexicon"}
+    assert {flag for flag, helps in meanings.items() if len(helps) > 1} == several
 
 
-def test_caption_has_at_most_30_options_and_the_decoding_ones_last() -> None:
+def test_caption_has_at_most_36_options_and_the_decoding_ones_last() -> None:
     panels = list(dict.fromkeys(parameter.rich_help_panel for parameter in parameters_of("caption")))
-    assert len(parameters_of("caption")) <= 30
+    assert len(parameters_of("caption")) <= 36
     assert panels == ["Models and settings", "Caption", "Input", "Output", "Decoding", None]

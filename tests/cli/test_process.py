@@ -16,6 +16,7 @@ import pytest
 from specdec_cli.transcript import Transcript
 from tests.cli.harness import Fork, environment, on_terminal, process
 from tests.console.screens import COLOUR, ESCAPE
+from tests.export.lines import piece
 from tests.transcript.lines import read_transcripts
 
 pytestmark = [
@@ -40,14 +41,18 @@ def test_a_process_of_its_own_captions_with_the_shipped_models(recordings: list[
     assert "OMP_WAIT_POLICY" not in outcome.err or "OMP_WAIT_POLICY = 'PASSIVE'" in outcome.err
 
 
-@pytest.mark.parametrize(("command", "code"), [("caption", 141), ("config", 1)])
-def test_a_reader_that_leaves_ends_the_run_quietly(recordings: list[str], command: str, code: int) -> None:
+@pytest.mark.parametrize(
+    "command", [["caption"], ["config", "show"], ["batch", "--help"], ["export", "-o", "-", "--to", "csv"]]
+)
+def test_a_reader_that_leaves_ends_the_run_quietly(recordings: list[str], tmp_path: Path, command: list[str]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    fork = Fork(["caption", *recordings] if command == "caption" else ["config", "show"], stdout=writing)
+    (tmp_path / "t.jsonl").write_text(f"{piece(0, 2)}\n", "utf-8")
+    more = {"caption": recordings, "export": [str(tmp_path / "t.jsonl")]}.get(command[0], [])
+    fork = Fork([*command, *more], stdout=writing)
     os.close(writing)
     outcome = fork.wait()
-    assert outcome.code == code
+    assert outcome.code == 141
     assert "Traceback" not in outcome.err
     assert "Error" not in outcome.err
 
@@ -55,9 +60,9 @@ def test_a_reader_that_leaves_ends_the_run_quietly(recordings: list[str], comman
 @pytest.mark.parametrize(
     ("command", "code", "closed"),
     [
-        ("caption missing", 1, (0,)),
+        ("caption missing", 2, (0,)),
         ("caption -", 2, (0,)),
-        ("caption missing", 1, (1, 2)),
+        ("caption missing", 2, (1, 2)),
         ("config show", 0, (1,)),
     ],
 )
@@ -107,7 +112,7 @@ def test_a_signal_keeps_whole_lines_and_leaves_no_traceback(
     assert output.read_bytes().endswith(b"\n")
     assert all(t.caption for t in transcripts)
     assert 0 <= len(outcome.lines) - len(transcripts) <= 1
-    counted = re.search(r"(\d+) captioned\ncaptions are in .*\n(interrupted\n)?$", outcome.err)
+    counted = re.search(r"(\d+) captioned.*\ncaptions are in .*\n(interrupted\n)?$", outcome.err)
     assert counted
     assert (counted[2] is not None) == (number == signal.SIGINT)
     assert 0 <= len(transcripts) - int(counted[1]) <= 1

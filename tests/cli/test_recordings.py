@@ -131,7 +131,7 @@ def test_a_part_of_a_recording(run: Run, start: str, end: str) -> None:
     ("arguments", "said"),
     [
         (("--start", "99"), "talk.wav ends before 99 s"),
-        (("--segment", "0.01"), "must be greater than or equal to 0.1"),
+        (("--segment", "0.01"), "takes a number of at least 0.1"),
         (("--segment", "31"), "31 s, but the models take 30 s"),
         (("--segment", "pause.txt"), "no file of cuts"),
     ],

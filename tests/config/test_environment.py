@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from specdec_cli.config import SETTINGS, parse_setting
-from specdec_cli.config.resolve import read_environment
+from specdec_cli.config.resolve import misspelt_variables, read_environment
 from tests.config.conftest import Load, Refusal, assert_refused
 
 
@@ -40,7 +40,6 @@ def test_every_setting_has_its_own_variable() -> None:
     ("variable", "meant"),
     [
         ("SPECDEC_DECODING__KK", "decoding.k"),
-        ("SPECDEC_DECODING_K", "decoding.k"),
         ("SPECDEC_DECODNG__K", "decoding.k"),
         ("SPECDEC___", None),
     ],
@@ -49,6 +48,14 @@ def test_unknown_variables_are_refused(refusal: Refusal, variable: str, meant: s
     error = refusal(env={variable: "1"})
     assert variable in error.message
     assert str(error.hint).startswith(f"Did you mean {meant}?" if meant else "Se")
+
+
+def test_variables_without_a_double_underscore_are_no_settings(load: Load) -> None:
+    variables = {"SPECDEC_CLOUD_TOKEN": "secret", "SPECDEC_DATA": "/data", "SPECDEC_DECODING_K": "3"}
+    assert load(env=variables).config == load().config
+    (said,) = misspelt_variables(variables)
+    assert said.startswith("SPECDEC_DECODING_K is no setting")
+    assert said.endswith("decoding.k would be SPECDEC_DECODING__K.")
 
 
 @pytest.mark.parametrize("name", ["SPECDEC_PROMPT__TEXT", "SPECDEC_DECODING__K", "SPECDEC_A__\udc80"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
@@ -259,3 +260,15 @@ def test_names_are_shortened_to_what_file_systems_take_and_stay_different(tmp_pa
     done = export(stored, ["textgrid", "srt", "eaf"], tmp_path / "out", "--output", naming="speaker")
     assert (done.problems, done.count) == ([], 6)
     assert len(list((tmp_path / "out").glob("*.TextGrid"))) == 2
+
+
+@pytest.mark.parametrize("seconds", [-3_000_000_000, 300_000_000_000])
+def test_a_file_of_an_impossible_time_is_exported(tmp_path: Path, seconds: int) -> None:
+    path = tmp_path / "out.jsonl"
+    path.write_text(f"{piece(0, 1)}\n", "utf-8")
+    try:
+        os.utime(path, (seconds, seconds))
+    except OSError:
+        pytest.skip("the file system has no such times")
+    (recording,) = Stored.read(path)
+    assert 1970 <= recording.made.year <= 9999

@@ -5,12 +5,17 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from transformers.utils import logging as transformers_logging
 
+from specdec_cli.config import DecodingConfig
+from specdec_cli.errors import ConfigError
 from specdec_cli.models.checkpoint import is_local
+from specdec_cli.models.processor import suggestions
 from tests.models.checkpoints import Edit, assert_refused, edit_json, edit_weights, load, overwrite, remove, write_trap
 from tests.tiny import TEMPLATE
 
@@ -193,3 +198,13 @@ def test_the_terminal_stays_as_it_was(damaged: Damage, bars: bool) -> None:
     finally:
         transformers_logging.enable_progress_bar()
         transformers_logging.set_verbosity_warning()
+
+
+def test_a_suggested_value_that_makes_no_sense_is_refused_unless_the_setting_is_given() -> None:
+    generation = SimpleNamespace(
+        repetition_penalty=-5.0, no_repeat_ngram_size=None, min_new_tokens=None, suppress_tokens=None
+    )
+    processor: Any = SimpleNamespace(name="edge", generation=generation)
+    with pytest.raises(ConfigError, match=r"generation_config.json of edge: .*repetition_penalty .* not -5.0"):
+        suggestions(DecodingConfig(), processor)
+    assert suggestions(DecodingConfig(repetition_penalty=1.1), processor) == {}

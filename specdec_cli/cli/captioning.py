@@ -1,0 +1,229 @@
+"""What `caption`, `batch` and `listen` do alike: find recordings, resume an output, caption, print and count."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Final
+
+import typer
+
+from specdec_cli.batch.output_file import Identity, Output
+from specdec_cli.batch.tasks import Outcome, Progress, Stopped, caption_all, find_tasks, without_models
+from specdec_cli.cli import options
+from specdec_cli.cli.command_run import labelling, load_captioner
+from specdec_cli.cli.export import Exports
+from specdec_cli.config import Config
+from specdec_cli.console.plain import print_caption, write_line
+from specdec_cli.console.progress import show_totals
+from specdec_cli.console.view import View
+from specdec_cli.errors import ConfigError
+from specdec_cli.format import marked
+from specdec_cli.inputs.find import Paths, with_list
+from specdec_cli.inputs.manifest import Inputs, Manifest
+from specdec_cli.labels.calibration import Labelling
+from specdec_cli.prompts import Language
+from specdec_cli.store import read_lines
+from specdec_cli.targets import TRANSCRIPTS, refuse
+from specdec_cli.transcript import Transcript
+from specdec_cli.transcript.lines import Line
+from specdec_cli.transcript.terms import Terms
+
+if TYPE_CHECKING:
+    from specdec_cli.batch.tasks import Backend
+    from specdec_cli.captioner import Captioner
+
+_REMEMBERED: Final = 500  # transcripts that guesses begin with, the latest of a file
+
+
+class Captioning:
+    """Captions what the running command was given with any backend, resumes its output, and writes exports.
+
+    Its parameters are read by name; `may_be_sound` is whether a recording on stdin is taken. Raises ConfigError or
+    TranscriptError where what is asked for cannot be done; nothing is loaded or written before.
+    """
+
+    def __init__(self, context: typer.Context, *, may_be_sound: bool = True) -> None:
+        self.resolved, self.counts = options.resolve(context), Progress()
+        self.config = self.resolved.config
+        self._given = request = SimpleNamespace(**{"lookup": None} | context.params)
+        self._resumes = request.output is not None and request.output.is_file() and not request.overwrite
+        if request.retry_failed and not self._resumes:
+            hint = "Name the --output of the earlier run, without --overwrite."
+            raise ConfigError(f"--retry-failed: there is no file {request.output} to go on with.", hint=hint)
+        if request.overwrite and request.output is None:
+            raise ConfigError("--overwrite is about --output, which is not given.", hint="Name a file: --output FILE")
+        self._exports = Exports.after(request.exports, request.export_dir, request.output)
+        self._inputs: Inputs | None = None  # what failed before
+        if request.manifest is not None or request.paths or not request.retry_failed:
+            self._inputs = self._find_inputs(may_be_sound)
+        tables = (request.manifest, request.lexicon, request.calibration, request.lookup)
+        refuse({"--output": (request.output, TRANSCRIPTS)}, [*(request.paths or ()), *tables, *self.resolved.reads])
+        self.labelling = labelling(request.labels, request.lexicon, request.calibration)
+        self._terms = Terms.of(self.config, labels=self.labelling is not None, measured=request.measure)
+        self._refused = 0  # exit code where nothing could be opened, and nothing was written
+
+    def run(
+        self,
+        backend: Callable[[], AbstractContextManager[Backend]],
+        stopped: Stopped,
+        *,
+        tell: Callable[[Outcome, Output], None] = lambda *_: None,
+        report: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Captions what the output lacks; the backend is entered only if there is something to do.
+
+        Args:
+            stopped: whether nothing more is to be begun.
+            tell: called with every outcome, before it is written.
+            report: called once it is in the output and in the counts.
+        """
+        request, counts = self._given, self.counts
+        identity = Identity(request.output or Path(), self._terms, partial(_prompting, self.config, self._inputs))
+
+        def keep(outcome: Outcome, *, write: bool = True) -> None:
+            tell(outcome, stored)
+            if write and outcome.line is not None:
+                stored.add(outcome.item.key, outcome.line)
+            counts.add(outcome)
+            report()
+
+        with Output(request.output, None if request.overwrite else identity.check) as stored:
+            tasks = find_tasks(self._inputs, stored, limit=request.limit, only_failed=request.retry_failed)
+            counts.total = len(tasks)
+            if (outcomes := without_models(tasks, self._terms)) is not None:
+                if not any(task.marks for task in tasks):
+                    self._refused = max((outcome.error.status for outcome in outcomes if outcome.error), default=0)
+                for task, outcome in zip(tasks, outcomes, strict=True):
+                    keep(outcome, write=not (self._refused or task.marks))
+                return
+            with backend() as entered:
+                identity.check_models(entered.setup)
+                if request.overwrite:
+                    stored.clear()
+                caption_all(tasks, entered, stopped, keep)
+
+    def end(self, view: View, *, interrupted: bool = False) -> int:
+        """Writes the exports; returns the exit code."""
+        if isinstance(self._inputs, Manifest):
+            view.skips.append(self._inputs.skips)
+        output, base = self._given.output, os.getcwd() if self._inputs is None else self._inputs.base
+        written = True
+        if self._exports is not None and output is not None and output.is_file():
+            written = self._exports.written(output, view, self._inputs, base)
+        if interrupted:
+            return 130
+        return self._refused or int(self.counts.failed > 0 or not written)
+
+    @property
+    def several(self) -> bool:
+        """Whether more than one recording is asked for."""
+        return self._inputs is None or len(list(islice(iter(self._inputs), 2))) > 1
+
+    def expect(self, captioner: Captioner) -> None:
+        """Tells files of cuts which recordings there are, so that a name of several of them is no one's."""
+        if captioner.cuts is not None and self._inputs is not None:
+            captioner.cuts.expect(item.path for item in self._inputs)
+
+    def earlier(self) -> list[Path]:
+        """Files of transcripts that guesses begin with."""
+        output = self._given.output if self._resumes else None
+        return [path for path in (self._given.lookup, output) if path is not None]
+
+    def _find_inputs(self, may_be_sound: bool) -> Inputs:
+        """What the command line names; ConfigError if it names nothing, or contradicts itself."""
+        request = self._given
+        if (request.manifest is None) == (not request.paths):
+            hint = "Name files, folders or patterns; or a --manifest, and not both."
+            raise ConfigError("No recordings are named, or in two ways.", hint=hint)
+        if request.manifest is not None:
+            return Manifest.read(request.manifest, strict=self.config.audio.strict)
+        folder = self._exports.folder if self._exports else None
+        own = frozenset(os.path.abspath(path) for path in (request.output, folder) if path is not None)
+        given = with_list(request.paths or [], may_be_sound=may_be_sound)
+        for path in given:
+            Paths([path], request.recursive, request.pattern, own).require_one()
+        return Paths(given, request.recursive, request.pattern, own)
+
+
+@dataclass
+class Printer:
+    """Prints captions one a line on stdout, those of earlier runs too, and shows what failed.
+
+    Attributes:
+        json: print transcripts in place of captions.
+        named: write the file's name before each caption.
+    """
+
+    view: View
+    json: bool
+    named: bool
+    _last: object = field(default=None, init=False)
+
+    def __call__(self, outcome: Outcome, stored: Output | None = None) -> None:
+        """Prints an outcome, behind what `stored` has of the same recording."""
+        begins, self._last = self._last != outcome.item.key, outcome.item.key
+        if stored is not None and begins and (outcome.line is None or outcome.captioned):
+            for transcript in stored.transcripts(stored.find(outcome.item)):
+                self._print(outcome.item.path, transcript)
+        if outcome.line is not None:
+            if outcome.error is not None:
+                self.view.failed(outcome.item.path, outcome.error)
+            self._print(outcome.item.path, outcome.line)
+
+    def _print(self, file: str, transcript: Transcript) -> None:
+        if self.json:
+            write_line(transcript.to_json())
+        elif transcript.caption is not None:
+            columns, speaker = [file] if self.named else [], ""
+            if transcript.pieces is not None:
+                columns += [f"{transcript.start_s or 0.0:.2f}", f"{transcript.end_s or 0.0:.2f}"]
+                speaker = f"{transcript.speaker}: " if transcript.speaker else ""
+            flags = (*transcript.flags, *(("degraded",) if transcript.degraded else ()))
+            text = marked(speaker + transcript.caption, " ".join(flags))
+            print_caption(text, before=columns, shown=self.view.form == "live")
+
+
+def conclude_clips(view: View, counts: Progress, output: Path | None, *, ended: bool) -> None:
+    """Shows what became of clips that were shown one by one, where there were several; `ended`: by nothing else."""
+    several = counts.skipped or counts.pieces + counts.failed >= (2 if ended else 1)
+    if view.form != "errors" and several:
+        show_totals(view, counts, output)
+
+
+def load_to_caption(
+    config: Config, view: View, labelled: Labelling | None, earlier: Iterable[Path], *, measures: bool
+) -> Captioner:
+    """A captioner that guesses from the captions of earlier runs."""
+    files = [(path, deque(read_lines(path), maxlen=_REMEMBERED)) for path in earlier]
+    captioner = load_captioner(config, view, labelled, measures=measures)
+    for path, lines in files:
+        captioner.remember(Transcript.from_json(line.raw, str(path)) for line in lines if not line.torn)
+    return captioner
+
+
+def command_line(*more: str) -> str:
+    """The command line that this process was given, with more options and never with --overwrite."""
+    command, *arguments = sys.argv[1:]
+    options, names = arguments, list[str]()  # what stands behind -- is a name, whatever it begins with
+    if "--" in arguments:
+        at = arguments.index("--")
+        options, names = arguments[:at], arguments[at:]
+    kept = [argument for argument in options if argument not in (*more, "--overwrite")]
+    return shlex.join(["specdec", command, *kept, *more, *names])
+
+
+def _prompting(config: Config, inputs: Inputs | None, line: Line) -> tuple[Language, str] | None:
+    """See `Identity`; None where the line itself says how it was prompted, as those of what failed before do."""
+    if isinstance(inputs, Manifest):
+        return inputs.rows[line.key].language_and_prompt(config) if line.key in inputs.rows else None
+    return None if inputs is None else (config.prompt.language, config.instruction())

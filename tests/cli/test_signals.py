@@ -1,0 +1,116 @@
+"""Signals at any moment: a command ends soon, with whole lines and a free output, and says why by its status."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from specdec_cli.cli import ending
+from specdec_cli.store import Store
+from specdec_cli.targets import RECORDINGS
+from tests.cli.harness import Fork
+from tests.mini_pair import write_voice
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX"),
+    pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
+]
+QUICK = ("--max-new-tokens", "6", "-l", "en")
+COMMANDS = {
+    "batch": ("batch", *QUICK, "--batch-size", "4", "--workers", "2", "-o"),
+    "caption": ("caption", *QUICK, "--segment", "1", "-o"),
+    "tune": ("tune", *QUICK, "--gates", "entropy", "--ks", "2", "--recordings"),
+    "compare": ("compare", *QUICK, "--modes", "edge,cloud", "-o"),
+}
+SIGNALS: dict[str, tuple[Sequence[int], int]] = {
+    "terminated": ((signal.SIGTERM,), 143),
+    "interrupted twice": ((signal.SIGINT, signal.SIGINT), 130),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("clips")
+    for index in range(12):
+        write_voice(folder / f"{index:02d}.wav", index, 0.3 + 0.05 * index)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def length_s(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], float]:
+    """How long a command takes that no signal ends."""
+    known: dict[str, float] = {}
+
+    def measured(command: str) -> float:
+        if command not in known:
+            output = tmp_path_factory.mktemp(command) / "out.jsonl"
+            started = time.monotonic()
+            assert Fork([*COMMANDS[command], str(output), str(folder)]).wait().code in (0, 1)
+            known[command] = time.monotonic() - started
+        return known[command]
+
+    return measured
+
+
+@pytest.mark.parametrize("moments", [3, pytest.param(25, marks=pytest.mark.full)])
+@pytest.mark.parametrize("signalled", SIGNALS)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_signal_at_any_moment_ends_the_command(
+    folder: Path, tmp_path: Path, length_s: Callable[[str], float], command: str, signalled: str, moments: int
+) -> None:
+    rng = random.Random(f"{command} {signalled} {moments}")
+    numbers, code = SIGNALS[signalled]
+    for moment in range(moments):
+        output = tmp_path / f"{moment}.jsonl"
+        fork = Fork([*COMMANDS[command], str(output), str(folder)])
+        time.sleep(0.2 + rng.uniform(0, length_s(command)))
+        for number in numbers:
+            fork.send(number)
+            time.sleep(rng.uniform(0, 0.05))
+        started = time.monotonic()
+        outcome = fork.wait()
+        assert time.monotonic() - started < ending._GRACE_S, outcome.err
+        # one that was through, or not yet begun, when the signal came ends as it would have
+        assert outcome.code in (code, 0, 1, *(-number for number in numbers)), outcome.err
+        assert "Traceback" not in outcome.err
+        assert "did not end" not in outcome.err
+        assert not list(tmp_path.glob(".specdec-*")), outcome.err
+        if output.exists():
+            assert output.read_bytes()[-1:] in (b"\n", b"")
+        with Store(output, RECORDINGS):
+            pass
+
+
+def hang() -> None:
+    """A command that catches what ends it, and goes on."""
+    with ending.signals():
+        print("here", file=sys.stderr, flush=True)
+        while True:
+            try:
+                time.sleep(60)
+            except BaseException as error:
+                print(f"caught {type(error).__name__}", file=sys.stderr, flush=True)
+
+
+@pytest.mark.parametrize("signalled", SIGNALS)
+def test_what_does_not_end_is_ended_and_says_where_it_was(monkeypatch: pytest.MonkeyPatch, signalled: str) -> None:
+    numbers, code = SIGNALS[signalled]
+    monkeypatch.setattr(ending, "_GRACE_S", 0.5)
+    fork = Fork([], command=hang)
+    fork.says("here")
+    for count, number in enumerate(numbers, 1):
+        fork.send(number)
+        deadline = time.monotonic() + 30
+        while fork._readers[2].so_far.count(b"caught") < count and time.monotonic() < deadline:
+            time.sleep(0.01)
+    outcome = fork.wait()
+    assert outcome.code == code
+    assert "did not end within 0.5 s" in outcome.err
+    assert "in hang" in outcome.err

@@ -1,0 +1,50 @@
+"""Values in words: in errors, on pages and as a file has them."""
+
+from __future__ import annotations
+
+import pytest
+
+from specdec_cli.config import SETTINGS, parse_setting
+from specdec_cli.config.problems import raise_if_any, show
+from specdec_cli.config.settings import takes
+from specdec_cli.errors import ConfigError
+from tests.config.conftest import Load, Refusal
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("decoding.k", "auto or a whole number from 1 to 64"),
+        ("decoding.stop_strings", "a list of texts"),
+        ("decoding.seed", "a whole number from 0 to 9223372036854775807"),
+        ("cloud.timeout_s", "a number above 0 up to 3600"),
+    ],
+)
+def test_what_a_setting_takes_is_said_in_words(name: str, words: str) -> None:
+    assert takes(name) == words
+
+
+def test_what_is_shown_can_be_set(load: Load) -> None:
+    config = load().config
+    for name in SETTINGS:
+        section, field = name.split(".")
+        value = getattr(getattr(config, section), field)
+        if value is not None:
+            shown = value if isinstance(value, str) else show(value)
+            given = parse_setting(f"{name}={shown}")[1]
+            assert load(**{name: given}).config == config, name
+
+
+def test_several_errors_have_a_line_each() -> None:
+    with pytest.raises(ConfigError) as caught:
+        raise_if_any([ConfigError("One.", hint="Do."), ConfigError("Two."), ConfigError("Three.")])
+    assert str(caught.value.hint).splitlines() == ["Do.", "Also:", "- Two.", "- Three."]
+
+
+@pytest.mark.parametrize("scheme", ["http", "HTTP", "HtTp"])
+def test_a_scheme_in_capitals_is_the_same_scheme(refusal: Refusal, load: Load, scheme: str) -> None:
+    error = refusal(cloud__url=f"{scheme}://far.example:8765")
+    assert "allow_plain_http" in error.message
+    secure = load(cloud__url="HTTPS://Far.Example:8765").config.cloud
+    assert secure is not None
+    assert secure.url == "https://Far.Example:8765"
