@@ -17,8 +17,6 @@ from dataclasses import dataclass, field
 from io import FileIO
 from typing import Final
 
-import numpy as np
-
 from specdec_cli.audio.ffmpeg import Timeline, chosen_track, open_container
 from specdec_cli.audio.paths import audio_error
 from specdec_cli.audio.samples import Floats
@@ -63,7 +61,7 @@ def libraries(file: FileIO, track: int | None) -> list[Callable[..., Source | No
     return [from_sndfile, from_ffmpeg] if known and track in (None, 1) else [from_ffmpeg]
 
 
-def from_sndfile(path: str, file: FileIO, stack: ExitStack, from_s: float, track: int | None) -> Source | None:
+def from_sndfile(_path: str, file: FileIO, stack: ExitStack, from_s: float, _track: int | None) -> Source | None:
     """WAV, FLAC, Ogg, AIFF, AU, CAF and many old formats; None for what libsndfile does not read."""
     import soundfile
 
@@ -102,7 +100,7 @@ def from_sndfile(path: str, file: FileIO, stack: ExitStack, from_s: float, track
     return source
 
 
-def from_ffmpeg(path: str, file: FileIO, stack: ExitStack, from_s: float, track: int | None) -> Source:
+def from_ffmpeg(path: str, file: FileIO, stack: ExitStack, _from_s: float, track: int | None) -> Source:
     """MP3, AAC, M4A, WebM, the sound of a video, and codecs that libsndfile lacks.
 
     Raises:

@@ -182,6 +182,6 @@ class _Channels:
             if correlation < _INVERTED:
                 says = f"channels 1 and 2 are inverted copies (their correlation is {correlation:.2f})"
                 return loudest, says
-        elif self.count > 2 and 0 < powers.sum() and mean < _CANCELLED * powers.sum() / self.count**2:
+        elif self.count > 2 and powers.sum() > 0 and mean < _CANCELLED * powers.sum() / self.count**2:
             return loudest, f"its {self.count} channels cancel each other in their mean"
         return None

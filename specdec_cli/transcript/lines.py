@@ -33,8 +33,9 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What of a line decides whether it stands; `place` is start, end and channel (0: mixed) of a segment, None for a recording.
+    """What of a line decides whether it stands; `place` is start, end and channel of a segment, None for a recording.
 
+    The channel is 0 where all are mixed.
     `final`: it has no caption, and none can be made of this content.
     """
 
