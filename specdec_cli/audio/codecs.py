@@ -19,8 +19,8 @@ from typing import Final
 
 from specdec_cli.audio.ffmpeg import FrameClock, chosen_track, open_container
 from specdec_cli.audio.paths import audio_error
-from specdec_cli.audio.samples import Floats
-from specdec_cli.errors import AudioDecodeError, CutsError
+from specdec_cli.audio.samples import MAX_DURATION_S, Floats
+from specdec_cli.errors import AudioContentError, AudioDecodeError, CutsError
 
 MISSING_S: Final = 1.0  # of sound that a header promises: less is rounding, padding, a tail that nobody misses
 _STREAMED: Final = 0x7FFFF000  # writers into a pipe declare 0, 0x7fffffff less a header, 0x80000000 or 0xffffffff bytes
@@ -54,6 +54,14 @@ def refused(path: str, says: str) -> AudioDecodeError:
     return audio_error(AudioDecodeError, path, says, hint)
 
 
+def require_bounded(path: str, seconds: float) -> None:
+    """Raises AudioContentError for more than six hours."""
+    if seconds > MAX_DURATION_S:
+        says = f"is too long: it lasts {seconds:,.0f} s or more, and {MAX_DURATION_S:,.0f} s is the most"
+        hint = "Cut it into shorter recordings. If it is short, its header is wrong: convert it with ffmpeg."
+        raise audio_error(AudioContentError, path, says, hint)
+
+
 def libraries(file: FileIO, track: int | None) -> list[Callable[..., Source | None]]:
     """What to read a file with, in the order to try."""
     magic, tagged = _magic(file)
@@ -61,7 +69,7 @@ def libraries(file: FileIO, track: int | None) -> list[Callable[..., Source | No
     return [from_sndfile, from_ffmpeg] if known and track in (None, 1) else [from_ffmpeg]
 
 
-def from_sndfile(path: str, file: FileIO, stack: ExitStack, from_s: float, track: int | None) -> Source | None:
+def from_sndfile(_path: str, file: FileIO, stack: ExitStack, from_s: float, _track: int | None) -> Source | None:
     """WAV, FLAC, Ogg, AIFF, AU, CAF and many old formats; None for what libsndfile does not read."""
     import soundfile
 
@@ -100,19 +108,15 @@ def from_sndfile(path: str, file: FileIO, stack: ExitStack, from_s: float, track
     return source
 
 
-def from_ffmpeg(
-    path: str,
-    file: FileIO,
-    stack: ExitStack,
-    from_s: float,
-    track: int | None,
-) -> Source:
+def from_ffmpeg(path: str, file: FileIO, stack: ExitStack, _from_s: float, track: int | None) -> Source:
     """MP3, AAC, M4A, WebM, the sound of a video, and codecs that libsndfile lacks.
 
     Raises:
         AudioDecodeError: it is not audio, or of an unknown codec.
+        AudioContentError: it is a WAV without a size, and too large.
         CutsError: there is no such track.
     """
+    require_bounded(path, _wav_seconds(file))  # FFmpeg would look for chunks in all of it
     try:
         container = stack.enter_context(open_container(file))
         tracks = container.streams.audio
@@ -184,6 +188,15 @@ def _missing_of_caf(file: FileIO) -> int:
             return 0
         at += 12 + length
     return at - size
+
+
+def _wav_seconds(file: FileIO) -> float:
+    """How long a WAV or RF64 would be if all of the file were sound; 0 for other formats."""
+    head = os.pread(file.fileno(), 4096, 0)
+    if (at := head.find(b"fmt ")) < 0 or not head.startswith((b"RIFF", b"RF64")):
+        return 0.0
+    bytes_per_s = int.from_bytes(head[at + 16 : at + 20], "little")
+    return os.fstat(file.fileno()).st_size / bytes_per_s if bytes_per_s else 0.0
 
 
 def _is_chunks(file: FileIO, at: int, size: int) -> bool:

@@ -48,12 +48,12 @@ class Cutting:
 
     def _default(self, path: str, channels: int) -> Sequence[Selection]:
         """The channels of what names none."""
-        if isinstance(self.channel, int):
+        if isinstance(self.channel, int) and channels > 1:
             if self.channel > channels:
-                says = f"has {channels} channel{'s' * (channels > 1)}, and no channel {self.channel}"
+                says = f"has {channels} channels, and no channel {self.channel}"
                 raise audio_error(CutsError, path, says, "Name one that it has with audio.channel, or mix.")
             return (self.channel - 1,)
-        if self.channel == "mix" or channels == 1:
+        if self.channel == "mix" or channels < 2:
             return (None,)
         if channels > _MOST_CHANNELS:
             says = f"has {channels:,} channels, and at most {_MOST_CHANNELS} can each be a speaker"
@@ -69,6 +69,8 @@ class Cutting:
         """
         sound = reading.sound
         heard = self._heard(path, reading)
+        if sound.source.channels == 1 and isinstance(self.channel, int) and self.channel > 1:
+            reading.warnings.append(f"{shown(path)} has one channel, which is read in place of channel {self.channel}.")
         if self.cuts is not None:
             found = list(_Given(self, sound, shown(path), heard).usable(reading.warnings))
         elif self.segment_s is None and (self.at_pauses or reading.samples is None):

@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import soxr
 
-from specdec_cli.audio.codecs import MISSING_S, Source
-from specdec_cli.audio.paths import audio_error, shown
-from specdec_cli.audio.samples import MAX_DURATION_S, Floats
+from specdec_cli.audio.codecs import MISSING_S, Source, require_bounded
+from specdec_cli.audio.paths import shown
+from specdec_cli.audio.samples import Floats
 from specdec_cli.errors import AudioContentError
 
 _INCOMPLETE_S: Final = 0.1  # containers round, and may count the encoder's padding
@@ -66,7 +66,7 @@ class Sound:
             AudioContentError: it is longer than six hours.
         """
         source, rate = self.source, self.source.rate
-        self._require_bounded(source.longest_s)
+        require_bounded(self.path, source.longest_s)
         resamplers = [soxr.ResampleStream(rate, self.sampling_rate, 1, "float32", "HQ") for _ in self.selected]
         first = round(self.start_s * rate)
         last = first + max(0, round((self.end_s - self.start_s) * rate))
@@ -74,7 +74,7 @@ class Sound:
             inside = block[max(0, first - source.at) : max(0, last - source.at)]
             source.at += len(block)
             self.duration_s = max(0, min(source.at, last) - first) / rate
-            self._require_bounded(self.start_s + self.duration_s)
+            require_bounded(self.path, self.start_s + self.duration_s)
             columns = self._columns(inside)
             if rate != self.sampling_rate:
                 columns = [one.resample_chunk(column) for one, column in zip(resamplers, columns, strict=True)]
@@ -103,12 +103,6 @@ class Sound:
         except Exception as error:  # PyAV raises many kinds
             at_s = self.source.at / self.source.rate
             self.source.faults.append(f"it cannot be decoded from {at_s:.1f} s on ({type(error).__name__})")
-
-    def _require_bounded(self, seconds: float) -> None:
-        if seconds > MAX_DURATION_S:
-            says = f"is too long: it lasts {seconds:,.0f} s or more, and {MAX_DURATION_S:,.0f} s is the most"
-            hint = "Cut it into shorter recordings. If it is short, its header is wrong: convert it with ffmpeg."
-            raise audio_error(AudioContentError, self.path, says, hint)
 
     @property
     def complete(self) -> bool:

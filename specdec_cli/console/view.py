@@ -63,6 +63,7 @@ class View:
         self._clip: Started | None = None
         self._rounds: list[Round] = []
         self._described: tuple[object, ...] | None = None
+        self._warned: set[str] = set()
         self._printed, self._ending = False, ""
         self._steps, self._taken, self._begun = 0, 0, clock()
         self._logged_s = clock()  # a line on steps
@@ -121,8 +122,7 @@ class View:
         """Of rows, models and settings only where they differ from the last clip's."""
         if not self._in_rows:
             self.say(parts.place(clip))
-            for warning in clip.warnings:
-                self.say(f"warning: {warning}")
+            self._warn_once(clip)
             return
         self.close()
         self._space()
@@ -131,8 +131,16 @@ class View:
         if described != self._described:
             self._described = described
             self._print(*parts.heading(clip))
+            self._warned.update(clip.warnings)
+        self._warn_once(clip)
         self._print(Text())
         self.status.open("encoding the clip")
+
+    def _warn_once(self, clip: Started) -> None:
+        for warning in clip.warnings:
+            if warning not in self._warned:
+                self._warned.add(warning)
+                self.warn(warning)
 
     def _finished(self, clip: Started, event: Finished, update: Update) -> None:
         """Show what a clip came to."""

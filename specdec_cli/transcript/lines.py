@@ -36,8 +36,9 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The fields that decide whether a line is current; `place`: start, end, channel (0: mixed); None: a recording.
+    """The fields that decide whether a line is current; `place`: start, end and channel; None: a recording.
 
+    The channel is 0 where all are mixed.
     `final`: it has no caption, and none can be made of this content.
     """
 

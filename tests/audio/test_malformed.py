@@ -124,7 +124,7 @@ def test_a_constant_offset_is_silence(rate: int, tmp_path: Path) -> None:
 
 
 def test_the_longest_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("specdec_cli.audio.sound.MAX_DURATION_S", 2.0)
+    monkeypatch.setattr("specdec_cli.audio.codecs.MAX_DURATION_S", 2.0)
     for extension in ("wav", "flac", "ogg", "mp3", "m4a", "webm", "opus", "aac"):
         load_audio(saved(tmp_path, healthy(extension, 1.5), f"a.{extension}"))
         with pytest.raises(AudioContentError, match=r"too long.*2 s is the most"):

@@ -193,13 +193,23 @@ def test_hours_are_cut_in_constant_memory(extension: str, hours: int, folder: Pa
         assert peak_of(short, long, "pauses")[1] < MOST_MB
 
 
-def rf64_header(size: int) -> bytes:
-    sizes = struct.pack("<QQQI", size + 72, size, size // 2, 0)
+def rf64_header(size: int, declared: int | None = None) -> bytes:
+    declared = size if declared is None else declared
+    sizes = struct.pack("<QQQI", size + 72, declared, declared // 2, 0)
     fmt = struct.pack("<HHIIHH", 1, 1, RATE, 2 * RATE, 2, 16)
     return b"RF64\xff\xff\xff\xffWAVEds64\x1c\0\0\0" + sizes + b"fmt \x10\0\0\0" + fmt + b"data\xff\xff\xff\xff"
 
 
-@pytest.mark.parametrize("header", [wav_bytes(b"", 0xFFFFFFFF, riff=0xFFFFFFFF), rf64_header(20 << 30)])
+@pytest.mark.parametrize(
+    "header",
+    [
+        wav_bytes(b"", 0xFFFFFFFF, riff=0xFFFFFFFF),
+        wav_bytes(b"", 0),
+        rf64_header(20 << 30),
+        rf64_header(20 << 30, 0),
+        rf64_header(20 << 30, 0xFFFFFFFFFFFFFFFF),
+    ],
+)
 def test_twenty_gigabytes_are_refused_unread(header: bytes, tmp_path: Path) -> None:
     path = saved(tmp_path, header)
     with path.open("r+b") as file:

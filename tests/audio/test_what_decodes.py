@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from specdec_cli.audio import Cut, Recording, open_recording
-from specdec_cli.errors import AudioDecodeError, AudioError, CutsError
+from specdec_cli.errors import AudioDecodeError, CutsError
 from tests.audio.encode import FFMPEG, SNDFILE, Samples, healthy, load_audio, sndfile_bytes, tone, wav_bytes
 from tests.audio.malformed import flac_claiming
 from tests.audio.test_formats import saved
@@ -31,12 +31,11 @@ def recorded(folder: Path, data: bytes, **settings: object) -> Recording:
 def test_of_a_cut_file_all_that_is_there_is_read_and_it_is_told(extension: str, percent: int, tmp_path: Path) -> None:
     data = healthy(extension, 4.0)
     path = saved(tmp_path, data[: len(data) * percent // 100 + 1], f"cut.{extension}")
-    try:
-        recording = open_recording(path, window_s=30.0)
-    except AudioError as error:
-        assert type(error) is AudioDecodeError
-        assert plainly_decoded_s(path) < 0.1
+    if plainly_decoded_s(path) < 0.1:
+        with pytest.raises(AudioDecodeError):
+            open_recording(path, window_s=30.0)
         return
+    recording = open_recording(path, window_s=30.0)
     assert recording.duration_s >= plainly_decoded_s(path) - 0.1
     if recording.duration_s < 2.9 and extension not in NO_LENGTH:
         assert "cut short" in " ".join(recording.warnings)
@@ -99,7 +98,7 @@ def clocked(container: str, codec: str, at_s: list[float], *, picture: bool = Fa
         if video is not None:
             video.width, video.height, video.pix_fmt = 32, 32, "yuv420p"
         streams = [output.add_stream(codec, rate=rate, layout="mono") for _ in range(tracks)]
-        for index in range(10) if video else ():
+        for _ in range(10) if video else ():
             output.mux(video.encode(av.VideoFrame.from_ndarray(np.zeros((32, 32, 3), np.uint8), format="rgb24")))
         for number, stream in enumerate(streams):
             context, sound = stream.codec_context, tone(1.0, rate, 440.0 * 2**number)
@@ -220,6 +219,8 @@ def test_a_channel_is_read_by_cuts_by_setting_or_each_by_itself(tmp_path: Path) 
     assert pieces(cuts=cuts)[:2] == [("ann", 0, 440), ("bob", 1, 660)]
     assert pieces(cuts=cuts, channel=2)[2] == (None, 1, 660)
     assert pieces(cuts=cuts, channel="each")[2:] == [("channel 1", 0, 440), ("channel 2", 1, 660)]
+    mono = open_recording(saved(tmp_path, healthy("wav"), "mono.wav"), window_s=30.0, channel=2)
+    assert "has one channel, which is read in place of channel 2" in mono.warnings[0]
     with pytest.raises(CutsError, match="has 2 channels, and no channel 3"):
         pieces(channel=3)
     recording = open_recording(path, window_s=30.0, cuts=[*cuts, Cut(0.0, 2.0, channel=2)])
@@ -262,7 +263,7 @@ def test_cuts_and_the_part(tmp_path: Path) -> None:
     recording = recorded(tmp_path, data, cuts=[Cut(0, 1), Cut(1, 2), Cut(3, 4)], start_s=1.5, end_s=3.5)
     assert [(cut.start_s, cut.end_s) for cut in recording.cuts] == [(1.5, 2.0), (3.0, 3.5)]
     assert len(recording.warnings) == 2
-    with pytest.raises(CutsError, match="1 cut is outside of its sound from 1.20 s to 4.00 s"):
+    with pytest.raises(CutsError, match=r"1 cut is outside of its sound from 1\.20 s to 4\.00 s"):
         recorded(tmp_path, data, cuts=[Cut(0, 1)], start_s=1.2)
     with pytest.raises(CutsError, match="1 cut is longer than the 30 s"):
         recorded(tmp_path, healthy("wav", 40.0), cuts=[Cut(0, 35)])
