@@ -121,6 +121,9 @@ class Guesses:
         return self.lookup.guess(self.key, text, self.room(text))
 
 
-def key_of(weights: str | None, role: str, prompt: Sequence[int]) -> int:
-    """What tells a model with an instruction apart; the length of the recording does not count."""
+def key_of(weights: str | None, role: str, prompt: Sequence[object]) -> int:
+    """What tells a model with an instruction apart. `prompt`: instruction and system prompt, or token ids.
+
+    Of ids, runs of the audio placeholder count once: the length of the recording does not matter.
+    """
     return hash((weights, role, *(id_ for id_, _ in groupby(prompt))))

@@ -9,8 +9,8 @@ from typing import ClassVar
 import torch
 
 from specdec_cli.config.schema import AcceptanceConfig
-from specdec_cli.decoding.accept import Synonyms, Verdict, accept_block, near_ties, pick_token
-from specdec_cli.decoding.block import Draft
+from specdec_cli.decoding.accept import Synonyms, accept_block, near_ties, pick_token
+from specdec_cli.decoding.block import Draft, Verdict
 from specdec_cli.decoding.rows import Rows
 from specdec_cli.decoding.scores import generator_for, likeliest
 from specdec_cli.models.selftest import tie_tolerance

@@ -13,10 +13,12 @@ from pydantic import Field, ValidationError
 
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import AcceptanceConfig, Config
+from specdec_cli.decoding.ahead import CloudCalls
 from specdec_cli.decoding.assemble import Pair, stop_ids_of
 from specdec_cli.decoding.draft import Drafter
 from specdec_cli.decoding.evidence import Groups, TokenEvidence, evidence_of
 from specdec_cli.decoding.gate import Gate
+from specdec_cli.decoding.length import Costs
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.stop import StopRules
 from specdec_cli.decoding.verify import LocalVerifier
@@ -110,7 +112,7 @@ def record_tracks(
     stop = StopRules(settings, stop_ids, pair.writer.text, config.prompt.language if config.closes else None)
     drafter = Drafter(pair.rows("edge", edge_prompt, settings, stop_ids))
     verifier = LocalVerifier(pair.rows("cloud", cloud_prompt, settings, stop_ids), AcceptanceConfig())
-    loop = Loop(drafter, verifier, Gate("always"), stop, settings)
+    loop = Loop(drafter, verifier, Gate("always"), stop, settings, CloudCalls(settings, Costs()))
     for _ in loop.run():
         pass
     drafted = drafter.propose((), settings.max_new_tokens, Gate("never").open(0)).ids

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from specdec_cli.decoding.accept import Verdict
-from specdec_cli.decoding.block import Draft
+from specdec_cli.decoding.block import Block, Draft, Verdict
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.verify import LocalVerifier
 from specdec_cli.errors import CloudError, DecodingError
-from specdec_cli.types import Finished, ModelWork, Round
+from specdec_cli.types import Finished, ModelWork
 from tests.laws.cases import Case, collect, make_case
 from tests.laws.reference import edge_oracle
 from tests.laws.tolerance import assert_law
@@ -81,7 +80,7 @@ def test_the_edge_writes_on_alone(mode: str, answers: int, ahead: str) -> None:
     assert degraded > 2
 
 
-def _assert_edge_wrote_the_rest(case: Case, rounds: list[Round], finished: Finished, answers: int) -> None:
+def _assert_edge_wrote_the_rest(case: Case, rounds: list[Block], finished: Finished, answers: int) -> None:
     """After the last verdict stands what the edge alone would write there."""
     escalated = [round_.index for round_ in rounds if round_.escalated]
     start = escalated[-1] + 1 if answers else 0
@@ -90,7 +89,7 @@ def _assert_edge_wrote_the_rest(case: Case, rounds: list[Round], finished: Finis
     oracle.read(text)
     assert_law(text[written:], lambda prefix: oracle([*text[:written], *prefix]), f"case {case.number}")
     assert {source for round_ in rounds[start:] for source in round_.source} <= {"edge"}
-    assert all(round_.verify_ms is None and round_.reason is None for round_ in rounds[start:])
+    assert all(round_.verdict is None and round_.reason is None for round_ in rounds[start:])
 
 
 def test_in_an_adaptive_lossless_run_the_edge_drafts_on_where_the_cloud_wrote_alone() -> None:

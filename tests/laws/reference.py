@@ -27,12 +27,13 @@ from transformers import (
 
 from specdec_cli.config.schema import DecodingConfig
 from specdec_cli.decoding.assemble import gate_generator
+from specdec_cli.decoding.block import Block
 from specdec_cli.decoding.stop import count_sentences
 from specdec_cli.decoding.verify import draws_at
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
 from specdec_cli.reading import description_end, fault_of
-from specdec_cli.types import Finished, FinishReason, Reason, Round, Source
+from specdec_cli.types import Finished, FinishReason, Reason, Source
 from tests.laws.cases import SYNONYMS, Case, on
 from tests.laws.lengths import SOLO_BLOCK, Lengths
 from tests.laws.tolerance import LawBroken, allowed, assert_figures, figures
@@ -461,7 +462,7 @@ class Reference:
         return None
 
 
-def assert_rounds(case: Case, rounds: Sequence[Round], finished: Finished) -> str | None:
+def assert_rounds(case: Case, rounds: Sequence[Block], finished: Finished) -> str | None:
     """Compares a run with the reference, round by round.
 
     Returns:
@@ -479,7 +480,7 @@ def assert_rounds(case: Case, rounds: Sequence[Round], finished: Finished) -> st
             raise LawBroken(f"{name}: the text was to end before")
         wanted = reference.round(ours.draft_ids)
         decided = (
-            *(list(ours.draft_ids), ours.reason, ours.waking),
+            *(list(ours.draft_ids), ours.reason, ours.draft.gate.waking),
             *(ours.accepted, list(ours.committed_ids), list(ours.source)),
         )
         expected = (
@@ -498,11 +499,11 @@ def assert_rounds(case: Case, rounds: Sequence[Round], finished: Finished) -> st
     return None
 
 
-def _assert_figures(case: Case, ours: Round, wanted: Expected, name: str) -> None:
-    recorded = zip(ours.entropy, ours.margin, ours.logprob, strict=True)
+def _assert_figures(case: Case, ours: Block, wanted: Expected, name: str) -> None:
+    recorded = [(token.entropy, token.margin, token.logprob) for token in ours.draft.gate.evidence]
     for row, token, found in zip(wanted.rows, wanted.draft_ids, recorded, strict=True):
         assert_figures(row, token, found, name)
-    for row, score, expected in zip(wanted.rows, ours.gate_values, wanted.scores, strict=True):
+    for row, score, expected in zip(wanted.rows, ours.draft.gate.values, wanted.scores, strict=True):
         most = 20 * allowed(row) * max(1.0, abs(expected)) + 1e-5
         if "candidates" not in wanted.close and score != expected and not abs(score - expected) <= most:
             raise LawBroken(f"{name}: the gate's figure is {score:.6f}, and is to be {expected:.6f}")

@@ -26,7 +26,7 @@ def test_an_exact_replay_is_what_a_run_does() -> None:
     for number in numbers():
         rng, pair = random.Random(number), number // 2  # two settings on each recording
         gate, threshold = _gate(rng)
-        k, stop, classifier = rng.randint(1, 6), rng.random() < 0.5, Classifier(learned_weights(rng), 0.5)
+        k, stop, classifier = rng.randint(1, 6), rng.random() < 0.5, Classifier(learned_weights(rng))
         replayed = replay(trace_of(pair), Gate(gate, threshold, stop_drafting=stop, classifier=classifier), k)
         if not replayed.exact:
             continue
