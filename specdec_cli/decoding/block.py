@@ -113,7 +113,8 @@ def outcome(draft: Draft, verdict: Verdict | None, by: Decider, top_n: int) -> l
     own: Source = "cloud" if not draft.ids else "bonus" if accepted == len(draft.ids) else "corrected"
     ids = (*draft.ids[:accepted], verdict.token, *verdict.more)
     sources: list[Source] = ["accepted"] * accepted
-    sources += [own, *("cloud" for _ in verdict.more)]
+    sources.append(own)
+    sources.extend("cloud" for _ in verdict.more)
     verified = [*draft.ids[:accepted], draft.ids[accepted] if own == "corrected" else None]  # the edge's in their place
     rows = _decided(draft, verdict, by, top_n)
     return [Token(*token) for token in zip(ids, sources, rows, chain(verified, repeat(None)), strict=False)]

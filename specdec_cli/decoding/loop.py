@@ -13,7 +13,7 @@ from specdec_cli.decoding.block import Block, Draft, Enough, Event, Verdict, out
 from specdec_cli.decoding.gate import Gate, GateState
 from specdec_cli.decoding.length import MOST_DEFERRED, SOLO_BLOCK, BlockLength
 from specdec_cli.decoding.stop import StopRules, TextEnd
-from specdec_cli.decoding.work import Clock, ClipWork
+from specdec_cli.decoding.work import ClipWork, Clock
 from specdec_cli.errors import CloudError, EdgeError
 from specdec_cli.types import Finished, FinishReason, Sent, Token
 

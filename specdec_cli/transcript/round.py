@@ -96,10 +96,8 @@ class Round(Record):
     def of(cls, block: Block, writer: Processor, committed_text: str) -> Self:
         """The record of a block. `committed_text` is what the block adds to the text of those before it."""
         draft, verdict, evidence = block.draft, block.verdict, block.draft.gate.evidence
-        bounded = any(
-            token.least_entropy is not None and token.entropy - token.least_entropy > _BOUNDS_DIFFER
-            for token in evidence
-        )
+        least = [token.entropy if token.least_entropy is None else token.least_entropy for token in evidence]
+        bounded = any(token.entropy - low > _BOUNDS_DIFFER for token, low in zip(evidence, least, strict=True))
         return cls(
             index=block.index,
             draft_ids=draft.ids,
@@ -115,7 +113,7 @@ class Round(Record):
             gate_value=draft.gate.block_value,
             max_entropy=max((token.entropy for token in evidence), default=None),
             network_ms=None if verdict is None else verdict.network_ms,
-            least_entropy=tuple(token.least_entropy for token in evidence) if bounded else None,
+            least_entropy=tuple(least) if bounded else None,
             margin=tuple(token.margin for token in evidence),
             logprob=tuple(token.logprob for token in evidence),
             candidates=tuple(token.candidates for token in evidence),

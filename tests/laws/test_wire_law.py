@@ -92,12 +92,14 @@ def assert_wire(case: Case, ran: tuple[list[Block], Finished]) -> str | None:
     assert finished.degraded is None, (case.number, finished.degraded)
     parted = assert_rounds(as_sent(case), rounds, finished)
     asked = [round_.verdict for round_ in rounds if round_.verdict is not None]
+    drafted = [round_.verdict for round_ in rounds if round_.verdict is not None and round_.draft_ids]
     work = finished.cloud
     assert work is not None
-    assert all(round_.near_ties is not None or not round_.draft_ids for round_ in asked), case.number
+    assert all(verdict.network_ms is not None for verdict in asked), case.number
+    assert all(verdict.near_ties is not None for verdict in drafted), case.number
     if asked:
         assert work.encoder_passes == 1, case.number
-        first = sum((round_.bytes_up or 0) for round_ in asked)
+        first = sum((verdict.bytes_up or 0) for verdict in asked)
         assert first <= work.bytes_up, case.number
     return parted
 
@@ -199,12 +201,12 @@ def test_the_clip_goes_out_once_and_only_if_a_block_escalates(servers: Servers) 
     case = case.but(threshold=0.0, max_new_tokens=12, k=2)
     rounds, end = collect(far_loop(case, servers.link(case)).run())
     assert end.cloud is not None
-    asked = [round_ for round_ in rounds if round_.escalated]
+    asked = [round_.verdict for round_ in rounds if round_.verdict is not None and round_.escalated]
     features = 2 * case.cloud_prompt.audio["input_features"].numel()
     assert end.cloud.encoder_passes == 1
     assert features < end.cloud.bytes_up < features + 2000 + 300 * len(asked)
-    assert sum(round_.bytes_up or 0 for round_ in asked) == end.cloud.bytes_up
-    assert all(round_.bytes_down for round_ in asked)
+    assert sum(verdict.bytes_up or 0 for verdict in asked) == end.cloud.bytes_up
+    assert all(verdict.bytes_down for verdict in asked)
 
 
 @pytest.mark.parametrize("mode", ["cloud", "lossless"])
