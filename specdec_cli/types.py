@@ -125,7 +125,7 @@ class ModelWork:
     forwards: int = 0  # runs of the language model, prefill included
     encoder_ms: float = 0.0
     prefill_ms: float = 0.0
-    step_ms: float = 0.0  # in all other forwards
+    step_ms: float = 0.0  # in all other forwards, and the text's share of the one that reads the prompt
     prompt_tokens: int = 0  # audio included
     fed_tokens: int = 0  # after the prompt; a rolled-back token that is fed again counts again
     bytes_up: int = 0  # bodies of requests to a model behind a link, repeats included; 0 for one of this process

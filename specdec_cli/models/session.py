@@ -146,8 +146,9 @@ class Session:
         return self._with_prompt_row(rows) if positions > text_length and len(rows) < positions else rows
 
     def account(self, tokens: int, ms: float, encoder_ms: float, passes: int) -> None:
-        """Adds a forward that fed so many text tokens to `work`."""
-        done, prefill_ms, step_ms = self.work, *((ms, 0.0) if passes else (0.0, ms))
+        """Adds a forward that fed so many text tokens to `work`; of one that read the prompt, their share is a step."""
+        step_ms = ms * tokens / (len(self.prompt.ids) + tokens) if passes else ms
+        done, prefill_ms = self.work, ms - step_ms
         self.work = ModelWork(  # of every token: their sum, field by field, would take three times as long
             done.encoder_passes + passes,
             done.forwards + 1,

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from specdec_cli.decoding.block import Draft, Verdict
+from specdec_cli.decoding.block import Block, Draft, Verdict
 from specdec_cli.decoding.evidence import TokenEvidence
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.length import COST, SOLO_BLOCK, BlockLength, Costs, GuessCosts
@@ -69,6 +69,21 @@ def test_a_prefill_is_no_measure_of_a_verification() -> None:
     loop.calls.costs.took = lambda what, ms: seen.append(what)  # type: ignore[method-assign]
     collect(loop.run())
     assert seen.count("verification") == loop.verifier.work.forwards - 1  # type: ignore[union-attr]
+
+
+def test_a_verification_that_also_reads_the_clip_has_its_share_of_the_forward() -> None:
+    case = make_case(5, mode="lossless", k=3, loop_period=0, max_new_tokens=9, min_new_tokens=9, run_on=0)
+    loop = case.loop()
+    for event in loop.run():
+        if isinstance(event, Block):
+            break
+    assert loop.verifier is not None
+    work, verdict = loop.verifier.work, event.verdict
+    assert verdict is not None
+    assert verdict.prefilled
+    drafted, prompt = len(event.draft_ids), len(case.cloud_prompt.ids)
+    assert work.step_ms / (work.prefill_ms + work.step_ms) == pytest.approx(drafted / (prompt + drafted))
+    assert verdict.ms >= work.step_ms > 0
 
 
 def test_guesses_that_cost_more_than_they_gain_are_left_out_and_tried_again() -> None:
