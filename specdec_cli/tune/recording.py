@@ -18,6 +18,7 @@ from specdec_cli.decoding.draft import Drafter
 from specdec_cli.decoding.evidence import Groups, TokenEvidence, evidence_of
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.loop import Loop
+from specdec_cli.decoding.pick import choices
 from specdec_cli.decoding.stop import StopRules
 from specdec_cli.decoding.verify import LocalVerifier
 from specdec_cli.errors import AudioContentError, TranscriptError, typed
@@ -122,8 +123,9 @@ def record_tracks(
 def _track(text: Sequence[int], edge: Drafter, cloud: LocalVerifier, groups: Groups) -> Track:
     """By one more pass of each model over a text, which gives its processed scores [n, vocab]."""
     edge_scores, cloud_scores = (model.rows.after(text[:-1], len(text), guesses=False) for model in (edge, cloud))
-    evidence = evidence_of(edge_scores, edge_scores.argmax(dim=-1).tolist(), groups)
-    return Track(ids=tuple(text), edge=tuple(evidence), target=tuple(cloud_scores.argmax(dim=-1).tolist()))
+    evidence = evidence_of(edge_scores, None, groups, edge.session.model.name)
+    target = choices(cloud_scores, cloud.session.model.name)
+    return Track(ids=tuple(text), edge=tuple(evidence), target=tuple(target))
 
 
 class StoredRecordings(Store):
