@@ -83,12 +83,6 @@ class DecodingConfig(ScoringConfig, BlockConfig):
     degrade: bool | None = setting(None, "where the cloud fails, the edge writes the rest; null: true in hybrid mode")
 
     @property
-    def may_skip_drafts(self) -> bool:
-        """Whether the cloud may write a caption without the edge's drafts, where that takes less time."""
-        free = self.lookup_tokens > 0 and self.cost_ratio is None and (self.defer or self.k == "auto")
-        return self.mode == "lossless" and not self.sampling and free
-
-    @property
     def degrades(self) -> bool:
         """Whether the edge writes on where the cloud fails."""
         return self.mode == "hybrid" if self.degrade is None else self.degrade and self.mode != "cloud"

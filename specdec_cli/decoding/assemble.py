@@ -116,8 +116,10 @@ def build_loop(
     `synonyms` are those of the acceptance rule, `groups` the gate's. `language` is the caption's, if not the configured
     one.
     """
-    settings, mode, stop_ids = config.decoding, config.decoding.mode, stop_ids_of(pair, config)
-    local, served = (settings, stop_ids, shared), (config, pair.vocab_size, stop_ids, top_n)
+    settings, mode = config.decoding, config.decoding.mode
+    drafts_end, text_ends = ends_of(pair, config)
+    # in lossless mode a draft is kept where the cloud has failed
+    kept_ids = pair.edge.processor.eos_ids if pair.edge and mode in ("hybrid", "lossless") else ()
     drafter: Drafter | VllmDrafter | None = None
     verifier: LocalVerifier | RemoteVerifier | None = None
     if mode != "cloud" and isinstance(pair.edge, RemoteCloud):
@@ -125,25 +127,26 @@ def build_loop(
 
         assert edge_prompt is not None
         words = synonyms if config.gate_in_force == "class-entropy" else NO_SYNONYMS
-        drafter = VllmDrafter(pair.edge, edge_prompt, *served, words)
+        drafter = VllmDrafter(pair.edge, edge_prompt, config, pair.vocab_size, drafts_end, top_n, words)
     elif mode != "cloud" or not isinstance(pair.cloud, RemoteCloud):
         from specdec_cli.decoding.draft import Drafter
 
-        rows = pair.rows("cloud", cloud_prompt, *local) if mode == "cloud" else pair.rows("edge", edge_prompt, *local)
-        drafter = Drafter(rows)
+        role: Decider = "cloud" if mode == "cloud" else "edge"
+        prompt = cloud_prompt if mode == "cloud" else edge_prompt
+        drafter = Drafter(pair.rows(role, prompt, settings, drafts_end, shared))
     if mode != "edge" and isinstance(pair.cloud, RemoteCloud) and cloud_prompt is not None:
-        verifier = pair.cloud.verifier(pair.cloud, cloud_prompt, *served, synonyms)
+        verifier = pair.cloud.verifier(pair.cloud, cloud_prompt, config, pair.vocab_size, text_ends, top_n, synonyms)
     elif mode in ("hybrid", "lossless"):
         from specdec_cli.decoding.verify import LocalVerifier
 
-        rows = pair.rows("cloud", cloud_prompt, *local)
+        rows = pair.rows("cloud", cloud_prompt, settings, text_ends, shared)
         verifier = LocalVerifier(rows, config.acceptance, settings.max_new_tokens, top_n, synonyms)
     spoken = (language or config.prompt.language) if config.closes else None
     return Loop(
         drafter,
         verifier,
         gate_of(config, edge_prompt, classifier, groups),
-        StopRules(settings, stop_ids, pair.writer.text, spoken),
+        StopRules(settings, text_ends, pair.writer.text, spoken, kept_ids),
         settings,
         pair.costs,
         cloud_is_parallel=isinstance(pair.cloud, RemoteCloud) or len({model.device for model in pair.loaded}) > 1,
@@ -177,9 +180,13 @@ def gate_generator(config: Config, clip: Prompt | None) -> torch.Generator | Non
     return generator_for(config.decoding.seed, b"".join(audio))
 
 
-def stop_ids_of(pair: Pair, config: Config) -> tuple[int, ...]:
-    """Ids that end the text: those of the model whose text it is; in hybrid mode, of either."""
+def ends_of(pair: Pair, config: Config) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Ids that end the edge's drafts, and those that end the text of the model that decides what is verified.
+
+    Each model ends at its own, as its `generate()` does. In lossless mode a draft ends where the text would.
+    """
     edge, cloud = (model.processor.eos_ids if model is not None else () for model in (pair.edge, pair.cloud))
-    if config.decoding.mode == "hybrid":
-        return tuple(sorted({*edge, *cloud}))
-    return edge if config.decoding.mode == "edge" else cloud
+    mode = config.decoding.mode
+    if mode == "hybrid":
+        return edge, cloud
+    return (edge, edge) if mode == "edge" else (cloud, cloud)

@@ -47,8 +47,8 @@ class _Block:
     top_k: int | None  # draw from so many most likely ones
     read: list[torch.Tensor] = field(default_factory=list)  # processed scores whose evidence was fetched, [n, vocab]
     rows: list[torch.Tensor] = field(default_factory=list)  # those of which it was not, [1, vocab] each
-    chosen: list[torch.Tensor] = field(default_factory=list)  # by them: int64 [1] each; none: the most likely
-    states: list[torch.Tensor] = field(default_factory=list)  # of the generator before each was drawn
+    chosen: list[torch.Tensor] = field(default_factory=list)  # by the last of them, or by all if drawn: int64 [1] each
+    states: list[torch.Tensor] = field(default_factory=list)  # of the generator before each was drawn; none: none is
     start: int = field(init=False)  # tokens of text before the block
 
     def __post_init__(self) -> None:
@@ -131,7 +131,7 @@ class Drafter:
         """
         rows, written = torch.cat(block.rows), block.written
         with self.rows.waiting():
-            tokens = state.look(rows, torch.cat(block.chosen) if block.chosen else None, self.session.model.name)
+            tokens = state.look(rows, torch.cat(block.chosen) if block.states else None, self.session.model.name)
         told = len(written) - block.start - len(state.evidence)  # of these, which the host has read before
         if len(tokens) - told > 1:
             self.rows.name([token.id for token in tokens[told:-1]])

@@ -42,7 +42,6 @@ _ROW: Final = 0.1  # cost of a guess while nothing has been measured
 _DECAY: Final = 0.9  # of what is known, whenever more comes to be known
 _IDLE: Final = 0.98  # of what is known, whenever nothing was tried: then it is tried again
 _WINDOW: Final = 16  # measurements that a median is taken of
-_RETRY: Final = 24  # clips after which a lossless caption is drafted for once, though the cloud alone is faster
 
 
 def most_drafted(settings: DecodingConfig) -> int:
@@ -111,7 +110,7 @@ class Costs:
     """What drafting, verifying and guessing take on this machine, shared by all clips."""
 
     def __init__(self) -> None:
-        self._ms, self.clips = _Times(), 0  # clips that have ended
+        self._ms = _Times()
         self.guesses: defaultdict[str, GuessCosts] = defaultdict(GuessCosts)  # by model
 
     def took(self, what: Literal["token", "verification"], ms: float) -> None:
@@ -124,18 +123,6 @@ class Costs:
         whole = median(self._ms["verification"] or [0.0])
         # a mean: a token that was guessed takes no time, and the one before it that of them all
         return fmean(self._ms["token"]) / whole if self._ms["token"] and whole > 0 else None
-
-    def wrote(self, tokens: int, ms: float, forwards: int | None) -> None:
-        """Takes in a lossless clip, and in how many forwards the cloud alone would have written it; None: it did."""
-        self._ms["clip, alone" if forwards is None else "clip, drafted"].append(ms / tokens)
-        if forwards is not None and self._ms["verification"]:  # the first forward is the prefill
-            self._ms["clip, alone"].append((forwards - 1) * median(self._ms["verification"]) / tokens)
-
-    @property
-    def cloud_alone(self) -> bool:
-        """Whether the cloud writes a lossless text faster from guesses alone; drafts are tried now and then."""
-        drafted, alone = self._ms["clip, drafted"], self._ms["clip, alone"]
-        return bool(drafted and alone) and median(alone) < median(drafted) and self.clips % _RETRY > 0
 
 
 @dataclass(eq=False)

@@ -57,7 +57,6 @@ class Loop:
         settings, local = self.settings, self.drafter is not None and not self.drafter.elsewhere
         ahead = settings.draft_ahead == "on" or (settings.draft_ahead == "auto" and self.cloud_is_parallel)
         self._length = BlockLength(settings, self.costs)
-        self._skips_drafts = self.drafter is None or (settings.may_skip_drafts and self.costs.cloud_alone)
         self._may_draft_ahead = ahead and local and self.verifier is not None
         # in a thread beside the edge: what verifies while the edge drafts on, or reads the clip while it drafts
         self._verifies_beside = self._may_draft_ahead or settings.cloud_prefill == "overlap"
@@ -82,7 +81,7 @@ class Loop:
                 yield from clock.paused(*self._new_prefills(prefilled), round_)
                 index += 1
             total_ms = clock.ms
-            self._learn(total_ms, sources)
+            self._learn(sources)
         finally:
             self._close()
         # After the end of what was under way: a cloud that still read the clip has worked as well.
@@ -94,7 +93,7 @@ class Loop:
     def _draft(self) -> Draft:
         """A block, and why it should be verified: what the gate finds, a loop that the edge runs into, or its text."""
         start, settings, available = len(self.text), self.settings, self._cloud is not None
-        if self.drafter is None or self._edge_failed is not None or (self._skips_drafts and available):
+        if self.drafter is None or self._edge_failed is not None:
             return Draft(reason="always" if settings.mode == "lossless" else None)
         whole = settings.defers and available
         size, enough = self._block_size(whole=whole)
@@ -138,13 +137,13 @@ class Loop:
     def _ended(self, state: GateState) -> bool:
         """Whether the text, with the block so far, ends with the token that the gate read last."""
         text = (*self.text, *(token.id for token in state.evidence))
-        return self.stop.first_stop(text, len(text) - 1) is not None
+        return self.stop.first_stop(text, len(text) - 1, kept=True) is not None
 
     def _verify(self, cloud: LocalVerifier | RemoteVerifier, draft: Draft) -> Verdict | None:
         """The cloud's verdict on a block; None if it fails, and the edge goes on alone. Raises as `_give_up` does."""
         settings, run_on, forwards = self.settings, self.settings.run_on, cloud.work.forwards
         if not draft.ids:
-            alone = self._skips_drafts or self._edge_failed is not None
+            alone = self.drafter is None or self._edge_failed is not None
             run_on = (CLOUD_CHUNK if alone else SOLO_BLOCK) - 1
         run_on = max(min(run_on, settings.max_new_tokens - len(self.text) - 1), 0)
         try:
@@ -188,7 +187,7 @@ class Loop:
 
     def _end(self, text: Sequence[int], start: int, *, verified: bool) -> tuple[int, FinishReason | None]:
         """How many tokens of `text` stand, at least one after `start`, and why it ends there, if it does."""
-        end, finish = self.stop.first_stop(text, start) or (len(text), None)
+        end, finish = self.stop.first_stop(text, start, kept=not verified) or (len(text), None)
         looped = self._loop_rule.end(text[:end], start)
         if looped is None or (finish and looped == end):
             self._loop_was_verified = False
@@ -200,12 +199,8 @@ class Loop:
             return looped, None
         return looped, "loop"
 
-    def _learn(self, total_ms: float, sources: Sequence[Source]) -> None:
-        """Takes in what the clip took, and lets later captions be guessed from its text."""
-        self.costs.clips += 1
-        if self.settings.may_skip_drafts and self.verifier is not None and (rows := self.verifier.rows) is not None:
-            ms = total_ms - self.verifier.work.reading_ms  # which is the same either way, and most of it
-            self.costs.wrote(len(self.text), ms, None if self._skips_drafts else rows.forwards(self.text))
+    def _learn(self, sources: Sequence[Source]) -> None:
+        """Lets later captions be guessed from the clip's text."""
         for rows, own in self._guessing:
             rows.learn(self.text, [source in own for source in sources])
 
@@ -223,7 +218,7 @@ class Loop:
     def _pays_to_draft_ahead(self) -> bool:
         """By itself, the edge drafts on where a verification takes two steps: the first one guesses."""
         pays = self.settings.draft_ahead == "on" or (self.costs.ratio or 0.0) <= _STEP_AHEAD
-        return self._may_draft_ahead and not self._skips_drafts and pays
+        return self._may_draft_ahead and pays
 
     @property
     def _loop_rule(self) -> LoopRule:

@@ -83,19 +83,6 @@ def test_guesses_that_cost_more_than_they_gain_are_left_out_and_tried_again() ->
     assert any(costs.worth(chances) for _ in range(400))
 
 
-@pytest.mark.parametrize(("drafted_ms", "forwards", "alone"), [(100.0, 4, True), (100.0, 20, False)])
-def test_the_cloud_writes_alone_where_that_is_faster(drafted_ms: float, forwards: int, alone: bool) -> None:
-    costs, ways = Costs(), []
-    costs.took("verification", 10.0)
-    for _ in range(48):
-        ways.append(costs.cloud_alone)
-        costs.wrote(20, 10.0 * forwards if ways[-1] else drafted_ms, None if ways[-1] else forwards)
-        costs.clips += 1
-    assert ways[0] is False
-    assert ways[24] is False, "drafts are tried again"
-    assert sum(ways) == (46 if alone else 0)
-
-
 def test_where_nothing_is_drafted_the_cloud_writes_a_few_tokens() -> None:
     case = make_case(3, mode="lossless", k="auto", cost_ratio=5.0, loop_period=0, max_new_tokens=10, min_new_tokens=10)
     rounds, finished = case.run()
