@@ -61,10 +61,12 @@ def passing(draft: Draft, scores: torch.Tensor, rules: AcceptanceConfig, rule: A
     """
     import torch
 
+    from specdec_cli.decoding.scores import placed
+
     if rule not in ("rank", "prob", "typical") or not draft.ids:
         return None
     scores = scores[: len(draft.ids)]
-    drafted = torch.tensor(draft.ids, device=scores.device)[:, None]
+    drafted = placed(draft.ids, scores.device)[:, None]
     own = scores.gather(1, drafted)
     if rule == "rank":
         return ((scores > own).sum(dim=-1) < rules.rank) & own[:, 0].isfinite()
@@ -74,9 +76,7 @@ def passing(draft: Draft, scores: torch.Tensor, rules: AcceptanceConfig, rule: A
     return p > (TYPICAL_DELTA * torch.exp(-entropies(scores))).clamp(max=TYPICAL_EPSILON)
 
 
-def accept_block(
-    draft: Draft, rows: Sequence[Reading], rule: AcceptanceName, synonyms: Synonyms = NO_SYNONYMS
-) -> int:
+def accept_block(draft: Draft, rows: Sequence[Reading], rule: AcceptanceName, synonyms: Synonyms = NO_SYNONYMS) -> int:
     """How many of m drafted tokens a rule accepts that draws nothing.
 
     `rows` are the readings of the cloud's scores at each drafted token, and may be of more; see `passing` for what they
@@ -99,12 +99,12 @@ def speculative_sampling(draft: Draft, scores: torch.Tensor, generator: torch.Ge
     """
     import torch
 
-    from specdec_cli.decoding.scores import draw
+    from specdec_cli.decoding.scores import draw, placed
 
     target = scores.softmax(dim=-1)
     if draft.ids:
         proposal = draft.probabilities().to(target.device)
-        drafted = torch.tensor(draft.ids, device=target.device)[:, None]
+        drafted = placed(draft.ids, target.device)[:, None]
         chances = torch.cat((target[:-1].gather(1, drafted), proposal.gather(1, drafted)), dim=-1).tolist()
         for position, (p, q) in enumerate(chances):
             if float(torch.rand((), generator=generator)) * q < p:

@@ -96,7 +96,7 @@ class Drafter:
         if block.rows:
             self._read(block, state, None)
         self.rows.tail = written
-        logits = torch.cat(block.read) if block.read else None
+        logits = _joined(block.read) if block.read else None
         ms = self.rows.clock_ms - started_ms
         return Draft(tuple(written[len(text) :]), logits, state, state.reason, ms, hidden_ms)
 
@@ -129,7 +129,7 @@ class Drafter:
 
         The tokens of the last rows are those that the host has not read.
         """
-        rows, written = torch.cat(block.rows), block.written
+        rows, written = _joined(block.rows), block.written
         with self.rows.waiting():
             tokens = state.look(rows, torch.cat(block.chosen) if block.states else None, self.session.model.name)
         told = len(written) - block.start - len(state.evidence)  # of these, which the host has read before
@@ -201,3 +201,8 @@ class Drafter:
             return self.rows.after(text), 0.0, None
         hidden_ms, step.hidden_ms, step.counts = step.hidden_ms, 0.0, False
         return step.scores, hidden_ms, step.token
+
+
+def _joined(rows: list[torch.Tensor]) -> torch.Tensor:
+    """Rows [n, vocab] end to end; a copy of hundreds of thousands of scores is spared where there is one part."""
+    return rows[0] if len(rows) == 1 else torch.cat(rows)

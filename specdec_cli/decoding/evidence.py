@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from specdec_cli.decoding.pick import best, most_likely, not_finite
+from specdec_cli.decoding.pick import best, most_likely, not_finite, ranked
 from specdec_cli.types import Candidates
 
 if TYPE_CHECKING:
@@ -73,17 +73,17 @@ def evidence_of(
 ) -> list[TokenEvidence]:
     """The evidence on m drafted tokens, by the processed scores [m, vocab] that they were chosen by, in one fetch.
 
-    `ids` may be int64 [m] on the device, where the host has not read them yet; None: the most likely. `groups` are those
-    of the gate class-entropy. That is near 0 where a model wavers between words for one class, and high where it wavers
-    between classes. Raises DecodingError where the scores of a row, of the model `name`, are not finite.
+    `ids` may be int64 [m] on the device, where the host has not read them yet; None: the most likely. `groups` are
+    those of the gate class-entropy. That is near 0 where a model wavers between words for one class, and high where it
+    wavers between classes. Raises DecodingError where the scores of a row, of the model `name`, are not finite.
     """
     import torch
 
     if ids is None:
-        ids = most_likely(scores)[1]
-    elif not isinstance(ids, torch.Tensor):
-        ids = torch.tensor(ids, device=scores.device)
-    values, others = best(scores, CANDIDATES)
+        ids, values, others = ranked(scores, CANDIDATES)
+    else:
+        ids = ids if isinstance(ids, torch.Tensor) else torch.tensor(ids, device=scores.device)
+        values, others = best(scores, CANDIDATES)
     shifted, weights, total = _shifted(scores, values[:, :1])
     chosen = shifted.gather(1, ids[:, None])
     # `shifted` holds no infinities: what is impossible must not count as merely improbable
@@ -104,9 +104,7 @@ def evidence_of(
     return found
 
 
-def _shifted(
-    scores: torch.Tensor, top: torch.Tensor | None = None
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _shifted(scores: torch.Tensor, top: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Scores below their row's best, `top` [m, 1]; the exponentials of those, both [m, vocab]; and the sums [m, 1]."""
     shifted = (scores - (most_likely(scores)[0][:, None] if top is None else top)).clamp_(min=_LEAST)
     weights = shifted.exp()

@@ -57,6 +57,15 @@ def best(scores: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
     return _within(scores, _maxima(scores).topk(count, dim=-1).indices, count)
 
 
+def ranked(scores: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The most likely token of each row, as `most_likely` finds it, and what `best` does: [m], [m, count] twice."""
+    if scores.shape[-1] <= _SEARCHED:
+        return scores.argmax(dim=-1), *best(scores, count)
+    maxima = _maxima(scores)
+    _, ids = _within(scores, maxima.max(dim=-1).indices[:, None], 1)
+    return ids, *_within(scores, maxima.topk(count, dim=-1).indices, count)
+
+
 def choices(scores: torch.Tensor, name: str) -> list[int]:
     """The most likely token of each row [m, vocab] of a model's scores. Raises DecodingError where none is finite."""
     import torch
@@ -79,8 +88,7 @@ def readings(scores: torch.Tensor, name: str, passes: torch.Tensor | None = None
     """
     import torch
 
-    _, ids = most_likely(scores)
-    values, others = best(scores, max(listed, 2))
+    ids, values, others = ranked(scores, max(listed, 2))
     columns = [ids[:, None].float(), values[:, :1], values[:, :1] - values[:, 1:2], _spread(scores)[:, None]]
     if passes is not None:
         columns.append(torch.nn.functional.pad(passes.float(), (0, len(scores) - len(passes)))[:, None])

@@ -20,6 +20,7 @@ from specdec_cli.config.schema import ScoringConfig
 from specdec_cli.decoding.lookup import NO_GUESS, Guess, Guesses
 from specdec_cli.decoding.pick import Reading, choices, readings
 from specdec_cli.decoding.scores import LogitsPipeline, shared_length
+from specdec_cli.errors import DecodingError
 from specdec_cli.models.session import Session
 
 _STANDS: Final = 0.9  # chance that a token of a kept tail stands, if those before it do
@@ -102,12 +103,16 @@ class Rows:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Within it the host fetches figures, which on a GPU waits for the forwards before: that is the model's time."""
-        if self.session.model.device.type == "cpu":
-            yield
-            return
+        """Within it the host fetches figures. On a GPU it waits for the forwards before: that is the model's time."""
         started = time.perf_counter()
-        yield
+        try:
+            yield
+        except DecodingError:  # not finite: neither the rows nor what the cache holds serve any more
+            self.session.cache = None
+            self._keep([], torch.empty(0), 0)
+            raise
+        if self.session.model.device.type == "cpu":
+            return
         waited_s, work = time.perf_counter() - started, self.session.work
         self._blocked_s += waited_s
         field = "step_ms" if self._stepped else "prefill_ms"

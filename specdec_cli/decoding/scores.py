@@ -146,7 +146,7 @@ def placed(ids: Sequence[int], device: torch.device) -> torch.Tensor:
 
 
 def likeliest(scores: torch.Tensor, count: int) -> tuple[Candidates, ...]:
-    """The `count` most likely tokens of each row of processed scores [m, vocab]: the best, and others that may count."""
+    """The `count` most likely tokens of each row of scores [m, vocab]: the best, and others that may count."""
     return tuple(row.candidates for row in readings(scores, "the model", listed=count)) if count else ()
 
 

@@ -54,9 +54,7 @@ class StopRules:
         """Whether the text may end elsewhere than at a stop id or the length limit."""
         return bool(self.settings.stop_strings) or self.settings.sentences is not None or self.language is not None
 
-    def first_stop(
-        self, text: Sequence[int], start: int, *, kept: bool = False
-    ) -> tuple[int, FinishReason] | None:
+    def first_stop(self, text: Sequence[int], start: int, *, kept: bool = False) -> tuple[int, FinishReason] | None:
         """Length of the shortest prefix of `text`, longer than `start`, that ends it, and why; None to go on.
 
         `kept`: what follows `start` is a draft that nobody verifies.
