@@ -86,12 +86,10 @@ def evidence_of(
         values, others = best(scores, CANDIDATES)
     shifted, weights, total = _shifted(scores, values[:, :1])
     chosen = shifted.gather(1, ids[:, None])
-    # `shifted` holds no infinities: what is impossible must not count as merely improbable
-    own = (chosen - total.log()).masked_fill(scores.gather(1, ids[:, None]).isinf(), -math.inf)
-    columns = [ids[:, None].float(), _entropy(shifted, weights, total)[:, None], own]
+    columns = [ids[:, None], _entropy(shifted, weights, total)[:, None], chosen - total.log()]
     if groups is not None:
         columns.append(groups.entropies(weights[:, groups.ids] / total)[:, None])
-    columns += [(values - values[:, :1]).exp() / total, others.float()]
+    columns += [(values - values[:, :1]).exp() / total, others]  # as float32, all of them
     found = []
     for id_, entropy, logprob, *rest in torch.cat(columns, dim=-1).tolist():
         if not math.isfinite(entropy):
@@ -100,7 +98,8 @@ def evidence_of(
         ps, tokens = rest[: len(rest) // 2], rest[len(rest) // 2 :]
         candidates = tuple((int(token), p) for token, p in zip(tokens, ps, strict=True) if p > 0)
         margin = ps[0] - ps[1] if len(ps) > 1 else 1.0
-        found.append(TokenEvidence(int(id_), entropy, margin, logprob, candidates, between))
+        possible = logprob if logprob > _LEAST else -math.inf
+        found.append(TokenEvidence(int(id_), entropy, margin, possible, candidates, between))
     return found
 
 

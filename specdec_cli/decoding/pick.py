@@ -71,10 +71,10 @@ def choices(scores: torch.Tensor, name: str) -> list[int]:
     import torch
 
     values, ids = most_likely(scores)
-    fetched = torch.stack((ids.float(), values), dim=-1).tolist()
-    if not all(math.isfinite(value) for _, value in fetched):
+    fetched = torch.cat((ids, values)).tolist()
+    if not all(map(math.isfinite, fetched)):
         raise not_finite(name)
-    return [int(id_) for id_, _ in fetched]
+    return [int(id_) for id_ in fetched[: len(ids)]]
 
 
 def readings(scores: torch.Tensor, name: str, passes: torch.Tensor | None = None, listed: int = 0) -> list[Reading]:
@@ -89,12 +89,12 @@ def readings(scores: torch.Tensor, name: str, passes: torch.Tensor | None = None
     import torch
 
     ids, values, others = ranked(scores, max(listed, 2))
-    columns = [ids[:, None].float(), values[:, :1], values[:, :1] - values[:, 1:2], _spread(scores)[:, None]]
+    columns = [ids[:, None], values[:, :1], values[:, :1] - values[:, 1:2], _spread(scores)[:, None]]
     if passes is not None:
         columns.append(torch.nn.functional.pad(passes.float(), (0, len(scores) - len(passes)))[:, None])
     if listed:
         total = scores.logsumexp(dim=-1, keepdim=True)
-        columns += [(values - total).exp()[:, :listed], others[:, :listed].float()]
+        columns += [(values - total).exp()[:, :listed], others[:, :listed]]
     found = []
     for id_, top, gap, spread, *rest in torch.cat(columns, dim=-1).tolist():
         if not math.isfinite(top):
