@@ -16,11 +16,12 @@ Sources: sampling: Leviathan et al. 2023 and Chen et al. 2023 (speculative sampl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from specdec_cli.config.schema import AcceptanceConfig
 from specdec_cli.decoding.evidence import entropies
+from specdec_cli.decoding.pick import Reading
 from specdec_cli.types import AcceptanceName
 
 if TYPE_CHECKING:
@@ -36,88 +37,63 @@ TYPICAL_EPSILON: Final = 0.09  # a probability
 TYPICAL_DELTA: Final = 0.3
 
 
-def accept_block(
-    draft: Draft,
-    scores: torch.Tensor,
-    rules: AcceptanceConfig,
-    generator: torch.Generator,
-    *,
-    sampling: bool,
-    synonyms: Synonyms = NO_SYNONYMS,
-) -> tuple[int, int]:
-    """Applies the rule in force to a block of m tokens: (accepted, the cloud's own token).
+def passing(draft: Draft, scores: torch.Tensor, rules: AcceptanceConfig, rule: AcceptanceName) -> torch.Tensor | None:
+    """Which of m drafted tokens pass by the cloud's processed scores [m or more, vocab], each by itself: bool [m].
 
-    `scores` are the cloud's, processed, [m + 1, vocab]: at each drafted token, and after the block. `sampling`: its own
-    token is drawn.
+    None: the rule reads no scores but the cloud's choices.
     """
-    rule = rules.in_force(sampling=sampling)
-    if rule == "sampling":
-        return _speculative_sampling(draft, scores, generator)
-    passes = _passing(draft, scores[:-1], rules, rule, synonyms) if draft.ids else []
-    accepted = passes.index(False) if False in passes else len(passes)
-    return accepted, pick_token(scores[accepted], generator, sampling=sampling)
-
-
-def pick_token(scores: torch.Tensor, generator: torch.Generator, *, sampling: bool) -> int:
-    """A model's own choice from processed scores [vocab]: the likeliest token, or one that is drawn."""
-    if not sampling:
-        return int(scores.argmax())
-    from specdec_cli.decoding.scores import draw
-
-    return draw(scores.softmax(dim=-1), generator)
-
-
-def near_ties(scores: torch.Tensor, tolerance: float) -> int:
-    """Rows of processed scores [m, vocab] whose two best lie within `tolerance` standard deviations (at least 1)."""
-    best = scores.topk(2, dim=-1).values
-    finite = scores.masked_fill(scores.isinf(), float("nan"))
-    spread = (finite - finite.nanmean(dim=-1, keepdim=True)).square().nanmean(dim=-1).sqrt().clamp(min=1.0)
-    return int((best[:, 0] - best[:, 1] <= tolerance * spread).sum())
-
-
-def _passing(
-    draft: Draft, scores: torch.Tensor, rules: AcceptanceConfig, rule: AcceptanceName, synonyms: Synonyms
-) -> list[bool]:
-    """Which of the m >= 1 drafted tokens pass, each by itself, by the cloud's scores [m, vocab]."""
     import torch
 
-    likeliest = scores.argmax(dim=-1).tolist()
-    if rule in ("greedy", "class"):
-        groups = synonyms if rule == "class" else NO_SYNONYMS
-        return [
-            token == own or (token in groups and groups[token] == groups.get(own))
-            for token, own in zip(draft.ids, likeliest, strict=True)
-        ]
-    drafted = torch.tensor(draft.ids, device=scores.device)[:, None]
+    from specdec_cli.decoding.scores import placed
+
+    if rule not in ("rank", "prob", "typical") or not draft.ids:
+        return None
+    scores = scores[: len(draft.ids)]
+    drafted = placed(draft.ids, scores.device)[:, None]
+    own = scores.gather(1, drafted)
     if rule == "rank":
-        own = scores.gather(1, drafted)
-        passes = ((scores > own).sum(dim=-1) < rules.rank) & own[:, 0].isfinite()
-    else:
-        probabilities = scores.softmax(dim=-1)
-        own = probabilities.gather(1, drafted)[:, 0]
-        if rule == "prob":
-            passes = own >= rules.prob
-        else:
-            assert rule == "typical"
-            least = TYPICAL_DELTA * torch.exp(-entropies(probabilities))
-            passes = own > least.clamp(max=TYPICAL_EPSILON)
-    found: list[bool] = passes.tolist()
-    return found
+        return ((scores > own).sum(dim=-1) < rules.rank) & own[:, 0].isfinite()
+    p = (own - scores.logsumexp(dim=-1, keepdim=True)).exp()[:, 0]
+    if rule == "prob":
+        return p >= rules.prob
+    return p > (TYPICAL_DELTA * torch.exp(-entropies(scores))).clamp(max=TYPICAL_EPSILON)
 
 
-def _speculative_sampling(draft: Draft, scores: torch.Tensor, generator: torch.Generator) -> tuple[int, int]:
+def accept_block(draft: Draft, rows: Sequence[Reading], rule: AcceptanceName, synonyms: Synonyms = NO_SYNONYMS) -> int:
+    """How many of m drafted tokens a rule accepts that draws nothing.
+
+    `rows` are the readings of the cloud's scores at each drafted token, and may be of more; see `passing` for what they
+    say of the drafted tokens.
+    """
+    groups = synonyms if rule == "class" else NO_SYNONYMS
+    by_choice = rule in ("greedy", "class")
+    for at, (token, row) in enumerate(zip(draft.ids, rows, strict=False)):
+        same = token == row.id or (token in groups and groups[token] == groups.get(row.id))
+        if not (same if by_choice else row.passes):
+            return at
+    return len(draft.ids)
+
+
+def speculative_sampling(draft: Draft, scores: torch.Tensor, generator: torch.Generator) -> tuple[int, int]:
+    """Accepts with min(1, p/q), else draws from what q left of p: (accepted, the cloud's own token).
+
+    `scores` are the cloud's, processed, [m + 1, vocab]: at each drafted token, and after the block. Distributions stay
+    on their device: two numbers a drafted token are fetched, and one token.
+    """
     import torch
 
-    from specdec_cli.decoding.scores import draw
+    from specdec_cli.decoding.scores import draw, placed
 
-    target = scores.softmax(dim=-1).cpu()
-    proposal = draft.probabilities().cpu() if draft.ids else target
-    for position, token in enumerate(draft.ids):
-        p, q = target[position], proposal[position]
-        # Equal in distribution to always drawing from p: accept with min(1, p/q), else draw from what q left of p.
-        if float(torch.rand((), generator=generator)) * float(q[token]) < float(p[token]):
-            continue
-        residual = (p - q).clamp(min=0)
-        # A rejection means p < q somewhere, hence p > q elsewhere; only rounding can leave nothing.
-        return position, draw(residual if residual.sum() > 0 else p, generator)
-    return len(draft.ids), draw(target[-1], generator)
+    target = scores.softmax(dim=-1)
+    if draft.ids:
+        proposal = draft.probabilities().to(target.device)
+        drafted = placed(draft.ids, target.device)[:, None]
+        chances = torch.cat((target[:-1].gather(1, drafted), proposal.gather(1, drafted)), dim=-1).tolist()
+        for position, (p, q) in enumerate(chances):
+            if float(torch.rand((), generator=generator)) * q < p:
+                continue
+            residual = (target[position] - proposal[position]).clamp(min=0)
+            # A rejection means p < q somewhere, hence p > q elsewhere; only rounding can leave nothing.
+            left = torch.where(residual.sum() > 0, residual, target[position])
+            return position, int(draw(left[None], generator))
+    return len(draft.ids), int(draw(target[-1:], generator))

@@ -118,43 +118,44 @@ def build_loop(
     those of other clips; of each committed token `top_n` likeliest are kept. `synonyms` are those of the acceptance
     rule. `language` and `instruction` are the caption's, if not the configured ones.
     """
-    settings, mode, stop_ids = config.decoding, config.decoding.mode, stop_ids_of(pair, config)
+    settings, mode = config.decoding, config.decoding.mode
+    drafts_end, text_ends = ends_of(pair, config)
+    # in lossless mode a draft is kept where the cloud has failed
+    kept_ids = pair.edge.processor.eos_ids if pair.edge and mode in ("hybrid", "lossless") else ()
     gate = gate or Gate.of(config)
     asked = config.instruction() if instruction is None else instruction
 
-    def rows(role: Decider, prompt: Prompt | None) -> Rows:
+    def rows(role: Decider, prompt: Prompt | None, stop_ids: tuple[int, ...]) -> Rows:
         return pair.rows(role, prompt, settings, stop_ids, shared, pair.guesses(role, asked, config))
 
     drafter: Drafter | VllmDrafter | None = None
     verifier: LocalVerifier | RemoteVerifier | None = None
-    served = (config, pair.vocab_size, stop_ids, top_n)
     if mode != "cloud" and isinstance(pair.edge, RemoteCloud):
         from specdec_cli.cloud.vllm import VllmDrafter
 
         assert edge_prompt is not None
-        drafter = VllmDrafter(
-            pair.edge, edge_prompt, *served, synonyms if gate.name == "class-entropy" else NO_SYNONYMS
-        )
+        words = synonyms if gate.name == "class-entropy" else NO_SYNONYMS
+        drafter = VllmDrafter(pair.edge, edge_prompt, config, pair.vocab_size, drafts_end, top_n, words)
     elif mode != "cloud" or not isinstance(pair.cloud, RemoteCloud):
         from specdec_cli.decoding.draft import Drafter
 
-        drafter = Drafter(rows("cloud", cloud_prompt) if mode == "cloud" else rows("edge", edge_prompt))
+        role: Decider = "cloud" if mode == "cloud" else "edge"
+        drafter = Drafter(rows(role, cloud_prompt if mode == "cloud" else edge_prompt, drafts_end))
     if mode != "edge" and isinstance(pair.cloud, RemoteCloud) and cloud_prompt is not None:
-        verifier = pair.cloud.verifier(pair.cloud, cloud_prompt, *served, synonyms)
+        verifier = pair.cloud.verifier(pair.cloud, cloud_prompt, config, pair.vocab_size, text_ends, top_n, synonyms)
     elif mode in ("hybrid", "lossless"):
         from specdec_cli.decoding.verify import LocalVerifier
 
         verifier = LocalVerifier(
-            rows("cloud", cloud_prompt), config.acceptance, settings.max_new_tokens, top_n, synonyms
+            rows("cloud", cloud_prompt, text_ends), config.acceptance, settings.max_new_tokens, top_n, synonyms
         )
+    spoken = (language or config.prompt.language) if config.closes else None
     parallel = isinstance(pair.cloud, RemoteCloud) or len({model.device for model in pair.loaded}) > 1
     return Loop(
         drafter,
         verifier,
         replace(gate, generator=gate_generator(config, edge_prompt)),
-        StopRules(
-            settings, stop_ids, pair.writer.text, (language or config.prompt.language) if config.closes else None
-        ),
+        StopRules(settings, text_ends, pair.writer.text, spoken, kept_ids),
         settings,
         CloudCalls(settings, pair.costs, parallel, nullcontext if shared is None else shared.release_slot),
         top_n=top_n,
@@ -172,9 +173,13 @@ def gate_generator(config: Config, clip: Prompt | None) -> torch.Generator | Non
     return generator_for(config.decoding.seed, b"".join(audio))
 
 
-def stop_ids_of(pair: Pair, config: Config) -> tuple[int, ...]:
-    """Ids that end the text: those of the model whose text it is; in hybrid mode, of either."""
+def ends_of(pair: Pair, config: Config) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Ids that end the edge's drafts, and those that end the text of the model that decides what is verified.
+
+    Each model ends at its own, as its `generate()` does. In lossless mode a draft ends where the text would.
+    """
     edge, cloud = (model.processor.eos_ids if model is not None else () for model in (pair.edge, pair.cloud))
-    if config.decoding.mode == "hybrid":
-        return tuple(sorted({*edge, *cloud}))
-    return edge if config.decoding.mode == "edge" else cloud
+    mode = config.decoding.mode
+    if mode == "hybrid":
+        return edge, cloud
+    return (edge, edge) if mode == "edge" else (cloud, cloud)

@@ -113,11 +113,17 @@ class GateState:
         own = {"margin": token.margin, "logprob": token.logprob, "class-entropy": token.class_entropy}
         return own.get(self.gate.name, token.entropy)
 
-    def read(self, scores: torch.Tensor, ids: Sequence[int]) -> bool:
-        """Adds drafted tokens by their processed scores [m, vocab]; returns whether they escalate the block."""
+    def look(
+        self, scores: torch.Tensor, ids: Sequence[int] | torch.Tensor | None, name: str = "the model"
+    ) -> list[TokenEvidence]:
+        """The evidence on drafted tokens by their processed scores [m, vocab]; see `evidence_of`."""
         if self.gate.name == "class-entropy" and self.gate.groups is None:
             raise DecodingError("the gate 'class-entropy' has no groups of tokens")
-        return [self.add(token) for token in evidence_of(scores, ids, self.gate.groups)][-1]
+        return evidence_of(scores, ids, self.gate.groups, name)
+
+    def read(self, scores: torch.Tensor, ids: Sequence[int], name: str = "the model") -> bool:
+        """Adds drafted tokens by their processed scores [m, vocab]; returns whether they escalate the block."""
+        return [self.add(token) for token in self.look(scores, ids, name)][-1]
 
     @property
     def escalates(self) -> bool:

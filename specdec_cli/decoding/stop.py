@@ -45,6 +45,7 @@ class StopRules:
     stop_ids: Collection[int]
     decode: Callable[[Sequence[int]], str]  # token ids to text, special tokens left out
     language: Language | None = None
+    kept_ids: Collection[int] = ()  # that end a draft which is kept, where another model verifies: the drafting model's
 
     @property
     def loop(self) -> LoopRule:
@@ -56,11 +57,14 @@ class StopRules:
         """Whether the text may end elsewhere than at a stop id or the length limit."""
         return bool(self.settings.stop_strings) or self.settings.sentences is not None or self.language is not None
 
-    def first_stop(self, text: Sequence[int], start: int) -> tuple[int, FinishReason] | None:
-        """Length of the shortest prefix of `text`, longer than `start`, that ends it, and why; None to go on."""
-        most = self.settings.max_new_tokens
+    def first_stop(self, text: Sequence[int], start: int, *, kept: bool = False) -> tuple[int, FinishReason] | None:
+        """Length of the shortest prefix of `text`, longer than `start`, that ends it, and why; None to go on.
+
+        `kept`: what follows `start` is a draft that nobody verifies.
+        """
+        most, stop_ids = self.settings.max_new_tokens, (kept and self.kept_ids) or self.stop_ids
         for length in range(start + 1, len(text) + 1):
-            if text[length - 1] in self.stop_ids:
+            if text[length - 1] in stop_ids:
                 return length, "eos"
             if self.reads_text and (reason := self._reason(self.decode(text[:length]))):
                 return length, reason
@@ -131,7 +135,7 @@ class TextEnd:
     def reached(self, text: Sequence[int], state: GateState) -> bool:
         """Whether `text`, with the drafted block so far, ends with the token that the gate read last."""
         drafted = (*text, *(token.id for token in state.evidence))
-        return self._rules.first_stop(drafted, len(drafted) - 1) is not None
+        return self._rules.first_stop(drafted, len(drafted) - 1, kept=True) is not None
 
     def leave(self, may_leave: bool) -> None:
         """Counts a loop that the edge may leave."""
@@ -144,7 +148,7 @@ class TextEnd:
 
         A loop that the cloud has `verified` does not end the text at once where the edge `may_leave` it.
         """
-        end, finish = self._rules.first_stop(text, start) or (len(text), None)
+        end, finish = self._rules.first_stop(text, start, kept=not verified) or (len(text), None)
         looped = self.loop_rule.end(text[:end], start)
         if looped is None or (finish and looped == end):
             self.loop_was_verified = False
