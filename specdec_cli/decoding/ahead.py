@@ -71,7 +71,7 @@ class CloudCalls:
             with self.release_slot() if cloud.elsewhere else nullcontext():
                 return cloud.verify(text, draft, run_on)
         verdict: Future[Verdict] = self.submit(cloud.verify, text, draft, run_on)
-        pays = self.settings.draft_ahead == "on" or (self.costs.ratio or 0.0) <= _STEP_AHEAD
+        pays = self.settings.draft_ahead == "on" or self.costs.ratio <= _STEP_AHEAD
         if drafter is not None and self.may_draft_ahead(drafter) and pays:
             most = self.settings.max_new_tokens
             drafter.draft_ahead(gate, most_drafted(self.settings), most, (*text, *draft.ids), verdict, loop_rule)
