@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 MOST_DRAFTED: Final = 16  # tokens per round, where the number is not given
 MOST_DEFERRED: Final = 64  # tokens of a deferred draft: what the schema allows a block, and a server a draft
 SOLO_BLOCK: Final = 4  # tokens of a block where nothing is verified, and of the cloud's where nothing is drafted
+CLOUD_CHUNK: Final = 16  # tokens that a cloud writes at a time where nothing drafts: more would delay the view
 PASSES: Final = 0.7  # what a begins at, for pairs that agree less than the mini pair (0.98 on its six samples)
 COST: Final = 0.2  # c while nothing has been measured: 0.20 for the mini pair on one CPU thread
 ROUND: Final = 0.1  # o: measured on the mini pair, whose steps are the fastest that the loop has to keep up with

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from specdec_cli.config.schema import DecodingConfig
 from specdec_cli.decoding.ahead import CloudCalls
 from specdec_cli.decoding.block import Block, Draft, Enough, Event, Verdict, outcome
 from specdec_cli.decoding.gate import Gate, GateState
-from specdec_cli.decoding.length import MOST_DEFERRED, SOLO_BLOCK, BlockLength
+from specdec_cli.decoding.length import CLOUD_CHUNK, MOST_DEFERRED, SOLO_BLOCK, BlockLength
 from specdec_cli.decoding.stop import StopRules, TextEnd
 from specdec_cli.decoding.work import ClipWork, Clock
 from specdec_cli.errors import CloudError, EdgeError
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from specdec_cli.cloud.vllm import VllmDrafter
     from specdec_cli.decoding.draft import Drafter
     from specdec_cli.decoding.verify import LocalVerifier
-
-CLOUD_CHUNK: Final = 16  # tokens that a cloud elsewhere writes at a time in cloud mode: more would delay the view
 
 
 @dataclass(eq=False)
@@ -72,7 +70,10 @@ class Loop:
             total_ms = clock.ms
             work.learn(tokens)
         finally:
-            self._close()
+            for model in (self.verifier, self.drafter):
+                if model is not None:
+                    model.close()
+            self.calls.close()
         # After the end of what was under way: a cloud that still read the clip has worked as well.
         wrote_alone = self._edge_failed and f"{self._edge_failed}; from there on the cloud wrote alone"
         yield Finished(
@@ -188,13 +189,6 @@ class Loop:
         hidden_ms = draft.hidden_ms if self.calls.hides(self.drafter) else None
         return Block(index, replace(draft, logits=None), verdict, added, hidden_ms, thrown_away), finish
 
-    def _close(self) -> None:
-        """Ends what is under way, so that nothing is left behind."""
-        for model in (self.verifier, self.drafter):
-            if model is not None:
-                model.close()
-        self.calls.close()
-
     @property
     def _cloud(self) -> LocalVerifier | RemoteVerifier | None:
         """The verifier, as long as it does not fail."""
@@ -203,6 +197,5 @@ class Loop:
     @property
     def _may_break_out(self) -> bool:
         """Whether the edge may leave a loop; a text that the cloud promises to equal is never bent, only ended."""
-        return self._edge_failed is None and (
-            self.settings.mode in ("hybrid", "edge") or self._cloud_failed is not None
-        )
+        free = self.settings.mode in ("hybrid", "edge") or self._cloud_failed is not None
+        return free and self._edge_failed is None
