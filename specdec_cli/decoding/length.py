@@ -40,7 +40,7 @@ COST: Final = 0.2  # c while nothing has been measured: 0.20 for the mini pair o
 ROUND: Final = 0.1  # o: measured on the mini pair, whose steps are the fastest that the loop has to keep up with
 ROW: Final = 0.1  # cost of a guess while nothing has been measured, in forwards
 _DECAY: Final = 0.9  # of what is known, whenever more comes to be known: the last ten or so count
-_HICCUP: Final = 3.0  # a time counts as so many times the mean at most
+_HICCUP: Final = 3.0  # a cost counts as so many times the mean at most
 # Of what is known, whenever nothing was tried: half of it is left after 34 rounds. A hopeless edge costs a lossless
 # caption less than 3% so (tests/decoding/test_adaptive.py).
 _IDLE: Final = 0.98
@@ -83,9 +83,9 @@ class Mean:
         self._sum += total
         self._count += count
 
-    def add_time(self, ms: float) -> None:
-        """Records a time; of a hiccup of the machine, no more than `_HICCUP` says."""
-        self.add(min(ms, _HICCUP * self.value) if self.value > 0 else ms)
+    def add_cost(self, value: float) -> None:
+        """Records a measured cost; of a hiccup of the machine, no more than `_HICCUP` says."""
+        self.add(min(value, _HICCUP * self.value) if self.value > 0 else value)
 
     def fade(self, by: float = _IDLE) -> None:
         """Lets all that was recorded count less."""
@@ -104,9 +104,9 @@ class GuessCosts:
     def took(self, guessed: int, ms: float) -> None:
         """Records a forward of one token and so many guessed ones."""
         if guessed == 0:
-            self._alone.add_time(ms)
+            self._alone.add_cost(ms)
         elif self._alone.known:
-            self._row.add((ms / self._alone.value - 1.0) / guessed)
+            self._row.add_cost((ms / self._alone.value - 1.0) / guessed)
 
     def learn(self, expected: float, stood: int) -> None:
         """Records how many guessed tokens were expected to stand, and how many did."""
@@ -131,7 +131,7 @@ class Costs:
     def took(self, what: Literal["token", "verification"], ms: float) -> None:
         """Records the time of a drafted token, or of a forward of the cloud that verifies, or writes on."""
         if what == "verification":
-            self._ms[what].add_time(ms)
+            self._ms[what].add_cost(ms)
         else:
             self._ms[what].add(
                 ms

@@ -135,8 +135,7 @@ class Loop:
         else:
             size = self._length.most()
             enough = self._length.enough if self._length.adapts else None
-        if self._cloud is None:
-            size = max(size, 1)  # no cloud is left that could write
+        size = max(size, self._cloud is None)  # no cloud is left that could write
         return min(size, self.settings.max_new_tokens - len(self.text)), enough
 
     def _verify(self, cloud: LocalVerifier | RemoteVerifier, draft: Draft) -> Verdict | None:
@@ -183,10 +182,10 @@ class Loop:
         tokens = outcome(draft, verdict, "cloud" if self.settings.mode == "cloud" else "edge", self.top_n)
         text = (*self.text, *(token.id for token in tokens))
         end, finish = self._end.of(text, start, verified=verdict is not None, may_leave=self._may_break_out)
-        added = tuple(tokens[: end - start])
         self.text = text[:end]
         thrown_away = 0 if self.drafter is None else self.drafter.keep(None if finish else self.text)
         hidden_ms = draft.hidden_ms if self.calls.hides(self.drafter) else None
+        added = tuple(tokens[: end - start])
         return Block(index, replace(draft, logits=None), verdict, added, hidden_ms, thrown_away), finish
 
     @property
