@@ -14,6 +14,7 @@ import torch
 from transformers import GenerationConfig, PreTrainedConfig
 from transformers.cache_utils import Cache
 
+from specdec_cli.config.gate_file import LearnedWeights
 from specdec_cli.decoding.assemble import Pair, build_loop
 from specdec_cli.decoding.evidence import Groups
 from specdec_cli.decoding.gate import Gate
@@ -21,7 +22,7 @@ from specdec_cli.decoding.loop import Loop
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.families import Family, Made
 from specdec_cli.models.processor import Processor, Prompt
-from tests.tiny import settings
+from tests.tiny import gate_file, settings
 
 START = 0  # the last prompt token, from which the text sets out
 EOS = 1
@@ -146,6 +147,7 @@ def table_loop(
     edge: TableModel | None,
     cloud: TableModel | None,
     groups: Groups | None = None,
+    weights: LearnedWeights | None = None,
     **given: Any,
 ) -> Loop:
     """A loop over lookup tables, with settings by name."""
@@ -156,7 +158,7 @@ def table_loop(
         config,
         table_prompt(edge) if edge else None,
         table_prompt(cloud) if cloud else None,
-        Gate.of(config, groups=groups),
+        Gate.of(config, gate_file(weights) if weights else None, groups),
     )
 
 
