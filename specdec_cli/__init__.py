@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from specdec_cli.labels import Lexicon
     from specdec_cli.run import Run
     from specdec_cli.transcript import Started, Transcript
-    from specdec_cli.types import EventText, Finished, Prefill, Round, Sent, Update
+    from specdec_cli.transcript.round import Round
+    from specdec_cli.transcript.updates import EventText, Update
+    from specdec_cli.types import Finished, Prefill, Sent
 
 _HOMES = {
     "captioner": ("Captioner",),
@@ -30,7 +32,9 @@ _HOMES = {
     "labels": ("Lexicon",),
     "run": ("Run",),
     "transcript": ("Started", "Transcript"),
-    "types": ("EventText", "Finished", "Prefill", "Round", "Sent", "Update"),
+    "transcript.round": ("Round",),
+    "transcript.updates": ("EventText", "Update"),
+    "types": ("Finished", "Prefill", "Sent"),
 }
 
 __all__ = [

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -25,6 +25,7 @@ from specdec_cli.config import Config, load_config
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
 from specdec_cli.decoding.assemble import Pair, build_loop
 from specdec_cli.decoding.evidence import Groups
+from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.lookup import OWN, Lookup
 from specdec_cli.errors import AudioContentError, ConfigError, SpecdecError, typed
 from specdec_cli.inputs.cuts import Cuts
@@ -33,12 +34,12 @@ from specdec_cli.labels import Lexicon
 from specdec_cli.labels.calibration import CalibrationFile, calibration_for
 from specdec_cli.labels.probabilities import KEPT, Scorer
 from specdec_cli.models.processor import Prompt, same_prompts
-from specdec_cli.pair_loading import Loading, learned_gate, load_pair
-from specdec_cli.prompts import Language
+from specdec_cli.pair_loading import Loading, gate_file_of, load_pair
 from specdec_cli.run import Prompts, Run, Setup
 from specdec_cli.transcript import Started, Transcript, error_transcript
 from specdec_cli.transcript.records import file_name
-from specdec_cli.types import Source, Update
+from specdec_cli.transcript.updates import Update
+from specdec_cli.types import Decider, Source
 
 if TYPE_CHECKING:
     from specdec_cli.decoding.loop import Loop
@@ -56,7 +57,7 @@ class Captioner:
     Attributes:
         sampling_rate: Hz, of the audio that the models take.
         window_s: longest recording that they take at once, seconds.
-        classifier: of the learned gate; None for any other.
+        gate: in force for all clips.
         setup: what the transcripts of all clips have in common.
         cuts: where recordings are cut, and what of that file was left out; None where no file says it.
     """
@@ -73,19 +74,16 @@ class Captioner:
             raise ConfigError(f"audio.segment is {segment_s:g} s, but the models take {self.window_s:g} s at once")
         cuts_path, strict = config.audio.cuts_path, config.audio.strict
         self.cuts = None if cuts_path is None else Cuts.read(cuts_path, strict=strict)
+        file = gate_file_of(config, pair)
         summed = config.gate_in_force == "class-entropy"
         served = summed and pair.edge in pair.links  # its tokens are summed here, not on a device
         self._synonyms = self.word_groups if config.acceptance.rule == "class" or served else NO_SYNONYMS
-        self._groups = self.class_groups if summed and not served else None
-        learned = learned_gate(config, pair)
-        self.classifier = learned and learned[0]
-        self.setup = Setup.of(config, pair, load_s, learned[1] if learned else None)
-        self._silent: dict[str, Prompts] = {}  # by instruction, of a recording of silence
+        self.gate = Gate.of(config, file, self.class_groups if summed and not served else None)
+        self.setup = Setup.of(config, pair, load_s, file)
         if config.decoding.lookup_tokens:
-            shipped = json.loads(SHIPPED_CAPTIONS.read_text(encoding="utf-8"))
+            shipped = _shipped_captions(SHIPPED_CAPTIONS)
             for ids in shipped["captions"].get(self.setup.prompt, ()):
-                tokens: list[tuple[int, Source]] = [(id_, "accepted") for id_ in ids]  # either model's
-                self._learn(self.setup.prompt, shipped["weights"], tokens)
+                self._learn(self.setup.prompt, shipped["weights"], ids, ["accepted"] * len(ids))  # either model's
 
     @classmethod
     def load(
@@ -228,7 +226,7 @@ class Captioner:
                 except Exception as unforeseen:
                     error = typed(unforeseen, _log)
             audio_s = recording.decode_s / count + time.perf_counter() - started
-            yield Run(self, clip, prompts, audio_s, error)
+            yield Run(self.setup, self.pair.writer, self.loop, clip, prompts, audio_s, error)
 
     def error_line(self, item: InputFile, error: SpecdecError) -> Transcript:
         """The line of a recording that cannot be opened, or not be read to its end."""
@@ -293,19 +291,18 @@ class Captioner:
     def remember(self, transcripts: Iterable[Transcript]) -> None:
         """Lets captions be guessed from earlier ones of the same models and instruction; no text depends on it."""
         for transcript in transcripts:
-            rounds, weights = transcript.rounds, transcript.models.weights
-            tokens = [token for each in rounds for token in zip(each.committed_ids, each.source, strict=True)]
-            self._learn(transcript.prompt, weights, tokens)
+            ids = [id_ for each in transcript.rounds for id_ in each.committed_ids]
+            sources = [source for each in transcript.rounds for source in each.source]
+            self._learn(transcript.prompt, transcript.models.weights, ids, sources)
 
-    def _learn(self, instruction: str, weights: Mapping[str, str | None], tokens: Sequence[tuple[int, Source]]) -> None:
+    def _learn(
+        self, instruction: str, weights: Mapping[str, str | None], ids: Sequence[int], sources: Sequence[Source]
+    ) -> None:
         """Takes in the tokens of a caption with their sources; `weights` of the models that wrote it, by role."""
-        if instruction not in self._silent:
-            self._silent[instruction] = self.prompts(np.zeros(int(self.sampling_rate), np.float32), instruction)
-        for role, prompt in zip(OWN, self._silent[instruction], strict=True):
-            guesses = self.pair.guesses(role, prompt, self.config.decoding)
+        for role, own in OWN.items():
+            guesses = self.pair.guesses(role, instruction, self.config)
             if guesses is not None and weights.get(role, "") == self.setup.models.weights.get(role):
-                own = [source in OWN[role] for _, source in tokens]
-                guesses.lookup.learn(guesses.key, [id_ for id_, _ in tokens], own)
+                guesses.lookup.learn(guesses.key, ids, [source in own for source in sources])
 
     def decode(self, ids: Sequence[int]) -> str:
         """The caption that token ids write."""
@@ -315,12 +312,12 @@ class Captioner:
         """The prompt of a clip for each model, made once where both take the same."""
         made: dict[str, Prompt] = {}
         found: list[Prompt | None] = []
-        for model, config in ((self.pair.edge, self.config.edge), (self.pair.cloud, self.config.cloud)):
-            own = None if config is None else config.own_instruction
-            asked = instruction if own is None else own
+        roles: tuple[Decider, Decider] = ("edge", "cloud")
+        for role in roles:
+            model, asked = getattr(self.pair, role), self.config.instruction_of(role, instruction)
             if model is not None and not (self._alike and asked in made):
                 made[asked] = model.processor.prompt(samples, asked, self.config.prompt.system)
-            found.append(made[asked] if model else None)
+            found.append(made[asked] if model is not None else None)
         return found[0], found[1]
 
     @cached_property
@@ -335,16 +332,22 @@ class Captioner:
         model = self.pair.local("edge") or self.pair.local("cloud")
         return Groups.of(self.word_groups, self.pair.vocab_size, "cpu" if model is None else model.device)
 
-    def loop(self, prompts: Prompts, shared: Shared | None = None, language: Language | None = None) -> Loop:
-        """The loop of one clip; arguments as in `build_loop`."""
+    def loop(self, prompts: Prompts, shared: Shared | None = None, clip: Started | None = None) -> Loop:
+        """The loop of one clip, whose language and instruction may be its own; else as `build_loop`."""
         return build_loop(
             self.pair,
             self.config,
             *prompts,
-            classifier=self.classifier,
+            self.gate,
             shared=shared,
             top_n=KEPT if self.setup.scorer else 0,
             synonyms=self._synonyms,
-            language=language,
-            groups=self._groups,
+            language=None if clip is None else clip.language,
+            instruction=None if clip is None else clip.prompt,
         )
+
+
+@cache
+def _shipped_captions(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found

@@ -1,4 +1,4 @@
-"""Loads what a configuration names: the models of its mode, here or behind a link, and the learned gate."""
+"""Loads what a configuration names: the models of its mode, here or behind a link, and the learned gate's file."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from specdec_cli.cloud.cloud import RemoteCloud
 from specdec_cli.config import CloudConfig, Config
-from specdec_cli.config.gate_file import GateFile, read_learned, tokenizer_fingerprint
+from specdec_cli.config.gate_file import GateFile, learned_gate_file, tokenizer_fingerprint
 from specdec_cli.decoding.assemble import Pair
-from specdec_cli.decoding.learned import Classifier
 from specdec_cli.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -55,19 +54,16 @@ def _connect_edge(config: Config, edge: EdgeConfig) -> VllmEdge:
     return VllmEdge(edge, ServedProcessor(edge.of_processor, offline=config.runtime.offline), own=True)
 
 
-def learned_gate(config: Config, pair: Pair) -> tuple[Classifier, GateFile] | None:
-    """The learned gate's classifier and file, where the mode has that gate. Raises ConfigError if it cannot be used."""
-    path = config.gate.weights_path
-    if config.gate_in_force != "learned" or path is None:
-        return None
-    file, weights = read_learned(path, config.gate.file)
-    ours = tokenizer_fingerprint(pair.writer.tokenizer.get_vocab())
-    if file.tokenizer != ours:
+def gate_file_of(config: Config, pair: Pair) -> GateFile | None:
+    """The learned gate's file, None if that gate is not in force. Raises ConfigError if it cannot be used."""
+    file = learned_gate_file(config)
+    ours = tokenizer_fingerprint(pair.writer.tokenizer.get_vocab()) if file is not None else None
+    if file is not None and file.tokenizer != ours:
         raise ConfigError(
             f"{config.gate.file} was fitted with the tokenizer {file.tokenizer}, but {pair.writer.name} has {ours}",
             hint="Its weights are about other words. Fit a gate for this pair: specdec tune",
         )
-    return Classifier(weights, file.threshold, file.wake, file.waking), file
+    return file
 
 
 def _connect_cloud(config: Config, cloud: CloudConfig, edge: AudioLM | VllmEdge | None) -> RemoteCloud:

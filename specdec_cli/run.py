@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import re
-import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from specdec_cli.decoding.block import Block
 from specdec_cli.errors import DecodingError, SpecdecError
-from specdec_cli.labels.probabilities import Scorer, needs_review, tokens_of
-from specdec_cli.models.processor import Prompt, suggestions
+from specdec_cli.labels.probabilities import Scorer, needs_review
+from specdec_cli.models.processor import Processor, Prompt, suggestions
 from specdec_cli.prompts import PROMPTS, Language
 from specdec_cli.reading import caption_of, description_end, flags_of
-from specdec_cli.transcript.recorder import error_transcript, timing, totals
+from specdec_cli.transcript.recorder import error_transcript, gpu_mb, peak_rss_mb, timing, totals
 from specdec_cli.transcript.records import ModelInfo, Models, Resources, Started, Transcript, Uplink
+from specdec_cli.transcript.round import Round
 from specdec_cli.transcript.terms import SUGGESTED, recorded_settings
-from specdec_cli.types import EventText, Finished, Mode, Round, Update
+from specdec_cli.transcript.updates import EventText, Update
+from specdec_cli.types import Decider, Finished, Mode, Token
 
 if TYPE_CHECKING:
-    from specdec_cli.captioner import Captioner
     from specdec_cli.cloud.cloud import Payload
     from specdec_cli.config import Config
     from specdec_cli.config.gate_file import GateFile
     from specdec_cli.decoding.assemble import Pair
+    from specdec_cli.decoding.loop import Loop
     from specdec_cli.models.shared import Shared
 
 Prompts = tuple[Prompt | None, Prompt | None]
@@ -35,9 +37,9 @@ Prompts = tuple[Prompt | None, Prompt | None]
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What all clips of a captioner have in common; the first fields are as in `Transcript`."""
+    """What all clips of a captioner have in common; language, prompt, models and settings are as in `Transcript`."""
 
-    mode: Mode
+    config: Config
     language: Language
     prompt: str
     models: Models
@@ -46,21 +48,21 @@ class Setup:
     scorer: Scorer | None = None  # of the classes that captions name; None: transcripts have no labels
     measures: bool = False  # whether transcripts have measured figures
     payload: Payload | None = None  # what a cloud elsewhere is sent of a recording; None: there is none
-    shipped_only: tuple[str, ...] = ()  # "edge", "cloud": the models that were trained on the shipped prompts alone
+    shipped_only: tuple[Decider, ...] = ()  # the models that were trained on the shipped prompts alone
     unfitted: tuple[str, ...] = ()  # the models with other weights than those that the learned gate was fitted to
     unanswered: tuple[str, ...] = ()  # why servers did not answer when they were first called
 
     @classmethod
     def of(cls, config: Config, pair: Pair, load_s: float | None, gate: GateFile | None) -> Setup:
-        """That of a configuration, the models that it names, and the learned gate."""
-        models = {role: model for role, model in (("edge", pair.edge), ("cloud", pair.cloud)) if model is not None}
-        found = {role: suggestions(config.decoding, model.processor) for role, model in models.items()}
-        suggested = {role: values for role, values in found.items() if values}
+        """That of a configuration, the models that it names, and the learned gate's file."""
+        roles: tuple[Decider, Decider] = ("edge", "cloud")
+        models = {role: model for role in roles if (model := getattr(pair, role)) is not None}
+        suggested = {role: found for role in models if (found := suggestions(config.decoding, models[role].processor))}
         described = {role: ModelInfo(**model.describe()) for role, model in models.items()}
         known = Models(edge=described.get("edge"), cloud=described.get("cloud"))
         declared = {role: getattr(model.processor.config, "specdec_prompts", None) for role, model in models.items()}
         return cls(
-            mode=config.decoding.mode,
+            config=config,
             language=config.prompt.language,
             prompt=config.instruction(),
             models=known,
@@ -73,23 +75,23 @@ class Setup:
         )
 
     @property
-    def closes(self) -> bool:
-        """Whether captions end where they stop describing."""
-        return self.settings.get("closing") == "on"
+    def mode(self) -> Mode:
+        """Who decides."""
+        return self.config.decoding.mode
 
     def caption(self, text: str) -> str:
         """The part of a finished text that is the caption, which no stop string is part of."""
-        stops: Any = self.settings["stop_strings"]
-        if stops:
+        if stops := self.config.decoding.stop_strings:
             text = re.split("|".join(map(re.escape, stops)), text, maxsplit=1)[0]
-        return caption_of(text) if self.closes else text.strip()
+        return caption_of(text) if self.config.closes else text.strip()
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What a user should know of these settings, in sentences."""
-        known, found = PROMPTS.values() if self.settings.get("system") is None else (), list[str]()
-        asked = {role: self.settings.get(f"{role}_instruction", self.prompt) for role in self.shipped_only}
-        if others := [role for role, prompt in asked.items() if prompt not in known]:
+        known = PROMPTS.values() if self.config.prompt.system is None else ()
+        others = [role for role in self.shipped_only if self.config.instruction_of(role, self.prompt) not in known]
+        found = list[str]()
+        if others:
             follow = f"{' and '.join(others)} follow{'s' if len(others) == 1 else ''}"
             found.append(f"{follow} the shipped prompts only: this one changes little")
         found.extend(f"no answer at the start: {failure}" for failure in self.unanswered)
@@ -104,6 +106,10 @@ class Setup:
         return {name: getattr(self, name) for name in names}
 
 
+BuildLoop = Callable[[Prompts, "Shared | None", Started], "Loop"]
+"""Puts the loop of a clip together; with `Shared`, its forwards are made with those of other clips."""
+
+
 class Run:
     """The captioning of one clip: iterate it for its updates as they happen, or `finish()` it for its transcript.
 
@@ -112,11 +118,19 @@ class Run:
     """
 
     def __init__(
-        self, captioner: Captioner, clip: Started, prompts: Prompts | None, audio_s: float, error: SpecdecError | None
+        self,
+        setup: Setup,
+        writer: Processor,
+        build_loop: BuildLoop,
+        clip: Started,
+        prompts: Prompts | None,
+        audio_s: float,
+        error: SpecdecError | None,
     ) -> None:
         self.clip, self.prompts, self.error = clip, prompts, error
-        self._captioner, self._audio_s = captioner, audio_s
-        self._rounds: list[Round] = []
+        self._setup, self._writer, self._build_loop, self._audio_s = setup, writer, build_loop, audio_s
+        self._rounds = list[Round]()
+        self._tokens = list[Token]()
         self._transcript: Transcript | None = None
 
     def __iter__(self) -> Iterator[Update]:
@@ -147,32 +161,25 @@ class Run:
         prompts, self.prompts = self.prompts, None
         if prompts is None:
             raise self.error or DecodingError("this run was begun before", hint="Make another one of the recording.")
-        captioner, ids, text = self._captioner, list[int](), ""
-        writer, closes = captioner.pair.writer, captioner.setup.closes
+        closes, text = self._setup.config.closes, ""
         began = time.perf_counter(), time.process_time()
         yield Update(self.clip, EventText())
-        with closing(captioner.loop(prompts, shared, self.clip.language).run()) as events:
+        with closing(self._build_loop(prompts, shared, self.clip).run()) as events:
             for event in events:
-                if isinstance(event, Round):
-                    ids.extend(event.committed_ids)
-                    before, text = text, writer.text(ids).rstrip("\ufffd")  # half a character waits for its rest
-                    event = replace(
-                        event,
-                        draft_text=writer.text(event.draft_ids),
-                        committed_text=text.removeprefix(before),
-                        draft_pieces=tuple(map(writer.piece, event.draft_ids)),
-                        committed_pieces=tuple(map(writer.piece, event.committed_ids)),
-                    )
-                    self._rounds.append(event)
                 if isinstance(event, Finished):
                     yield Update(event, self._finished(event, text, began))
-                else:
-                    caption = (text[: description_end(text)] if closes else text).strip()
-                    yield Update(event, EventText(caption))
+                    continue
+                if isinstance(event, Block):
+                    self._tokens.extend(event.tokens)
+                    written = self._writer.text([token.id for token in self._tokens])
+                    before, text = text, written.rstrip("\ufffd")  # half a character waits for its rest
+                    self._rounds.append(Round.of(event, self._writer, text.removeprefix(before)))
+                caption = (text[: description_end(text)] if closes else text).strip()
+                yield Update(self._rounds[-1] if isinstance(event, Block) else event, EventText(caption))
 
     def _finished(self, finished: Finished, text: str, began: tuple[float, float]) -> EventText:
         """The caption with what is known of it, as the transcript has it, which is made here."""
-        setup, clip, language, claims = self._captioner.setup, self.clip, self.clip.language, None
+        setup, clip, language, claims = self._setup, self.clip, self.clip.language, None
         wall, cpu = time.perf_counter() - began[0], time.process_time() - began[1]
         alone = threading.current_thread() is threading.main_thread()  # clips of a batch have threads of their own
         caption, flags = setup.caption(text), (*flags_of(text, language), *clip.flags)
@@ -181,7 +188,7 @@ class Run:
         if setup.scorer is not None:
             lexicon = setup.scorer.lexicon
             labels, emotions = lexicon.labels(caption, language), lexicon.emotions(caption, language)
-            scores = setup.scorer.scores(tokens_of(self._rounds), self._captioner.pair.writer.text, language, labels)
+            scores = setup.scorer.scores(self._tokens, self._writer.text, language, labels)
             claims = lexicon.claims(labels, clip.measured) if clip.measured else None
             agrees = None if claims is None else {claim.attribute: claim.agrees for claim in claims}
             found |= {"labels": labels, "emotions": emotions, "scores": scores, "agrees": agrees}
@@ -200,21 +207,3 @@ class Run:
             uplink=Uplink(payload=setup.payload or "none" if sent else "none", bytes=sent),
         )
         return EventText(caption, found["labels"], claims, self._transcript.probabilities, flags)
-
-
-def peak_rss_mb() -> float | None:
-    """Largest resident memory that this process has had, MiB; None where the system does not tell."""
-    if sys.platform == "win32":
-        return None
-    import resource
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(peak / (2**20 if sys.platform == "darwin" else 2**10), 1)
-
-
-def gpu_mb() -> float | None:
-    """Largest GPU memory that PyTorch has allocated, over all GPUs, MiB; None without a GPU."""
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_available():
-        return None
-    return round(float(sum(map(torch.cuda.max_memory_allocated, range(torch.cuda.device_count())))) / 2**20, 1)

@@ -1,4 +1,4 @@
-"""Plain values that cross module borders: the vocabulary of settings and the events of a decoding run.
+"""Plain values that cross module borders: the vocabulary of settings, and what happens while a clip is decoded.
 
 Nothing here imports torch, so that the command line, the live view and the transcript can use it cheaply.
 """
@@ -6,14 +6,8 @@ Nothing here imports torch, so that the command line, the live view and the tran
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, TypeVar, get_args
-
-from pydantic import AfterValidator, BeforeValidator, Field
-from pydantic.json_schema import SkipJsonSchema
-
-if TYPE_CHECKING:
-    from specdec_cli.transcript.records import Started
+from dataclasses import dataclass
+from typing import ClassVar, Final, Literal, NamedTuple, get_args
 
 Mode = Literal["hybrid", "lossless", "edge", "cloud"]
 """hybrid: the gate decides; lossless: every block is verified; edge, cloud: one model alone, in the same loop."""
@@ -77,6 +71,16 @@ Decider = Literal["edge", "cloud"]
 Alternatives = tuple[Decider, Candidates]
 """The model that decided a committed token, and the likeliest tokens at its position; none where they are not known."""
 
+
+class Token(NamedTuple):
+    """A committed token."""
+
+    id: int
+    source: Source
+    alternatives: Alternatives
+    drafted: int | None = None  # what the edge drafted in its place, if the cloud verified that
+
+
 FinishReason = Literal["eos", "max_tokens", "sentences", "stop_string", "closing", "loop"]
 """closing: the text went on to something else than a description, which is no part of the caption."""
 
@@ -107,91 +111,10 @@ class Prefill:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A block is on its way to a cloud elsewhere; its `Round`, of the same index, follows with the verdict."""
+    """A block is on its way to a cloud elsewhere; its record, of the same index, follows with the verdict."""
 
     index: int
     draft_ids: tuple[int, ...]  # none where the cloud is to generate
-
-
-def _rounded(value: float) -> float:
-    return round(value, 4)
-
-
-Figure = Annotated[float, AfterValidator(_rounded)]
-"""A measured figure, of which transcripts keep four decimals."""
-
-_T = TypeVar("_T")
-_Known = Annotated[tuple[_T, ...], BeforeValidator(lambda figures: figures or ())]  # null in older transcripts
-_Unwritten = Annotated[_T, Field(exclude=True), SkipJsonSchema(), BeforeValidator(lambda value: type(value)())]
-"""What a transcript leaves out."""
-
-RECORD: Final[Mapping[str, object]] = {"use_attribute_docstrings": True, "extra": "forbid", "allow_inf_nan": False}
-"""How pydantic reads a dataclass that is a field of transcripts: its docstrings become descriptions."""
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """One block: drafted, then kept or escalated, then committed."""
-
-    __pydantic_config__: ClassVar[Mapping[str, object]] = {**RECORD, "revalidate_instances": "always"}
-    index: Annotated[int, Field(ge=0)]
-    """0-based number of the round"""
-    draft_ids: tuple[int, ...]
-    """drafted token ids; none where the cloud generates without a draft"""
-    entropy: tuple[Figure, ...]
-    """of the drafting model at each drafted token, nats"""
-    gate_values: tuple[Figure, ...]
-    """the gate's own figure per drafted token, in its unit"""
-    escalated: bool
-    """whether the cloud verified it"""
-    reason: Reason | None
-    """why it did"""
-    accepted: Annotated[int, Field(ge=0)]
-    """leading drafted tokens that were kept, before stop rules"""
-    committed_ids: tuple[int, ...]
-    """token ids that the round added, stop rules applied, correction or bonus included"""
-    source: tuple[Source, ...]
-    """origin of each committed token"""
-    draft_ms: Figure
-    """time drafting, ms, prefill left out"""
-    verify_ms: Figure | None
-    """time of the cloud's pass and the rule, ms, prefill left out; null: kept"""
-    gate_value: Figure | None = None
-    """the block's, which is compared with the threshold; null: nothing was drafted"""
-    max_entropy: Figure | None = None
-    """largest of `entropy`, nats; null where nothing was drafted"""
-    network_ms: Figure | None = None
-    """time on the link, ms; null where there is none"""
-    least_entropy: tuple[Figure, ...] | None = None
-    """lower bounds where an edge elsewhere names the likeliest tokens alone, `entropy` being upper ones; else null"""
-    margin: _Known[Figure] = ()
-    """p(likeliest) - p(second) at each drafted token"""
-    logprob: _Known[Figure] = ()
-    """of each drafted token, nats"""
-    candidates: _Known[tuple[tuple[int, Figure], ...]] = ()
-    """likeliest tokens at each drafted one: [id, probability]"""
-    hidden_ms: Figure | None = None
-    """time drafting the block while an earlier one was verified elsewhere, ms, not in `draft_ms`"""
-    thrown_away: _Unwritten[int] = 0
-    """tokens drafted ahead that this round proved useless"""
-    near_ties: int | None = None
-    """positions whose two best scores the cloud's number format cannot tell apart"""
-    bytes_up: int | None = None
-    """sent for this round, repeats included; null where there is no link"""
-    bytes_down: int | None = None
-    """received for it; null where there is no link"""
-    alternatives: _Unwritten[tuple[Alternatives, ...]] = ()
-    """of each committed token; empty where the loop does not keep them"""
-    waking: bool = False
-    """whether the gate decided by the wake threshold, on the first call"""
-    draft_text: str = ""  # this and the following are written by a `Run`: the loop knows ids only
-    """text of the draft, special tokens left out; half a character is U+FFFD"""
-    committed_text: str = ""
-    """text added, without special tokens; half a character comes with its rest"""
-    draft_pieces: _Known[str] = ()
-    """text of each drafted token; bytes that are no character yet are U+FFFD"""
-    committed_pieces: _Known[str] = ()
-    """text of each committed token, likewise"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +125,7 @@ class ModelWork:
     forwards: int = 0  # runs of the language model, prefill included
     encoder_ms: float = 0.0
     prefill_ms: float = 0.0
-    step_ms: float = 0.0  # in all other forwards
+    step_ms: float = 0.0  # in all other forwards, and the text's share of the one that reads the prompt
     prompt_tokens: int = 0  # audio included
     fed_tokens: int = 0  # after the prompt; a rolled-back token that is fed again counts again
     bytes_up: int = 0  # bodies of requests to a model behind a link, repeats included; 0 for one of this process
@@ -237,16 +160,18 @@ class Finished:
     degraded: str | None = None  # why the edge went on without the cloud after it failed
     guessed: int | None = None  # tokens that models of this process guessed and scored with the next one; None: off
     guesses_kept: int | None = None  # of these, those that stood, each of which saved a forward
-
-
-Event = Prefill | Sent | Round | Finished
+    thrown_away: int | None = None  # tokens drafted ahead in vain; None: nothing was drafted ahead
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
     """Figures of the clip's sound; null where there is nothing to measure. docs/acoustics.md defines them."""
 
-    __pydantic_config__: ClassVar[Mapping[str, object]] = RECORD
+    __pydantic_config__: ClassVar[Mapping[str, object]] = {
+        "use_attribute_docstrings": True,  # they become the descriptions of the schema
+        "extra": "forbid",
+        "allow_inf_nan": False,
+    }
     f0_median_hz: float | None = None
     """median F0 of the voiced frames, Hz; null: fewer than ten of them"""
     f0_range_st: float | None = None
@@ -278,22 +203,3 @@ class Claim:
         if self.class_ is None or self.value is None or (self.least is None and self.most is None):
             return None
         return (self.least is None or self.value >= self.least) and (self.most is None or self.value <= self.most)
-
-
-@dataclass(frozen=True, slots=True)
-class EventText:
-    """An event's token ids as text: the engine knows ids only, and a display no tokenizer."""
-
-    caption: str = ""  # so far, without special tokens
-    labels: Mapping[str, str | None] | None = None  # attribute -> class that the finished caption names; None: unset
-    claims: tuple[Claim, ...] | None = None  # labels that can be measured, beside the figures; None: unset
-    probabilities: Mapping[str, float] = field(default_factory=dict)  # attribute -> of its class, where it is known
-    flags: tuple[Flag, ...] = ()  # of the finished caption
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """One step of a run, with its text."""
-
-    event: Started | Event
-    text: EventText

@@ -14,14 +14,15 @@ import torch
 from transformers import GenerationConfig, PreTrainedConfig
 from transformers.cache_utils import Cache
 
+from specdec_cli.config.gate_file import LearnedWeights
 from specdec_cli.decoding.assemble import Pair, build_loop
 from specdec_cli.decoding.evidence import Groups
-from specdec_cli.decoding.learned import Classifier
+from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.families import Family, Made
 from specdec_cli.models.processor import Processor, Prompt
-from tests.tiny import settings
+from tests.tiny import gate_file, settings
 
 START = 0  # the last prompt token, from which the text sets out
 EOS = 1
@@ -145,19 +146,19 @@ def table_prompt(model: TableModel) -> Prompt:
 def table_loop(
     edge: TableModel | None,
     cloud: TableModel | None,
-    classifier: Classifier | None = None,
     groups: Groups | None = None,
+    weights: LearnedWeights | None = None,
     **given: Any,
 ) -> Loop:
     """A loop over lookup tables, with settings by name."""
     mode = given.pop("mode", "hybrid" if cloud else "edge")
+    config = settings(mode=mode, **given)
     return build_loop(
         Pair.of(edge, cloud),
-        settings(mode=mode, **given),
+        config,
         table_prompt(edge) if edge else None,
         table_prompt(cloud) if cloud else None,
-        classifier=classifier,
-        groups=groups,
+        Gate.of(config, gate_file(weights) if weights else None, groups),
     )
 
 

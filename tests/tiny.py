@@ -34,13 +34,15 @@ from specdec_cli.config import (
     PromptConfig,
     RuntimeConfig,
 )
+from specdec_cli.config.gate_file import GateFile, LearnedWeights
 from specdec_cli.decoding.assemble import Pair, build_loop
-from specdec_cli.decoding.learned import Classifier
+from specdec_cli.decoding.block import Block, Event
+from specdec_cli.decoding.gate import Gate
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.families import AudioProcessor, family_named
 from specdec_cli.models.processor import Processor, Prompt
 from specdec_cli.models.shared import Shared
-from specdec_cli.types import Event, Finished, Round
+from specdec_cli.types import Finished
 from training.tokenizer import SPECIAL_TOKENS
 
 SPECIALS = SPECIAL_TOKENS[:10]
@@ -243,12 +245,18 @@ def settings(**given: Any) -> Config:
     return Config(edge=EdgeConfig(model="tiny/edge"), cloud=CloudConfig(model="tiny/cloud"), **made)
 
 
-def collect(events: Iterable[Event]) -> tuple[list[Round], Finished]:
+def gate_file(weights: LearnedWeights, threshold: float = 0.6, **more: Any) -> GateFile:
+    """The file of a learned gate."""
+    needed: dict[str, Any] = {"gate": "learned", "k": 1, "stop_drafting": False, "tokenizer": "", "fitted_on": {}}
+    return GateFile(threshold=threshold, learned=weights, **needed | more)
+
+
+def collect(events: Iterable[Event]) -> tuple[list[Block], Finished]:
     """The rounds and the end of a run."""
     seen = list(events)
     finished = seen[-1]
     assert isinstance(finished, Finished)
-    return [event for event in seen if isinstance(event, Round)], finished
+    return [event for event in seen if isinstance(event, Block)], finished
 
 
 def decode(
@@ -257,8 +265,8 @@ def decode(
     edge_prompt: Prompt | None,
     cloud_prompt: Prompt | None,
     *,
-    classifier: Classifier | None = None,
+    gate: Gate | None = None,
     shared: Shared | None = None,
-) -> tuple[list[Round], Finished]:
+) -> tuple[list[Block], Finished]:
     """Runs one clip through the loop: its rounds and its end."""
-    return collect(build_loop(pair, config, edge_prompt, cloud_prompt, classifier=classifier, shared=shared).run())
+    return collect(build_loop(pair, config, edge_prompt, cloud_prompt, gate, shared=shared).run())

@@ -31,7 +31,7 @@ from specdec_cli.batch.output_file import Task
 from specdec_cli.captioner import Captioner
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.prompts import Language
-from specdec_cli.run import peak_rss_mb
+from specdec_cli.transcript.recorder import peak_rss_mb
 from specdec_cli.transcript.records import Transcript
 from tools.table import print_table
 from training.corpus import SAMPLE_RATE, Waveform, read_audio

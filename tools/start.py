@@ -112,7 +112,8 @@ def _run(captioner: Any, clip: str | None) -> Any:
 
 def _to_the_first_block(run: Any) -> Times:
     """The prefill, and what follows it up to the first committed block."""
-    from specdec_cli.types import Prefill, Round
+    from specdec_cli.transcript.round import Round
+    from specdec_cli.types import Prefill
 
     wall, cpu = time.monotonic(), time.process_time()
     prefill_ms = 0.0

@@ -73,8 +73,8 @@ class Fold:
 
     @property
     def classifier(self) -> Classifier:
-        """Both weights, with thresholds that do not count."""
-        return Classifier(self.block, 0.5, 0.5, self.wake)
+        """Both weights."""
+        return Classifier(self.block, self.wake)
 
 
 def recorded(captioner: Captioner, data: Path, rows: Sequence[Row], work: Path, watch: Watch) -> dict[Language, Part]:

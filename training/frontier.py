@@ -103,8 +103,7 @@ def replays(table: Path, language: str, gates: Sequence[GateName], k: int, work:
     quality = CaptionQuality(lexicon, known, config.prompt.language, captioner.decode)
     prefill = _prefill(work / f"{language}-entropy.jsonl")
     file = read_gate_file(WEIGHTS / "gate.json")
-    learned = file.learned, file.threshold, file.wake, file.waking
-    classifier = Classifier(*learned) if learned[0] else None  # type: ignore[arg-type]
+    classifier = Classifier(file.learned, file.waking) if file.learned else None
     settings: dict[str, list[SettingOutcome]] = {}
     for gate in gates:
         for candidate in candidates(traces, (gate,), (k,), classifier, defers=True, rates=RATES):

@@ -146,6 +146,7 @@ def build_result(
 ) -> Bench:
     """The result of a captioner in mode hybrid; entry i of two contenders is of the same clip in the same round."""
     decoding = captioner.config.decoding
+    found = [_contender(name, timings, len(clips)) for name in timings]
     return Bench(
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         command=command,
@@ -158,9 +159,35 @@ def build_result(
         audio_s=sum(clip.duration_s for clip in clips),
         language=captioner.setup.language,
         rounds=len(timings["cloud"]) // len(clips),
-        contenders=[_contender(name, timings, len(clips)) for name in timings],
-        notes=list(notes),
+        contenders=found,
+        notes=[what_pays(found, _step_ms(timings["edge"], "edge"), _step_ms(timings["cloud"], "cloud")), *notes],
     )
+
+
+def what_pays(found: Sequence[ContenderTime], step_ms: float | None, verification_ms: float | None) -> str:
+    """What the modes of two models give against the cloud alone on this machine, and whether to use that instead.
+
+    A step of the edge and a forward of the cloud, which a verification is, are given in ms; None: there was none.
+    """
+    gains = {each.name: each.to_cloud.value for each in found if each.name in ("lossless", "hybrid")}
+    measured = ""
+    if step_ms is not None and verification_ms is not None:
+        measured = f"An edge step takes {step_ms:.1f} ms and a forward of the cloud {verification_ms:.1f} ms: "
+    told = " and ".join(f"{name} writes {gain:.2f} times" for name, gain in gains.items())
+    slower = [name for name, gain in gains.items() if gain <= 1.0]
+    advice = ""
+    if len(slower) == len(gains):
+        advice = " Speculation does not pay here: use --mode cloud."
+    elif slower:
+        advice = f" For speed, use {'hybrid' if 'lossless' in slower else 'lossless'} or cloud, not {slower[0]}."
+    return f"{measured}{told} cloud-only's tokens/s.{advice}"
+
+
+def _step_ms(runs: Sequence[CaptionTiming], role: Literal["edge", "cloud"]) -> float | None:
+    """A model's forward after the prefill, ms, on average over its captions alone."""
+    works = [run.edge if role == "edge" else run.cloud for run in runs]
+    steps = sum(work.forwards - work.encoder_passes for work in works)
+    return sum(work.step_ms for work in works) / steps if steps > 0 else None
 
 
 def _contender(name: Contender, timings: Mapping[Contender, Sequence[CaptionTiming]], clips: int) -> ContenderTime:

@@ -13,11 +13,12 @@ import torch
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import Config
 from specdec_cli.config.schema import DecodingConfig
+from specdec_cli.decoding.block import Block
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.errors import ConfigError
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt, effective, test_sound
-from specdec_cli.types import Finished, ModelWork, Round
+from specdec_cli.types import Finished, ModelWork
 
 _TEST_S: Final = 3
 
@@ -65,7 +66,7 @@ class CaptionTiming:
 
     ids: tuple[int, ...]  # eos included if it was reached
     wall_ms: float  # from the prompt to the last token
-    rounds: tuple[Round, ...] = ()
+    rounds: tuple[Block, ...] = ()
     edge: ModelWork = field(default_factory=ModelWork)
     cloud: ModelWork = field(default_factory=ModelWork)
     saved: int = 0  # forwards, by guesses
@@ -81,7 +82,7 @@ class CaptionTiming:
         return self.edge + self.cloud
 
     @property
-    def escalated(self) -> list[Round]:
+    def escalated(self) -> list[Block]:
         """The rounds that the cloud verified."""
         return [event for event in self.rounds if event.escalated]
 
@@ -99,7 +100,7 @@ def drive(loop: Loop, built_ms: float = 0.0) -> CaptionTiming:
     """Runs a loop, which took `built_ms` to put together, to its end."""
     *events, finished = loop.run()
     assert isinstance(finished, Finished)
-    rounds = tuple(event for event in events if isinstance(event, Round))
+    rounds = tuple(event for event in events if isinstance(event, Block))
     edge, cloud = (work or ModelWork() for work in (finished.edge, finished.cloud))
     wall_ms, saved = built_ms + finished.total_ms, finished.guesses_kept or 0
     return CaptionTiming(finished.token_ids, wall_ms, rounds, edge, cloud, saved)

@@ -24,8 +24,8 @@ import httpx
 
 from specdec_cli.cloud.http import MalformedError, RefusedError, read_token, refusal, trouble, trusted
 from specdec_cli.config import Config, LinkedConfig
-from specdec_cli.decoding.accept import Synonyms, Verdict
-from specdec_cli.decoding.block import Draft
+from specdec_cli.decoding.accept import Synonyms
+from specdec_cli.decoding.block import Draft, Verdict
 from specdec_cli.errors import CloudError, ConfigError, DecodingError
 from specdec_cli.models.processor import Processor, Prompt
 from specdec_cli.types import Decider, ModelWork

@@ -27,7 +27,7 @@ from safetensors.torch import load, save
 from specdec_cli.cloud.http import M, MalformedError, parse
 from specdec_cli.config import AcceptanceConfig
 from specdec_cli.config.schema import ScoringConfig
-from specdec_cli.decoding.accept import Verdict
+from specdec_cli.decoding.block import Verdict
 from specdec_cli.types import ModelWork
 
 PROTOCOL: Final = 8  # both ends must use the same

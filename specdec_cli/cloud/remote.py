@@ -13,8 +13,7 @@ from specdec_cli.cloud import protocol as wire
 from specdec_cli.cloud.cloud import Caller, RemoteCloud, RemoteVerifier
 from specdec_cli.cloud.http import ForgottenError, RefusedError, parse
 from specdec_cli.config import CloudConfig
-from specdec_cli.decoding.accept import Verdict
-from specdec_cli.decoding.block import Draft
+from specdec_cli.decoding.block import Draft, Verdict
 from specdec_cli.decoding.length import capacity
 from specdec_cli.errors import CloudError, ConfigError, TokenizerMismatchError
 from specdec_cli.models.processor import Processor

@@ -17,8 +17,8 @@ from specdec_cli.cloud.http import ForgottenError, RefusedError, parse
 from specdec_cli.cloud.vllm_protocol import GenerateRequest, Scored
 from specdec_cli.config import LinkedConfig
 from specdec_cli.config.checks import beyond_likeliest
-from specdec_cli.decoding.accept import NO_SYNONYMS, Verdict
-from specdec_cli.decoding.block import Draft, Enough
+from specdec_cli.decoding.accept import NO_SYNONYMS
+from specdec_cli.decoding.block import Draft, Enough, Verdict
 from specdec_cli.decoding.gate import GateState
 from specdec_cli.errors import CloudError, DecodingError, EdgeError, TokenizerMismatchError
 from specdec_cli.models.processor import Processor, Prompt, effective

@@ -9,13 +9,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from specdec_cli.config.fields import setting
 from specdec_cli.config.locate import read_json
 from specdec_cli.errors import ConfigError
+
+if TYPE_CHECKING:
+    from specdec_cli.config.schema import Config
 
 
 class FilePart(BaseModel):
@@ -100,10 +103,13 @@ def read_gate_file(path: Path, label: str | None = None) -> GateFile:
     return read_json(path, GateFile, "gate file", "specdec tune --output FILE writes one.", label=label)
 
 
-def read_learned(path: Path, label: str | None) -> tuple[GateFile, LearnedWeights]:
-    """The gate file at `path`, and its weights; ConfigError if it holds another gate than the learned one."""
-    file = read_gate_file(path, label)
+def learned_gate_file(config: Config) -> GateFile | None:
+    """The file of the learned gate, None if another one is in force; ConfigError if it cannot be used."""
+    path = config.gate.weights_path
+    if config.gate_in_force != "learned" or path is None:
+        return None
+    file, label = read_gate_file(path, config.gate.file), config.gate.file
     if file.learned is None:
         message = f"gate.name is learned, but {label} holds the gate {file.gate}, which has no weights"
         raise ConfigError(message, hint=f"Use it as it is: set gate.name to {label}.")
-    return file, file.learned
+    return file

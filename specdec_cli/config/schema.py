@@ -15,7 +15,7 @@ from specdec_cli.config.fields import AT_PAUSES, Instruction, Moment, PlainText,
 from specdec_cli.config.locate import model_source
 from specdec_cli.config.model_schema import CloudConfig, EdgeConfig, LinkedConfig
 from specdec_cli.prompts import Language, Style, prompt_for
-from specdec_cli.types import DEFAULT_THRESHOLDS, AcceptanceName, Decider, GateName, Mode
+from specdec_cli.types import AcceptanceName, Decider, GateName, Mode
 
 Tokens = Annotated[int, Field(ge=1, le=64)]
 Number = Annotated[int, Field(ge=1, le=65_535)]
@@ -84,12 +84,6 @@ class DecodingConfig(ScoringConfig, BlockConfig):
     degrade: bool | None = setting(None, "where the cloud fails, the edge writes the rest; null: true in hybrid mode")
 
     @property
-    def may_skip_drafts(self) -> bool:
-        """Whether the cloud may write a caption without the edge's drafts, where that takes less time."""
-        free = self.lookup_tokens > 0 and self.cost_ratio is None and (self.defer or self.k == "auto")
-        return self.mode == "lossless" and not self.sampling and free
-
-    @property
     def degrades(self) -> bool:
         """Whether the edge writes on where the cloud fails."""
         return self.mode == "hybrid" if self.degrade is None else self.degrade and self.mode != "cloud"
@@ -113,22 +107,6 @@ class GateConfig(Section):
     wake: float | None = setting(None, "with defer: threshold of a clip's first call; null: the gate file's, or that")
     file: PlainText | None = setting(None, "weights of the gate learned: a gate file, or package:mini/gate.json")
     stop_drafting: bool = setting(False, "true: a block ends with its first unsure token and goes to the cloud")
-
-    @property
-    def effective_threshold(self) -> float | None:
-        """The threshold in force; None for gates without one, and for one that comes with the gate's weights."""
-        if self.name in ("always", "never"):
-            return None
-        return DEFAULT_THRESHOLDS.get(self.name) if self.threshold is None else self.threshold
-
-    def effective_wake(self, threshold: float | None, of_file: float | None = None) -> float | None:
-        """The wake threshold in force, where `threshold` is; `of_file`: that of the learned gate's file.
-
-        A file's wake threshold belongs to its own threshold: beside another one it does not count.
-        """
-        if self.wake is not None:
-            return self.wake
-        return threshold if of_file is None or self.threshold is not None else of_file
 
     @property
     def weights_path(self) -> Path | None:
@@ -229,6 +207,12 @@ class Config(Section):
         if prompt.text is not None:
             return prompt.text
         return prompt_for(language or prompt.language, prompt.style, mini=self._by_mini)
+
+    def instruction_of(self, role: Decider, instruction: str) -> str:
+        """What a model is given in place of `instruction`: its own, if it has one."""
+        model = self.edge if role == "edge" else self.cloud
+        own = None if model is None else model.own_instruction
+        return instruction if own is None else own
 
     @property
     def closes(self) -> bool:

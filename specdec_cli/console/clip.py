@@ -15,7 +15,9 @@ from specdec_cli.console.theme import ASKED, BAD, DIM, DOT, RULE, STRONG
 from specdec_cli.format import contradiction, count, measured, milliseconds, percent, seconds, setting
 from specdec_cli.transcript.recorder import totals
 from specdec_cli.transcript.records import Started
-from specdec_cli.types import FLAG_WORDS, EventText, Finished, Flag, Mode, Prefill, Round
+from specdec_cli.transcript.round import Round
+from specdec_cli.transcript.updates import EventText
+from specdec_cli.types import FLAG_WORDS, Finished, Flag, Mode, Prefill
 
 INDENT = 10
 _SETTINGS = ("k", "gate", "threshold", "wake", "acceptance", "temperature", "max_new_tokens")

@@ -19,8 +19,9 @@ from specdec_cli.console.theme import ABOVE, ASKED, BELOW, DIM, DOT, EOS, JOINT,
 from specdec_cli.decoding.gate import crosses
 from specdec_cli.format import milliseconds
 from specdec_cli.transcript.records import Started
+from specdec_cli.transcript.round import Round
 from specdec_cli.transcript.token_fates import Fate, tokens
-from specdec_cli.types import LOW_IS_UNSURE, Round
+from specdec_cli.types import LOW_IS_UNSURE
 
 LABEL: Final = 8
 """Cells before the tokens of a row: for the names of figures, of which a longer one is cut."""

@@ -22,7 +22,9 @@ from specdec_cli.errors import SpecdecError
 from specdec_cli.format import count, seconds, volume
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.transcript.records import Started
-from specdec_cli.types import Finished, Prefill, Round, Sent, Update
+from specdec_cli.transcript.round import Round
+from specdec_cli.transcript.updates import Update
+from specdec_cli.types import Finished, Prefill, Sent
 
 if TYPE_CHECKING:
     from specdec_cli.models.download import Download, Watch

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from specdec_cli.cloud.cloud import RemoteCloud, RemoteVerifier
 from specdec_cli.config.schema import Config, DecodingConfig
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
-from specdec_cli.decoding.evidence import Groups
+from specdec_cli.decoding.ahead import CloudCalls
 from specdec_cli.decoding.gate import Gate
-from specdec_cli.decoding.learned import Classifier
 from specdec_cli.decoding.length import Costs, capacity
 from specdec_cli.decoding.lookup import Guesses, Lookup, key_of
 from specdec_cli.decoding.loop import Loop
@@ -71,13 +70,15 @@ class Pair:
         """What turns token ids into text: over the shared ids both models agree."""
         return next(model.processor for model in (self.edge, self.cloud) if model is not None)
 
-    def guesses(self, role: Decider, prompt: Prompt | None, settings: DecodingConfig) -> Guesses | None:
-        """Where the guesses of one of the models come from; None where it is not of this process."""
+    def guesses(self, role: Decider, instruction: str, config: Config) -> Guesses | None:
+        """Where the guesses of one of the models come from; None if it is not of this process."""
         model = self.local(role)
-        if model is None or prompt is None:
+        if model is None:
             return None
-        key = key_of(model.weights or model.name, role, prompt.ids)
-        return Guesses(self.lookup, key, settings.lookup_tokens, settings.max_new_tokens, self.costs.guesses[role])
+        asked = config.instruction_of(role, instruction), config.prompt.system
+        key = key_of(model.weights or model.name, role, asked)
+        most, longest = config.decoding.lookup_tokens, config.decoding.max_new_tokens
+        return Guesses(self.lookup, key, most, longest, self.costs.guesses[role])
 
     def rows(
         self,
@@ -86,6 +87,7 @@ class Pair:
         settings: DecodingConfig,
         stop_ids: Collection[int],
         shared: Shared | None = None,
+        guesses: Guesses | None = None,
     ) -> Rows:
         """What one of the models of this process would write about a clip, with a fresh session."""
         from specdec_cli.decoding.rows import Rows
@@ -94,7 +96,7 @@ class Pair:
         model = self.local(role)
         assert model is not None and prompt is not None, "checked when the pair was made"  # noqa: PT018
         session = Session(model, prompt, capacity(settings), self.vocab_size, shared.logits if shared else None)
-        return Rows(session, settings, stop_ids, self.guesses(role, prompt, settings))
+        return Rows(session, settings, stop_ids, guesses)
 
 
 def build_loop(
@@ -102,67 +104,61 @@ def build_loop(
     config: Config,
     edge_prompt: Prompt | None,
     cloud_prompt: Prompt | None,
+    gate: Gate | None = None,
     *,
-    classifier: Classifier | None = None,
     shared: Shared | None = None,
     top_n: int = 0,
     synonyms: Synonyms = NO_SYNONYMS,
     language: Language | None = None,
-    groups: Groups | None = None,
+    instruction: str | None = None,
 ) -> Loop:
     """The loop of one clip, with fresh sessions of the models that `decoding.mode` uses.
 
-    `shared` makes the forwards together with those of other clips; of each committed token `top_n` likeliest are kept.
-    `synonyms` are those of the acceptance rule, `groups` the gate's. `language` is the caption's, if not the configured
-    one.
+    `gate` is that of all clips; None: the configured one, without weights. `shared` makes the forwards together with
+    those of other clips; of each committed token `top_n` likeliest are kept. `synonyms` are those of the acceptance
+    rule. `language` and `instruction` are the caption's, if not the configured ones.
     """
-    settings, mode, stop_ids = config.decoding, config.decoding.mode, stop_ids_of(pair, config)
-    local, served = (settings, stop_ids, shared), (config, pair.vocab_size, stop_ids, top_n)
+    settings, mode = config.decoding, config.decoding.mode
+    drafts_end, text_ends = ends_of(pair, config)
+    # in lossless mode a draft is kept where the cloud has failed
+    kept_ids = pair.edge.processor.eos_ids if pair.edge and mode in ("hybrid", "lossless") else ()
+    gate = gate or Gate.of(config)
+    asked = config.instruction() if instruction is None else instruction
+
+    def rows(role: Decider, prompt: Prompt | None, stop_ids: tuple[int, ...]) -> Rows:
+        return pair.rows(role, prompt, settings, stop_ids, shared, pair.guesses(role, asked, config))
+
     drafter: Drafter | VllmDrafter | None = None
     verifier: LocalVerifier | RemoteVerifier | None = None
     if mode != "cloud" and isinstance(pair.edge, RemoteCloud):
         from specdec_cli.cloud.vllm import VllmDrafter
 
         assert edge_prompt is not None
-        words = synonyms if config.gate_in_force == "class-entropy" else NO_SYNONYMS
-        drafter = VllmDrafter(pair.edge, edge_prompt, *served, words)
+        words = synonyms if gate.name == "class-entropy" else NO_SYNONYMS
+        drafter = VllmDrafter(pair.edge, edge_prompt, config, pair.vocab_size, drafts_end, top_n, words)
     elif mode != "cloud" or not isinstance(pair.cloud, RemoteCloud):
         from specdec_cli.decoding.draft import Drafter
 
-        rows = pair.rows("cloud", cloud_prompt, *local) if mode == "cloud" else pair.rows("edge", edge_prompt, *local)
-        drafter = Drafter(rows)
+        role: Decider = "cloud" if mode == "cloud" else "edge"
+        drafter = Drafter(rows(role, cloud_prompt if mode == "cloud" else edge_prompt, drafts_end))
     if mode != "edge" and isinstance(pair.cloud, RemoteCloud) and cloud_prompt is not None:
-        verifier = pair.cloud.verifier(pair.cloud, cloud_prompt, *served, synonyms)
+        verifier = pair.cloud.verifier(pair.cloud, cloud_prompt, config, pair.vocab_size, text_ends, top_n, synonyms)
     elif mode in ("hybrid", "lossless"):
         from specdec_cli.decoding.verify import LocalVerifier
 
-        rows = pair.rows("cloud", cloud_prompt, *local)
-        verifier = LocalVerifier(rows, config.acceptance, settings.max_new_tokens, top_n, synonyms)
+        verifier = LocalVerifier(
+            rows("cloud", cloud_prompt, text_ends), config.acceptance, settings.max_new_tokens, top_n, synonyms
+        )
     spoken = (language or config.prompt.language) if config.closes else None
+    parallel = isinstance(pair.cloud, RemoteCloud) or len({model.device for model in pair.loaded}) > 1
     return Loop(
         drafter,
         verifier,
-        gate_of(config, edge_prompt, classifier, groups),
-        StopRules(settings, stop_ids, pair.writer.text, spoken),
+        replace(gate, generator=gate_generator(config, edge_prompt)),
+        StopRules(settings, text_ends, pair.writer.text, spoken, kept_ids),
         settings,
-        pair.costs,
-        cloud_is_parallel=isinstance(pair.cloud, RemoteCloud) or len({model.device for model in pair.loaded}) > 1,
-        release_slot=nullcontext if shared is None else shared.release_slot,
+        CloudCalls(settings, pair.costs, parallel, nullcontext if shared is None else shared.release_slot),
         top_n=top_n,
-    )
-
-
-def gate_of(config: Config, clip: Prompt | None, classifier: Classifier | None, groups: Groups | None) -> Gate:
-    """The gate in force."""
-    threshold, wake = config.gate.threshold, classifier.wake if classifier else None
-    return Gate(
-        config.gate_in_force,
-        threshold,
-        wake=config.gate.effective_wake(threshold, wake),
-        stop_drafting=config.gate.stop_drafting,
-        classifier=classifier,
-        generator=gate_generator(config, clip),
-        groups=groups,
     )
 
 
@@ -177,9 +173,13 @@ def gate_generator(config: Config, clip: Prompt | None) -> torch.Generator | Non
     return generator_for(config.decoding.seed, b"".join(audio))
 
 
-def stop_ids_of(pair: Pair, config: Config) -> tuple[int, ...]:
-    """Ids that end the text: those of the model whose text it is; in hybrid mode, of either."""
+def ends_of(pair: Pair, config: Config) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Ids that end the edge's drafts, and those that end the text of the model that decides what is verified.
+
+    Each model ends at its own, as its `generate()` does. In lossless mode a draft ends where the text would.
+    """
     edge, cloud = (model.processor.eos_ids if model is not None else () for model in (pair.edge, pair.cloud))
-    if config.decoding.mode == "hybrid":
-        return tuple(sorted({*edge, *cloud}))
-    return edge if config.decoding.mode == "edge" else cloud
+    mode = config.decoding.mode
+    if mode == "hybrid":
+        return edge, cloud
+    return (edge, edge) if mode == "edge" else (cloud, cloud)

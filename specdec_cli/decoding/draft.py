@@ -10,24 +10,49 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import torch
 
-from specdec_cli.decoding.accept import pick_token
 from specdec_cli.decoding.block import Draft, Enough
 from specdec_cli.decoding.gate import Gate, GateState
+from specdec_cli.decoding.pick import most_likely
 from specdec_cli.decoding.rows import Rows
+from specdec_cli.decoding.scores import draw
 from specdec_cli.decoding.stop import LoopRule
+from specdec_cli.models.session import UNREAD
 from specdec_cli.types import ModelWork
+
+UNREAD_TOKENS: Final = {"cpu": 1}
+"""Tokens that are drafted before the host reads them, by type of device; a CPU has nothing to wait for."""
+_ON_A_GPU: Final = 8  # the same of any other device: a block, or part of a deferred draft
+_ASKED: Final = 2  # at most, where the gate or the length may end a block at each: a step is wasted there
+_GUESSED: Final = 4  # at most, where earlier captions are asked for what follows
 
 
 @dataclass(slots=True)
 class _Step:
     scores: torch.Tensor  # [1, vocab], processed
+    token: int  # the most likely
     hidden_ms: float  # the part of the step's time that lay within the verification
     counts: bool  # whether its token was drafted and is in no block yet; a guess of the cloud's own is no draft
+
+
+@dataclass(slots=True, eq=False)
+class _Block:
+    """A block that is being drafted."""
+
+    written: list[int]  # the text, and the tokens of the block that the host has read
+    top_k: int | None  # draw from so many most likely ones
+    read: list[torch.Tensor] = field(default_factory=list)  # processed scores whose evidence was fetched, [n, vocab]
+    rows: list[torch.Tensor] = field(default_factory=list)  # those of which it was not, [1, vocab] each
+    chosen: list[torch.Tensor] = field(default_factory=list)  # by the last of them, or by all if drawn: int64 [1] each
+    states: list[torch.Tensor] = field(default_factory=list)  # of the generator before each was drawn; none: none is
+    start: int = field(init=False)  # tokens of text before the block
+
+    def __post_init__(self) -> None:
+        self.start = len(self.written)
 
 
 class Drafter:
@@ -53,26 +78,77 @@ class Drafter:
 
         With `top_k`, each is drawn from so many likeliest: a way out of a loop.
         """
-        started_ms, hidden_ms = self.rows.clock_ms, 0.0
-        written, rows = [*text], list[torch.Tensor]()
+        started_ms, hidden_ms, block, ended = self.rows.clock_ms, 0.0, _Block([*text], top_k), False
+        asks, end, written = state.stops or enough is not None, len(text) + k, block.written
         draws = top_k is not None or self._settings.sampling
-        while len(rows) < k and not (rows and written[-1] in self.stop_ids):
-            row, row_hidden_ms = self.row(written)
+        while len(written) < end and not ended:
+            row, row_hidden_ms, known = self.row(written)
             hidden_ms += row_hidden_ms
-            if top_k is not None:
-                floor = row.topk(min(top_k, row.shape[-1])).values[:, -1:]
+            steps = min(self._unread(written, asks=asks), end - len(written))
+            self._steps(block, row, steps, draws=draws)
+            if steps > 1 or asks:
+                ended = self._read(block, state, enough)
+                continue
+            if draws:
+                known = int(block.chosen[-1])
+            written.append(self.rows.choice(written) if known is None else known)
+            ended = written[-1] in self.stop_ids
+        if block.rows:
+            self._read(block, state, None)
+        self.rows.tail = written
+        logits = _joined(block.read) if block.read else None
+        ms = self.rows.clock_ms - started_ms
+        return Draft(tuple(written[len(text) :]), logits, state, state.reason, ms, hidden_ms)
+
+    def _unread(self, written: list[int], *, asks: bool) -> int:
+        """How many tokens may be drafted before the host reads them; each but the first is fed from the device."""
+        most = UNREAD_TOKENS.get(self.session.model.device.type, _ON_A_GPU)
+        if most == 1 or self._ahead or not self.session.steps or self.session.fed != written:
+            return 1
+        return min(most, _ASKED if asks else _GUESSED if self.rows.guesses else most)
+
+    def _steps(self, block: _Block, row: torch.Tensor, count: int, *, draws: bool) -> None:
+        """Chooses `count` tokens on the device, the first one by its row [1, vocab], each but the last being fed."""
+        text = block.written[:]
+        for at in range(count):
+            if at:
+                text.append(UNREAD)
+                row = self.rows.step(text, block.chosen[-1])
+            if block.top_k is not None:
+                floor = row.topk(min(block.top_k, row.shape[-1])).values[:, -1:]
                 row = row.masked_fill(row < floor, -torch.inf)
-            rows.append(row)
-            written.append(pick_token(row[0], self._generator, sampling=draws))
-            if state.stops or enough is not None:
-                unsure = state.read(row, written[-1:])
-                if (state.stops and unsure) or (enough is not None and enough(state)):
+            block.rows.append(row)
+            if draws:
+                block.states.append(self._generator.get_state())
+                block.chosen.append(draw(row.softmax(dim=-1), self._generator))
+            elif count > 1:
+                block.chosen.append(most_likely(row)[1])
+
+    def _read(self, block: _Block, state: GateState, enough: Enough | None) -> bool:
+        """Fetches what was chosen, and its evidence, at once; drops what follows an end; returns whether one is there.
+
+        The tokens of the last rows are those that the host has not read.
+        """
+        rows, written = _joined(block.rows), block.written
+        with self.rows.waiting():
+            tokens = state.look(rows, torch.cat(block.chosen) if block.states else None, self.session.model.name)
+        told = len(written) - block.start - len(state.evidence)  # of these, which the host has read before
+        if len(tokens) - told > 1:
+            self.rows.name([token.id for token in tokens[told:-1]])
+        kept, ended = 0, False
+        for kept, token in enumerate(tokens, start=1):
+            unsure = state.add(token)
+            if kept > told:
+                written.append(token.id)
+                ended = token.id in self.stop_ids or (state.stops and unsure)
+                if ended or (enough is not None and enough(state)):
+                    ended = True
                     break
-        self.rows.tail, ids = written, tuple(written[len(text) :])
-        logits = torch.cat(rows) if len(rows) > 1 else rows[0] if rows else None
-        if logits is not None and not state.evidence:
-            state.read(logits, ids)
-        return Draft(ids, logits, state, state.reason, self.rows.clock_ms - started_ms, hidden_ms)
+        if block.states and kept < len(tokens):
+            self._generator.set_state(block.states[kept])  # as if what is dropped had never been drawn
+        block.read.append(rows[:kept])
+        block.rows, block.chosen, block.states = [], [], []
+        return ended
 
     def close(self) -> None:
         """Nothing is held elsewhere."""
@@ -96,29 +172,37 @@ class Drafter:
                     return
                 token, scores = self._step_ahead(written, verdict, guess=False)
                 written.append(token)
-                unsure = state.read(scores, (token,))
+                unsure = state.read(scores, (token,), self.session.model.name)
                 if token in self.stop_ids or (unsure and state.stops):
                     break
             if gate.name == "random" or state.escalates or loop.end(written, start) is not None:
                 return
 
     def _step_ahead(self, text: Sequence[int], verdict: Future[Any], *, guess: bool) -> tuple[int, torch.Tensor]:
-        """The likeliest token after `text` and its scores [1, vocab], remembered."""
+        """The most likely token after `text` and its scores [1, vocab], remembered."""
         before_ms = self.work.step_ms
-        scores, _ = self.row(text)
+        scores, _, known = self.row(text)
+        token = self.rows.choice(text) if known is None else known
         # of a step in which the verdict arrived, nothing counts as hidden
         hidden_ms = 0.0 if verdict.done() else self.work.step_ms - before_ms
-        self._ahead[tuple(text)] = _Step(scores, hidden_ms, counts=not guess)
-        return int(scores.argmax()), scores
+        self._ahead[tuple(text)] = _Step(scores, token, hidden_ms, counts=not guess)
+        return token, scores
 
     def keep(self, text: tuple[int, ...] | None) -> int:
         """Forgets steps that do not continue `text`, or all; returns how many tokens drafted ahead were of no use."""
         useless = [known for known in self._ahead if text is None or known[: len(text)] != text]
         return sum(self._ahead.pop(known).counts for known in useless)
 
-    def row(self, text: Sequence[int]) -> tuple[torch.Tensor, float]:
-        """Processed scores [1, vocab] after `text`, and the milliseconds that finding them took ahead of time, once."""
+    def row(self, text: Sequence[int]) -> tuple[torch.Tensor, float, int | None]:
+        """Processed scores [1, vocab] after `text`, the milliseconds that finding them took ahead of time, once, and
+        their most likely token, if the host has read it.
+        """
         if not self._ahead or (step := self._ahead.get(tuple(text))) is None:
-            return self.rows.after(text), 0.0
+            return self.rows.after(text), 0.0, None
         hidden_ms, step.hidden_ms, step.counts = step.hidden_ms, 0.0, False
-        return step.scores, hidden_ms
+        return step.scores, hidden_ms, step.token
+
+
+def _joined(rows: list[torch.Tensor]) -> torch.Tensor:
+    """Rows [n, vocab] end to end; a copy of hundreds of thousands of scores is spared where there is one part."""
+    return rows[0] if len(rows) == 1 else torch.cat(rows)

@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from specdec_cli.decoding.pick import best, most_likely, not_finite, ranked
 from specdec_cli.types import Candidates
 
 if TYPE_CHECKING:
     import torch
 
-CANDIDATES: Final = 3  # likeliest tokens that are kept for each position
+CANDIDATES: Final = 3  # most likely tokens that are kept for each position
+_LEAST: Final = -1e4  # log-probability of what is impossible: times its probability, 0, that is 0
 
 
 class TokenEvidence(NamedTuple):
@@ -20,7 +22,7 @@ class TokenEvidence(NamedTuple):
 
     id: int
     entropy: float  # of the distribution that it was chosen from, nats
-    margin: float  # probability of the likeliest token minus that of the second
+    margin: float  # probability of the most likely token minus that of the second
     logprob: float  # natural logarithm of the token's probability
     candidates: Candidates  # at most `CANDIDATES`
     class_entropy: float = 0.0  # of the same distribution over groups of tokens, nats; 0 where there are none
@@ -31,58 +33,86 @@ class TokenEvidence(NamedTuple):
         return math.exp(self.logprob)
 
 
-def entropies(probabilities: torch.Tensor) -> torch.Tensor:
-    """Shannon entropy of each row, nats: [m, vocab] -> [m]. Impossible tokens (probability 0) count as 0."""
-    import torch
-
-    nats: torch.Tensor = torch.special.entr(probabilities).sum(dim=-1)
-    return nats
+def entropies(scores: torch.Tensor) -> torch.Tensor:
+    """Shannon entropy of each row's distribution, nats: scores [m, vocab] -> [m]. Impossible tokens count as 0."""
+    return _entropy(*_shifted(scores))
 
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Tokens in groups, on the device of the probabilities that are summed over them."""
+    """Tokens in groups, on the device of the scores that are summed over them. All other tokens are one more group."""
 
-    index: torch.Tensor  # [vocab] number of each token's group
-    count: int
+    ids: torch.Tensor  # int64 [n], the tokens of all groups
+    member: torch.Tensor  # float32 [n, groups], 1 where a token is in a group
 
     @classmethod
     def of(cls, groups: Mapping[int, int], vocab_size: int, device: torch.device | str = "cpu") -> Groups:
-        """From token id -> number of its group; tokens without one are a group of their own, the last."""
+        """From token id -> number of its group; ids from `vocab_size` on are left out."""
         import torch
 
-        rest = max(groups.values(), default=-1) + 1
-        index = torch.full((vocab_size,), rest)
-        if groups:
-            index[torch.tensor(list(groups))] = torch.tensor(list(groups.values()))
-        return cls(index.to(device), rest + 1)
+        known = {id_: group for id_, group in groups.items() if id_ < vocab_size}
+        member = torch.zeros(len(known), max(known.values(), default=-1) + 1)
+        member[torch.arange(len(known)), torch.tensor(list(known.values()), dtype=torch.long)] = 1.0
+        return cls(torch.tensor(list(known), dtype=torch.long, device=device), member.to(device))
 
-    def summed(self, probabilities: torch.Tensor) -> torch.Tensor:
-        """[m, vocab] summed over the tokens of each group: [m, groups]."""
-        return probabilities.new_zeros(len(probabilities), self.count).index_add_(1, self.index, probabilities)
+    def entropies(self, probabilities: torch.Tensor) -> torch.Tensor:
+        """Entropy between the groups, nats: probabilities [m, n] of `ids`, one row a distribution -> [m]."""
+        import torch
+
+        summed = probabilities @ self.member
+        rest = (1.0 - summed.sum(dim=-1, keepdim=True)).clamp(min=0.0)
+        nats: torch.Tensor = torch.special.entr(torch.cat((summed, rest), dim=-1)).sum(dim=-1)
+        return nats
 
 
-def evidence_of(scores: torch.Tensor, ids: Sequence[int], groups: Groups | None = None) -> list[TokenEvidence]:
-    """The evidence on m drafted tokens, by the processed scores [m, vocab] that they were chosen by.
+def evidence_of(
+    scores: torch.Tensor,
+    ids: Sequence[int] | torch.Tensor | None = None,
+    groups: Groups | None = None,
+    name: str = "the model",
+) -> list[TokenEvidence]:
+    """The evidence on m drafted tokens, by the processed scores [m, vocab] that they were chosen by, in one fetch.
 
-    `groups` are those of the gate class-entropy. That is near 0 where a model wavers between words for one class, and
-    high where it wavers between classes.
+    `ids` may be int64 [m] on the device, where the host has not read them yet; None: the most likely. `groups` are
+    those of the gate class-entropy. That is near 0 where a model wavers between words for one class, and high where it
+    wavers between classes. Raises DecodingError where the scores of a row, of the model `name`, are not finite.
     """
     import torch
 
-    probabilities = scores.softmax(dim=-1)
-    best, likeliest = probabilities.topk(min(CANDIDATES, probabilities.shape[-1]), dim=-1)
-    nats = entropies(probabilities)
-    class_nats = torch.zeros_like(nats) if groups is None else entropies(groups.summed(probabilities))
-    # in one transfer: float32 holds ids below 2^24 exactly
-    figures = torch.cat((nats[:, None], class_nats[:, None], best, likeliest.float()), dim=-1).tolist()
+    if ids is None:
+        ids, values, others = ranked(scores, CANDIDATES)
+    else:
+        ids = ids if isinstance(ids, torch.Tensor) else torch.tensor(ids, device=scores.device)
+        values, others = best(scores, CANDIDATES)
+    shifted, weights, total = _shifted(scores, values[:, :1])
+    chosen = shifted.gather(1, ids[:, None])
+    columns = [ids[:, None], _entropy(shifted, weights, total)[:, None], chosen - total.log()]
+    if groups is not None:
+        columns.append(groups.entropies(weights[:, groups.ids] / total)[:, None])
+    columns += [(values - values[:, :1]).exp() / total, others]  # as float32, all of them
     found = []
-    for row, (id_, (entropy, class_entropy, *rest)) in enumerate(zip(ids, figures, strict=True)):
-        ps, tokens = rest[: len(rest) // 2], [int(token) for token in rest[len(rest) // 2 :]]
-        # nearly always one of the candidates, whose probabilities have been fetched already
-        own = ps[tokens.index(id_)] if id_ in tokens else float(probabilities[row, id_])
-        candidates = tuple((token, p) for token, p in zip(tokens, ps, strict=True) if p > 0)
+    for id_, entropy, logprob, *rest in torch.cat(columns, dim=-1).tolist():
+        if not math.isfinite(entropy):
+            raise not_finite(name)
+        between = rest.pop(0) if groups is not None else 0.0
+        ps, tokens = rest[: len(rest) // 2], rest[len(rest) // 2 :]
+        candidates = tuple((int(token), p) for token, p in zip(tokens, ps, strict=True) if p > 0)
         margin = ps[0] - ps[1] if len(ps) > 1 else 1.0
-        logprob = math.log(own) if own > 0 else -math.inf
-        found.append(TokenEvidence(id_, entropy, margin, logprob, candidates, class_entropy))
+        possible = logprob if logprob > _LEAST else -math.inf
+        found.append(TokenEvidence(int(id_), entropy, margin, possible, candidates, between))
     return found
+
+
+def _shifted(scores: torch.Tensor, top: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Scores below their row's best, `top` [m, 1]; the exponentials of those, both [m, vocab]; and the sums [m, 1]."""
+    shifted = (scores - (most_likely(scores)[0][:, None] if top is None else top)).clamp_(min=_LEAST)
+    weights = shifted.exp()
+    return shifted, weights, weights.sum(dim=-1, keepdim=True)
+
+
+def _entropy(shifted: torch.Tensor, weights: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
+    """Entropy [m] of weights w = exp(s) with the sum W: H = log W - sum(w s) / W. Neither term is negative."""
+    import torch
+
+    nats: torch.Tensor = total.log()[:, 0] - torch.linalg.vecdot(weights, shifted) / total[:, 0]
+    return nats

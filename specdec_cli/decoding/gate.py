@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
+from specdec_cli.config.gate_file import GateFile
+from specdec_cli.config.schema import Config
 from specdec_cli.decoding.evidence import Groups, TokenEvidence, evidence_of
+from specdec_cli.decoding.learned import Classifier
 from specdec_cli.errors import DecodingError
 from specdec_cli.types import DEFAULT_THRESHOLDS, LOW_IS_UNSURE, TOKEN_GATES, GateName, Reason
 
 if TYPE_CHECKING:
     import torch
-
-    from specdec_cli.decoding.learned import Classifier
 
 
 def crosses(gate: str, value: float, threshold: float) -> bool:
@@ -23,7 +24,7 @@ def crosses(gate: str, value: float, threshold: float) -> bool:
     return value <= threshold if gate in LOW_IS_UNSURE else value >= threshold
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Gate:
     """A threshold on one figure per drafted token; a single unsure token escalates the block.
 
@@ -32,32 +33,47 @@ class Gate:
     """
 
     name: GateName
-    threshold: float | None = None  # in the unit of the figure; None: the gate's own
+    threshold: float = 0.0  # in the unit of the figure; always and never have none
     _: KW_ONLY
     wake: float | None = None  # threshold of a block that would be the first of its clip to be verified; None: the same
     stop_drafting: bool = False  # end a block with the first token that escalates it
     classifier: Classifier | None = None  # of the gate learned, which needs one
-    generator: torch.Generator | None = None  # of the gate random, which needs its own: tokens are drawn with another
+    generator: torch.Generator | None = None  # of the gate random, for one clip: tokens are drawn with another
     groups: Groups | None = None  # of class-entropy, which needs them to read scores, not recorded evidence
 
     def __post_init__(self) -> None:
         if self.name == "learned" and self.classifier is None:
             raise DecodingError("the gate 'learned' has no weights", hint="Name their file in gate.file.")
-        if self.name == "random" and self.generator is None:  # it would read entropies
-            raise DecodingError("the gate 'random' has no generator")
-        self.classifier = self.classifier if self.name == "learned" else None
-        self.generator = self.generator if self.name == "random" else None  # else its draws would be the figures
 
-    def threshold_in_force(self, *, waking: bool = False) -> float:
-        """The given threshold, or the gate's own; `waking`: of a block that would be the first to be verified."""
-        given = self.wake if waking and self.wake is not None else self.threshold
-        own = DEFAULT_THRESHOLDS.get(self.name, 0.0) if self.classifier is None else self.classifier.threshold
-        return own if given is None else given
+    @classmethod
+    def of(cls, config: Config, file: GateFile | None = None, groups: Groups | None = None) -> Gate:
+        """The gate in force: here, and nowhere else, is decided which threshold counts (docs/gates.md).
+
+        `file`: that of the learned gate, with its weights. ConfigError: it has features of another version.
+        """
+        name, settings = config.gate_in_force, config.gate
+        learned = file.learned if file is not None and name == "learned" else None
+        given = settings.threshold if name == settings.name else None
+        threshold = DEFAULT_THRESHOLDS.get(name, 0.0) if given is None else given
+        wake = threshold
+        if file is not None and learned is not None and given is None:
+            threshold = file.threshold
+            wake = threshold if file.wake is None else file.wake
+        return cls(
+            name,
+            threshold,
+            wake=wake if settings.wake is None else settings.wake,
+            stop_drafting=settings.stop_drafting,
+            classifier=Classifier(learned, file.waking) if file is not None and learned is not None else None,
+            groups=groups,
+        )
 
     def open(self, start: int, *, waking: bool = False, whole: bool = False, ahead: bool = False) -> GateState:
         """Begins a block after `start` tokens of text; `whole`: drafted to its end."""
         draw = None  # what is drafted ahead may never become a block: no random generator may move
-        if self.generator is not None and not ahead:
+        if self.name == "random" and not ahead:
+            if self.generator is None:
+                raise DecodingError("the gate 'random' has no generator")
             import torch
 
             draw = float(torch.rand((), generator=self.generator, dtype=torch.float64))
@@ -70,8 +86,9 @@ class GateState:
 
     def __init__(self, gate: Gate, start: int, draw: float | None, *, waking: bool, stops: bool) -> None:
         self.gate, self._start, self._draw, self.waking, self.stops = gate, start, draw, waking, stops
-        self._threshold = gate.threshold_in_force(waking=waking)
-        self._classifier = gate.classifier and (gate.classifier.waking if waking else gate.classifier)
+        self._threshold = gate.wake if waking and gate.wake is not None else gate.threshold
+        weights = gate.classifier if gate.name == "learned" else None
+        self._classifier = weights.waking if weights is not None and waking else weights
         self.evidence: list[TokenEvidence] = []  # of each token so far
         self.values: list[float] = []  # the gate's figure of each token by itself
         self.block_value: float | None = None  # of the block so far: what is compared with the threshold
@@ -96,11 +113,17 @@ class GateState:
         own = {"margin": token.margin, "logprob": token.logprob, "class-entropy": token.class_entropy}
         return own.get(self.gate.name, token.entropy)
 
-    def read(self, scores: torch.Tensor, ids: Sequence[int]) -> bool:
-        """Adds drafted tokens by their processed scores [m, vocab]; returns whether they escalate the block."""
+    def look(
+        self, scores: torch.Tensor, ids: Sequence[int] | torch.Tensor | None, name: str = "the model"
+    ) -> list[TokenEvidence]:
+        """The evidence on drafted tokens by their processed scores [m, vocab]; see `evidence_of`."""
         if self.gate.name == "class-entropy" and self.gate.groups is None:
             raise DecodingError("the gate 'class-entropy' has no groups of tokens")
-        return [self.add(token) for token in evidence_of(scores, ids, self.gate.groups)][-1]
+        return evidence_of(scores, ids, self.gate.groups, name)
+
+    def read(self, scores: torch.Tensor, ids: Sequence[int], name: str = "the model") -> bool:
+        """Adds drafted tokens by their processed scores [m, vocab]; returns whether they escalate the block."""
+        return [self.add(token) for token in self.look(scores, ids, name)][-1]
 
     @property
     def escalates(self) -> bool:

@@ -56,15 +56,12 @@ Beside these, `id=N` is 1 if token N was drafted; fits give it the weight of the
 class Classifier:
     """The probability that the cloud would change a block, token by token.
 
-    Where the wake threshold counts, `waking` are the weights. Raises ConfigError for a feature that this version does
-    not know.
+    `waking` are the weights for the first block of a clip that would be verified; by default the same. Raises
+    ConfigError for a feature that this version does not know.
     """
 
-    def __init__(
-        self, weights: LearnedWeights, threshold: float, wake: float | None = None, waking: LearnedWeights | None = None
-    ) -> None:
-        self.threshold, self.wake = threshold, wake
-        self.waking = self if waking is None else Classifier(waking, threshold)
+    def __init__(self, weights: LearnedWeights, waking: LearnedWeights | None = None) -> None:
+        self.waking = self if waking is None else Classifier(waking)
         self._dense: list[tuple[Dense, float]] = []
         self._of_id: dict[int, float] = {}
         for name, weight in zip(weights.features, weights.weights, strict=True):

@@ -1,7 +1,8 @@
 """What pays: how far to draft (`-k auto`), and how many tokens to guess.
 
 One rule for both: another token pays while the chance that it stands, with all before it, is at least its cost in
-tokens. What a model or a memory believes of that chance is brought to the level of what has come true (`Share`).
+tokens. Chances and costs are running means (`Mean`) of what has come true. What does not pay is not tried; meanwhile
+what is known of it fades towards its start, until it is tried again.
 
 A guessed token costs a row of a forward, measured in forwards (`GuessCosts`). A drafted one costs c of a verification,
 round trip included, in which tokens at the best rate R would be c R. With a chance a that a drafted token passes, a
@@ -16,33 +17,33 @@ nothing at all.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
 from operator import mul
-from statistics import fmean, median
 from typing import TYPE_CHECKING, Final, Literal
 
 from specdec_cli.config.schema import DecodingConfig
 
 if TYPE_CHECKING:
-    from specdec_cli.decoding.accept import Verdict
-    from specdec_cli.decoding.block import Draft
+    from specdec_cli.decoding.block import Draft, Verdict
     from specdec_cli.decoding.gate import GateState
 
 MOST_DRAFTED: Final = 16  # tokens per round, where the number is not given
 MOST_DEFERRED: Final = 64  # tokens of a deferred draft: what the schema allows a block, and a server a draft
 SOLO_BLOCK: Final = 4  # tokens of a block where nothing is verified, and of the cloud's where nothing is drafted
-PASSES: Final = 0.7  # what a begins at
-COST: Final = 0.2  # c while nothing has been measured
+CLOUD_CHUNK: Final = 16  # tokens that a cloud writes at a time where nothing drafts: more would delay the view
+PASSES: Final = 0.7  # what a begins at, for pairs that agree less than the mini pair (0.98 on its six samples)
+COST: Final = 0.2  # c while nothing has been measured: 0.20 for the mini pair on one CPU thread
 ROUND: Final = 0.1  # o: measured on the mini pair, whose steps are the fastest that the loop has to keep up with
-_ROW: Final = 0.1  # cost of a guess while nothing has been measured
-_DECAY: Final = 0.9  # of what is known, whenever more comes to be known
-_IDLE: Final = 0.98  # of what is known, whenever nothing was tried: then it is tried again
-_WINDOW: Final = 16  # measurements that a median is taken of
-_RETRY: Final = 24  # clips after which a lossless caption is drafted for once, though the cloud alone is faster
+ROW: Final = 0.1  # cost of a guess while nothing has been measured, in forwards
+_DECAY: Final = 0.9  # of what is known, whenever more comes to be known: the last ten or so count
+_HICCUP: Final = 3.0  # a cost counts as so many times the mean at most
+# Of what is known, whenever nothing was tried: half of it is left after 34 rounds. A hopeless edge costs a lossless
+# caption less than 3% so (tests/decoding/test_adaptive.py).
+_IDLE: Final = 0.98
 
 
 def most_drafted(settings: DecodingConfig) -> int:
@@ -57,53 +58,66 @@ def capacity(settings: DecodingConfig) -> int:
     return settings.max_new_tokens + most_drafted(settings) + 1
 
 
-class Share:
-    """How much of what was expected has come true; begins at `start`, and older cases count less."""
+class Mean:
+    """A running mean, in which older values count less. `start` counts as one value; None: there is none."""
 
-    def __init__(self, start: float) -> None:
-        self._start, self._stood, self._expected = start, 0.0, 0.0
+    def __init__(self, start: float | None = None) -> None:
+        self._start = start
+        self._sum = self._count = 0.0
 
     @property
-    def level(self) -> float:
-        return (self._start + self._stood) / (1.0 + self._expected)
+    def known(self) -> bool:
+        """Whether a value was recorded."""
+        return self._count > 0
 
-    def learn(self, expected: float = 0.0, stood: float = 0.0, decay: float = _DECAY) -> None:
-        """Takes in so many tokens that were expected to stand, and how many did."""
-        self._stood, self._expected = self._stood * decay + stood, self._expected * decay + expected
+    @property
+    def value(self) -> float:
+        """The mean; 0 before the first value, if there is no start."""
+        if self._start is None:
+            return self._sum / self._count if self.known else 0.0
+        return (self._start + self._sum) / (1.0 + self._count)
 
+    def add(self, total: float, count: float = 1.0) -> None:
+        """Records so many values, by their sum."""
+        self.fade(_DECAY)
+        self._sum += total
+        self._count += count
 
-class _Times(defaultdict[str, deque[float]]):
-    """The latest measurements of each kind, ms."""
+    def add_cost(self, value: float) -> None:
+        """Records a measured cost; of a hiccup of the machine, no more than `_HICCUP` says."""
+        self.add(min(value, _HICCUP * self.value) if self.value > 0 else value)
 
-    def __init__(self) -> None:
-        super().__init__(lambda: deque(maxlen=_WINDOW))
+    def fade(self, by: float = _IDLE) -> None:
+        """Lets all that was recorded count less."""
+        self._sum *= by
+        self._count *= by
 
 
 class GuessCosts:
     """What guesses cost and gain on one model, measured over all clips."""
 
     def __init__(self) -> None:
-        self._ms, self._trust = _Times(), Share(1.0)
+        self._alone = Mean()  # ms of a forward without guesses
+        self._row = Mean(ROW)  # forwards that a guess costs
+        self._trust = Mean(1.0)  # guesses that stood / guesses that were expected to
 
     def took(self, guessed: int, ms: float) -> None:
-        """Takes in a forward of one token and so many guessed ones."""
+        """Records a forward of one token and so many guessed ones."""
         if guessed == 0:
-            self._ms["alone"].append(ms)
-        elif alone := self._ms["alone"]:
-            self._ms["guess"].append((ms - median(alone)) / guessed)
+            self._alone.add_cost(ms)
+        elif self._alone.known:
+            self._row.add_cost((ms / self._alone.value - 1.0) / guessed)
 
     def learn(self, expected: float, stood: int) -> None:
-        """Takes in how many guessed tokens were expected to stand, and how many did."""
-        self._trust.learn(expected, stood)
+        """Records how many guessed tokens were expected to stand, and how many did."""
+        self._trust.add(stood, expected)
 
     def worth(self, chances: Sequence[float]) -> int:
-        """How many of the guessed tokens pay, whose chances to stand fall from each to the next."""
-        alone, guess = self._ms["alone"], self._ms["guess"]
-        cost = median(guess) / median(alone) if guess and alone else _ROW
-        count = sum(chance * self._trust.level >= cost for chance in chances)
-        if chances and not count and alone:  # what is known wears off, so that it is tried again
-            self._trust.learn(decay=_IDLE)
-            guess.append(_ROW * median(alone))
+        """How many guessed tokens are worth scoring. `chances` must not increase."""
+        count = sum(chance * self._trust.value >= self._row.value for chance in chances)
+        if chances and not count:
+            self._trust.fade()
+            self._row.fade()
         return count
 
 
@@ -111,31 +125,23 @@ class Costs:
     """What drafting, verifying and guessing take on this machine, shared by all clips."""
 
     def __init__(self) -> None:
-        self._ms, self.clips = _Times(), 0  # clips that have ended
+        self._ms: dict[str, Mean] = {"token": Mean(), "verification": Mean()}
         self.guesses: defaultdict[str, GuessCosts] = defaultdict(GuessCosts)  # by model
 
     def took(self, what: Literal["token", "verification"], ms: float) -> None:
-        """Takes in the time of a drafted token, or of a forward of the cloud that verifies, or writes on."""
-        self._ms[what].append(ms)
+        """Records the time of a drafted token, or of a forward of the cloud that verifies, or writes on."""
+        if what == "verification":
+            self._ms[what].add_cost(ms)
+        else:
+            self._ms[what].add(
+                ms
+            )  # a token that was guessed takes no time, and the one before it takes that of them all
 
     @property
-    def ratio(self) -> float | None:
-        """A drafted token in units of a verification; None before both have been measured."""
-        whole = median(self._ms["verification"] or [0.0])
-        # a mean: a token that was guessed takes no time, and the one before it that of them all
-        return fmean(self._ms["token"]) / whole if self._ms["token"] and whole > 0 else None
-
-    def wrote(self, tokens: int, ms: float, forwards: int | None) -> None:
-        """Takes in a lossless clip, and in how many forwards the cloud alone would have written it; None: it did."""
-        self._ms["clip, alone" if forwards is None else "clip, drafted"].append(ms / tokens)
-        if forwards is not None and self._ms["verification"]:  # the first forward is the prefill
-            self._ms["clip, alone"].append((forwards - 1) * median(self._ms["verification"]) / tokens)
-
-    @property
-    def cloud_alone(self) -> bool:
-        """Whether the cloud writes a lossless text faster from guesses alone; drafts are tried now and then."""
-        drafted, alone = self._ms["clip, drafted"], self._ms["clip, alone"]
-        return bool(drafted and alone) and median(alone) < median(drafted) and self.clips % _RETRY > 0
+    def ratio(self) -> float:
+        """A drafted token in units of a verification; `COST` before both have been measured."""
+        token, verification = self._ms["token"], self._ms["verification"]
+        return token.value / verification.value if token.known and verification.value > 0 else COST
 
 
 @dataclass(eq=False)
@@ -148,31 +154,33 @@ class BlockLength:
     def __post_init__(self) -> None:
         self.adapts = self.settings.k == "auto" and self.settings.mode in ("hybrid", "lossless")
         self._lossless = self.settings.mode == "lossless"  # where the cloud may write without a draft
-        self._passes, self._trust, self._cost = Share(PASSES), Share(1.0), COST
+        self._passes = Mean(PASSES)  # accepted / verified tokens, the first rejected one included
+        self._trust = Mean(1.0)  # accepted tokens / accepted ones as the edge's probabilities would have it
+        self._cost = COST  # of a drafted token, in tokens
 
     def most(self) -> int:
         """Tokens of the next block at most."""
         if not self.adapts:
             return SOLO_BLOCK if self.settings.k == "auto" else self.settings.k
-        a, c = self._passes.level, self.settings.cost_ratio or self.costs.ratio or COST
+        a, c = self._passes.value, self.settings.cost_ratio or self.costs.ratio
         expected = accumulate(a**k for k in range(MOST_DRAFTED + 1))
         rates = [tokens / (c * (k + ROUND) + 1) for k, tokens in enumerate(expected)]
         rates[0] = float(self._lossless)
         best = max(range(len(rates)), key=rates.__getitem__)
         self._cost = c * rates[best]
         if best == 0:
-            self._passes.learn(decay=_IDLE)
+            self._passes.fade()
         return best if self._lossless else MOST_DRAFTED
 
     def enough(self, state: GateState) -> bool:
         """Whether one more token would cost more than it gains, in a block that is to be verified."""
-        believed = self._trust.level * self._passes.level
+        believed = self._trust.value * self._passes.value
         return state.escalates and believed * prod(token.probability for token in state.evidence) < self._cost
 
     def learn(self, draft: Draft, verdict: Verdict | None) -> None:
-        """Takes in what became of a block."""
+        """Records what became of a block."""
         if verdict is None or not draft.ids or not self.adapts:
             return
         verified = draft.gate.evidence[: verdict.accepted + 1]  # the accepted tokens, and the first rejected one
-        self._passes.learn(len(verified), verdict.accepted)
-        self._trust.learn(sum(accumulate((token.probability for token in verified), mul)), verdict.accepted)
+        self._passes.add(verdict.accepted, len(verified))
+        self._trust.add(verdict.accepted, sum(accumulate((token.probability for token in verified), mul)))

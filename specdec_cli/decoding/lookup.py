@@ -52,10 +52,12 @@ class Lookup:
         self._lock, self._mask = threading.Lock(), slots - 1
         self._checks, self._tokens = array("I", bytes(4 * slots)), array("i", bytes(4 * slots))
         self._hits, self._counts = array("f", bytes(4 * slots)), array("f", bytes(4 * slots))
+        self.learnt = False  # whether there is anything that a guess could come from
 
     def learn(self, key: int, text: Sequence[int], own: Iterable[bool]) -> None:
         """Takes in a finished caption; `own` says of each token whether the model of `key` chose it."""
         padded = (_START, *text)
+        self.learnt = True
         with self._lock:
             for at, (token, chosen) in enumerate(zip(text, own, strict=True), start=1):
                 if chosen:
@@ -121,6 +123,9 @@ class Guesses:
         return self.lookup.guess(self.key, text, self.room(text))
 
 
-def key_of(weights: str | None, role: str, prompt: Sequence[int]) -> int:
-    """What tells a model with an instruction apart; the length of the recording does not count."""
+def key_of(weights: str | None, role: str, prompt: Sequence[object]) -> int:
+    """What tells a model with an instruction apart. `prompt`: instruction and system prompt, or token ids.
+
+    Of ids, runs of the audio placeholder count once: the length of the recording does not matter.
+    """
     return hash((weights, role, *(id_ for id_, _ in groupby(prompt))))

@@ -9,14 +9,18 @@ be the one that it was scored for, and costs a few rows where not. The text is t
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final
 
 import torch
 
 from specdec_cli.config.schema import ScoringConfig
 from specdec_cli.decoding.lookup import NO_GUESS, Guess, Guesses
-from specdec_cli.decoding.scores import LogitsPipeline
+from specdec_cli.decoding.pick import Reading, choices, readings
+from specdec_cli.decoding.scores import LogitsPipeline, shared_length
+from specdec_cli.errors import DecodingError
 from specdec_cli.models.session import Session
 
 _STANDS: Final = 0.9  # chance that a token of a kept tail stands, if those before it do
@@ -31,12 +35,16 @@ class Rows:
         self.session, self.pipeline = session, LogitsPipeline(settings, session)
         self._blocked_s = 0.0  # in calls of the session
         self.guessed = self.guesses_kept = 0  # tokens; each that was kept saved a forward
-        self.tail: Sequence[int] = ()  # the text of the last block, and the block
+        self.tail = list[int]()  # the text of the last block, and the block
         self.stop_ids, self._guess = frozenset(stop_ids), NO_GUESS
         self._guesses = guesses if guesses is not None and guesses.most else None
         self._text: list[int] = []  # what was scored, guesses included
         self._logits = torch.empty(0)  # [n, vocab]: row i is after `_text[: len(_text) - n + 1 + i]`
+        self._choices = list[int]()  # the most likely token of each row, once it was fetched
         self._sure = 0  # tokens of `_text` that are no guesses, or have stood
+        self._stepped = False  # whether the last forward was no prefill
+        self._untimed: tuple[int, float] | None = None  # tokens guessed in it, and the steps' time before it, ms
+        self._name = session.model.name
 
     def after(self, text: Sequence[int], positions: int = 1, *, guesses: bool = True) -> torch.Tensor:
         """[positions, vocab] after the last prefixes of `text`, scored where they are missing; the last follows all.
@@ -58,14 +66,58 @@ class Rows:
         if self._guesses is not None:
             self._guesses.lookup.learn(self._guesses.key, text, own)
 
-    def forwards(self, text: Sequence[int]) -> int:
-        """In how many this model alone would have written a caption that has not been learnt."""
-        count, at = 0, 0
-        while at < len(text):
-            guess = () if self._guesses is None else self._guesses.after(text[:at]).ids
-            pairs = enumerate(zip(guess, text[at:], strict=False))
-            count, at = count + 1, at + 1 + next((n for n, (id_, own) in pairs if id_ != own), len(guess))
-        return count
+    def choice(self, text: Sequence[int]) -> int:
+        """The most likely token after `text`, whose row is there: of all rows of a forward in one fetch."""
+        if not self._choices:
+            with self.waiting():
+                self._choices = choices(self._logits, self._name)
+        return self._choices[len(text) - self._start]
+
+    def readings(self, scores: torch.Tensor, passes: torch.Tensor | None, listed: int) -> list[Reading]:
+        """What a verdict reads of rows; see `pick.readings`."""
+        with self.waiting():
+            return readings(scores, self._name, passes, listed)
+
+    @property
+    def guesses(self) -> bool:
+        """Whether anything may be guessed: something was learnt."""
+        return self._guesses is not None and self._guesses.lookup.learnt
+
+    def step(self, text: list[int], token: torch.Tensor) -> torch.Tensor:
+        """[1, vocab] after `text`, whose last token, int64 [1] on the device, the host has not read (`UNREAD`).
+
+        `name` follows before anything else is asked.
+        """
+        started = time.perf_counter()
+        logits = self.session.step(token)
+        self._blocked_s += time.perf_counter() - started
+        self._stepped, self._untimed = True, None
+        self._keep(text[:], self.pipeline(text, logits, token), len(text))
+        return self._logits
+
+    def name(self, ids: Sequence[int]) -> None:
+        """Says what the last tokens are that `step` has taken."""
+        self._text[-len(ids) :] = ids
+        self.session.name(ids)
+        self.pipeline.name(ids)
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Within it the host fetches figures. On a GPU it waits for the forwards before: that is the model's time."""
+        started = time.perf_counter()
+        try:
+            yield
+        except DecodingError:  # not finite: neither the rows nor what the cache holds serve any more
+            self.session.cache = None
+            self._keep([], torch.empty(0), 0)
+            raise
+        if self.session.model.device.type == "cpu":
+            return
+        waited_s, work = time.perf_counter() - started, self.session.work
+        self._blocked_s += waited_s
+        field = "step_ms" if self._stepped else "prefill_ms"
+        self.session.work = replace(work, **{field: getattr(work, field) + waited_s * 1e3})
+        self._time_guess()
 
     @property
     def clock_ms(self) -> float:
@@ -81,8 +133,7 @@ class Rows:
         """How many rows are there of those after `first` and more tokens of `text`."""
         if not self._start <= first <= len(self._text):
             return 0
-        ends = range(len(text), first - 1, -1)
-        return next((end - first + 1 for end in ends if self._text[:end] == list(text[:end])), 0)
+        return max(shared_length(self._text, text) - first + 1, 0)
 
     def _score(self, text: Sequence[int], first: int, known: int, guess: Guess) -> None:
         at, before = first - self._start, self.session.work
@@ -91,21 +142,33 @@ class Rows:
         logits = self.session.logits(scored, len(scored) - first - known + 1)
         self._blocked_s += time.perf_counter() - started
         rows = self.pipeline(scored, logits)
-        self._logits = torch.cat((self._logits[at : at + known], rows)) if known else rows
-        self._text, self._sure, self._guess = scored, len(text), guess
+        self._keep(scored, torch.cat((self._logits[at : at + known], rows)) if known else rows, len(text))
+        self._guess = guess
         self.guessed += len(guess.ids)
-        done = self.session.work
-        if self._guesses is not None and len(text) == first and done.encoder_passes == before.encoder_passes:
-            self._guesses.costs.took(len(guess.ids), done.step_ms - before.step_ms)
+        self._stepped = self.session.work.encoder_passes == before.encoder_passes
+        self._untimed = (len(guess.ids), before.step_ms) if len(text) == first and self._stepped else None
+        if self.session.model.device.type == "cpu":
+            self._time_guess()
+
+    def _time_guess(self) -> None:
+        """Takes in what the last forward of one token and those guessed took; on a GPU it ends with a fetch."""
+        if self._guesses is not None and self._untimed is not None:
+            guessed, before_ms = self._untimed
+            self._guesses.costs.took(guessed, self.session.work.step_ms - before_ms)
+        self._untimed = None
+
+    def _keep(self, text: list[int], rows: torch.Tensor, sure: int) -> None:
+        self._text, self._logits, self._sure = text, rows, sure
+        self._choices = []
 
     def _next_guess(self, text: Sequence[int]) -> Guess:
         """What may follow `text`, as far as it pays."""
-        if (guesses := self._guesses) is None:
+        if (guesses := self._guesses) is None or not (guesses.lookup.learnt or len(text) < len(self.tail)):
             return NO_GUESS
         if self._guess.ids:
             guesses.costs.learn(sum(self._guess.chances), self._sure - len(self._text) + len(self._guess.ids))
         end, most = len(text), guesses.room(text)
-        if end < len(self.tail) and list(self.tail[: end - 1]) == list(text[:-1]) and end:
+        if end < len(self.tail) and end and shared_length(self.tail, text) >= end - 1:
             ids = tuple(self.tail[end : end + most])
             guess = Guess(ids, tuple(_STANDS ** (1 + index) for index in range(len(ids))))
         else:

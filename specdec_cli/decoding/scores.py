@@ -13,7 +13,6 @@ from typing import Final
 import torch
 from transformers import (
     LogitsProcessorList,
-    NoRepeatNGramLogitsProcessor,
     RepetitionPenaltyLogitsProcessor,
     TemperatureLogitsWarper,
     TopKLogitsWarper,
@@ -21,29 +20,34 @@ from transformers import (
 )
 
 from specdec_cli.config.schema import ScoringConfig
+from specdec_cli.decoding.pick import readings
 from specdec_cli.models.processor import effective
 from specdec_cli.models.session import Session
-from specdec_cli.types import LEAST_PROBABILITY, Candidates
+from specdec_cli.types import Candidates
 
-_NO_TOKEN: Final = 2**62  # equals no token id, so that it completes no n-gram
+NO_TOKEN: Final = 2**62  # equals no token id, so that it completes no n-gram
 
 
 class LogitsPipeline:
     """Turns a model's raw logits into scores. The prompt counts as history, as in `generate()`.
 
     The library's processors take rows of one length, but the positions of a block have histories that grow by a token
-    each. Padded in front with what cannot change a result, they go through in one call.
+    each. Padded in front with what cannot change a result, they go through in one call. Nothing is fetched.
     """
 
     def __init__(self, settings: ScoringConfig, session: Session) -> None:
         self.settings = settings = effective(settings, session.model.processor)
-        self._session, self._end_ids = session, sorted(session.model.processor.eos_ids)
-        self._penalty = self._no_repeat = None
+        self._penalty = None
         if settings.repetition_penalty not in (None, 1.0):
             self._penalty = RepetitionPenaltyLogitsProcessor(float(settings.repetition_penalty))
-        if settings.no_repeat_ngram:
-            self._no_repeat = NoRepeatNGramLogitsProcessor(settings.no_repeat_ngram)
-        self._min_new_tokens = settings.min_new_tokens or 0
+        self._ngram, self._min_new_tokens = settings.no_repeat_ngram or 0, settings.min_new_tokens or 0
+        self._history = History(session) if self._penalty is not None or self._ngram else None
+        # one that every row's history holds, and that can be scored
+        self._filling = next((id_ for id_ in session.prompt.ids if id_ < session.vocab_size), 0)
+        self._end_ids = torch.empty(0)
+        if self._min_new_tokens:
+            self._end_ids = torch.tensor(sorted(session.model.processor.eos_ids), device=session.model.device)
+        self._prompt = torch.empty(1, 0)  # warpers take one, and do not read it
         self._warpers = LogitsProcessorList()
         if settings.sampling:
             if settings.temperature != 1.0:
@@ -53,46 +57,97 @@ class LogitsPipeline:
             if settings.top_p is not None and settings.top_p < 1.0:
                 self._warpers.append(TopPLogitsWarper(settings.top_p))
 
-    @cached_property
-    def _prompt(self) -> torch.Tensor:
-        return torch.tensor(self._session.prompt.ids, device=self._session.model.device)
-
-    def __call__(self, text: Sequence[int], logits: torch.Tensor) -> torch.Tensor:
+    def __call__(self, text: Sequence[int], logits: torch.Tensor, last: torch.Tensor | None = None) -> torch.Tensor:
         """Scores [m, vocab] for the m positions that end a text; softmax gives the distribution to draw from.
 
-        Row i of the logits [m, vocab] follows text[: len(text) - m + 1 + i], so the last row follows all of it.
+        Row i of the logits [m, vocab] follows text[: len(text) - m + 1 + i], so the last row follows all of it. `last`
+        is the text's last token, int64 [1] on the device, where the host has not read it (`UNREAD`).
         """
         scores = logits
-        if self._penalty is not None or self._no_repeat is not None:
-            after = torch.tensor(list(text), device=logits.device, dtype=torch.long)
-            history = torch.cat((self._prompt, after))
+        if self._history is not None:
+            self._history.follow(text, last)
+            rows = self._history.rows(len(scores))
             if self._penalty is not None:  # a token of the history counts no more for standing there twice
-                scores = self._penalty(_histories(history, len(logits), int(self._prompt[0])), scores)
-            if self._no_repeat is not None:
-                scores = self._no_repeat(_histories(history, len(logits), _NO_TOKEN), scores)
+                scores = self._penalty(rows.where(rows < scores.shape[1], self._filling), scores)
+            if self._ngram:
+                scores = _without_repeats(scores, rows, self._ngram)
         if self._min_new_tokens and (early := self._min_new_tokens - (len(text) - len(scores) + 1)) > 0:
             scores = scores.clone()
-            scores[:early, self._end_ids] = -torch.inf  # rows after too few tokens for an end of text
-        return self._warpers(self._prompt[None], scores) if self._warpers else scores
+            scores[:early] = scores[:early].index_fill(1, self._end_ids, -torch.inf)  # too few tokens for an end
+        return self._warpers(self._prompt, scores) if self._warpers else scores
+
+    def name(self, ids: Sequence[int]) -> None:
+        """Says what the last tokens are, which the host had not read."""
+        if self._history is not None:
+            self._history.name(ids)
 
 
-def _histories(history: torch.Tensor, rows: int, filling: int) -> torch.Tensor:
-    """Histories [rows, n], padded in front with `filling`: the last row is all of it, each above has one token less."""
-    if rows == 1:
-        return history[None]
-    return torch.nn.functional.pad(history, (rows - 1, 0), value=filling).unfold(0, len(history), 1)
+class History:
+    """Prompt and text of a clip on its model's device, where they grow in place."""
+
+    def __init__(self, session: Session) -> None:
+        self._session, self._text = session, list[int]()
+        self._front = session.capacity  # places before the prompt, so that a row may begin earlier than another
+
+    @cached_property
+    def _ids(self) -> torch.Tensor:
+        prompt, room = self._session.prompt.ids, self._session.capacity
+        with torch.inference_mode(False):  # or it could not grow outside of it
+            ids = torch.full((self._front + len(prompt) + room,), NO_TOKEN)
+            ids[self._front : self._front + len(prompt)] = torch.tensor(prompt)
+            return ids.to(self._session.model.device)
+
+    def follow(self, text: Sequence[int], last: torch.Tensor | None = None) -> None:
+        """Makes `text` the text; `last`: see `LogitsPipeline`."""
+        same, start = shared_length(self._text, text), self._front + len(self._session.prompt.ids)
+        new = list(text[same:])
+        read = len(new) - (last is not None)
+        if read > 0:
+            self._ids[start + same : start + same + read] = placed(new[:read], self._ids.device)
+        if last is not None:
+            self._ids[start + len(text) - 1 : start + len(text)] = last
+        self._text[same:] = new
+
+    def name(self, ids: Sequence[int]) -> None:
+        """Says what the last tokens are, which the host had not read."""
+        self._text[-len(ids) :] = ids
+
+    def rows(self, count: int) -> torch.Tensor:
+        """Histories [count, n]: the last row is all of it, each above has one token less, and `NO_TOKEN` in front."""
+        length = len(self._session.prompt.ids) + len(self._text)
+        return self._ids[self._front - count + 1 : self._front + length].unfold(0, length, 1)
+
+
+def _without_repeats(scores: torch.Tensor, histories: torch.Tensor, n: int) -> torch.Tensor:
+    """Rules out what would repeat an n-gram of a row's history [m, length], as `NoRepeatNGramLogitsProcessor` does."""
+    length = histories.shape[1]
+    if length < n:
+        return scores
+    grams, tail = histories.unfold(1, n, 1), histories[:, length - n + 1 :]
+    ids = grams[..., -1]
+    hits = (grams[..., :-1] == tail[:, None]).all(dim=-1) & (ids < scores.shape[1])
+    bans = torch.where(hits, -torch.inf, torch.inf).to(scores.dtype)
+    return scores.scatter_reduce(1, ids.where(hits, 0), bans, "amin")
+
+
+def shared_length(known: list[int], text: Sequence[int]) -> int:
+    """How many tokens two texts share from their beginning."""
+    most = min(len(known), len(text))
+    if known[:most] == list(text[:most]):
+        return most
+    return next(at for at in range(most) if known[at] != text[at])
+
+
+def placed(ids: Sequence[int], device: torch.device) -> torch.Tensor:
+    """Token ids int64 [n] on a device; a GPU copies them while the host goes on."""
+    if device.type != "cuda":
+        return torch.tensor(ids, device=device)
+    return torch.tensor(ids).pin_memory().to(device, non_blocking=True)
 
 
 def likeliest(scores: torch.Tensor, count: int) -> tuple[Candidates, ...]:
-    """The `count` likeliest tokens of each row of processed scores [m, vocab]: the best, and others that may count."""
-    if count < 1:
-        return ()
-    best = scores.softmax(dim=-1).topk(min(count, scores.shape[-1]), dim=-1)
-    rows = (zip(*row, strict=True) for row in zip(best.indices.tolist(), best.values.tolist(), strict=True))
-    return tuple(
-        tuple((id_, round(p, 5)) for place, (id_, p) in enumerate(row) if place == 0 or p >= LEAST_PROBABILITY)
-        for row in rows
-    )
+    """The `count` most likely tokens of each row of scores [m, vocab]: the best, and others that may count."""
+    return tuple(row.candidates for row in readings(scores, "the model", listed=count)) if count else ()
 
 
 def generator_for(seed: int, place: bytes) -> torch.Generator:
@@ -101,6 +156,11 @@ def generator_for(seed: int, place: bytes) -> torch.Generator:
     return torch.Generator().manual_seed(int.from_bytes(digest, "big") >> 1)
 
 
-def draw(probabilities: torch.Tensor, generator: torch.Generator) -> int:
-    """One token id from a distribution [vocab], on the CPU whatever the device: so a seed gives one text everywhere."""
-    return int(torch.multinomial(probabilities.float().cpu(), 1, generator=generator))
+def draw(probabilities: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """One token of each distribution [m, vocab], on its device: int64 [m]. `torch.multinomial` would draw the same.
+
+    A race: the token with the largest p / e wins, e being exponentially distributed. Those numbers are made on the CPU
+    whatever the device, so that a seed gives one text everywhere, and the distributions stay where they are.
+    """
+    noise = torch.empty(probabilities.shape).exponential_(1, generator=generator)
+    return (probabilities.float() / noise.to(probabilities.device, non_blocking=True)).argmax(dim=-1)

@@ -14,12 +14,15 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from specdec_cli.config.schema import DecodingConfig
 from specdec_cli.prompts import Language
 from specdec_cli.reading import description_end, fault_of
 from specdec_cli.types import FinishReason, Reason
+
+if TYPE_CHECKING:
+    from specdec_cli.decoding.gate import GateState
 
 # A full stop ends a sentence unless it stands in a number or an initialism ("3.5", "e.g."); the ideographic ones
 # always do. Runs ("?!", "……") and closing quotes count once, with the sentence they close.
@@ -42,6 +45,7 @@ class StopRules:
     stop_ids: Collection[int]
     decode: Callable[[Sequence[int]], str]  # token ids to text, special tokens left out
     language: Language | None = None
+    kept_ids: Collection[int] = ()  # that end a draft which is kept, where another model verifies: the drafting model's
 
     @property
     def loop(self) -> LoopRule:
@@ -53,11 +57,14 @@ class StopRules:
         """Whether the text may end elsewhere than at a stop id or the length limit."""
         return bool(self.settings.stop_strings) or self.settings.sentences is not None or self.language is not None
 
-    def first_stop(self, text: Sequence[int], start: int) -> tuple[int, FinishReason] | None:
-        """Length of the shortest prefix of `text`, longer than `start`, that ends it, and why; None to go on."""
-        most = self.settings.max_new_tokens
+    def first_stop(self, text: Sequence[int], start: int, *, kept: bool = False) -> tuple[int, FinishReason] | None:
+        """Length of the shortest prefix of `text`, longer than `start`, that ends it, and why; None to go on.
+
+        `kept`: what follows `start` is a draft that nobody verifies.
+        """
+        most, stop_ids = self.settings.max_new_tokens, (kept and self.kept_ids) or self.stop_ids
         for length in range(start + 1, len(text) + 1):
-            if text[length - 1] in self.stop_ids:
+            if text[length - 1] in stop_ids:
                 return length, "eos"
             if self.reads_text and (reason := self._reason(self.decode(text[:length]))):
                 return length, reason
@@ -106,3 +113,48 @@ class LoopRule:
             if start >= 0 and ids[start + unit : end] == ids[start : end - unit]:
                 return True
         return False
+
+
+class TextEnd:
+    """Where the text of one clip ends: by its stop rules, or by a repetition loop that no model leaves."""
+
+    def __init__(self, rules: StopRules) -> None:
+        self._rules = rules
+        self._loops = 0  # found, and left or to be left
+        self.loop_was_verified = False  # the cloud has confirmed the loop that ends the text
+
+    @property
+    def loop_rule(self) -> LoopRule:
+        """What counts as a loop after those that were left."""
+        return self._rules.loop.after(self._loops)
+
+    def loops(self, text: Sequence[int], start: int) -> bool:
+        """Whether `text` loops behind its first `start` tokens."""
+        return self.loop_rule.end(text, start) is not None
+
+    def reached(self, text: Sequence[int], state: GateState) -> bool:
+        """Whether `text`, with the drafted block so far, ends with the token that the gate read last."""
+        drafted = (*text, *(token.id for token in state.evidence))
+        return self._rules.first_stop(drafted, len(drafted) - 1, kept=True) is not None
+
+    def leave(self, may_leave: bool) -> None:
+        """Counts a loop that the edge may leave."""
+        self._loops += may_leave
+
+    def of(
+        self, text: Sequence[int], start: int, *, verified: bool, may_leave: bool
+    ) -> tuple[int, FinishReason | None]:
+        """How many tokens of `text` stand, at least one after `start`, and why it ends there, if it does.
+
+        A loop that the cloud has `verified` does not end the text at once where the edge `may_leave` it.
+        """
+        end, finish = self._rules.first_stop(text, start, kept=not verified) or (len(text), None)
+        looped = self.loop_rule.end(text[:end], start)
+        if looped is None or (finish and looped == end):
+            self.loop_was_verified = False
+            return end, finish
+        if may_leave and verified and not self.loop_was_verified:
+            self.loop_was_verified = True
+            self._loops += 1
+            return looped, None
+        return looped, "loop"

@@ -9,10 +9,11 @@ from typing import ClassVar
 import torch
 
 from specdec_cli.config.schema import AcceptanceConfig
-from specdec_cli.decoding.accept import Synonyms, Verdict, accept_block, near_ties, pick_token
-from specdec_cli.decoding.block import Draft
+from specdec_cli.decoding.accept import Synonyms, accept_block, passing, speculative_sampling
+from specdec_cli.decoding.block import Draft, Verdict
+from specdec_cli.decoding.pick import Reading
 from specdec_cli.decoding.rows import Rows
-from specdec_cli.decoding.scores import generator_for, likeliest
+from specdec_cli.decoding.scores import draw, generator_for
 from specdec_cli.models.selftest import tie_tolerance
 from specdec_cli.types import ModelWork
 
@@ -49,22 +50,35 @@ class LocalVerifier:
         """
         started_ms, passes = self.rows.clock_ms, self.session.work.encoder_passes
         proposed, settings = [*text, *draft.ids], self.rows.pipeline.settings
-        draws, rules, groups = draws_at(settings.seed, len(text)), self.rules, self.synonyms
-        logits = self.rows.after(proposed, len(draft.ids) + 1, guesses=run_on > 0)
-        accepted, token = accept_block(draft, logits, rules, draws, sampling=settings.sampling, synonyms=groups)
-        decided, written = [logits[: accepted + 1]], [*proposed[: len(text) + accepted], token]
+        rule, draws = self.rules.in_force(sampling=settings.sampling), draws_at(settings.seed, len(text))
+        scores = self.rows.after(proposed, len(draft.ids) + 1, guesses=run_on > 0)
         self.rows.tail = proposed
+        decided = self.rows.readings(scores, passing(draft, scores, self.rules, rule), self.top_n)
+        if rule == "sampling":
+            accepted, token = speculative_sampling(draft, scores, draws)
+        else:
+            accepted = accept_block(draft, decided, rule, self.synonyms)
+            token = self._own(scores[accepted], decided[accepted], draws)
+        del decided[accepted + 1 :]
+        written = [*proposed[: len(text) + accepted], token]
         verified = len(written)
         longest = verified + run_on if self.most is None else min(verified + run_on, self.most)
         if not self.rows.stop_ids.isdisjoint(written[len(text) :]):
             longest = verified
         while len(written) < longest and written[-1] not in self.rows.stop_ids:
-            decided.append(self.rows.after(written))
-            written.append(pick_token(decided[-1][0], draws, sampling=settings.sampling))
-        logits = torch.cat(decided)
-        ties, rows = near_ties(logits, self._tolerance), likeliest(logits, self.top_n)
+            scores = self.rows.after(written)
+            decided += self.rows.readings(scores, None, self.top_n)
+            written.append(self._own(scores[0], decided[-1], draws))
+        ties = sum(row.ties(self._tolerance) for row in decided)
         ms, prefilled = self.rows.clock_ms - started_ms, self.session.work.encoder_passes > passes
-        return Verdict(accepted, token, tuple(written[verified:]), ties, ms, prefilled, likeliest=rows or None)
+        likeliest = tuple(row.candidates for row in decided) if self.top_n else None
+        return Verdict(accepted, token, tuple(written[verified:]), ties, ms, prefilled, likeliest=likeliest)
+
+    def _own(self, scores: torch.Tensor, row: Reading, draws: torch.Generator) -> int:
+        """The cloud's own token by its processed scores [vocab]: the most likely one, or one that is drawn."""
+        if not self.rows.pipeline.settings.sampling:
+            return row.id
+        return int(draw(scores.softmax(dim=-1)[None], draws))
 
     def prefill(self) -> None:
         """Reads the clip and the prompt ahead of need."""

@@ -20,7 +20,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.calibration import Calibration, sharpened
@@ -28,7 +28,7 @@ from specdec_cli.labels.extraction import Reading
 from specdec_cli.labels.units import units
 from specdec_cli.prompts import Language
 from specdec_cli.transcript.records import ClassScores
-from specdec_cli.types import Alternatives, Decider, Round
+from specdec_cli.types import Decider, Token
 
 KEPT: Final = 20
 """Likeliest tokens of a position that are looked at."""
@@ -41,23 +41,6 @@ DOUBTFUL: Final = 0.5
 
 Decode = Callable[[Sequence[int]], str]
 """Token ids to text, special tokens left out."""
-
-
-class Token(NamedTuple):
-    """A committed token with what its position could have held."""
-
-    id: int
-    alternatives: Alternatives
-    drafted: int | None  # what the edge drafted there, where the cloud verified it
-
-
-def tokens_of(rounds: Sequence[Round]) -> list[Token]:
-    """The committed tokens of a clip whose loop kept alternatives."""
-    return [
-        Token(id_, alternatives, each.draft_ids[place] if each.source[place] in ("accepted", "corrected") else None)
-        for each in rounds
-        for place, (id_, alternatives) in enumerate(zip(each.committed_ids, each.alternatives, strict=True))
-    ]
 
 
 def needs_review(labels: Mapping[str, str | None], scores: Mapping[str, ClassScores]) -> bool:

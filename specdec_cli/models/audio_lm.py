@@ -101,7 +101,7 @@ class AudioLM:
 
     def forward(
         self,
-        ids: Sequence[int],
+        ids: Sequence[int] | torch.Tensor,
         positions: torch.Tensor,
         cache: Cache,
         rows: int | torch.Tensor,
@@ -111,6 +111,7 @@ class AudioLM:
         """One pass of the module's own forward over q tokens that follow what `cache` holds; call it in inference mode.
 
         Args:
+            ids: of the tokens, or int64 [q] on the device.
             positions: of each token, int64 [q].
             rows: how many of the last tokens to score, or the indices [m] of those that are scored.
             audio: the clip's tensors, where its placeholders are among the tokens.
@@ -132,7 +133,7 @@ class AudioLM:
             inputs["attention_mask"] = self._mask_of_one
         try:
             logits = self.module(
-                input_ids=torch.tensor([list(ids)], device=self.device),
+                input_ids=ids[None] if isinstance(ids, torch.Tensor) else torch.tensor([list(ids)], device=self.device),
                 position_ids=positions[None].to(self.device),
                 use_cache=True,
                 **{CACHE: cache},

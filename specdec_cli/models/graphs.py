@@ -112,14 +112,19 @@ class Graphs:
             self._cache = weakref.ref(cache)
             return cache
 
-    def logits(self, ids: Sequence[int], cache: Cache) -> torch.Tensor | None:
+    def logits(self, ids: Sequence[int] | torch.Tensor, cache: Cache) -> torch.Tensor | None:
         """A copy of the logits float32 [q, rows] after each of q tokens; None: the cache or q is not of a graph."""
         start = cache.layers[0].get_seq_length()
         if cache is not self._cache() or len(ids) > SIZES[-1] or start + SIZES[-1] > ROOM:
             return None
         size = next(size for size in SIZES if size >= len(ids))
         with self._lock:
-            self._inputs[size].copy_(torch.tensor((start, *ids, *(0,) * (size - len(ids)))))
+            inputs = self._inputs[size]
+            if isinstance(ids, torch.Tensor):
+                inputs[0].fill_(start)
+                inputs[1 : 1 + len(ids)] = ids
+            else:
+                inputs.copy_(torch.tensor((start, *ids, *(0,) * (size - len(ids)))))
             logits = self._recorded[size]()
             for layer in self._layers:
                 layer.length = start + len(ids)

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import torch
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from specdec_cli.models.audio_lm import AudioLM
     from specdec_cli.models.processor import Prompt
+
+UNREAD: Final = -1
+"""Stands in a text for a token whose id only the device knows."""
 
 
 class Session:
@@ -68,7 +71,8 @@ class Session:
         """Scores what follows the last `positions` (1 to len(text) + 1) prefixes of prompt + text, drafts included.
 
         Returns float32 [positions, vocab_size] raw logits, placeholders at -inf; row i is the distribution after
-        text[: len(text) - positions + 1 + i]. Raises DecodingError where they are not finite.
+        text[: len(text) - positions + 1 + i]. On a GPU they may not have been computed yet: who reads them finds out
+        whether they are finite.
         """
         return self.forward(text, positions) if self._through is None else self._through(self, text, positions)
 
@@ -93,23 +97,42 @@ class Session:
                 self.prompt.audio if reading else None,
             )
             self.fed.extend(lacking)
-            ended = time.perf_counter()
-            rows = self.scored(logits, positions, len(text))
         except BaseException:
-            self.cache = None  # some layers may be ahead of others, or hold what is not finite
+            self.cache = None  # some layers may be ahead of others
             raise
+        ended, rows = time.perf_counter(), self.scored(logits, positions, len(text))
         if reading and not cache.is_croppable:
             raise CheckpointError(
                 f"{self.model.name} keeps a recurrent state, which cannot be rolled back after a rejected draft",
                 hint="Use a model whose layers are all attention.",
             )
-        if self.model.device.type == "cuda":  # the transfer that ends the scoring has waited for the forward
-            ended = time.perf_counter()
         self.account(len(lacking), (ended - started) * 1e3 - encoder_ms, encoder_ms, passes)
         if reading and positions > len(text):
             self._after_prompt = rows[:1].clone()
         self.cache = cache  # last: while another thread reads the clip, it counts as not read
         return rows
+
+    def step(self, token: torch.Tensor) -> torch.Tensor:
+        """The raw logits [1, vocab_size] after one more token, int64 [1] on the device, which the host has not read.
+
+        The prompt is cached, and no other clip takes part. `name` follows before the session is asked anything else.
+        """
+        assert self.cache is not None
+        started, at = time.perf_counter(), self.length
+        self.fed.append(UNREAD)  # before: if the forward fails, no text agrees with what the cache may hold
+        where = torch.arange(at, at + 1, device=self.model.device)
+        logits, encoder_ms, passes = self.model.forward(token, where, self.cache, 1)
+        self.account(1, (time.perf_counter() - started) * 1e3, encoder_ms, passes)
+        return self.scored(logits, 1, len(self.fed))
+
+    def name(self, ids: Sequence[int]) -> None:
+        """Says what the last tokens are that `step` has fed."""
+        self.fed[-len(ids) :] = ids
+
+    @property
+    def steps(self) -> bool:
+        """Whether `step` may be called: this clip's forwards are made here."""
+        return self._through is None
 
     def prefill(self) -> None:
         """Reads the clip and the prompt ahead of need."""
@@ -133,21 +156,16 @@ class Session:
         return list(text[keep:])
 
     def scored(self, logits: torch.Tensor, positions: int, text_length: int) -> torch.Tensor:
-        """The last `positions` rows of a forward's logits [m, rows], cut to the vocabulary. Raises as `logits` does."""
+        """The last `positions` rows of a forward's logits [m, rows], cut to the vocabulary."""
         rows = logits[:, : self.vocab_size]
         if self._banned.numel():
             rows.index_fill_(1, self._banned, -math.inf)
-        # NaN would choose tokens in silence (argmax takes the first one). On a GPU, this waits for the forward.
-        if not math.isfinite(float(rows.amax(dim=-1).sum())):
-            raise DecodingError(
-                f"the logits of {self.model.name} are not finite",
-                hint="float16 overflows in many models: use bfloat16 or float32, or download the checkpoint again.",
-            )
         return self._with_prompt_row(rows) if positions > text_length and len(rows) < positions else rows
 
     def account(self, tokens: int, ms: float, encoder_ms: float, passes: int) -> None:
-        """Adds a forward that fed so many text tokens to `work`."""
-        done, prefill_ms, step_ms = self.work, *((ms, 0.0) if passes else (0.0, ms))
+        """Adds a forward that fed so many text tokens to `work`; of one that read the prompt, their share is a step."""
+        step_ms = ms * tokens / (len(self.prompt.ids) + tokens) if passes else ms
+        done, prefill_ms = self.work, ms - step_ms
         self.work = ModelWork(  # of every token: their sum, field by field, would take three times as long
             done.encoder_passes + passes,
             done.forwards + 1,

@@ -190,11 +190,7 @@ def forward_together(wanted: Sequence[_Wanted]) -> list[_Scores]:
     for (session, text, count), feed, part in zip(wanted, feeds, parts, strict=True):
         session.fed.extend(feed)
         session.account(len(feed), ms * len(feed), 0.0, 0)
-        try:
-            found.append(session.scored(part, count, len(text)))
-        except DecodingError as error:
-            session.cache = None
-            found.append(error)
+        found.append(session.scored(part, count, len(text)))
     return found
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from specdec_cli.errors import SpecdecError
 from specdec_cli.transcript.records import EncoderPasses, Timing, Totals, Transcript, file_name
-from specdec_cli.types import Finished, Round
+from specdec_cli.transcript.round import Round
+from specdec_cli.types import Finished
 
 
 def totals(rounds: Sequence[Round], finished: Finished, *, cloud_takes_part: bool) -> Totals:
@@ -18,7 +20,6 @@ def totals(rounds: Sequence[Round], finished: Finished, *, cloud_takes_part: boo
     drafted = sum(len(event.draft_ids) for event in escalated)
     accepted = sum(event.accepted for event in escalated)
     edge, cloud = finished.edge, finished.cloud
-    hidden_ms = _sum(event.hidden_ms for event in rounds)
     return Totals(
         tokens=len(finished.token_ids),
         rounds=len(rounds),
@@ -33,8 +34,8 @@ def totals(rounds: Sequence[Round], finished: Finished, *, cloud_takes_part: boo
         # of a round without a draft, the first token is the cloud's own
         run_on=sources["cloud"] - sum(event.source[:1] == ("cloud",) for event in rounds) if cloud_takes_part else None,
         network_ms=_sum(event.network_ms for event in rounds),
-        hidden_ms=hidden_ms,
-        thrown_away=None if hidden_ms is None else sum(event.thrown_away for event in rounds),
+        hidden_ms=_sum(event.hidden_ms for event in rounds),
+        thrown_away=finished.thrown_away,
         near_ties=_sum(event.near_ties for event in rounds),
         guessed=finished.guessed,
         guesses_kept=finished.guesses_kept,
@@ -80,6 +81,24 @@ def error_transcript(file: str, error: SpecdecError, **known: Any) -> Transcript
             **known,
         }
     )
+
+
+def peak_rss_mb() -> float | None:
+    """Largest resident memory that this process has had, MiB; None where the system does not tell."""
+    if sys.platform == "win32":
+        return None
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (2**20 if sys.platform == "darwin" else 2**10), 1)
+
+
+def gpu_mb() -> float | None:
+    """Largest GPU memory that PyTorch has allocated, over all GPUs, MiB; None without a GPU."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available():
+        return None
+    return round(float(sum(map(torch.cuda.max_memory_allocated, range(torch.cuda.device_count())))) / 2**20, 1)
 
 
 def _sum(values: Iterable[float | None]) -> Any:

@@ -8,11 +8,12 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationError
 
 from specdec_cli.errors import WrongFileError
 from specdec_cli.times import MOST_S
-from specdec_cli.types import Decider, Figure, FinishReason, Flag, Measured, Mode, Round
+from specdec_cli.transcript.round import Figure, Record, Round
+from specdec_cli.types import Decider, FinishReason, Flag, Measured, Mode
 
 
 def readable(text: str) -> str:
@@ -49,11 +50,7 @@ def maybe(description: str, **bounds: Any) -> Any:
     return Field(default=None, description=description, **bounds)
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class ModelInfo(_Record):
+class ModelInfo(Record):
     """A model that took part."""
 
     name: Text = Field(description="as configured: a folder, a hub id, or the address of a server")
@@ -72,7 +69,7 @@ class ModelInfo(_Record):
         return " · ".join((name, self.dtype, self.device, *graphs))
 
 
-class Models(_Record):
+class Models(Record):
     """The models that took part; null for one that the mode does not use."""
 
     edge: ModelInfo | None
@@ -89,14 +86,14 @@ class Models(_Record):
         return {f"{role}.model": info.name for role, info in self if info is not None}
 
 
-class EncoderPasses(_Record):
+class EncoderPasses(Record):
     """Runs of each model's audio tower for this clip."""
 
     edge: int | None
     cloud: int | None
 
 
-class Totals(_Record):
+class Totals(Record):
     """Sums over the rounds. Ratios are null where their denominator is 0."""
 
     tokens: int = Field(description="committed tokens, eos included")
@@ -123,7 +120,7 @@ class Totals(_Record):
     encoder_passes: EncoderPasses
 
 
-class Timing(_Record):
+class Timing(Record):
     """Where the time went. A forward made for several clips counts for each by its share of the tokens."""
 
     load_s: Figure | None = Field(description="loading the models, s, once per process")
@@ -138,7 +135,7 @@ class Timing(_Record):
     input_tokens_per_s: Figure | None = Field(description="prompt tokens read / prefill time, both models together")
 
 
-class Resources(_Record):
+class Resources(Record):
     """What the process used."""
 
     cpu_percent: float | None = Field(
@@ -148,21 +145,21 @@ class Resources(_Record):
     gpu_mb: float | None = maybe("largest GPU memory allocated so far, MiB; null without")
 
 
-class Uplink(_Record):
+class Uplink(Record):
     """What left the device."""
 
     payload: Literal["none", "features", "waveform"] = Field(description="none: nothing was sent")
     bytes: int = Field(ge=0, description="bodies of all requests for this clip, ids and settings included")
 
 
-class ErrorInfo(_Record):
+class ErrorInfo(Record):
     """Why there is no caption."""
 
     type: str = Field(description="class of the error")
     message: Text = Field(description="what is wrong, in a sentence")
 
 
-class ClassScores(_Record):
+class ClassScores(Record):
     """How likely each class of an attribute is, by the model whose distribution decided which one is named."""
 
     by: Decider = Field(description="the model that decided")
@@ -177,7 +174,7 @@ def _malformed(place: str, reason: str) -> WrongFileError:
     return WrongFileError(f"{place} is no transcript of schema 1: {reason}.", hint=hint)
 
 
-class TranscriptHead(_Record):
+class TranscriptHead(Record):
     """What a line says before its rounds: which clip, how it was captioned, and the caption."""
 
     schema_: Literal[1] = Field(default=1, alias="schema", description="version of this layout")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from specdec_cli.config.gate_file import read_learned
+from specdec_cli.config.gate_file import learned_gate_file
+from specdec_cli.decoding.gate import Gate
 from specdec_cli.errors import SpecdecError
 from specdec_cli.transcript.recorder import error_transcript
 from specdec_cli.transcript.records import ModelInfo, Models, Transcript, TranscriptHead
@@ -15,7 +16,6 @@ from specdec_cli.types import TOKEN_GATES, Mode
 if TYPE_CHECKING:
     from specdec_cli.config import Config
     from specdec_cli.inputs.recording import InputFile
-    from specdec_cli.run import Setup
 
 Change = tuple[str, object, object]  # a setting that differs: its name, the value there and the value here
 SUGGESTED: Final = "suggested"  # setting that records what the checkpoints add to settings that were left open
@@ -65,20 +65,19 @@ class Terms:
 
 def recorded_settings(config: Config) -> dict[str, object]:
     """Every setting in force that shapes a caption; raises ConfigError if the learned gate's weights cannot be read."""
-    gate, threshold, file, weights = config.gate_in_force, config.gate.effective_threshold, None, None
+    file = learned_gate_file(config)
+    gate = Gate.of(config, file)
+    has_threshold = gate.name not in ("always", "never")
     wakes = config.decoding.defers and config.decoding.mode == "hybrid"
-    if gate == "learned" and (path := config.gate.weights_path) is not None:
-        file, weights = read_learned(path, config.gate.file)
-        threshold = file.threshold if threshold is None else threshold
     return {
         **config.decoding.model_dump(mode="json", exclude={"mode", "defer"}),
         "closing": "on" if config.closes else None,
         "defer": config.decoding.defers or None,
-        "gate": gate,
-        "threshold": threshold if gate == config.gate.name else None,
-        "wake": config.gate.effective_wake(threshold, file.wake if file else None) if wakes else None,
-        "stop_drafting": config.gate.stop_drafting if gate in TOKEN_GATES else None,
-        "gate_weights": weights.fingerprint if weights else None,
+        "gate": gate.name,
+        "threshold": gate.threshold if has_threshold else None,
+        "wake": gate.wake if has_threshold and wakes else None,
+        "stop_drafting": gate.stop_drafting if gate.name in TOKEN_GATES else None,
+        "gate_weights": file.learned.fingerprint if file and file.learned else None,
         "wake_weights": file.waking.fingerprint if file and file.waking and wakes else None,
         "acceptance": config.acceptance_rule if config.decoding.mode in ("hybrid", "lossless") else None,
         **config.acceptance.model_dump(mode="json", exclude={"rule"}),
@@ -103,9 +102,17 @@ def differing(there: Mapping[str, Any], here: Mapping[str, Any], but: frozenset[
             yield name, then, now
 
 
-def loaded_changes(
-    there: TranscriptHead | Setup, here: TranscriptHead | Setup, names: Sequence[str] = _MODEL
-) -> Iterator[Change]:
+class MadeWith(Protocol):
+    """A transcript, or what the transcripts of a run have in common."""
+
+    @property
+    def models(self) -> Models: ...
+
+    @property
+    def settings(self) -> Mapping[str, Any]: ...
+
+
+def loaded_changes(there: MadeWith, here: MadeWith, names: Sequence[str] = _MODEL) -> Iterator[Change]:
     """Which of `names` differs of two pairs of models, and what checkpoints suggest; what is not known does not.
 
     The line of a recording that could not be read may be older than the loading of models, and name none.

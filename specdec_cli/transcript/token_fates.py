@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from specdec_cli.types import LOW_IS_UNSURE, Round, Source
+from specdec_cli.transcript.round import Round
+from specdec_cli.types import LOW_IS_UNSURE, Source
 
 if TYPE_CHECKING:
     from specdec_cli.transcript import Transcript

@@ -13,11 +13,14 @@ from pydantic import Field, ValidationError
 
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import AcceptanceConfig, Config
-from specdec_cli.decoding.assemble import Pair, stop_ids_of
+from specdec_cli.decoding.ahead import CloudCalls
+from specdec_cli.decoding.assemble import Pair, ends_of
 from specdec_cli.decoding.draft import Drafter
 from specdec_cli.decoding.evidence import Groups, TokenEvidence, evidence_of
 from specdec_cli.decoding.gate import Gate
+from specdec_cli.decoding.length import Costs
 from specdec_cli.decoding.loop import Loop
+from specdec_cli.decoding.pick import choices
 from specdec_cli.decoding.stop import StopRules
 from specdec_cli.decoding.verify import LocalVerifier
 from specdec_cli.errors import AudioContentError, TranscriptError, WrongFileError, typed
@@ -105,16 +108,17 @@ def record_tracks(
     are one more pass over it. Mode, gate and acceptance rule of `config`, which is greedy, do not count; `groups` are
     those of the gate class-entropy.
     """
-    stop_ids = stop_ids_of(pair, config)  # those of hybrid mode, in which the recordings are replayed
+    edge_ids, cloud_ids = ends_of(pair, config)  # those of hybrid mode, in which the recordings are replayed
     settings = config.decoding.model_copy(update={"mode": "lossless", "cloud_prefill": "lazy"})
-    stop = StopRules(settings, stop_ids, pair.writer.text, config.prompt.language if config.closes else None)
-    drafter = Drafter(pair.rows("edge", edge_prompt, settings, stop_ids))
-    verifier = LocalVerifier(pair.rows("cloud", cloud_prompt, settings, stop_ids), AcceptanceConfig())
-    loop = Loop(drafter, verifier, Gate("always"), stop, settings)
+    language = config.prompt.language if config.closes else None
+    stop = StopRules(settings, cloud_ids, pair.writer.text, language, edge_ids)
+    drafter = Drafter(pair.rows("edge", edge_prompt, settings, edge_ids))
+    verifier = LocalVerifier(pair.rows("cloud", cloud_prompt, settings, cloud_ids), AcceptanceConfig())
+    loop = Loop(drafter, verifier, Gate("always"), stop, settings, CloudCalls(settings, Costs()))
     for _ in loop.run():
         pass
     drafted = drafter.propose((), settings.max_new_tokens, Gate("never").open(0)).ids
-    end = stop.first_stop(drafted, 0)
+    end = stop.first_stop(drafted, 0, kept=True)
     edge_text = drafted if end is None else drafted[: end[0]]
     return _track(edge_text, drafter, verifier, groups), _track(loop.text, drafter, verifier, groups)
 
@@ -122,8 +126,9 @@ def record_tracks(
 def _track(text: Sequence[int], edge: Drafter, cloud: LocalVerifier, groups: Groups) -> Track:
     """By one more pass of each model over a text, which gives its processed scores [n, vocab]."""
     edge_scores, cloud_scores = (model.rows.after(text[:-1], len(text), guesses=False) for model in (edge, cloud))
-    evidence = evidence_of(edge_scores, edge_scores.argmax(dim=-1).tolist(), groups)
-    return Track(ids=tuple(text), edge=tuple(evidence), target=tuple(cloud_scores.argmax(dim=-1).tolist()))
+    evidence = evidence_of(edge_scores, None, groups, edge.session.model.name)
+    target = choices(cloud_scores, cloud.session.model.name)
+    return Track(ids=tuple(text), edge=tuple(evidence), target=tuple(target))
 
 
 class StoredRecordings(Store):

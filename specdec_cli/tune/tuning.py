@@ -144,7 +144,7 @@ def _sweep(
     plan: TuningPlan, weights: LearnedWeights | None, traces: Sequence[Trace], quality: CaptionQuality, watch: Watch
 ) -> list[SettingOutcome]:
     """Every candidate replayed on every clip."""
-    classifier = Classifier(weights, 0.5, waking=_waking(weights)) if weights else None
+    classifier = Classifier(weights, _waking(weights)) if weights else None
     found = list(candidates(traces, plan.gates, plan.ks, classifier, defers=plan.cost != "blocks"))
     outcomes: list[SettingOutcome] = []
     watch.begin(len(found))

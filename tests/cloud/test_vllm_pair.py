@@ -33,18 +33,19 @@ from specdec_cli.cloud.vllm import VllmCloud, VllmDrafter, VllmEdge
 from specdec_cli.cloud.vllm_protocol import GENERATE, Likely
 from specdec_cli.config import EdgeConfig, ModelConfig
 from specdec_cli.decoding.assemble import Pair, build_loop
+from specdec_cli.decoding.block import Block
 from specdec_cli.decoding.draft import Drafter
 from specdec_cli.decoding.evidence import entropies
-from specdec_cli.decoding.learned import Classifier
+from specdec_cli.decoding.gate import Gate
 from specdec_cli.errors import CheckpointError, EdgeError
-from specdec_cli.types import Finished, ModelWork, Round
+from specdec_cli.types import Finished, ModelWork
 from tests.cloud.stand_in import ModelServer, answering
 from tests.cloud.tiny_qwen2_audio import audio_module, write_audio_checkpoint
 from tests.cloud.vllm_cases import CLOUD, VllmCase, clip, cloud, configured, edge, outcome, prompt
 from tests.cloud.vllm_server import serving, write_recordings
 from tests.laws.cases import INSTRUCTIONS, drawn_settings, learned_weights
 from tests.laws.tolerance import most_parting
-from tests.tiny import collect
+from tests.tiny import collect, gate_file
 
 KIND = "near"
 ROOT = Path(__file__).parents[2]
@@ -113,11 +114,10 @@ def pair_case(number: int, **fixed: Any) -> VllmCase:
     return VllmCase(KIND, rng.randrange(10), rng.choice(INSTRUCTIONS), given)
 
 
-def run(pair: Pair, of: VllmCase, listed: Listed | None = None) -> tuple[list[Round], Finished]:
+def run(pair: Pair, of: VllmCase, listed: Listed | None = None) -> tuple[list[Block], Finished]:
     """The rounds of a case; `listed` gets what the edge's server told, by the text before."""
     prompts = (prompt(model.processor, of.clip, of.instruction) for model in (pair.edge, pair.cloud) if model)
-    classifier = Classifier(learned_weights(random.Random(of.clip)), 0.6)
-    loop = build_loop(pair, of.config, *prompts, classifier=classifier)
+    loop = build_loop(pair, of.config, *prompts, Gate.of(of.config, gate_file(learned_weights(random.Random(of.clip)))))
     if listed is not None and isinstance(loop.drafter, VllmDrafter):
         scored = loop.drafter.scored
 
@@ -152,11 +152,11 @@ class Fed:
         return row.log().float()
 
 
-def fed(of: VllmCase, listed: Listed) -> tuple[list[Round], Finished]:
+def fed(of: VllmCase, listed: Listed) -> tuple[list[Block], Finished]:
     """The local loop on the same log-probabilities, verified by the cloud of this process."""
     here = Pair.of(edge(KIND), cloud())
     prompts = (prompt(model.processor, of.clip, of.instruction) for model in (edge(KIND), cloud()))
-    loop = build_loop(here, of.config, *prompts, classifier=Classifier(learned_weights(random.Random(of.clip)), 0.6))
+    loop = build_loop(here, of.config, *prompts, Gate.of(of.config, gate_file(learned_weights(random.Random(of.clip)))))
     assert isinstance(loop.drafter, Drafter)
     loop.drafter.session = loop.drafter.rows.session = Fed(listed, here.vocab_size)  # type: ignore[assignment]
     return collect(loop.run())
@@ -220,7 +220,7 @@ def test_bounds_of_an_entropy_hold_whatever_the_rest_is() -> None:
     generator = torch.Generator().manual_seed(0)
     for scale in (0.5, 2.0, 6.0):
         probabilities = (scale * torch.randn(200, 300, generator=generator, dtype=torch.float64)).softmax(dim=-1)
-        exact = entropies(probabilities)
+        exact = entropies(probabilities.log())
         for row, nats in zip(probabilities, exact.tolist(), strict=True):
             best = row.topk(20)
             listed = dict(zip(best.indices.tolist(), best.values.log().tolist(), strict=True))

@@ -15,6 +15,7 @@ from specdec_cli.cloud.vllm_protocol import GenerateRequest, Scored, read_answer
 from specdec_cli.config import AcceptanceConfig
 from specdec_cli.decoding.accept import accept_block
 from specdec_cli.decoding.block import Draft
+from specdec_cli.decoding.pick import readings
 from specdec_cli.types import ModelWork
 from tests.cloud.stand_in import told
 
@@ -61,8 +62,9 @@ def test_few_candidates_judge_like_whole_distributions(rule: Any) -> None:
         logits[:, VOCAB:] -= 9.0
         likely = masked.topk(1 + rng.choice((0, 0, 3)), dim=-1).indices
         draft = Draft(tuple(rng.choice(row) for row in likely[:-1].tolist()), masked[:-1])
-        rules = AcceptanceConfig(rule=rule)
-        wanted = accept_block(draft, masked, rules, generator, sampling=False, synonyms=SYNONYMS)
+        rows = readings(masked, "cloud")
+        accepts = accept_block(draft, rows, rule, SYNONYMS)
+        wanted = accepts, rows[accepts].id
         found = Answered(logits, rule, banned).request_verdict((), draft, 0)
         assert (found.accepted, found.token, *found.more) == wanted, number
         accepted.add(found.accepted)

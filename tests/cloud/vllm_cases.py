@@ -13,16 +13,17 @@ import numpy.typing as npt
 from specdec_cli.cloud.vllm import VllmCloud
 from specdec_cli.config import CloudConfig, Config
 from specdec_cli.decoding.assemble import Pair, build_loop
-from specdec_cli.decoding.learned import Classifier
+from specdec_cli.decoding.block import Block
+from specdec_cli.decoding.gate import Gate
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Processor, Prompt
-from specdec_cli.types import Finished, Round
+from specdec_cli.types import Finished
 from tests.cloud.tiny_qwen2_audio import near_audio_model, tiny_audio_model
 from tests.laws.cases import learned_weights
-from tests.tiny import collect, settings, tiny_clip
+from tests.tiny import collect, gate_file, settings, tiny_clip
 
 CLOUD = {"seed": 3, "layers": 2, "vocab_size": 288}
-_IN_PROCESS: dict[str, tuple[list[Round], Finished]] = {}
+_IN_PROCESS: dict[str, tuple[list[Block], Finished]] = {}
 
 
 @cache
@@ -73,21 +74,21 @@ class VllmCase:
         """The same case with other settings."""
         return replace(self, given={**self.given, **changed})
 
-    def run(self, link: VllmCloud | None = None) -> tuple[list[Round], Finished]:
+    def run(self, link: VllmCloud | None = None) -> tuple[list[Block], Finished]:
         """Decodes the clip with the cloud behind `link`; or in this process, which is done once."""
         if link is None and repr(self) in _IN_PROCESS:
             return _IN_PROCESS[repr(self)]
         drafter = edge(self.kind)
         pair = Pair.of(drafter, link or cloud())
         mine, theirs = (prompt(each.processor, self.clip, self.instruction) for each in (drafter, link or cloud()))
-        classifier = Classifier(learned_weights(random.Random(self.clip)), 0.6)
-        ran = collect(build_loop(pair, self.config, mine, theirs, classifier=classifier).run())
+        gate = Gate.of(self.config, gate_file(learned_weights(random.Random(self.clip))))
+        ran = collect(build_loop(pair, self.config, mine, theirs, gate).run())
         if link is None:
             _IN_PROCESS[repr(self)] = ran
         return ran
 
 
-def outcome(rounds: list[Round], finished: Finished) -> tuple[Any, ...]:
+def outcome(rounds: list[Block], finished: Finished) -> tuple[Any, ...]:
     """What must be the same wherever the cloud is."""
     return (
         finished.token_ids,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from specdec_cli.config import SETTINGS, load_config
+from specdec_cli.config.gate_file import learned_gate_file
+from specdec_cli.decoding.gate import Gate
 from specdec_cli.types import DEFAULT_THRESHOLDS
 from tests.config.conftest import Load, Refusal, assert_refused
 
@@ -53,8 +55,8 @@ def test_every_gate_has_its_own_threshold(gate: str) -> None:
     """A threshold belongs to the gate that it was given for; another gate does not inherit its nats."""
     given = {"SPECDEC_GATE__NAME": "entropy", "SPECDEC_GATE__THRESHOLD": "1.7", "SPECDEC_GATE__WAKE": "2.5"}
     config = load_config("mini", flags={"gate.name": gate}, environ=given).config
-    expected = 1.7 if gate == "entropy" else DEFAULT_THRESHOLDS.get(config.gate.name)
-    assert config.gate.effective_threshold == expected
+    expected = 1.7 if gate == "entropy" else DEFAULT_THRESHOLDS.get(config.gate.name, 0.0)
+    assert Gate.of(config).threshold == expected
     assert config.gate.wake == (2.5 if gate == "entropy" else None)
 
 
@@ -86,4 +88,4 @@ def test_who_chooses_blocks_does_not_defer() -> None:
     ):
         assert load_config("mini", flags=flags, environ={}).config.decoding.defers == defers
     lower = load_config("mini", flags={"gate.threshold": 0.2}, environ={}).config
-    assert lower.gate.effective_wake(lower.gate.threshold, 0.7) == 0.2
+    assert Gate.of(lower, learned_gate_file(lower)).wake == 0.2

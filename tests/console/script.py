@@ -5,19 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from specdec_cli.transcript.records import ModelInfo, Models, Started
-from specdec_cli.types import (
-    Event,
-    EventText,
-    Finished,
-    FinishReason,
-    Mode,
-    ModelWork,
-    Prefill,
-    Reason,
-    Round,
-    Source,
-    Update,
-)
+from specdec_cli.transcript.round import Round
+from specdec_cli.transcript.updates import EventText, Update
+from specdec_cli.types import Finished, FinishReason, Mode, ModelWork, Prefill, Reason, Source
+
+Event = Prefill | Round | Finished
 
 EOS = "<|im_end|>"
 

@@ -14,7 +14,8 @@ from specdec_cli.console.progress import show_totals
 from specdec_cli.console.view import View
 from specdec_cli.errors import AudioContentError
 from specdec_cli.models.download import Download
-from specdec_cli.types import EventText, Sent, Update
+from specdec_cli.transcript.updates import EventText, Update
+from specdec_cli.types import Sent
 from tests.console.screens import ESCAPE, Screen, play
 from tests.console.script import EN, LONG, ZH
 

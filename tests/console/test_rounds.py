@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 import pytest
 
 from specdec_cli.console.rounds import TokenCell, cells_of, figure_names, token_rows, verdict_of
-from specdec_cli.types import Round
+from specdec_cli.transcript.round import Round
 from tests.console.screens import Screen
 from tests.console.script import CLOUD, CUT, EN, PARTIAL, ZH, Clip
 
 SETTINGS: dict[str, object] = {"gate": "learned", "threshold": 0.2, "wake": 0.4, "defer": True}
 PIECES = ("The ", "voice ", "is", " low", ",", " and", " sad", ".", "<|im_end|>")
-ENTROPY = (0.0, 0.1, 0.2, 0.9, 0.0, 0.3, 1.5, math.nan, 0.0)
+ENTROPY = (0.0, 0.1, 0.2, 0.9, 0.0, 0.3, 1.5, 0.0, 0.0)
 VALUES = (0.0, 0.0, 0.0, 0.41, 0.0, 0.0, 0.25, 0.0, 0.0)
-DRAFT = Round(0, tuple(range(9)), ENTROPY, VALUES, True, "learned", 9, (), (), 9.0, 12.0, 0.41, waking=True)
+DRAFT = Round(
+    index=0,
+    draft_ids=tuple(range(9)),
+    entropy=ENTROPY,
+    gate_values=VALUES,
+    escalated=True,
+    reason="learned",
+    accepted=9,
+    committed_ids=(),
+    source=(),
+    draft_ms=9.0,
+    verify_ms=12.0,
+    gate_value=0.41,
+    waking=True,
+)
+
+
+def changed(round_: Round, **change: object) -> Round:
+    return round_.model_copy(update=change)
 
 
 def printed(
@@ -30,7 +46,7 @@ def printed(
 
 
 def drafted(round_: Round, width: int = 80, *, by_clause: bool = True) -> list[str]:
-    round_ = replace(round_, source=("edge",) * 9, accepted=9, draft_pieces=PIECES, committed_pieces=PIECES)
+    round_ = changed(round_, source=("edge",) * 9, accepted=9, draft_pieces=PIECES, committed_pieces=PIECES)
     return printed(cells_of(round_, SETTINGS), width, figure_names(SETTINGS), by_clause=by_clause)
 
 
@@ -45,10 +61,10 @@ def test_a_draft_is_shown_clause_by_clause_with_figures_under_their_words() -> N
         " entropy 0.00 0.10  0.20 0.90  0.00",
         " learned 0.00 0.00  0.00 0.41! 0.00",
         "         and  sad |.   |∎",
-        " entropy 0.30 1.50 nan  0.00",
+        " entropy 0.30 1.50 0.00 0.00",
         " learned 0.00 0.25 0.00 0.00",
     ]
-    assert "0.25!" in drafted(replace(DRAFT, waking=False))[-1]
+    assert "0.25!" in drafted(changed(DRAFT, waking=False))[-1]
 
 
 @pytest.mark.parametrize("width", [14, 20, 60])
@@ -61,7 +77,7 @@ def test_no_token_is_lost_where_rows_are_narrow(width: int) -> None:
 
 def test_tokens_of_the_cloud_have_no_figures() -> None:
     pieces = {"draft_pieces": (" a", " b"), "committed_pieces": (" a", " c")}
-    cells = cells_of(replace(DRAFT, accepted=1, source=("accepted", "corrected"), **pieces), SETTINGS)
+    cells = cells_of(changed(DRAFT, accepted=1, source=("accepted", "corrected"), **pieces), SETTINGS)
     assert [(cell.word.plain, bool(cell.figures)) for cell in cells] == [("✓a", True), ("✗b", True), ("→c", False)]
 
 
@@ -79,7 +95,7 @@ def test_every_fate_has_its_sign_without_colour() -> None:
 
 def test_pieces_with_escapes_and_markup_are_only_text() -> None:
     pieces = ("[red]", "\x1b[2J<|audio_eos|>")
-    round_ = replace(DRAFT, accepted=2, source=("edge", "edge"), draft_pieces=pieces, committed_pieces=pieces)
+    round_ = changed(DRAFT, accepted=2, source=("edge", "edge"), draft_pieces=pieces, committed_pieces=pieces)
     assert printed(cells_of(round_, {}))[0].strip() == "[red]|\\x1b[2J<|audio_eos|>"
 
 
@@ -120,4 +136,4 @@ def test_pieces_with_escapes_and_markup_are_only_text() -> None:
 def test_the_verdict_on_a_draft_names_figure_and_threshold(
     change: dict[str, object], settings: dict[str, object], verdict: str
 ) -> None:
-    assert verdict_of(replace(DRAFT, **change), SETTINGS | settings) == verdict  # type: ignore[arg-type]
+    assert verdict_of(changed(DRAFT, **change), SETTINGS | settings) == verdict

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from specdec_cli.decoding.accept import Verdict
-from specdec_cli.decoding.block import Draft
+from specdec_cli.decoding.block import Block, Draft, Verdict
+from specdec_cli.decoding.draft import Drafter
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.verify import LocalVerifier
-from specdec_cli.errors import CloudError, DecodingError
-from specdec_cli.types import Finished, ModelWork, Round
+from specdec_cli.errors import CloudError, DecodingError, EdgeError
+from specdec_cli.types import Finished, ModelWork
 from tests.laws.cases import Case, collect, make_case
 from tests.laws.reference import edge_oracle
 from tests.laws.tolerance import assert_law
@@ -81,7 +82,7 @@ def test_the_edge_writes_on_alone(mode: str, answers: int, ahead: str) -> None:
     assert degraded > 2
 
 
-def _assert_edge_wrote_the_rest(case: Case, rounds: list[Round], finished: Finished, answers: int) -> None:
+def _assert_edge_wrote_the_rest(case: Case, rounds: list[Block], finished: Finished, answers: int) -> None:
     """After the last verdict stands what the edge alone would write there."""
     escalated = [round_.index for round_ in rounds if round_.escalated]
     start = escalated[-1] + 1 if answers else 0
@@ -90,7 +91,7 @@ def _assert_edge_wrote_the_rest(case: Case, rounds: list[Round], finished: Finis
     oracle.read(text)
     assert_law(text[written:], lambda prefix: oracle([*text[:written], *prefix]), f"case {case.number}")
     assert {source for round_ in rounds[start:] for source in round_.source} <= {"edge"}
-    assert all(round_.verify_ms is None and round_.reason is None for round_ in rounds[start:])
+    assert all(round_.verdict is None and round_.reason is None for round_ in rounds[start:])
 
 
 def test_in_an_adaptive_lossless_run_the_edge_drafts_on_where_the_cloud_wrote_alone() -> None:
@@ -148,3 +149,28 @@ def test_a_loop_of_the_edge_is_left_without_the_cloud() -> None:
         loop.verifier = Failing(loop.verifier, 0)
         ends.add(collect(loop.run())[1].finish_reason)
     assert "eos" in ends
+
+
+@pytest.mark.parametrize("edge_failed", ["fail", "cloud"])
+def test_an_edge_that_fails_on_the_way_out_of_a_loop(edge_failed: str) -> None:
+    looping = certain({"^": "a", "a": "b", "b": "a"})
+    loop = table_loop(looping, looping, mode="hybrid", k=8, loop_repeats=2, edge_failed=edge_failed)
+    assert isinstance(loop.drafter, Drafter)
+    propose, failures = loop.drafter.propose, list[int]()
+
+    def failing(*args: Any) -> Draft:
+        if args[4] is not None:  # it draws among the likeliest tokens to leave the loop
+            failures.append(len(args[0]))
+            raise EdgeError("the edge does not answer")
+        return propose(*args)
+
+    loop.drafter.propose = failing  # type: ignore[method-assign]
+    if edge_failed == "fail":
+        with pytest.raises(EdgeError):
+            collect(loop.run())
+        return
+    blocks, finished = collect(loop.run())
+    assert len(failures) == 1, "an edge that failed is not asked again"
+    assert finished.degraded == "the edge does not answer; from there on the cloud wrote alone"
+    assert {token.source for token in blocks[-1].tokens} == {"cloud"}
+    assert finished.finish_reason == "loop"

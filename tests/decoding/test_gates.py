@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +15,8 @@ from specdec_cli.decoding.gate import Gate, GateState
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.errors import ConfigError, DecodingError
 from specdec_cli.models.processor import Prompt
-from tests.tiny import settings
+from specdec_cli.types import DEFAULT_THRESHOLDS
+from tests.tiny import gate_file, settings
 
 # Two drafted tokens: 2 with p = 0.7 (then 1: 0.2, 0: 0.1), and 0 with p = 0.5 where 1 was as likely.
 ROWS = torch.tensor([[0.1, 0.2, 0.7, 0.0], [0.5, 0.5, 0.0, 0.0]]).log()
@@ -39,8 +41,8 @@ def test_evidence_by_hand() -> None:
 
 
 def test_entropy_with_impossible_tokens_is_not_nan() -> None:
-    probabilities = torch.tensor([[0.0, 0.0, -math.inf], [0.0, -math.inf, -math.inf]]).softmax(-1)
-    assert entropies(probabilities).tolist() == pytest.approx([math.log(2), 0.0])
+    scores = torch.tensor([[0.0, 0.0, -math.inf], [0.0, -math.inf, -math.inf]])
+    assert entropies(scores).tolist() == pytest.approx([math.log(2), 0.0])
 
 
 @pytest.mark.parametrize(
@@ -92,22 +94,41 @@ def _classifier(combination: str = "any", **weights: float) -> Classifier:
     fitted = LearnedWeights(
         features=tuple(named), weights=tuple(named.values()), bias=-1.0, slope=2.0, offset=0.5, combination=combination
     )
-    return Classifier(fitted, 0.4)
+    return Classifier(fitted)
 
 
 def test_a_token_that_is_less_certain_than_any_in_the_fit_escalates() -> None:
     fitted = LearnedWeights(features=("entropy",), weights=(0.0,), bias=-9.0, combination="any", most_entropy=0.75)
-    state = _read(Gate("learned", classifier=Classifier(fitted, 0.4)))
+    state = _read(Gate("learned", 0.4, classifier=Classifier(fitted)))
     assert state.values[0] == 1.0  # 0.80 nats; the second has 0.69
     assert state.escalates
     known = fitted.model_copy(update={"most_entropy": None})
-    assert not _read(Gate("learned", classifier=Classifier(known, 0.4))).escalates
+    assert not _read(Gate("learned", 0.4, classifier=Classifier(known))).escalates
 
 
-def test_its_own_threshold_holds_unless_another_is_given() -> None:
-    classifier = _classifier(entropy=1.0)
-    assert Gate("learned", classifier=classifier).threshold_in_force() == 0.4
-    assert Gate("learned", 0.9, classifier=classifier).threshold_in_force() == 0.9
+@pytest.mark.parametrize(
+    ("given", "of_file", "expected"),
+    [
+        ({}, {}, (0.4, 0.4)),
+        ({}, {"wake": 0.7}, (0.4, 0.7)),
+        ({"threshold": 0.9}, {"wake": 0.7}, (0.9, 0.9)),  # a file's wake threshold belongs to its own threshold
+        ({"wake": 0.2}, {"wake": 0.7}, (0.4, 0.2)),
+        ({"threshold": 0.9, "wake": 0.2}, {}, (0.9, 0.2)),
+    ],
+)
+def test_the_threshold_that_counts(given: dict[str, Any], of_file: dict[str, Any], expected: tuple[float, ...]) -> None:
+    file = gate_file(LearnedWeights(features=("entropy",), weights=(1.0,), bias=0.0, combination="any"), 0.4, **of_file)
+    gate = Gate.of(settings(gate="learned", **given), file)
+    assert (gate.threshold, gate.wake) == expected
+
+
+def test_no_threshold_is_taken_from_another_gates_file() -> None:
+    file = gate_file(LearnedWeights(features=("entropy",), weights=(1.0,), bias=0.0, combination="any"), 0.4, wake=0.7)
+    for gate, threshold in DEFAULT_THRESHOLDS.items():
+        made = Gate.of(settings(gate=gate), file)
+        assert (made.threshold, made.wake, made.classifier) == (threshold, threshold, None)
+    for mode, name in (("lossless", "always"), ("edge", "never")):
+        assert Gate.of(settings(mode=mode, gate="learned", threshold=0.9), file).name == name
 
 
 @pytest.mark.parametrize("name", ["colour", "doubt", "grid"])
@@ -120,7 +141,7 @@ def test_a_feature_of_another_version_is_refused(name: str) -> None:
 @pytest.mark.parametrize("gate", ["learned", "random"])
 def test_a_gate_without_what_it_needs_is_refused(gate: str) -> None:
     with pytest.raises(DecodingError, match=gate):
-        Gate(gate)  # type: ignore[arg-type]
+        Gate(gate).open(0)  # type: ignore[arg-type]
 
 
 def test_the_random_gate_escalates_its_share_of_the_blocks() -> None:

@@ -109,7 +109,7 @@ def test_the_default_entropy_threshold_stops_bad_blocks() -> None:
     sure = certain({"^": "c", "c": ""}, size=20)
     rounds, _ = collect(table_loop(flat, sure, mode="hybrid", gate="entropy").run())
     assert rounds[0].escalated
-    assert Gate("entropy").threshold_in_force() == DEFAULT_THRESHOLDS["entropy"]
+    assert Gate.of(settings(gate="entropy")).threshold == DEFAULT_THRESHOLDS["entropy"]
 
 
 def test_generated_placeholders_are_banned() -> None:

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from specdec_cli.config.schema import AcceptanceConfig
-from specdec_cli.decoding.accept import accept_block, near_ties
+from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms, accept_block, passing
 from specdec_cli.decoding.block import Draft
+from specdec_cli.decoding.pick import readings
 from tests.laws.cases import make_case
 
 
@@ -23,6 +24,16 @@ CLOUD = _logs([0.5, 0.3, 0.15, 0.05], [0.05, 0.6, 0.3, 0.05], [0.1, 0.2, 0.3, 0.
 
 def _draft(*ids: int) -> Draft:
     return Draft(ids, _logs(*[[0.25] * 4] * len(ids)))
+
+
+def _accepted(
+    draft: Draft, scores: torch.Tensor, rules: AcceptanceConfig, synonyms: Synonyms = NO_SYNONYMS
+) -> tuple[int, int]:
+    """How many drafted tokens a rule accepts, and the cloud's own after them, by its scores [m + 1, vocab]."""
+    rule = rules.in_force(sampling=False)
+    rows = readings(scores, "cloud", passing(draft, scores, rules, rule))
+    accepted = accept_block(draft, rows, rule, synonyms)
+    return accepted, rows[accepted].id
 
 
 @pytest.mark.parametrize(
@@ -47,7 +58,7 @@ def _draft(*ids: int) -> Draft:
 )
 def test_rules(rule: str, extra: dict[str, float], ids: tuple[int, ...], accepted: int, token: int) -> None:
     rules = AcceptanceConfig(rule=rule, **extra)
-    found = accept_block(_draft(*ids), CLOUD, rules, torch.Generator(), sampling=False, synonyms={0: 7, 2: 7, 3: 8})
+    found = _accepted(_draft(*ids), CLOUD, rules, {0: 7, 2: 7, 3: 8})
     assert found == (accepted, token)
 
 
@@ -55,15 +66,15 @@ def test_the_typical_floor_falls_where_the_cloud_is_unsure() -> None:
     cloud = _logs([0.955 / 12] * 12 + [0.03, 0.015], [1 / 14] * 14)  # H = 2.60 nats, 0.3 e^-H = 0.022
     for token, accepted in ((0, 1), (12, 1), (13, 0)):
         rules = AcceptanceConfig(rule="typical")
-        found = accept_block(Draft((token,), _logs([1 / 14] * 14)), cloud, rules, torch.Generator(), sampling=False)
+        found = _accepted(Draft((token,), _logs([1 / 14] * 14)), cloud, rules)
         assert found[0] == accepted
 
 
 def test_rank_ties_count_for_the_draft_and_impossible_tokens_never_pass() -> None:
     tied = torch.tensor([[1.0, 1.0, 1.0, -math.inf], [0.0, 0.0, 0.0, 0.0]])
     rules = AcceptanceConfig(rule="rank", rank=4)
-    assert accept_block(_draft(2), tied, rules, torch.Generator(), sampling=False)[0] == 1
-    assert accept_block(_draft(3), tied, rules, torch.Generator(), sampling=False)[0] == 0
+    assert _accepted(_draft(2), tied, rules)[0] == 1
+    assert _accepted(_draft(3), tied, rules)[0] == 0
 
 
 def test_near_ties_are_pairs_that_a_number_format_cannot_tell_apart() -> None:
@@ -76,17 +87,17 @@ def test_near_ties_are_pairs_that_a_number_format_cannot_tell_apart() -> None:
             [3.0, -math.inf, -math.inf, -math.inf],  # nothing to be confused with
         ]
     )
-    assert [near_ties(row[None], 2e-4) for row in rows] == [1, 0, 1, 1, 0]
-    assert near_ties(rows, 2e-4) == 3
-    assert near_ties(rows, 1e-2) == 4
+    assert [row.ties(2e-4) for row in readings(rows, "cloud")] == [True, False, True, True, False]
+    assert [row.ties(1e-2) for row in readings(rows, "cloud")] == [True, True, True, True, False]
 
 
 def test_random_models_count_few_near_ties() -> None:
     counted = verified = 0
     for number in range(94_000, 94_020):
         for round_ in make_case(number, mode="lossless").run()[0]:
-            assert round_.near_ties is not None
-            counted, verified = counted + round_.near_ties, verified + round_.accepted + 1
+            assert round_.verdict is not None
+            assert round_.verdict.near_ties is not None
+            counted, verified = counted + round_.verdict.near_ties, verified + round_.accepted + 1
     assert verified > 150
     assert counted < 0.02 * verified
-    assert all(round_.near_ties is None for round_ in make_case(94_000, mode="edge").run()[0])
+    assert all(round_.verdict is None for round_ in make_case(94_000, mode="edge").run()[0])

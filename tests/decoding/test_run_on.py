@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from specdec_cli.decoding.accept import Verdict
-from specdec_cli.decoding.block import Draft, outcome
+from specdec_cli.decoding.block import Draft, Verdict, outcome
 from tests.laws.cases import collect, make_case
 from tests.table import TableModel, certain, spelled, table_loop
 
@@ -52,13 +51,13 @@ def test_near_ties_are_counted_where_the_cloud_runs_on() -> None:
     rounds, _ = collect(
         table_loop(edge, undecided, mode="lossless", k=2, run_on=3, loop_period=0, max_new_tokens=4).run()
     )
-    assert [(len(round_.committed_ids), round_.near_ties) for round_ in rounds] == [(4, 4)]
+    assert [(len(round_.committed_ids), round_.verdict and round_.verdict.near_ties) for round_ in rounds] == [(4, 4)]
 
 
 def test_scores_of_a_draft_stand_in_at_its_own_places_alone() -> None:
     rows = tuple(((id_, 0.5),) for id_ in (5, 6, 7, 8))
     found = outcome(Draft((5, 6, 7, 8), likeliest=rows), Verdict(1, 4, more=(3, 2)), "edge", 1)
-    assert [alternatives for _, _, alternatives in found] == [
+    assert [token.alternatives for token in found] == [
         ("edge", rows[0]),
         ("edge", rows[1]),
         ("cloud", ()),

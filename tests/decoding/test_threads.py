@@ -5,13 +5,12 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
-from specdec_cli.decoding.accept import Verdict
+from specdec_cli.decoding.block import Verdict
 from specdec_cli.decoding.draft import Drafter
 from specdec_cli.decoding.length import Costs
 from specdec_cli.errors import CloudError
@@ -61,7 +60,9 @@ def test_the_edge_drafts_ahead_by_itself_of_a_parallel_cloud_if_two_steps_fit_a_
     begun: list[int] = []
     monkeypatch.setattr(Drafter, "draft_ahead", lambda *_: begun.append(1))
     monkeypatch.setattr(Costs, "ratio", property(lambda _: step_ms / 10.0))
-    collect(replace(case.loop(), cloud_is_parallel=parallel).run())
+    loop = case.loop()
+    loop.calls.cloud_is_parallel = parallel
+    collect(loop.run())
     assert bool(begun) == drafts
 
 

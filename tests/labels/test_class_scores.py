@@ -9,12 +9,13 @@ import pytest
 from specdec_cli import Finished, Lexicon
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import load_config
+from specdec_cli.decoding.block import Block
 from specdec_cli.errors import ConfigError
 from specdec_cli.export.recordings import details
 from specdec_cli.labels.calibration import CalibrationFile, Labelling, OfModel, sharpened
 from specdec_cli.labels.probabilities import KEPT, needs_review
 from specdec_cli.transcript.records import ClassScores, Transcript
-from specdec_cli.types import Round
+from specdec_cli.transcript.round import Round
 from tests.cloud.serving import serving
 from tests.mini_pair import MODES, RATE, captioner, mini_pair, voice
 
@@ -73,14 +74,18 @@ def test_the_classes_of_a_caption_have_probabilities(mode: str, language: str) -
 )
 def test_every_token_keeps_its_alternatives(settings: dict[str, object]) -> None:
     use = captioner(**settings).labelled(LEXICON)
-    rounds = [update.event for update in use.run_samples(voice(1), RATE) if isinstance(update.event, Round)]
-    for each in rounds:
-        assert len(each.alternatives) == len(each.committed_ids)
-        for _, candidates in each.alternatives:
+    run = use.run_samples(voice(1), RATE)
+    assert run.prompts is not None
+    for event in use.loop(run.prompts, None, run.clip).run():
+        for _, _, (_, candidates), _ in event.tokens if isinstance(event, Block) else ():
             probabilities = [p for _, p in candidates]
             assert 0 < len(candidates) <= KEPT
             assert probabilities == sorted(probabilities, reverse=True)
             assert sum(probabilities) <= 1.001
+    updates = list(run)
+    seen = [update.event for update in updates if isinstance(update.event, Round)]
+    assert list(run.finish().rounds) == seen, "a transcript holds the records that its reader saw"
+    assert Transcript.from_json(run.finish().to_json()).rounds == run.finish().rounds
     made = scored(captioner(**settings), seed=1)
     assert made.caption == captioner(**settings).run_samples(voice(1), RATE).finish().caption
     assert set(made.scores or {}) <= {name for name, class_ in (made.labels or {}).items() if class_}

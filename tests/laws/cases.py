@@ -15,18 +15,20 @@ from transformers import StoppingCriteria, StoppingCriteriaList
 from specdec_cli.config.gate_file import LearnedWeights
 from specdec_cli.config.schema import Config, DecodingConfig
 from specdec_cli.decoding.assemble import Pair, build_loop
-from specdec_cli.decoding.learned import DENSE, Classifier
+from specdec_cli.decoding.block import Block
+from specdec_cli.decoding.gate import Gate
+from specdec_cli.decoding.learned import DENSE
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.stop import LoopRule
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
 from specdec_cli.models.shared import Shared
-from specdec_cli.types import Finished, Round
-from tests.tiny import collect, near_model, settings, tiny_clip, tiny_model
+from specdec_cli.types import Finished
+from tests.tiny import collect, gate_file, near_model, settings, tiny_clip, tiny_model
 
 __all__ = ["Case", "cloud", "collect", "drawn_settings", "edge", "generate", "learned_weights", "make_case", "prompt"]
 
-Ran = tuple[list[Round], Finished]
+Ran = tuple[list[Block], Finished]
 INSTRUCTIONS = ("say how", "描述声音", "tone? abab abab", "x")
 GATES = ("entropy", "margin", "logprob", "learned", "random", "always", "never")
 
@@ -77,13 +79,12 @@ class Case:
 
     def loop(self, shared: Shared | None = None) -> Loop:
         """A fresh loop over the clip."""
-        classifier = Classifier(self.weights, 0.6)
         return build_loop(
             self.pair,
             self.config,
             self.edge_prompt,
             self.cloud_prompt,
-            classifier=classifier,
+            Gate.of(self.config, gate_file(self.weights)),
             shared=shared,
             synonyms=SYNONYMS,
         )
@@ -101,8 +102,8 @@ class Case:
         if memory in ("empty", "right"):
             return self
         settings = self.config.decoding.model_copy(update={"lookup_tokens": 1})
-        edge = self.pair.guesses("edge", self.edge_prompt, settings)
-        cloud = self.pair.guesses("cloud", self.cloud_prompt, settings)
+        config = self.config.model_copy(update={"decoding": settings})
+        edge, cloud = (self.pair.guesses(role, config.instruction(), config) for role in ("edge", "cloud"))
         assert edge is not None
         rng, text = random.Random(self.number), [random.Random(self.number).randrange(256) for _ in range(500)]
         if memory == "another's" and cloud is not None:

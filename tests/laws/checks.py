@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from specdec_cli.decoding.block import Block
 from specdec_cli.reading import description_end
-from specdec_cli.types import Finished, Round
+from specdec_cli.types import Finished
 from tests.laws.cases import Case, generate
 from tests.laws.reference import Oracle, assert_rounds, cloud_oracle, edge_oracle
 from tests.laws.tolerance import LawBroken, assert_figures, assert_law
@@ -57,12 +58,12 @@ def assert_best(case: Case, finished: Finished, oracle: Oracle, eos: Sequence[in
         raise LawBroken(f"case {case.number}: {len(text)} tokens, and {finished.finish_reason}")
 
 
-def assert_recorded(case: Case, rounds: Sequence[Round], oracle: Oracle) -> None:
+def assert_recorded(case: Case, rounds: Sequence[Block], oracle: Oracle) -> None:
     """The figures of every drafted token are those of its cache-free row."""
     text: list[int] = []
     for round_ in rounds:
         oracle.read([*text, *round_.draft_ids[:-1]])
-        recorded = zip(round_.entropy, round_.margin, round_.logprob, strict=True)
+        recorded = [(token.entropy, token.margin, token.logprob) for token in round_.draft.gate.evidence]
         for at, (token, found) in enumerate(zip(round_.draft_ids, recorded, strict=True)):
             row = oracle([*text, *round_.draft_ids[:at]])
             assert_figures(row, token, found, f"case {case.number}, round {round_.index}")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from specdec_cli.decoding.length import Costs, GuessCosts
+from specdec_cli.decoding.length import GuessCosts
 from tests.laws.cases import Case
 from tests.laws.checks import Check
 from tests.laws.tolerance import most_parting
@@ -17,9 +17,8 @@ Run = Callable[[str, Iterable[Case], Check], list[Case]]
 
 @pytest.fixture(autouse=True)
 def nothing_depends_on_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every guess is scored, whatever it costs, and a lossless text is drafted."""
+    """Every guess is scored, whatever it costs."""
     monkeypatch.setattr(GuessCosts, "worth", lambda _, chances: len(chances))
-    monkeypatch.setattr(Costs, "cloud_alone", False)
 
 
 @pytest.fixture

@@ -41,14 +41,18 @@ def noise(model: AudioLM, size: float = NOISE) -> Iterator[None]:
 @contextmanager
 def misplaced_guess(by: int) -> Iterator[None]:
     """Takes the row of a token that was guessed from a place that is off by so many."""
-    after = Rows.after
+    after, choice = Rows.after, Rows.choice
+
+    def wrong_choice(rows: Rows, text: Sequence[int]) -> int:
+        found, at = choice(rows, text), len(text) - rows._start + by
+        return rows._choices[at] if 0 < at < len(rows._logits) else found
 
     def wrong(rows: Rows, text: Sequence[int], positions: int = 1, *, guesses: bool = True) -> torch.Tensor:
         found = after(rows, text, positions, guesses=guesses)
         at = len(text) - rows._start + by
         return rows._logits[at : at + 1] if positions == 1 and 0 < at < len(rows._logits) else found
 
-    with patch.object(Rows, "after", wrong):
+    with patch.object(Rows, "after", wrong), patch.object(Rows, "choice", wrong_choice):
         yield
 
 

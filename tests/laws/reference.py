@@ -11,7 +11,7 @@ explains (see `tolerance`) would decide otherwise. Only there may the product's 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -27,12 +27,13 @@ from transformers import (
 
 from specdec_cli.config.schema import DecodingConfig
 from specdec_cli.decoding.assemble import gate_generator
+from specdec_cli.decoding.block import Block
 from specdec_cli.decoding.stop import count_sentences
 from specdec_cli.decoding.verify import draws_at
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
 from specdec_cli.reading import description_end, fault_of
-from specdec_cli.types import Finished, FinishReason, Reason, Round, Source
+from specdec_cli.types import Finished, FinishReason, Reason, Source
 from tests.laws.cases import SYNONYMS, Case, on
 from tests.laws.lengths import SOLO_BLOCK, Lengths
 from tests.laws.tolerance import LawBroken, allowed, assert_figures, figures
@@ -154,8 +155,8 @@ class Reference:
         self._of_gate = gate_generator(self._config, case.edge_prompt)
         own = case.edge if decoding.mode == "edge" else case.cloud
         self._stop_ids = set(own.processor.eos_ids)
-        if decoding.mode == "hybrid":
-            self._stop_ids |= set(case.edge.processor.eos_ids)
+        # each model ends at its own ids: the edge where its draft is kept, the cloud where it has its say
+        self._draft_ends = set(case.edge.processor.eos_ids) if decoding.mode == "hybrid" else self._stop_ids
         self._lengths: Lengths | None = None
         if decoding.k == "auto" and self._verifies:
             assert decoding.cost_ratio is not None, "measured costs depend on the clock"
@@ -235,7 +236,7 @@ class Reference:
         drawn = None
         if self._of_gate is not None:
             drawn = float(torch.rand((), generator=self._of_gate, dtype=torch.float64))
-        while len(now.draft_ids) < size and not (now.draft_ids and now.draft_ids[-1] in self._stop_ids):
+        while len(now.draft_ids) < size and not (now.draft_ids and now.draft_ids[-1] in self._draft_ends):
             before = [*self.text, *now.draft_ids]
             row = self._drafter(before)
             self._call("top-k or top-p of a draft", self._drafter.fuzzy(before))
@@ -250,7 +251,7 @@ class Reference:
             if stops and now.reason is not None:
                 break
             if whole:
-                if self._ends([*self.text, *now.draft_ids]) is not None:
+                if self._ends([*self.text, *now.draft_ids], self._draft_ends) is not None:
                     break
                 continue
             if self._lengths is not None and not way_out and (now.reason is not None or gate == "always"):
@@ -414,7 +415,7 @@ class Reference:
         text = [*self.text, *new]
         end, now.finish = len(text), None
         for length in range(start + 1, len(text) + 1):
-            now.finish = self._ends(text[:length])
+            now.finish = self._ends(text[:length], self._stop_ids if verified else self._draft_ends)
             if now.finish is not None:
                 end = length
                 break
@@ -430,9 +431,9 @@ class Reference:
         now.committed = self.text[start:]
         now.source = now.source[: end - start]
 
-    def _ends(self, text: Sequence[int]) -> FinishReason | None:
+    def _ends(self, text: Sequence[int], stop_ids: Collection[int]) -> FinishReason | None:
         decoding = self._decoding
-        if text[-1] in self._stop_ids:
+        if text[-1] in stop_ids:
             return "eos"
         written = self._case.pair.writer.text(text)
         if any(stop in written for stop in decoding.stop_strings):
@@ -461,7 +462,7 @@ class Reference:
         return None
 
 
-def assert_rounds(case: Case, rounds: Sequence[Round], finished: Finished) -> str | None:
+def assert_rounds(case: Case, rounds: Sequence[Block], finished: Finished) -> str | None:
     """Compares a run with the reference, round by round.
 
     Returns:
@@ -479,7 +480,7 @@ def assert_rounds(case: Case, rounds: Sequence[Round], finished: Finished) -> st
             raise LawBroken(f"{name}: the text was to end before")
         wanted = reference.round(ours.draft_ids)
         decided = (
-            *(list(ours.draft_ids), ours.reason, ours.waking),
+            *(list(ours.draft_ids), ours.reason, ours.draft.gate.waking),
             *(ours.accepted, list(ours.committed_ids), list(ours.source)),
         )
         expected = (
@@ -498,11 +499,11 @@ def assert_rounds(case: Case, rounds: Sequence[Round], finished: Finished) -> st
     return None
 
 
-def _assert_figures(case: Case, ours: Round, wanted: Expected, name: str) -> None:
-    recorded = zip(ours.entropy, ours.margin, ours.logprob, strict=True)
+def _assert_figures(case: Case, ours: Block, wanted: Expected, name: str) -> None:
+    recorded = [(token.entropy, token.margin, token.logprob) for token in ours.draft.gate.evidence]
     for row, token, found in zip(wanted.rows, wanted.draft_ids, recorded, strict=True):
         assert_figures(row, token, found, name)
-    for row, score, expected in zip(wanted.rows, ours.gate_values, wanted.scores, strict=True):
+    for row, score, expected in zip(wanted.rows, ours.draft.gate.values, wanted.scores, strict=True):
         most = 20 * allowed(row) * max(1.0, abs(expected)) + 1e-5
         if "candidates" not in wanted.close and score != expected and not abs(score - expected) <= most:
             raise LawBroken(f"{name}: the gate's figure is {score:.6f}, and is to be {expected:.6f}")

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from specdec_cli.decoding.accept import Verdict
-from specdec_cli.decoding.block import Draft
+from specdec_cli.decoding.block import Block, Draft, Verdict
 from specdec_cli.decoding.loop import Loop
-from specdec_cli.types import Finished, Round, Sent
+from specdec_cli.types import Finished, Sent
 from tests.laws.cases import Case, collect, make_case
 from tests.laws.conftest import Run
 from tests.laws.reference import assert_rounds
@@ -45,7 +44,7 @@ def slowed(case: Case, forwards: int) -> Loop:
             time.sleep(1e-3)
         return verify(text, draft, run_on)  # type: ignore[no-any-return]
 
-    submit = loop._submit
+    submit = loop.calls.submit
 
     def submitted(call: Any, *args: Any) -> Any:
         state["waits"], state["forwards"] = False, session.work.forwards
@@ -56,11 +55,12 @@ def slowed(case: Case, forwards: int) -> Loop:
         state["waits"] = True
         yield
 
-    verifier.verify, loop._submit, loop.release_slot = late, submitted, waiting  # type: ignore[method-assign]
+    verifier.verify = late
+    loop.calls.submit, loop.calls.release_slot = submitted, waiting  # type: ignore[method-assign]
     return loop
 
 
-def run_slowed(case: Case, forwards: int) -> tuple[list[Round], Finished]:
+def run_slowed(case: Case, forwards: int) -> tuple[list[Block], Finished]:
     """The rounds and the end of a run with such a cloud."""
     case.ran.append(collect(slowed(case, forwards).run()))
     return case.ran[-1]
@@ -114,7 +114,7 @@ def test_an_abandoned_stream_ends_its_thread(after: int) -> None:
                 break
         abandoned += seen == after
         events.close()  # type: ignore[attr-defined]
-        executor = loop._executor
+        executor = loop.calls._executor
         assert executor is None or not any(thread.is_alive() for thread in executor._threads)
         for session in (loop.drafter.session, loop.verifier.session):  # type: ignore[union-attr]
             if session.cache is not None and session.fed:

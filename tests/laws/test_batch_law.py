@@ -20,13 +20,13 @@ import pytest
 import torch
 
 from specdec_cli.decoding.assemble import Pair
+from specdec_cli.decoding.block import Block
 from specdec_cli.errors import DecodingError, SpecdecError, UnexpectedError
 from specdec_cli.models import shared
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
 from specdec_cli.models.shared import Shared
-from specdec_cli.types import Round
 from tests.laws.cases import Case, Ran, cloud, collect, edge, make_case, mixed, prompt, wordy_edge
 from tests.laws.reference import assert_rounds
 from tests.laws.tolerance import cases, most_parting
@@ -238,7 +238,7 @@ def test_a_clip_closed_half_way_leaves_the_others_going() -> None:
             return case.run(models)
         events = case.loop(models).run()
         for event in events:
-            if isinstance(event, Round):
+            if isinstance(event, Block):
                 break
         events.close()  # type: ignore[attr-defined]
         return None

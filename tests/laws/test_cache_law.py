@@ -14,10 +14,11 @@ import pytest
 import torch
 from transformers.cache_utils import Cache
 
+from specdec_cli.decoding.block import Block
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.session import Session
-from specdec_cli.types import Finished, Round
+from specdec_cli.types import Finished
 from tests.laws.cases import Case, collect, make_case
 from tests.laws.checks import Check
 from tests.laws.conftest import Run
@@ -112,7 +113,7 @@ def clean_law(case: Case) -> str | None:
     """After every round each cache holds a prefix of the text, with something left to feed."""
     loop = case.remember().loop()
     for event in loop.run():
-        if isinstance(event, Round):
+        if isinstance(event, Block):
             for session in sessions_of(loop):
                 _assert_clean(session, loop.text)
     return None
@@ -152,7 +153,7 @@ def test_a_clip_that_ends_while_the_cloud_reads_it_counts_that_work() -> None:
     case.cloud.forward = slow  # type: ignore[method-assign]
     try:
         for event in loop.run():
-            if isinstance(event, Round):
+            if isinstance(event, Block):
                 assert reading.wait(30)
                 for session in sessions_of(loop):
                     _assert_clean(session, loop.text)

@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-import pytest
-
-from specdec_cli.decoding.length import Costs
 from tests.laws.cases import Case, fast, make_case
 from tests.laws.checks import cloud_law
 from tests.laws.conftest import Run
@@ -52,11 +49,3 @@ def test_lossless_equals_generate_whatever_is_set_for_speed(law: Run) -> None:
             if (cost := way(case.number).get("cost_ratio")) in lengths:
                 lengths[cost] |= {len(round_.draft_ids) for round_ in case.ran[0][0]}
         assert all(len(found) > 2 if cost < 0.5 else 0 in found for cost, found in lengths.items()), lengths
-
-
-def test_lossless_that_skips_drafts_equals_generate(law: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Costs, "cloud_alone", True)
-    ran = law(
-        "cloud, skipped drafts", (make_case(n, mode="lossless", defer=True) for n in numbers(25_000, 0.1)), cloud_law
-    )
-    assert all(not round_.draft_ids for case in ran for rounds, _ in case.ran for round_ in rounds)

@@ -10,7 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 
-from specdec_cli.types import Round
+from specdec_cli.decoding.block import Block
 from tests.laws.cases import GATES, Case, make_case, mixed
 from tests.laws.checks import reference_law
 from tests.laws.conftest import Run
@@ -20,7 +20,7 @@ GREEDY_RULES = ("greedy", "rank", "prob", "typical", "class")
 WAYS = len(GATES) * len(GREEDY_RULES) * 2
 
 
-def rounds_of(ran: Sequence[Case]) -> list[Round]:
+def rounds_of(ran: Sequence[Case]) -> list[Block]:
     """All rounds of the cases."""
     return [round_ for case in ran for rounds, _ in case.ran for round_ in rounds]
 
@@ -104,8 +104,8 @@ def test_deferred_rounds_equal_the_reference(law: Run) -> None:
     asleep = [rounds for rounds in clips if not any(round_.escalated for round_ in rounds)]
     assert len(asleep) > 3
     assert any(len(round_.draft_ids) > 8 for rounds in asleep for round_ in rounds)
-    assert sum(round_.waking for rounds in clips for round_ in rounds if round_.escalated) > 3
-    assert sum(not round_.waking for rounds in clips for round_ in rounds) > 3
+    assert sum(round_.draft.gate.waking for rounds in clips for round_ in rounds if round_.escalated) > 3
+    assert sum(not round_.draft.gate.waking for rounds in clips for round_ in rounds) > 3
 
 
 def mixed_case(number: int) -> Case:
@@ -125,9 +125,9 @@ def test_everything_at_once_equals_the_reference(law: Run) -> None:
     assert any(map(cut_short, ran))
 
 
-def cut_short(case: Case) -> list[Round]:
+def cut_short(case: Case) -> list[Block]:
     """Blocks that ended early with a token at which a draft may only end if the gate says so."""
-    given, drawn, cut = case.given, 0, list[Round]()
+    given, drawn, cut = case.given, 0, list[Block]()
     if given["k"] == "auto" or given["mode"] != "hybrid" or not given["stop_drafting"]:
         return cut  # where k is auto, blocks end early for another reason, too
     for round_ in case.ran[0][0]:

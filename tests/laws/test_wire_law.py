@@ -19,18 +19,20 @@ import torch
 
 from specdec_cli.cloud.remote import HttpCloud
 from specdec_cli.decoding.assemble import Pair, build_loop
-from specdec_cli.decoding.learned import Classifier
+from specdec_cli.decoding.block import Block
+from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
 from specdec_cli.models.shared import Shared
-from specdec_cli.types import Finished, Round
+from specdec_cli.types import Finished
 from tests.cloud.serving import Served, linked, serving
 from tests.laws.cases import SYNONYMS, Case, cloud, collect, make_case
 from tests.laws.checks import assert_best, parts
 from tests.laws.conftest import Run
 from tests.laws.reference import assert_rounds, cloud_oracle
 from tests.laws.tolerance import most_parting, numbers
+from tests.tiny import gate_file
 
 MODELS = 9
 
@@ -79,23 +81,25 @@ def far_loop(case: Case, link: HttpCloud, shared: Shared | None = None) -> Loop:
     """The loop of a case over the wire."""
     pair = Pair.of(case.edge, link)
     assert pair.vocab_size == case.pair.vocab_size
-    classifier = Classifier(case.weights, 0.6)
+    gate = Gate.of(case.config, gate_file(case.weights))
     prompts = case.edge_prompt, case.cloud_prompt
-    return build_loop(pair, case.config, *prompts, classifier=classifier, shared=shared, synonyms=SYNONYMS)
+    return build_loop(pair, case.config, *prompts, gate, shared=shared, synonyms=SYNONYMS)
 
 
-def assert_wire(case: Case, ran: tuple[list[Round], Finished]) -> str | None:
+def assert_wire(case: Case, ran: tuple[list[Block], Finished]) -> str | None:
     """The rounds are the reference's, and nothing was degraded, fed twice or left out of the account."""
     rounds, finished = ran
     assert finished.degraded is None, (case.number, finished.degraded)
     parted = assert_rounds(as_sent(case), rounds, finished)
-    asked = [round_ for round_ in rounds if round_.network_ms is not None]
+    asked = [round_.verdict for round_ in rounds if round_.verdict is not None]
+    drafted = [round_.verdict for round_ in rounds if round_.verdict is not None and round_.draft_ids]
     work = finished.cloud
     assert work is not None
-    assert all(round_.near_ties is not None or not round_.draft_ids for round_ in asked), case.number
+    assert all(verdict.network_ms is not None for verdict in asked), case.number
+    assert all(verdict.near_ties is not None for verdict in drafted), case.number
     if asked:
         assert work.encoder_passes == 1, case.number
-        first = sum((round_.bytes_up or 0) for round_ in asked)
+        first = sum((verdict.bytes_up or 0) for verdict in asked)
         assert first <= work.bytes_up, case.number
     return parted
 
@@ -177,7 +181,7 @@ def test_clips_in_flight_together_disturb_each_other_in_nothing(servers: Servers
         cases = [make_case(number, mode="lossless" if number % 2 else "hybrid") for number in range(first, first + 8)]
         links = [servers.link(case) for case in cases]
 
-        def decode(case: Case, link: HttpCloud, models: Shared) -> tuple[list[Round], Finished]:
+        def decode(case: Case, link: HttpCloud, models: Shared) -> tuple[list[Block], Finished]:
             with models.clip():
                 return collect(far_loop(case, link, models).run())
 
@@ -197,12 +201,12 @@ def test_the_clip_goes_out_once_and_only_if_a_block_escalates(servers: Servers) 
     case = case.but(threshold=0.0, max_new_tokens=12, k=2)
     rounds, end = collect(far_loop(case, servers.link(case)).run())
     assert end.cloud is not None
-    asked = [round_ for round_ in rounds if round_.escalated]
+    asked = [round_.verdict for round_ in rounds if round_.verdict is not None and round_.escalated]
     features = 2 * case.cloud_prompt.audio["input_features"].numel()
     assert end.cloud.encoder_passes == 1
     assert features < end.cloud.bytes_up < features + 2000 + 300 * len(asked)
-    assert sum(round_.bytes_up or 0 for round_ in asked) == end.cloud.bytes_up
-    assert all(round_.bytes_down for round_ in asked)
+    assert sum(verdict.bytes_up or 0 for verdict in asked) == end.cloud.bytes_up
+    assert all(verdict.bytes_down for verdict in asked)
 
 
 @pytest.mark.parametrize("mode", ["cloud", "lossless"])

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import io
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,7 +31,9 @@ def hostile(runs: Runs) -> tuple[Runs, object]:
     for mode, transcripts in runs.items():
         evil_runs[mode] = []
         for transcript in transcripts:
-            rounds = [replace(each, committed_pieces=(EVIL,) * len(each.source)) for each in transcript.rounds]
+            rounds = [
+                each.model_copy(update={"committed_pieces": (EVIL,) * len(each.source)}) for each in transcript.rounds
+            ]
             changes = {"file": EVIL, "caption": EVIL, "prompt": EVIL, "rounds": rounds}
             evil_runs[mode].append(transcript.model_copy(update=changes))
     made = comparison(runs)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from specdec_cli.transcript.round import Round
 from specdec_cli.transcript.token_fates import run_view, tokens
-from specdec_cli.types import Round
 from tests.pages.sample import MODES, Runs
 
 

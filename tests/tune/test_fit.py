@@ -34,7 +34,7 @@ def test_it_learns_which_attributes_are_changed_and_how_likely() -> None:
     fitted = fit(found, {5: "volume", 7: "emotion", 8: "emotion"})
     weights = dict(zip(fitted.features, fitted.weights, strict=True))
     assert weights["id=7"] == weights["id=8"] > weights["id=5"]
-    classifier = Classifier(fitted, 0.5)
+    classifier = Classifier(fitted)
     fresh = [_example(rng, 0) for _ in range(4000)]
     chances = [classifier.token_probability([example.token], 0, example.place) for example in fresh]
     assert sum(chances) / sum(example.changed for example in fresh) == pytest.approx(1, abs=0.15)

@@ -26,11 +26,12 @@ def test_an_exact_replay_is_what_a_run_does() -> None:
     for number in numbers():
         rng, pair = random.Random(number), number // 2  # two settings on each recording
         gate, threshold = _gate(rng)
-        k, stop, classifier = rng.randint(1, 6), rng.random() < 0.5, Classifier(learned_weights(rng), 0.5)
+        k, stop, weights = rng.randint(1, 6), rng.random() < 0.5, learned_weights(rng)
+        classifier = Classifier(weights)
         replayed = replay(trace_of(pair), Gate(gate, threshold, stop_drafting=stop, classifier=classifier), k)
         if not replayed.exact:
             continue
-        gated = {"gate": gate, "threshold": threshold, "stop_drafting": stop, "classifier": classifier}
+        gated = {"gate": gate, "threshold": threshold, "stop_drafting": stop, "weights": weights}
         drafted = {"k": k, "groups": GROUPS, "max_new_tokens": LENGTH, "loop_period": 0}
         rounds, finished = collect(table_loop(*table_pair(pair), mode="hybrid", **gated, **drafted).run())
         asked = sum(round_.escalated for round_ in rounds)

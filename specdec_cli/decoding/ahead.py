@@ -1,0 +1,93 @@
+"""The cloud beside the edge: it reads the clip while the edge drafts, and verifies a block while the edge drafts on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from specdec_cli.decoding.block import Draft, Verdict
+from specdec_cli.decoding.length import Costs, most_drafted
+
+if TYPE_CHECKING:
+    from specdec_cli.cloud.cloud import RemoteVerifier
+    from specdec_cli.cloud.vllm import VllmDrafter
+    from specdec_cli.config.schema import DecodingConfig
+    from specdec_cli.decoding.draft import Drafter
+    from specdec_cli.decoding.gate import Gate
+    from specdec_cli.decoding.stop import LoopRule
+    from specdec_cli.decoding.verify import LocalVerifier
+
+# With `auto` the edge drafts ahead only if a verification lasts at least two of its steps: the first one is spent on
+# guessing the cloud's own token, so that a shorter verification would hide nothing.
+_STEP_AHEAD: Final = 0.5
+
+
+@dataclass(eq=False)
+class CloudCalls:
+    """Calls the cloud for one clip: in the clip's own thread, or in another one beside the edge."""
+
+    settings: DecodingConfig
+    costs: Costs
+    cloud_is_parallel: bool = False  # on another device, or behind a link: it takes no time from the edge
+    release_slot: Callable[[], AbstractContextManager[None]] = nullcontext  # around waits for anything but a forward
+    _executor: ThreadPoolExecutor | None = field(default=None, init=False)
+
+    def may_draft_ahead(self, drafter: Drafter | VllmDrafter | None) -> bool:
+        """Whether the edge drafts on during verifications, as far as that pays."""
+        wanted = self.settings.draft_ahead == "on" or (self.settings.draft_ahead == "auto" and self.cloud_is_parallel)
+        return wanted and drafter is not None and not drafter.elsewhere
+
+    def beside(self, drafter: Drafter | VllmDrafter | None) -> bool:
+        """Whether the cloud works in a thread beside the edge."""
+        return self.settings.cloud_prefill == "overlap" or self.may_draft_ahead(drafter)
+
+    def hides(self, drafter: Drafter | VllmDrafter | None) -> bool:
+        """Whether the edge's drafting may have been hidden behind a verification by now."""
+        return self._executor is not None and self.may_draft_ahead(drafter)
+
+    def prefill(self, cloud: LocalVerifier | RemoteVerifier) -> None:
+        """Lets the cloud read the clip, beside the edge or before it; beside it, a failure shows at the next call."""
+        if self.settings.cloud_prefill == "overlap":
+            self.submit(cloud.prefill)
+        elif self.settings.cloud_prefill == "early":
+            cloud.prefill()
+
+    def verify(
+        self,
+        cloud: LocalVerifier | RemoteVerifier,
+        drafter: Drafter | VllmDrafter | None,
+        text: Sequence[int],
+        draft: Draft,
+        run_on: int,
+        gate: Gate,
+        loop_rule: LoopRule,
+    ) -> Verdict:
+        """The cloud's verdict; meanwhile `drafter` drafts on after the block, where it may and where that pays."""
+        if not self.beside(drafter):
+            with self.release_slot() if cloud.elsewhere else nullcontext():
+                return cloud.verify(text, draft, run_on)
+        verdict: Future[Verdict] = self.submit(cloud.verify, text, draft, run_on)
+        pays = self.settings.draft_ahead == "on" or self.costs.ratio <= _STEP_AHEAD
+        if drafter is not None and self.may_draft_ahead(drafter) and pays:
+            most = self.settings.max_new_tokens
+            drafter.draft_ahead(gate, most_drafted(self.settings), most, (*text, *draft.ids), verdict, loop_rule)
+        with self.release_slot():
+            return verdict.result()
+
+    def submit(self, call: Callable[..., Any], *args: object) -> Future[Any]:
+        """Calls in the other thread, where one call comes after another."""
+        if self._executor is None:
+            torch = sys.modules.get("torch")  # its number of threads counts for the thread that sets it alone
+            threads = (torch.set_num_threads, (torch.get_num_threads(),)) if torch else ()
+            self._executor = ThreadPoolExecutor(1, "cloud", *threads)
+        return self._executor.submit(call, *args)
+
+    def close(self) -> None:
+        """Waits for the call under way; nothing is left behind."""
+        if self._executor is not None:
+            with self.release_slot():  # a verification under way may wait until no clip is at work
+                self._executor.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,145 @@
+"""What the host reads of rows of processed scores: made on their device, and fetched with one copy.
+
+A fetch waits for the device, so one of them takes everything that will be read of a forward. All figures travel as
+float32, which holds token ids below 2^24 exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from specdec_cli.errors import DecodingError
+from specdec_cli.types import LEAST_PROBABILITY, Candidates
+
+if TYPE_CHECKING:
+    import torch
+
+_SEARCHED: Final = 8192  # vocabulary up to which the best are searched for directly
+_WIDTH: Final = 128  # scores of a strip: of a larger vocabulary only the strips with the best maxima are searched
+_SAMPLED: Final = 4096  # scores of a row at least that its spread is taken of
+
+
+class Reading(NamedTuple):
+    """What the host knows of one row of processed scores."""
+
+    id: int  # of the most likely token, the first of equal ones
+    best: float  # its score
+    gap: float  # its score minus the second's; infinite where no other token is possible
+    spread: float  # standard deviation of the possible tokens' scores
+    passes: bool = True  # whether the drafted token at this place passes the rule, as far as that reads scores
+    candidates: Candidates = ()  # the most likely tokens
+
+    def ties(self, tolerance: float) -> bool:
+        """Whether the two best lie within `tolerance` standard deviations of the row (at least 1)."""
+        return self.gap <= tolerance * max(self.spread, 1.0)
+
+
+def not_finite(name: str) -> DecodingError:
+    """The error of a model whose logits are NaN or infinite: NaN would choose tokens in silence."""
+    return DecodingError(
+        f"the logits of {name} are not finite",
+        hint="float16 overflows in many models: use bfloat16 or float32, or download the checkpoint again.",
+    )
+
+
+def most_likely(scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The best score of each row [m, vocab] and its token, the first of equal ones: float [m], int64 [m]."""
+    if scores.shape[-1] <= _SEARCHED:
+        return scores.max(dim=-1)
+    return _within(scores, _maxima(scores).max(dim=-1).indices[:, None], 1)
+
+
+def best(scores: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The `count` best scores of each row [m, vocab], best first, and their tokens: [m, count] each."""
+    if scores.shape[-1] <= _SEARCHED:
+        return scores.topk(min(count, scores.shape[-1]), dim=-1)
+    return _within(scores, _maxima(scores).topk(count, dim=-1).indices, count)
+
+
+def ranked(scores: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The most likely token of each row, as `most_likely` finds it, and what `best` does: [m], [m, count] twice."""
+    if scores.shape[-1] <= _SEARCHED:
+        return scores.argmax(dim=-1), *best(scores, count)
+    maxima = _maxima(scores)
+    _, ids = _within(scores, maxima.max(dim=-1).indices[:, None], 1)
+    return ids, *_within(scores, maxima.topk(count, dim=-1).indices, count)
+
+
+def choices(scores: torch.Tensor, name: str) -> list[int]:
+    """The most likely token of each row [m, vocab] of a model's scores. Raises DecodingError where none is finite."""
+    import torch
+
+    values, ids = most_likely(scores)
+    fetched = torch.cat((ids, values)).tolist()
+    if not all(map(math.isfinite, fetched)):
+        raise not_finite(name)
+    return [int(id_) for id_ in fetched[: len(ids)]]
+
+
+def readings(scores: torch.Tensor, name: str, passes: torch.Tensor | None = None, listed: int = 0) -> list[Reading]:
+    """Everything that a verdict reads of the rows [m, vocab] of a model's scores, in one fetch.
+
+    Args:
+        passes: bool [n], n <= m, whether the drafted tokens at the first n rows pass; None: all.
+        listed: most likely tokens to name of each row.
+
+    Raises DecodingError where the scores of a row are not finite.
+    """
+    import torch
+
+    ids, values, others = ranked(scores, max(listed, 2))
+    columns = [ids[:, None], values[:, :1], values[:, :1] - values[:, 1:2], _spread(scores)[:, None]]
+    if passes is not None:
+        columns.append(torch.nn.functional.pad(passes.float(), (0, len(scores) - len(passes)))[:, None])
+    if listed:
+        total = scores.logsumexp(dim=-1, keepdim=True)
+        columns += [(values - total).exp()[:, :listed], others[:, :listed]]
+    found = []
+    for id_, top, gap, spread, *rest in torch.cat(columns, dim=-1).tolist():
+        if not math.isfinite(top):
+            raise not_finite(name)
+        passed = passes is None or rest.pop(0) > 0
+        half = len(rest) // 2
+        candidates = named(rest[half:], rest[:half]) if listed else ()
+        found.append(Reading(int(id_), top, gap, spread, passed, candidates))
+    return found
+
+
+def named(ids: list[float], probabilities: list[float]) -> Candidates:
+    """The most likely tokens of a row, as records hold them: the best, and others that may count."""
+    pairs = enumerate(zip(ids, probabilities, strict=True))
+    return tuple((int(id_), round(p, 5)) for place, (id_, p) in pairs if place == 0 or p >= LEAST_PROBABILITY)
+
+
+def _spread(scores: torch.Tensor) -> torch.Tensor:
+    """Standard deviation of the finite ones among at least 4,096 evenly spaced scores of each row, or all: [m].
+
+    Two passes over a vocabulary of 152,000 would take ten times as long as finding the best token.
+    """
+    sample = scores[:, :: max(scores.shape[-1] // _SAMPLED, 1)]
+    finite = sample.masked_fill(sample.isinf(), math.nan)
+    return (finite - finite.nanmean(dim=-1, keepdim=True)).square().nanmean(dim=-1).sqrt()
+
+
+def _maxima(scores: torch.Tensor) -> torch.Tensor:
+    """The best score of each strip of `_WIDTH` tokens, the last one being shorter or none: [m, strips]."""
+    import torch
+
+    whole = scores.shape[-1] // _WIDTH * _WIDTH
+    found = scores[:, :whole].unflatten(-1, (-1, _WIDTH)).amax(dim=-1)
+    if whole < scores.shape[-1]:
+        found = torch.cat((found, scores[:, whole:].amax(dim=-1, keepdim=True)), dim=-1)
+    return found
+
+
+def _within(scores: torch.Tensor, strips: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The `count` best of the tokens in some strips [m, n] of each row, with their ids; [m] each for one."""
+    import torch
+
+    places = (strips[..., None] * _WIDTH + torch.arange(_WIDTH, device=scores.device)).flatten(1)
+    beyond = places >= scores.shape[-1]
+    found = scores.gather(1, places.clamp(max=scores.shape[-1] - 1)).masked_fill(beyond, -math.inf)
+    values, at = found.max(dim=-1, keepdim=True) if count == 1 else found.topk(count, dim=-1)
+    ids = places.gather(1, at)
+    return (values[:, 0], ids[:, 0]) if count == 1 else (values, ids)

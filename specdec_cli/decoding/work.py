@@ -1,0 +1,86 @@
+"""What the models of one clip do and take: their work, their guesses, and the time of the whole."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from specdec_cli.decoding.lookup import OWN
+from specdec_cli.types import Decider, ModelWork, Prefill, Source, Token
+
+if TYPE_CHECKING:
+    from specdec_cli.decoding.block import Event
+    from specdec_cli.decoding.loop import Loop
+    from specdec_cli.decoding.rows import Rows
+
+
+class ClipWork:
+    """What both models of a loop have done so far."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop, self._told = loop, set[Decider]()
+
+    @property
+    def edge(self) -> ModelWork | None:
+        """The edge's; None in cloud mode."""
+        drafter = self._loop.drafter
+        return None if drafter is None or self._loop.settings.mode == "cloud" else drafter.work
+
+    @property
+    def cloud(self) -> ModelWork | None:
+        """The cloud's, which drafts in cloud mode if it is a model of this process; None in edge mode."""
+        alone = self._loop.drafter if self._loop.settings.mode == "cloud" else None
+        cloud = self._loop.verifier or alone
+        return None if cloud is None else cloud.work
+
+    def new_prefills(self) -> Iterator[Prefill]:
+        """Each model's prefill, once it is done; a vLLM does not tell."""
+        roles: tuple[tuple[Decider, ModelWork | None], ...] = (("edge", self.edge), ("cloud", self.cloud))
+        for role, work in roles:
+            if work is not None and work.prefill_ms > 0 and role not in self._told:
+                self._told.add(role)
+                yield Prefill(role, work.prompt_tokens, work.encoder_ms, work.prefill_ms)
+
+    def learn(self, tokens: Sequence[Token]) -> None:
+        """Lets later captions be guessed from the finished text."""
+        for rows, own in self._guessing:
+            rows.learn([token.id for token in tokens], [token.source in own for token in tokens])
+
+    @property
+    def guessed(self) -> int | None:
+        """Tokens that models of this process guessed; None: guessing is off."""
+        counts = [rows.guessed for rows, _ in self._guessing]
+        return sum(counts) if counts else None
+
+    @property
+    def guesses_kept(self) -> int | None:
+        """Guessed tokens that stood."""
+        counts = [rows.guesses_kept for rows, _ in self._guessing]
+        return sum(counts) if counts else None
+
+    @property
+    def _guessing(self) -> Iterator[tuple[Rows, Collection[Source]]]:
+        """What guesses in this process, and the sources of the tokens that are each model's own."""
+        loop = self._loop
+        roles: tuple[Decider, Decider] = ("cloud" if loop.settings.mode == "cloud" else "edge", "cloud")
+        for model, role in zip((loop.drafter, loop.verifier), roles, strict=True):
+            if loop.settings.lookup_tokens and model is not None and model.rows is not None:
+                yield model.rows, OWN[role]
+
+
+class Clock:
+    """Milliseconds since the start, without the time that the reader of the events takes."""
+
+    def __init__(self) -> None:
+        self._started = time.perf_counter()
+
+    def paused(self, *events: Event) -> Iterator[Event]:
+        """Yields events while the clock stands still."""
+        began = time.perf_counter()
+        yield from events
+        self._started += time.perf_counter() - began
+
+    @property
+    def ms(self) -> float:
+        return (time.perf_counter() - self._started) * 1e3

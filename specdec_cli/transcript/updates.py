@@ -1,0 +1,29 @@
+"""What a reader of a run gets as it happens: each event with its text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from specdec_cli.transcript.records import Started
+from specdec_cli.transcript.round import Round
+from specdec_cli.types import Claim, Finished, Flag, Prefill, Sent
+
+
+@dataclass(frozen=True, slots=True)
+class EventText:
+    """An event's token ids as text: the engine knows ids only, and a display no tokenizer."""
+
+    caption: str = ""  # so far, without special tokens
+    labels: Mapping[str, str | None] | None = None  # attribute -> class that the finished caption names; None: unset
+    claims: tuple[Claim, ...] | None = None  # labels that can be measured, beside the figures; None: unset
+    probabilities: Mapping[str, float] = field(default_factory=dict)  # attribute -> of its class, where it is known
+    flags: tuple[Flag, ...] = ()  # of the finished caption
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """One step of a run, with its text."""
+
+    event: Started | Prefill | Sent | Round | Finished
+    text: EventText

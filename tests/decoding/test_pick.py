@@ -1,0 +1,110 @@
+"""What the host reads of scores, against plain PyTorch, at vocabularies that are searched whole and in strips."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from transformers import NoRepeatNGramLogitsProcessor
+
+from specdec_cli.config.schema import ScoringConfig
+from specdec_cli.decoding.evidence import CANDIDATES, Groups, evidence_of
+from specdec_cli.decoding.pick import best, choices, most_likely, ranked, readings
+from specdec_cli.decoding.scores import LogitsPipeline, draw
+from specdec_cli.errors import DecodingError
+from specdec_cli.models.processor import Prompt
+from specdec_cli.models.session import Session
+from tests.table import random_table
+
+SIZES = (2, 5, 300, 8192, 8193, 8320, 20_001)
+
+
+def _scores(size: int, rows: int = 4) -> torch.Tensor:
+    """Rows with impossible tokens, of which the last may be the best."""
+    generator = torch.Generator().manual_seed(size)
+    scores = 3 * torch.randn(rows, size + 7, generator=generator)[:, :size]  # a part of longer rows, as logits are
+    scores[:, torch.randint(size, (size // 9,), generator=generator)] = -math.inf
+    scores[0, -1] = 40.0
+    return scores
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_best_are_those_of_a_whole_search(size: int) -> None:
+    scores, count = _scores(size), min(3, size)
+    assert most_likely(scores)[1].tolist() == scores.argmax(dim=-1).tolist() == choices(scores, "it")
+    for values, ids in (best(scores, count), ranked(scores, count)[1:]):
+        assert torch.equal(values, scores.topk(count).values)
+        assert torch.equal(scores.gather(1, ids), values)
+        assert all(len(set(row)) == count for row in ids.tolist())
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_of_equal_tokens_the_first_is_chosen_as_by_generate(size: int) -> None:
+    for places in ([size - 1, 0], [size - 1, size // 2], [size // 2, size // 3, size - 1]):
+        scores = torch.zeros(1, size).index_fill(1, torch.tensor(places), 1.0)
+        assert most_likely(scores)[1].tolist() == [min(places)]
+        assert choices(torch.zeros(2, size), "it") == [0, 0]
+        assert [row.id for row in readings(scores, "it")] == ranked(scores, 2)[0].tolist() == [min(places)]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_evidence_is_that_of_the_distribution(size: int) -> None:
+    scores = _scores(size)
+    groups = {at: at % 3 for at in range(0, size, 5)}
+    wholes = scores.double().softmax(dim=-1)
+    for row, p in zip(evidence_of(scores, None, Groups.of(groups, size)), wholes, strict=True):
+        assert row.entropy == pytest.approx(float(torch.special.entr(p).sum()), abs=1e-4)
+        assert row.logprob == pytest.approx(float(p.max().log()), abs=1e-5)
+        top = p.topk(min(CANDIDATES, size)).values.tolist()
+        assert [chance for _, chance in row.candidates] == pytest.approx([q for q in top if q > 1e-30], abs=1e-5)
+        assert row.margin == pytest.approx(top[0] - top[1], abs=1e-5)
+        summed = [sum(float(p[id_]) for id_ in groups if groups[id_] == group) for group in range(3)]
+        between = torch.special.entr(torch.tensor([*summed, max(1 - sum(summed), 0.0)])).sum()
+        assert row.class_entropy == pytest.approx(float(between), abs=1e-4)
+    impossible = scores.isinf().nonzero()
+    if len(impossible):
+        at, id_ = impossible[0].tolist()
+        assert evidence_of(scores[at : at + 1], [id_])[0].logprob == -math.inf
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("size", [300, 20_001])
+def test_scores_that_are_not_finite_are_refused_by_name(bad: float, size: int) -> None:
+    scores = _scores(size)
+    scores[1, size // 2] = bad
+    for read in (choices, readings, lambda rows, name: evidence_of(rows, None, None, name)):
+        with pytest.raises(DecodingError, match="the logits of it are not finite"):
+            read(scores, "it")
+    with pytest.raises(DecodingError, match="not finite"):
+        choices(torch.full((1, size), -math.inf), "it")
+
+
+def test_a_spread_of_many_scores_is_nearly_that_of_all() -> None:
+    scores = _scores(20_001)
+    for row, scored in zip(readings(scores, "it"), scores, strict=True):
+        assert row.spread == pytest.approx(float(scored[scored.isfinite()].std()), rel=0.05)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_repeats_are_ruled_out_as_by_the_library(n: int) -> None:
+    generator = torch.Generator().manual_seed(n)
+    for _ in range(20):
+        prompt, *text = torch.randint(2, 5, (9,), generator=generator).tolist()
+        session = Session(random_table(0), Prompt((0, prompt), {}), 12)
+        pipeline = LogitsPipeline(ScoringConfig(no_repeat_ngram=n), session)
+        for end in (0, 3, 2, len(text)):  # texts that grow and shrink
+            rows = min(end, 2) + 1
+            logits = torch.randn(rows, 5, generator=generator)
+            found = pipeline(text[:end], logits)
+            for row in range(rows):
+                history = torch.tensor([[0, prompt, *text[: end - rows + 1 + row]]])
+                assert torch.equal(found[row], NoRepeatNGramLogitsProcessor(n)(history, logits[row][None])[0])
+
+
+def test_a_draw_is_that_of_multinomial_with_the_same_seed() -> None:
+    probabilities = _scores(300, rows=1).softmax(dim=-1)
+    for seed in range(50):
+        one, other = (torch.Generator().manual_seed(seed) for _ in range(2))
+        assert draw(probabilities, one).tolist() == torch.multinomial(probabilities[0], 1, generator=other).tolist()
+        assert torch.equal(one.get_state(), other.get_state())

@@ -1,0 +1,59 @@
+"""Waits for the device, counted as calls that turn tensors into numbers: on a CPU they cost nothing, on a GPU most."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import specdec_cli
+from specdec_cli.decoding import draft
+from specdec_cli.types import Finished
+from tests.mini_pair import RATE, captioner, voice
+
+PACKAGE = str(Path(specdec_cli.__file__).parent)
+FETCHES = ("__int__", "__float__", "__bool__", "item", "tolist", "cpu", "numpy")
+
+
+@contextmanager
+def counted() -> Iterator[Counter[str]]:
+    """Counts the calls within the package, by file and line."""
+    found: Counter[str] = Counter()
+
+    def counting(call: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            caller = sys._getframe(1)
+            if caller.f_code.co_filename.startswith(PACKAGE):
+                found[f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno}"] += 1
+            return call(*args, **kwargs)
+
+        return wrapped
+
+    with pytest.MonkeyPatch.context() as patched:
+        for name in FETCHES:
+            patched.setattr(torch.Tensor, name, counting(getattr(torch.Tensor, name)))
+        yield found
+
+
+@pytest.mark.parametrize("penalties", [{}, {"repetition_penalty": 1.1}, {"no_repeat_ngram": 4}])
+def test_a_lossless_caption_waits_once_a_block_and_model(
+    monkeypatch: pytest.MonkeyPatch, penalties: dict[str, float]
+) -> None:
+    monkeypatch.setitem(draft.UNREAD_TOKENS, "cpu", 8)  # as on a GPU
+    given = {"decoding__k": 5, "decoding__defer": False, "decoding__lookup_tokens": 0, "decoding__max_new_tokens": 34}
+    given |= {f"decoding__{name}": value for name, value in penalties.items()} | {"decoding__min_new_tokens": 34}
+    speaker = captioner(decoding__mode="lossless", **given)
+    run = speaker.run_samples(voice(3), RATE, name="voice")
+    assert run.prompts is not None
+    loop = speaker.loop(run.prompts)
+    with counted() as calls:
+        *_, finished = loop.run()
+    assert isinstance(finished, Finished)
+    assert len(finished.token_ids) == 34
+    assert calls.total() <= 16, calls
