@@ -127,7 +127,7 @@ def _maxima(scores: torch.Tensor) -> torch.Tensor:
     import torch
 
     whole = scores.shape[-1] // _WIDTH * _WIDTH
-    found = scores[:, :whole].unflatten(-1, (-1, _WIDTH)).amax(dim=-1)
+    found: torch.Tensor = torch.unflatten(scores[:, :whole], -1, (-1, _WIDTH)).amax(dim=-1)
     if whole < scores.shape[-1]:
         found = torch.cat((found, scores[:, whole:].amax(dim=-1, keepdim=True)), dim=-1)
     return found
