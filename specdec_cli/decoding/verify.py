@@ -81,7 +81,7 @@ class LocalVerifier:
         return int(draw(scores.softmax(dim=-1)[None], draws))
 
     def prefill(self) -> None:
-        """Reads the clip and the prompt ahead of need. What is not finite fails here: no other clip may attend to it."""
+        """Reads the clip and the prompt ahead of need. What is not finite fails here, before it is shared."""
         if self.session.cache is None:
             with self.rows.waiting():
                 choices(self.session.logits(()), self.session.model.name)
