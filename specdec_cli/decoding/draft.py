@@ -90,7 +90,7 @@ class Drafter:
                 ended = self._read(block, state, enough)
                 continue
             if draws:
-                known = int(block.chosen[-1])
+                known = self.rows.drawn(block.rows[-1], block.chosen[-1])
             written.append(self.rows.choice(written) if known is None else known)
             ended = written[-1] in self.stop_ids
         if block.rows:

@@ -66,11 +66,14 @@ def ranked(scores: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor
     return ids, *_within(scores, maxima.topk(count, dim=-1).indices, count)
 
 
-def choices(scores: torch.Tensor, name: str) -> list[int]:
-    """The most likely token of each row [m, vocab] of a model's scores. Raises DecodingError where none is finite."""
+def choices(scores: torch.Tensor, name: str, drawn: torch.Tensor | None = None) -> list[int]:
+    """The most likely token of each row [m, vocab] of a model's scores, or those `drawn` by them, int64 [m].
+
+    Raises DecodingError where the scores of a row are not finite.
+    """
     import torch
 
-    values, ids = most_likely(scores)
+    values, ids = most_likely(scores) if drawn is None else (scores.amax(dim=-1), drawn)
     fetched = torch.cat((ids, values)).tolist()
     if not all(map(math.isfinite, fetched)):
         raise not_finite(name)
@@ -127,7 +130,7 @@ def _maxima(scores: torch.Tensor) -> torch.Tensor:
     import torch
 
     whole = scores.shape[-1] // _WIDTH * _WIDTH
-    found = scores[:, :whole].unflatten(-1, (-1, _WIDTH)).amax(dim=-1)
+    found: torch.Tensor = torch.unflatten(scores[:, :whole], -1, (-1, _WIDTH)).amax(dim=-1)
     if whole < scores.shape[-1]:
         found = torch.cat((found, scores[:, whole:].amax(dim=-1, keepdim=True)), dim=-1)
     return found

@@ -73,6 +73,11 @@ class Rows:
                 self._choices = choices(self._logits, self._name)
         return self._choices[len(text) - self._start]
 
+    def drawn(self, scores: torch.Tensor, chosen: torch.Tensor) -> int:
+        """The token, int64 [1] on the device, that was drawn by scores [1, vocab]."""
+        with self.waiting():
+            return choices(scores, self._name, chosen)[0]
+
     def readings(self, scores: torch.Tensor, passes: torch.Tensor | None, listed: int) -> list[Reading]:
         """What a verdict reads of rows; see `pick.readings`."""
         with self.waiting():

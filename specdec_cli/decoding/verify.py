@@ -11,7 +11,7 @@ import torch
 from specdec_cli.config.schema import AcceptanceConfig
 from specdec_cli.decoding.accept import Synonyms, accept_block, passing, speculative_sampling
 from specdec_cli.decoding.block import Draft, Verdict
-from specdec_cli.decoding.pick import Reading
+from specdec_cli.decoding.pick import Reading, choices
 from specdec_cli.decoding.rows import Rows
 from specdec_cli.decoding.scores import draw, generator_for
 from specdec_cli.models.selftest import tie_tolerance
@@ -81,8 +81,10 @@ class LocalVerifier:
         return int(draw(scores.softmax(dim=-1)[None], draws))
 
     def prefill(self) -> None:
-        """Reads the clip and the prompt ahead of need."""
-        self.session.prefill()
+        """Reads the clip and the prompt ahead of need. What is not finite fails here, before it is shared."""
+        if self.session.cache is None:
+            with self.rows.waiting():
+                choices(self.session.logits(()), self.session.model.name)
 
     def close(self) -> None:
         """Nothing is held elsewhere; a call under way at a cloud elsewhere ends soon, in a CloudError."""

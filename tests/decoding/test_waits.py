@@ -46,7 +46,12 @@ def test_a_lossless_caption_waits_once_a_block_and_model(
     monkeypatch: pytest.MonkeyPatch, penalties: dict[str, float]
 ) -> None:
     monkeypatch.setitem(draft.UNREAD_TOKENS, "cpu", 8)  # as on a GPU
-    given = {"decoding__k": 5, "decoding__defer": False, "decoding__lookup_tokens": 0, "decoding__max_new_tokens": 34}
+    given: dict[str, float] = {
+        "decoding__k": 5,
+        "decoding__defer": False,
+        "decoding__lookup_tokens": 0,
+        "decoding__max_new_tokens": 34,
+    }
     given |= {f"decoding__{name}": value for name, value in penalties.items()} | {"decoding__min_new_tokens": 34}
     speaker = captioner(decoding__mode="lossless", **given)
     run = speaker.run_samples(voice(3), RATE, name="voice")

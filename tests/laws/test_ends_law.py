@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from copy import copy
 from dataclasses import replace
+from typing import Any
 
 from specdec_cli.decoding.assemble import Pair
 from specdec_cli.models.audio_lm import AudioLM
@@ -17,7 +18,7 @@ from tests.laws.tolerance import numbers
 def ends_case(number: int, gate: str | None = None) -> Case:
     """A pair in mode hybrid, each with many end ids of its own, few of them shared."""
     rng = random.Random(f"ends {number}")
-    given = {"mode": "hybrid", "min_new_tokens": rng.choice((0, 3, 5, 8)), "max_new_tokens": 12}
+    given: dict[str, Any] = {"mode": "hybrid", "min_new_tokens": rng.choice((0, 3, 5, 8)), "max_new_tokens": 12}
     given |= {"defer": rng.random() < 0.3, "run_on": rng.choice((0, 0, 2))}
     if gate is not None:
         given |= {"gate": gate, "threshold": None, "loop_period": 0}
