@@ -42,7 +42,7 @@ from specdec_cli.types import Source, Update
 
 if TYPE_CHECKING:
     from specdec_cli.decoding.loop import Loop
-    from specdec_cli.models.shared import Shared
+    from specdec_cli.models.engine import Shared
 
 _log = logging.getLogger(__name__)
 

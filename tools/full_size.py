@@ -32,10 +32,10 @@ from specdec_cli.config import Config, DecodingConfig, EdgeConfig
 from specdec_cli.errors import ConfigError
 from specdec_cli.evaluate.bootstrap import Figures, Interval, median
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.graphs import Graphs
 from specdec_cli.models.loading import resolve_device
 from specdec_cli.models.processor import test_sound
 from specdec_cli.models.session import Session
+from specdec_cli.models.slots import Slots
 from specdec_cli.run import gpu_mb, peak_rss_mb
 from tools.forced import MODES, Forced, ForcedLM, ForcedLoop, force, numbers, print_forced, read_texts
 from tools.link import linked
@@ -180,7 +180,7 @@ def measure(order: Order, say: Callable[[str], None]) -> FullSize:
         built_s = time.perf_counter() - started
         runs.append(_Run(model, dtype, order.k + 1, built_s, None))
         if order.graphs == "on" or (order.graphs == "auto" and device.type == "cuda"):
-            graphs = Graphs(model.module, model.layers)
+            graphs = Slots(model.module, model.layers)
             graphs.record()
             runs.append(_Run(model, dtype, order.k + 1, built_s, graphs))
     say("prefills, steps and whole captions, in turns")
@@ -227,7 +227,7 @@ def step_bytes(model: AudioLM) -> int:
 class _Run:
     """One model and the times of its passes, ms; each kind of pass may be taken again and again."""
 
-    def __init__(self, model: ForcedLM, dtype: str, block: int, built_s: float, graphs: Graphs | None) -> None:
+    def __init__(self, model: ForcedLM, dtype: str, block: int, built_s: float, graphs: Slots | None) -> None:
         self.model, self.dtype, self.block, self.built_s, self.graphs = model, dtype, block, built_s, graphs
         self.taken: dict[str, list[float]] = {kind: [] for kind in ("tower", *_TIMES)}
         self._clip = _clip(model).edge
@@ -241,7 +241,7 @@ class _Run:
         """One more pass, unless such passes have taken too long already."""
         if sum(self.taken[kind]) > 1e3 * _LONG_S:
             return
-        self.model.graphs = self.graphs
+        self.model.slots = self.graphs
         passes, started = 1, time.perf_counter()
         if kind == "prefill":
             self._session = self._prefilled()
@@ -284,7 +284,7 @@ class _Run:
             self._session.logits((self._text * 10)[:end], size)
 
     def _prefilled(self) -> Session:
-        self.model.graphs = self.graphs
+        self.model.slots = self.graphs
         session = Session(self.model, self._clip, 10 * TOKENS)
         session.prefill()
         return session
@@ -293,7 +293,7 @@ class _Run:
 def _forced(runs: Sequence[_Run], order: Order) -> Iterator[Forced]:
     """Whole captions with chosen tokens, the number formats in turns."""
     for run in runs:
-        run.model.graphs = run.graphs
+        run.model.slots = run.graphs
     edges = runs[: len(order.dtypes)]
     cloud = runs[-1].model if len(order.shapes) == 2 else None
     texts: list[list[int]] | int = order.rounds

@@ -19,9 +19,9 @@ import transformers
 from specdec_cli.cache import cache_folder
 from specdec_cli.errors import CheckpointError, SpecdecError, first_line
 from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.engine import forward_together
 from specdec_cli.models.processor import Prompt, test_sound
 from specdec_cli.models.session import Session
-from specdec_cli.models.shared import forward_together
 
 _log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ def self_test(model: AudioLM) -> None:
     model.self_test, found = phrase, phrase.split("; ")
     model.joins = model.joins and _ALONE not in found
     if _WITHOUT_GRAPHS in found:
-        model.graphs = None
+        model.slots = None
 
 
 def _failed(model: AudioLM, why: str) -> CheckpointError:
@@ -83,7 +83,7 @@ def _failed(model: AudioLM, why: str) -> CheckpointError:
 
 def _test(model: AudioLM) -> list[str]:
     """Compares; returns what it found, in phrases."""
-    graphs, model.graphs = model.graphs, None
+    slots, model.slots = model.slots, None
     prompt, text = _prompt(model, 1.0), _text(model)
     allowed = TOLERANCE.get(model.dtype, TOLERANCE[torch.bfloat16])
     whole = Session(model, prompt, 2 * len(text)).logits(text, _LENGTH + 1)
@@ -101,9 +101,9 @@ def _test(model: AudioLM) -> list[str]:
         except Exception as error:  # a module may refuse the mask or the cache in any way
             _log.warning("clips cannot share a forward of %s: %s", model.name, first_line(error))
             found.append(_ALONE)
-    model.graphs = graphs
+    model.slots = slots
     model.record_graphs()
-    if model.graphs is not None:
+    if model.slots is not None:
         try:
             _compare_steps(model, prompt, text, whole, allowed)
         except Exception as error:  # as above

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from transformers.cache_utils import Cache
 
     from specdec_cli.models.audio_lm import AudioLM
+    from specdec_cli.models.engine import Shared
     from specdec_cli.models.processor import Prompt
 
 
@@ -26,7 +27,7 @@ class Session:
     Args:
         capacity: most tokens that will follow the prompt at any time, drafts included.
         vocab_size: ids from here on are never scored; None: all that the tokenizer has.
-        through: makes the forwards with those of other clips, see `Shared.logits`; None: they are made here.
+        engine: makes the forwards with those of other clips; None: they are made here.
 
     Raises DecodingError where prompt and text together would not fit into the model's context.
     """
@@ -37,7 +38,7 @@ class Session:
         prompt: Prompt,
         capacity: int,
         vocab_size: int | None = None,
-        through: Callable[[Session, Sequence[int], int], torch.Tensor] | None = None,
+        engine: Shared | None = None,
     ) -> None:
         context = model.processor.context
         if len(prompt.ids) + capacity > context:
@@ -52,7 +53,14 @@ class Session:
         self.cache: Cache | None = None  # None: the prompt has not been fed
         self.fed: list[int] = []  # text tokens that are cached
         self._after_prompt: torch.Tensor | None = None
-        self._through = through
+        self._engine = engine
+        if engine is not None:
+            engine.open(self)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the prompt is cached. While another thread reads the clip, it counts as not read."""
+        return self.cache is not None
 
     @property
     def length(self) -> int:
@@ -70,7 +78,7 @@ class Session:
         Returns float32 [positions, vocab_size] raw logits, placeholders at -inf; row i is the distribution after
         text[: len(text) - positions + 1 + i]. Raises DecodingError where they are not finite.
         """
-        return self.forward(text, positions) if self._through is None else self._through(self, text, positions)
+        return self.forward(text, positions) if self._engine is None else self._engine.logits(self, text, positions)
 
     def forward(self, text: Sequence[int], positions: int) -> torch.Tensor:
         """What `logits` returns, by a forward of this clip only, prompt and audio included if they are not cached."""
@@ -93,28 +101,31 @@ class Session:
                 self.prompt.audio if reading else None,
             )
             self.fed.extend(lacking)
+            self.model.synchronize()
             ended = time.perf_counter()
             rows = self.scored(logits, positions, len(text))
         except BaseException:
-            self.cache = None  # some layers may be ahead of others, or hold what is not finite
+            self.close()  # some layers may be ahead of others, or hold what is not finite
             raise
         if reading and not cache.is_croppable:
             raise CheckpointError(
                 f"{self.model.name} keeps a recurrent state, which cannot be rolled back after a rejected draft",
                 hint="Use a model whose layers are all attention.",
             )
-        if self.model.device.type == "cuda":  # the transfer that ends the scoring has waited for the forward
-            ended = time.perf_counter()
         self.account(len(lacking), (ended - started) * 1e3 - encoder_ms, encoder_ms, passes)
         if reading and positions > len(text):
             self._after_prompt = rows[:1].clone()
-        self.cache = cache  # last: while another thread reads the clip, it counts as not read
+        self.cache = cache  # last, see `is_read`
         return rows
 
     def prefill(self) -> None:
         """Reads the clip and the prompt ahead of need."""
         if self.cache is None:
             self.logits(())
+
+    def close(self) -> None:
+        """Drops the cache, and with it the clip's slot. The next scores would read the prompt again."""
+        self.cache = None
 
     def align(self, text: Sequence[int], positions: int) -> list[int]:
         """Crops the cache to what it shares with `text`; returns the text tokens that it lacks for these scores."""

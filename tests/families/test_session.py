@@ -12,15 +12,15 @@ import torch
 from torch import nn
 
 from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.engine import forward_together
 from specdec_cli.models.families import Family
 from specdec_cli.models.kernels import has_int8
 from specdec_cli.models.selftest import self_test
 from specdec_cli.models.session import Session
-from specdec_cli.models.shared import forward_together
 from tests.families.checkpoints import KINDS, write
 from tests.families.running import model, prompt
 from tests.models.checkpoints import assert_agree, cache_free_logits, load
-from tests.models.test_graphs import recordable
+from tests.models.test_slots import recordable
 
 families = pytest.mark.parametrize("family", KINDS)
 JOINING = {*KINDS} - {"gemma4", "gemma4-unified"}
@@ -135,9 +135,9 @@ def test_a_family_is_recorded_or_keeps_a_cache_that_grows(family: str) -> None:
     of = recordable(model(family, 0))
     try:
         self_test(of)
-        assert (of.graphs is None) == (family not in JOINING)
+        assert (of.slots is None) == (family not in JOINING)
     finally:
-        of.graphs = None
+        of.slots = None
 
 
 @pytest.mark.skipif(not has_int8(), reason="this CPU has no VNNI")
