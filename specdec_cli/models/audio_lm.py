@@ -15,6 +15,7 @@ from transformers import DynamicCache
 from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLayer
 
 from specdec_cli.errors import first_line
+from specdec_cli.models.fused import fuse_layers
 from specdec_cli.models.kernels import replace_layers
 from specdec_cli.models.processor import Processor
 from specdec_cli.models.slots import Slots
@@ -71,6 +72,7 @@ class AudioLM:
         spared = self.joins and processor.family.takes_masks
         self._mask_of_one = {"full_attention": None} if spared else None
         self._on_cuda = self.device.type == "cuda"
+        self.fused = fuse_layers(module) if self.joins and (graphs == "on" or self.device.type != "cpu") else 0
         self.slots: Slots | None = None  # None: every cache grows
         spread = len(set(getattr(module, "hf_device_map", {}).values())) > 1
         if self.joins and not spread and (graphs == "on" or (graphs == "auto" and self._on_cuda)):

@@ -1,8 +1,8 @@
 """Fixed memory for several clips of a model, and forwards over it that a GPU repeats as CUDA graphs.
 
 An eager forward launches hundreds of kernels one by one, and a GPU waits for the launches. A CUDA graph launches them
-all at once, but reads and writes the same memory each time and feeds the same number of tokens. So every clip has a slot
-of fixed memory, and a forward of B clips with q tokens each reads three things: `ids [B, q]`, `slot [B]`, `start [B]`.
+all at once, but reads and writes the same memory each time and feeds the same number of tokens. So a clip has a slot
+of fixed memory, and a forward of B clips with q tokens each reads `ids [B, q]`, `slot [B]` and `start [B]`.
 Positions and mask follow from `start` on the device. Fewer tokens or clips are padded: a short clip's padding lies
 behind its text, where nothing attends to it and the next forward overwrites; a missing clip's is written to `SPARE`
 places at the end of a slot, which no text reaches.
@@ -26,7 +26,7 @@ Record: TypeAlias = Callable[[Forward], Forward]
 """Turns a forward into one that repeats it."""
 
 SIZES: Final = (1, 9, 17, 65)
-"""Tokens of a recorded forward: a step, 8 and 16 drafted or guessed tokens and one more, a deferred draft and one more."""
+"""Tokens of a recorded forward: a step; 8 and 16 drafted or guessed ones, and a deferred draft, each with one more."""
 JOINT_SIZES: Final = SIZES[:2]
 """Those of a forward of several clips; a clip that feeds more of them is served alone."""
 CLIPS: Final = (1, 2, 4, 8, 16)
@@ -222,11 +222,16 @@ class Slots:
         logits: torch.Tensor = self._module(
             input_ids=ids,
             position_ids=self.positions,
-            attention_mask=(self._columns[: shape.room] <= self.positions[..., None])[:, None],
+            attention_mask=self._mask(shape.room),
             past_key_values=Cache(layers=self._layers),
             use_cache=True,
         ).logits
         return logits
+
+    def _mask(self, room: int) -> torch.Tensor:
+        """What is added to attention, [B, 1, q, room]: a boolean mask would be turned into that in every layer."""
+        behind = self._columns[:room] > self.positions[..., None]
+        return torch.zeros_like(behind, dtype=self._module.dtype).masked_fill_(behind, -torch.inf)[:, None]
 
 
 def _cuda_recorder() -> Record:
