@@ -1,7 +1,7 @@
 """The engine: makes the forwards of all clips, together where several wait for one model.
 
 Each clip is decoded in a thread of its own. All clips that wait for a model are served in one forward. Clips in slots
-of fixed memory (see `Slots`) share a recorded one, padded to one shape: padding costs a GPU next to nothing. Clips whose
+of fixed memory (see `Slots`) share a recorded one, padded to one shape, which costs a GPU next to nothing. Clips whose
 caches grow lie end to end, with a block-diagonal mask: a CPU would pay for every padded token. A clip's first pass,
 which runs the audio encoder, is made in the clip's thread, several at a time.
 """
