@@ -37,7 +37,7 @@ class AudioLM:
 
     Args:
         weights: their fingerprint; None: unknown.
-        graphs: "auto", "on" or "off", see `ModelConfig.graphs`.
+        graphs: "auto", "on", "compiled" or "off", see `ModelConfig.graphs`.
         quantization: what became of its weights when they were loaded; None: they are as stored.
         encoder_dtype: see `replace_layers`.
     """
@@ -72,11 +72,12 @@ class AudioLM:
         spared = self.joins and processor.family.takes_masks
         self._mask_of_one = {"full_attention": None} if spared else None
         self._on_cuda = self.device.type == "cuda"
-        self.fused = fuse_layers(module) if self.joins and (graphs == "on" or self.device.type != "cpu") else 0
+        recorded = graphs in ("on", "compiled") or (graphs == "auto" and self._on_cuda)
+        self.fused = fuse_layers(module) if self.joins and (recorded or self.device.type != "cpu") else 0
         self.slots: Slots | None = None  # None: every cache grows
         spread = len(set(getattr(module, "hf_device_map", {}).values())) > 1
-        if self.joins and not spread and (graphs == "on" or (graphs == "auto" and self._on_cuda)):
-            self.slots = Slots(module, len(self._empty.layers))
+        if self.joins and not spread and recorded:
+            self.slots = Slots(module, len(self._empty.layers), compiled=graphs == "compiled")
         self.self_test: str | None = None  # its result, in a phrase; None: it was not run
         self._calls = threading.local()  # per thread: rows to score, and time and passes of the encoder
         self._watch_encoder()
@@ -89,13 +90,19 @@ class AudioLM:
         try:
             self.slots.record()
         except Exception as error:  # a module may do anything that cannot be recorded
-            _log.warning("%s runs without graphs: %s", self.name, first_line(error))
-            self.slots = None
+            if self.slots.compiled:
+                _log.warning("%s runs without compiled steps: %s", self.name, first_line(error))
+                self.slots = Slots(self.module, len(self._empty.layers), self.slots.count, self.slots.recorder)
+                self.record_graphs()
+            else:
+                _log.warning("%s runs without graphs: %s", self.name, first_line(error))
+                self.slots = None
 
     def reserve(self, clips: int) -> None:
         """Makes slots for so many clips, if it has fewer. Caches in earlier slots stay as they are, without graphs."""
         if self.slots is not None and self.slots.count < clips:
-            self.slots = Slots(self.module, len(self._empty.layers), clips, self.slots.recorder)
+            recorder, compiled = self.slots.recorder, self.slots.compiled
+            self.slots = Slots(self.module, len(self._empty.layers), clips, recorder, compiled=compiled)
             self.record_graphs()
 
     def new_cache(self, length: int) -> Cache:

@@ -34,7 +34,7 @@ _TIE: Final = {torch.float32: 2e-4, torch.float16: 0.01, torch.bfloat16: 0.08}
 _LENGTH: Final = 6  # tokens of the test text that are scored
 _LONGEST: Final = 8192  # sliding window that is filled
 _OPENING: Final = 9  # ids at the end of a prompt that may spell the beginning of an answer
-_VERSION: Final = 6  # of the test
+_VERSION: Final = 7  # of the test
 _PASSED: Final = "passed"
 _ALONE: Final = "clips of a batch step one by one"
 _WITHOUT_GRAPHS: Final = "without graphs"
@@ -166,7 +166,8 @@ def _memory(model: AudioLM) -> Path | None:
     home = cache_folder("self-test")
     if home is None or model.weights is None:
         return None
-    way = _VERSION, torch.__version__, transformers.__version__, model.module.config._attn_implementation
+    compiled = model.slots is not None and model.slots.compiled
+    way = _VERSION, torch.__version__, transformers.__version__, model.module.config._attn_implementation, compiled
     front = model.processor.prompt_settings(), model.processor.eos_ids
     key = repr((way, model.describe() | {"name": type(model.module).__name__}, model.module.config.to_dict(), front))
     return home / hashlib.sha256(key.encode()).hexdigest()[:32]

@@ -118,11 +118,14 @@ class Slots:
     Args:
         count: of slots, each for one clip.
         record: see `Record`; None: CUDA graphs on a GPU, and elsewhere each forward is made eagerly.
+        compiled: whether steps of one token are compiled before they are recorded, which takes minutes at the start.
     """
 
-    def __init__(self, module: Any, layers: int, count: int = 1, record: Record | None = None) -> None:
+    def __init__(
+        self, module: Any, layers: int, count: int = 1, record: Record | None = None, *, compiled: bool = False
+    ) -> None:
         self.device = module.get_input_embeddings().weight.device
-        self.count, self.recorder = count, record
+        self.count, self.recorder, self.compiled = count, record, compiled
         self._module = module
         self._record = record or (_cuda_recorder() if self.device.type == "cuda" else lambda forward: forward)
         self._layers = [LayerMemory(self) for _ in range(layers)]
@@ -149,7 +152,7 @@ class Slots:
         for shape in shapes:
             self._inputs[shape.clips, shape.tokens] = self._packed([], shape).to(self.device)
         self._forward(shapes[0])  # the layers take their memory
-        self._recorded = {shape: self._record(partial(self._forward, shape)) for shape in shapes}
+        self._recorded = {shape: self._record(self._compiled(shape)) for shape in shapes}
 
     def cache(self, length: int) -> Cache | None:
         """An empty cache for `length` positions in a free slot; None: there is none, and the cache has to grow."""
@@ -227,6 +230,14 @@ class Slots:
             use_cache=True,
         ).logits
         return logits
+
+    def _compiled(self, shape: _Shape) -> Forward:
+        forward = partial(self._forward, shape)
+        if not self.compiled or shape.tokens > 1:
+            return forward
+        compiled: Forward = torch.compile(forward, dynamic=False, fullgraph=True)
+        compiled()  # compiles it
+        return compiled
 
     def _mask(self, room: int) -> torch.Tensor:
         """What is added to attention, [B, 1, q, room]: a boolean mask would be turned into that in every layer."""

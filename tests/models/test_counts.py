@@ -6,7 +6,10 @@ from collections import Counter
 from functools import cache
 from typing import Any, Final
 
+import pytest
 import torch
+from torch._dynamo.utils import counters
+from torch._inductor import metrics
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from specdec_cli.models.audio_lm import AudioLM
@@ -58,6 +61,42 @@ def test_a_step_of_16_clips_takes_hardly_more_operations_than_one_of_one_clip() 
     for clips in (8, 16):  # fewer clips than slots are gathered
         joint = operations(recorded(4, 16).slots, _Shape(clips, 1, 512)).total()  # type: ignore[arg-type]
         assert joint <= 1.2 * one
+
+
+@pytest.mark.full
+def test_a_compiled_step_is_one_graph_with_at_most_14_kernels_a_layer() -> None:
+    """By the compiler's own counts: kernels that it generates, and products and attentions that it calls."""
+    made = []
+    for layers in (1, 3):
+        model = recorded(layers)
+        assert model.slots is not None
+        shape = _Shape(1, 1, 512)
+        with torch.inference_mode():
+            expected = model.slots._forward(shape)
+            torch._dynamo.reset()
+            metrics.reset()
+            counters.clear()
+            compiled = Slots(model.module, model.layers, compiled=True)
+            compiled._inputs = model.slots._inputs
+            compiled._forward(shape)  # the layers take their memory
+            torch.testing.assert_close(compiled._compiled(shape)(), expected, atol=1e-4, rtol=1e-4)
+        assert counters["stats"]["unique_graphs"] == 1
+        assert not counters["graph_break"]
+        made.append(metrics.generated_kernel_count + counters["inductor"]["extern_calls"])
+    assert (made[1] - made[0]) / 2 <= 14
+
+
+def test_a_step_that_cannot_be_compiled_is_recorded_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("no compiler")
+
+    monkeypatch.setattr(torch, "compile", refuse)
+    model = tiny_model(1, graphs="compiled")
+    assert "without compiled steps: no compiler" in caplog.text
+    assert model.slots is not None
+    assert not model.slots.compiled
 
 
 def test_a_model_whose_steps_are_not_recorded_keeps_the_layers_of_its_library() -> None:
