@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
-from typing import Any
+from typing import Any, Final
 
 import torch
 from transformers import DynamicCache
@@ -21,6 +21,9 @@ from specdec_cli.models.processor import Processor
 from specdec_cli.models.slots import Slots
 
 _log = logging.getLogger(__name__)
+
+
+_CHUNK: Final = 1024  # tokens of a prompt that a GPU reads at a time
 
 
 class _Sliding(DynamicSlidingWindowLayer):  # type: ignore[misc]
@@ -78,6 +81,8 @@ class AudioLM:
         spread = len(set(getattr(module, "hf_device_map", {}).values())) > 1
         if self.joins and not spread and recorded:
             self.slots = Slots(module, len(self._empty.layers), compiled=graphs == "compiled")
+        if self.joins and self.device.type != "cpu":
+            self.read_in_chunks(_CHUNK)
         self.self_test: str | None = None  # its result, in a phrase; None: it was not run
         self._calls = threading.local()  # per thread: rows to score, and time and passes of the encoder
         self._watch_encoder()
@@ -104,6 +109,26 @@ class AudioLM:
             recorder, compiled = self.slots.recorder, self.slots.compiled
             self.slots = Slots(self.module, len(self._empty.layers), clips, recorder, compiled=compiled)
             self.record_graphs()
+
+    def read_in_chunks(self, size: int) -> None:
+        """Feeds the decoder so many tokens at a time: other clips' forwards run between parts of a long prompt."""
+        decoder = self.module.get_decoder()
+        forward = decoder.forward
+
+        def chunked(*args: Any, inputs_embeds: Any = None, position_ids: Any = None, **kwargs: Any) -> Any:
+            given = {"inputs_embeds": inputs_embeds, "position_ids": position_ids}
+            whole = args or any(isinstance(values, torch.Tensor) for values in kwargs.values())  # masks of all tokens
+            if whole or inputs_embeds is None or position_ids is None or inputs_embeds.shape[1] <= size:
+                return forward(*args, **given, **kwargs)
+            states = []
+            for embeds, positions in zip(inputs_embeds.split(size, 1), position_ids.split(size, -1), strict=True):
+                made = forward(inputs_embeds=embeds, position_ids=positions, **kwargs)
+                states.append(made.last_hidden_state)
+                self.synchronize()
+            made.last_hidden_state = torch.cat(states, 1)
+            return made
+
+        decoder.forward = chunked
 
     def new_cache(self, length: int) -> Cache:
         """An empty cache that can be cropped, sliding layers included, for at most `length` positions."""

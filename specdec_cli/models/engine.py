@@ -194,7 +194,7 @@ def forward_together(wanted: Sequence[_Wanted]) -> list[_Scores]:
     try:
         if model.slots is not None and all(map(model.slots.holds, caches, map(len, feeds))):
             made = model.slots.logits(feeds, caches)
-            parts = [logits[-count:] for logits, count in zip(made, counts, strict=True)]
+            parts: Sequence[torch.Tensor] = [rows[-count:] for rows, count in zip(made, counts, strict=True)]
         else:
             parts = _forward_end_to_end(model, feeds, starts, caches, counts)
         model.synchronize()

@@ -153,7 +153,7 @@ def _joined(layers: Sequence[nn.Linear]) -> _Forward:
     for name in ("weight", "bias") if first.bias is not None else ("weight",):
         whole = torch.cat([getattr(layer, name).data for layer in layers])
         setattr(made, name, nn.Parameter(whole, requires_grad=False))
-        for layer, own in zip(layers, whole.split(sizes), strict=True):
+        for layer, own in zip(layers, whole.split_with_sizes(sizes), strict=True):
             getattr(layer, name).data = own  # no memory is taken twice
     return FastLinear(made, in_int8=False) if first.weight.device.type == "cpu" else made
 

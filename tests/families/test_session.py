@@ -66,6 +66,24 @@ def test_a_verification_after_an_early_prefill_runs_the_encoder_once(family: str
     assert session.work.encoder_passes == 1
 
 
+@pytest.mark.parametrize("graphs", ["off", "on"])
+@pytest.mark.parametrize("family", sorted(JOINING))
+def test_a_prompt_that_is_read_in_chunks_scores_alike(tmp_path: Path, family: str, graphs: str) -> None:
+    of, parts = load(write(tmp_path / "model", KINDS[family], 0), graphs=graphs), list[int]()
+    layer = of.module.get_decoder().layers[0]
+    hook = layer.register_forward_pre_hook(
+        lambda _, args, given: parts.append((args[0] if args else given["hidden_states"]).shape[1]), with_kwargs=True
+    )
+    of.read_in_chunks(16)
+    session = session_of(of)
+    session.prefill()
+    hook.remove()
+    assert sum(parts) == len(session.prompt.ids)
+    assert max(parts) == 16
+    assert session.work.encoder_passes == 1
+    assert_agree(session.logits(TEXT, len(TEXT) + 1), expected(model(family, 0), 1, len(TEXT) + 1))
+
+
 @families
 def test_the_output_layer_computes_wanted_rows_only(family: str) -> None:
     """Their strides are as if the other rows had never been."""

@@ -64,6 +64,7 @@ def test_a_step_of_16_clips_takes_hardly_more_operations_than_one_of_one_clip() 
 
 
 @pytest.mark.full
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own
 def test_a_compiled_step_is_one_graph_with_at_most_14_kernels_a_layer() -> None:
     """By the compiler's own counts: kernels that it generates, and products and attentions that it calls."""
     made = []
