@@ -43,7 +43,7 @@ from specdec_cli.types import Decider, Source
 
 if TYPE_CHECKING:
     from specdec_cli.decoding.loop import Loop
-    from specdec_cli.models.shared import Shared
+    from specdec_cli.models.engine import Shared
 
 _log = logging.getLogger(__name__)
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from specdec_cli.config.gate_file import GateFile
     from specdec_cli.decoding.assemble import Pair
     from specdec_cli.decoding.loop import Loop
-    from specdec_cli.models.shared import Shared
+    from specdec_cli.models.engine import Shared
 
 Prompts = tuple[Prompt | None, Prompt | None]
 """A clip's prompt for the edge and for the cloud; None for one that does not take part."""

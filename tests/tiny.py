@@ -39,9 +39,9 @@ from specdec_cli.decoding.assemble import Pair, build_loop
 from specdec_cli.decoding.block import Block, Event
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.engine import Shared
 from specdec_cli.models.families import AudioProcessor, family_named
 from specdec_cli.models.processor import Processor, Prompt
-from specdec_cli.models.shared import Shared
 from specdec_cli.types import Finished
 from training.tokenizer import SPECIAL_TOKENS
 

@@ -32,10 +32,11 @@ from specdec_cli.config import Config, DecodingConfig, EdgeConfig
 from specdec_cli.errors import ConfigError
 from specdec_cli.evaluate.bootstrap import Figures, Interval, median
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.graphs import Graphs
+from specdec_cli.models.engine import forward_together
 from specdec_cli.models.loading import resolve_device
 from specdec_cli.models.processor import test_sound
 from specdec_cli.models.session import Session
+from specdec_cli.models.slots import Slots
 from specdec_cli.transcript.recorder import gpu_mb, peak_rss_mb
 from tools.forced import MODES, Forced, ForcedLM, ForcedLoop, force, numbers, print_forced, read_texts
 from tools.link import linked
@@ -50,6 +51,7 @@ DTYPES: Final = ("bfloat16", "float16", "float32", "int8", "int4")
 TOKENS: Final = 60
 """Of a whole caption."""
 _TIMES: Final = {"prefill": 3, "step": 4, "verification": 4, "caption": 2}
+_TOGETHER: Final = 16  # clips of a joint step
 _IN_A_ROW: Final = 4  # steps or verifications that are timed together: a GPU is slow to begin after a pause
 _LONG_S = 60.0  # when a kind of pass has taken so long, it is not repeated any more
 _SOUND_S = 5
@@ -72,6 +74,7 @@ class ShapeTime(Figures):
     caption_ms: Interval | None = Field(description="prefill and 60 steps, ms; null: chosen texts tell instead")
     step_ms: Interval = Field(description="one token, ms")
     verification_ms: Interval = Field(description="k + 1 tokens in one forward, ms")
+    together_ms: Interval | None = Field(description="one token of each of 16 clips, ms; null: no recorded forwards")
     read_mb: float = Field(description="weights that a step reads, MiB")
     floor_ms: float = Field(description="read_mb at the bandwidth of a copy, ms")
     of_floor: float = Field(description="step_ms / floor_ms")
@@ -105,7 +108,8 @@ class Order:
         acceptances: of the forced drafts, with two shapes.
         rounds: how often to force each, if no texts are given.
         rtts: round trips to the cloud, ms; none: it is not behind a link.
-        graphs: "auto" (on CUDA, beside runs without), "on" (likewise, on a CPU as well) or "off".
+        graphs: "auto" (on CUDA, beside runs without), "on" (likewise, on a CPU as well), "compiled" (with compiled
+            steps) or "off".
         texts: file of token ids to write, and how many of its lines at most; None: what the cloud writes.
         guesses: numbers of tokens guessed from the texts before, each of which is tried.
         short: whether the prompts of chosen texts are short.
@@ -179,8 +183,8 @@ def measure(order: Order, say: Callable[[str], None]) -> FullSize:
         model = ForcedLM(build(shape, dtype=dtype, device=device))
         built_s = time.perf_counter() - started
         runs.append(_Run(model, dtype, order.k + 1, built_s, None))
-        if order.graphs == "on" or (order.graphs == "auto" and device.type == "cuda"):
-            graphs = Graphs(model.module, model.layers)
+        if order.graphs in ("on", "compiled") or (order.graphs == "auto" and device.type == "cuda"):
+            graphs = Slots(model.module, model.layers, compiled=order.graphs == "compiled")
             graphs.record()
             runs.append(_Run(model, dtype, order.k + 1, built_s, graphs))
     say("prefills, steps and whole captions, in turns")
@@ -227,7 +231,7 @@ def step_bytes(model: AudioLM) -> int:
 class _Run:
     """One model and the times of its passes, ms; each kind of pass may be taken again and again."""
 
-    def __init__(self, model: ForcedLM, dtype: str, block: int, built_s: float, graphs: Graphs | None) -> None:
+    def __init__(self, model: ForcedLM, dtype: str, block: int, built_s: float, graphs: Slots | None) -> None:
         self.model, self.dtype, self.block, self.built_s, self.graphs = model, dtype, block, built_s, graphs
         self.taken: dict[str, list[float]] = {kind: [] for kind in ("tower", *_TIMES)}
         self._clip = _clip(model).edge
@@ -241,7 +245,7 @@ class _Run:
         """One more pass, unless such passes have taken too long already."""
         if sum(self.taken[kind]) > 1e3 * _LONG_S:
             return
-        self.model.graphs = self.graphs
+        self.model.slots = self.graphs
         passes, started = 1, time.perf_counter()
         if kind == "prefill":
             self._session = self._prefilled()
@@ -270,12 +274,28 @@ class _Run:
             prompt_tokens=len(self._clip.ids),
             step_ms=step,
             verification_ms=median(self.taken["verification"]),
+            together_ms=median(self._together()) if self.graphs is not None else None,
             caption_ms=median(self.taken["caption"]) if self.taken["caption"] else None,
             read_mb=read / MIB,
             floor_ms=floor_ms,
             of_floor=step.value / floor_ms,
             cache_mb=cache_bytes(self._session) / MIB,
         )
+
+    def _together(self) -> list[float]:
+        """Times of joint steps of clips in slots, ms, after one that is not counted."""
+        self.model.slots = Slots(self.model.module, self.model.layers, _TOGETHER)
+        self.model.slots.record()
+        sessions = [Session(self.model, self._clip, TOKENS) for _ in range(_TOGETHER)]
+        for session in sessions:
+            session.prefill()
+        taken = []
+        for end in range(1, 2 + _TIMES["step"] * _IN_A_ROW):
+            started = time.perf_counter()
+            forward_together([(session, self._text[:end], 1) for session in sessions])
+            self.model.synchronize()
+            taken.append(1e3 * (time.perf_counter() - started))
+        return taken[1:]
 
     def _feed(self, size: int, times: int) -> None:
         """So many forwards of `size` tokens each, behind those before."""
@@ -284,7 +304,7 @@ class _Run:
             self._session.logits((self._text * 10)[:end], size)
 
     def _prefilled(self) -> Session:
-        self.model.graphs = self.graphs
+        self.model.slots = self.graphs
         session = Session(self.model, self._clip, 10 * TOKENS)
         session.prefill()
         return session
@@ -293,7 +313,7 @@ class _Run:
 def _forced(runs: Sequence[_Run], order: Order) -> Iterator[Forced]:
     """Whole captions with chosen tokens, the number formats in turns."""
     for run in runs:
-        run.model.graphs = run.graphs
+        run.model.slots = run.graphs
     edges = runs[: len(order.dtypes)]
     cloud = runs[-1].model if len(order.shapes) == 2 else None
     texts: list[list[int]] | int = order.rounds
@@ -361,6 +381,10 @@ def _print(found: FullSize) -> None:
         "its tokens": lambda shape: f"{shape.prompt_tokens}",
         "step, ms": lambda shape: spread_text(shape.step_ms),
         "verification, ms": lambda shape: spread_text(shape.verification_ms),
+        f"step of {_TOGETHER} clips, ms": lambda shape: spread_text(shape.together_ms) if shape.together_ms else "-",
+        "their tokens/s": lambda shape: (
+            f"{1e3 * _TOGETHER / shape.together_ms.value:.0f}" if shape.together_ms else "-"
+        ),
         f"{TOKENS} tokens, ms": lambda shape: spread_text(shape.caption_ms) if shape.caption_ms else "-",
         "floor of a step, ms": lambda shape: f"{shape.floor_ms:.2f} for {shape.read_mb:.0f} MiB",
         "step / floor": lambda shape: f"{shape.of_floor:.2f}",
@@ -383,7 +407,7 @@ def main(
     k: Annotated[int, typer.Option("-k", min=1, help="Drafted tokens in a block.")] = 5,
     acceptance: Annotated[str, typer.Option(help="Of the forced drafts, with two shapes.")] = "0.6,0.8,0.9",
     rounds: Annotated[int, typer.Option(min=1, help="How often to force each.")] = 3,
-    graphs: Annotated[str, typer.Option(help="CUDA graphs beside eager forwards: auto, on (a CPU too), off.")] = "auto",
+    graphs: Annotated[str, typer.Option(help="CUDA graphs beside eager ones: auto, on, compiled, off.")] = "auto",
     texts: Annotated[str | None, typer.Option(help="File of captions to write: a line of token ids each.")] = None,
     clips: Annotated[int, typer.Option(min=1, help="How many of them at most.")] = 40,
     guesses: Annotated[str, typer.Option(help="Tokens guessed from the captions before; several are compared.")] = "0",

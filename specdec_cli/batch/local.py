@@ -21,7 +21,7 @@ from specdec_cli.errors import typed
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
-    from specdec_cli.models.shared import Shared
+    from specdec_cli.models.engine import Shared
     from specdec_cli.run import Run
 
 _log = logging.getLogger(__name__)
@@ -120,7 +120,7 @@ class LocalBackend:
             return stack.enter_context(ThreadPoolExecutor(self.pace.most, "specdec clip")), None
         import torch
 
-        from specdec_cli.models.shared import Shared
+        from specdec_cli.models.engine import Shared
 
         # An encoder is a few large products and a decoding step many small ones: on several cores, clips of small
         # models that are encoded side by side, one core each, are ready sooner than one clip on all cores.
@@ -128,7 +128,7 @@ class LocalBackend:
         encoders, threads = (torch.get_num_threads(), 1) if small else (1, torch.get_num_threads())
         # the number of PyTorch's threads counts for the thread that sets it alone
         pool = ThreadPoolExecutor(self.pace.most, "specdec clip", torch.set_num_threads, (threads,))
-        return stack.enter_context(pool), stack.enter_context(Shared(encoders, threads=threads))
+        return stack.enter_context(pool), stack.enter_context(Shared(models, self.pace.most, encoders, threads))
 
 
 def _caption(clip: Prepared, shared: Shared | None, results: queue.SimpleQueue[Outcome]) -> None:

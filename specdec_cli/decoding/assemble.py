@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from specdec_cli.decoding.rows import Rows
     from specdec_cli.decoding.verify import LocalVerifier
     from specdec_cli.models.audio_lm import AudioLM
-    from specdec_cli.models.shared import Shared
+    from specdec_cli.models.engine import Shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Pair:
 
         model = self.local(role)
         assert model is not None and prompt is not None, "checked when the pair was made"  # noqa: PT018
-        session = Session(model, prompt, capacity(settings), self.vocab_size, shared.logits if shared else None)
+        session = Session(model, prompt, capacity(settings), self.vocab_size, shared)
         return Rows(session, settings, stop_ids, guesses)
 
 

@@ -181,7 +181,7 @@ class Rows:
         if not guess.ids:
             return NO_GUESS
         stops = (index for index, id_ in enumerate(guess.ids) if id_ in self.stop_ids)  # nothing follows one
-        reading = self.session.cache is None  # among the rows of a prompt, those of guesses cost next to nothing
+        reading = not self.session.is_read  # among the rows of a prompt, those of guesses cost next to nothing
         pay = len(guess.ids) if reading else guesses.costs.worth(guess.chances)
         worth = min(pay, next(stops, most))
         return Guess(guess.ids[:worth], guess.chances[:worth])

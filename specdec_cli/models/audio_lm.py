@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
-from typing import Any
+from typing import Any, Final
 
 import torch
 from transformers import DynamicCache
@@ -16,11 +16,15 @@ from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLa
 
 from specdec_cli.errors import first_line
 from specdec_cli.models.families import CACHE
-from specdec_cli.models.graphs import Graphs
+from specdec_cli.models.fused import fuse_layers
 from specdec_cli.models.kernels import replace_layers
 from specdec_cli.models.processor import Processor
+from specdec_cli.models.slots import Slots
 
 _log = logging.getLogger(__name__)
+
+
+_CHUNK: Final = 1024  # tokens of a prompt that a GPU reads at a time
 
 
 class _Sliding(DynamicSlidingWindowLayer):  # type: ignore[misc]
@@ -37,7 +41,7 @@ class AudioLM:
 
     Args:
         weights: their fingerprint; None: unknown.
-        graphs: "auto", "on" or "off", see `ModelConfig.graphs`.
+        graphs: "auto", "on", "compiled" or "off", see `ModelConfig.graphs`.
         quantization: what became of its weights when they were loaded; None: they are as stored.
         encoder_dtype: see `replace_layers`.
     """
@@ -72,10 +76,14 @@ class AudioLM:
         spared = self.joins and processor.family.takes_masks
         self._mask_of_one = {"full_attention": None} if spared else None
         self._on_cuda = self.device.type == "cuda"
-        self.graphs: Graphs | None = None  # None: every cache grows
+        recorded = graphs in ("on", "compiled") or (graphs == "auto" and self._on_cuda)
+        self.fused = fuse_layers(module) if self.joins and (recorded or self.device.type != "cpu") else 0
+        self.slots: Slots | None = None  # None: every cache grows
         spread = len(set(getattr(module, "hf_device_map", {}).values())) > 1
-        if self.joins and not spread and (graphs == "on" or (graphs == "auto" and self._on_cuda)):
-            self.graphs = Graphs(module, len(self._empty.layers))
+        if self.joins and not spread and recorded:
+            self.slots = Slots(module, len(self._empty.layers), compiled=graphs == "compiled")
+        if self.joins and self.device.type != "cpu":
+            self.read_in_chunks(_CHUNK)
         self.self_test: str | None = None  # its result, in a phrase; None: it was not run
         self._calls = threading.local()  # per thread: rows to score, and time and passes of the encoder
         self._watch_encoder()
@@ -83,17 +91,49 @@ class AudioLM:
 
     def record_graphs(self) -> None:
         """Records the forwards that are repeated as graphs; a model that cannot be recorded runs without."""
-        if self.graphs is None:
+        if self.slots is None:
             return
         try:
-            self.graphs.record()
+            self.slots.record()
         except Exception as error:  # a module may do anything that cannot be recorded
-            _log.warning("%s runs without graphs: %s", self.name, first_line(error))
-            self.graphs = None
+            if self.slots.compiled:
+                _log.warning("%s runs without compiled steps: %s", self.name, first_line(error))
+                self.slots = Slots(self.module, len(self._empty.layers), self.slots.count, self.slots.recorder)
+                self.record_graphs()
+            else:
+                _log.warning("%s runs without graphs: %s", self.name, first_line(error))
+                self.slots = None
+
+    def reserve(self, clips: int) -> None:
+        """Makes slots for so many clips, if it has fewer. Caches in earlier slots stay as they are, without graphs."""
+        if self.slots is not None and self.slots.count < clips:
+            recorder, compiled = self.slots.recorder, self.slots.compiled
+            self.slots = Slots(self.module, len(self._empty.layers), clips, recorder, compiled=compiled)
+            self.record_graphs()
+
+    def read_in_chunks(self, size: int) -> None:
+        """Feeds the decoder so many tokens at a time: other clips' forwards run between parts of a long prompt."""
+        decoder = self.module.get_decoder()
+        forward = decoder.forward
+
+        def chunked(*args: Any, inputs_embeds: Any = None, position_ids: Any = None, **kwargs: Any) -> Any:
+            given = {"inputs_embeds": inputs_embeds, "position_ids": position_ids}
+            whole = args or any(isinstance(values, torch.Tensor) for values in kwargs.values())  # masks of all tokens
+            if whole or inputs_embeds is None or position_ids is None or inputs_embeds.shape[1] <= size:
+                return forward(*args, **given, **kwargs)
+            states = []
+            for embeds, positions in zip(inputs_embeds.split(size, 1), position_ids.split(size, -1), strict=True):
+                made = forward(inputs_embeds=embeds, position_ids=positions, **kwargs)
+                states.append(made.last_hidden_state)
+                self.synchronize()
+            made.last_hidden_state = torch.cat(states, 1)
+            return made
+
+        decoder.forward = chunked
 
     def new_cache(self, length: int) -> Cache:
         """An empty cache that can be cropped, sliding layers included, for at most `length` positions."""
-        if self.graphs is not None and (fixed := self.graphs.cache(length)) is not None:
+        if self.slots is not None and (fixed := self.slots.cache(length)) is not None:
             return fixed
         cache = copy(self._empty)
         cache.layers = [copy(layer) for layer in cache.layers]  # nothing is in them that copies could share
@@ -120,10 +160,9 @@ class AudioLM:
         Returns float32 [m, rows of the output layer] logits, milliseconds in the audio encoder, encoder passes. On a
         GPU the logits may not have been computed yet.
         """
-        if isinstance(rows, int) and audio is None and self.graphs is not None:
-            repeated = self.graphs.logits(ids, cache)
-            if repeated is not None:
-                return repeated[-rows:], 0.0, 0
+        if isinstance(rows, int) and audio is None and self.slots is not None and self.slots.holds(cache, len(ids)):
+            (logits,) = self.slots.logits([ids], [cache])
+            return logits[-rows:], 0.0, 0
         calls = self._calls
         calls.rows, calls.encoder_ms, calls.passes = rows, 0.0, 0
         inputs: dict[str, Any] = {name: self._placed(values) for name, values in (audio or {}).items()}
@@ -144,16 +183,18 @@ class AudioLM:
         return logits.float(), calls.encoder_ms, calls.passes
 
     def synchronize(self) -> None:
-        """Waits for the GPU, where a time is taken that no transfer from it ends."""
+        """Waits for the device, whose work goes on after a call returns; a time that is taken earlier is too short."""
         if self._on_cuda:
             torch.cuda.synchronize(self.device)
+        elif self.device.type == "mps":
+            torch.mps.synchronize()
 
     def describe(self) -> dict[str, str]:
         """Name, dtype and device, and what is known of its weights and graphs, as transcripts record them."""
         dtype = "/".join(filter(None, (self.quantization, str(self.dtype).removeprefix("torch."))))
         if self.encoder_dtype is not None:
             dtype += f" (encoder {self.encoder_dtype})"
-        graphs = None if self.graphs is None else "cuda" if self._on_cuda else "eager"
+        graphs = None if self.slots is None else "cuda" if self._on_cuda else "eager"
         known = {"dtype": dtype, "device": str(self.device), "weights": self.weights, "graphs": graphs}
         return {"name": self.name} | {name: value for name, value in known.items() if value is not None}
 

@@ -19,9 +19,9 @@ import transformers
 from specdec_cli.cache import cache_folder
 from specdec_cli.errors import CheckpointError, SpecdecError, first_line
 from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.engine import forward_together
 from specdec_cli.models.processor import Prompt, test_sound
 from specdec_cli.models.session import Session
-from specdec_cli.models.shared import forward_together
 from specdec_cli.regular_files import open_regular
 
 _log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ _TIE: Final = {torch.float32: 2e-4, torch.float16: 0.01, torch.bfloat16: 0.08}
 _LENGTH: Final = 6  # tokens of the test text that are scored
 _LONGEST: Final = 8192  # sliding window that is filled
 _OPENING: Final = 9  # ids at the end of a prompt that may spell the beginning of an answer
-_VERSION: Final = 6  # of the test
+_VERSION: Final = 7  # of the test
 _PASSED: Final = "passed"
 _ALONE: Final = "clips of a batch step one by one"
 _WITHOUT_GRAPHS: Final = "without graphs"
@@ -73,7 +73,7 @@ def self_test(model: AudioLM) -> None:
     model.self_test, found = phrase, phrase.split("; ")
     model.joins = model.joins and _ALONE not in found
     if _WITHOUT_GRAPHS in found:
-        model.graphs = None
+        model.slots = None
 
 
 def _failed(model: AudioLM, why: str) -> CheckpointError:
@@ -85,7 +85,7 @@ def _failed(model: AudioLM, why: str) -> CheckpointError:
 
 def _test(model: AudioLM) -> list[str]:
     """Compares; returns what it found, in phrases."""
-    graphs, model.graphs = model.graphs, None
+    slots, model.slots = model.slots, None
     prompt, text = _prompt(model, 1.0), _text(model)
     allowed = TOLERANCE.get(model.dtype, TOLERANCE[torch.bfloat16])
     whole = Session(model, prompt, 2 * len(text)).logits(text, _LENGTH + 1)
@@ -103,9 +103,9 @@ def _test(model: AudioLM) -> list[str]:
         except Exception as error:  # a module may refuse the mask or the cache in any way
             _log.warning("clips cannot share a forward of %s: %s", model.name, first_line(error))
             found.append(_ALONE)
-    model.graphs = graphs
+    model.slots = slots
     model.record_graphs()
-    if model.graphs is not None:
+    if model.slots is not None:
         try:
             _compare_steps(model, prompt, text, whole, allowed)
         except Exception as error:  # as above
@@ -168,7 +168,8 @@ def _memory(model: AudioLM) -> Path | None:
     home = cache_folder("self-test")
     if home is None or model.weights is None:
         return None
-    way = _VERSION, torch.__version__, transformers.__version__, model.module.config._attn_implementation
+    compiled = model.slots is not None and model.slots.compiled
+    way = _VERSION, torch.__version__, transformers.__version__, model.module.config._attn_implementation, compiled
     front = model.processor.prompt_settings(), model.processor.eos_ids
     key = repr((way, model.describe() | {"name": type(model.module).__name__}, model.module.config.to_dict(), front))
     return home / hashlib.sha256(key.encode()).hexdigest()[:32]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from transformers.cache_utils import Cache
 
     from specdec_cli.models.audio_lm import AudioLM
+    from specdec_cli.models.engine import Shared
     from specdec_cli.models.processor import Prompt
 
 UNREAD: Final = -1
@@ -29,7 +30,7 @@ class Session:
     Args:
         capacity: most tokens that will follow the prompt at any time, drafts included.
         vocab_size: ids from here on are never scored; None: all that the tokenizer has.
-        through: makes the forwards with those of other clips, see `Shared.logits`; None: they are made here.
+        engine: makes the forwards with those of other clips; None: they are made here.
 
     Raises DecodingError where prompt and text together would not fit into the model's context.
     """
@@ -40,7 +41,7 @@ class Session:
         prompt: Prompt,
         capacity: int,
         vocab_size: int | None = None,
-        through: Callable[[Session, Sequence[int], int], torch.Tensor] | None = None,
+        engine: Shared | None = None,
     ) -> None:
         context = model.processor.context
         if len(prompt.ids) + capacity > context:
@@ -55,7 +56,14 @@ class Session:
         self.cache: Cache | None = None  # None: the prompt has not been fed
         self.fed: list[int] = []  # text tokens that are cached
         self._after_prompt: torch.Tensor | None = None
-        self._through = through
+        self._engine = engine
+        if engine is not None:
+            engine.open(self)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the prompt is cached. While another thread reads the clip, it counts as not read."""
+        return self.cache is not None
 
     @property
     def length(self) -> int:
@@ -74,7 +82,7 @@ class Session:
         text[: len(text) - positions + 1 + i]. On a GPU they may not have been computed yet: who reads them finds out
         whether they are finite.
         """
-        return self.forward(text, positions) if self._through is None else self._through(self, text, positions)
+        return self.forward(text, positions) if self._engine is None else self._engine.logits(self, text, positions)
 
     def forward(self, text: Sequence[int], positions: int) -> torch.Tensor:
         """What `logits` returns, by a forward of this clip only, prompt and audio included if they are not cached."""
@@ -98,7 +106,7 @@ class Session:
             )
             self.fed.extend(lacking)
         except BaseException:
-            self.cache = None  # some layers may be ahead of others
+            self.close()  # some layers may be ahead of others
             raise
         ended, rows = time.perf_counter(), self.scored(logits, positions, len(text))
         if reading and not cache.is_croppable:
@@ -109,7 +117,7 @@ class Session:
         self.account(len(lacking), (ended - started) * 1e3 - encoder_ms, encoder_ms, passes)
         if reading and positions > len(text):
             self._after_prompt = rows[:1].clone()
-        self.cache = cache  # last: while another thread reads the clip, it counts as not read
+        self.cache = cache  # last, see `is_read`
         return rows
 
     def step(self, token: torch.Tensor) -> torch.Tensor:
@@ -132,12 +140,16 @@ class Session:
     @property
     def steps(self) -> bool:
         """Whether `step` may be called: this clip's forwards are made here."""
-        return self._through is None
+        return self._engine is None
 
     def prefill(self) -> None:
         """Reads the clip and the prompt ahead of need."""
         if self.cache is None:
             self.logits(())
+
+    def close(self) -> None:
+        """Drops the cache, and with it the clip's slot. The next scores would read the prompt again."""
+        self.cache = None
 
     def align(self, text: Sequence[int], positions: int) -> list[int]:
         """Crops the cache to what it shares with `text`; returns the text tokens that it lacks for these scores."""

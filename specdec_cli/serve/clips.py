@@ -26,9 +26,9 @@ from specdec_cli.decoding.rows import Rows
 from specdec_cli.decoding.verify import LocalVerifier
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.engine import Shared
 from specdec_cli.models.processor import Prompt, test_sound
 from specdec_cli.models.session import Session
-from specdec_cli.models.shared import Shared
 from specdec_cli.serve.limits import ClipBounds, ServeLimits
 from specdec_cli.serve.metrics import Metrics
 
@@ -114,7 +114,7 @@ class Service:
         self._longest_s = min(model.processor.window_s, limits.clip_s or model.processor.window_s)
         self._bounds = ClipBounds(model.processor, self._longest_s)
         threads = torch.get_num_threads()
-        self._shared = Shared(threads=threads)
+        self._shared = Shared([model], min(limits.sessions, limits.threads), threads=threads)
         # the number of PyTorch's threads counts for the thread that sets it alone
         self.pool = ThreadPoolExecutor(limits.threads, "specdec clip", torch.set_num_threads, (threads,))
         self.info = _info(model)
@@ -180,7 +180,7 @@ class Service:
     def _held(self, id_: str, clip: wire.ClipRequest, tensors: wire.Tensors) -> Held:
         prompt, model = Prompt(tuple(clip.prompt_ids), tensors), self._model
         try:
-            session = Session(model, prompt, clip.capacity, clip.vocab_size, self._shared.logits)
+            session = Session(model, prompt, clip.capacity, clip.vocab_size, self._shared)
         except DecodingError as error:
             raise HTTPException(413, error.message) from None
         name, most = model.weights or model.name, clip.lookup_tokens

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 import torch
 from transformers import RepetitionPenaltyLogitsProcessor
 
 from specdec_cli.config.schema import ScoringConfig
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.scores import LogitsPipeline
+from specdec_cli.models.engine import _forward
 from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
 from specdec_cli.types import DEFAULT_THRESHOLDS
@@ -15,7 +19,7 @@ from tests.laws.cases import cloud, collect, prompt
 from tests.laws.reference import Oracle
 from tests.laws.tolerance import allowed
 from tests.table import TableModel, certain, random_table, spelled, table_loop
-from tests.tiny import settings
+from tests.tiny import settings, tiny_clip, tiny_model
 
 PIECES = 266  # of the tiny tokenizer
 
@@ -127,3 +131,33 @@ def test_neither_model_says_what_the_other_cannot() -> None:
         for mode in ("lossless", "hybrid", "cloud", "edge"):
             _, finished = collect(table_loop(drafter, verifier, mode=mode, gate="always").run())
             assert spelled(edge, finished.token_ids) == "cd"
+
+
+@pytest.mark.parametrize("graphs", ["off", "on"])
+def test_a_joint_forward_whose_scoring_fails_leaves_its_neighbours_right(
+    graphs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clips after the one that failed kept keys that their text did not list: plausible text, and wrong."""
+    model = tiny_model(5, graphs=graphs)
+    model.reserve(3)
+    clips = [model.processor.prompt(tiny_clip(at), "say how") for at in range(3)]
+    sessions, text = [Session(model, clip, 20) for clip in clips], [65, 66, 67, 68]
+    for session in sessions:
+        session.prefill()
+    scored, calls = Session.scored, list[Session]()
+
+    def failing(session: Session, *args: Any) -> torch.Tensor:
+        calls.append(session)
+        if session is sessions[1] and len(calls) < 4:
+            raise torch.OutOfMemoryError("out of memory")
+        return scored(session, *args)
+
+    monkeypatch.setattr(Session, "scored", failing)
+    found = _forward([(session, text, 2) for session in sessions])
+    for clip, session, scores in zip(clips, sessions, found, strict=True):
+        assert session.length == len(clip.ids) + len(text)
+        assert {layer.get_seq_length() for layer in session.cache.layers} == {session.length}  # type: ignore[union-attr]
+        torch.testing.assert_close(scores, Session(model, clip, 20).logits(text, 2), atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(
+            session.logits([*text, 69]), Session(model, clip, 20).logits([*text, 69]), atol=1e-4, rtol=1e-4
+        )

@@ -12,15 +12,15 @@ import torch
 from torch import nn
 
 from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.engine import forward_together
 from specdec_cli.models.families import Family
 from specdec_cli.models.kernels import has_int8
 from specdec_cli.models.selftest import self_test
 from specdec_cli.models.session import Session
-from specdec_cli.models.shared import forward_together
 from tests.families.checkpoints import KINDS, write
 from tests.families.running import model, prompt
 from tests.models.checkpoints import assert_agree, cache_free_logits, load
-from tests.models.test_graphs import recordable
+from tests.models.test_slots import recordable
 
 families = pytest.mark.parametrize("family", KINDS)
 JOINING = {*KINDS} - {"gemma4", "gemma4-unified"}
@@ -64,6 +64,24 @@ def test_a_verification_after_an_early_prefill_runs_the_encoder_once(family: str
     for text in ((*TEXT[:5], 70), (*TEXT[:1], 71)):  # behind an earlier crop
         assert_agree(session.logits(text, 2), cache_free_logits(of, prompt(of, 1), text)[-2:])
     assert session.work.encoder_passes == 1
+
+
+@pytest.mark.parametrize("graphs", ["off", "on"])
+@pytest.mark.parametrize("family", sorted(JOINING))
+def test_a_prompt_that_is_read_in_chunks_scores_alike(tmp_path: Path, family: str, graphs: str) -> None:
+    of, parts = load(write(tmp_path / "model", KINDS[family], 0), graphs=graphs), list[int]()
+    layer = of.module.get_decoder().layers[0]
+    hook = layer.register_forward_pre_hook(
+        lambda _, args, given: parts.append((args[0] if args else given["hidden_states"]).shape[1]), with_kwargs=True
+    )
+    of.read_in_chunks(16)
+    session = session_of(of)
+    session.prefill()
+    hook.remove()
+    assert sum(parts) == len(session.prompt.ids)
+    assert max(parts) == 16
+    assert session.work.encoder_passes == 1
+    assert_agree(session.logits(TEXT, len(TEXT) + 1), expected(model(family, 0), 1, len(TEXT) + 1))
 
 
 @families
@@ -135,9 +153,9 @@ def test_a_family_is_recorded_or_keeps_a_cache_that_grows(family: str) -> None:
     of = recordable(model(family, 0))
     try:
         self_test(of)
-        assert (of.graphs is None) == (family not in JOINING)
+        assert (of.slots is None) == (family not in JOINING)
     finally:
-        of.graphs = None
+        of.slots = None
 
 
 @pytest.mark.skipif(not has_int8(), reason="this CPU has no VNNI")

@@ -21,8 +21,8 @@ from specdec_cli.decoding.learned import DENSE
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.stop import LoopRule
 from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.engine import Shared
 from specdec_cli.models.processor import Prompt
-from specdec_cli.models.shared import Shared
 from specdec_cli.types import Finished
 from tests.tiny import collect, gate_file, near_model, settings, tiny_clip, tiny_model
 

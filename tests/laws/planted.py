@@ -13,6 +13,7 @@ from transformers.cache_utils import Cache
 from specdec_cli.decoding.lookup import Lookup
 from specdec_cli.decoding.rows import Rows
 from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.slots import LayerMemory, SlotLayer, Slots
 
 NOISE = 1e-3
 
@@ -91,4 +92,49 @@ def rollback(kept: int) -> Iterator[None]:
             crop(cache, length + kept)
 
     with patch.object(Cache, "crop", wrong):
+        yield
+
+
+@contextmanager
+def misplaced_start(by: int) -> Iterator[None]:
+    """Takes every slot for that many tokens longer than it is when a recorded forward begins."""
+    packed = Slots._packed
+
+    def wrong(slots: Slots, rows: Any, shape: Any) -> torch.Tensor:
+        return packed(slots, [(slot, start + by, *ids) for slot, start, *ids in rows], shape)
+
+    with patch.object(Slots, "_packed", wrong):
+        yield
+
+
+@contextmanager
+def neighbours_slot() -> Iterator[None]:
+    """Reads every slot's keys where its neighbour's are, in a recorded forward."""
+    update = LayerMemory.update
+
+    def wrong(memory: LayerMemory, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        keys, values = update(memory, *args, **kwargs)
+        if memory._slots.count == 1:
+            return torch.zeros_like(keys), values
+        return keys.roll(1, 0) if len(keys) > 1 else memory.keys[:1, :, : keys.shape[2]], values
+
+    with patch.object(LayerMemory, "update", wrong):
+        yield
+
+
+@contextmanager
+def stale_input() -> Iterator[None]:
+    """Every third recorded forward reads what the one before it read."""
+    run, calls = Slots._run, 0
+
+    def wrong(slots: Slots, feeds: Any, layers: Sequence[SlotLayer]) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls % 3:
+            return run(slots, feeds, layers)
+        kept = {form: inputs.clone() for form, inputs in slots._inputs.items()}
+        with patch.object(Slots, "_packed", lambda slots, rows, shape: kept[shape.clips, shape.tokens]):
+            return run(slots, feeds, layers)
+
+    with patch.object(Slots, "_run", wrong):
         yield

@@ -22,11 +22,12 @@ import torch
 from specdec_cli.decoding.assemble import Pair
 from specdec_cli.decoding.block import Block
 from specdec_cli.errors import DecodingError, SpecdecError, UnexpectedError
-from specdec_cli.models import shared
+from specdec_cli.models import engine
 from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.engine import Shared
 from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
-from specdec_cli.models.shared import Shared
+from specdec_cli.models.slots import Slots
 from tests.laws.cases import Case, Ran, cloud, collect, edge, make_case, mixed, prompt, wordy_edge
 from tests.laws.reference import assert_rounds
 from tests.laws.tolerance import cases, most_parting
@@ -53,7 +54,7 @@ def batch_of(number: int, size: int | None = None, **fixed: Any) -> list[Case]:
 
 
 def decode_together(
-    batch: Sequence[Case], size: int, run: Callable[[Case, Shared], Any] | None = None
+    batch: Sequence[Case], size: int, run: Callable[[Case, Shared], Any] | None = None, slots: int | None = None
 ) -> list[Ran | SpecdecError]:
     """What becomes of each clip when `size` of them are decoded at a time."""
 
@@ -64,7 +65,7 @@ def decode_together(
         except SpecdecError as error:
             return error
 
-    with Shared(encoders=2) as models, ThreadPoolExecutor(size) as executor:
+    with Shared(batch[0].pair.loaded, slots or size, encoders=2) as models, ThreadPoolExecutor(size) as executor:
         futures = [executor.submit(decode, case, models) for case in batch]
         _, late = wait(futures, timeout=TIMEOUT_S)
         if late:
@@ -93,16 +94,42 @@ def test_clips_of_a_batch_go_through_their_own_rounds(record_property: Any) -> N
     assert len(parted) <= most_parting(clips), parted
 
 
+@pytest.mark.parametrize("clips", [1, 2, 5, 16])
+@pytest.mark.parametrize("spare", [-1, 0, 2])
+def test_slots_change_no_round(clips: int, spare: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one too few, a clip's cache grows; clips that fail or are abandoned leave theirs to the next ones."""
+    number = next(n for n in range(700, 800) if batch_of(n)[0].edge.slots is not None)
+    batch = batch_of(number, clips + 2)
+    for model in batch[0].pair.loaded:
+        monkeypatch.setattr(model, "slots", Slots(model.module, model.layers))
+    bad = replace(batch[0], edge_prompt=unsound(batch[0].edge_prompt)).but(mode="edge", acceptance=None)
+
+    for model in batch[0].pair.loaded:
+        model.record_graphs()
+
+    def run(case: Case, models: Shared) -> Any:
+        if case is batch[1]:
+            next(case.loop(models).run())  # its first round, and then it is abandoned
+            return None
+        return case.run(models)
+
+    seen = decode_together([bad, *batch[1:]], clips, run, max(clips + spare, 1))
+    assert isinstance(seen[0], DecodingError)
+    for case, ran in zip(batch[2:], seen[2:], strict=True):
+        assert not isinstance(ran, SpecdecError), ran
+        assert_rounds(case, *ran)
+
+
 @pytest.fixture
 def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Clips per forward of a `Shared`."""
-    made, forward = list[int](), shared._forward
+    made, forward = list[int](), engine._forward
 
     def counted(wanted: Any) -> Any:
         made.append(len(wanted))
         return forward(wanted)
 
-    monkeypatch.setattr(shared, "_forward", counted)
+    monkeypatch.setattr(engine, "_forward", counted)
     return made
 
 
@@ -126,7 +153,7 @@ def test_one_forward_serves_all_clips_that_wait_for_it(sizes: list[int]) -> None
 
 
 def test_no_more_clips_share_a_forward_than_allowed(monkeypatch: pytest.MonkeyPatch, sizes: list[int]) -> None:
-    monkeypatch.setattr(shared, "MOST", 3)
+    monkeypatch.setattr(engine, "MOST", 3)
     decode_together(batch_of(12, 7, draft_ahead="off"), 7)
     assert 1 < max(sizes) <= 3  # how many are ready at a time depends on the machine
 
@@ -198,19 +225,31 @@ def test_an_edge_that_fails_while_drafting_ahead_ends_its_clip(monkeypatch: pyte
         assert ran.message == "no more drafts"
 
 
-def test_a_forward_that_fails_is_tried_clip_by_clip(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+@pytest.mark.parametrize("slotted", [False, True])
+def test_a_forward_that_fails_is_tried_clip_by_clip(
+    monkeypatch: pytest.MonkeyPatch, caplog: Any, *, slotted: bool
+) -> None:
     """As when memory suffices for one clip but not for all of them."""
-    case = make_case(9, mode="edge", loop_period=0, max_new_tokens=10, min_new_tokens=10)
-    batch, forward = [case.but(seed=seed) for seed in range(3)], AudioLM.forward
+    fixed = {"mode": "edge", "loop_period": 0, "max_new_tokens": 10, "min_new_tokens": 10}
+    drawn = (make_case(number, **fixed) for number in range(9, 30))
+    case = next(case for case in drawn if (case.edge.slots is not None) == slotted)
+    batch = [case.but(seed=seed) for seed in range(3)]
+    forward, step = AudioLM.forward, Slots.logits
 
     def small(model: AudioLM, *args: Any, mask: Any = None, **kwargs: Any) -> Any:
-        if mask is not None:
-            found = forward(model, *args, mask=mask, **kwargs)  # the caches have taken everything in
-            del found
+        found = forward(model, *args, mask=mask, **kwargs)
+        if mask is not None:  # the caches have taken everything in
             raise RuntimeError("not enough memory")
-        return forward(model, *args, **kwargs)
+        return found
+
+    def small_step(slots: Slots, feeds: Any, caches: Any) -> Any:
+        found = step(slots, feeds, caches)
+        if len(feeds) > 1:
+            raise RuntimeError("not enough memory")
+        return found
 
     monkeypatch.setattr(AudioLM, "forward", small)
+    monkeypatch.setattr(Slots, "logits", small_step)
     with caplog.at_level(logging.WARNING):
         seen = decode_together(batch, 3)
     for clip, ran in zip(batch, seen, strict=True):

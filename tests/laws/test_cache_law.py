@@ -174,7 +174,7 @@ def test_a_clip_interrupted_in_a_forward_can_be_decoded_again(monkeypatch: pytes
         lengths = {"max_new_tokens": 16, "min_new_tokens": 8, "loop_period": 0}
         case = make_case(number, mode="hybrid", k=6, gate="entropy", lookup_tokens=0, **lengths)
         for model in (case.edge, case.cloud):
-            monkeypatch.setattr(model, "graphs", None)  # a recorded forward takes its keys all at once
+            monkeypatch.setattr(model, "slots", None)  # a recorded forward takes its keys all at once
         expected = case.run()[1].token_ids
         loop, calls = case.loop(), 0
 

@@ -14,7 +14,17 @@ import pytest
 
 from tests.laws.cases import Case, fast, make_case
 from tests.laws.checks import Check, cloud_law, edge_law, reference_law
-from tests.laws.planted import NOISE, forgotten_token, misplaced_guess, noise, rollback, trusted_guess
+from tests.laws.planted import (
+    NOISE,
+    forgotten_token,
+    misplaced_guess,
+    misplaced_start,
+    neighbours_slot,
+    noise,
+    rollback,
+    stale_input,
+    trusted_guess,
+)
 from tests.laws.test_ahead_law import mode_case, slowed_law
 from tests.laws.test_batch_law import batch_law, batch_of
 from tests.laws.test_cache_law import clean_law, fed_once_law, once_case
@@ -91,3 +101,30 @@ def test_a_planted_error_breaks_the_batch_law(error: str) -> None:
         except LawBroken:
             return
     pytest.fail("no batch finds it")
+
+
+IN_SLOTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    "a slot one token too long": lambda: misplaced_start(1),
+    "a slot one token too short": lambda: misplaced_start(-1),
+    "a neighbour's slot": neighbours_slot,
+    "a stale input": stale_input,
+}
+
+
+@pytest.mark.parametrize("error", IN_SLOTS)
+@pytest.mark.parametrize("law", ["batch", "reference"])
+def test_an_error_planted_in_slots_breaks_the_laws(law: str, error: str) -> None:
+    for number in range(400):
+        batch = batch_of(number) if law == "batch" else [gated_case(number)]
+        if batch[0].edge.slots is None:
+            continue
+        try:
+            with IN_SLOTS[error]():
+                if law == "batch":
+                    batch_law(batch, len(batch))
+                else:
+                    reference_law(batch[0])
+        except LawBroken as broken:
+            print(number, broken)
+            return
+    pytest.fail("no case finds it")

@@ -23,8 +23,8 @@ from specdec_cli.decoding.block import Block
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.engine import Shared
 from specdec_cli.models.processor import Prompt
-from specdec_cli.models.shared import Shared
 from specdec_cli.types import Finished
 from tests.cloud.serving import Served, linked, serving
 from tests.laws.cases import SYNONYMS, Case, cloud, collect, make_case

@@ -38,9 +38,12 @@ def test_the_command_prints_a_table_or_json(capsys: pytest.CaptureFixture[str]) 
     page = capsys.readouterr().out
     assert "step / floor" in page
     assert "Chosen tokens" in page
-    main("tiny", dtype="bfloat16", device="cpu", k=2, acceptance="0.5", rounds=1, threads=1, json=True)
+    assert "step of 16 clips, ms" in page
+    main("tiny", dtype="bfloat16", device="cpu", k=2, acceptance="0.5", rounds=1, threads=1, graphs="on", json=True)
     found = FullSize.model_validate_json(capsys.readouterr().out)
-    assert (found.device, [(shape.name, shape.dtype) for shape in found.shapes]) == ("cpu", [("tiny", "bfloat16")])
+    assert (found.device, [(shape.name, shape.dtype) for shape in found.shapes]) == ("cpu", [("tiny", "bfloat16")] * 2)
+    eager, recorded = found.shapes
+    assert (eager.together_ms, recorded.together_ms is not None) == (None, True)
 
 
 @pytest.mark.gpu

@@ -1,8 +1,9 @@
-"""Forwards of several clips on one model, made together.
+"""The engine: makes the forwards of all clips, together where several wait for one model.
 
-Each clip is decoded in a thread of its own. All clips that wait for a model are served in one forward of its own: their
-tokens end to end, a block-diagonal mask, and each clip's cache layers behind a joined one. A clip's first pass, which
-runs the audio encoder, is made in the clip's thread, several at a time.
+Each clip is decoded in a thread of its own. All clips that wait for a model are served in one forward. Clips in slots
+of fixed memory (see `Slots`) share a recorded one, padded to one shape, which costs a GPU next to nothing. Clips whose
+caches grow lie end to end, with a block-diagonal mask: a CPU would pay for every padded token. A clip's first pass,
+which runs the audio encoder, is made in the clip's thread, several at a time.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import weakref
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -49,11 +51,17 @@ class Shared(AbstractContextManager["Shared"]):
     A model is served once no clip is at work between two forwards: then all that will wait for it do.
 
     Args:
+        models: those that get a slot for each of `clips`; their caches grow where they have none at all.
+        clips: how many clips are decoded at a time.
         encoders: audio encoders that run at a time, in the threads of their clips.
         threads: of PyTorch, for every forward that is made here; None: as in the thread that creates this.
     """
 
-    def __init__(self, encoders: int = 1, threads: int | None = None) -> None:
+    def __init__(
+        self, models: Iterable[AudioLM] = (), clips: int = 1, encoders: int = 1, threads: int | None = None
+    ) -> None:
+        for model in models:
+            model.reserve(min(clips, MOST))
         self._encoding = threading.BoundedSemaphore(encoders)
         # the number of threads is a setting of the calling thread
         count = (threads or torch.get_num_threads(),)
@@ -66,9 +74,25 @@ class Shared(AbstractContextManager["Shared"]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def clip(self) -> AbstractContextManager[None]:
-        """Within the block this thread decodes a clip: forwards wait until it waits for one itself."""
-        return self._counting(True)
+    @contextmanager
+    def clip(self) -> Iterator[None]:
+        """Within the block this thread decodes a clip: forwards wait until it waits for one itself.
+
+        At its end, however it ends, the sessions that this thread opened within it give their slots back.
+        """
+        self._here.opened = list[weakref.ref[Session]]()
+        try:
+            with self._counting(True):
+                yield
+        finally:
+            for session in self._here.__dict__.pop("opened"):
+                if (left := session()) is not None:
+                    left.close()
+
+    def open(self, session: Session) -> None:
+        """Takes note of a session whose forwards it will make."""
+        if (opened := getattr(self._here, "opened", None)) is not None:
+            opened.append(weakref.ref(session))
 
     def release_slot(self) -> AbstractContextManager[None]:
         """Within the block this thread waits for something else, and no forward waits for it."""
@@ -85,7 +109,7 @@ class Shared(AbstractContextManager["Shared"]):
 
     def logits(self, session: Session, text: Sequence[int], positions: int) -> torch.Tensor:
         """See `Session.logits`; blocks until the scores are there."""
-        if session.cache is None or not text:
+        if not session.is_read or not text:
             with self.release_slot(), self._encoding:
                 return session.forward(text, positions)
         job = _Job((session, tuple(text), positions), getattr(self._here, "counted", False))
@@ -155,43 +179,58 @@ def _forward(wanted: Sequence[_Wanted]) -> list[_Scores]:
 def forward_together(wanted: Sequence[_Wanted]) -> list[_Scores]:
     """One forward for several clips on one model whose prompts are cached.
 
-    For each clip it returns what `Session.logits` does, or the error that that raises. Of the forward's time every clip
-    is charged its share by the number of tokens that it fed.
+    For each clip it returns what `Session.logits` does. Of the forward's time every clip is charged its share by the
+    number of tokens that it fed. What fails, in the forward or after it, is raised, and every clip is as it was.
     """
     model = wanted[0][0].model
     feeds = [session.align(text, positions) for session, text, positions in wanted]
     caches = [session.cache for session, *_ in wanted if session.cache is not None]
     if len(caches) < len(wanted) or not all(feeds):
         raise DecodingError("a clip's prompt has to be fed again, which no joint forward does")
-    starts, sizes = [session.length for session, *_ in wanted], [len(feed) for feed in feeds]
-    spans = [(start, start + size) for start, size in zip(starts, sizes, strict=True)]
-    ends = zip(accumulate(sizes), sizes, wanted, strict=True)
-    rows = [torch.arange(end - min(count, size), end) for end, size, (_, _, count) in ends]
-    # which tokens attend to which, each clip causally to itself: bool [sum of sizes, sum of lengths]
-    mask = torch.block_diag(*(torch.ones(end - start, end, dtype=torch.bool).tril(start) for start, end in spans))  # type: ignore[no-untyped-call]
+    starts = [session.length for session, *_ in wanted]
+    counts = [min(positions, len(feed)) for feed, (_, _, positions) in zip(feeds, wanted, strict=True)]
     started = time.perf_counter()
     try:
-        logits, _, _ = model.forward(
-            [token for feed in feeds for token in feed],
-            torch.cat([torch.arange(*span) for span in spans]),
-            Cache(layers=[_Joined(layers, sizes) for layers in zip(*(cache.layers for cache in caches), strict=True)]),
-            torch.cat(rows),
-            mask=mask[None, None].to(model.device),
-        )
+        if model.slots is not None and all(map(model.slots.holds, caches, map(len, feeds))):
+            made = model.slots.logits(feeds, caches)
+            parts: Sequence[torch.Tensor] = [rows[-count:] for rows, count in zip(made, counts, strict=True)]
+        else:
+            parts = _forward_end_to_end(model, feeds, starts, caches, counts)
+        model.synchronize()
+        ms = (time.perf_counter() - started) * 1e3 / sum(map(len, feeds))
+        found: list[_Scores] = [
+            session.scored(part, positions, len(text))
+            for (session, text, positions), part in zip(wanted, parts, strict=True)
+        ]
     except BaseException:
         for cache, start in zip(caches, starts, strict=True):
             for layer in cache.layers:  # some have taken in what others have not
                 if (excess := layer.get_seq_length() - start) > 0:
                     layer.crop(-excess)
         raise
-    ms = (time.perf_counter() - started) * 1e3 / sum(sizes)
-    found: list[_Scores] = []
-    parts = logits.split_with_sizes([len(part) for part in rows])
-    for (session, text, count), feed, part in zip(wanted, feeds, parts, strict=True):
+    for (session, *_), feed in zip(wanted, feeds, strict=True):
         session.fed.extend(feed)
         session.account(len(feed), ms * len(feed), 0.0, 0)
-        found.append(session.scored(part, count, len(text)))
     return found
+
+
+def _forward_end_to_end(
+    model: AudioLM, feeds: Sequence[Sequence[int]], starts: Sequence[int], caches: Sequence[Cache], rows: Sequence[int]
+) -> Sequence[torch.Tensor]:
+    """One forward of all clips' tokens end to end; returns the logits of the last `rows` tokens of each clip."""
+    sizes = [len(feed) for feed in feeds]
+    spans = [(start, start + size) for start, size in zip(starts, sizes, strict=True)]
+    scored = [torch.arange(end - count, end) for end, count in zip(accumulate(sizes), rows, strict=True)]
+    # which tokens attend to which, each clip causally to itself: bool [sum of sizes, sum of lengths]
+    mask = torch.block_diag(*(torch.ones(end - start, end, dtype=torch.bool).tril(start) for start, end in spans))  # type: ignore[no-untyped-call]
+    logits, _, _ = model.forward(
+        [token for feed in feeds for token in feed],
+        torch.cat([torch.arange(*span) for span in spans]),
+        Cache(layers=[_Joined(layers, sizes) for layers in zip(*(cache.layers for cache in caches), strict=True)]),
+        torch.cat(scored),
+        mask=mask[None, None].to(model.device),
+    )
+    return logits.split_with_sizes(list(rows))
 
 
 class _Joined(DynamicLayer):  # type: ignore[misc]

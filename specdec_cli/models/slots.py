@@ -1,0 +1,273 @@
+"""Fixed memory for several clips of a model, and forwards over it that a GPU repeats as CUDA graphs.
+
+An eager forward launches hundreds of kernels one by one, and a GPU waits for the launches. A CUDA graph launches them
+all at once, but reads and writes the same memory each time and feeds the same number of tokens. So a clip has a slot
+of fixed memory, and a forward of B clips with q tokens each reads `ids [B, q]`, `slot [B]` and `start [B]`.
+Positions and mask follow from `start` on the device. Fewer tokens or clips are padded: a short clip's padding lies
+behind its text, where nothing attends to it and the next forward overwrites; a missing clip's is written to `SPARE`
+places at the end of a slot, which no text reaches.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+import torch
+from transformers.cache_utils import Cache, DynamicLayer
+
+from specdec_cli.models.families import CACHE
+
+Forward: TypeAlias = Callable[[], torch.Tensor]
+"""Reads its inputs from fixed memory and returns logits [clips, tokens, rows]."""
+Record: TypeAlias = Callable[[Forward], Forward]
+"""Turns a forward into one that repeats it."""
+
+SIZES: Final = (1, 9, 17, 65)
+"""Tokens of a recorded forward: a step; 8 and 16 drafted or guessed ones, and a deferred draft, each with one more."""
+JOINT_SIZES: Final = SIZES[:2]
+"""Those of a forward of several clips; a clip that feeds more of them is served alone."""
+CLIPS: Final = (1, 2, 4, 8, 16)
+"""Clips of a recorded forward, as far as there are slots."""
+ROOMS: Final = (512, 1024, 2048)
+"""Positions that attention reads; a slot has the most of them, and the cache of a longer clip grows."""
+SPARE: Final = SIZES[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """The shape of a recorded forward."""
+
+    clips: int
+    tokens: int
+    room: int
+
+
+class SlotLayer(DynamicLayer):  # type: ignore[misc]
+    """One clip's keys and values of a layer, at the fixed places of its slot; a crop sets their number."""
+
+    def __init__(self, memory: LayerMemory, slot: int) -> None:
+        super().__init__()
+        self.memory, self.slot, self.length = memory, slot, 0
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """New keys and values [1, heads, q, width] -> the cached ones and those."""
+        self.memory.take(key_states, value_states)
+        self.keys = self.memory.keys[self.slot : self.slot + 1]
+        self.values = self.memory.values[self.slot : self.slot + 1]
+        start, self.length = self.length, self.length + key_states.shape[-2]
+        self.keys[..., start : self.length, :] = key_states
+        self.values[..., start : self.length, :] = value_states
+        return self.keys[..., : self.length, :], self.values[..., : self.length, :]
+
+    def get_seq_length(self) -> int:
+        return self.length
+
+    def crop(self, tokens_to_remove: int) -> None:
+        self.length += tokens_to_remove
+
+
+class LayerMemory(DynamicLayer):  # type: ignore[misc]
+    """Keys and values of one layer for all slots: [slots, heads, room, width]; in a recorded forward, its cache."""
+
+    def __init__(self, slots: Slots) -> None:
+        super().__init__()
+        self._slots = slots
+
+    def take(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        """Takes memory for keys and values of such a form, at the first call."""
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+            self.keys, self.values = (
+                states.new_zeros(self._slots.count, states.shape[1], ROOMS[-1], states.shape[-1])
+                for states in (key_states, value_states)
+            )
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """New keys and values [B, heads, q, width] -> all places of those clips, [B, heads, room, width]."""
+        self.take(key_states, value_states)
+        slot, positions, room = self._slots.slot, self._slots.positions, self._slots.room
+        self.keys[slot[:, None], :, positions] = key_states.transpose(1, 2)
+        self.values[slot[:, None], :, positions] = value_states.transpose(1, 2)
+        if len(slot) == self._slots.count:  # clip i is in slot i, and nothing has to be gathered
+            return self.keys[:, :, :room], self.values[:, :, :room]
+        return self.keys[:, :, :room].index_select(0, slot), self.values[:, :, :room].index_select(0, slot)
+
+    def get_seq_length(self) -> int:
+        return 0
+
+    def clear(self, slot: int) -> None:
+        """Empties a slot: what nothing attends to is multiplied by 0, and has to be finite."""
+        if self.is_initialized:
+            self.keys[slot].zero_()
+            self.values[slot].zero_()
+
+
+class Slots:
+    """Fixed memory for some clips of a model at a time, and the forwards that are recorded over it.
+
+    Once `record` has returned, any thread may use it; until then every cache grows. A slot is free again when nothing
+    refers to its cache any more.
+
+    Args:
+        count: of slots, each for one clip.
+        record: see `Record`; None: CUDA graphs on a GPU, and elsewhere each forward is made eagerly.
+        compiled: whether steps of one token are compiled before they are recorded, which takes minutes at the start.
+    """
+
+    def __init__(
+        self, module: Any, layers: int, count: int = 1, record: Record | None = None, *, compiled: bool = False
+    ) -> None:
+        self.device = module.get_input_embeddings().weight.device
+        self.count, self.recorder, self.compiled = count, record, compiled
+        self._module = module
+        self._record = record or (_cuda_recorder() if self.device.type == "cuda" else lambda forward: forward)
+        self._layers = [LayerMemory(self) for _ in range(layers)]
+        self._caches: list[Callable[[], Cache | None]] = [lambda: None] * count
+        self._columns = torch.arange(ROOMS[-1], device=self.device)
+        self._inputs: dict[tuple[int, int], torch.Tensor] = {}  # of each form, int64 [clips, 2 + tokens]
+        self._recorded: dict[_Shape, Forward] = {}
+        self._lock = threading.Lock()
+        # within a recorded forward: int64 [B] and [B, q] on the device, and the positions that attention reads
+        self.slot = self.positions = self._columns
+        self.room = ROOMS[0]
+
+    @torch.inference_mode()
+    def record(self) -> None:
+        """Records a forward of every shape. A capture fails when another thread waits for the GPU meanwhile.
+
+        Raises whatever a module raises that cannot be recorded.
+        """
+        if self._recorded:
+            return
+        clips = sorted({count for count in CLIPS if count < self.count} | {self.count})
+        shapes = [_Shape(count, size, room) for count in clips for size in SIZES for room in ROOMS]
+        shapes = [shape for shape in shapes if shape.clips == 1 or shape.tokens in JOINT_SIZES]
+        for shape in shapes:
+            self._inputs[shape.clips, shape.tokens] = self._packed([], shape).to(self.device)
+        self._forward(shapes[0])  # the layers take their memory
+        self._recorded = {shape: self._record(self._compiled(shape)) for shape in shapes}
+
+    def cache(self, length: int) -> Cache | None:
+        """An empty cache for `length` positions in a free slot; None: there is none, and the cache has to grow."""
+        with self._lock:
+            if not self._recorded or length + SPARE > ROOMS[-1]:
+                return None
+            slot = next((at for at, cache in enumerate(self._caches) if cache() is None), None)
+            if slot is None:
+                return None
+            for layer in self._layers:
+                layer.clear(slot)
+            cache = Cache(layers=[SlotLayer(layer, slot) for layer in self._layers])
+            self._caches[slot] = weakref.ref(cache)
+            return cache
+
+    def holds(self, cache: Any, tokens: int) -> bool:
+        """Whether a recorded forward can feed that many tokens behind what `cache` holds."""
+        layer = cache.layers[0]
+        if not (isinstance(layer, SlotLayer) and layer.memory is self._layers[0]):
+            return False
+        return tokens <= SIZES[-1] and layer.length + SIZES[-1] <= ROOMS[-1]
+
+    def logits(self, feeds: Sequence[Sequence[int] | torch.Tensor], caches: Sequence[Cache]) -> list[torch.Tensor]:
+        """Feeds each clip its tokens, ids or int64 [q] on the device.
+
+        All caches are held here, and no more than there are slots.
+
+        Returns for each clip a copy of its logits float32 [q, rows]. If it raises, no cache has changed.
+        """
+        joint = [at for at, feed in enumerate(feeds) if len(feed) <= JOINT_SIZES[-1]]
+        parts = [*([joint] if joint else ()), *([at] for at, feed in enumerate(feeds) if at not in joint)]
+        found: dict[int, torch.Tensor] = {}
+        with self._lock:
+            for part in parts:
+                made = self._run([feeds[at] for at in part], [caches[at].layers[0] for at in part])
+                found.update(zip(part, made, strict=True))
+            for feed, cache in zip(feeds, caches, strict=True):
+                for layer in cache.layers:
+                    layer.length += len(feed)
+        return [found[at] for at in range(len(feeds))]
+
+    def _run(self, feeds: Sequence[Sequence[int] | torch.Tensor], layers: Sequence[SlotLayer]) -> list[torch.Tensor]:
+        clips = next(count for count, _ in sorted(self._inputs) if count >= len(feeds))
+        size = next(size for size in SIZES if size >= max(map(len, feeds)))
+        end = max(layer.length for layer in layers) + size
+        shape = _Shape(clips, size, next(room for room in ROOMS if room >= end))
+        places = [layer.slot if clips == self.count else at for at, layer in enumerate(layers)]
+        read = [() if isinstance(feed, torch.Tensor) else feed for feed in feeds]
+        rows = [(layer.slot, layer.length, *ids) for ids, layer in zip(read, layers, strict=True)]
+        inputs = self._inputs[clips, size]
+        inputs.copy_(self._packed(rows, shape), non_blocking=True)
+        for at, feed in zip(places, feeds, strict=True):
+            if isinstance(feed, torch.Tensor):  # which the host has not read
+                inputs[at, 2 : 2 + len(feed)] = feed
+        logits = self._recorded[shape]()
+        return [logits[at, : len(feed)].to(torch.float32, copy=True) for at, feed in zip(places, feeds, strict=True)]
+
+    def _packed(self, rows: Sequence[tuple[int, ...]], shape: _Shape) -> torch.Tensor:
+        """Slot, start and ids of each clip, padded: int64 [clips, 2 + tokens] on the host.
+
+        Where there are as many clips as slots, clip i is the one in slot i.
+        """
+        whole = shape.clips == self.count
+        spare = ROOMS[-1] - SPARE
+        packed = [[at if whole else 0, spare, *(0,) * shape.tokens] for at in range(shape.clips)]
+        for at, row in enumerate(rows):
+            packed[row[0] if whole else at][: len(row)] = row
+        made = torch.tensor(packed)
+        return made.pin_memory() if self.device.type == "cuda" else made
+
+    def _forward(self, shape: _Shape) -> torch.Tensor:
+        inputs = self._inputs[shape.clips, shape.tokens]
+        ids = inputs[:, 2:]
+        self.slot = inputs[:, 0]
+        self.positions = inputs[:, 1:2] + self._columns[: shape.tokens]
+        self.room = shape.room
+        logits: torch.Tensor = self._module(
+            input_ids=ids,
+            position_ids=self.positions,
+            attention_mask=self._mask(shape.room),
+            use_cache=True,
+            **{CACHE: Cache(layers=self._layers)},
+        ).logits
+        return logits
+
+    def _compiled(self, shape: _Shape) -> Forward:
+        forward = partial(self._forward, shape)
+        if not self.compiled or shape.tokens > 1:
+            return forward
+        compiled: Forward = torch.compile(forward, dynamic=False, fullgraph=True)
+        compiled()  # compiles it
+        return compiled
+
+    def _mask(self, room: int) -> torch.Tensor:
+        """What is added to attention, [B, 1, q, room]: a boolean mask would be turned into that in every layer."""
+        behind = self._columns[:room] > self.positions[..., None]
+        return torch.zeros_like(behind, dtype=self._module.dtype).masked_fill_(behind, -torch.inf)[:, None]
+
+
+def _cuda_recorder() -> Record:
+    pool = torch.cuda.graph_pool_handle()
+
+    def record(forward: Forward) -> Forward:
+        forward()  # picks kernels, which a capture cannot
+        graph = torch.cuda.CUDAGraph()
+        # other threads may allocate meanwhile: by default, that would end the capture
+        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+            logits = forward()
+
+        def repeat() -> torch.Tensor:
+            graph.replay()
+            return logits
+
+        return repeat
+
+    return record

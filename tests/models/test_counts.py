@@ -1,0 +1,105 @@
+"""Operations of a recorded step, counted on a CPU: a GPU spends some 3 us on each, however small."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from typing import Any, Final
+
+import pytest
+import torch
+from torch._dynamo.utils import counters
+from torch._inductor import metrics
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.slots import Slots, _Shape
+from tests.tiny import tiny_model
+
+VIEWS: Final = ("chunk", "expand", "reshape", "select", "slice", "split", "transpose", "unsqueeze", "view")
+"""Operations that make no kernel; those of a step reshape what lies in order."""
+
+
+class _Counting(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = str(operation).split(".")[1]
+        if name not in VIEWS:
+            self.made[name] += 1
+        return operation(*args, **kwargs or {})
+
+
+def operations(slots: Slots, shape: _Shape) -> Counter[str]:
+    """Operations of a recorded forward by name, views left out."""
+    with torch.inference_mode(), _Counting() as counting:
+        slots._forward(shape)
+    return counting.made
+
+
+@cache
+def recorded(layers: int, clips: int = 1) -> AudioLM:
+    model = tiny_model(1, layers=layers, graphs="on")
+    model.reserve(clips)
+    return model
+
+
+def test_a_layer_of_a_step_takes_at_most_18_operations() -> None:
+    deep, shallow = (operations(recorded(layers).slots, _Shape(1, 1, 512)) for layers in (4, 2))  # type: ignore[arg-type]
+    made = {name: (count - shallow[name]) / 2 for name, count in deep.items() if count > shallow[name]}
+    assert made == {"linear": 4, "rms_norm": 2, "add": 2, "mul": 2, "silu": 1, "roll": 1, "addcmul": 1} | {
+        "index_put_": 2,
+        "scaled_dot_product_attention": 1,
+    }
+    assert sum(made.values()) <= 18
+
+
+def test_a_step_of_16_clips_takes_hardly_more_operations_than_one_of_one_clip() -> None:
+    one = operations(recorded(4).slots, _Shape(1, 1, 512)).total()  # type: ignore[arg-type]
+    for clips in (8, 16):  # fewer clips than slots are gathered
+        joint = operations(recorded(4, 16).slots, _Shape(clips, 1, 512)).total()  # type: ignore[arg-type]
+        assert joint <= 1.2 * one
+
+
+@pytest.mark.full
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own
+def test_a_compiled_step_is_one_graph_with_at_most_14_kernels_a_layer() -> None:
+    """By the compiler's own counts: kernels that it generates, and products and attentions that it calls."""
+    made = []
+    for layers in (1, 3):
+        model = recorded(layers)
+        assert model.slots is not None
+        shape = _Shape(1, 1, 512)
+        with torch.inference_mode():
+            expected = model.slots._forward(shape)
+            torch._dynamo.reset()
+            metrics.reset()
+            counters.clear()
+            compiled = Slots(model.module, model.layers, compiled=True)
+            compiled._inputs = model.slots._inputs
+            compiled._forward(shape)  # the layers take their memory
+            torch.testing.assert_close(compiled._compiled(shape)(), expected, atol=1e-4, rtol=1e-4)
+        assert counters["stats"]["unique_graphs"] == 1
+        assert not counters["graph_break"]
+        made.append(metrics.generated_kernel_count + counters["inductor"]["extern_calls"])
+    assert (made[1] - made[0]) / 2 <= 14
+
+
+def test_a_step_that_cannot_be_compiled_is_recorded_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("no compiler")
+
+    monkeypatch.setattr(torch, "compile", refuse)
+    model = tiny_model(1, graphs="compiled")
+    assert "without compiled steps: no compiler" in caplog.text
+    assert model.slots is not None
+    assert not model.slots.compiled
+
+
+def test_a_model_whose_steps_are_not_recorded_keeps_the_layers_of_its_library() -> None:
+    assert recorded(2).fused == 9
+    assert tiny_model(1, graphs="off").fused == 0
