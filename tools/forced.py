@@ -66,7 +66,7 @@ class ForcedLM(AudioLM):
 
     def forward(
         self,
-        ids: Sequence[int],
+        ids: Sequence[int] | torch.Tensor,
         positions: torch.Tensor,
         cache: Cache,
         rows: int | torch.Tensor,

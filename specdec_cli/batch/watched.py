@@ -10,7 +10,7 @@ from specdec_cli.batch.local import Prepared, prepare
 from specdec_cli.batch.output_file import Task
 from specdec_cli.batch.tasks import Outcome, Stopped
 from specdec_cli.errors import typed
-from specdec_cli.types import Update
+from specdec_cli.transcript.updates import Update
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner

@@ -113,7 +113,7 @@ class Rows:
         try:
             yield
         except DecodingError:  # not finite: neither the rows nor what the cache holds serve any more
-            self.session.cache = None
+            self.session.close()
             self._keep([], torch.empty(0), 0)
             raise
         if self.session.model.device.type == "cpu":

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from specdec_cli.decoding.pick import choices
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.engine import forward_together
@@ -82,7 +83,8 @@ def test_a_clip_leaves_its_memory_to_the_next_one_clean() -> None:
     with torch.inference_mode():
         memory.fill_(torch.nan)  # as float16 may leave it
     with pytest.raises(DecodingError, match="not finite"):
-        first.logits(TEXT[:41])
+        choices(first.logits(TEXT[:41]), "it")
+    first.close()
     _assert_grown(model, prompt, TEXT[:41], first.logits(TEXT[:41]))
     del first
     gc.collect()
