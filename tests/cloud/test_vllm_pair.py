@@ -135,6 +135,7 @@ class Fed:
 
     def __init__(self, listed: Listed, vocab_size: int) -> None:
         self._listed, self._vocab_size, self.work = listed, vocab_size, ModelWork()
+        self.model = edge(KIND)
 
     def logits(self, text: Sequence[int], positions: int = 1) -> torch.Tensor:
         ends = range(len(text) - positions + 1, len(text) + 1)
