@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import soxr
+from numpy.lib.stride_tricks import sliding_window_view
 
 from specdec_cli.audio.levels import ACTIVE_WITHIN_DB, FLOOR_DBFS, Mask, active, runs_of
 from specdec_cli.types import Measured
@@ -34,16 +35,21 @@ _OCTAVE_COST: Final = 0.01
 _OCTAVE_JUMP_COST: Final = 0.35
 _VOICING_CHANGE_COST: Final = 0.14
 _CANDIDATES: Final = 6
+_WEAKEST: Final = 0.1  # a candidate two voicing changes below the threshold (0.17) is never on the best path
+_SILENT: Final = 1e-9  # least power of a frame, as the DCT scales it
 _LEAST_VOICED: Final = 10  # frames without which there is neither a median nor a range
 _WIDTH: Final = int(0.046 * SAMPLE_RATE)  # three periods of the lowest F0
 LEAD: Final = _WIDTH // 2  # samples before the centre of the first frame
-_FFT_SIZE: Final = 2048
+_FFT_SIZE: Final = 1024  # a frame and the longest lag, which nothing wraps around to
 _FRAMES_AT_ONCE: Final = 1024  # spectra of a five-minute recording would take a gigabyte
 
 _BAND_HZ: Final = (500.0, 2500.0)
 _DIP_DB: Final = 3.0  # a peak stands out from the dips beside it by so much,
 _WITHIN_DB: Final = 25.0  # and is no further below the 99th percentile of the level
-_BAND_WIDTH: Final = 1024  # 64 ms: shorter windows follow the pulses of a voice
+_BAND_BINS: Final = slice(*(round(hz * _FFT_SIZE / SAMPLE_RATE) for hz in _BAND_HZ))
+
+_WINDOW: Final = np.hanning(_WIDTH).astype(np.float32)
+_LAGS: Final = np.arange(int(SAMPLE_RATE / F0_RANGE_HZ[1]), int(SAMPLE_RATE / F0_RANGE_HZ[0]) + 2)
 
 Array = npt.NDArray[np.float64]
 Samples = npt.NDArray[np.float32]
@@ -59,13 +65,14 @@ def measure(samples: Samples, sampling_rate: int, recording_dbfs: float | None =
     """
     if sampling_rate != SAMPLE_RATE:
         samples = soxr.resample(samples, sampling_rate, SAMPLE_RATE)
-    activity, contour = speech_activity(samples), f0_contour(samples)
+    activity = speech_activity(samples)
     if not activity.active.any():
         return Measured()
+    contour, band = _contour_and_band(samples)
     pitch = f0_median_and_range(contour)
     rate = None
     if pitch is not None and activity.speaking_s >= _LEAST_SPEAKING_S:
-        rate = round(syllable_nuclei(samples, contour) / activity.speaking_s, 2)
+        rate = round(syllable_nuclei(contour, band) / activity.speaking_s, 2)
     return Measured(
         f0_median_hz=round(pitch[0], 1) if pitch else None,
         f0_range_st=round(pitch[1], 2) if pitch else None,
@@ -125,12 +132,17 @@ def f0_contour(samples: Samples, hop: int = HOP) -> Array:
     Frames are `hop` samples apart, 10 ms by default. Frame i is centred at i hops + 23 ms; there is none in less than
     46 ms.
     """
+    return _contour_and_band(samples, hop)[0]
+
+
+def _contour_and_band(samples: Samples, hop: int = HOP) -> tuple[Array, Samples]:
+    """F0 as `f0_contour` gives it, and the power between 500 and 2,500 Hz (of no fixed unit) of the same frames."""
     if len(samples) <= _WIDTH:
-        return np.zeros(0)
+        return np.zeros(0), np.zeros(0, np.float32)
     starts = np.arange(0, len(samples) - _WIDTH, hop)
     parts = [_candidates(samples, starts[at : at + _FRAMES_AT_ONCE]) for at in range(0, len(starts), _FRAMES_AT_ONCE)]
-    strength, octaves, peaks = (np.concatenate(kind) for kind in zip(*parts, strict=True))
-    return _best_path(strength, octaves, peaks / max(float(peaks.max()), 1e-9), HOP / hop)
+    strength, octaves, peaks, band = (np.concatenate(kind) for kind in zip(*parts, strict=True))
+    return _best_path(strength, octaves, peaks / max(float(peaks.max()), 1e-9), HOP / hop), band
 
 
 def f0_median_and_range(contour: Array) -> tuple[float, float] | None:
@@ -142,75 +154,95 @@ def f0_median_and_range(contour: Array) -> tuple[float, float] | None:
     return float(middle), 12.0 * float(np.log2(high / low))
 
 
-def _candidates(samples: Samples, starts: npt.NDArray[np.intp]) -> tuple[Array, Array, Array]:
+def _candidates(samples: Samples, starts: npt.NDArray[np.intp]) -> tuple[Samples, Samples, Samples, Samples]:
     """The strongest local maxima of each frame's normalised autocorrelation, the window's own divided out.
 
     Returns:
-        Strength less the octave cost (frames, candidates), -1 where there are fewer maxima; log2 of F0 in Hz, of the
-        same shape; each frame's peak amplitude (frames,).
+        Strength less the octave cost, float32 (frames, candidates), -1 where there are fewer maxima; log2 of F0 in Hz,
+        of the same shape; each frame's peak amplitude, float32 (frames,); its power within the band, of that shape.
     """
-    lags = np.arange(int(SAMPLE_RATE / F0_RANGE_HZ[1]), int(SAMPLE_RATE / F0_RANGE_HZ[0]) + 2)
-    window = np.hanning(_WIDTH)
-    frames = samples[starts[:, None] + np.arange(_WIDTH)].astype(np.float64)
-    frames = (frames - frames.mean(axis=1, keepdims=True)) * window
-    correlation = np.fft.irfft(np.square(np.abs(np.fft.rfft(frames, n=_FFT_SIZE))), n=_FFT_SIZE)
-    shape = np.fft.irfft(np.square(np.abs(np.fft.rfft(window, n=_FFT_SIZE))), n=_FFT_SIZE)
-    found = correlation[:, lags] / np.maximum(correlation[:, :1], 1e-12) / (shape[lags] / shape[0])
-    before, here, after = found[:, :-2], found[:, 1:-1], found[:, 2:]
-    is_peak = (here >= before) & (here > after)
-    cost = _OCTAVE_COST * np.log2(F0_RANGE_HZ[1] * lags[1:-1] / SAMPLE_RATE)
-    scored = np.where(is_peak, here - cost, -1.0)
-    best = np.argpartition(-scored, _CANDIDATES, axis=1)[:, :_CANDIDATES]
-    left, top, right, scored = (np.take_along_axis(values, best, axis=1) for values in (before, here, after, scored))
-    real = scored > -1.0
-    shift = np.where(real, 0.5 * (left - right) / np.where(real, left - 2 * top + right, 1.0), 0.0)  # to the parabola's
-    strength = np.where(real, np.minimum(top - 0.25 * (left - right) * shift, 1.0) - cost[best], -1.0)
-    return strength, np.log2(SAMPLE_RATE / (lags[1:-1][best] + shift)), np.abs(frames).max(axis=1)
+    from scipy import fft
+
+    frames = sliding_window_view(samples, _WIDTH)[starts]
+    frames -= frames.mean(axis=1, keepdims=True)
+    frames *= _WINDOW
+    power = _power(fft.rfft(frames, n=_FFT_SIZE))
+    correlation = fft.dct(power, type=1)[:, : _LAGS[-1] + 1]  # of what is even, which costs half of an inverse FFT
+    own = fft.dct(_power(fft.rfft(_WINDOW, n=_FFT_SIZE)), type=1)
+    found = correlation[:, _LAGS[0] :] * (own[0] / np.maximum(correlation[:, :1], _SILENT)) / own[_LAGS]
+    middle = found[:, 1:-1]
+    frame, lag = np.nonzero((middle >= found[:, :-2]) & (middle > found[:, 2:]) & (middle > _WEAKEST))
+    left, top, right = (found[frame, lag + step] for step in range(3))
+    cost = (_OCTAVE_COST * np.log2(F0_RANGE_HZ[1] * _LAGS[1:-1] / SAMPLE_RATE)).astype(np.float32)[lag]
+    best = np.lexsort((cost - top, frame))
+    rank = np.arange(len(best)) - np.searchsorted(frame, frame)  # lexsort leaves the frames in their order
+    best, at = best[rank < _CANDIDATES], (frame[rank < _CANDIDATES], rank[rank < _CANDIDATES])
+    shift = 0.5 * (left - right) / (left - 2 * top + right)  # to the parabola's maximum
+    strength = np.full((len(frames), _CANDIDATES), -1.0, np.float32)
+    strength[at] = (np.minimum(top - 0.25 * (left - right) * shift, 1.0) - cost)[best]
+    octaves = np.zeros_like(strength)
+    octaves[at] = np.log2(SAMPLE_RATE / (_LAGS[1:-1][lag] + shift))[best]
+    return strength, octaves, np.abs(frames).max(axis=1), power[:, _BAND_BINS].sum(axis=1)
 
 
-def _best_path(voiced: Array, octaves: Array, loudness: Array, steepness: float) -> Array:
+def _power(spectra: npt.NDArray[np.complex64]) -> Samples:
+    """Squares of magnitudes; `abs` would take a root first."""
+    return np.asarray(np.square(spectra.real) + np.square(spectra.imag), np.float32)
+
+
+def _best_path(voiced: Samples, octaves: Samples, loudness: Samples, steepness: float) -> Array:
     """Viterbi over the candidates (frames, candidates) and an unvoiced state; F0 in Hz or NaN.
 
-    A change costs `steepness` times as much as between frames 10 ms apart.
+    A change costs `steepness` times as much as between frames 10 ms apart. All costs are made at once, and only sums and
+    maxima are left to the loop over frames.
     """
     unvoiced = _VOICING_THRESHOLD + np.maximum(0.0, 2.0 - loudness / (_SILENCE_THRESHOLD / (1.0 + _VOICING_THRESHOLD)))
     local = np.concatenate([unvoiced[:, None], voiced], axis=1)
-    position = np.concatenate([np.zeros((len(octaves), 1)), octaves], axis=1)
-    is_voiced = np.arange(_CANDIDATES + 1) > 0
-    change = steepness * _VOICING_CHANGE_COST * (is_voiced[:, None] != is_voiced[None])
-    both = is_voiced[:, None] & is_voiced[None]
-    total, back = local[0], np.zeros(local.shape, dtype=np.int8)
-    for frame in range(1, len(local)):
-        jump = steepness * _OCTAVE_JUMP_COST * np.abs(position[frame][:, None] - position[frame - 1][None])
-        score = total[None] - np.where(both, jump, change)
-        back[frame] = score.argmax(axis=1)
-        total = score.max(axis=1) + local[frame]
-    state = int(total.argmax())
-    path = np.zeros(len(local), dtype=np.intp)
-    for frame in range(len(local) - 1, -1, -1):
-        path[frame] = state
-        state = int(back[frame, state])
-    chosen = position[np.arange(len(path)), path]
-    return np.where(path > 0, np.exp2(chosen), np.nan)
+    cost = np.full((len(local) - 1, *local.shape[1:] * 2), steepness * _VOICING_CHANGE_COST, np.float32)  # from, to
+    cost[:, 0, 0] = 0.0
+    cost[:, 1:, 1:] = steepness * _OCTAVE_JUMP_COST * np.abs(octaves[:-1, :, None] - octaves[1:, None])
+    totals, scores = local.copy(), np.empty_like(cost[0])
+    for before, here, costs in zip(totals, totals[1:], cost, strict=False):
+        here += np.maximum.reduce(np.subtract(before[:, None], costs, out=scores))
+    back = (totals[:-1, :, None] - cost).argmax(axis=1).tolist()
+    path = [int(totals[-1].argmax())]
+    for states in reversed(back):
+        path.append(states[path[-1]])
+    chosen = np.array(path[::-1])
+    f0 = np.exp2(octaves[np.arange(len(chosen)), chosen - 1].astype(np.float64))
+    return np.where(chosen > 0, f0, np.nan)
 
 
-def syllable_nuclei(samples: Samples, contour: Array) -> int:
-    """Number of syllable nuclei: voiced peaks of the level within the band, taken every 10 ms from 0.
+def syllable_nuclei(contour: Array, band: Samples) -> int:
+    """Number of syllable nuclei: voiced peaks of the level within the band.
 
     Args:
-        samples: mono [n] at 16 kHz.
-        contour: their F0 every 10 ms, NaN where unvoiced, as `f0_contour` gives it.
+        contour: F0 every 10 ms, NaN where unvoiced [frames].
+        band: power of the same frames between 500 and 2,500 Hz [frames].
     """
-    import librosa
-    from scipy.signal import find_peaks
+    smooth = np.convolve(band, (0.25, 0.5, 0.25), mode="same")
+    level = 10.0 * np.log10(np.maximum(smooth, 1e-10))
+    voiced = ~np.isnan(contour)
+    near = np.convolve(voiced, np.ones(3), mode="same") > 0
+    peaks = _peaks(level, _DIP_DB)
+    return int((near[peaks] & (level[peaks] >= np.percentile(level, 99) - _WITHIN_DB)).sum())
 
-    spectra = librosa.stft(samples, n_fft=_BAND_WIDTH, hop_length=HOP)
-    low, high = np.searchsorted(librosa.fft_frequencies(sr=SAMPLE_RATE, n_fft=_BAND_WIDTH), _BAND_HZ)
-    level = librosa.power_to_db(np.square(np.abs(spectra[low:high])).sum(axis=0), top_db=None)
-    peaks, _ = find_peaks(level, prominence=_DIP_DB, height=np.percentile(level, 99) - _WITHIN_DB)
-    voiced = np.zeros(len(level) + 2, dtype=np.bool_)
-    first = 1 + round(LEAD / HOP)  # the level's first frame is centred at 0
-    end = min(first + len(contour), len(voiced))
-    voiced[first:end] = ~np.isnan(contour[: end - first])
-    near = voiced[:-2] | voiced[1:-1] | voiced[2:]
-    return int(near[peaks].sum())
+
+def _peaks(level: Array, dip_db: float) -> list[int]:
+    """Indexes of the maxima of a level [n] that stand out from the dips on either side by at least so many dB.
+
+    Before the first and after the last frame is silence.
+    """
+    peaks: list[int] = []
+    peak, highest, lowest = -1, -np.inf, -np.inf
+    for index, value in enumerate([*level.tolist(), -np.inf]):
+        if peak < 0:
+            lowest = min(lowest, value)
+            if value >= lowest + dip_db:
+                peak, highest = index, value
+        elif value > highest:
+            peak, highest = index, value
+        elif value <= highest - dip_db:
+            peaks.append(peak)
+            peak, lowest = -1, value
+    return peaks
