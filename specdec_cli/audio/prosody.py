@@ -40,7 +40,7 @@ _SILENT: Final = 1e-9  # least power of a frame, as the DCT scales it
 _LEAST_VOICED: Final = 10  # frames without which there is neither a median nor a range
 _WIDTH: Final = int(0.046 * SAMPLE_RATE)  # three periods of the lowest F0
 LEAD: Final = _WIDTH // 2  # samples before the centre of the first frame
-_FFT_SIZE: Final = 1024  # a frame and the longest lag, which nothing wraps around to
+_FFT_SIZE: Final = 1000  # longer than a frame and the longest lag, which nothing wraps around to
 _FRAMES_AT_ONCE: Final = 1024  # spectra of a five-minute recording would take a gigabyte
 
 _BAND_HZ: Final = (500.0, 2500.0)
@@ -48,7 +48,7 @@ _DIP_DB: Final = 3.0  # a peak stands out from the dips beside it by so much,
 _WITHIN_DB: Final = 25.0  # and is no further below the 99th percentile of the level
 _BAND_BINS: Final = slice(*(round(hz * _FFT_SIZE / SAMPLE_RATE) for hz in _BAND_HZ))
 
-_WINDOW: Final = np.hanning(_WIDTH).astype(np.float32)
+_WINDOW: Final = np.pad(np.hanning(_WIDTH), (0, _FFT_SIZE - _WIDTH)).astype(np.float32)
 _LAGS: Final = np.arange(int(SAMPLE_RATE / F0_RANGE_HZ[1]), int(SAMPLE_RATE / F0_RANGE_HZ[0]) + 2)
 
 Array = npt.NDArray[np.float64]
@@ -104,8 +104,8 @@ def speech_activity(samples: Samples) -> Activity:
     Args:
         samples: mono [n] at 16 kHz; a constant offset is no sound.
     """
-    frames = samples[: len(samples) // HOP * HOP].reshape(-1, HOP).astype(np.float64)
-    power = np.square(frames - frames.mean()).mean(axis=1) if len(frames) else np.zeros(1)
+    frames = samples[: len(samples) // HOP * HOP].reshape(-1, HOP)
+    power = np.square(frames - np.float32(frames.mean(dtype=np.float64))).mean(axis=1) if len(frames) else np.zeros(1)
     changes = (0.0, -_LIMIT_CHANGE_DB, _LIMIT_CHANGE_DB)
     (found, share), *others = (_active(power, ACTIVE_WITHIN_DB + change) for change in changes)
     level = 10.0 * float(np.log10(power[found].mean() + 1e-12)) if found.any() else FLOOR_DBFS
@@ -115,15 +115,15 @@ def speech_activity(samples: Samples) -> Activity:
 def _active(power: npt.NDArray[np.floating], within_db: float) -> tuple[Mask, float]:
     """Active frames, and the share of pauses between the first and the last of them."""
     found = active(power, within_db)
-    for start, stop in runs_of(found):
-        if stop - start < _SHORTEST_BLIP:
-            found[start:stop] = False
-    if not found.any():
+    runs = runs_of(found)
+    lengths = runs[:, 1] - runs[:, 0]
+    for start, stop in runs[lengths < _SHORTEST_BLIP]:
+        found[start:stop] = False
+    runs = runs[lengths >= _SHORTEST_BLIP]
+    if not len(runs):
         return found, 0.0
-    first, last = np.flatnonzero(found)[[0, -1]]
-    span = found[first : last + 1]
-    gaps = sum(stop - start for start, stop in runs_of(~span) if stop - start >= _SHORTEST_PAUSE)
-    return found, float(gaps) / len(span)
+    gaps = runs[1:, 0] - runs[:-1, 1]
+    return found, float(gaps[gaps >= _SHORTEST_PAUSE].sum() / (runs[-1, 1] - runs[0, 0]))
 
 
 def f0_contour(samples: Samples, hop: int = HOP) -> Array:
@@ -140,7 +140,8 @@ def _contour_and_band(samples: Samples, hop: int = HOP) -> tuple[Array, Samples]
     if len(samples) <= _WIDTH:
         return np.zeros(0), np.zeros(0, np.float32)
     starts = np.arange(0, len(samples) - _WIDTH, hop)
-    parts = [_candidates(samples, starts[at : at + _FRAMES_AT_ONCE]) for at in range(0, len(starts), _FRAMES_AT_ONCE)]
+    padded = np.pad(samples, (0, _FFT_SIZE))
+    parts = [_candidates(padded, starts[at : at + _FRAMES_AT_ONCE]) for at in range(0, len(starts), _FRAMES_AT_ONCE)]
     strength, octaves, peaks, band = (np.concatenate(kind) for kind in zip(*parts, strict=True))
     return _best_path(strength, octaves, peaks / max(float(peaks.max()), 1e-9), HOP / hop), band
 
@@ -163,15 +164,17 @@ def _candidates(samples: Samples, starts: npt.NDArray[np.intp]) -> tuple[Samples
     """
     from scipy import fft
 
-    frames = sliding_window_view(samples, _WIDTH)[starts]
-    frames -= frames.mean(axis=1, keepdims=True)
+    frames = sliding_window_view(samples, _FFT_SIZE)[starts]
+    frames -= frames[:, :_WIDTH].mean(axis=1, keepdims=True)
     frames *= _WINDOW
-    power = _power(fft.rfft(frames, n=_FFT_SIZE))
+    power = _power(fft.rfft(frames))
     correlation = fft.dct(power, type=1)[:, : _LAGS[-1] + 1]  # of what is even, which costs half of an inverse FFT
-    own = fft.dct(_power(fft.rfft(_WINDOW, n=_FFT_SIZE)), type=1)
+    own = fft.dct(_power(fft.rfft(_WINDOW)), type=1)
     found = correlation[:, _LAGS[0] :] * (own[0] / np.maximum(correlation[:, :1], _SILENT)) / own[_LAGS]
-    middle = found[:, 1:-1]
-    frame, lag = np.nonzero((middle >= found[:, :-2]) & (middle > found[:, 2:]) & (middle > _WEAKEST))
+    rises = found[:, 1:] > found[:, :-1]
+    frame, lag = np.divmod(np.flatnonzero(rises[:, :-1] > rises[:, 1:]), len(_LAGS) - 2)
+    strong = found[frame, lag + 1] > _WEAKEST
+    frame, lag = frame[strong], lag[strong]
     left, top, right = (found[frame, lag + step] for step in range(3))
     cost = (_OCTAVE_COST * np.log2(F0_RANGE_HZ[1] * _LAGS[1:-1] / SAMPLE_RATE)).astype(np.float32)[lag]
     best = np.lexsort((cost - top, frame))
@@ -182,35 +185,51 @@ def _candidates(samples: Samples, starts: npt.NDArray[np.intp]) -> tuple[Samples
     strength[at] = (np.minimum(top - 0.25 * (left - right) * shift, 1.0) - cost)[best]
     octaves = np.zeros_like(strength)
     octaves[at] = np.log2(SAMPLE_RATE / (_LAGS[1:-1][lag] + shift))[best]
-    return strength, octaves, np.abs(frames).max(axis=1), power[:, _BAND_BINS].sum(axis=1)
+    return strength, octaves, np.maximum(frames.max(axis=1), -frames.min(axis=1)), power[:, _BAND_BINS].sum(axis=1)
 
 
 def _power(spectra: npt.NDArray[np.complex64]) -> Samples:
     """Squares of magnitudes; `abs` would take a root first."""
-    return np.asarray(np.square(spectra.real) + np.square(spectra.imag), np.float32)
+    power: Samples = np.square(spectra.real)
+    power += np.square(spectra.imag)
+    return power
 
 
 def _best_path(voiced: Samples, octaves: Samples, loudness: Samples, steepness: float) -> Array:
     """Viterbi over the candidates (frames, candidates) and an unvoiced state; F0 in Hz or NaN.
 
-    A change costs `steepness` times as much as between frames 10 ms apart. All costs are made at once, and only sums and
-    maxima are left to the loop over frames.
+    A change costs `steepness` times as much as between frames 10 ms apart.
     """
     unvoiced = _VOICING_THRESHOLD + np.maximum(0.0, 2.0 - loudness / (_SILENCE_THRESHOLD / (1.0 + _VOICING_THRESHOLD)))
-    local = np.concatenate([unvoiced[:, None], voiced], axis=1)
-    cost = np.full((len(local) - 1, *local.shape[1:] * 2), steepness * _VOICING_CHANGE_COST, np.float32)  # from, to
-    cost[:, 0, 0] = 0.0
-    cost[:, 1:, 1:] = steepness * _OCTAVE_JUMP_COST * np.abs(octaves[:-1, :, None] - octaves[1:, None])
-    totals, scores = local.copy(), np.empty_like(cost[0])
-    for before, here, costs in zip(totals, totals[1:], cost, strict=False):
-        here += np.maximum.reduce(np.subtract(before[:, None], costs, out=scores))
-    back = (totals[:-1, :, None] - cost).argmax(axis=1).tolist()
-    path = [int(totals[-1].argmax())]
-    for states in reversed(back):
+    local = np.vstack([unvoiced, voiced.T]).astype(np.float64)
+    octaves = octaves.T.astype(np.float64)
+    cost = np.full((*local.shape[:1] * 2, local.shape[1] - 1), steepness * _VOICING_CHANGE_COST)  # from, to, frames - 1
+    cost[0, 0] = 0.0
+    cost[1:, 1:] = steepness * _OCTAVE_JUMP_COST * np.abs(octaves[:, None, :-1] - octaves[None, :, 1:])
+    cost -= local[:, 1:]
+    totals = _best_totals(local[:, 0], cost)
+    before = (totals[:, None, :-1] - cost).argmax(axis=0).T.tolist()
+    path = [int(totals[:, -1].argmax())]
+    for states in reversed(before):
         path.append(states[path[-1]])
     chosen = np.array(path[::-1])
-    f0 = np.exp2(octaves[np.arange(len(chosen)), chosen - 1].astype(np.float64))
+    f0 = np.exp2(octaves[chosen - 1, np.arange(len(chosen))])
     return np.where(chosen > 0, f0, np.nan)
+
+
+def _best_totals(first: Array, cost: Array) -> Array:
+    """Best total of every state [states, frames], by those of the first frame and the costs [from, to, frames - 1].
+
+    Costs of two steps are made of neighbours, then of four, and so on: a loop over frames takes several times as long.
+    """
+    steps = cost.shape[2]
+    totals = np.empty((len(first), steps + 1))
+    totals[:, 0] = first
+    if steps:
+        pairs = (cost.swapaxes(0, 1)[:, :, None, :-1:2] + cost[:, None, :, 1::2]).min(axis=0)
+        totals[:, ::2] = _best_totals(first, pairs)
+        totals[:, 1::2] = (totals[:, None, :steps:2] - cost[:, :, ::2]).max(axis=0)
+    return totals
 
 
 def syllable_nuclei(contour: Array, band: Samples) -> int:
