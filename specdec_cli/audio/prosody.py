@@ -4,6 +4,9 @@ F0: autocorrelation with a best path (Boersma 1993, with Praat's default costs).
 Rate: syllable nuclei, which are peaks of the level with a dip on either side, and voiced (de Jong and Wempe 2009). The
 level is that between 500 and 2,500 Hz: the first formants of vowels, without the pulses of a low voice and the noise of
 fricatives. docs/acoustics.md says how well either agrees with Praat, and with texts.
+
+One windowed spectrum of all frames serves both. SciPy's FFT makes it, in float32: NumPy's takes several times as long,
+and librosa imports numba for any spectrum, seconds before the first clip. Tests compare the power with librosa's.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ _SHORTEST_PAUSE: Final = 20  # frames: gaps of 200 ms or more are pauses
 _LIMIT_CHANGE_DB: Final = 3.0
 _MOST_CHANGE: Final = 0.15  # a share of pauses that changes by more with a limit so much higher or lower is none
 _LEAST_SPEAKING_S: Final = 0.3  # a rate over less speech than this would say nothing
+_LEAST_VOICED_SHARE: Final = 0.3  # of active frames: with less, noise is active too, or hides syllables
 
 F0_RANGE_HZ: Final = (65.0, 600.0)
 _VOICING_THRESHOLD: Final = 0.45
@@ -44,8 +48,9 @@ _FFT_SIZE: Final = 1000  # longer than a frame and the longest lag, which nothin
 _FRAMES_AT_ONCE: Final = 1024  # spectra of a five-minute recording would take a gigabyte
 
 _BAND_HZ: Final = (500.0, 2500.0)
-_DIP_DB: Final = 3.0  # a peak stands out from the dips beside it by so much,
-_WITHIN_DB: Final = 25.0  # and is no further below the 99th percentile of the level
+_SMOOTHING: Final = np.hanning(7) / 3.0  # over 60 ms: what is shorter follows the pulses of a voice
+_DIP_DB: Final = 2.5  # a peak stands out from the dips beside it by so much,
+_WITHIN_DB: Final = 30.0  # and is no further below the 99th percentile of the level
 _BAND_BINS: Final = slice(*(round(hz * _FFT_SIZE / SAMPLE_RATE) for hz in _BAND_HZ))
 
 _WINDOW: Final = np.pad(np.hanning(_WIDTH), (0, _FFT_SIZE - _WIDTH)).astype(np.float32)
@@ -71,7 +76,8 @@ def measure(samples: Samples, sampling_rate: int, recording_dbfs: float | None =
     contour, band = _contour_and_band(samples)
     pitch = f0_median_and_range(contour)
     rate = None
-    if pitch is not None and activity.speaking_s >= _LEAST_SPEAKING_S:
+    voiced = float((~np.isnan(contour)).sum()) / activity.active.sum()
+    if pitch is not None and activity.speaking_s >= _LEAST_SPEAKING_S and voiced >= _LEAST_VOICED_SHARE:
         rate = round(syllable_nuclei(contour, band) / activity.speaking_s, 2)
     return Measured(
         f0_median_hz=round(pitch[0], 1) if pitch else None,
@@ -239,8 +245,7 @@ def syllable_nuclei(contour: Array, band: Samples) -> int:
         contour: F0 every 10 ms, NaN where unvoiced [frames].
         band: power of the same frames between 500 and 2,500 Hz [frames].
     """
-    smooth = np.convolve(band, (0.25, 0.5, 0.25), mode="same")
-    level = 10.0 * np.log10(np.maximum(smooth, 1e-10))
+    level = 10.0 * np.log10(np.maximum(np.convolve(band, _SMOOTHING, mode="same"), 1e-10))
     voiced = ~np.isnan(contour)
     near = np.convolve(voiced, np.ones(3), mode="same") > 0
     peaks = _peaks(level, _DIP_DB)
