@@ -162,21 +162,30 @@ def f0_median_and_range(contour: Array) -> tuple[float, float] | None:
 
 
 def _candidates(samples: Samples, starts: npt.NDArray[np.intp]) -> tuple[Samples, Samples, Samples, Samples]:
-    """The strongest local maxima of each frame's normalised autocorrelation, the window's own divided out.
+    """Candidates as `_strongest` gives them, each frame's peak amplitude and its power within the band.
 
-    Returns:
-        Strength less the octave cost, float32 (frames, candidates), -1 where there are fewer maxima; log2 of F0 in Hz,
-        of the same shape; each frame's peak amplitude, float32 (frames,); its power within the band, of that shape.
+    The last two are float32 (frames,). `samples` go on for a longer time than the frames that begin at `starts`.
     """
     from scipy import fft
 
     frames = sliding_window_view(samples, _FFT_SIZE)[starts]
-    frames -= frames[:, :_WIDTH].mean(axis=1, keepdims=True)
+    inner = frames[:, :_WIDTH]
+    inner -= inner.mean(axis=1, keepdims=True)
     frames *= _WINDOW
     power = _power(fft.rfft(frames))
     correlation = fft.dct(power, type=1)[:, : _LAGS[-1] + 1]  # of what is even, which costs half of an inverse FFT
     own = fft.dct(_power(fft.rfft(_WINDOW)), type=1)
     found = correlation[:, _LAGS[0] :] * (own[0] / np.maximum(correlation[:, :1], _SILENT)) / own[_LAGS]
+    peaks = np.maximum(inner.max(axis=1), -inner.min(axis=1))
+    return *_strongest(found), peaks, power[:, _BAND_BINS].sum(axis=1)
+
+
+def _strongest(found: Samples) -> tuple[Samples, Samples]:
+    """The strongest local maxima of each frame's normalised autocorrelation (frames, lags), the window's divided out.
+
+    Returns:
+        float32 (frames, candidates): strength less the octave cost, -1 where there are fewer maxima; log2 of F0 in Hz.
+    """
     rises = found[:, 1:] > found[:, :-1]
     frame, lag = np.divmod(np.flatnonzero(rises[:, :-1] > rises[:, 1:]), len(_LAGS) - 2)
     strong = found[frame, lag + 1] > _WEAKEST
@@ -187,11 +196,11 @@ def _candidates(samples: Samples, starts: npt.NDArray[np.intp]) -> tuple[Samples
     rank = np.arange(len(best)) - np.searchsorted(frame, frame)  # lexsort leaves the frames in their order
     best, at = best[rank < _CANDIDATES], (frame[rank < _CANDIDATES], rank[rank < _CANDIDATES])
     shift = 0.5 * (left - right) / (left - 2 * top + right)  # to the parabola's maximum
-    strength = np.full((len(frames), _CANDIDATES), -1.0, np.float32)
+    strength = np.full((len(found), _CANDIDATES), -1.0, np.float32)
     strength[at] = (np.minimum(top - 0.25 * (left - right) * shift, 1.0) - cost)[best]
     octaves = np.zeros_like(strength)
     octaves[at] = np.log2(SAMPLE_RATE / (_LAGS[1:-1][lag] + shift))[best]
-    return strength, octaves, np.maximum(frames.max(axis=1), -frames.min(axis=1)), power[:, _BAND_BINS].sum(axis=1)
+    return strength, octaves
 
 
 def _power(spectra: npt.NDArray[np.complex64]) -> Samples:
@@ -201,7 +210,7 @@ def _power(spectra: npt.NDArray[np.complex64]) -> Samples:
     return power
 
 
-def _best_path(voiced: Samples, octaves: Samples, loudness: Samples, steepness: float) -> Array:
+def _best_path(voiced: Samples, octaves: Samples, loudness: npt.NDArray[np.floating], steepness: float) -> Array:
     """Viterbi over the candidates (frames, candidates) and an unvoiced state; F0 in Hz or NaN.
 
     A change costs `steepness` times as much as between frames 10 ms apart.
