@@ -4,6 +4,9 @@ F0: autocorrelation with a best path (Boersma 1993, with Praat's default costs).
 Rate: syllable nuclei, which are peaks of the level with a dip on either side, and voiced (de Jong and Wempe 2009). The
 level is that between 500 and 2,500 Hz: the first formants of vowels, without the pulses of a low voice and the noise of
 fricatives. docs/acoustics.md says how well either agrees with Praat, and with texts.
+
+One windowed spectrum of all frames serves both. SciPy's FFT makes it, in float32: NumPy's takes several times as long,
+and librosa imports numba for any spectrum, seconds before the first clip. Tests compare the power with librosa's.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import soxr
+from numpy.lib.stride_tricks import sliding_window_view
 
 from specdec_cli.audio.levels import ACTIVE_WITHIN_DB, FLOOR_DBFS, Mask, active, runs_of
 from specdec_cli.types import Measured
@@ -26,6 +30,7 @@ _SHORTEST_PAUSE: Final = 20  # frames: gaps of 200 ms or more are pauses
 _LIMIT_CHANGE_DB: Final = 3.0
 _MOST_CHANGE: Final = 0.15  # a share of pauses that changes by more with a limit so much higher or lower is none
 _LEAST_SPEAKING_S: Final = 0.3  # a rate over less speech than this would say nothing
+_LEAST_VOICED_SHARE: Final = 0.3  # of active frames: with less, noise is active too, or hides syllables
 
 F0_RANGE_HZ: Final = (65.0, 600.0)
 _VOICING_THRESHOLD: Final = 0.45
@@ -34,16 +39,22 @@ _OCTAVE_COST: Final = 0.01
 _OCTAVE_JUMP_COST: Final = 0.35
 _VOICING_CHANGE_COST: Final = 0.14
 _CANDIDATES: Final = 6
+_WEAKEST: Final = 0.1  # a candidate two voicing changes below the threshold (0.17) is never on the best path
+_SILENT: Final = 1e-9  # least power of a frame, as the DCT scales it
 _LEAST_VOICED: Final = 10  # frames without which there is neither a median nor a range
 _WIDTH: Final = int(0.046 * SAMPLE_RATE)  # three periods of the lowest F0
 LEAD: Final = _WIDTH // 2  # samples before the centre of the first frame
-_FFT_SIZE: Final = 2048
+_FFT_SIZE: Final = 1000  # longer than a frame and the longest lag, which nothing wraps around to
 _FRAMES_AT_ONCE: Final = 1024  # spectra of a five-minute recording would take a gigabyte
 
 _BAND_HZ: Final = (500.0, 2500.0)
-_DIP_DB: Final = 3.0  # a peak stands out from the dips beside it by so much,
-_WITHIN_DB: Final = 25.0  # and is no further below the 99th percentile of the level
-_BAND_WIDTH: Final = 1024  # 64 ms: shorter windows follow the pulses of a voice
+_SMOOTHING: Final = np.hanning(7) / 3.0  # over 60 ms: what is shorter follows the pulses of a voice
+_DIP_DB: Final = 2.5  # a peak stands out from the dips beside it by so much,
+_WITHIN_DB: Final = 30.0  # and is no further below the 99th percentile of the level
+_BAND_BINS: Final = slice(*(round(hz * _FFT_SIZE / SAMPLE_RATE) for hz in _BAND_HZ))
+
+_WINDOW: Final = np.pad(np.hanning(_WIDTH), (0, _FFT_SIZE - _WIDTH)).astype(np.float32)
+_LAGS: Final = np.arange(int(SAMPLE_RATE / F0_RANGE_HZ[1]), int(SAMPLE_RATE / F0_RANGE_HZ[0]) + 2)
 
 Array = npt.NDArray[np.float64]
 Samples = npt.NDArray[np.float32]
@@ -59,13 +70,15 @@ def measure(samples: Samples, sampling_rate: int, recording_dbfs: float | None =
     """
     if sampling_rate != SAMPLE_RATE:
         samples = soxr.resample(samples, sampling_rate, SAMPLE_RATE)
-    activity, contour = speech_activity(samples), f0_contour(samples)
+    activity = speech_activity(samples)
     if not activity.active.any():
         return Measured()
+    contour, band = _contour_and_band(samples)
     pitch = f0_median_and_range(contour)
     rate = None
-    if pitch is not None and activity.speaking_s >= _LEAST_SPEAKING_S:
-        rate = round(syllable_nuclei(samples, contour) / activity.speaking_s, 2)
+    voiced = float((~np.isnan(contour)).sum()) / activity.active.sum()
+    if pitch is not None and activity.speaking_s >= _LEAST_SPEAKING_S and voiced >= _LEAST_VOICED_SHARE:
+        rate = round(syllable_nuclei(contour, band) / activity.speaking_s, 2)
     return Measured(
         f0_median_hz=round(pitch[0], 1) if pitch else None,
         f0_range_st=round(pitch[1], 2) if pitch else None,
@@ -97,8 +110,8 @@ def speech_activity(samples: Samples) -> Activity:
     Args:
         samples: mono [n] at 16 kHz; a constant offset is no sound.
     """
-    frames = samples[: len(samples) // HOP * HOP].reshape(-1, HOP).astype(np.float64)
-    power = np.square(frames - frames.mean()).mean(axis=1) if len(frames) else np.zeros(1)
+    frames = samples[: len(samples) // HOP * HOP].reshape(-1, HOP)
+    power = np.square(frames - np.float32(frames.mean(dtype=np.float64))).mean(axis=1) if len(frames) else np.zeros(1)
     changes = (0.0, -_LIMIT_CHANGE_DB, _LIMIT_CHANGE_DB)
     (found, share), *others = (_active(power, ACTIVE_WITHIN_DB + change) for change in changes)
     level = 10.0 * float(np.log10(power[found].mean() + 1e-12)) if found.any() else FLOOR_DBFS
@@ -108,15 +121,15 @@ def speech_activity(samples: Samples) -> Activity:
 def _active(power: npt.NDArray[np.floating], within_db: float) -> tuple[Mask, float]:
     """Active frames, and the share of pauses between the first and the last of them."""
     found = active(power, within_db)
-    for start, stop in runs_of(found):
-        if stop - start < _SHORTEST_BLIP:
-            found[start:stop] = False
-    if not found.any():
+    runs = runs_of(found)
+    lengths = runs[:, 1] - runs[:, 0]
+    for start, stop in runs[lengths < _SHORTEST_BLIP]:
+        found[start:stop] = False
+    runs = runs[lengths >= _SHORTEST_BLIP]
+    if not len(runs):
         return found, 0.0
-    first, last = np.flatnonzero(found)[[0, -1]]
-    span = found[first : last + 1]
-    gaps = sum(stop - start for start, stop in runs_of(~span) if stop - start >= _SHORTEST_PAUSE)
-    return found, float(gaps) / len(span)
+    gaps = runs[1:, 0] - runs[:-1, 1]
+    return found, float(gaps[gaps >= _SHORTEST_PAUSE].sum() / (runs[-1, 1] - runs[0, 0]))
 
 
 def f0_contour(samples: Samples, hop: int = HOP) -> Array:
@@ -125,12 +138,18 @@ def f0_contour(samples: Samples, hop: int = HOP) -> Array:
     Frames are `hop` samples apart, 10 ms by default. Frame i is centred at i hops + 23 ms; there is none in less than
     46 ms.
     """
+    return _contour_and_band(samples, hop)[0]
+
+
+def _contour_and_band(samples: Samples, hop: int = HOP) -> tuple[Array, Samples]:
+    """F0 as `f0_contour` gives it, and the power between 500 and 2,500 Hz (of no fixed unit) of the same frames."""
     if len(samples) <= _WIDTH:
-        return np.zeros(0)
+        return np.zeros(0), np.zeros(0, np.float32)
     starts = np.arange(0, len(samples) - _WIDTH, hop)
-    parts = [_candidates(samples, starts[at : at + _FRAMES_AT_ONCE]) for at in range(0, len(starts), _FRAMES_AT_ONCE)]
-    strength, octaves, peaks = (np.concatenate(kind) for kind in zip(*parts, strict=True))
-    return _best_path(strength, octaves, peaks / max(float(peaks.max()), 1e-9), HOP / hop)
+    padded = np.pad(samples, (0, _FFT_SIZE))
+    parts = [_candidates(padded, starts[at : at + _FRAMES_AT_ONCE]) for at in range(0, len(starts), _FRAMES_AT_ONCE)]
+    strength, octaves, peaks, band = (np.concatenate(kind) for kind in zip(*parts, strict=True))
+    return _best_path(strength, octaves, peaks / max(float(peaks.max()), 1e-9), HOP / hop), band
 
 
 def f0_median_and_range(contour: Array) -> tuple[float, float] | None:
@@ -142,75 +161,121 @@ def f0_median_and_range(contour: Array) -> tuple[float, float] | None:
     return float(middle), 12.0 * float(np.log2(high / low))
 
 
-def _candidates(samples: Samples, starts: npt.NDArray[np.intp]) -> tuple[Array, Array, Array]:
-    """The strongest local maxima of each frame's normalised autocorrelation, the window's own divided out.
+def _candidates(samples: Samples, starts: npt.NDArray[np.intp]) -> tuple[Samples, Samples, Samples, Samples]:
+    """Candidates as `_strongest` gives them, each frame's peak amplitude and its power within the band.
+
+    The last two are float32 (frames,). `samples` go on for a longer time than the frames that begin at `starts`.
+    """
+    from scipy import fft
+
+    frames = sliding_window_view(samples, _FFT_SIZE)[starts]
+    inner = frames[:, :_WIDTH]
+    inner -= inner.mean(axis=1, keepdims=True)
+    frames *= _WINDOW
+    power = _power(fft.rfft(frames))
+    correlation = fft.dct(power, type=1)[:, : _LAGS[-1] + 1]  # of what is even, which costs half of an inverse FFT
+    own = fft.dct(_power(fft.rfft(_WINDOW)), type=1)
+    found = correlation[:, _LAGS[0] :] * (own[0] / np.maximum(correlation[:, :1], _SILENT)) / own[_LAGS]
+    peaks = np.maximum(inner.max(axis=1), -inner.min(axis=1))
+    return *_strongest(found), peaks, power[:, _BAND_BINS].sum(axis=1)
+
+
+def _strongest(found: Samples) -> tuple[Samples, Samples]:
+    """The strongest local maxima of each frame's normalised autocorrelation (frames, lags), the window's divided out.
 
     Returns:
-        Strength less the octave cost (frames, candidates), -1 where there are fewer maxima; log2 of F0 in Hz, of the
-        same shape; each frame's peak amplitude (frames,).
+        float32 (frames, candidates): strength less the octave cost, -1 where there are fewer maxima; log2 of F0 in Hz.
     """
-    lags = np.arange(int(SAMPLE_RATE / F0_RANGE_HZ[1]), int(SAMPLE_RATE / F0_RANGE_HZ[0]) + 2)
-    window = np.hanning(_WIDTH)
-    frames = samples[starts[:, None] + np.arange(_WIDTH)].astype(np.float64)
-    frames = (frames - frames.mean(axis=1, keepdims=True)) * window
-    correlation = np.fft.irfft(np.square(np.abs(np.fft.rfft(frames, n=_FFT_SIZE))), n=_FFT_SIZE)
-    shape = np.fft.irfft(np.square(np.abs(np.fft.rfft(window, n=_FFT_SIZE))), n=_FFT_SIZE)
-    found = correlation[:, lags] / np.maximum(correlation[:, :1], 1e-12) / (shape[lags] / shape[0])
-    before, here, after = found[:, :-2], found[:, 1:-1], found[:, 2:]
-    is_peak = (here >= before) & (here > after)
-    cost = _OCTAVE_COST * np.log2(F0_RANGE_HZ[1] * lags[1:-1] / SAMPLE_RATE)
-    scored = np.where(is_peak, here - cost, -1.0)
-    best = np.argpartition(-scored, _CANDIDATES, axis=1)[:, :_CANDIDATES]
-    left, top, right, scored = (np.take_along_axis(values, best, axis=1) for values in (before, here, after, scored))
-    real = scored > -1.0
-    shift = np.where(real, 0.5 * (left - right) / np.where(real, left - 2 * top + right, 1.0), 0.0)  # to the parabola's
-    strength = np.where(real, np.minimum(top - 0.25 * (left - right) * shift, 1.0) - cost[best], -1.0)
-    return strength, np.log2(SAMPLE_RATE / (lags[1:-1][best] + shift)), np.abs(frames).max(axis=1)
+    rises = found[:, 1:] > found[:, :-1]
+    frame, lag = np.divmod(np.flatnonzero(rises[:, :-1] > rises[:, 1:]), len(_LAGS) - 2)
+    strong = found[frame, lag + 1] > _WEAKEST
+    frame, lag = frame[strong], lag[strong]
+    left, top, right = (found[frame, lag + step] for step in range(3))
+    cost = (_OCTAVE_COST * np.log2(F0_RANGE_HZ[1] * _LAGS[1:-1] / SAMPLE_RATE)).astype(np.float32)[lag]
+    best = np.lexsort((cost - top, frame))
+    rank = np.arange(len(best)) - np.searchsorted(frame, frame)  # lexsort leaves the frames in their order
+    best, at = best[rank < _CANDIDATES], (frame[rank < _CANDIDATES], rank[rank < _CANDIDATES])
+    shift = 0.5 * (left - right) / (left - 2 * top + right)  # to the parabola's maximum
+    strength = np.full((len(found), _CANDIDATES), -1.0, np.float32)
+    strength[at] = (np.minimum(top - 0.25 * (left - right) * shift, 1.0) - cost)[best]
+    octaves = np.zeros_like(strength)
+    octaves[at] = np.log2(SAMPLE_RATE / (_LAGS[1:-1][lag] + shift))[best]
+    return strength, octaves
 
 
-def _best_path(voiced: Array, octaves: Array, loudness: Array, steepness: float) -> Array:
+def _power(spectra: npt.NDArray[np.complex64]) -> Samples:
+    """Squares of magnitudes; `abs` would take a root first."""
+    power: Samples = np.square(spectra.real)
+    power += np.square(spectra.imag)
+    return power
+
+
+def _best_path(voiced: Samples, octaves: Samples, loudness: npt.NDArray[np.floating], steepness: float) -> Array:
     """Viterbi over the candidates (frames, candidates) and an unvoiced state; F0 in Hz or NaN.
 
     A change costs `steepness` times as much as between frames 10 ms apart.
     """
     unvoiced = _VOICING_THRESHOLD + np.maximum(0.0, 2.0 - loudness / (_SILENCE_THRESHOLD / (1.0 + _VOICING_THRESHOLD)))
-    local = np.concatenate([unvoiced[:, None], voiced], axis=1)
-    position = np.concatenate([np.zeros((len(octaves), 1)), octaves], axis=1)
-    is_voiced = np.arange(_CANDIDATES + 1) > 0
-    change = steepness * _VOICING_CHANGE_COST * (is_voiced[:, None] != is_voiced[None])
-    both = is_voiced[:, None] & is_voiced[None]
-    total, back = local[0], np.zeros(local.shape, dtype=np.int8)
-    for frame in range(1, len(local)):
-        jump = steepness * _OCTAVE_JUMP_COST * np.abs(position[frame][:, None] - position[frame - 1][None])
-        score = total[None] - np.where(both, jump, change)
-        back[frame] = score.argmax(axis=1)
-        total = score.max(axis=1) + local[frame]
-    state = int(total.argmax())
-    path = np.zeros(len(local), dtype=np.intp)
-    for frame in range(len(local) - 1, -1, -1):
-        path[frame] = state
-        state = int(back[frame, state])
-    chosen = position[np.arange(len(path)), path]
-    return np.where(path > 0, np.exp2(chosen), np.nan)
+    local = np.vstack([unvoiced, voiced.T]).astype(np.float64)
+    octaves = octaves.T.astype(np.float64)
+    cost = np.full((*local.shape[:1] * 2, local.shape[1] - 1), steepness * _VOICING_CHANGE_COST)  # from, to, frames - 1
+    cost[0, 0] = 0.0
+    cost[1:, 1:] = steepness * _OCTAVE_JUMP_COST * np.abs(octaves[:, None, :-1] - octaves[None, :, 1:])
+    cost -= local[:, 1:]
+    totals = _best_totals(local[:, 0], cost)
+    before = (totals[:, None, :-1] - cost).argmax(axis=0).T.tolist()
+    path = [int(totals[:, -1].argmax())]
+    for states in reversed(before):
+        path.append(states[path[-1]])
+    chosen = np.array(path[::-1])
+    f0 = np.exp2(octaves[chosen - 1, np.arange(len(chosen))])
+    return np.where(chosen > 0, f0, np.nan)
 
 
-def syllable_nuclei(samples: Samples, contour: Array) -> int:
-    """Number of syllable nuclei: voiced peaks of the level within the band, taken every 10 ms from 0.
+def _best_totals(first: Array, cost: Array) -> Array:
+    """Best total of every state [states, frames], by those of the first frame and the costs [from, to, frames - 1].
+
+    Costs of two steps are made of neighbours, then of four, and so on: a loop over frames takes several times as long.
+    """
+    steps = cost.shape[2]
+    totals = np.empty((len(first), steps + 1))
+    totals[:, 0] = first
+    if steps:
+        pairs = (cost.swapaxes(0, 1)[:, :, None, :-1:2] + cost[:, None, :, 1::2]).min(axis=0)
+        totals[:, ::2] = _best_totals(first, pairs)
+        totals[:, 1::2] = (totals[:, None, :steps:2] - cost[:, :, ::2]).max(axis=0)
+    return totals
+
+
+def syllable_nuclei(contour: Array, band: Samples) -> int:
+    """Number of syllable nuclei: voiced peaks of the level within the band.
 
     Args:
-        samples: mono [n] at 16 kHz.
-        contour: their F0 every 10 ms, NaN where unvoiced, as `f0_contour` gives it.
+        contour: F0 every 10 ms, NaN where unvoiced [frames].
+        band: power of the same frames between 500 and 2,500 Hz [frames].
     """
-    import librosa
-    from scipy.signal import find_peaks
+    level = 10.0 * np.log10(np.maximum(np.convolve(band, _SMOOTHING, mode="same"), 1e-10))
+    voiced = ~np.isnan(contour)
+    near = np.convolve(voiced, np.ones(3), mode="same") > 0
+    peaks = _peaks(level, _DIP_DB)
+    return int((near[peaks] & (level[peaks] >= np.percentile(level, 99) - _WITHIN_DB)).sum())
 
-    spectra = librosa.stft(samples, n_fft=_BAND_WIDTH, hop_length=HOP)
-    low, high = np.searchsorted(librosa.fft_frequencies(sr=SAMPLE_RATE, n_fft=_BAND_WIDTH), _BAND_HZ)
-    level = librosa.power_to_db(np.square(np.abs(spectra[low:high])).sum(axis=0), top_db=None)
-    peaks, _ = find_peaks(level, prominence=_DIP_DB, height=np.percentile(level, 99) - _WITHIN_DB)
-    voiced = np.zeros(len(level) + 2, dtype=np.bool_)
-    first = 1 + round(LEAD / HOP)  # the level's first frame is centred at 0
-    end = min(first + len(contour), len(voiced))
-    voiced[first:end] = ~np.isnan(contour[: end - first])
-    near = voiced[:-2] | voiced[1:-1] | voiced[2:]
-    return int(near[peaks].sum())
+
+def _peaks(level: Array, dip_db: float) -> list[int]:
+    """Indexes of the maxima of a level [n] that stand out from the dips on either side by at least so many dB.
+
+    Before the first and after the last frame is silence.
+    """
+    peaks: list[int] = []
+    peak, highest, lowest = -1, -np.inf, -np.inf
+    for index, value in enumerate([*level.tolist(), -np.inf]):
+        if peak < 0:
+            lowest = min(lowest, value)
+            if value >= lowest + dip_db:
+                peak, highest = index, value
+        elif value > highest:
+            peak, highest = index, value
+        elif value <= highest - dip_db:
+            peaks.append(peak)
+            peak, lowest = -1, value
+    return peaks

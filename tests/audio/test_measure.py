@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +13,10 @@ import soxr
 
 from specdec_cli.audio.prosody import (
     F0_RANGE_HZ,
+    HOP,
     SAMPLE_RATE,
+    _best_totals,
+    _contour_and_band,
     f0_contour,
     f0_median_and_range,
     measure,
@@ -64,6 +70,53 @@ def test_syllables_are_counted_per_second_of_speech(count: int, seconds: float) 
     samples = syllables(count, seconds)
     speaking_s = speech_activity(samples).speaking_s
     assert measure(samples, SAMPLE_RATE).rate_per_s == pytest.approx(count / speaking_s, rel=0.02)
+
+
+@pytest.mark.parametrize(("noise_db", "known"), [(-60.0, True), (5.0, False)])
+def test_no_rate_is_given_where_noise_hides_the_syllables(noise_db: float, known: bool) -> None:
+    """Noise counts as active, so that few syllables over a long time would look like a slow voice."""
+    voiced = np.concatenate([syllables(3, 0.6), np.zeros(3 * SAMPLE_RATE, np.float32), syllables(3, 0.6)])
+    noise = np.random.default_rng(0).normal(0.0, voiced.std() * 10 ** (noise_db / 20), len(voiced)).astype(np.float32)
+    found = measure(voiced + noise, SAMPLE_RATE)
+    assert found.f0_median_hz == pytest.approx(150.0, rel=0.03)
+    assert (found.rate_per_s is not None) == known
+
+
+def test_the_best_path_is_the_one_that_a_loop_over_frames_finds() -> None:
+    random = np.random.default_rng(0)
+    for steps in (0, 1, 2, 3, 7, 64, 101):
+        first, cost = random.random(4), random.random((4, 4, steps))
+        totals = [first]
+        for step in range(steps):
+            totals.append((totals[-1][:, None] - cost[:, :, step]).max(axis=0))
+        assert np.allclose(_best_totals(first, cost), np.stack(totals, axis=1))
+
+
+def test_the_power_within_the_band_is_the_one_of_librosas_spectrum() -> None:
+    librosa = pytest.importorskip("librosa")
+    samples = voice(5, 2.0)
+    frames = {"n_fft": 1000, "win_length": 736, "window": np.hanning(736), "hop_length": HOP, "center": False}
+    theirs = np.square(np.abs(librosa.stft(np.pad(samples, (132, 1000)), **frames)))[31:156].sum(axis=0)
+    _, ours = _contour_and_band(samples)
+    assert ours == pytest.approx(theirs[: len(ours)], rel=1e-3, abs=1e-4 * float(theirs.max()))
+
+
+def test_a_clip_is_measured_in_milliseconds_from_the_first_on() -> None:
+    """Of a fresh process: nothing that compiles is imported, and the first clip waits for SciPy's FFT alone."""
+    measured = f"""
+        import sys, time
+        import numpy as np
+        from specdec_cli.audio.prosody import measure
+        samples = np.random.default_rng(0).normal(0.0, 0.1, {9 * SAMPLE_RATE // 2}).astype(np.float32)
+        times = []
+        for _ in range(20):
+            begun = time.process_time()
+            measure(samples, {SAMPLE_RATE})
+            times.append(time.process_time() - begun)
+        print({{"librosa", "numba", "scipy.signal"}} & set(sys.modules), min(times) < 0.02)
+    """
+    code = [sys.executable, "-c", textwrap.dedent(measured)]
+    assert subprocess.run(code, capture_output=True, text=True, check=True).stdout == "set() True\n"
 
 
 def test_figures_have_their_units() -> None:
