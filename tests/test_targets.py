@@ -9,7 +9,7 @@ import pytest
 
 from specdec_cli.errors import ConfigError, TranscriptError
 from specdec_cli.plot.picture import picture
-from specdec_cli.store import Store
+from specdec_cli.journal import Store
 from specdec_cli.targets import (
     CALIBRATION,
     GATE,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from specdec_cli.inputs.recording import InputFile, Key
 from specdec_cli.prompts import Language
-from specdec_cli.store import Store, made_otherwise
+from specdec_cli.journal import Store, made_otherwise
 from specdec_cli.targets import TRANSCRIPTS
 from specdec_cli.targets import replace as replace_file
 from specdec_cli.transcript.lines import Line, Mark, heads, settled, standing, transcript_at

@@ -32,7 +32,7 @@ from specdec_cli.inputs.find import Paths, with_list
 from specdec_cli.inputs.manifest import Inputs, Manifest
 from specdec_cli.labels.calibration import Labelling
 from specdec_cli.prompts import Language
-from specdec_cli.store import read_lines
+from specdec_cli.journal import read_lines
 from specdec_cli.targets import TRANSCRIPTS, refuse
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.lines import Line

@@ -28,7 +28,7 @@ from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError, typed
 from specdec_cli.format import seconds
 from specdec_cli.inputs.recording import InputFile
-from specdec_cli.store import Store
+from specdec_cli.journal import Store
 from specdec_cli.targets import TRANSCRIPTS, refuse, writing
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from specdec_cli.errors import AudioContentError, AudioDecodeError, AudioError, 
 from specdec_cli.evaluate.modes import Turn, turns
 from specdec_cli.evaluate.pairing import ClipKey, clip_key
 from specdec_cli.inputs.recording import InputFile
-from specdec_cli.store import Store, Watch, made_otherwise
+from specdec_cli.journal import Store, Watch, made_otherwise
 from specdec_cli.targets import TRANSCRIPTS
 from specdec_cli.transcript.records import Transcript
 from specdec_cli.transcript.terms import Terms, loaded_changes

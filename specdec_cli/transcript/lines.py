@@ -11,7 +11,7 @@ from pydantic_core import from_json
 
 from specdec_cli.errors import AudioContentError
 from specdec_cli.inputs.recording import Key
-from specdec_cli.store import StoredLine, read_lines
+from specdec_cli.journal import StoredLine, read_lines
 from specdec_cli.transcript.records import Transcript, TranscriptHead
 
 _BEHIND: Final = frozenset({"rounds", "totals", "timing", "resources", "uplink"})
@@ -64,8 +64,12 @@ class Mark:
 
     @property
     def cut(self) -> tuple[str | None, int | None, bool]:
-        """Content and number of pieces: equal for lines that stand together."""
-        return self.sha256, self.pieces, self.place is None
+        """Content and number of pieces: equal for lines that stand together.
+
+        Parts that nobody numbered may each be a content of its own, as the utterances of a microphone are.
+        """
+        own = self.place is not None and self.pieces is None
+        return None if own else self.sha256, self.pieces, self.place is None
 
 
 def standing(marks: Iterable[Mark]) -> tuple[Mark, ...]:

@@ -24,7 +24,7 @@ from specdec_cli.errors import AudioContentError, TranscriptError, WrongFileErro
 from specdec_cli.evaluate.bootstrap import Figures
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.models.processor import Prompt
-from specdec_cli.store import Store, Watch, made_otherwise
+from specdec_cli.journal import Store, Watch, made_otherwise
 from specdec_cli.targets import RECORDINGS
 from specdec_cli.transcript.records import Transcript
 from specdec_cli.transcript.terms import SUGGESTED, differing

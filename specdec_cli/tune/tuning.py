@@ -19,7 +19,7 @@ from specdec_cli.errors import ConfigError
 from specdec_cli.evaluate.gap import GapClosed
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import Reference
-from specdec_cli.store import Watch
+from specdec_cli.journal import Watch
 from specdec_cli.tune.choosing import best_of, worth_running
 from specdec_cli.tune.outcomes import Baselines, CaptionQuality, SettingOutcome, Tuning, confirmed, swept
 from specdec_cli.tune.recording import StoredRecordings, Trace

@@ -49,6 +49,11 @@ STANDING: dict[str, tuple[list[Transcript], list[str | None], bool]] = {
         ["0", "1"],
         True,
     ),
+    "utterances of a microphone": (
+        [good_line("/a", str(n), start_s=float(n), end_s=n + 1.0, sha256=str(n) * 64) for n in (1, 0, 2)],
+        ["0", "1", "2"],
+        True,
+    ),
 }
 
 

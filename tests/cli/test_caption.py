@@ -16,7 +16,7 @@ import specdec_cli
 from specdec_cli.captioner import Captioner
 from specdec_cli.errors import CheckpointError
 from specdec_cli.run import Run
-from specdec_cli.store import Store
+from specdec_cli.journal import Store
 from specdec_cli.targets import writing
 from specdec_cli.transcript import Transcript, json_schema
 from tests.cli.conftest import Specdec

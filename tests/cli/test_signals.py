@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.cli import ending
-from specdec_cli.store import Store
+from specdec_cli.journal import Store
 from specdec_cli.targets import RECORDINGS
 from tests.cli.harness import Fork
 from tests.mini_pair import write_voice

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from specdec_cli.store import Store, read_lines
+from specdec_cli.journal import Store, read_lines
 from specdec_cli.targets import TRANSCRIPTS
 from specdec_cli.transcript import Transcript
 

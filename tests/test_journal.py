@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.errors import TranscriptError
-from specdec_cli.store import LONGEST, Store, lock_file, read_lines
+from specdec_cli.journal import LONGEST, Store, lock_file, read_lines
 from specdec_cli.targets import RECORDINGS, TRANSCRIPTS, Kind
 from tests.batch.lines import failed_line
 from tests.transcript.lines import append_transcript
