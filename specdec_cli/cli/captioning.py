@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from specdec_cli.batch.output_file import Identity, Output
+from specdec_cli.batch.output_file import Output, accepting
 from specdec_cli.batch.tasks import Outcome, Progress, Stopped, caption_all, find_tasks, without_models
 from specdec_cli.cli import options
 from specdec_cli.cli.command_run import labelling, load_captioner
@@ -30,13 +30,13 @@ from specdec_cli.errors import ConfigError
 from specdec_cli.format import marked
 from specdec_cli.inputs.find import Paths, with_list
 from specdec_cli.inputs.manifest import Inputs, Manifest
+from specdec_cli.journal import read_lines
 from specdec_cli.labels.calibration import Labelling
 from specdec_cli.prompts import Language
-from specdec_cli.journal import read_lines
 from specdec_cli.targets import TRANSCRIPTS, refuse
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.lines import Line
-from specdec_cli.transcript.terms import Terms
+from specdec_cli.transcript.terms import Terms, loaded_changes
 
 if TYPE_CHECKING:
     from specdec_cli.batch.tasks import Backend
@@ -88,7 +88,7 @@ class Captioning:
             report: called once it is in the output and in the counts.
         """
         request, counts = self._given, self.counts
-        identity = Identity(request.output or Path(), self._terms, partial(_prompting, self.config, self._inputs))
+        accepts = accepting(self._terms, partial(_prompting, self.config, self._inputs))
 
         def keep(outcome: Outcome, *, write: bool = True) -> None:
             tell(outcome, stored)
@@ -97,7 +97,7 @@ class Captioning:
             counts.add(outcome)
             report()
 
-        with Output(request.output, None if request.overwrite else identity.check) as stored:
+        with Output(request.output, None if request.overwrite else accepts) as stored:
             tasks = find_tasks(self._inputs, stored, limit=request.limit, only_failed=request.retry_failed)
             counts.total = len(tasks)
             if (outcomes := without_models(tasks, self._terms)) is not None:
@@ -107,7 +107,7 @@ class Captioning:
                     keep(outcome, write=not (self._refused or task.marks))
                 return
             with backend() as entered:
-                identity.check_models(entered.setup)
+                stored.require(lambda line: loaded_changes(line.head, entered.setup, ("dtype", "weights")))
                 if request.overwrite:
                     stored.clear()
                 caption_all(tasks, entered, stopped, keep)
@@ -223,7 +223,7 @@ def command_line(*more: str) -> str:
 
 
 def _prompting(config: Config, inputs: Inputs | None, line: Line) -> tuple[Language, str] | None:
-    """See `Identity`; None where the line itself says how it was prompted, as those of what failed before do."""
+    """See `accepting`; None where the line itself says how it was prompted, as those of what failed before do."""
     if isinstance(inputs, Manifest):
         return inputs.rows[line.key].language_and_prompt(config) if line.key in inputs.rows else None
     return None if inputs is None else (config.prompt.language, config.instruction())

@@ -16,6 +16,7 @@ import typer
 from specdec_cli.audio.microphone import Microphone, Utterance, devices
 from specdec_cli.audio.samples import Floats
 from specdec_cli.batch.local import Prepared
+from specdec_cli.batch.output_file import Output
 from specdec_cli.batch.tasks import Outcome, Progress
 from specdec_cli.batch.watched import caption as watched
 from specdec_cli.cli import options
@@ -28,8 +29,8 @@ from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError, typed
 from specdec_cli.format import seconds
 from specdec_cli.inputs.recording import InputFile
-from specdec_cli.journal import Store
 from specdec_cli.targets import TRANSCRIPTS, refuse, writing
+from specdec_cli.transcript.terms import Terms, loaded_changes
 
 if TYPE_CHECKING:
     from specdec_cli.audio.samples import Segment
@@ -88,12 +89,14 @@ def listen(
         hint = "A microphone is cut at pauses: leave it out, or save the utterances with --save and caption those."
         raise ConfigError(f"{ignored[0]} has no effect on what a microphone records.", hint=hint)
     config = resolved.config.model_copy(update={"audio": resolved.config.audio.model_copy(update=_OF_FILES)})
+    terms = Terms.of(config, labels=labelled is not None, measured=measure)
     opening = Microphone(device)  # refused before models are loaded
     with (
         display(quiet=quiet, debug=debug, no_live=no_live, json=json) as view,
-        Store(output, TRANSCRIPTS) as store,
+        Output(output, lambda line: terms.changes(line.head)) as stored,
     ):
         captioner = load_captioner(config, view, labelled, measures=measure)
+        stored.require(lambda line: loaded_changes(line.head, captioner.setup, ("dtype", "weights")))
         if not json:
             view.say(resolved.note)
         counts, ended, tell = Progress(), False, Printer(view, json=json, named=False)
@@ -103,7 +106,7 @@ def listen(
                 for outcome in _outcomes(captioner, view, microphone, ending.check, save):
                     tell(outcome)
                     if outcome.line is not None:
-                        store.append(outcome.line.to_json())
+                        stored.add(outcome.item.key, outcome.line)
                     counts.add(outcome)
             ended = True
         finally:

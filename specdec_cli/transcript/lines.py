@@ -102,24 +102,23 @@ def stored_lines(path: Path) -> Iterator[Line]:
         TranscriptError: it holds something else, or cannot be read.
     """
     half = (b"\0", b"{")  # what a killed run may leave
-    return heads(path, (line for line in read_lines(path) if not (line.torn and line.raw.startswith(half))))
+    return (head_of(path, line) for line in read_lines(path) if not (line.torn and line.raw.startswith(half)))
 
 
-def heads(path: Path, lines: Iterable[StoredLine]) -> Iterator[Line]:
-    """The heads of lines, whose rest is JSON and not looked into; raises TranscriptError for what is no transcript."""
-    for line in lines:
-        place = f"{path}:{line.number}"
-        try:
-            values = from_json(line.raw, allow_inf_nan=False)  # ten times as fast as a check of all rounds
-        except ValueError:
-            values = None
-        if isinstance(values, dict) and values.keys() >= _BEHIND and isinstance(values["rounds"], list):
-            head: TranscriptHead = TranscriptHead.of({name: values[name] for name in values.keys() - _BEHIND}, place)
-        else:
-            head = Transcript.from_json(line.raw, place)
-            values = head.model_dump(include={"totals"})
-        totals = values["totals"]
-        yield Line(head, line.number, line.offset, totals.get("escalations") if isinstance(totals, dict) else None)
+def head_of(path: Path, line: StoredLine) -> Line:
+    """The head of a line, whose rest is JSON and not looked into; raises TranscriptError for what is no transcript."""
+    place = f"{path}:{line.number}"
+    try:
+        values = from_json(line.raw, allow_inf_nan=False)  # ten times as fast as a check of all rounds
+    except ValueError:
+        values = None
+    if isinstance(values, dict) and values.keys() >= _BEHIND and isinstance(values["rounds"], list):
+        head: TranscriptHead = TranscriptHead.of({name: values[name] for name in values.keys() - _BEHIND}, place)
+    else:
+        head = Transcript.from_json(line.raw, place)
+        values = head.model_dump(include={"totals"})
+    totals = values["totals"]
+    return Line(head, line.number, line.offset, totals.get("escalations") if isinstance(totals, dict) else None)
 
 
 def transcript_at(path: Path, mark: Mark | Line) -> Transcript:
