@@ -151,7 +151,7 @@ def test_an_input_is_never_a_target_by_whatever_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="other inputs"):  # not even one that is not there
         refuse({"--html": (tmp_path / "none.html", PAGE)}, [tmp_path / "none.html"])
     with pytest.raises(ConfigError, match="--plot and --output are both"):
-        refuse({"--output": (tmp_path / "o", TRANSCRIPTS), "--plot": (tmp_path / "x" / ".." / "o", PICTURE)}, [])
+        refuse({"--output": (tmp_path / "o", RECORDINGS), "--plot": (tmp_path / "x" / ".." / "o", PICTURE)}, [])
 
 
 def test_a_dash_is_refused_and_never_a_file(

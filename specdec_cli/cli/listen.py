@@ -23,13 +23,14 @@ from specdec_cli.cli import options
 from specdec_cli.cli.captioning import Printer, conclude_clips
 from specdec_cli.cli.command_run import display, labelling, load_captioner
 from specdec_cli.cli.ending import interruptible
+from specdec_cli.cli.outputs import CaptionsFile
 from specdec_cli.console.cells import clean
 from specdec_cli.console.plain import write_line
 from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError, typed
 from specdec_cli.format import seconds
 from specdec_cli.inputs.recording import InputFile
-from specdec_cli.targets import TRANSCRIPTS, refuse, writing
+from specdec_cli.targets import writing
 from specdec_cli.transcript.terms import Terms, loaded_changes
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def listen(
     measure: options.Measure = False,
     device: options.Microphone = None,
     list_devices: options.ListDevices = False,
-    output: options.TranscriptsOut = None,
+    output: options.CaptionsOut = None,
     save: options.Save = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -82,7 +83,8 @@ def listen(
             write_line(clean(line))
         return 0
     resolved, labelled = options.resolve(context), labelling(labels, lexicon, calibration)
-    refuse({"--output": (output, TRANSCRIPTS)}, [lexicon, calibration, *resolved.reads])
+    target = CaptionsFile.of(output, [lexicon, calibration, *resolved.reads])
+    target.require_one(save is not None, "With --save each utterance is one: name a .csv, .rttm or .jsonl file.")
     if save is not None and save.exists() and not save.is_dir():
         raise ConfigError(f"--save {save} is not a folder.", hint="Name another one; it will be created.")
     if ignored := [name for name in (f"audio.{each}" for each in _OF_FILES) if resolved.chosen(name)]:
@@ -93,7 +95,8 @@ def listen(
     opening = Microphone(device)  # refused before models are loaded
     with (
         display(quiet=quiet, debug=debug, no_live=no_live, json=json) as view,
-        Output(output, lambda line: terms.changes(line.head)) as stored,
+        target.journal() as journal,
+        Output(journal, lambda line: terms.changes(line.head)) as stored,
     ):
         captioner = load_captioner(config, view, labelled, measures=measure)
         stored.require(lambda line: loaded_changes(line.head, captioner.setup, ("dtype", "weights")))

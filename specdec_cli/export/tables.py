@@ -1,13 +1,15 @@
-"""All captions as one table: CSV for spreadsheets and statistics, and a database in audformat's layout."""
+"""All captions as one table: CSV for spreadsheets and statistics, a database for audformat, an AudioFolder."""
 
 from __future__ import annotations
 
 import csv
 import io
+import os
 import re
 from collections.abc import Callable, Iterable
 from itertools import chain
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 import yaml
 
@@ -24,6 +26,7 @@ _FORMULA: Final = re.compile(r"(^|[;\t]\s*\"?)('*[=+\-@\t\r])")
 """What begins a formula in a cell, or in a part of one that `;` or a tab would make a cell."""
 _LANGUAGES: Final = {"zh": "zho", "en": "eng"}  # ISO 639-3
 _FIGURES: Final = ("score", "measured")
+_OF_FOLDERS: Final = ("speaker", "text", "label_")
 _TRUTHS: Final = ("needs", "agrees")
 
 
@@ -79,6 +82,30 @@ def database(recordings: Iterable[CaptionedRecording]) -> dict[str, str]:
         shown = (one_line(cell) if isinstance(cell, str) else cell for cell in map(known.get, found))
         rows.append([path, _time(piece.start_ms), _time(piece.end_ms), *shown])
     return {"db.yaml": yaml.safe_dump(header, sort_keys=False, allow_unicode=True), "db.pieces.csv": _csv(rows, _plain)}
+
+
+def audio_folder(recordings: Iterable[CaptionedRecording], folder: Path) -> tuple[str, list[str]]:
+    """The `metadata.csv` that makes a folder of recordings an AudioFolder of Hugging Face's `datasets`.
+
+    A row is a recording: its file's name in the folder, its caption, and speaker, text and classes if any has them.
+    Format: https://huggingface.co/docs/datasets/audio_dataset#audiofolder
+
+    Returns:
+        The text of the file, and the recordings that it leaves out: those that are not in the folder, and those of
+        which pieces are captioned, which the layout has no places for.
+    """
+    rows: list[dict[str, Any]] = []
+    left_out, base = [], Path(os.path.abspath(folder))
+    for recording in recordings:
+        (piece, *more), path = recording.pieces, Path(recording.path)
+        whole = piece.start_ms == 0 and piece.end_ms >= round(1000 * recording.duration_s)
+        if more or not whole or not path.is_relative_to(base):
+            left_out.append(recording.path)
+            continue
+        known = {name: one_line(cell) for name, cell in piece.details.items() if name.startswith(_OF_FOLDERS) and cell}
+        rows.append({"file_name": path.relative_to(base).as_posix(), "caption": piece.caption, **known})
+    names = ["file_name", "caption", *columns(set(row) - {"file_name", "caption"} for row in rows)]
+    return _csv([map(short_name, names), *(map(row.get, names) for row in rows)], _plain), left_out
 
 
 def _time(time_ms: int) -> str:

@@ -63,6 +63,13 @@ def test_a_session_stands_beside_what_the_output_holds(specdec: Specdec, tmp_pat
     assert len((tmp_path / "talk.csv").read_text().splitlines()) == len(before) + 2
 
 
+def test_a_session_is_one_recording_in_the_formats_of_other_tools(specdec: Specdec, tmp_path: Path) -> None:
+    assert specdec("listen", *QUICK, "-o", tmp_path / "talk.srt").code == 0
+    assert (tmp_path / "talk.srt").read_text("utf-8").count(" --> ") == 3
+    several = specdec("listen", *QUICK, "-o", tmp_path / "new.srt", "--save", tmp_path / "kept")
+    assert (several.code, "is of one recording" in several.err) == (2, True)
+
+
 def test_captions_made_otherwise_are_not_mixed_in(specdec: Specdec, tmp_path: Path) -> None:
     output = tmp_path / "talk.jsonl"
     assert specdec("listen", *QUICK, "-o", output).code == 0
