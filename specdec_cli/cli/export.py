@@ -39,7 +39,7 @@ def export(
     """Write transcripts in the formats of other tools: Praat, ELAN, subtitles, speaker turns, tables.
 
     textgrid, eaf, srt, vtt and txt are a file per recording, rttm and csv one file, audformat is a folder, and
-    audiofolder a metadata.csv in the folder of the recordings. Nothing is overwritten that specdec did not write.
+    audiofolder a metadata.jsonl in the folder of the recordings. Nothing is overwritten that specdec did not write.
     """
     ending = None if output is None or output.is_dir() else format_of(output)
     if to is None and ending is None:

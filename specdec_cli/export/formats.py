@@ -69,14 +69,15 @@ def export(stored: Stored, formats: Sequence[ExportFormat], folder: Path, option
 
 
 def _put_audio_folder(recordings: Sequence[CaptionedRecording], target: Folder) -> None:
-    """Writes `metadata.csv`; what it cannot hold is a problem."""
+    """Writes `metadata.jsonl`; what it cannot hold is a problem."""
     text, left_out = audio_folder(recordings, target.path)
     if len(left_out) < len(recordings):
-        target.put("metadata.csv", text)
+        target.put("metadata.jsonl", text)
     if left_out:
         more = f" and {len(left_out) - _NAMED} more" if len(left_out) > _NAMED else ""
         hint = "The folder to write to is that of the recordings; pieces have to be files of their own."
-        message = f"metadata.csv leaves out {', '.join(left_out[:_NAMED])}{more}: not in {target.path}, or in pieces."
+        reasons = f"not in {target.path}, captioned in pieces, or not named in UTF-8"
+        message = f"metadata.jsonl leaves out {', '.join(left_out[:_NAMED])}{more}: {reasons}."
         target.result.problems.append(WrongFileError(message, hint=hint))
 
 

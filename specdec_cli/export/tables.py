@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import os
 import re
 from collections.abc import Callable, Iterable
@@ -85,27 +86,29 @@ def database(recordings: Iterable[CaptionedRecording]) -> dict[str, str]:
 
 
 def audio_folder(recordings: Iterable[CaptionedRecording], folder: Path) -> tuple[str, list[str]]:
-    """The `metadata.csv` that makes a folder of recordings an AudioFolder of Hugging Face's `datasets`.
+    """The `metadata.jsonl` that makes a folder of recordings an AudioFolder of Hugging Face's `datasets`.
 
-    A row is a recording: its file's name in the folder, its caption, and speaker, text and classes if any has them.
+    A line is a recording: its file's name in the folder, its caption, and speaker, text and classes where any line has
+    them. From a CSV `datasets` would read the speaker 0011 as the number 11.
     Format: https://huggingface.co/docs/datasets/audio_dataset#audiofolder
 
     Returns:
-        The text of the file, and the recordings that it leaves out: those that are not in the folder, and those of
-        which pieces are captioned, which the layout has no places for.
+        The text of the file, and the recordings that it leaves out: those that are not in the folder or have a name
+        that is no UTF-8, and those of which pieces are captioned, which the layout has no places for.
     """
     rows: list[dict[str, Any]] = []
     left_out, base = [], Path(os.path.abspath(folder))
     for recording in recordings:
         (piece, *more), path = recording.pieces, Path(recording.path)
         whole = piece.start_ms == 0 and piece.end_ms >= round(1000 * recording.duration_s)
-        if more or not whole or not path.is_relative_to(base):
+        if more or not whole or not path.is_relative_to(base) or readable(recording.path) != recording.path:
             left_out.append(recording.path)
             continue
         known = {name: one_line(cell) for name, cell in piece.details.items() if name.startswith(_OF_FOLDERS) and cell}
         rows.append({"file_name": path.relative_to(base).as_posix(), "caption": piece.caption, **known})
-    names = ["file_name", "caption", *columns(set(row) - {"file_name", "caption"} for row in rows)]
-    return _csv([map(short_name, names), *(map(row.get, names) for row in rows)], _plain), left_out
+    names = ["file_name", "caption", *columns(row.keys() - {"file_name", "caption"} for row in rows)]
+    lines = (json.dumps({short_name(name): row.get(name) for name in names}, ensure_ascii=False) for row in rows)
+    return "".join(f"{line}\n" for line in lines), left_out
 
 
 def _time(time_ms: int) -> str:

@@ -1,8 +1,9 @@
-"""`metadata.csv`: the layout that `load_dataset("audiofolder", data_dir=...)` reads."""
+"""`metadata.jsonl`: the layout that `load_dataset("audiofolder", data_dir=...)` reads."""
 
 from __future__ import annotations
 
-import csv
+import json
+import os
 from pathlib import Path
 
 from specdec_cli.export.folder import Written
@@ -19,25 +20,30 @@ def exported(tmp_path: Path, folder: Path, *lines: Transcript) -> Written:
     return export(Stored.read(tmp_path / "o.jsonl"), ["audiofolder"], folder, "--output", naming="speaker")
 
 
-def rows(folder: Path) -> list[dict[str, str]]:
-    with (folder / "metadata.csv").open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+def rows(folder: Path) -> list[dict[str, str | None]]:
+    return [json.loads(line) for line in (folder / "metadata.jsonl").read_text("utf-8").splitlines()]
 
 
 def test_a_row_per_recording_with_its_name_in_the_folder(tmp_path: Path) -> None:
     folder = tmp_path / "corpus"
     first = good_line(
-        str(folder / "a.wav"), '=1, "so"', duration_s=1.0, speaker="ann", labels={"emotion": "happy", "pitch": None}
+        str(folder / "a.wav"), '=1, "so"', duration_s=1.0, speaker="0011", labels={"emotion": "happy", "pitch": None}
     )
     written = exported(
         tmp_path, folder, first, good_line(str(folder / "b/二 .flac"), "平静。", duration_s=2.0, text="a\nb")
     )
     assert (written.count, written.problems) == (1, [])
     assert rows(folder) == [
-        {"file_name": "a.wav", "caption": '=1, "so"', "speaker": "ann", "text": "", "emotion": "happy"},
-        {"file_name": "b/二 .flac", "caption": "平静。", "speaker": "", "text": "a b", "emotion": ""},
+        {"file_name": "a.wav", "caption": '=1, "so"', "speaker": "0011", "text": None, "emotion": "happy"},
+        {"file_name": "b/二 .flac", "caption": "平静。", "speaker": None, "text": "a b", "emotion": None},
     ]
-    assert (folder / "metadata.csv").read_bytes().startswith(b"file_name,")  # no byte order mark
+
+
+def test_a_name_that_is_no_utf_8_is_left_out(tmp_path: Path) -> None:
+    folder = tmp_path / "corpus"
+    odd = good_line(str(folder / os.fsdecode(b"\xff.wav")), duration_s=1.0)
+    written = exported(tmp_path, folder, odd, good_line(str(folder / "a.wav"), duration_s=1.0))
+    assert ([row["file_name"] for row in rows(folder)], len(written.problems)) == (["a.wav"], 1)
 
 
 def test_what_it_cannot_hold_is_named(tmp_path: Path) -> None:
@@ -62,7 +68,7 @@ def test_nothing_in_the_folder_makes_no_file_and_one_of_others_stays(tmp_path: P
     folder.mkdir()
     written = exported(tmp_path, folder, good_line("/a.wav", duration_s=1.0))
     assert (written.count, len(written.problems), list(folder.iterdir())) == (0, 1, [])
-    (folder / "metadata.csv").write_text("file_name,mine\n")
+    (folder / "metadata.jsonl").write_text('{"file_name": "mine"}\n')
     written = exported(tmp_path, folder, good_line(str(folder / "b.wav"), duration_s=1.0))
     assert (written.count, len(written.problems)) == (0, 2)
-    assert (folder / "metadata.csv").read_text() == "file_name,mine\n"
+    assert (folder / "metadata.jsonl").read_text() == '{"file_name": "mine"}\n'
