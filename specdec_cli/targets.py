@@ -21,13 +21,12 @@ from specdec_cli.regular_files import open_regular
 STDOUT: Final = Path("-")
 LONGEST: Final = 1 << 26  # bytes of a line: one of a clip has some ten thousand, one of a thousand rounds some million
 
-_EXPORTED: Final = (".textgrid", ".eaf", ".srt", ".vtt", ".rttm", ".csv", ".txt", ".tsv", ".xlsx")  # no transcripts
 _OF_DISKS: Final = (None, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG)
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of file that specdec writes: whole and with a mark (see `marks`), or as JSON lines that are appended."""
+    """A kind of file that specdec writes: whole and with a mark or listed (see `marks`), or as appended JSON lines."""
 
     name: str  # for messages, in the plural
     mark: str = ""  # the word in its mark; none: JSON lines
@@ -35,6 +34,7 @@ class Kind:
     first: tuple[str, int] = ("", 0)  # of JSON lines: name and value of the first field of the first line
     fields: frozenset[str] = frozenset()  # that the first line has
     lines: tuple[bytes, ...] = ()  # beginnings of its lines, that of the first line first
+    listed: bool = False  # known by the list in its folder, not by a mark
 
     def holds(self, file: BufferedReader[FileIO]) -> bool:
         """Whether specdec wrote this file, as it is now, as this kind; JSON lines are known by the first."""
@@ -62,13 +62,14 @@ class Kind:
 _LINE: Final = b'{"schema":1,"file":"'
 _OF_TRANSCRIPTS: Final = frozenset({"file", "sha256", "language", "prompt", "mode", "caption", "models", "settings"})
 
-TRANSCRIPTS: Final = Kind("transcripts", first=("schema", 1), fields=_OF_TRANSCRIPTS, lines=(_LINE,))
+TRANSCRIPTS: Final = Kind("transcripts", "", (".jsonl",), ("schema", 1), _OF_TRANSCRIPTS, (_LINE,))
 RECORDINGS: Final = Kind(
     "recordings of specdec tune",
     first=("recording", 1),
     fields=frozenset({"file", "sha256", "setup", "edge", "cloud"}),
     lines=(b'{"recording":1,', _LINE),
 )
+EXPORTS: Final = Kind("exports of specdec", listed=True)
 PICTURE: Final = Kind("pictures of specdec", "picture", (".svg", ".png", ".pdf"))
 PAGE: Final = Kind("pages of specdec", "page", (".html",))
 REVIEW: Final = Kind("review pages of specdec", "review", (".html",))
@@ -99,8 +100,8 @@ def refuse(targets: Mapping[str, tuple[Path | None, Kind]], inputs: Iterable[str
             raise ConfigError(f"{flag} and {other} are both {target}.", hint="Name two files.")
         if real in read:
             raise ConfigError(f"{flag} {target} is one of the recordings or other inputs.", hint="Name another file.")
-        suffixes = (".jsonl",) if kind is TRANSCRIPTS and ending in _EXPORTED else kind.suffixes or (ending,)
-        if ending not in suffixes:
+        suffixes = kind.suffixes or (ending,)
+        if ending not in suffixes and (kind.mark or not target.exists()):  # JSON lines are gone on from by any name
             hint = f"Name it {target.stem}{suffixes[0]}; specdec export writes transcripts in other formats."
             raise ConfigError(f"{flag} {target} does not end in {' or '.join(suffixes)}.", hint=hint)
         require_ours(target, kind)
@@ -118,16 +119,21 @@ def require_ours(target: Path, kind: Kind) -> bool:
     with writing(target):
         try:
             with open_regular(target) as file:
-                ours = not os.fstat(file.fileno()).st_size or kind.holds(file)
+                empty = not os.fstat(file.fileno()).st_size
+                ours = _is_export(target) if kind.listed else empty or kind.holds(file)
         except FileNotFoundError:
             found, written = False, Path(os.path.realpath(target)).parent.resolve(strict=True)
         if not os.access(written, os.W_OK):
             raise PermissionError(errno.EACCES, "Permission denied")
     if not ours:
-        edited = ", or was edited since specdec wrote it" if kind.mark else ""
+        edited = ", or was edited since specdec wrote it" if kind.mark or kind.listed else ""
         message = f"{target} holds something else than {kind.name}{edited}; nothing was written to it."
         raise WrongFileError(message, hint="Name a new file, or delete that one if nobody needs it.")
     return found
+
+
+def _is_export(target: Path) -> bool:
+    return not target.is_symlink() and marks.is_listed(target)
 
 
 def write(target: Path, content: str | bytes, kind: Kind) -> None:

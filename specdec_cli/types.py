@@ -45,7 +45,7 @@ VLLM_RULES: Final[frozenset[AcceptanceName]] = frozenset({"greedy", "class"})
 NOTHING_DONE: Final[dict[str, float]] = {"repetition_penalty": 1.0, "no_repeat_ngram": 0, "min_new_tokens": 0}
 """Settings that a checkpoint may suggest a value for, and the value at which each does nothing."""
 
-ExportFormat = Literal["textgrid", "eaf", "srt", "vtt", "rttm", "csv", "audformat", "txt"]
+ExportFormat = Literal["textgrid", "eaf", "srt", "vtt", "rttm", "csv", "audformat", "audiofolder", "txt"]
 
 Reason = Literal[
     "entropy", "class-entropy", "margin", "logprob", "learned", "random", "loop", "always", "refusal", "language"

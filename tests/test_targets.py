@@ -9,7 +9,6 @@ import pytest
 
 from specdec_cli.errors import ConfigError, TranscriptError
 from specdec_cli.plot.picture import picture
-from specdec_cli.store import Store
 from specdec_cli.targets import (
     CALIBRATION,
     GATE,
@@ -25,6 +24,7 @@ from specdec_cli.targets import (
     write,
 )
 from tests.batch.lines import good_line
+from tests.transcript.lines import Raw
 
 CONTENT: dict[str, tuple[Kind, bytes]] = {
     "p.svg": (PICTURE, picture(lambda _: None, "svg", "Ein Bild")[0]),
@@ -77,7 +77,7 @@ def refused(target: Path, kind: Kind, content: bytes) -> None:
     with pytest.raises(TranscriptError, match="holds something else than"):
         refuse({"--to": (target, kind)}, [])
     with pytest.raises(TranscriptError, match="holds something else than"):  # also where it came in between
-        write(target, b"<new>", kind) if kind.mark else Store(target, kind, read=False)
+        write(target, b"<new>", kind) if kind.mark else Raw(target, kind, read=False)
     assert target.read_bytes() == content
 
 
@@ -133,7 +133,7 @@ def test_a_file_that_comes_while_a_command_runs_stays(
         with pytest.raises(TranscriptError, match="cannot be written: File exists"):
             write(target, b"<svg/>", kind)
     else:
-        with Store(target, kind) as store:
+        with Raw(target, kind) as store:
             target.write_text("mine")
             with pytest.raises(TranscriptError, match="cannot be written: File exists"):
                 store.append("{}")
@@ -151,7 +151,7 @@ def test_an_input_is_never_a_target_by_whatever_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="other inputs"):  # not even one that is not there
         refuse({"--html": (tmp_path / "none.html", PAGE)}, [tmp_path / "none.html"])
     with pytest.raises(ConfigError, match="--plot and --output are both"):
-        refuse({"--output": (tmp_path / "o", TRANSCRIPTS), "--plot": (tmp_path / "x" / ".." / "o", PICTURE)}, [])
+        refuse({"--output": (tmp_path / "o", RECORDINGS), "--plot": (tmp_path / "x" / ".." / "o", PICTURE)}, [])
 
 
 def test_a_dash_is_refused_and_never_a_file(
@@ -180,6 +180,6 @@ def test_a_file_is_written_whole_with_its_mode_and_through_a_link(tmp_path: Path
     assert sorted(os.listdir(tmp_path)) == ["h.html", "link.html"]
     (tmp_path / "dangling.html").symlink_to(tmp_path / "later.html")
     write(tmp_path / "dangling.html", "<html>", PAGE)
-    with Store(tmp_path / "dangling.jsonl", TRANSCRIPTS) as store:
+    with Raw(tmp_path / "dangling.jsonl") as store:
         store.append("{}")
     assert (tmp_path / "later.html").is_file()

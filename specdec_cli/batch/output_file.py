@@ -7,51 +7,39 @@ killed, lines that others replace are dropped, and those of one recording put to
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from specdec_cli.inputs.recording import InputFile, Key
+from specdec_cli.journal import Change, Journal, StoredLine
 from specdec_cli.prompts import Language
-from specdec_cli.store import Store, made_otherwise
 from specdec_cli.targets import TRANSCRIPTS
 from specdec_cli.targets import replace as replace_file
-from specdec_cli.transcript.lines import Line, Mark, heads, settled, standing, transcript_at
+from specdec_cli.transcript.lines import Line, Mark, head_of, settled, standing, transcript_at
 from specdec_cli.transcript.records import Transcript, TranscriptHead
-from specdec_cli.transcript.terms import SUGGESTED, Terms, loaded_changes
+from specdec_cli.transcript.terms import Terms, made_by
 
 if TYPE_CHECKING:
     from specdec_cli.audio import Recording
-    from specdec_cli.run import Setup
-
-Prompting = Callable[[Line], tuple[Language, str] | None]
-"""Language and instruction that this run would use for the clip of a line; None where it would leave the line alone."""
 
 
-@dataclass(frozen=True)
-class Identity:
-    """What all lines of one output have in common: none was made with other settings or models."""
+Check = Callable[[Line], Iterable[Change]]
+"""`accepts` of the base; no line of an output is left alone, which would drop it when the output is put in order."""
 
-    output: Path  # for messages
-    terms: Terms  # of this run
-    prompting: Prompting
-    _made_by: dict[str, Line] = field(default_factory=dict, init=False)  # models and suggestions -> its first line
 
-    def check(self, line: Line) -> None:
-        """Refuses a line that was made with other settings: ConfigError, which names them with both values."""
-        language, prompt = self.prompting(line) or (None, None)
-        if changed := list(replace(self.terms, language=language, prompt=prompt).changes(line.head)):
-            raise made_otherwise(self.output, line.number, changed)
-        made_by = line.head.models.model_dump_json() + json.dumps(line.head.settings.get(SUGGESTED))
-        self._made_by.setdefault(made_by, line)
+def accepting(terms: Terms, prompting: Callable[[Line], tuple[Language, str] | None]) -> Check:
+    """What a line must have been made with to stand in an output: the terms of the run.
 
-    def check_models(self, loaded: Setup) -> None:
-        """Refuses lines of other weights, number formats or suggestions than those of the loaded models."""
-        for line in self._made_by.values():
-            if changed := list(loaded_changes(line.head, loaded, ("dtype", "weights"))):
-                raise made_otherwise(self.output, line.number, changed)
+    `prompting`: language and instruction that the run would use for the clip of a line; None: whatever they were.
+    """
+
+    def accepts(line: Line) -> Iterator[Change]:
+        language, prompt = prompting(line) or (None, None)
+        return replace(terms, language=language, prompt=prompt).changes(line.head)
+
+    return accepts
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,24 +86,16 @@ class Task:
         return frozenset(n for n, place in enumerate(cuts) if place in places and self.sha256 == recording.sha256)
 
 
-class Output(Store):
-    """An output that is open and locked. Use it as a context manager.
+class Output(Journal[Line]):
+    """An output that is open and locked; arguments and errors as of the base."""
 
-    Args:
-        path: as of the base.
-        check: called with each line, to refuse what does not belong to this run; None: every line will be dropped
-            by `clear`.
-
-    Raises:
-        TranscriptError: as the base.
-        Whatever `check` raises.
-    """
-
-    def __init__(self, path: Path | None, check: Callable[[Line], None] | None) -> None:
+    def __init__(self, path: Path | None, accepts: Check | None) -> None:
         self._tasks: dict[Key, Task] = {}
-        self._check = check
+        self._marks: dict[Key, list[Mark]] = {}  # of all lines, also of those that others replace
+        self._items: dict[Key, InputFile] = {}
+        self._order: list[int] = []  # places of all lines
         self._untidy = False  # lines may have been replaced, or those of a recording may be apart
-        super().__init__(path, TRANSCRIPTS, read=check is not None)
+        super().__init__(path, TRANSCRIPTS, accepts)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
@@ -123,6 +103,17 @@ class Output(Store):
                 self._read()
         finally:
             self._close()
+
+    def parsed(self, line: StoredLine) -> Line:
+        """The head of a transcript."""
+        return head_of(self.path, line)
+
+    def take(self, entry: Line) -> str | None:
+        """Counts it to the lines of its recording."""
+        self._marks.setdefault(entry.key, []).append(Mark.of(entry))
+        self._items[entry.key] = _again(entry.head)
+        self._order.append(entry.offset)
+        return made_by(entry.head)
 
     def find(self, item: InputFile, *, again: bool = False) -> Task:
         """A recording with what the output held of it when it was opened.
@@ -147,32 +138,29 @@ class Output(Store):
         return [transcript_at(self.path, mark) for mark in task.marks if mark.good]
 
     def add(self, key: Key, transcript: Transcript) -> None:
-        """Appends a line of a recording; errors as in `Store.append`."""
+        """Appends a line of a recording; errors as in `append`."""
         self.append(transcript.to_json())
         self._untidy = self._untidy or transcript.pieces is not None or key in self._tasks
 
     def _read(self) -> None:
         """Who is there; drops lines that others replace, and puts those of a recording together."""
-        found: dict[Key, list[Mark]] = {}
-        items: dict[Key, InputFile] = {}
-        order: list[int] = []
-        for line in heads(self.path, self._lines()):
-            if self._check is not None:
-                self._check(line)
-            found.setdefault(line.key, []).append(Mark.of(line))
-            items[line.key] = _again(line.head)
-            order.append(line.offset)
-        self._check = None  # the lines belong to this run
-        self._tasks = {}
-        for key, marks in found.items():
+        for held in (self._marks, self._items, self._order, self._tasks):
+            held.clear()
+        super()._read()
+        self._accepts = _any  # the lines belong to this run
+        for key, marks in self._marks.items():
             stand = standing(marks)
             complete = settled(stand) and all(mark.good for mark in stand)
-            self._tasks[key] = Task(items[key], stand, not complete)
+            self._tasks[key] = Task(self._items[key], stand, not complete)
         kept = [mark.offset for task in self._tasks.values() for mark in task.marks]
-        if kept != order:
+        if kept != self._order:
             with self.path.open("rb") as old:
                 replace_file(self.path, (_line_at(old, offset) for offset in kept), durable=True)
             self._read()  # lines have other places now
+
+
+def _any(_: Line) -> tuple[Change, ...]:
+    return ()
 
 
 def _line_at(file: BinaryIO, offset: int) -> bytes:

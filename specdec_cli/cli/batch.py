@@ -104,18 +104,18 @@ def batch(
         job.run(backend, stopped, report=lambda: show_counts(view, job.counts))
         interrupted = interruption is not None and interruption.asked
         code = job.end(view, interrupted=interrupted)
-        _conclude(view, job.counts, output, interrupted=interrupted)
+        _conclude(view, job.counts, output, interrupted=interrupted, resumable=job.target.resumable)
         return code
 
 
-def _conclude(view: View, counts: Progress, output: Path, *, interrupted: bool) -> None:
+def _conclude(view: View, counts: Progress, output: Path, *, interrupted: bool, resumable: bool) -> None:
     """Shows what it came to, and how to caption the rest."""
     show_totals(view, counts, output)
     show_warnings(view, counts)
-    show_failures(view, counts, output)
-    if counts.may_pass and output.is_file():
+    show_failures(view, counts, output if resumable else None)
+    if counts.may_pass and resumable and output.is_file():
         view.hint(f"To caption just those again: {command_line('--retry-failed')}")
-    if interrupted:
+    if interrupted and resumable:
         view.hint(f"Captions so far are kept, also of single pieces. To go on: {command_line()}")
 
 

@@ -39,7 +39,7 @@ def caption(
     manifest: options.ManifestFile = None,
     limit: options.Limit = None,
     retry_failed: options.RetryFailed = False,
-    output: options.TranscriptsOut = None,
+    output: options.CaptionsOut = None,
     overwrite: options.Overwrite = False,
     exports: options.ExportsAfter = None,
     export_dir: options.ExportFolder = None,

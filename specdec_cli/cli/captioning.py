@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from specdec_cli.batch.output_file import Identity, Output
+from specdec_cli.batch.output_file import Output, accepting
 from specdec_cli.batch.tasks import Outcome, Progress, Stopped, caption_all, find_tasks, without_models
 from specdec_cli.cli import options
 from specdec_cli.cli.command_run import labelling, load_captioner
 from specdec_cli.cli.export import Exports
+from specdec_cli.cli.outputs import CaptionsFile
 from specdec_cli.config import Config
 from specdec_cli.console.plain import print_caption, write_line
 from specdec_cli.console.progress import show_totals
@@ -30,13 +31,12 @@ from specdec_cli.errors import ConfigError
 from specdec_cli.format import marked
 from specdec_cli.inputs.find import Paths, with_list
 from specdec_cli.inputs.manifest import Inputs, Manifest
+from specdec_cli.journal import read_lines
 from specdec_cli.labels.calibration import Labelling
 from specdec_cli.prompts import Language
-from specdec_cli.store import read_lines
-from specdec_cli.targets import TRANSCRIPTS, refuse
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.lines import Line
-from specdec_cli.transcript.terms import Terms
+from specdec_cli.transcript.terms import Terms, loaded_changes
 
 if TYPE_CHECKING:
     from specdec_cli.batch.tasks import Backend
@@ -56,18 +56,26 @@ class Captioning:
         self.resolved, self.counts = options.resolve(context), Progress()
         self.config = self.resolved.config
         self._given = request = SimpleNamespace(**{"lookup": None} | context.params)
-        self._resumes = request.output is not None and request.output.is_file() and not request.overwrite
+        tables = (request.manifest, request.lexicon, request.calibration, request.lookup)
+        reads = [*(request.paths or ()), *tables, *self.resolved.reads]
+        self.target = CaptionsFile.of(request.output, reads, overwrite=request.overwrite)
+        self._resumes = self.target.resumable and request.output.is_file() and not request.overwrite
+        if request.retry_failed and self.target.format is not None:
+            hint = "Name the transcripts of the earlier run: --output FILE.jsonl"
+            raise ConfigError(f"--retry-failed: {request.output} is an export, which no run goes on from.", hint=hint)
         if request.retry_failed and not self._resumes:
             hint = "Name the --output of the earlier run, without --overwrite."
             raise ConfigError(f"--retry-failed: there is no file {request.output} to go on with.", hint=hint)
         if request.overwrite and request.output is None:
             raise ConfigError("--overwrite is about --output, which is not given.", hint="Name a file: --output FILE")
-        self._exports = Exports.after(request.exports, request.export_dir, request.output)
+        transcripts = request.output if self.target.resumable else None
+        self._exports = Exports.after(request.exports, request.export_dir, transcripts)
         self._inputs: Inputs | None = None  # what failed before
         if request.manifest is not None or request.paths or not request.retry_failed:
             self._inputs = self._find_inputs(may_be_sound)
-        tables = (request.manifest, request.lexicon, request.calibration, request.lookup)
-        refuse({"--output": (request.output, TRANSCRIPTS)}, [*(request.paths or ()), *tables, *self.resolved.reads])
+        formats = self.target.path.suffix.lstrip(".").lower() if self.target.path is not None else ""
+        hint = f"Write a folder beside transcripts: --output FILE.jsonl --export {formats}"
+        self.target.require_one(self.target.format is not None and self.several, hint)
         self.labelling = labelling(request.labels, request.lexicon, request.calibration)
         self._terms = Terms.of(self.config, labels=self.labelling is not None, measured=request.measure)
         self._refused = 0  # exit code where nothing could be opened, and nothing was written
@@ -88,7 +96,7 @@ class Captioning:
             report: called once it is in the output and in the counts.
         """
         request, counts = self._given, self.counts
-        identity = Identity(request.output or Path(), self._terms, partial(_prompting, self.config, self._inputs))
+        accepts = accepting(self._terms, partial(_prompting, self.config, self._inputs))
 
         def keep(outcome: Outcome, *, write: bool = True) -> None:
             tell(outcome, stored)
@@ -97,7 +105,10 @@ class Captioning:
             counts.add(outcome)
             report()
 
-        with Output(request.output, None if request.overwrite else identity.check) as stored:
+        with (
+            self.target.journal(self._inputs) as journal,
+            Output(journal, None if request.overwrite else accepts) as stored,
+        ):
             tasks = find_tasks(self._inputs, stored, limit=request.limit, only_failed=request.retry_failed)
             counts.total = len(tasks)
             if (outcomes := without_models(tasks, self._terms)) is not None:
@@ -107,7 +118,7 @@ class Captioning:
                     keep(outcome, write=not (self._refused or task.marks))
                 return
             with backend() as entered:
-                identity.check_models(entered.setup)
+                stored.require(lambda line: loaded_changes(line.head, entered.setup, ("dtype", "weights")))
                 if request.overwrite:
                     stored.clear()
                 caption_all(tasks, entered, stopped, keep)
@@ -223,7 +234,7 @@ def command_line(*more: str) -> str:
 
 
 def _prompting(config: Config, inputs: Inputs | None, line: Line) -> tuple[Language, str] | None:
-    """See `Identity`; None where the line itself says how it was prompted, as those of what failed before do."""
+    """See `accepting`; None where the line itself says how it was prompted, as those of what failed before do."""
     if isinstance(inputs, Manifest):
         return inputs.rows[line.key].language_and_prompt(config) if line.key in inputs.rows else None
     return None if inputs is None else (config.prompt.language, config.instruction())

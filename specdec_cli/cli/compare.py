@@ -15,11 +15,11 @@ from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError
 from specdec_cli.evaluate.comparison import comparison
 from specdec_cli.evaluate.modes import in_mode, parse_modes, richest
-from specdec_cli.evaluate.running import Runner, StoredRuns
+from specdec_cli.evaluate.running import Runner, StoredRuns, accepting
 from specdec_cli.inputs.find import find_recordings
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.targets import PAGE, TRANSCRIPTS, refuse, write
-from specdec_cli.transcript.terms import Terms
+from specdec_cli.transcript.terms import Terms, loaded_changes
 from specdec_cli.types import Mode
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def compare(
     terms = {mode: Terms.of(config) for mode, config in configs.items()}
     recordings, interrupted = list[InputFile](), False
     message = "interrupted: this is what was done so far"
-    with StoredRuns(output, terms, overwrite=overwrite) as journal:
+    with StoredRuns(output, None if overwrite else accepting(terms)) as journal:
         try:
             with display(quiet=quiet, debug=debug, resolved=resolved, interruption=message) as view:
                 tell_references(view, table)
@@ -99,7 +99,9 @@ def compare(
                 runner = Runner(terms, journal, view)
                 steps = runner.steps(recordings, repeat)
                 captioners = _captioners(resolved.config, configs, view) if steps else {}
-                journal.require_models({mode: captioner.setup for mode, captioner in captioners.items()})
+                journal.require(
+                    lambda run: loaded_changes(run, captioners[run.mode].setup) if run.mode in captioners else None
+                )
                 if overwrite:
                     journal.clear()
                 if steps:

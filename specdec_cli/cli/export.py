@@ -38,8 +38,8 @@ def export(
 ) -> int:
     """Write transcripts in the formats of other tools: Praat, ELAN, subtitles, speaker turns, tables.
 
-    textgrid, eaf, srt, vtt and txt are a file per recording, rttm and csv one file, audformat is a folder. Nothing is
-    overwritten that specdec did not write.
+    textgrid, eaf, srt, vtt and txt are a file per recording, rttm and csv one file, audformat is a folder, and
+    audiofolder a metadata.jsonl in the folder of the recordings. Nothing is overwritten that specdec did not write.
     """
     ending = None if output is None or output.is_dir() else format_of(output)
     if to is None and ending is None:
@@ -85,7 +85,8 @@ class Exports:
         if exports is None:
             return None
         if output is None:
-            raise ConfigError("--export reads --output, which is not given.", hint="Name a file: --output FILE")
+            hint = "Name one: --output FILE.jsonl. One file of one format needs no --export: --output FILE.srt"
+            raise ConfigError("--export reads transcripts, and --output names none.", hint=hint)
         return cls(parse_formats(exports, "--export"), folder_for(folder, output, "export", "--export-dir"))
 
     def written(self, output: Path, view: View, inputs: Inputs | None = None, base: str | None = None) -> bool:

@@ -16,20 +16,22 @@ import typer
 from specdec_cli.audio.microphone import Microphone, Utterance, devices
 from specdec_cli.audio.samples import Floats
 from specdec_cli.batch.local import Prepared
+from specdec_cli.batch.output_file import Output
 from specdec_cli.batch.tasks import Outcome, Progress
 from specdec_cli.batch.watched import caption as watched
 from specdec_cli.cli import options
 from specdec_cli.cli.captioning import Printer, conclude_clips
 from specdec_cli.cli.command_run import display, labelling, load_captioner
 from specdec_cli.cli.ending import interruptible
+from specdec_cli.cli.outputs import CaptionsFile
 from specdec_cli.console.cells import clean
 from specdec_cli.console.plain import write_line
 from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError, typed
 from specdec_cli.format import seconds
 from specdec_cli.inputs.recording import InputFile
-from specdec_cli.store import Store
-from specdec_cli.targets import TRANSCRIPTS, refuse, writing
+from specdec_cli.targets import writing
+from specdec_cli.transcript.terms import Terms, loaded_changes
 
 if TYPE_CHECKING:
     from specdec_cli.audio.samples import Segment
@@ -56,7 +58,7 @@ def listen(
     measure: options.Measure = False,
     device: options.Microphone = None,
     list_devices: options.ListDevices = False,
-    output: options.TranscriptsOut = None,
+    output: options.CaptionsOut = None,
     save: options.Save = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -81,19 +83,23 @@ def listen(
             write_line(clean(line))
         return 0
     resolved, labelled = options.resolve(context), labelling(labels, lexicon, calibration)
-    refuse({"--output": (output, TRANSCRIPTS)}, [lexicon, calibration, *resolved.reads])
+    target = CaptionsFile.of(output, [lexicon, calibration, *resolved.reads])
+    target.require_one(save is not None, "With --save each utterance is one: name a .csv, .rttm or .jsonl file.")
     if save is not None and save.exists() and not save.is_dir():
         raise ConfigError(f"--save {save} is not a folder.", hint="Name another one; it will be created.")
     if ignored := [name for name in (f"audio.{each}" for each in _OF_FILES) if resolved.chosen(name)]:
         hint = "A microphone is cut at pauses: leave it out, or save the utterances with --save and caption those."
         raise ConfigError(f"{ignored[0]} has no effect on what a microphone records.", hint=hint)
     config = resolved.config.model_copy(update={"audio": resolved.config.audio.model_copy(update=_OF_FILES)})
+    terms = Terms.of(config, labels=labelled is not None, measured=measure)
     opening = Microphone(device)  # refused before models are loaded
     with (
         display(quiet=quiet, debug=debug, no_live=no_live, json=json) as view,
-        Store(output, TRANSCRIPTS) as store,
+        target.journal() as journal,
+        Output(journal, lambda line: terms.changes(line.head)) as stored,
     ):
         captioner = load_captioner(config, view, labelled, measures=measure)
+        stored.require(lambda line: loaded_changes(line.head, captioner.setup, ("dtype", "weights")))
         if not json:
             view.say(resolved.note)
         counts, ended, tell = Progress(), False, Printer(view, json=json, named=False)
@@ -103,7 +109,7 @@ def listen(
                 for outcome in _outcomes(captioner, view, microphone, ending.check, save):
                     tell(outcome)
                     if outcome.line is not None:
-                        store.append(outcome.line.to_json())
+                        stored.add(outcome.item.key, outcome.line)
                     counts.add(outcome)
             ended = True
         finally:

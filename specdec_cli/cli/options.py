@@ -140,7 +140,8 @@ _MANIFEST: Final = "Table with a column file (.tsv, .csv, .json, .jsonl), or dat
 ManifestFile = Annotated[MaybePath, _option(INPUT, "--manifest FILE|FOLDER", _MANIFEST)]
 Limit = Annotated[int | None, _option(INPUT, "--limit N", "Take the first N alone.", min=1)]
 RetryFailed = Annotated[
-    bool, _option(INPUT, "--retry-failed", "Take only what failed or was degraded before; needs no PATH.")
+    bool,
+    _option(INPUT, "--retry-failed", "Take only what failed or was degraded in a .jsonl output; needs no PATH."),
 ]
 Microphone = Annotated[MaybeText, _option(INPUT, "--device DEVICE", "Microphone: its number, or a part of its name.")]
 ListDevices = Annotated[bool, _option(INPUT, "--list-devices", "List the microphones and exit.")]
@@ -190,7 +191,12 @@ Quick = Annotated[bool, _option(WORK, "--quick", "Do not load the models.")]
 # Output: --output is what the command is for
 _APPEND: Final = "Append transcripts to this file."
 TranscriptsOut = Annotated[MaybePath, _option(OUTPUT, "--output -o JSONL", _APPEND)]
-BatchOut = Annotated[Path, _option(OUTPUT, "--output -o JSONL", _APPEND)]
+_CAPTIONS: Final = (
+    "Transcripts (.jsonl), from which the same command goes on; or an export of them, made in one go (.srt, .vtt, "
+    ".TextGrid, .eaf, .txt, .csv, .rttm)."
+)
+CaptionsOut = Annotated[MaybePath, _option(OUTPUT, "--output -o FILE", _CAPTIONS)]
+BatchOut = Annotated[Path, _option(OUTPUT, "--output -o FILE", _CAPTIONS)]
 _EXPORT: Final = "Folder, or one file by its ending; - for stdout; left out: named after JSONL."
 ExportOut = Annotated[MaybePath, _option(OUTPUT, "--output -o FOLDER|FILE", _EXPORT)]
 _PICTURE: Final = "Picture (.svg, .png, .pdf), or a folder for several; left out: named after JSONL."

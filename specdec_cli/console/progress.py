@@ -40,7 +40,8 @@ def show_totals(view: View, counts: Progress, output: Path | None) -> None:
         line.append(f"  {DOT.join([*rates, f'in {seconds(counts.elapsed_s)}'])}", DIM)
     view.conclude(line, good=bool(kept))
     if counts.degraded:
-        view.warn(f"{count(counts.degraded, 'caption')} degraded: the cloud failed; --retry-failed makes them again")
+        again = "; --retry-failed makes them again" if output is not None and output.suffix == ".jsonl" else ""
+        view.warn(f"{count(counts.degraded, 'caption')} degraded: the cloud failed{again}")
     if counts.flags:
         view.warn(f"captions that are no description: {count_flags(counts.flags)}")
     if output is not None and (kept or counts.tokens):
@@ -54,12 +55,12 @@ def show_warnings(view: View, counts: Progress) -> None:
         view.warn(f"{first} ({', '.join(files)}{more})")
 
 
-def show_failures(view: View, counts: Progress, output: Path) -> None:
-    """The recordings without a caption, as many as were kept; the rest is in `output`."""
+def show_failures(view: View, counts: Progress, output: Path | None) -> None:
+    """The recordings without a caption, as many as were kept; the rest is in `output`, the transcripts."""
     for file, reason in counts.failures:
         view.failed(file, SpecdecError(reason))
     if more := counts.failed - len(counts.failures):
-        view.hint(f"{more:,} more failed; every one has a line with `error` in {output}")
+        view.hint(f"{more:,} more failed" + (f"; every one has a line with `error` in {output}" if output else ""))
 
 
 def _rates(counts: Progress) -> list[str]:

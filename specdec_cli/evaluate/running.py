@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,58 +13,56 @@ from specdec_cli.errors import AudioContentError, AudioDecodeError, AudioError, 
 from specdec_cli.evaluate.modes import Turn, turns
 from specdec_cli.evaluate.pairing import ClipKey, clip_key
 from specdec_cli.inputs.recording import InputFile
-from specdec_cli.store import Store, Watch, made_otherwise
+from specdec_cli.journal import Accepts, Change, Journal, StoredLine, Watch
 from specdec_cli.targets import TRANSCRIPTS
 from specdec_cli.transcript.records import Transcript
-from specdec_cli.transcript.terms import Terms, loaded_changes
+from specdec_cli.transcript.terms import Terms, made_by
 from specdec_cli.types import Mode
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
-    from specdec_cli.run import Setup
 
 Step = Turn[InputFile, Mode]
 _FINAL: Final = frozenset({AudioDecodeError.__name__, AudioContentError.__name__})
 
 
-class StoredRuns(Store):
-    """Transcripts of a comparison: what was read and counts, and what was added.
+def accepting(terms: Mapping[Mode, Terms]) -> Accepts[Transcript]:
+    """What transcripts of each mode must have been made with to count.
 
-    `terms`: mode -> what transcripts must have been made with to count. Those of other modes are left alone, and a
-    failure under other terms is tried again. With `overwrite` nothing is read, and `clear` drops what the file holds.
-
-    Raises:
-        ConfigError: a caption of one of the modes was made with other settings; names them.
-        TranscriptError: as the base.
+    Those of other modes are left alone, and a failure under other terms is tried again.
     """
 
-    def __init__(
-        self, path: Path | None = None, terms: Mapping[Mode, Terms] | None = None, *, overwrite: bool = False
-    ) -> None:
+    def accepts(run: Transcript) -> Iterable[Change] | None:
+        changes = list(terms[run.mode].changes(run)) if run.mode in terms else None
+        return None if changes and run.error is not None else changes
+
+    return accepts
+
+
+class StoredRuns(Journal[Transcript]):
+    """Transcripts of a comparison: what was read and counts, and what was added; arguments as of the base."""
+
+    def __init__(self, path: Path | None = None, accepts: Accepts[Transcript] | None = None) -> None:
         self.transcripts: list[Transcript] = []
-        self._terms = terms or {}
-        self._line_numbers: list[int] = []  # of the first transcripts, which were read
         self._runs: defaultdict[tuple[ClipKey, Mode], list[Transcript]] = defaultdict(list)
-        super().__init__(path, TRANSCRIPTS, read=not overwrite)
+        super().__init__(path, TRANSCRIPTS, accepts)
+
+    def parsed(self, line: StoredLine) -> Transcript:
+        """The whole transcript."""
+        return Transcript.from_json(line.raw, f"{self.path}:{line.number}")
+
+    def take(self, entry: Transcript) -> str | None:
+        """Counts it to the runs of its clip."""
+        self.transcripts.append(entry)
+        self._runs[clip_key(entry), entry.mode].append(entry)
+        return made_by(entry)
 
     def add(self, transcript: Transcript) -> None:
         """Keeps a transcript, and appends it to the file; a failure that stands there already is not written again."""
         known = (run.error for run in self._runs[clip_key(transcript), transcript.mode])
         if transcript.error is None or transcript.error not in known:
             self.append(transcript.to_json())
-        self._take(transcript)
-
-    def require_models(self, recorded: Mapping[Mode, Transcript | Setup]) -> None:
-        """Refuses, by a ConfigError, to mix what was read with captions of other models than those loaded now.
-
-        `recorded`: what captions of each mode will record of weights, number formats and devices.
-        """
-        for number, transcript in zip(self._line_numbers, self.transcripts, strict=False):
-            now = recorded.get(transcript.mode)
-            if transcript.error is not None or now is None:
-                continue
-            if changed := list(loaded_changes(transcript, now)):
-                raise made_otherwise(self.path, number, changed)
+        self.take(transcript)
 
     def repeats(self, clip: ClipKey, mode: Mode) -> int:
         """How often a mode has captioned a clip."""
@@ -83,23 +81,6 @@ class StoredRuns(Store):
         found = [(order[key], run) for run in self.transcripts if (key := clip_key(run)[0]) in order]
         found.sort(key=lambda each: (each[0], each[1].start_s or 0.0))
         return [run.model_copy(update={"file": recordings[index].path}) for index, run in found]
-
-    def _read(self) -> None:
-        for line in self._lines():
-            transcript = Transcript.from_json(line.raw, f"{self.path}:{line.number}")
-            if (wanted := self._terms.get(transcript.mode)) is None:
-                continue
-            good = transcript.error is None  # a broken recording came to no model
-            changed = list(wanted.changes(transcript, models=good))
-            if changed and good:
-                raise made_otherwise(self.path, line.number, changed)
-            if not changed:
-                self._take(transcript)
-                self._line_numbers.append(line.number)
-
-    def _take(self, transcript: Transcript) -> None:
-        self.transcripts.append(transcript)
-        self._runs[clip_key(transcript), transcript.mode].append(transcript)
 
 
 @dataclass

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from specdec_cli.errors import SpecdecError, TranscriptError, WrongFileError
-from specdec_cli.marks import EXPORTS, HEAD_OF_EXPORTS, digest, listed
+from specdec_cli.marks import EXPORTS, HEAD_OF_EXPORTS, digest, is_listed, listed
 from specdec_cli.targets import replace, writing
 
 _LONGEST_NAME: Final = 255  # bytes
@@ -66,7 +66,7 @@ class Folder:
                 return
             if digest(there) not in self._ours:
                 self._ours |= self._read_index()  # another run may have written it
-            if target.is_symlink() or digest(there) not in self._ours:
+            if target.is_symlink() or (digest(there) not in self._ours and not is_listed(target)):
                 raise WrongFileError(
                     f"{target} was left as it is: specdec did not write it, or it was edited since.",
                     hint=f"Name another {self._option}, or move that file away. The list of what specdec wrote there "

@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from specdec_cli.errors import ConfigError
+from specdec_cli.errors import ConfigError, WrongFileError
 from specdec_cli.export.annotation import eaf, kinds_of, textgrid
 from specdec_cli.export.folder import Folder, Written, shortened
 from specdec_cli.export.recordings import CaptionedRecording, Stored
-from specdec_cli.export.tables import database, table
+from specdec_cli.export.tables import audio_folder, database, table
 from specdec_cli.export.turns import rttm, srt, txt, vtt
 from specdec_cli.targets import STDOUT, to_stdout
 from specdec_cli.types import ExportFormat
@@ -32,9 +32,18 @@ SUFFIXES: Final[Mapping[ExportFormat, str]] = {
 """Format -> ending of its files, of those that can be written to a file of any name."""
 
 
+_NAMED: Final = 3
+"""Recordings that are named in a message."""
+
+
 def format_of(target: Path) -> ExportFormat | None:
     """The format that the ending of a file's name says; None where it says none."""
     return next((name for name, suffix in SUFFIXES.items() if target.suffix.lower() == suffix.lower()), None)
+
+
+def takes_several(name: ExportFormat) -> bool:
+    """Whether one file of a format is of several recordings."""
+    return name not in _EACH
 
 
 def export(stored: Stored, formats: Sequence[ExportFormat], folder: Path, option: str, *, naming: str) -> Written:
@@ -49,11 +58,27 @@ def export(stored: Stored, formats: Sequence[ExportFormat], folder: Path, option
     target, recordings = Folder(folder, option), _recordings(stored, formats)
     for name in formats:
         try:
+            if name == "audiofolder":
+                _put_audio_folder(recordings, target)
+                continue
             for file, text in _files(name, stored, recordings, folder, naming):
                 target.put(file, text)
         except ConfigError as error:
             target.result.problems.append(error)
     return target.result
+
+
+def _put_audio_folder(recordings: Sequence[CaptionedRecording], target: Folder) -> None:
+    """Writes `metadata.jsonl`; what it cannot hold is a problem."""
+    text, left_out = audio_folder(recordings, target.path)
+    if len(left_out) < len(recordings):
+        target.put("metadata.jsonl", text)
+    if left_out:
+        more = f" and {len(left_out) - _NAMED} more" if len(left_out) > _NAMED else ""
+        hint = "The folder to write to is that of the recordings; pieces have to be files of their own."
+        reasons = f"not in {target.path}, captioned in pieces, or not named in UTF-8"
+        message = f"metadata.jsonl leaves out {', '.join(left_out[:_NAMED])}{more}: {reasons}."
+        target.result.problems.append(WrongFileError(message, hint=hint))
 
 
 def export_file(stored: Stored, name: ExportFormat, file: Path, *, naming: str) -> Written:

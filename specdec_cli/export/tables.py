@@ -1,13 +1,16 @@
-"""All captions as one table: CSV for spreadsheets and statistics, and a database in audformat's layout."""
+"""All captions as one table: CSV for spreadsheets and statistics, a database for audformat, an AudioFolder."""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
+import os
 import re
 from collections.abc import Callable, Iterable
 from itertools import chain
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 import yaml
 
@@ -24,6 +27,7 @@ _FORMULA: Final = re.compile(r"(^|[;\t]\s*\"?)('*[=+\-@\t\r])")
 """What begins a formula in a cell, or in a part of one that `;` or a tab would make a cell."""
 _LANGUAGES: Final = {"zh": "zho", "en": "eng"}  # ISO 639-3
 _FIGURES: Final = ("score", "measured")
+_OF_FOLDERS: Final = ("speaker", "text", "label_")
 _TRUTHS: Final = ("needs", "agrees")
 
 
@@ -79,6 +83,32 @@ def database(recordings: Iterable[CaptionedRecording]) -> dict[str, str]:
         shown = (one_line(cell) if isinstance(cell, str) else cell for cell in map(known.get, found))
         rows.append([path, _time(piece.start_ms), _time(piece.end_ms), *shown])
     return {"db.yaml": yaml.safe_dump(header, sort_keys=False, allow_unicode=True), "db.pieces.csv": _csv(rows, _plain)}
+
+
+def audio_folder(recordings: Iterable[CaptionedRecording], folder: Path) -> tuple[str, list[str]]:
+    """The `metadata.jsonl` that makes a folder of recordings an AudioFolder of Hugging Face's `datasets`.
+
+    A line is a recording: its file's name in the folder, its caption, and speaker, text and classes where any line has
+    them. From a CSV `datasets` would read the speaker 0011 as the number 11.
+    Format: https://huggingface.co/docs/datasets/audio_dataset#audiofolder
+
+    Returns:
+        The text of the file, and the recordings that it leaves out: those that are not in the folder or have a name
+        that is no UTF-8, and those of which pieces are captioned, which the layout has no places for.
+    """
+    rows: list[dict[str, Any]] = []
+    left_out, base = [], Path(os.path.abspath(folder))
+    for recording in recordings:
+        (piece, *more), path = recording.pieces, Path(recording.path)
+        whole = piece.start_ms == 0 and piece.end_ms >= round(1000 * recording.duration_s)
+        if more or not whole or not path.is_relative_to(base) or readable(recording.path) != recording.path:
+            left_out.append(recording.path)
+            continue
+        known = {name: one_line(cell) for name, cell in piece.details.items() if name.startswith(_OF_FOLDERS) and cell}
+        rows.append({"file_name": path.relative_to(base).as_posix(), "caption": piece.caption, **known})
+    names = ["file_name", "caption", *columns(row.keys() - {"file_name", "caption"} for row in rows)]
+    lines = (json.dumps({short_name(name): row.get(name) for name in names}, ensure_ascii=False) for row in rows)
+    return "".join(f"{line}\n" for line in lines), left_out
 
 
 def _time(time_ms: int) -> str:

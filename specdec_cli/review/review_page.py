@@ -15,11 +15,11 @@ from markupsafe import Markup
 
 from specdec_cli.errors import WrongFileError
 from specdec_cli.export.recordings import Stored
+from specdec_cli.journal import Watch
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import References
 from specdec_cli.pages.offline import asset, environment, policy
 from specdec_cli.pages.sound import BIT_RATE, SoundUnavailable, mp3, pieces_of
-from specdec_cli.store import Watch
 from specdec_cli.targets import REVIEW, write
 from specdec_cli.transcript.lines import transcript_at
 from specdec_cli.transcript.records import Transcript, readable

@@ -11,7 +11,7 @@ from pydantic_core import from_json
 
 from specdec_cli.errors import AudioContentError
 from specdec_cli.inputs.recording import Key
-from specdec_cli.store import StoredLine, read_lines
+from specdec_cli.journal import StoredLine, read_lines
 from specdec_cli.transcript.records import Transcript, TranscriptHead
 
 _BEHIND: Final = frozenset({"rounds", "totals", "timing", "resources", "uplink"})
@@ -64,8 +64,12 @@ class Mark:
 
     @property
     def cut(self) -> tuple[str | None, int | None, bool]:
-        """Content and number of pieces: equal for lines that stand together."""
-        return self.sha256, self.pieces, self.place is None
+        """Content and number of pieces: equal for lines that stand together.
+
+        Parts that nobody numbered may each be a content of its own, as the utterances of a microphone are.
+        """
+        own = self.place is not None and self.pieces is None
+        return None if own else self.sha256, self.pieces, self.place is None
 
 
 def standing(marks: Iterable[Mark]) -> tuple[Mark, ...]:
@@ -98,24 +102,23 @@ def stored_lines(path: Path) -> Iterator[Line]:
         TranscriptError: it holds something else, or cannot be read.
     """
     half = (b"\0", b"{")  # what a killed run may leave
-    return heads(path, (line for line in read_lines(path) if not (line.torn and line.raw.startswith(half))))
+    return (head_of(path, line) for line in read_lines(path) if not (line.torn and line.raw.startswith(half)))
 
 
-def heads(path: Path, lines: Iterable[StoredLine]) -> Iterator[Line]:
-    """The heads of lines, whose rest is JSON and not looked into; raises TranscriptError for what is no transcript."""
-    for line in lines:
-        place = f"{path}:{line.number}"
-        try:
-            values = from_json(line.raw, allow_inf_nan=False)  # ten times as fast as a check of all rounds
-        except ValueError:
-            values = None
-        if isinstance(values, dict) and values.keys() >= _BEHIND and isinstance(values["rounds"], list):
-            head: TranscriptHead = TranscriptHead.of({name: values[name] for name in values.keys() - _BEHIND}, place)
-        else:
-            head = Transcript.from_json(line.raw, place)
-            values = head.model_dump(include={"totals"})
-        totals = values["totals"]
-        yield Line(head, line.number, line.offset, totals.get("escalations") if isinstance(totals, dict) else None)
+def head_of(path: Path, line: StoredLine) -> Line:
+    """The head of a line, whose rest is JSON and not looked into; raises TranscriptError for what is no transcript."""
+    place = f"{path}:{line.number}"
+    try:
+        values = from_json(line.raw, allow_inf_nan=False)  # ten times as fast as a check of all rounds
+    except ValueError:
+        values = None
+    if isinstance(values, dict) and values.keys() >= _BEHIND and isinstance(values["rounds"], list):
+        head: TranscriptHead = TranscriptHead.of({name: values[name] for name in values.keys() - _BEHIND}, place)
+    else:
+        head = Transcript.from_json(line.raw, place)
+        values = head.model_dump(include={"totals"})
+    totals = values["totals"]
+    return Line(head, line.number, line.offset, totals.get("escalations") if isinstance(totals, dict) else None)
 
 
 def transcript_at(path: Path, mark: Mark | Line) -> Transcript:

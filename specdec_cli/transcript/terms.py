@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from specdec_cli.config.gate_file import learned_gate_file
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.errors import SpecdecError
+from specdec_cli.journal import Change
 from specdec_cli.transcript.recorder import error_transcript
 from specdec_cli.transcript.records import ModelInfo, Models, Transcript, TranscriptHead
 from specdec_cli.types import TOKEN_GATES, Mode
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
     from specdec_cli.config import Config
     from specdec_cli.inputs.recording import InputFile
 
-Change = tuple[str, object, object]  # a setting that differs: its name, the value there and the value here
 SUGGESTED: Final = "suggested"  # setting that records what the checkpoints add to settings that were left open
 _MODEL: Final = tuple(ModelInfo.model_fields)
 # the prompt says the style, and what checkpoints suggest is known once they are loaded
@@ -51,14 +52,14 @@ class Terms:
         known |= {"models": Models(edge=None, cloud=None), "settings": dict(self.settings), "sha256": item.sha256}
         return error_transcript(item.path, error, **known)
 
-    def changes(self, head: TranscriptHead, *, models: bool = True) -> Iterator[Change]:
-        """Whatever a transcript was made with that differs; names of models may not count."""
+    def changes(self, head: TranscriptHead) -> Iterator[Change]:
+        """Whatever a transcript was made with that differs; one that came to no model names none."""
         made: dict[str, object] = {name: getattr(head, name) for name in ("mode", "language", "prompt")}
         if head.caption is not None:
             made |= {name: getattr(head, name) is not None for name in ("labels", "measured")}
         known = {name: now for name in made if (now := getattr(self, name)) is not None}
         yield from differing({name: made[name] for name in known}, known)
-        if models and head.models.names:
+        if head.models.names:
             yield from differing(head.models.names, {"edge.model": self.edge, "cloud.model": self.cloud})
         yield from differing(head.settings, self.settings, but=_NOT_COMPARED)
 
@@ -110,6 +111,13 @@ class MadeWith(Protocol):
 
     @property
     def settings(self) -> Mapping[str, Any]: ...
+
+
+def made_by(head: TranscriptHead) -> str | None:
+    """Equal for captions of the same models, with the same suggestions; None for a line without a caption."""
+    if head.error is not None:
+        return None
+    return json.dumps([head.mode, head.models.model_dump(mode="json"), head.settings.get(SUGGESTED)])
 
 
 def loaded_changes(there: MadeWith, here: MadeWith, names: Sequence[str] = _MODEL) -> Iterator[Change]:

@@ -26,8 +26,8 @@ from specdec_cli.decoding.verify import LocalVerifier
 from specdec_cli.errors import AudioContentError, TranscriptError, WrongFileError, typed
 from specdec_cli.evaluate.bootstrap import Figures
 from specdec_cli.inputs.recording import InputFile
+from specdec_cli.journal import Journal, StoredLine, Watch
 from specdec_cli.models.processor import Prompt
-from specdec_cli.store import Store, Watch, made_otherwise
 from specdec_cli.targets import RECORDINGS
 from specdec_cli.transcript.records import Transcript
 from specdec_cli.transcript.terms import SUGGESTED, differing
@@ -131,18 +131,35 @@ def _track(text: Sequence[int], edge: Drafter, cloud: LocalVerifier, groups: Gro
     return Track(ids=tuple(text), edge=tuple(evidence), target=tuple(target))
 
 
-class StoredRecordings(Store):
-    """What was recorded, and the transcripts of runs, in memory, and in a store from which a later tuning goes on.
+class StoredRecordings(Journal[Trace | Transcript]):
+    """What was recorded, and the transcripts of runs, from which a later tuning goes on; errors as of the base.
 
-    Raises ConfigError if a recording in the file was made with other models, prompts or settings than `setup`, and
-    TranscriptError as the base.
+    Recordings are accepted that were made with the models, prompts and settings of `setup`.
     """
 
     def __init__(self, setup: dict[str, object], path: Path | None = None) -> None:
         self.recordings: dict[str, Trace] = {}
-        self._setup = json.loads(json.dumps(setup))
         self._runs: defaultdict[str | None, list[Transcript]] = defaultdict(list)
-        super().__init__(path, RECORDINGS)
+        here = json.loads(json.dumps(setup))
+        super().__init__(path, RECORDINGS, lambda line: differing(line.setup, here) if isinstance(line, Trace) else ())
+
+    def parsed(self, line: StoredLine) -> Trace | Transcript:
+        """A recording, or the transcript of a run."""
+        place = f"{self.path}:{line.number}"
+        if not line.raw.startswith(_RECORDING):
+            return Transcript.from_json(line.raw, place)
+        try:
+            return Trace.model_validate_json(line.raw)
+        except ValidationError as error:
+            hint = "Delete that line, or name another file in --recordings."
+            raise WrongFileError(f"{place} is no recording of this version of specdec.", hint=hint) from error
+
+    def take(self, entry: Trace | Transcript) -> None:
+        """Keeps it by its clip."""
+        if isinstance(entry, Trace):
+            self.recordings[entry.sha256] = entry
+        elif entry.error is None:
+            self._runs[entry.sha256].append(entry)
 
     def record(self, captioner: Captioner, clips: Mapping[str, str], watch: Watch) -> list[Trace]:
         """Records the clips (SHA-256 -> path) that are not recorded yet; one that fails does not stop the others.
@@ -151,10 +168,10 @@ class StoredRecordings(Store):
         """
         known = self.recordings
         missing = [path for sha256, path in clips.items() if sha256 not in known]
-        self.take([(f"recording {path}", path, partial(record, captioner, path)) for path in missing], watch)
+        self.run_all([(f"recording {path}", path, partial(record, captioner, path)) for path in missing], watch)
         return [known[sha256].model_copy(update={"file": path}) for sha256, path in clips.items() if sha256 in known]
 
-    def take(self, steps: Sequence[_Step], watch: Watch) -> None:
+    def run_all(self, steps: Sequence[_Step], watch: Watch) -> None:
         """Adds what steps make; an error costs its own step only.
 
         Raises:
@@ -174,31 +191,10 @@ class StoredRecordings(Store):
     def add(self, line: Trace | Transcript) -> None:
         """Keeps a line, and appends it to the file; raises TranscriptError if it cannot be written."""
         self.append(line.to_json() if isinstance(line, Transcript) else line.model_dump_json())
-        self._take(line)
+        self.take(line)
 
     def run(self, sha256: str, captioner: Captioner) -> Transcript | None:
         """The last transcript of a clip in the mode and under the settings of a captioner, if there is one."""
         setup, runs = captioner.setup, reversed(self._runs[sha256])
         same = (run for run in runs if run.mode == setup.mode and not any(differing(run.settings, setup.settings)))
         return next(same, None)
-
-    def _read(self) -> None:
-        for row in self._lines():
-            place = f"{self.path}:{row.number}"
-            if not row.raw.startswith(_RECORDING):
-                self._take(Transcript.from_json(row.raw, place))
-                continue
-            try:
-                trace = Trace.model_validate_json(row.raw)
-            except ValidationError as error:
-                hint = "Name another file in --recordings."
-                raise WrongFileError(f"{place} is no recording of this version of specdec.", hint=hint) from error
-            if changed := list(differing(trace.setup, self._setup)):
-                raise made_otherwise(self.path, row.number, changed)
-            self._take(trace)
-
-    def _take(self, line: Trace | Transcript) -> None:
-        if isinstance(line, Trace):
-            self.recordings[line.sha256] = line
-        elif line.error is None:
-            self._runs[line.sha256].append(line)

@@ -17,9 +17,9 @@ from specdec_cli.config.gate_file import GateFile, LearnedWeights, tokenizer_fin
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.errors import ConfigError
 from specdec_cli.evaluate.gap import GapClosed
+from specdec_cli.journal import Watch
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import Reference
-from specdec_cli.store import Watch
 from specdec_cli.tune.choosing import best_of, worth_running
 from specdec_cli.tune.outcomes import Baselines, CaptionQuality, SettingOutcome, Tuning, confirmed, swept
 from specdec_cli.tune.recording import StoredRecordings, Trace
@@ -186,7 +186,7 @@ def _confirm(
         for each, captioner in variants.items()
         if journal.run(t.sha256, captioner) is None
     ]
-    journal.take(steps, watch)
+    journal.run_all(steps, watch)
     usable = [trace for trace in traces if all(journal.run(trace.sha256, one) for one in variants.values())]
     if not usable:
         raise ConfigError("no clip could be captioned in the confirming runs", hint="Their errors are above.")

@@ -50,6 +50,38 @@ def test_a_caption_per_utterance_until_ctrl_c(specdec: Specdec, tmp_path: Path) 
     assert outcome.err.count(" after the end of the utterance") == 3
 
 
+def test_a_session_stands_beside_what_the_output_holds(specdec: Specdec, tmp_path: Path, microphone: Path) -> None:
+    output = tmp_path / "talk.jsonl"
+    assert specdec("listen", *QUICK, "-o", output).code == 0
+    before = list(read_transcripts(output))
+    assert specdec("batch", microphone, "-o", output, *QUICK, "--overwrite").code == 0  # with other lines, and
+    output.write_text("".join(f"{line.to_json()}\n" for line in [*before, *read_transcripts(output)]), "utf-8")
+    again = specdec("batch", microphone, "-o", output, *QUICK)
+    assert "1 done before" in again.err, again.err
+    assert [line.start_s for line in read_transcripts(output)][: len(before)] == [line.start_s for line in before]
+    assert specdec("export", output, "-o", tmp_path / "talk.csv").code == 0
+    assert len((tmp_path / "talk.csv").read_text().splitlines()) == len(before) + 2
+
+
+def test_a_session_is_one_recording_in_the_formats_of_other_tools(specdec: Specdec, tmp_path: Path) -> None:
+    assert specdec("listen", *QUICK, "-o", tmp_path / "talk.srt").code == 0
+    assert (tmp_path / "talk.srt").read_text("utf-8").count(" --> ") == 3
+    several = specdec("listen", *QUICK, "-o", tmp_path / "new.srt", "--save", tmp_path / "kept")
+    assert (several.code, "is of one recording" in several.err) == (2, True)
+
+
+def test_captions_made_otherwise_are_not_mixed_in(specdec: Specdec, tmp_path: Path) -> None:
+    output = tmp_path / "talk.jsonl"
+    assert specdec("listen", *QUICK, "-o", output).code == 0
+    content = output.read_bytes()
+    other = specdec("listen", *QUICK, "-o", output, "--set", "decoding.k=3")
+    assert (other.code, "talk.jsonl:1 was made with other settings: k was " in other.err) == (2, True)
+    output.write_bytes(content + (damaged := b'{"schema":1,"file":"a"}\n'))
+    refused = specdec("listen", *QUICK, "-o", output)
+    assert (refused.code, "talk.jsonl:4 is no transcript" in refused.err) == (2, True)
+    assert output.read_bytes() == content + damaged
+
+
 def test_utterances_are_kept_as_files_that_can_be_captioned_again(specdec: Specdec, tmp_path: Path) -> None:
     output, folder = tmp_path / "talk.jsonl", tmp_path / "kept" / "today"
     printed = specdec("listen", *QUICK, "-o", output, "--save", folder, "--json", "--device", "1")

@@ -8,30 +8,30 @@ from types import SimpleNamespace
 
 import pytest
 
-from specdec_cli.batch.output_file import Identity, Output
+from specdec_cli.batch.output_file import Check, Output, accepting
 from specdec_cli.errors import ConfigError
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.records import ModelInfo, Models
-from specdec_cli.transcript.terms import Terms
+from specdec_cli.transcript.terms import Terms, loaded_changes
 from tests.batch.lines import SETTINGS, failed_line, good_line, write
 
 
-def identity(**changes: object) -> Identity:
+def terms(**changes: object) -> Check:
     asked = changes.pop("asked", lambda _: ("en", "Describe."))
     made: dict[str, object] = {"mode": "edge", "settings": {**SETTINGS, "stop_strings": ()}, "edge": "edge"}
-    terms = Terms(**{"language": None, "prompt": None, "cloud": None, "labels": False, **made, **changes})  # type: ignore[arg-type]
-    return Identity(Path("o.jsonl"), terms, asked)  # type: ignore[arg-type]
+    known = Terms(**{"language": None, "prompt": None, "cloud": None, "labels": False, **made, **changes})  # type: ignore[arg-type]
+    return accepting(known, asked)  # type: ignore[arg-type]
 
 
-def check(tmp_path: Path, ours: Identity, *lines: Transcript) -> None:
-    with Output(write(tmp_path / "o.jsonl", *lines), ours.check):
-        pass
+def opened(tmp_path: Path, accepts: Check, *lines: Transcript) -> Output:
+    with Output(write(tmp_path / "o.jsonl", *lines), accepts) as output:
+        return output
 
 
 def test_the_same_settings_are_accepted(tmp_path: Path) -> None:
     other_style = good_line("/b.wav", settings={**SETTINGS, "style": None})
-    check(tmp_path, identity(), good_line("/a.wav"), failed_line("/c.wav"), other_style)
-    check(tmp_path, identity(asked=lambda _: None), good_line("/a.wav", language="zh", prompt="别的"))
+    opened(tmp_path, terms(), good_line("/a.wav"), failed_line("/c.wav"), other_style)
+    opened(tmp_path, terms(asked=lambda _: None), good_line("/a.wav", language="zh", prompt="别的"))
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,8 @@ def test_the_same_settings_are_accepted(tmp_path: Path) -> None:
 )
 def test_other_settings_are_named_with_both_values(tmp_path: Path, changes: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        check(tmp_path, identity(**changes), good_line("/a.wav"))
-    assert raised.value.message == f"o.jsonl:1 was made with other settings: {said}."
+        opened(tmp_path, terms(**changes), good_line("/a.wav"))
+    assert raised.value.message == f"{tmp_path / 'o.jsonl'}:1 was made with other settings: {said}."
     assert "--overwrite" in (raised.value.hint or "")
 
 
@@ -70,8 +70,10 @@ KNOWN = {"name": "edge", "dtype": "float32", "device": "cpu", "weights": "sha256
 def test_other_models_are_refused_once_they_are_known(
     tmp_path: Path, then: str | None, now: dict[str, str], suggested: object, told: str | None
 ) -> None:
-    ours = identity()
-    check(tmp_path, ours, good_line("/a.wav", models=Models(edge=ModelInfo(**KNOWN | {"weights": then}), cloud=None)))
+    models = Models(edge=ModelInfo(**KNOWN | {"weights": then}), cloud=None)
+    failed = failed_line("/b.wav")  # which came to no model, so that none can have suggested anything
+    output = opened(tmp_path, terms(), failed, good_line("/a.wav", models=models))
     loaded = Models(edge=ModelInfo(**KNOWN | now), cloud=None)
-    with nullcontext() if told is None else pytest.raises(ConfigError, match=rf"o\.jsonl:1 .*{told}"):
-        ours.check_models(SimpleNamespace(models=loaded, settings={"suggested": suggested} if suggested else {}))
+    here = SimpleNamespace(models=loaded, settings={"suggested": suggested} if suggested else {})
+    with nullcontext() if told is None else pytest.raises(ConfigError, match=rf"o\.jsonl:2 .*{told}"):
+        output.require(lambda line: loaded_changes(line.head, here, ("dtype", "weights")))  # type: ignore[arg-type]

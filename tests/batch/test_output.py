@@ -16,8 +16,8 @@ from tests.batch.lines import failed_line, good_line, write
 from tests.transcript.lines import read_transcripts
 
 
-def accept(_: Line) -> None:
-    pass
+def accept(_: Line) -> tuple[()]:
+    return ()
 
 
 def files(path: Path) -> list[str]:
@@ -47,6 +47,11 @@ STANDING: dict[str, tuple[list[Transcript], list[str | None], bool]] = {
     "parts that nobody numbered": (
         [good_line("/a.wav", str(n), start_s=float(n), end_s=n + 1.0) for n in (1, 0)],
         ["0", "1"],
+        True,
+    ),
+    "utterances of a microphone": (
+        [good_line("/a", str(n), start_s=float(n), end_s=n + 1.0, sha256=str(n) * 64) for n in (1, 0, 2)],
+        ["0", "1", "2"],
         True,
     ),
 }
@@ -86,7 +91,7 @@ def test_a_text_that_looks_like_rounds_is_no_end(tmp_path: Path) -> None:
     tricky = good_line("/a.wav", caption='x","rounds":[{"y":1}]', prompt='","rounds":[')
     path = write(tmp_path / "o.jsonl", tricky, good_line("/b\u2028.wav"))
     lines: list[Line] = []
-    with Output(path, lines.append):
+    with Output(path, lambda line: lines.append(line) or ()):
         assert [line.head.caption for line in lines] == [tricky.caption, "A calm voice."]
         assert lines[0].head.prompt == tricky.prompt
 

@@ -15,8 +15,8 @@ import soundfile
 import specdec_cli
 from specdec_cli.captioner import Captioner
 from specdec_cli.errors import CheckpointError
+from specdec_cli.journal import Journal
 from specdec_cli.run import Run
-from specdec_cli.store import Store
 from specdec_cli.targets import writing
 from specdec_cli.transcript import Transcript, json_schema
 from tests.cli.conftest import Specdec
@@ -105,11 +105,11 @@ def test_files_that_cannot_be_opened_are_refused_before_loading(
 def test_an_output_that_fills_up_ends_the_run_with_one_error(
     specdec: Specdec, recordings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(self: Store, _lines: object) -> None:
+    def full(self: Journal[object], _lines: object) -> None:
         with writing(self.path):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(Store, "append", full)
+    monkeypatch.setattr(Journal, "append", full)
     outcome = specdec("caption", "-q", *recordings, "-o", tmp_path / "full.jsonl")
     assert outcome.code == 3
     assert len(outcome.lines) == 1  # the caption that could not be recorded is not lost

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.cli import ending
-from specdec_cli.store import Store
-from specdec_cli.targets import RECORDINGS
+from specdec_cli.targets import RECORDINGS, TRANSCRIPTS
 from tests.cli.harness import Fork
 from tests.mini_pair import write_voice
+from tests.transcript.lines import Raw
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX"),
@@ -84,7 +84,7 @@ def test_a_signal_at_any_moment_ends_the_command(
         assert not list(tmp_path.glob(".specdec-*")), outcome.err
         if output.exists():
             assert output.read_bytes()[-1:] in (b"\n", b"")
-        with Store(output, RECORDINGS):
+        with Raw(output, RECORDINGS if command == "tune" else TRANSCRIPTS):
             pass
 
 

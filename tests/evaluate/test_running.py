@@ -11,11 +11,11 @@ import pytest
 from specdec_cli.config import load_config
 from specdec_cli.errors import ConfigError
 from specdec_cli.evaluate.modes import MODES, in_mode, parse_modes, richest, turns
-from specdec_cli.evaluate.running import StoredRuns
+from specdec_cli.evaluate.running import StoredRuns, accepting
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.records import Models
-from specdec_cli.transcript.terms import Terms
+from specdec_cli.transcript.terms import Terms, loaded_changes
 from tests.evaluate.fabricate import CLOUD, EDGE, SETTINGS, digest, failed, made
 from tests.transcript.lines import append_transcript
 
@@ -29,7 +29,7 @@ def reopened(path: Path, *added: Transcript, **settings: object) -> StoredRuns:
     """A journal that has read these from its file, which is closed."""
     for transcript in added:
         append_transcript(path, transcript)
-    with StoredRuns(path, terms(**settings)) as journal:
+    with StoredRuns(path, accepting(terms(**settings))) as journal:
         return journal
 
 
@@ -126,8 +126,8 @@ def test_captions_of_other_models_are_not_mixed_in(
         return made("a", "edge").model_copy(update={"models": models})
 
     journal = reopened(tmp_path / "t.jsonl", run(recorded))
-    journal.require_models({"edge": run(recorded)})
+    journal.require(lambda held: loaded_changes(held, run(recorded)))
     if message is None:
-        journal.require_models({"edge": run(now)})
+        journal.require(lambda held: loaded_changes(held, run(now)))
         return
-    assert message in refused(lambda: journal.require_models({"edge": run(now)})).message
+    assert message in refused(lambda: journal.require(lambda held: loaded_changes(held, run(now)))).message

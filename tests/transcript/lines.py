@@ -5,15 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from specdec_cli.store import Store, read_lines
-from specdec_cli.targets import TRANSCRIPTS
+from specdec_cli.journal import Journal, StoredLine, read_lines
+from specdec_cli.targets import TRANSCRIPTS, Kind
 from specdec_cli.transcript import Transcript
 
 
+class Raw(Journal[StoredLine]):
+    """Lines of which nothing is asked."""
+
+    def __init__(self, path: Path, kind: Kind = TRANSCRIPTS, *, read: bool = True) -> None:
+        super().__init__(path, kind, (lambda _: ()) if read else None)
+
+    def parsed(self, line: StoredLine) -> StoredLine:
+        return line
+
+    def take(self, entry: StoredLine) -> None:
+        pass
+
+
 def append_transcript(path: Path, transcript: Transcript) -> None:
-    """Appends a transcript as `specdec listen --output` does."""
-    with Store(path, TRANSCRIPTS) as store:
-        store.append(transcript.to_json())
+    """Appends a transcript as it is."""
+    with Raw(path) as journal:
+        journal.append(transcript.to_json())
 
 
 def read_transcripts(path: Path) -> Iterator[Transcript]:

@@ -34,8 +34,8 @@ DAMAGE: dict[str, str] = {
 """Field, with blanks to tell cases apart -> what stands there, as JSON or as what is none."""
 
 READERS: dict[str, Callable[[Path], object]] = {
-    "batch, caption": lambda path: Output(path, lambda _: None),
-    "compare": lambda path: StoredRuns(path, {}),
+    "batch, caption": lambda path: Output(path, lambda _: ()),
+    "compare": lambda path: StoredRuns(path, lambda _: ()),
     "export": lambda path: export(Stored.read(path), ["csv", "srt"], path.parent / "out", "-o", naming=None),
     "plot": lambda path: list(timelines(Stored.read(path), "emotion", ["happy"])),
     "review": lambda path: read_pieces([path], Lexicon.load(), None),

@@ -24,9 +24,10 @@ def test_recordings_made_otherwise_are_refused(tmp_path: Path) -> None:
         assert list(journal.recordings) == [trace_of(0).sha256]
 
 
-def test_a_line_that_is_no_recording_is_refused_with_its_number(tmp_path: Path) -> None:
+@pytest.mark.parametrize("line", ['{"recording": 1}', '{"recording":1,"file":"a', '{"schema":1,"file":"/a.wav"}', "[]"])
+def test_a_damaged_line_is_refused_with_its_number(tmp_path: Path, line: str) -> None:
     path = tmp_path / "r.jsonl"
-    path.write_text(before := f'{trace_of(0).model_dump_json()}\n{{"recording": 1}}\n', encoding="utf-8")
+    path.write_text(before := f"{trace_of(0).model_dump_json()}\n{line}\n", encoding="utf-8")
     with pytest.raises(TranscriptError, match=r"r.jsonl:2 is no"):
         StoredRecordings(SETUP, path)
     assert path.read_text("utf-8") == before

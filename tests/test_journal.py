@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.errors import TranscriptError
-from specdec_cli.store import LONGEST, Store, lock_file, read_lines
+from specdec_cli.journal import LONGEST, lock_file, read_lines
 from specdec_cli.targets import RECORDINGS, TRANSCRIPTS, Kind
 from tests.batch.lines import failed_line
-from tests.transcript.lines import append_transcript
+from tests.transcript.lines import Raw, append_transcript
 
 HEAD = f"{failed_line('a').to_json()}\n".encode()
 PRELUDE = """
@@ -34,7 +34,7 @@ def python(code: str, *arguments: object) -> subprocess.Popen[bytes]:
 
 
 def lines(path: Path) -> list[bytes]:
-    with Store(path, TRANSCRIPTS):  # cuts a torn end off
+    with Raw(path):  # cuts a torn end off
         return [line.raw for line in read_lines(path)] if path.is_file() else []
 
 
@@ -71,7 +71,7 @@ def test_a_store_of_another_kind_is_left_alone(tmp_path: Path, kind: Kind) -> No
     path.write_bytes(before := HEAD if kind is RECORDINGS else f"{json.dumps(trace)}\n".encode())
     for read in (True, False):
         with pytest.raises(TranscriptError, match=f"something else than {kind.name}"):
-            Store(path, kind, read=read)
+            Raw(path, kind, read=read)
     assert path.read_bytes() == before
 
 
@@ -88,7 +88,7 @@ def test_another_process_is_refused_while_the_file_is_held(tmp_path: Path) -> No
     path = tmp_path / "out.jsonl"
     append_transcript(path, failed_line("first"))
     before = path.read_bytes()
-    with Store(path, TRANSCRIPTS):
+    with Raw(path):
         output, _ = python("append_transcript(path, failed_line('second'))", path).communicate(timeout=60)
         assert b"being written by another run" in output
     assert path.read_bytes() == before
@@ -122,7 +122,7 @@ def test_a_rewrite_that_is_killed_changes_nothing(tmp_path: Path) -> None:
 import os
 from specdec_cli.batch import output_file
 output_file._line_at = lambda *_: os._exit(9)
-output_file.Output(path, lambda _: None)
+output_file.Output(path, lambda _: ())
 """
     killed = python(code, path)
     assert (killed.communicate(timeout=60)[0], killed.returncode) == (b"", 9)
@@ -134,7 +134,7 @@ def test_a_planted_link_leads_nowhere(tmp_path: Path) -> None:
     path, mine = tmp_path / "out.jsonl", tmp_path / "mine"
     mine.write_text("mine")
     lock_file(path).symlink_to(mine)
-    with pytest.raises(TranscriptError), Store(path, TRANSCRIPTS) as store:
+    with pytest.raises(TranscriptError), Raw(path) as store:
         store.append('{"schema":1}')
     assert mine.read_text() == "mine"
 
@@ -142,9 +142,9 @@ def test_a_planted_link_leads_nowhere(tmp_path: Path) -> None:
 def test_it_is_held_by_whatever_name_and_its_own_files_have_short_ones(tmp_path: Path) -> None:
     path, link = tmp_path / ("n" * 254), tmp_path / "link"
     link.symlink_to(path)
-    with Store(path, TRANSCRIPTS) as store:
+    with Raw(path) as store:
         store.append("{}")
         assert lock_file(path).exists()
         with pytest.raises(TranscriptError, match="being written by another run"):
-            Store(link, TRANSCRIPTS)
+            Raw(link)
     assert sorted(os.listdir(tmp_path)) == ["link", path.name]

@@ -1,14 +1,14 @@
-"""JSON lines on disk that a later run resumes: whole lines, appended by one run at a time, and a torn end cut off."""
+"""Outputs that a later run resumes: whole JSON lines, appended by one run at a time, made with the same settings."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Generic, Protocol, Self, TypeVar
 
 from filelock import FileLock, Timeout
 
@@ -17,10 +17,16 @@ from specdec_cli.errors import ConfigError, SpecdecError, TranscriptError, Wrong
 from specdec_cli.regular_files import open_regular
 from specdec_cli.targets import LONGEST, Kind, require_ours, writing
 
+Change = tuple[str, object, object]
+"""A setting that differs: its name, the value there and the value here."""
+
+Entry = TypeVar("Entry")
+Accepts = Callable[[Entry], Iterable[Change] | None]
+
 
 @dataclass(frozen=True, slots=True)
 class StoredLine:
-    """One line of a store: its number from 1, its first byte's place in the file, and its bytes with the newline."""
+    """One line of a journal: its number from 1, its first byte's place in the file, and its bytes with the newline."""
 
     number: int
     offset: int
@@ -37,27 +43,33 @@ class StoredLine:
             return True
 
 
-class Store:
-    """A file of JSON lines that no other run writes until it is closed. Use it as a context manager.
+class Journal(Generic[Entry]):
+    """The output of a run, which a later run goes on from: no other run writes it until it is closed.
 
-    Opening it reads what it holds, and cuts off half a line at the end.
+    Opening it reads what it holds, and cuts off half a line at the end. A subclass says what a line is (`parsed`), and
+    takes the lines that belong to the run (`take`). Use it as a context manager.
 
     Args:
         path: the file; created with the first line. None: nothing is kept.
         kind: what its lines are.
-        read: whether to read what it holds.
+        accepts: the one check of whether a line belongs to the run: gives each setting in which it was made otherwise,
+            or None for a line that the run leaves alone. Without a check nothing is read; `clear` will drop it all.
 
     Raises:
-        TranscriptError: another run is writing it, its folder cannot be written, or it ends in something else.
+        TranscriptError: another run is writing it, its folder cannot be written, a line is damaged, or it ends in
+            something else.
+        ConfigError: a line was made otherwise.
     """
 
-    def __init__(self, path: Path | None, kind: Kind, *, read: bool = True) -> None:
+    def __init__(self, path: Path | None, kind: Kind, accepts: Accepts[Entry] | None) -> None:
         self.path, self._kind = Path(os.devnull) if path is None else path, kind
+        self._accepts = accepts
+        self._made_by: dict[str, tuple[int, Entry]] = {}  # models of a line -> number of the first, and itself
         self._lock = None if path is None else _locked(path)
         self._new = False  # whether the first line creates the file, which must not have come meanwhile
         try:
             self._new = path is not None and not require_ours(path, kind)
-            if read:
+            if accepts is not None:
                 self._read()
         except BaseException:
             self._close()
@@ -69,15 +81,61 @@ class Store:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._close()
 
-    def _close(self) -> None:
-        if self._lock is not None:
-            Path(self._lock.lock_file).unlink(missing_ok=True)
-            self._lock.release()
+    def parsed(self, line: StoredLine) -> Entry:
+        """What a line says; TranscriptError, with its number, if it is damaged."""
+        raise NotImplementedError
+
+    def take(self, entry: Entry) -> str | None:
+        """Takes in a line that belongs to the run; returns what its models are known by, None if it came to none."""
+        raise NotImplementedError
+
+    def require(self, changes: Accepts[Entry]) -> None:
+        """Checks what was read once more, as `accepts` does, by what is known when the models are loaded."""
+        for number, entry in self._made_by.values():
+            self._refuse(number, changes(entry))
+
+    def append(self, line: str) -> None:
+        """Appends a line, all of it or nothing, whatever ends the process; it is on the disk then.
+
+        A last line without a newline gets it first.
+
+        Raises:
+            TranscriptError: the disk is full, for example.
+        """
+        data = f"{line}\n".encode()
+        real, mode = os.path.realpath(self.path), "x+b" if self._new else "a+b"
+        with writing(self.path), open(real, mode, buffering=0) as file:
+            self._new = False
+            size = file.seek(0, os.SEEK_END)
+            if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
+                data = b"\n" + data
+            written = file.write(data)
+            if written != len(data):
+                file.truncate(size)
+                raise OSError(f"only {written} of {len(data)} bytes could be written")
+            if self._lock is not None:
+                os.fsync(file.fileno())
+
+    def clear(self) -> None:
+        """Drops all that the file holds."""
+        self._cut(0)
 
     def _read(self) -> None:
         """Takes in what it holds."""
-        for _ in self._lines():
-            pass
+        for line in self._lines():
+            entry = self.parsed(line)
+            changes = self._accepts(entry) if self._accepts is not None else ()
+            if changes is None:
+                continue
+            self._refuse(line.number, changes)
+            if (models := self.take(entry)) is not None:
+                self._made_by.setdefault(models, (line.number, entry))
+
+    def _refuse(self, number: int, changes: Iterable[Change] | None) -> None:
+        """Refuses to mix a line with those of a run that has other settings or models."""
+        if listed := "; ".join(f"{name} was {show(there)} and is {show(here)}" for name, there, here in changes or ()):
+            hint = "Give the same settings, name a new file, or start anew (--overwrite, where the command has it)."
+            raise ConfigError(f"{self.path}:{number} was made with other settings: {listed}.", hint=hint)
 
     def _lines(self) -> Iterator[StoredLine]:
         """The lines in order, but for empty ones; half a line at the end is cut off.
@@ -95,32 +153,15 @@ class Store:
                 raise WrongFileError(f"{self.path} ends in something else than {self._kind.name}.", hint=hint)
             self._cut(line.offset)
 
-    def append(self, line: str) -> None:
-        """Appends a line, all of it or nothing, whatever ends the process; a last line without a newline gets it first.
-
-        Raises:
-            TranscriptError: the disk is full, for example.
-        """
-        data = f"{line}\n".encode()
-        real, mode = os.path.realpath(self.path), "x+b" if self._new else "a+b"
-        with writing(self.path), open(real, mode, buffering=0) as file:
-            self._new = False
-            size = file.seek(0, os.SEEK_END)
-            if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
-                data = b"\n" + data
-            written = file.write(data)
-            if written != len(data):
-                file.truncate(size)
-                raise OSError(f"only {written} of {len(data)} bytes could be written")
-
-    def clear(self) -> None:
-        """Drops all that the file holds."""
-        self._cut(0)
-
     def _cut(self, size: int) -> None:
         if self.path.is_file():
             with writing(self.path):
                 os.truncate(self.path, size)
+
+    def _close(self) -> None:
+        if self._lock is not None:
+            Path(self._lock.lock_file).unlink(missing_ok=True)
+            self._lock.release()
 
 
 class Watch(Protocol):
@@ -152,24 +193,14 @@ def read_lines(path: Path, offset: int = 0) -> Iterator[StoredLine]:
         raise WrongFileError(f"The transcript {path} cannot be read: {error.strerror or error}.", hint=hint) from error
 
 
-def made_otherwise(path: Path, number: int, changes: Iterable[tuple[str, object, object]]) -> ConfigError:
-    """Why a line cannot be mixed with those of a run that has other settings or models.
-
-    `changes`: name, value there and value here of whatever differs.
-    """
-    listed = "; ".join(f"{name} was {show(there)} and is {show(here)}" for name, there, here in changes)
-    hint = "Give the same settings, name a new file, or start anew (--overwrite, where the command has it)."
-    return ConfigError(f"{path}:{number} was made with other settings: {listed}.", hint=hint)
-
-
 def lock_file(path: Path) -> Path:
-    """The file in the same folder that is locked while a store is open; its name is short whatever the store's is."""
+    """The file in the same folder that is locked while a journal is open; its name is always short."""
     real = Path(os.path.realpath(path))
     return real.with_name(f".specdec-{hashlib.sha256(os.fsencode(real.name)).hexdigest()[:16]}.lock")
 
 
 def _locked(path: Path) -> FileLock:
-    """The lock of a store, which this process holds."""
+    """The lock of a journal, which this process holds."""
     lock = FileLock(lock_file(path), timeout=0, thread_local=False)
     with writing(path):
         if not lock_file(path).parent.is_dir():  # which the lock would create

@@ -1,0 +1,93 @@
+"""What --output of `caption`, `batch` and `listen` names: transcripts, or one export of them, by its ending."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Final
+
+from specdec_cli.errors import ConfigError, SpecdecError, TranscriptError
+from specdec_cli.export.formats import SUFFIXES, export_file, format_of, takes_several
+from specdec_cli.export.recordings import Stored
+from specdec_cli.inputs.manifest import Inputs
+from specdec_cli.targets import EXPORTS, STDOUT, TRANSCRIPTS, refuse
+from specdec_cli.types import ExportFormat
+
+ENDINGS: Final = ", ".join(SUFFIXES.values())
+
+
+@dataclass(frozen=True, slots=True)
+class CaptionsFile:
+    """Where captions go. Only transcripts can be gone on from."""
+
+    path: Path | None
+    format: ExportFormat | None  # None: transcripts, or nothing is kept
+    overwrites: bool
+
+    @classmethod
+    def of(cls, path: Path | None, reads: Iterable[str | Path | None], *, overwrite: bool = False) -> CaptionsFile:
+        """What a path names.
+
+        `reads`: files that the command reads. `overwrite`: an export that specdec wrote may be replaced.
+
+        Raises:
+            ConfigError: its ending is unknown; it is an input; it is an export that stands there already.
+            TranscriptError: it holds something else, or cannot be written.
+        """
+        form = None if path is None else format_of(path)
+        if path not in (None, STDOUT) and form is None and path.suffix.lower() != ".jsonl" and not path.exists():
+            hint = f"Name it {path.stem}.jsonl for transcripts, or after an export: {ENDINGS}."
+            raise ConfigError(f"--output {path} has no ending of a format that is written.", hint=hint)
+        refuse({"--output": (path, TRANSCRIPTS if form is None else EXPORTS)}, reads)
+        if path is not None and form is not None and path.exists() and not overwrite:
+            hint = "Name a new file, or replace it: --overwrite, where the command has it. Only .jsonl is gone on from."
+            raise ConfigError(f"--output {path} is there already.", hint=hint)
+        return cls(path, form, overwrite)
+
+    @property
+    def resumable(self) -> bool:
+        """Whether a later run can go on from it."""
+        return self.path is not None and self.format is None
+
+    def require_one(self, several: bool, hint: str) -> None:
+        """Refuses several recordings where the file is of one."""
+        if self.format is not None and several and not takes_several(self.format):
+            raise ConfigError(f"--output {self.path} is of one recording, and there are several.", hint=hint)
+
+    @contextmanager
+    def journal(self, inputs: Inputs | None = None) -> Iterator[Path | None]:
+        """The file of transcripts: --output itself, or a temporary one, which becomes the export however this ends.
+
+        Raises:
+            SpecdecError: the export cannot be written; the transcripts stay, and the hint says where.
+        """
+        if self.path is None or self.format is None:
+            yield self.path
+            return
+        folder = Path(mkdtemp(prefix="specdec-"))
+        journal = folder / f"{self.path.stem}.jsonl"
+        try:
+            yield journal
+        finally:
+            if journal.is_file():
+                self._export(self.path, self.format, journal, inputs)
+            shutil.rmtree(folder)
+
+    def _export(self, path: Path, form: ExportFormat, journal: Path, inputs: Inputs | None) -> None:
+        base, items = (os.getcwd(), ()) if inputs is None else (inputs.base, inputs)
+        kept = f"The captions are in {journal}: specdec export {journal} --output FILE"
+        try:
+            if path.exists() and not self.overwrites:
+                raise TranscriptError(f"{path} came while captions were made, and stays.")
+            stored = Stored.read(journal, base, items)
+            if form == "csv" or any(stored):
+                problems = export_file(stored, form, path, naming="speaker").problems
+                if problems:
+                    raise problems[0]
+        except SpecdecError as error:
+            raise type(error)(error.message, hint=kept) from error
