@@ -25,7 +25,8 @@ import soundfile
 import typer
 
 from specdec_cli.audio import open_recording
-from specdec_cli.audio.prosody import HOP, runs_of, speech_activity
+from specdec_cli.audio.levels import runs_of
+from specdec_cli.audio.prosody import HOP, speech_activity
 from specdec_cli.batch.local import LocalBackend
 from specdec_cli.batch.output_file import Task
 from specdec_cli.captioner import Captioner

@@ -224,13 +224,11 @@ def load_to_caption(
 
 def command_line(*more: str) -> str:
     """The command line that this process was given, with more options and never with --overwrite."""
-    command, *arguments = sys.argv[1:]
-    options, names = arguments, list[str]()  # what stands behind -- is a name, whatever it begins with
-    if "--" in arguments:
-        at = arguments.index("--")
-        options, names = arguments[:at], arguments[at:]
+    arguments = sys.argv[1:]
+    names_at = arguments.index("--") if "--" in arguments else len(arguments)
+    options, names = arguments[:names_at], arguments[names_at:]  # behind -- all are names, whatever they begin with
     kept = [argument for argument in options if argument not in (*more, "--overwrite")]
-    return shlex.join(["specdec", command, *kept, *more, *names])
+    return shlex.join(["specdec", *kept, *more, *names])
 
 
 def _prompting(config: Config, inputs: Inputs | None, line: Line) -> tuple[Language, str] | None:

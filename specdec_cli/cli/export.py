@@ -129,9 +129,16 @@ def show_written(written: Written, transcripts: Path, folder: Path | None, view:
 
 
 def report(written: Written, transcripts: Path, folder: Path | None, view: View) -> int:
-    """Tells what was written and what was not; returns the exit code. ConfigError: there was nothing to write."""
+    """Tells what was written and what was not; returns the exit code.
+
+    Raises:
+        ConfigError: there was nothing to write.
+        TranscriptError: the one file that was asked for, without a folder, was not written.
+    """
     if not written.count and not written.problems:
         hint = "Each line without a caption has the reason; --mode takes lines of that mode alone."
         raise ConfigError(f"{transcripts} has no captions to write.", hint=hint)
+    if folder is None and written.problems:
+        raise written.problems[0]
     show_written(written, transcripts, folder, view)
     return 1 if written.problems else 0

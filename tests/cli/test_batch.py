@@ -76,7 +76,7 @@ def by_name(output: Path, folder: Path) -> dict[str, Transcript]:
 
 
 def table_rows(table: Path) -> list[dict[str, str]]:
-    with table.open(encoding="utf-8-sig", newline="") as file:
+    with table.open(encoding="utf-8-sig", newline="") as file:  # begins with a byte order mark
         return list(csv.DictReader(file))
 
 

@@ -62,7 +62,7 @@ def test_the_table_is_in_the_order_of_the_input_and_holds_no_formulas(
     (tmp_path / "m.csv").write_text("file,id\nd/b.wav,+1\nd/=cmd.wav,@x\nd/a.wav,'=y\n")
     for _ in range(2):  # the second run finds its own table
         assert batch("--manifest", "m.csv", "-o", "o.jsonl", "--export", "csv", "--batch-size", "1").code == 0
-        with (tmp_path / "o-export" / "o.csv").open(encoding="utf-8") as file:
+        with (tmp_path / "o-export" / "o.csv").open(encoding="utf-8-sig") as file:
             rows = list(csv.DictReader(file))
         assert [row["id"] for row in rows] == ["'+1", "'@x", "''=y"]
         assert rows[1]["name"] == "'=cmd.wav"

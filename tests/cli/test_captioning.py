@@ -11,7 +11,7 @@ import soundfile
 
 from specdec_cli.batch.tasks import Outcome, Progress
 from specdec_cli.cli.captioning import command_line
-from specdec_cli.console.progress import show_counts, show_totals
+from specdec_cli.console.progress import show_counts, show_warnings
 from specdec_cli.console.view import View
 from specdec_cli.errors import AudioDecodeError, AudioNotFoundError
 from specdec_cli.inputs.recording import InputFile
@@ -62,7 +62,10 @@ def test_patterns_manifests_exports_and_a_new_start(run: Run, clips: Path, tmp_p
     assert [path.name for path in texts.rglob("*.txt")] == ["other.txt"]
     (tmp_path / "m.csv").write_text("file,id\nclips/0.wav,a\nclips/1.wav,b\n")
     assert run("--manifest", tmp_path / "m.csv", "--overwrite").code == 0
-    assert [line.id for line in read_transcripts(tmp_path / "out.jsonl")] == ["a", "b"]
+    assert {line.id for line in read_transcripts(tmp_path / "out.jsonl")} == {
+        "a",
+        "b",
+    }  # a batch writes as clips finish
 
 
 def test_what_failed_or_was_degraded_is_made_again(run: Run, clips: Path, tmp_path: Path) -> None:
@@ -129,7 +132,7 @@ def test_warnings_of_a_kind_are_one_line_and_name_three_files() -> None:
     for index in range(5):
         (outcome,) = pieces(1, f"{index}.wav", warnings=(f"{index}.wav ends {index}.5 s early",))
         counts.add(outcome)
-    show_totals(View(screen, "errors"), counts, None)
+    show_warnings(View(screen, "errors"), counts)
     (line,) = [line for line in screen.lines if "early" in line]
     assert line == "warning: 0.wav ends 0.5 s early (0.wav, 1.wav, 2.wav and 2 more)"
 
@@ -144,3 +147,9 @@ def test_options_are_added_in_front_of_a_double_hyphen(monkeypatch: pytest.Monke
 
 def test_the_status_of_an_error_is_that_of_the_table() -> None:
     assert (AudioNotFoundError.status, AudioDecodeError.status) == (2, 1)
+
+
+@pytest.mark.parametrize("given", [["-c"], ["specdec"], ["specdec", "--", "--overwrite"]])
+def test_a_command_line_without_a_command_can_be_named_too(monkeypatch: pytest.MonkeyPatch, given: list[str]) -> None:
+    monkeypatch.setattr(sys, "argv", given)
+    assert command_line("--retry-failed") == " ".join(["specdec", "--retry-failed", *given[1:]])

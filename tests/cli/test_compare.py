@@ -70,7 +70,7 @@ def truth(tmp_path_factory: pytest.TempPathFactory, recordings: list[str]) -> Pa
     """A table that knows the mood of two recordings, and what was said of one."""
     path = tmp_path_factory.mktemp("truth") / "truth.tsv"
     names = [Path(recording).name for recording in recordings]
-    path.write_text(f"clip\tmood\tnote\n{names[0]}\tsad\tHe is sad.\n{names[1]}\thappy\t\n", encoding="utf-8")
+    path.write_text(f"clip\tmood\tnote\n{names[0]}\tsad\t他很悲伤。\n{names[1]}\thappy\t\n", encoding="utf-8")
     return path
 
 

@@ -56,7 +56,7 @@ def test_an_option_means_the_same_in_every_command() -> None:
     assert {flag for flag, helps in meanings.items() if len(helps) > 1} == several
 
 
-def test_caption_has_at_most_36_options_and_the_decoding_ones_last() -> None:
+def test_caption_has_at_most_39_options_and_the_decoding_ones_last() -> None:
     panels = list(dict.fromkeys(parameter.rich_help_panel for parameter in parameters_of("caption")))
-    assert len(parameters_of("caption")) <= 36
+    assert len(parameters_of("caption")) <= 39
     assert panels == ["Models and settings", "Caption", "Input", "Output", "Decoding", None]

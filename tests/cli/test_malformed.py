@@ -1,4 +1,4 @@
-"""Hundreds of recordings that are wrong: a typed error for each, no traceback, and nothing healthy is lost."""
+"""Dozens of recordings that are wrong: a typed error for each, no traceback, and nothing healthy is lost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_one_run_over_every_malformed_recording_captions_the_healthy_one(tmp_pat
     outcome = Fork(["caption", *names, "--output", str(output)]).wait()  # a pipe among them must not block it
 
     assert outcome.code == 1
-    assert len(CASES) - 3 == len(files) >= 180  # the folders are refused as inputs, before anything is loaded
+    assert len(CASES) - 3 == len(files) >= 77  # the folders are refused as inputs, before anything is loaded
     transcripts = list(read_transcripts(output))
     assert [t.file for t in transcripts] == names
     errors = {t.file: t.error for t in transcripts}
@@ -40,7 +40,7 @@ def test_one_run_over_every_malformed_recording_captions_the_healthy_one(tmp_pat
     assert "Traceback" not in outcome.err
     assert "UnexpectedError" not in outcome.err
     assert outcome.err.count("\nerror: ") == len(files)
-    assert f"1 captioned  {len(files)} failed\n" in outcome.err
+    assert f"\n1 captioned  {len(files)} failed  " in outcome.err
     for line in outcome.err.splitlines():  # nothing of what decoders write themselves
         assert line.startswith(
             ("error: ", "hint: ", "loading ", "Captions are in ", "captions are in ", str(healthy), "1 captioned")

@@ -133,7 +133,8 @@ def test_a_part_of_a_recording(run: Run, start: str, end: str) -> None:
         (("--start", "99"), "talk.wav ends before 99 s"),
         (("--segment", "0.01"), "takes a number of at least 0.1"),
         (("--segment", "31"), "31 s, but the models take 30 s"),
-        (("--segment", "pause.txt"), "no file of cuts"),
+        (("--segment", "pause.txt"), "pause.txt cannot be read: No such file"),
+        (("--segment", "talk.wav"), "talk.wav is no file of cuts that can be read"),
     ],
 )
 def test_parts_and_cuts_that_are_impossible(run: Run, arguments: tuple[str, ...], said: str) -> None:

@@ -124,8 +124,8 @@ FILES: list[tuple[str, str, int]] = [
     ("batch a.wav -o o.jsonl --lookup none.jsonl", "none.jsonl cannot be read", 2),
     ("export a.wav", "a.wav:1 is no transcript of schema 1", 2),
     ("export captions.jsonl --to rttm --rttm-name pitch", "no pitch to name them by", 1),
-    ("export captions.jsonl -o mine.srt", "was left as it is", 1),
-    ("export captions.jsonl -o mine.csv", "was left as it is", 1),
+    ("export captions.jsonl -o mine.srt", "was left as it is", 2),
+    ("export captions.jsonl -o mine.csv", "was left as it is", 2),
     ("export none.jsonl --to srt", "none.jsonl cannot be read", 2),
     ("plot captions.jsonl -o mine.svg", "holds something else than pictures of specdec", 2),
 ]
