@@ -62,6 +62,7 @@ class LocalVerifier:
             decided.append(self.rows.after(written))
             written.append(pick_token(decided[-1][0], draws, sampling=settings.sampling))
         logits = torch.cat(decided)
+        self.rows.drop_before(written)
         ties, rows = near_ties(logits, self._tolerance), likeliest(logits, self.top_n)
         ms, prefilled = self.rows.clock_ms - started_ms, self.session.work.encoder_passes > passes
         return Verdict(accepted, token, tuple(written[verified:]), ties, ms, prefilled, likeliest=rows or None)
