@@ -22,7 +22,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import httpx
 
-from specdec_cli.cloud.http import MalformedError, RefusedError, read_token, refusal, trouble, trusted
+from specdec_cli.cloud.http import (
+    MOST_REASON_BYTES,
+    MalformedError,
+    RefusedError,
+    read_token,
+    refusal,
+    trouble,
+    trusted,
+)
 from specdec_cli.config import Config, LinkedConfig
 from specdec_cli.decoding.accept import Synonyms
 from specdec_cli.decoding.block import Draft, Verdict
@@ -55,7 +63,7 @@ class RemoteCloud(ABC):
 
     side: Decider = "cloud"
     content_type: str
-    most_bytes: int  # of an answer
+    most_bytes: int  # of an answer, unless a request says otherwise
     verifier: type[RemoteVerifier]  # of the blocks of one clip
     served: Mapping[str, str] = {"dtype": "unknown", "device": "unknown"}  # the model, as far as it is known
     reached = False
@@ -71,7 +79,7 @@ class RemoteCloud(ABC):
         self.config, self.name, self.payload = config, config.url, payload
         self.processor, self.vocab_size = processor, processor.vocab_size
         self.role = "cloud.processor" if own else "edge"  # what the processor is called in messages
-        self.callers = weakref.WeakSet[Caller]()
+        self.callers, self.lock = weakref.WeakSet[Caller](), threading.Lock()
         headers = {"User-Agent": "specdec", "Content-Type": self.content_type, "Accept-Encoding": "identity"}
         if token := read_token(config.token_env, f"{self.side}.token_env"):
             headers["Authorization"] = f"Bearer {token}"
@@ -112,8 +120,13 @@ class RemoteCloud(ABC):
         with caller.call():
             return f"{self.name}: {self.served['serves']}, answered in {caller.waited_s * 1e3:.1f} ms"
 
-    async def exchange(self, method: str, path: str, body: bytes, caller: Caller) -> tuple[int, bytes]:
-        """Sends a request and reads the answer: its status and body."""
+    async def exchange(
+        self, method: str, path: str, body: bytes, caller: Caller, most_bytes: int = 0
+    ) -> tuple[int, bytes]:
+        """Sends a request and reads the answer: its status and body. Raises CloudError for a longer one than allowed.
+
+        Nothing is unpacked: a body that is compressed, though nobody asked for that, makes no sense.
+        """
         answer, sent_at = bytearray(), time.perf_counter()
 
         async def content() -> AsyncIterator[bytes]:
@@ -125,16 +138,19 @@ class RemoteCloud(ABC):
         headers = {"Content-Length": str(len(body))}
         async with self._client.stream(method, self.name + path, content=content(), headers=headers) as response:
             caller.waited_s += time.perf_counter() - sent_at
+            most = (most_bytes or self.most_bytes) if response.is_success else MOST_REASON_BYTES
             async for chunk in response.aiter_raw():
                 answer += chunk
                 caller.bytes_down += len(chunk)
-                if len(answer) > self.most_bytes:
-                    raise MalformedError("it is longer than any answer should be")
+                if len(answer) > most:
+                    raise CloudError(f"{self.name}: the answer is longer than the {most} bytes that it may have")
         return response.status_code, bytes(answer)
 
     def end_calls(self) -> None:
         """Ends the calls of all clips, as `Caller.close` does."""
-        for caller in list(self.callers):
+        with self.lock:  # clips that begin meanwhile add theirs
+            callers = list(self.callers)
+        for caller in callers:
             caller.close()
 
 
@@ -144,10 +160,11 @@ class Caller:
     def __init__(self, cloud: RemoteCloud) -> None:
         self.bytes_up = self.bytes_down = 0  # of bodies, repeats included
         self.waited_s = 0.0  # between the end of a request and the head of its answer
-        self.cloud, self._closed = cloud, False
-        cloud.callers.add(self)
+        self.cloud, self._closed = cloud, threading.Event()
         self._under_way = Future[Any]()
         self._limit_s = self._deadline = 0.0
+        with cloud.lock:  # last: from here on another thread may close it
+            cloud.callers.add(self)
 
     @contextmanager
     def call(self, timeout_s: float | None = None) -> Iterator[None]:
@@ -166,17 +183,49 @@ class Caller:
                 cloud.reached = True
             yield
         except CloudError as error:
-            if not error.about_clip and not self._closed:
+            if not error.about_clip and not self._closed.is_set():
                 cloud.failure, cloud.failed_at = error.message, time.monotonic()
             raise
         cloud.failure = None
 
-    def fetch(self, method: str, path: str, read: Callable[[bytes], T], body: bytes = b"") -> T:
-        """What `read` makes of a good answer; it raises MalformedError for one that makes no sense."""
-        self._under_way = future = asyncio.run_coroutine_threadsafe(
-            self._tried(method, path, read, body), self.cloud.loop
-        )
-        if self._closed:
+    def fetch(self, method: str, path: str, read: Callable[[bytes], T], body: bytes = b"", most_bytes: int = 0) -> T:
+        """What `read` makes of a good answer; it raises MalformedError for one that makes no sense.
+
+        An answer is read in this thread, so that no other call waits for that, and within the deadline.
+        """
+        cloud, why = self.cloud, "no answer"
+        for tries in count(1):
+            try:
+                status, answer = self._try(method, path, body, most_bytes)
+                if not 200 <= status < 300:
+                    raise refusal(status, answer, cloud.side, cloud.name)
+                found = read(answer)
+                if time.monotonic() < self._deadline:
+                    return found
+            except TimeoutError:
+                pass
+            except MalformedError as error:
+                why = f"the answer cannot be used: {error}"
+            except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+                why = trouble(error, cloud.config, cloud.side)
+            _log.debug("%s %s: %s", method, path, why)
+            left_s = self._deadline - time.monotonic()
+            if tries == TRIES and cloud.side == "cloud" and left_s > 0:
+                raise CloudError(f"{cloud.name}: {why}", hint=f"Start the server, or check {cloud.side}.url.")
+            pause_s = PAUSE_S * 2 ** min(tries, 6) * random.uniform(0.5, 1.0)
+            if self._closed.wait(min(pause_s, max(left_s, 0.0))):
+                raise CloudError("the clip is closed")
+            if left_s <= pause_s:
+                hint = f"Check the link and the server, or raise {cloud.side}.timeout_s."
+                raise CloudError(f"{cloud.name} did not answer within {self._limit_s:g} s: {why}", hint=hint)
+        raise AssertionError
+
+    def _try(self, method: str, path: str, body: bytes, most_bytes: int) -> tuple[int, bytes]:
+        """The answer to one try. Raises TimeoutError when the deadline has passed."""
+        cloud, left_s = self.cloud, self._deadline - time.monotonic()
+        exchange = asyncio.wait_for(cloud.exchange(method, path, body, self, most_bytes), left_s)
+        self._under_way = future = asyncio.run_coroutine_threadsafe(exchange, cloud.loop)
+        if self._closed.is_set():
             future.cancel()
         try:
             return future.result()
@@ -192,33 +241,8 @@ class Caller:
 
     def close(self) -> None:
         """Ends the call under way, and every later one, in a CloudError."""
-        self._closed = True
+        self._closed.set()
         self._under_way.cancel()
-
-    async def _tried(self, method: str, path: str, read: Callable[[bytes], T], body: bytes) -> T:
-        """What `fetch` returns, after as many tries as it takes and the deadline allows."""
-        cloud, why = self.cloud, "no answer"
-        try:
-            async with asyncio.timeout(self._deadline - time.monotonic()):
-                for tries in count(1):
-                    try:
-                        status, answer = await cloud.exchange(method, path, body, self)
-                        if not 200 <= status < 300:
-                            raise refusal(status, answer, cloud.side, cloud.name)
-                        return read(answer)
-                    except MalformedError as error:
-                        why = f"the answer cannot be used: {error}"
-                    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-                        why = trouble(error, cloud.config, cloud.side)
-                    _log.debug("%s %s: %s", method, path, why)
-                    if tries == TRIES and cloud.side == "cloud":
-                        hint = f"Start the server, or check {cloud.side}.url."
-                        raise CloudError(f"{cloud.name}: {why}", hint=hint)
-                    await asyncio.sleep(PAUSE_S * 2 ** min(tries, 6) * random.uniform(0.5, 1.0))
-        except TimeoutError:
-            pass
-        hint = f"Check the link and the server, or raise {cloud.side}.timeout_s."
-        raise CloudError(f"{cloud.name} did not answer within {self._limit_s:g} s: {why}", hint=hint)
 
 
 @dataclass(eq=False)

@@ -65,7 +65,7 @@ class VllmClip(RemoteClip):
     def _exchanged(self, request: GenerateRequest, text: int, url: str | None) -> Scored:
         recording, waited_s = {"type": "audio_url", "url": url, "uuid": self._uuid}, self.waited_s
         body = request.body(self.cloud.model, self.stop_ids, content_parts=[recording])
-        scored = self.fetch("POST", wire.GENERATE, partial(wire.read_answer, request=request), body)
+        scored = self.fetch("POST", wire.GENERATE, partial(wire.read_answer, request=request), body, request.most_bytes)
         self.done = replace(self.done, prompt_tokens=scored.length - text) + ModelWork(
             encoder_passes=int(url is not None),
             # the first token comes with reading the request, prompt and all, each other one with a step
@@ -194,9 +194,8 @@ class VllmCloud(RemoteCloud):
 
     def fit(self, caller: Caller) -> None:
         """By requests like those that will come: what the server refuses of them is a mistake of set-up."""
-        models = {
-            str(each.get("id")) for each in caller.fetch("GET", wire.MODELS, partial(parse, wire.ServedModels)).data
-        }
+        served = caller.fetch("GET", wire.MODELS, partial(parse, wire.ServedModels)).data
+        models = {each.id for each in served}
         if self.model not in models:
             names = ", ".join(sorted(name[:100] for name in models)) or "nothing"
             hint = f"Set {self.side}.model to the name under which it serves the model (its --served-model-name)."
@@ -213,7 +212,7 @@ class VllmCloud(RemoteCloud):
         ids = (*processor.encode(_PROBE), self.vocab_size - 1)
         request = GenerateRequest(ids, len(ids), 1, 1, self.vocab_size)
         body = request.body(self.model, processor.eos_ids)
-        caller.fetch("POST", wire.GENERATE, partial(wire.read_answer, request=request), body)
+        caller.fetch("POST", wire.GENERATE, partial(wire.read_answer, request=request), body, request.most_bytes)
 
     def _tokens(self, caller: Caller, **what: object) -> list[int]:
         """The server's token ids of a `prompt` or of `messages`."""

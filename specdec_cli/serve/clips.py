@@ -106,9 +106,9 @@ class Clips:
                 each.learn()
 
     def forget(self, id_: str) -> None:
-        """Drops a clip, if it is held, and remembers its text for guessing. A request in progress still gets its answer.
+        """Drops a clip, if it is held, and remembers its text for guessing; not for the event loop: this takes a while.
 
-        Not for the event loop: all n-grams of the text are hashed.
+        A request in progress still gets its answer.
         """
         with self._lock:
             held = self._held.pop(id_, None)

@@ -106,11 +106,11 @@ class ClipBounds:
     def require(self, ids: Sequence[int], tensors: Mapping[str, torch.Tensor]) -> None:
         """Raises MalformedError unless ids and tensors may be those of a clip."""
         is_float = {name: values.is_floating_point() for name, values in tensors.items()}
-        if is_float == self._is_float and all(values.dtype in _DTYPES for values in tensors.values()):
-            # the integers of a tensor are looked at once its size is known to be small: their sum takes 64 bits of each
-            if self._may_be(_sizes(tensors)) and self._may_be(found := self._numbers(ids, tensors)):
-                if found.keys() == self._most.keys() and found["placeholders"] > 0:
-                    return
+        known = is_float == self._is_float and all(values.dtype in _DTYPES for values in tensors.values())
+        # integers are looked at once there are few enough: their sum takes eight bytes of each
+        found = self._numbers(ids, tensors) if known and self._may_be(_sizes(tensors)) else {}
+        if found.keys() == self._most.keys() and self._may_be(found) and found["placeholders"] > 0:
+            return
         raise MalformedError("ids or tensors are not those of a clip, or of a longer one than is allowed")
 
     def fit(self, ids: Sequence[int], tensors: Mapping[str, torch.Tensor], samples: int) -> bool:

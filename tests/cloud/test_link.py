@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -97,7 +98,7 @@ FAULTS = (
     Fault("busy for good", problem(503), "status 503: so it is", always=True),
     Fault("another model now", problem(409), "answers status 409: so it is", always=True),
     Fault("another's server", _instead(b"oops", 404), "answers status 404: no reason given", always=True),
-    Fault("long", _instead(b"x" * 70_000), "longer than any answer should be", always=True),
+    Fault("long", _instead(b"x" * 70_000), "the answer is longer than the 65536 bytes", always=True),
     Fault("no text", _instead(b"\xff\xfe"), "Answer", always=True),
     lie("work.step_ms", 1e308, "work"),
     lie("cloud_ms", -1.0, "cloud_ms"),
@@ -229,6 +230,58 @@ def test_a_call_ends_when_its_time_is_up(case: Case, behaviour: str) -> None:
             assert time.monotonic() - started < SLACK_S
 
 
+def test_an_answer_is_read_within_the_deadline_and_beside_other_calls(case: Case) -> None:
+    with answering(lambda *_: (200, b"here")) as url:
+        config = CloudConfig(url=url, timeout_s=0.8)
+        with closing(Anything(config, case.edge.processor, "features", own=False)) as link:
+            reading, one, other = threading.Event(), Caller(link), Caller(link)
+
+            def slow(_: bytes) -> None:
+                reading.set()
+                time.sleep(1.0)
+
+            def ask() -> None:
+                with pytest.raises(CloudError, match=r"did not answer within 0\.8 s"), one.call():
+                    one.fetch("GET", "/", slow)
+                failed.set()
+
+            failed = threading.Event()
+            asking = threading.Thread(target=ask)
+            asking.start()
+            assert reading.wait(10)
+            with other.call():
+                assert other.fetch("GET", "/", bytes) == b"here"
+            assert not failed.is_set()
+            asking.join()
+            assert failed.is_set()
+
+
+def test_calls_may_begin_while_all_are_ended(case: Case) -> None:
+    interval, config = sys.getswitchinterval(), CloudConfig(url="http://127.0.0.1:9")
+    with closing(Anything(config, case.edge.processor, "features", own=False)) as link:
+        stop, kept = threading.Event(), list[Caller]()
+
+        def begin() -> None:
+            while not stop.is_set():
+                kept.append(Caller(link))
+                if len(kept) > 50:
+                    kept.clear()
+
+        threads = [threading.Thread(target=begin) for _ in range(3)]
+        sys.setswitchinterval(1e-6)
+        try:
+            for thread in threads:
+                thread.start()
+            until = time.monotonic() + 1.0
+            while time.monotonic() < until:
+                link.end_calls()
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+            sys.setswitchinterval(interval)
+
+
 def test_closing_ends_a_call_under_way(case: Case, served: Served) -> None:
     """From another thread, as an abandoned stream does; nothing is believed broken for it."""
     hung = Fault("hung", partial(_late, 5.0), always=True)
@@ -256,7 +309,7 @@ def test_the_end_of_a_link_ends_its_calls_as_that_of_a_clip_does(case: Case) -> 
 def test_an_abandoned_stream_lets_the_server_forget_the_clip(case: Case) -> None:
     with serving(case.cloud) as running, linked(running.url, case.edge) as link:
         events = far_loop(case, link).run()
-        next(event for event in events if getattr(event, "bytes_up", None))
+        next(event for event in events if getattr(event, "verdict", None))
         assert len(running.service.clips) == 1
         events.close()
         until = time.monotonic() + 10

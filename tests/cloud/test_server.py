@@ -372,7 +372,8 @@ def test_a_clip_may_be_forgotten_while_it_is_verified(case: Case, monkeypatch: p
 
 
 def test_own_tokens_are_known_by_their_place(case: Case, served: Served) -> None:
-    assert call(served, "PUT", session := new_session(), framed(*a_clip(served, case)))[0] == 200
+    session = new_session()
+    assert call(served, "PUT", session, framed(*a_clip(served, case)))[0] == 200
     held = served.service.clips.find(uuid.UUID(session[-32:]).hex)
     assert held is not None
     held.written = ((), ())
@@ -463,13 +464,11 @@ def test_large_integers_are_refused_before_they_are_widened(case: Case, monkeypa
         good, _ = a_clip(served, case)
         audio = as_sent(case.cloud_prompt.audio)
         large = torch.zeros(1, 30 << 20, dtype=torch.uint8)
+        summed, add = list[int](), torch.Tensor.sum
+        monkeypatch.setattr(torch.Tensor, "sum", lambda of, *a, **k: summed.append(of.numel()) or add(of, *a, **k))
         for name in ("feature_attention_mask", "input_features"):
-            body = framed(good, save({**audio, name: large}))
-            widened = list[int]()
-            add = torch.Tensor.sum
-            monkeypatch.setattr(torch.Tensor, "sum", lambda of, *a, **k: widened.append(of.numel()) or add(of, *a, **k))
-            assert call(served, "PUT", new_session(), body)[0] == 422
-            assert max(widened, default=0) < 1 << 20
+            assert call(served, "PUT", new_session(), framed(good, save({**audio, name: large})))[0] == 422
+        assert max(summed, default=0) < 1 << 20
 
 
 @pytest.mark.parametrize("first", [b"", b"GET /healthz HT", b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: "])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -12,6 +14,7 @@ from io import BytesIO
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import soundfile
 
@@ -208,6 +211,51 @@ def test_what_does_not_fit_is_refused_at_the_start(
     with pytest.raises(error, match=said) as caught, _linked(_instead(path, (status, body.encode()))):
         pass
     assert hint in str(caught.value.hint)
+
+
+MEBIBYTE = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "said", "asked"),
+    [
+        (MODELS, b" " * 3 * MEBIBYTE, "longer than the 1048576 bytes", 1),
+        (TOKENIZE, b'{"tokens": [' + b"1," * 2 * MEBIBYTE + b"1]}", "longer than the 1048576 bytes", 1),
+        (GENERATE, b" " * 3 * MEBIBYTE, "longer than the", 1),
+        (MODELS, gzip.compress(b'{"data": [' + b"{}," * (10 * MEBIBYTE)), "as a whole: Invalid JSON", 6),
+        (MODELS, b'{"data": [' + b"{}," * 300_000 + b"{}]}", "data.0.id", 6),
+        (TOKENIZE, b'{"tokens": [' + b'"",' * 300_000 + b"1]}", "tokens.0", 6),
+        (
+            GENERATE,
+            b'{"usage": {"prompt_tokens": 1}, "choices": [{"logprobs": {"content": [' + b"{}," * 300_000 + b"{}]}}]}",
+            "content.0",
+            6,
+        ),
+        (
+            GENERATE,
+            b'{"usage": {"prompt_tokens": 1}, "prompt_logprobs": [{'
+            + b",".join(b'"x%d":0' % number for number in range(90_000))
+            + b"}]}",
+            "Field required",
+            6,
+        ),
+    ],
+)
+def test_a_server_that_lies_costs_little(path: str, body: bytes, said: str, asked: int) -> None:
+    """At each start; a much larger answer is not even read, nor asked for again."""
+    paths = list[str]()
+
+    def respond(method: str, to: str, *more: Any) -> Answer:
+        paths.append(to)
+        return (200, body) if to == path else _server().respond(method, to, *more)
+
+    _server()
+    before, started = psutil.Process().memory_info().rss, time.process_time()
+    with _linked(respond) as link:
+        assert said in str(link.failure)
+        assert paths.count(path) == asked
+    assert time.process_time() - started < 4.0
+    assert psutil.Process().memory_info().rss - before < 150 * MEBIBYTE
 
 
 def test_recordings_are_not_sent_without_leave() -> None:
