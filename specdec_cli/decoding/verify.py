@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 
@@ -30,7 +30,7 @@ class LocalVerifier:
     most: int | None = None
     top_n: int = 0
     synonyms: Synonyms = field(default_factory=dict)
-    elsewhere: ClassVar = False  # whether it works while this process waits, so that the edge can draft ahead
+    is_remote: ClassVar[Literal[False]] = False  # else it works while this process waits: the edge can draft ahead
 
     def __post_init__(self) -> None:
         self.session, self._tolerance = self.rows.session, tie_tolerance(self.rows.session.model.dtype)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from transformers import DynamicCache
@@ -40,6 +40,8 @@ class AudioLM:
         quantization: what became of its weights when they were loaded; None: they are as stored.
         encoder_dtype: see `replace_layers`.
     """
+
+    is_remote: Literal[False] = False
 
     def __init__(
         self,

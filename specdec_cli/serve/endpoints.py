@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Final
+from typing import Any, Final
 
 from prometheus_client import generate_latest
 from starlette.applications import Starlette
@@ -63,7 +63,8 @@ def create_app(service: Service, token: str | None) -> ASGIApp:
         del body
         answer, leaving = asyncio.wrap_future(future), asyncio.create_task(_departure(request))
         try:
-            await asyncio.wait({answer, leaving}, timeout=service.limits.answer_s, return_when=asyncio.FIRST_COMPLETED)
+            either: set[asyncio.Future[Any]] = {answer, leaving}
+            await asyncio.wait(either, timeout=service.limits.answer_s, return_when=asyncio.FIRST_COMPLETED)
             if answer.done():
                 return _answer(await answer)
             if leaving.done():

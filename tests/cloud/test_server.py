@@ -29,6 +29,7 @@ from specdec_cli.cloud.protocol import (
     as_sent,
     unpack_rows,
 )
+from specdec_cli.cloud.remote import RemoteClip
 from specdec_cli.decoding.block import Draft, Verdict
 from specdec_cli.decoding.rows import Rows
 from specdec_cli.errors import DecodingError
@@ -553,9 +554,8 @@ def test_what_is_being_answered_is_answered_before_the_server_ends(monkeypatch: 
 
     found = []
     with linked(served.url, case.edge) as link:
-        verifier = link.verifier(
-            link, case.cloud_prompt, case.config, case.pair.vocab_size, case.cloud.processor.eos_ids
-        )
+        clip = RemoteClip(case.cloud_prompt, case.config, case.pair.vocab_size, case.cloud.processor.eos_ids)
+        verifier = link.verifier(clip)
         monkeypatch.setattr(Session, "logits", held_up)
         asking = threading.Thread(target=lambda: found.append(verifier.verify((), Draft((5, 6)))))
         asking.start()

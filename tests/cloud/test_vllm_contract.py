@@ -18,8 +18,8 @@ import psutil
 import pytest
 import soundfile
 
-from specdec_cli.cloud.cloud import RemoteVerifier
-from specdec_cli.cloud.vllm import VllmCloud
+from specdec_cli.cloud.remote import RemoteClip, RemoteVerifier
+from specdec_cli.cloud.vllm import Vllm
 from specdec_cli.cloud.vllm_protocol import GENERATE, MODELS, TOKENIZE, data_url
 from specdec_cli.decoding.block import Draft
 from specdec_cli.errors import CloudError, ConfigError, DecodingError, SpecdecError, TokenizerMismatchError
@@ -46,18 +46,18 @@ CASES = (
 
 
 @contextmanager
-def _linked(respond: Respond, **settings: Any) -> Iterator[VllmCloud]:
+def _linked(respond: Respond, **settings: Any) -> Iterator[Vllm]:
     with answering(respond) as url:
-        link = VllmCloud(configured(url, **{"timeout_s": 20.0, **settings}), edge("same").processor, own=False)
+        link = Vllm(configured(url, **{"timeout_s": 20.0, **settings}), edge("same").processor, own=False)
         try:
             yield link
         finally:
             link.close()
 
 
-def _verifier(case: VllmCase, link: VllmCloud) -> RemoteVerifier:
+def _verifier(case: VllmCase, link: Vllm) -> RemoteVerifier:
     sent = prompt(link.processor, case.clip, case.instruction)
-    return link.verifier(link, sent, case.config, 266, link.processor.eos_ids)
+    return link.verifier(RemoteClip(sent, case.config, 266, link.processor.eos_ids))
 
 
 @cache
@@ -261,7 +261,7 @@ def test_a_server_that_lies_costs_little(path: str, body: bytes, said: str, aske
 def test_recordings_are_not_sent_without_leave() -> None:
     forbidden = configured("http://127.0.0.1:9").model_copy(update={"allow_audio_upload": False})
     with pytest.raises(ConfigError, match="allow_audio_upload"):
-        VllmCloud(forbidden, cloud().processor, own=False)
+        Vllm(forbidden, cloud().processor, own=False)
 
 
 @pytest.mark.parametrize(
