@@ -115,6 +115,12 @@ class Clips:
         if held is not None:
             held.learn()
 
+    def drop(self, held: Held) -> None:
+        """Drops a clip that could not be read, and not one of the same name that has come since."""
+        with self._lock:
+            if self._held.get(held.id) is held:
+                del self._held[held.id]
+
     def sweep(self) -> None:
         """Drops the clips that are idle."""
         for held in list(self._held.values()):
@@ -127,7 +133,7 @@ class Service:
 
     def __init__(self, model: AudioLM, limits: ServeLimits) -> None:
         self.limits, self.clips, self.bodies = limits, Clips(limits), Bodies(limits)
-        self.metrics = Metrics(self.clips)
+        self.metrics = Metrics(lambda: len(self.clips), lambda: self.clips.bytes)
         self._model, self._position_bytes = model, _position_bytes(model)
         self._lookup, self._guess_costs = Lookup(), GuessCosts()
         self._longest_s = min(model.processor.window_s, limits.clip_s or model.processor.window_s)
@@ -230,7 +236,7 @@ class Service:
                     held.write(block, verdict)
             except Exception as error:
                 if fresh:
-                    self.clips.forget(held.id)
+                    self.clips.drop(held)
                     self._blame(held, error)
                 raise
             work = verifier.work
