@@ -6,14 +6,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from specdec_cli.cloud.cloud import RemoteCloud
+from specdec_cli.cloud.remote import RemoteModel
 from specdec_cli.config import CloudConfig, Config
 from specdec_cli.config.gate_file import GateFile, learned_gate_file, tokenizer_fingerprint
 from specdec_cli.decoding.assemble import Pair
 from specdec_cli.errors import ConfigError
 
 if TYPE_CHECKING:
-    from specdec_cli.cloud.vllm import VllmEdge
+    from specdec_cli.cloud.vllm import Vllm
     from specdec_cli.config.model_schema import EdgeConfig, ModelConfig
     from specdec_cli.models.audio_lm import AudioLM
     from specdec_cli.models.download import Watch
@@ -25,8 +25,8 @@ Loading = Callable[[str], "AbstractContextManager[Watch | None]"]
 def load_pair(config: Config, loading: Loading) -> Pair:
     """The models that the configured mode needs; errors as in `Captioner.load`."""
     used, edge, cloud = config.models, config.edge, config.cloud
-    drafting: AudioLM | VllmEdge | None = None
-    verifying: AudioLM | RemoteCloud | None = None
+    drafting: AudioLM | Vllm | None = None
+    verifying: AudioLM | RemoteModel | None = None
     if edge is not None and "edge" in used:
         with loading(f"edge: {edge.label}") as watch:
             drafting = _loaded(config, edge, watch) if edge.url is None else _connect_edge(config, edge)
@@ -47,11 +47,12 @@ def _loaded(config: Config, model: ModelConfig, watch: Watch | None) -> AudioLM:
     return load_model(model, offline=config.runtime.offline, tested=config.runtime.self_test, watch=watch)
 
 
-def _connect_edge(config: Config, edge: EdgeConfig) -> VllmEdge:
-    from specdec_cli.cloud.served_model import ServedProcessor
-    from specdec_cli.cloud.vllm import VllmEdge
+def _connect_edge(config: Config, edge: EdgeConfig) -> Vllm:
+    from specdec_cli.cloud.vllm import Vllm
+    from specdec_cli.models.served_processor import ServedProcessor
 
-    return VllmEdge(edge, ServedProcessor(edge.of_processor, offline=config.runtime.offline), own=True)
+    processor = ServedProcessor(edge.of_processor, offline=config.runtime.offline)
+    return Vllm(edge, processor, own=True, side="edge")
 
 
 def gate_file_of(config: Config, pair: Pair) -> GateFile | None:
@@ -66,14 +67,14 @@ def gate_file_of(config: Config, pair: Pair) -> GateFile | None:
     return file
 
 
-def _connect_cloud(config: Config, cloud: CloudConfig, edge: AudioLM | VllmEdge | None) -> RemoteCloud:
+def _connect_cloud(config: Config, cloud: CloudConfig, edge: AudioLM | Vllm | None) -> RemoteModel:
     """The configured cloud elsewhere, whose prompts are made by its own processor or by the edge's."""
     own, edge_config, offline = cloud.processor is not None, config.edge, config.runtime.offline
     named = cloud.of_processor if own or edge_config is None else edge_config.of_processor
     if edge is not None and not own:
         processor = edge.processor
     elif cloud.engine == "vllm" and (edge_config is None or edge_config.url is not None):
-        from specdec_cli.cloud.served_model import ServedProcessor
+        from specdec_cli.models.served_processor import ServedProcessor
 
         processor = ServedProcessor(named, offline=offline)
     else:
@@ -81,9 +82,9 @@ def _connect_cloud(config: Config, cloud: CloudConfig, edge: AudioLM | VllmEdge 
 
         processor = load_processor(named, offline=offline)
     if cloud.engine == "vllm":
-        from specdec_cli.cloud.vllm import VllmCloud
+        from specdec_cli.cloud.vllm import Vllm
 
-        return VllmCloud(cloud, processor, own=own)
-    from specdec_cli.cloud.remote import HttpCloud
+        return Vllm(cloud, processor, own=own)
+    from specdec_cli.cloud.verify_server import VerifyServer
 
-    return HttpCloud(cloud, processor, own=own)
+    return VerifyServer(cloud, processor, own=own)

@@ -24,7 +24,7 @@ from specdec_cli.transcript.updates import EventText, Update
 from specdec_cli.types import Decider, Finished, Mode, Token
 
 if TYPE_CHECKING:
-    from specdec_cli.cloud.cloud import Payload
+    from specdec_cli.cloud.remote import Payload
     from specdec_cli.config import Config
     from specdec_cli.config.gate_file import GateFile
     from specdec_cli.decoding.assemble import Pair

@@ -22,7 +22,7 @@ from transformers.cache_utils import Cache
 from specdec_cli.bench.timing import BenchClip, CaptionTiming, drive, read_clips
 from specdec_cli.captioner import Captioner
 from specdec_cli.cli.bench import files_of
-from specdec_cli.cloud.remote import HttpCloud
+from specdec_cli.cloud.verify_server import VerifyServer
 from specdec_cli.config.schema import Config, GateConfig
 from specdec_cli.decoding.assemble import Pair, build_loop
 from specdec_cli.decoding.loop import Loop
@@ -98,7 +98,7 @@ class ForcedLoop:
     clip: BenchClip
     config: Config
     name: str = ""
-    link: HttpCloud | None = None
+    link: VerifyServer | None = None
 
     def pair(self) -> Pair:
         """The models, whose earlier texts are forgotten."""

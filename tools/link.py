@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from typing import Final
 
-from specdec_cli.cloud.remote import HttpCloud
+from specdec_cli.cloud.verify_server import VerifyServer
 from specdec_cli.config import CloudConfig
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Processor
@@ -22,7 +22,7 @@ _START_S: Final = 30
 
 
 @contextmanager
-def linked(cloud: AudioLM, processor: Processor, rtt_ms: float, mbps: float | None = None) -> Iterator[HttpCloud]:
+def linked(cloud: AudioLM, processor: Processor, rtt_ms: float, mbps: float | None = None) -> Iterator[VerifyServer]:
     """A client of `cloud` behind a link.
 
     Args:
@@ -48,7 +48,7 @@ def linked(cloud: AudioLM, processor: Processor, rtt_ms: float, mbps: float | No
         thread.start()
         try:
             url = f"http://{place.host}:{port.result(_START_S)}"
-            with closing(HttpCloud(CloudConfig(url=url, timeout_s=600), processor, own=False)) as client:
+            with closing(VerifyServer(CloudConfig(url=url, timeout_s=600), processor, own=False)) as client:
                 yield client
         finally:
             running.should_exit = True

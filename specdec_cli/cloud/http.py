@@ -6,7 +6,8 @@ import json
 import os
 import re
 import ssl
-from typing import Final, TypeVar
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 import httpx
 from pydantic import BaseModel, ValidationError
@@ -15,8 +16,10 @@ from specdec_cli.config import LinkedConfig
 from specdec_cli.errors import CloudError, ConfigError, SpecdecError, first_line
 
 M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
 
-
+MOST_REASON_BYTES: Final = 1 << 16  # of an answer that says why a request is refused
+_MOST_TOLD: Final = 100  # errors of a message, beyond which none is named
 FORGOTTEN: Final = "cache miss"  # part of the reason where a server has dropped a clip, as vLLM writes it
 _HINTS: Final = {
     401: "Set the variable that {side}.token_env names to the server's token (of a vLLM, its --api-key).",
@@ -118,10 +121,21 @@ def read_token(variable: str | None, asked_by: str, least: int = 1) -> str | Non
 
 
 def parse(kind: type[M], text: bytes) -> M:
-    """The message in a JSON text. Raises MalformedError, which names the first field that is wrong, and no value."""
+    """The message in a JSON text. Raises MalformedError, which names the first field that is wrong, and no value.
+
+    A message has to bound its lists and let them fail at their first wrong item: an error of every item takes a hundred
+    times the memory of the text.
+    """
+    return checked(kind.__name__.strip("_"), kind.model_validate_json, text)
+
+
+def checked(name: str, validate: Callable[[Any], T], value: object) -> T:
+    """What `validate` makes of a value. Raises MalformedError, as `parse` does, about what is called `name`."""
     try:
-        return kind.model_validate_json(text)
+        return validate(value)
     except ValidationError as error:
+        if error.error_count() > _MOST_TOLD:
+            raise MalformedError(f"{name}: wrong in {error.error_count()} places") from None
         detail = error.errors(include_url=False, include_input=False, include_context=False)[0]
         place = ".".join(str(part)[:40] for part in detail["loc"][:6])
-        raise MalformedError(f"{kind.__name__.strip('_')} {place or 'as a whole'}: {detail['msg'][:200]}") from None
+        raise MalformedError(f"{name} {place or 'as a whole'}: {detail['msg'][:200]}") from None

@@ -45,6 +45,7 @@ TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
 Count = Annotated[int, Field(ge=0, lt=_LARGEST_COUNT)]
 Positive = Annotated[int, Field(gt=0, lt=1 << 31)]
 Name = Annotated[str, Field(max_length=500, pattern=r"^[^\p{C}\p{Zl}\p{Zp}]*$")]
+Ids = Annotated[list[TokenId], Field(fail_fast=True, max_length=1 << 18)]  # a MiB of JSON holds twice as many
 Tensors = dict[str, torch.Tensor]
 
 
@@ -67,14 +68,14 @@ class Info(Message):
     prompts: Name  # fingerprint of prompts and tensors that its processor makes
     identity: Name  # all of it in one; a clip names the one that it was made for
     vocab_size: Positive  # leading token ids that may be used
-    eos_ids: list[TokenId] = Field(min_length=1, max_length=1000)
+    eos_ids: Ids = Field(min_length=1, max_length=1000)
 
 
 class BlockRequest(Message):
     """A draft to verify as the continuation of a text."""
 
-    text: list[TokenId]  # all committed token ids
-    draft: list[TokenId]  # drafted ids, possibly none
+    text: Ids  # all committed token ids
+    draft: Ids  # drafted ids, possibly none
     more: Count = 0  # tokens to generate after the cloud's own token
 
 
@@ -82,12 +83,12 @@ class ClipRequest(Message):
     """A clip to open a session for, and the first block to verify."""
 
     identity: Name  # `Info.identity` of the server that the clip was made for
-    prompt_ids: list[TokenId] = Field(min_length=1)  # one placeholder per audio token
+    prompt_ids: Ids = Field(min_length=1)  # one placeholder per audio token
     samples: Positive  # length of the clip, at the model's sampling rate
     capacity: Positive  # most tokens after the prompt at any time
     longest: Positive  # most tokens of the text: none are generated past it
     vocab_size: Positive  # ids from here on are never scored
-    stop_ids: list[TokenId] = Field(max_length=1000)  # nothing is generated after any of these
+    stop_ids: Ids = Field(max_length=1000)  # nothing is generated after any of these
     scoring: ScoringConfig  # of the run; null: as the server's checkpoint suggests
     acceptance: AcceptanceConfig
     lookup_tokens: int = Field(default=0, ge=0, le=64)  # most to guess from the captions that the server has finished

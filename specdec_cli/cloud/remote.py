@@ -1,136 +1,275 @@
-"""`specdec serve` as the cloud: a client of the protocol in `cloud.protocol`."""
+"""Models behind servers, as the rest of specdec sees them, whatever the servers speak.
+
+Calls block, and each has one deadline for all that it does. Every request may be repeated, so whatever looks like the
+link's fault is tried again within the deadline.
+"""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import replace
-from functools import partial
-from typing import Final
+import logging
+import random
+import threading
+import time
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar
 
-from specdec_cli.cloud import protocol as wire
-from specdec_cli.cloud.cloud import Caller, RemoteCloud, RemoteVerifier
-from specdec_cli.cloud.http import ForgottenError, RefusedError, parse
-from specdec_cli.config import CloudConfig
+import httpx
+
+from specdec_cli.cloud.connection import Connection, Traffic
+from specdec_cli.cloud.http import MalformedError, RefusedError, refusal, trouble
+from specdec_cli.config import Config, LinkedConfig
+from specdec_cli.decoding.accept import Synonyms
 from specdec_cli.decoding.block import Draft, Verdict
-from specdec_cli.decoding.length import capacity
-from specdec_cli.errors import CloudError, ConfigError, TokenizerMismatchError
-from specdec_cli.models.processor import Processor
-from specdec_cli.types import ModelWork
+from specdec_cli.errors import CloudError, ConfigError, DecodingError, EdgeError
+from specdec_cli.models.processor import Processor, Prompt
+from specdec_cli.types import Decider, ModelWork
 
-_MOST_PROBABILITY: Final = 1.001  # of a few tokens together, each rounded
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+_log = logging.getLogger(__name__)
+
+Payload = Literal["features", "waveform"]  # what of a recording leaves the device: log-mel features, or all of it
+TRIES: Final = 6  # of one request
+PAUSE_S = 0.02  # before its second try; before each later one twice as long, up to 64 times
+T = TypeVar("T")
 
 
-class SessionVerifier(RemoteVerifier):
-    """Verifies the blocks of one clip with a session of a verify server. See `RemoteVerifier`."""
+@dataclass(frozen=True, slots=True)
+class RemoteClip:
+    """What a remote model is told of one clip."""
 
-    cloud: HttpCloud
-    _open = False
-    _before = ModelWork()  # of sessions that the server has dropped
+    prompt: Prompt
+    config: Config
+    vocab_size: int  # ids from here on are never written
+    stop_ids: Collection[int]
+    top_n: int = 0  # most likely tokens to list of each decided position
+    synonyms: Synonyms = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._path = f"/v1/sessions/{uuid.uuid4().hex}"  # nobody can guess it
+    def waveform_for(self, model: RemoteModel) -> npt.NDArray[np.float32]:
+        """The samples, mono [n]. Raises DecodingError if the prompt does not hold them."""
+        if self.prompt.waveform is None:
+            raise DecodingError(
+                f"the {model.side} at {model.name} needs the recording, and the prompt does not hold it"
+            )
+        return self.prompt.waveform
 
-    def request_verdict(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
-        compares = draft.ids and self.config.acceptance_rule == "sampling"
-        rows = wire.pack_rows(draft.probabilities()) if compares else {}
-        answer = self._sent(wire.BlockRequest(text=list(text), draft=list(draft.ids), more=run_on), rows)
-        if (found := answer.verdict) is None or not self._is_possible(found, len(draft.ids), run_on):
-            raise CloudError(f"the cloud at {self.cloud.name} answers nonsense: {found!s:.300}")
-        return replace(found, ms=answer.cloud_ms)
 
-    def prefill(self) -> None:
-        with self.call():
-            if not self._open:
-                self._sent(None, {})
+class RemoteVerifier(Protocol):
+    """Verifies the blocks of one clip at a server, as `LocalVerifier` does in this process.
+
+    The clip is sent with the first block, or with `prefill`; a server that has dropped it is sent it again. Raises
+    CloudError where the server does not answer, or with nonsense.
+    """
+
+    is_remote: Literal[True]
+    rows: None  # scores stay at the server
+
+    @property
+    def work(self) -> ModelWork: ...
+
+    def verify(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict: ...
+
+    def prefill(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class RemoteModel(ABC):
+    """A model behind a server, where a loaded one would stand in a `Pair`; any number of threads may call it.
+
+    Its processor makes the prompts; it was loaded for this server (`own`), or is the edge's. After a failure a cloud is
+    left alone for a while, so that clips do not wait for it one after the other. Without an edge a clip fails, so an
+    edge is called until the deadline, and after a failure at once again.
+
+    Raises ConfigError as `Connection` does, or if recordings may not be sent.
+    """
+
+    is_remote: Literal[True] = True
+    content_type: str  # of requests
+    most_bytes: int  # of an answer, unless a request says otherwise
+
+    def __init__(
+        self, config: LinkedConfig, processor: Processor, payload: Payload, *, own: bool, side: Decider = "cloud"
+    ) -> None:
+        assert config.url is not None  # or the model is loaded here
+        if payload == "waveform" and not config.allow_audio_upload:
+            message = f"{config.url} needs the recordings themselves, and {side}.allow_audio_upload is false"
+            hint = "Recordings would leave this machine. Allow it, or use a model that takes log-mel features."
+            raise ConfigError(message, hint=hint)
+        self.config, self.name, self.payload, self.side = config, config.url, payload, side
+        self.processor, self.vocab_size = processor, processor.vocab_size
+        self.role = "cloud.processor" if own else "edge"  # what the processor is called in messages
+        self.served: Mapping[str, str] = {"dtype": "unknown", "device": "unknown"}  # the model, as far as it is known
+        self.fits = False  # whether a call has found that out
+        self.failure: str | None = None  # why the last call failed
+        self.failed_at = 0.0  # by `monotonic`
+        self._calls, self._lock = weakref.WeakSet[Call](), threading.Lock()
+        self.connection = Connection(config, side, self.content_type)
+        self.close = self.connection.close
+
+    @abstractmethod
+    def require_fit(self, call: Call) -> None:
+        """Finds out, within a call, whether the server fits. Raises CloudError where it does not."""
+
+    @abstractmethod
+    def verifier(self, clip: RemoteClip) -> RemoteVerifier:
+        """Verifies the blocks of a clip. Raises DecodingError if the server cannot apply its settings."""
+
+    def describe(self) -> dict[str, str]:
+        """The fields of `transcript.ModelInfo`."""
+        return {"name": self.name, **self.served}
+
+    def start(self, timeout_s: float | None = None) -> None:
+        """Connects for the first time. A clip tries a cloud again; raises EdgeError where an edge does not answer.
+
+        Raises other SpecdecErrors if the configuration is to blame.
+        """
+        try:
+            with Call(self).within_deadline(timeout_s):
+                pass
+        except RefusedError as error:
+            self.close()
+            raise error.kind(error.message, hint=error.hint) from None
+        except CloudError as error:  # of a cloud, see `failure`
+            if self.side == "edge":
+                raise EdgeError(error.message, hint="Start the server, or check edge.url.") from error
+
+    def probe(self) -> str:
+        """What answers and how soon, in a phrase. Raises CloudError if nothing does, or it does not fit."""
+        call, self.fits, self.failure = Call(self), False, None  # it is called whatever came before
+        with call.within_deadline():
+            return f"{self.name}: {self.served['serves']}, answered in {call.traffic.waited_s * 1e3:.1f} ms"
+
+    def take(self, call: Call) -> None:
+        """Lets `end_calls` end a call, too."""
+        with self._lock:
+            self._calls.add(call)
+
+    def end_calls(self) -> None:
+        """Ends the calls of all clips, as `Call.close` does."""
+        with self._lock:  # clips that begin meanwhile add theirs
+            calls = list(self._calls)
+        for call in calls:
+            call.close()
+
+
+class Call:
+    """The calls of one clip to a model: one at a time, each within its deadline, ended by `close` from any thread."""
+
+    def __init__(self, model: RemoteModel) -> None:
+        self.model = model
+        self.traffic = Traffic()
+        self._closed = threading.Event()
+        self._under_way = Future[Any]()
+        self._limit_s = self._deadline = 0.0
+        model.take(self)  # last: from here on another thread may close it
+
+    @contextmanager
+    def within_deadline(self, timeout_s: float | None = None) -> Iterator[None]:
+        """Within the block, `fetch` from a server that fits: the first call finds that out.
+
+        All of it together has `timeout_s`, or the configured time. Raises CloudError.
+        """
+        model, since_s = self.model, time.monotonic() - self.model.failed_at
+        if model.failure is not None and since_s < model.config.retry_s and model.side == "cloud":
+            raise CloudError(f"the cloud failed {since_s:.0f} s ago and was not called again: {model.failure}")
+        self._limit_s = timeout_s or model.config.timeout_s
+        self._deadline = time.monotonic() + self._limit_s
+        try:
+            if not model.fits:
+                model.require_fit(self)
+                model.fits = True
+            yield
+        except CloudError as error:
+            if not error.about_clip and not self._closed.is_set():
+                model.failure, model.failed_at = error.message, time.monotonic()
+            raise
+        model.failure = None
+
+    def verdict(self, judge: Callable[[], Verdict], work: Callable[[], ModelWork]) -> Verdict:
+        """A verdict within the deadline, with the link's figures. `judge` fetches it; its `ms` is the server's time.
+
+        `work` gives what the server has done for the clip so far.
+        """
+        started, before, down = time.perf_counter(), work(), self.traffic.bytes_down
+        with self.within_deadline():
+            found = judge()
+        done, elapsed_ms = work() - before, (time.perf_counter() - started) * 1e3
+        return replace(
+            found,
+            ms=max(found.ms - done.reading_ms, 0.0),
+            prefilled=done.encoder_passes > 0,
+            network_ms=max(elapsed_ms - found.ms, 0.0),
+            bytes_up=done.bytes_up,
+            bytes_down=self.traffic.bytes_down - down,
+        )
+
+    def fetch(self, method: str, path: str, read: Callable[[bytes], T], body: bytes = b"", most_bytes: int = 0) -> T:
+        """What `read` makes of a good answer; it raises MalformedError for one that makes no sense.
+
+        An answer is read in this thread, so that no other call waits for that, and within the deadline.
+        """
+        model, why = self.model, "no answer"
+        for tries in count(1):
+            try:
+                status, answer = self._try(method, path, body, most_bytes)
+                if not 200 <= status < 300:
+                    raise refusal(status, answer, model.side, model.name)
+                found = read(answer)
+                if time.monotonic() < self._deadline:
+                    return found
+            except TimeoutError:
+                pass
+            except MalformedError as error:
+                why = f"the answer cannot be used: {error}"
+            except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+                why = trouble(error, model.config, model.side)
+            _log.debug("%s %s: %s", method, path, why)
+            self._pause(tries, why)
+        raise AssertionError
+
+    def send(self, method: str, path: str) -> None:
+        """Sends a request and returns at once; the answer is dropped."""
+        model = self.model
+        if model.close.alive and model.failure is None:
+            self._exchange(method, path, b"", model.most_bytes, model.config.timeout_s)
 
     def close(self) -> None:
-        """Ends a call under way, and lets the server forget the clip, without waiting for either."""
-        super().close()
-        if self.bytes_up:
-            self.send("DELETE", self._path)
+        """Ends the call under way, and every later one, in a CloudError."""
+        self._closed.set()
+        self._under_way.cancel()
 
-    def _sent(self, block: wire.BlockRequest | None, rows: wire.Tensors) -> wire.Answer:
-        """The answer on a block; with it goes the clip, unless the server holds it."""
-        if self._open and block is not None:
-            with suppress(ForgottenError):
-                return self._exchange("POST", f"{self._path}/verify", wire.pack(block, rows))
-            self._before = replace(self.done, prompt_tokens=0)
-        clip = wire.ClipRequest(
-            identity=self.cloud.identity,
-            prompt_ids=list(self.prompt.ids),
-            samples=len(self.waveform),
-            capacity=capacity(self.config.decoding),
-            longest=self.config.decoding.max_new_tokens,
-            vocab_size=self.vocab_size,
-            stop_ids=sorted(self.stop_ids),
-            scoring=self.config.decoding.scoring(),
-            acceptance=self.config.acceptance,
-            lookup_tokens=self.config.decoding.lookup_tokens,
-            top_n=min(self.top_n, wire.MOST_LISTED) or None,
-            synonyms=dict(self.synonyms) or None,
-            block=block,
-        )
-        answer = self._exchange("PUT", self._path, wire.pack(clip, wire.as_sent(self.prompt.audio) | rows))
-        self._open = True
-        return answer
+    def _try(self, method: str, path: str, body: bytes, most_bytes: int) -> tuple[int, bytes]:
+        """The answer to one try. Raises TimeoutError when the deadline has passed."""
+        most, left_s = most_bytes or self.model.most_bytes, self._deadline - time.monotonic()
+        self._under_way = future = self._exchange(method, path, body, most, left_s)
+        if self._closed.is_set():
+            future.cancel()
+        try:
+            return future.result()
+        except CancelledError:
+            raise CloudError("the clip is closed") from None
 
-    def _exchange(self, method: str, path: str, body: bytes) -> wire.Answer:
-        answer = self.fetch(method, path, partial(parse, wire.Answer), body)
-        self.done = self._before + answer.work
-        return answer
+    def _exchange(self, method: str, path: str, body: bytes, most: int, limit_s: float) -> Future[tuple[int, bytes]]:
+        connection = self.model.connection
+        return connection.submit(connection.exchange(method, path, body, self.traffic, most), limit_s)
 
-    def _is_possible(self, found: Verdict, drafted: int, run_on: int) -> bool:
-        """Whether a verdict can be one on a block of so many drafted tokens."""
-        tokens, listed = (found.token, *found.more), found.likeliest or ()
-        decided = found.accepted + len(tokens)
-        return (
-            0 <= found.accepted <= drafted
-            and len(found.more) <= run_on
-            and len(listed) in (0, decided)
-            and 0 <= (found.near_ties or 0) <= decided
-            and all(0 <= id_ < self.vocab_size for id_ in tokens)
-            and all(0 <= id_ < self.vocab_size and p >= 0 for row in listed for id_, p in row)
-            and all(sum(p for _, p in row) < _MOST_PROBABILITY for row in listed)
-            and self.cloud.processor.placeholders.isdisjoint(tokens)
-            and set(self.stop_ids).isdisjoint(tokens[:-1])
-        )
-
-
-class HttpCloud(RemoteCloud):
-    """A verify server. See `RemoteCloud`. Raises TokenizerMismatchError, too, where models do not fit."""
-
-    verifier = SessionVerifier
-    content_type, most_bytes = "application/octet-stream", 1 << 16
-    identity = ""  # of the server and its model, once it is reached
-
-    def __init__(self, config: CloudConfig, processor: Processor, *, own: bool) -> None:
-        whole = processor.family.payload == "waveform"
-        super().__init__(config, processor, "waveform" if whole else "features", own=own)
-        self.start()
-
-    def fit(self, caller: Caller) -> None:
-        info, mine = caller.fetch("GET", "/v1/info", partial(parse, wire.Info)), self.processor
-        prints = mine.fingerprints()
-        # of an own processor the vocabulary is cut where the two part, see `Pair.of`
-        tokenizer = info.tokenizer if self.role == "edge" else prints["tokenizer"]
-        for what, here, there in (
-            ("protocols", wire.PROTOCOL, info.protocol),
-            ("tokenizers", prints["tokenizer"], tokenizer),
-            ("features or prompts", prints["prompts"], info.prompts),
-            ("numbers of token ids", mine.vocab_size, min(info.vocab_size, mine.vocab_size)),
-            ("ids that end a text", sorted(mine.eos_ids), sorted(set(info.eos_ids))),
-        ):
-            if here != there:
-                raise RefusedError(
-                    f"{self.role} {mine.name} and cloud {info.model} at {self.name} (specdec {info.server}) have "
-                    f"different {what}: {here!s:.80} and {there!s:.80}",
-                    "Install the same versions of specdec and transformers on both sides, and name the checkpoint that "
-                    "the server runs in cloud.processor.",
-                    kind=TokenizerMismatchError if what == "tokenizers" else ConfigError,
-                )
-        self.identity = info.identity
-        known = info.model_dump(include={"dtype", "device", "weights"}, exclude_none=True)
-        self.served = known | {"serves": info.model}
+    def _pause(self, tries: int, why: str) -> None:
+        """Waits before another try. Raises CloudError if none is left, by their number or by the deadline."""
+        model, left_s = self.model, self._deadline - time.monotonic()
+        if tries == TRIES and model.side == "cloud" and left_s > 0:
+            raise CloudError(f"{model.name}: {why}", hint=f"Start the server, or check {model.side}.url.")
+        pause_s = PAUSE_S * 2 ** min(tries, 6) * random.uniform(0.5, 1.0)
+        if self._closed.wait(min(pause_s, max(left_s, 0.0))):
+            raise CloudError("the clip is closed")
+        if left_s <= pause_s:
+            hint = f"Check the link and the server, or raise {model.side}.timeout_s."
+            raise CloudError(f"{model.name} did not answer within {self._limit_s:g} s: {why}", hint=hint)

@@ -17,9 +17,9 @@ from typing import Annotated, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import soundfile
-from pydantic import AliasPath, BaseModel, ConfigDict, Field
+from pydantic import AliasPath, BaseModel, ConfigDict, Field, TypeAdapter
 
-from specdec_cli.cloud.http import MalformedError, parse
+from specdec_cli.cloud.http import MalformedError, checked, parse
 from specdec_cli.decoding.accept import Synonyms
 from specdec_cli.decoding.evidence import CANDIDATES, TokenEvidence
 from specdec_cli.types import LEAST_PROBABILITY, Candidates
@@ -29,7 +29,11 @@ TOKENIZE: Final = "/tokenize"
 MODELS: Final = "/v1/models"
 
 MOST_CANDIDATES: Final = 20  # that a server gives of a position, unless it is started with another --max-logprobs
-MOST_BYTES: Final = 1 << 26  # of an answer; 20 candidates for each of 30,000 positions take about this
+MOST_BYTES: Final = 1 << 20  # of an answer without figures
+_MOST_GENERATED_BYTES: Final = 1 << 26  # of one with them
+_FIGURE_BYTES: Final = 256  # of one candidate in it; vLLM writes about 90
+_MOST_POSITIONS: Final = 1 << 17  # of a prompt with its recording
+_MOST_LISTED: Final = 256  # candidates of a position
 _LEAST_TOP: Final = 2e-9  # probability of the likeliest token; of a million it is at least 1e-6
 
 
@@ -44,6 +48,12 @@ class GenerateRequest(NamedTuple):
     banned: Collection[int] = ()  # nor may these
     candidates: int = MOST_CANDIDATES  # likeliest tokens to list of each position
     drawing: tuple[int, int] | None = None  # top_k and seed, to draw each token from so many; None: the likeliest
+
+    @property
+    def most_bytes(self) -> int:
+        """Most bytes that an answer may have."""
+        positions = self.tokens + (0 if not self.drafted else self.length or _MOST_POSITIONS)
+        return min(MOST_BYTES + positions * (self.candidates + 2) * _FIGURE_BYTES, _MOST_GENERATED_BYTES)
 
     def body(self, model: str, stop_ids: Collection[int], **more: Any) -> bytes:
         """The request as JSON; `more` are further fields of it."""
@@ -131,11 +141,15 @@ class _Message(BaseModel):
 
 
 class Tokens(_Message):
-    tokens: list[int]
+    tokens: Annotated[list[int], Field(fail_fast=True)]
+
+
+class _Served(_Message):
+    id: Annotated[str, Field(max_length=1000)]
 
 
 class ServedModels(_Message):
-    data: list[dict[str, Any]]
+    data: Annotated[list[_Served], Field(fail_fast=True, max_length=10_000)]
 
 
 class _Logprob(_Message):
@@ -147,13 +161,25 @@ class _Token(_Logprob):
 
 
 class _Generated(_Token):
-    top_logprobs: list[_Token] = Field(min_length=1)
+    top_logprobs: Annotated[list[_Token], Field(fail_fast=True, min_length=1, max_length=_MOST_LISTED)]
 
 
 class _Answer(_Message):
     prompt_tokens: int = Field(validation_alias=AliasPath("usage", "prompt_tokens"))
-    prompt_logprobs: list[dict[Annotated[int, Field(strict=False, ge=0)], _Logprob] | None] | None = None
-    generated: list[_Generated] = Field(min_length=1, validation_alias=AliasPath("choices", 0, "logprobs", "content"))
+    prompt_logprobs: Annotated[list[Any], Field(max_length=_MOST_POSITIONS)] | None = None
+    generated: Annotated[list[_Generated], Field(fail_fast=True, min_length=1)] = Field(
+        validation_alias=AliasPath("choices", 0, "logprobs", "content")
+    )
+
+
+_candidates: Final = TypeAdapter(dict[Annotated[int, Field(strict=False, ge=0)], _Logprob]).validate_python
+
+
+def _listed(row: Any) -> dict[int, float]:
+    """Id -> log-probability of a position's candidates; most positions are the prompt's, which nobody reads."""
+    if not isinstance(row, dict) or len(row) > _MOST_LISTED:
+        raise MalformedError(f"a position of prompt_logprobs is none, or lists more than {_MOST_LISTED} candidates")
+    return {id_: each.logprob for id_, each in checked("prompt_logprobs", _candidates, row).items()}
 
 
 def read_answer(body: bytes, request: GenerateRequest) -> Scored:
@@ -164,10 +190,10 @@ def read_answer(body: bytes, request: GenerateRequest) -> Scored:
     if read != length or (request.drafted and len(scored) != length) or len(written) > request.tokens:
         told = f"{read} tokens were read, {len(scored)} scored and {len(written)} generated"
         raise MalformedError(f"{told}, of {length} and {request.tokens}")
-    drafted, rows = request.ids[len(request.ids) - request.drafted :], scored[length - request.drafted :]
-    if not all(token in (row or {}) for token, row in zip(drafted, rows, strict=True)):
+    drafted = request.ids[len(request.ids) - request.drafted :]
+    listed = [_listed(row) for row in scored[length - request.drafted :]] if drafted else []
+    if not all(token in row for token, row in zip(drafted, listed, strict=True)):
         raise MalformedError("a drafted token was not scored")
-    listed = [{id_: each.logprob for id_, each in (row or {}).items()} for row in rows]
     listed += ({each.token_id: each.logprob for each in token.top_logprobs} for token in written)
     likely, tokens = [Likely.of(each, request.size, request.banned) for each in listed], list[int]()
     if min(max(row.probabilities.values(), default=0.0) for row in likely) < _LEAST_TOP:

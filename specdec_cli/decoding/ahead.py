@@ -13,7 +13,7 @@ from specdec_cli.decoding.block import Draft, Verdict
 from specdec_cli.decoding.length import Costs, most_drafted
 
 if TYPE_CHECKING:
-    from specdec_cli.cloud.cloud import RemoteVerifier
+    from specdec_cli.cloud.remote import RemoteVerifier
     from specdec_cli.cloud.vllm import VllmDrafter
     from specdec_cli.config.schema import DecodingConfig
     from specdec_cli.decoding.draft import Drafter
@@ -39,7 +39,7 @@ class CloudCalls:
     def may_draft_ahead(self, drafter: Drafter | VllmDrafter | None) -> bool:
         """Whether the edge drafts on during verifications, as far as that pays."""
         wanted = self.settings.draft_ahead == "on" or (self.settings.draft_ahead == "auto" and self.cloud_is_parallel)
-        return wanted and drafter is not None and not drafter.elsewhere
+        return wanted and drafter is not None and not drafter.is_remote
 
     def beside(self, drafter: Drafter | VllmDrafter | None) -> bool:
         """Whether the cloud works in a thread beside the edge."""
@@ -68,11 +68,11 @@ class CloudCalls:
     ) -> Verdict:
         """The cloud's verdict; meanwhile `drafter` drafts on after the block, where it may and where that pays."""
         if not self.beside(drafter):
-            with self.release_slot() if cloud.elsewhere else nullcontext():
+            with self.release_slot() if cloud.is_remote else nullcontext():
                 return cloud.verify(text, draft, run_on)
         verdict: Future[Verdict] = self.submit(cloud.verify, text, draft, run_on)
         pays = self.settings.draft_ahead == "on" or self.costs.ratio <= _STEP_AHEAD
-        if drafter is not None and self.may_draft_ahead(drafter) and pays:
+        if drafter is not None and not drafter.is_remote and self.may_draft_ahead(drafter) and pays:
             most = self.settings.max_new_tokens
             drafter.draft_ahead(gate, most_drafted(self.settings), most, (*text, *draft.ids), verdict, loop_rule)
         with self.release_slot():

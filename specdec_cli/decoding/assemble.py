@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from specdec_cli.cloud.cloud import RemoteCloud, RemoteVerifier
+from specdec_cli.cloud.remote import RemoteClip
 from specdec_cli.config.schema import Config, DecodingConfig
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
 from specdec_cli.decoding.ahead import CloudCalls
@@ -24,7 +24,8 @@ from specdec_cli.types import Decider
 if TYPE_CHECKING:
     import torch
 
-    from specdec_cli.cloud.vllm import VllmDrafter, VllmEdge
+    from specdec_cli.cloud.remote import RemoteModel, RemoteVerifier
+    from specdec_cli.cloud.vllm import Vllm, VllmDrafter
     from specdec_cli.decoding.draft import Drafter
     from specdec_cli.decoding.rows import Rows
     from specdec_cli.decoding.verify import LocalVerifier
@@ -36,14 +37,14 @@ if TYPE_CHECKING:
 class Pair:
     """The models of a run; either may be absent where no mode needs it."""
 
-    edge: AudioLM | VllmEdge | None
-    cloud: AudioLM | RemoteCloud | None
+    edge: AudioLM | Vllm | None
+    cloud: AudioLM | RemoteModel | None
     vocab_size: int  # leading token ids that both may use
     costs: Costs = field(default_factory=Costs, compare=False, repr=False)  # what their steps have taken so far
     lookup: Lookup = field(default_factory=Lookup, compare=False, repr=False)  # what their captions have said so far
 
     @classmethod
-    def of(cls, edge: AudioLM | VllmEdge | None, cloud: AudioLM | RemoteCloud | None) -> Pair:
+    def of(cls, edge: AudioLM | Vllm | None, cloud: AudioLM | RemoteModel | None) -> Pair:
         """Checks that the two can work together; raises TokenizerMismatchError where they share no vocabulary."""
         processors = [model.processor for model in (edge, cloud) if model is not None]
         if not processors:
@@ -53,17 +54,17 @@ class Pair:
     @property
     def loaded(self) -> tuple[AudioLM, ...]:
         """The models of this process, the edge first."""
-        return tuple(model for model in (self.edge, self.cloud) if model and not isinstance(model, RemoteCloud))
+        return tuple(model for model in (self.edge, self.cloud) if model is not None and not model.is_remote)
 
     @property
-    def links(self) -> tuple[RemoteCloud, ...]:
+    def links(self) -> tuple[RemoteModel, ...]:
         """The models that are elsewhere, the edge first."""
-        return tuple(model for model in (self.edge, self.cloud) if isinstance(model, RemoteCloud))
+        return tuple(model for model in (self.edge, self.cloud) if model is not None and model.is_remote)
 
     def local(self, role: Decider) -> AudioLM | None:
         """One of the two, if it is a model of this process."""
         model = self.edge if role == "edge" else self.cloud
-        return None if isinstance(model, RemoteCloud) else model
+        return None if model is None or model.is_remote else model
 
     @property
     def writer(self) -> Processor:
@@ -128,21 +129,20 @@ def build_loop(
     def rows(role: Decider, prompt: Prompt | None, stop_ids: tuple[int, ...]) -> Rows:
         return pair.rows(role, prompt, settings, stop_ids, shared, pair.guesses(role, asked, config))
 
+    remote_cloud = pair.cloud if pair.cloud is not None and pair.cloud.is_remote else None
     drafter: Drafter | VllmDrafter | None = None
     verifier: LocalVerifier | RemoteVerifier | None = None
-    if mode != "cloud" and isinstance(pair.edge, RemoteCloud):
-        from specdec_cli.cloud.vllm import VllmDrafter
-
+    if mode != "cloud" and pair.edge is not None and pair.edge.is_remote:
         assert edge_prompt is not None
-        words = synonyms if gate.name == "class-entropy" else NO_SYNONYMS
-        drafter = VllmDrafter(pair.edge, edge_prompt, config, pair.vocab_size, drafts_end, top_n, words)
-    elif mode != "cloud" or not isinstance(pair.cloud, RemoteCloud):
+        summed = synonyms if gate.name == "class-entropy" else NO_SYNONYMS
+        drafter = pair.edge.drafter(RemoteClip(edge_prompt, config, pair.vocab_size, drafts_end, top_n, summed))
+    elif mode != "cloud" or remote_cloud is None:
         from specdec_cli.decoding.draft import Drafter
 
         role: Decider = "cloud" if mode == "cloud" else "edge"
         drafter = Drafter(rows(role, cloud_prompt if mode == "cloud" else edge_prompt, drafts_end))
-    if mode != "edge" and isinstance(pair.cloud, RemoteCloud) and cloud_prompt is not None:
-        verifier = pair.cloud.verifier(pair.cloud, cloud_prompt, config, pair.vocab_size, text_ends, top_n, synonyms)
+    if mode != "edge" and remote_cloud is not None and cloud_prompt is not None:
+        verifier = remote_cloud.verifier(RemoteClip(cloud_prompt, config, pair.vocab_size, text_ends, top_n, synonyms))
     elif mode in ("hybrid", "lossless"):
         from specdec_cli.decoding.verify import LocalVerifier
 
@@ -150,7 +150,7 @@ def build_loop(
             rows("cloud", cloud_prompt, text_ends), config.acceptance, settings.max_new_tokens, top_n, synonyms
         )
     spoken = (language or config.prompt.language) if config.closes else None
-    parallel = isinstance(pair.cloud, RemoteCloud) or len({model.device for model in pair.loaded}) > 1
+    parallel = remote_cloud is not None or len({model.device for model in pair.loaded}) > 1
     return Loop(
         drafter,
         verifier,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import torch
 
@@ -58,7 +58,7 @@ class _Block:
 class Drafter:
     """Proposes tokens from one model's session. A block ends with a stop id, since nothing after it could be kept."""
 
-    elsewhere = False
+    is_remote: Literal[False] = False
 
     def __init__(self, rows: Rows) -> None:
         self.rows, self.session, self.stop_ids = rows, rows.session, rows.stop_ids

@@ -18,7 +18,7 @@ from specdec_cli.errors import CloudError, EdgeError
 from specdec_cli.types import Finished, FinishReason, Sent, Token
 
 if TYPE_CHECKING:
-    from specdec_cli.cloud.cloud import RemoteVerifier
+    from specdec_cli.cloud.remote import RemoteVerifier
     from specdec_cli.cloud.vllm import VllmDrafter
     from specdec_cli.decoding.draft import Drafter
     from specdec_cli.decoding.verify import LocalVerifier
@@ -56,7 +56,7 @@ class Loop:
                 draft = self._draft()
                 verdict = None
                 if (cloud := self._cloud) is not None and (draft.reason or not draft.ids):
-                    if cloud.elsewhere or self.calls.beside(self.drafter):
+                    if cloud.is_remote or self.calls.beside(self.drafter):
                         yield from clock.paused(Sent(index, draft.ids))
                     verdict = self._verify(cloud, draft)
                     if verdict is None and not draft.ids:

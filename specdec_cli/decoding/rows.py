@@ -61,6 +61,14 @@ class Rows:
         at = first - self._start
         return self._logits[at : at + positions]
 
+    def drop_before(self, text: Sequence[int]) -> None:
+        """Drops the scores that no continuation of `text` needs: what stays are those of guesses that may come true."""
+        end = len(text)
+        needed = self._start <= end <= len(self._text) and self._text[:end] == list(text)
+        # a copy: the kept rows would hold the memory of all
+        self._logits = self._logits[end - self._start :].clone() if needed else torch.empty(0)
+        self._choices = []
+
     def learn(self, text: Sequence[int], own: Iterable[bool]) -> None:
         """Takes in the finished caption; `own` says of each token whether this model chose it."""
         if self._guesses is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 
@@ -31,7 +31,7 @@ class LocalVerifier:
     most: int | None = None
     top_n: int = 0
     synonyms: Synonyms = field(default_factory=dict)
-    elsewhere: ClassVar = False  # whether it works while this process waits, so that the edge can draft ahead
+    is_remote: ClassVar[Literal[False]] = False  # else it works while this process waits: the edge can draft ahead
 
     def __post_init__(self) -> None:
         self.session, self._tolerance = self.rows.session, tie_tolerance(self.rows.session.model.dtype)
@@ -69,6 +69,7 @@ class LocalVerifier:
             scores = self.rows.after(written)
             decided += self.rows.readings(scores, None, self.top_n)
             written.append(self._own(scores[0], decided[-1], draws))
+        self.rows.drop_before(written)
         ties = sum(row.ties(self._tolerance) for row in decided)
         ms, prefilled = self.rows.clock_ms - started_ms, self.session.work.encoder_passes > passes
         likeliest = tuple(row.candidates for row in decided) if self.top_n else None

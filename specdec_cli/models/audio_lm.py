@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import torch
 from transformers import DynamicCache
@@ -45,6 +45,8 @@ class AudioLM:
         quantization: what became of its weights when they were loaded; None: they are as stored.
         encoder_dtype: see `replace_layers`.
     """
+
+    is_remote: Literal[False] = False
 
     def __init__(
         self,

@@ -9,17 +9,19 @@ import hashlib
 import math
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import torch
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from specdec_cli import __version__
 from specdec_cli.cloud import protocol as wire
 from specdec_cli.cloud.http import FORGOTTEN, MalformedError
 from specdec_cli.decoding.accept import NO_SYNONYMS
-from specdec_cli.decoding.block import Draft
+from specdec_cli.decoding.block import Draft, Verdict
 from specdec_cli.decoding.length import GuessCosts
 from specdec_cli.decoding.lookup import Guesses, Lookup, key_of
 from specdec_cli.decoding.rows import Rows
@@ -29,7 +31,7 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.engine import Shared
 from specdec_cli.models.processor import Prompt, test_sound
 from specdec_cli.models.session import Session
-from specdec_cli.serve.limits import ClipBounds, ServeLimits
+from specdec_cli.serve.limits import Bodies, ClipBounds, ServeLimits
 from specdec_cli.serve.metrics import Metrics
 
 
@@ -40,11 +42,23 @@ class Held:
     id: str  # chosen by its client
     clip: wire.ClipRequest  # what it was opened with
     verifier: LocalVerifier
-    bytes: int  # of memory, once its prompt is cached
-    text: tuple[int, ...] = ()  # as far as the last verdict
-    own: set[int] = field(default_factory=set)  # places in it of tokens that the model chose
+    bytes: int  # most of memory, between two requests
+    # The text up to the last verdict, and of each token whether the model chose it. A verdict replaces both at once, so
+    # that any thread may read them while a request is being answered.
+    written: tuple[tuple[int, ...], tuple[bool, ...]] = ((), ())
     used: float = field(default_factory=time.monotonic)  # time of the last request, seconds
     lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def write(self, block: wire.BlockRequest, verdict: Verdict) -> None:
+        """Takes in the text that a verdict leads to."""
+        own = self.written[1][: len(block.text)]
+        text = (*block.text, *block.draft[: verdict.accepted], verdict.token, *verdict.more)
+        given = (*own, *(False for _ in block.text[len(own) :]))
+        self.written = text, (*given, *(True for _ in text[len(given) :]))
+
+    def learn(self) -> None:
+        """Lets later clips guess from its text."""
+        self.verifier.rows.learn(*self.written)
 
 
 class Clips:
@@ -76,25 +90,36 @@ class Clips:
         """
         most, room = self._limits.sessions, self._limits.memory_bytes
         if held.bytes > room:
-            raise HTTPException(413, f"the clip takes {-(-held.bytes >> 20)} MiB, and there are {room >> 20}")
+            raise HTTPException(
+                413, f"the clip needs {-(-held.bytes >> 20)} MiB; the server's limit is {room >> 20} MiB"
+            )
         with self._lock:
-            self.forget(held.id)
+            dropped = [self._held.pop(held.id, None)]
             while len(self._held) >= most or self.bytes + held.bytes > room:
                 free = next((each for each in self._held.values() if not each.lock.locked()), None)
                 if free is None:
                     raise HTTPException(503, "all sessions are in use")
-                self.forget(free.id)
+                dropped.append(self._held.pop(free.id))
             self._held[held.id] = held
+        for each in dropped:
+            if each is not None:
+                each.learn()
 
     def forget(self, id_: str) -> None:
-        """Drops a clip, if it is there, whose text later ones are guessed from.
+        """Drops a clip, if it is held, and remembers its text for guessing; not for the event loop: this takes a while.
 
-        One that is being answered is gone when that is done.
+        A request in progress still gets its answer.
         """
         with self._lock:
             held = self._held.pop(id_, None)
         if held is not None:
-            held.verifier.rows.learn(held.text, [at in held.own for at in range(len(held.text))])
+            held.learn()
+
+    def drop(self, held: Held) -> None:
+        """Drops a clip that could not be read, and not one of the same name that has come since."""
+        with self._lock:
+            if self._held.get(held.id) is held:
+                del self._held[held.id]
 
     def sweep(self) -> None:
         """Drops the clips that are idle."""
@@ -103,26 +128,41 @@ class Clips:
                 self.forget(held.id)
 
 
+class _Forwards(Shared):
+    """Forwards of held clips. The thread that answers a request sets `request.left`: its client no longer waits."""
+
+    def __init__(self, model: AudioLM, clips: int, threads: int) -> None:
+        super().__init__([model], clips, threads=threads)
+        self.request = threading.local()
+
+    def logits(self, session: Session, text: Sequence[int], positions: int) -> torch.Tensor:
+        """See `Session.logits`. Raises ClientDisconnect where the client of this thread's request has left."""
+        if self.request.left.is_set():
+            raise ClientDisconnect
+        return super().logits(session, text, positions)
+
+
 class Service:
     """A loaded model, the clips that it holds, and the threads that use it."""
 
     def __init__(self, model: AudioLM, limits: ServeLimits) -> None:
-        self.limits, self.clips = limits, Clips(limits)
-        self.metrics = Metrics(self.clips)
+        self.limits, self.clips, self.bodies = limits, Clips(limits), Bodies(limits)
+        self.metrics = Metrics(lambda: len(self.clips), lambda: self.clips.bytes)
         self._model, self._position_bytes = model, _position_bytes(model)
         self._lookup, self._guess_costs = Lookup(), GuessCosts()
         self._longest_s = min(model.processor.window_s, limits.clip_s or model.processor.window_s)
         self._bounds = ClipBounds(model.processor, self._longest_s)
         threads = torch.get_num_threads()
-        self._shared = Shared([model], min(limits.sessions, limits.threads), threads=threads)
+        self._shared = _Forwards(model, min(limits.sessions, limits.threads), threads)
         # the number of PyTorch's threads counts for the thread that sets it alone
         self.pool = ThreadPoolExecutor(limits.threads, "specdec clip", torch.set_num_threads, (threads,))
         self.info = _info(model)
 
-    def open(self, id_: str, body: bytes, started: float) -> wire.Answer:
+    def open(self, id_: str, body: bytes, started: float, left: threading.Event) -> wire.Answer:
         """Holds a clip, in place of one that came before, and verifies its block.
 
-        `started` is when the body was there, by `perf_counter`. Raises MalformedError for a body that contradicts
+        `started` is when the body was there, by `perf_counter`; `left` is set when the client no longer waits: no
+        further forward is made for it. Raises ClientDisconnect then, MalformedError for a body that contradicts
         itself, HTTPException for one that is another model's or exceeds a limit, SpecdecError if the model fails.
         """
         clip, tensors = wire.unpack(wire.ClipRequest, body)
@@ -132,15 +172,15 @@ class Service:
         draft = self._draft(clip, clip.block or wire.BlockRequest(text=[], draft=[]), rows)
         held = self._held(id_, clip, wire.widened(tensors))
         self.clips.add(held)
-        return self._answer(held, clip.block, draft, started)
+        return self._answer(held, clip.block, draft, started, left)
 
-    def verify(self, id_: str, body: bytes, started: float) -> wire.Answer:
+    def verify(self, id_: str, body: bytes, started: float, left: threading.Event) -> wire.Answer:
         """Verifies a block of a clip that is held, as `open` does."""
         held = self.clips.find(id_)
         if held is None:
             raise HTTPException(404, f"{FORGOTTEN}: no such clip is held, or no longer")
         block, rows = wire.unpack(wire.BlockRequest, body)
-        return self._answer(held, block, self._draft(held.clip, block, rows), started)
+        return self._answer(held, block, self._draft(held.clip, block, rows), started, left)
 
     def close(self) -> None:
         """Ends after the forwards under way."""
@@ -189,29 +229,44 @@ class Service:
         rows = Rows(session, clip.scoring, clip.stop_ids, guesses)
         synonyms = clip.synonyms or NO_SYNONYMS
         verifier = LocalVerifier(rows, clip.acceptance, clip.longest, clip.top_n or 0, synonyms)
-        taken = self._position_bytes * (len(prompt.ids) + clip.capacity) + 4 * clip.vocab_size
+        # scores are kept of the place after the prompt, and of guesses that may come true
+        scores = 4 * clip.vocab_size * (1 + clip.lookup_tokens)
+        taken = self._position_bytes * (len(prompt.ids) + clip.capacity) + scores
         return Held(id_, clip, verifier, taken + sum(tensor.nbytes for tensor in tensors.values()))
 
-    def _answer(self, held: Held, block: wire.BlockRequest | None, draft: Draft, started: float) -> wire.Answer:
-        found, verifier = None, held.verifier
+    def _answer(
+        self, held: Held, block: wire.BlockRequest | None, draft: Draft, started: float, left: threading.Event
+    ) -> wire.Answer:
+        verdict, verifier = None, held.verifier
         with held.lock:
             fresh = not verifier.work.encoder_passes
+            self._shared.request.left = left
             try:
                 if block is None:
                     verifier.prefill()
                 else:
-                    found = verifier.verify(block.text, draft, block.more)
+                    verdict = verifier.verify(block.text, draft, block.more)
                     self.metrics.drafted.inc(len(draft.ids))
-                    self.metrics.accepted.inc(found.accepted)
-                    held.text = (*block.text, *draft.ids[: found.accepted], found.token, *found.more)
-                    held.own |= set(range(len(block.text), len(held.text)))
-            except (ValueError, IndexError, RuntimeError, DecodingError) as error:
-                if not fresh or isinstance(error, torch.OutOfMemoryError):
-                    raise
-                self.clips.forget(held.id)
-                raise MalformedError("the model cannot read the clip: ids and tensors do not fit each other") from error
+                    self.metrics.accepted.inc(verdict.accepted)
+                    held.write(block, verdict)
+            except Exception as error:
+                if fresh:
+                    self.clips.drop(held)
+                    self._blame(held, error)
+                raise
             work = verifier.work
-        return wire.Answer(verdict=found, work=work, cloud_ms=(time.perf_counter() - started) * 1e3)
+        return wire.Answer(verdict=verdict, work=work, cloud_ms=(time.perf_counter() - started) * 1e3)
+
+    def _blame(self, held: Held, error: Exception) -> None:
+        """Raises MalformedError if a forward failed because the parts of the clip do not fit each other.
+
+        Everything else is the server's failure: memory, a device, scores that are not finite.
+        """
+        if isinstance(error, ValueError | IndexError | RuntimeError) and not isinstance(error, torch.OutOfMemoryError):
+            prompt = held.verifier.session.prompt
+            if not self._bounds.fit(prompt.ids, prompt.audio, held.clip.samples):
+                what = "the model cannot read the clip: ids and tensors do not fit each other"
+                raise MalformedError(what) from error
 
 
 def _info(model: AudioLM) -> wire.Info:

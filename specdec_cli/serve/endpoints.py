@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Final
+from typing import Any, Final
 
 from prometheus_client import generate_latest
 from starlette.applications import Starlette
@@ -22,7 +23,7 @@ from specdec_cli.cloud.http import MalformedError
 from specdec_cli.cloud.protocol import Message
 from specdec_cli.errors import typed
 from specdec_cli.serve.clips import Service
-from specdec_cli.serve.limits import Bodies, has_token
+from specdec_cli.serve.limits import has_token
 
 _log = logging.getLogger("specdec_cli.serve")
 
@@ -39,7 +40,7 @@ def event(name: str, **fields: object) -> None:
 
 def create_app(service: Service, token: str | None) -> ASGIApp:
     """The server as an ASGI application, see `cloud.protocol`. It closes `service` when it is shut down."""
-    bodies = Bodies(service.limits)
+    bodies = service.bodies
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
@@ -55,17 +56,27 @@ def create_app(service: Service, token: str | None) -> ASGIApp:
 
     async def open_or_verify(request: Request) -> Response:
         work = service.open if request.method == "PUT" else service.verify
-        async with bodies.read(request) as body:
-            arguments = request.path_params["id_"].hex, body, time.perf_counter()
-            future = asyncio.get_running_loop().run_in_executor(service.pool, work, *arguments)
-            try:
-                return _answer(await asyncio.wait_for(future, service.limits.answer_s))
-            except TimeoutError:
-                late = f"the model did not answer within {service.limits.answer_s:g} s"
-                raise HTTPException(503, late) from None
+        body = await bodies.read(request)
+        left, size = threading.Event(), len(body)
+        future = service.pool.submit(work, request.path_params["id_"].hex, body, time.perf_counter(), left)
+        future.add_done_callback(lambda _: bodies.release(size))  # until then a thread holds it, whoever has left
+        del body
+        answer, leaving = asyncio.wrap_future(future), asyncio.create_task(_departure(request))
+        try:
+            either: set[asyncio.Future[Any]] = {answer, leaving}
+            await asyncio.wait(either, timeout=service.limits.answer_s, return_when=asyncio.FIRST_COMPLETED)
+            if answer.done():
+                return _answer(await answer)
+            if leaving.done():
+                raise ClientDisconnect
+            raise HTTPException(503, f"the model did not answer within {service.limits.answer_s:g} s")
+        finally:
+            left.set()
+            leaving.cancel()
+            answer.cancel()
 
     async def forget(request: Request) -> Response:
-        service.clips.forget(request.path_params["id_"].hex)
+        await asyncio.to_thread(service.clips.forget, request.path_params["id_"].hex)
         return Response(status_code=204)
 
     app = Starlette(
@@ -131,7 +142,13 @@ def _answer(message: Message) -> Response:
     return Response(message.model_dump_json(), media_type="application/json")
 
 
+async def _departure(request: Request) -> None:
+    """Waits until the client of a request, whose body was read, closes its connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
 async def _sweep(service: Service) -> None:
     while True:
         await asyncio.sleep(_SWEEP_S)
-        service.clips.sweep()
+        await asyncio.to_thread(service.clips.sweep)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import hmac
 import math
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,8 +15,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from specdec_cli.cloud.http import MalformedError
-from specdec_cli.models.processor import Processor, test_sound
+from specdec_cli.errors import SpecdecError
+from specdec_cli.models.processor import Processor, Prompt, test_sound
 
+_FLOATS: Final = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+_DTYPES: Final = frozenset({*_FLOATS, torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64})
 _MEASURED_S: Final = 60.0  # of a longer clip, so much is measured, and counted as often as it takes
 
 
@@ -30,6 +33,7 @@ class ServeLimits:
     idle_s: float = 120.0  # without a request, after which a clip is forgotten
     body_bytes: int = 32 << 20  # of one request
     bodies_bytes: int = 256 << 20  # of all requests that are being received or answered
+    head_s: float = 20.0  # that a connection may take to begin its first request, and a request's head to arrive
     body_s: float = 20.0  # that a request's body may take to arrive
     answer_s: float = 60.0  # that a request may wait for the model
     text_tokens: int = 1024  # after a prompt
@@ -49,61 +53,90 @@ def has_token(token: str | None, request: Request) -> bool:
 
 
 class Bodies:
-    """Reads the bodies of requests within a budget of memory; used by the event loop's thread alone."""
+    """Reads the bodies of requests within a budget of memory. Any thread may use it."""
 
     def __init__(self, limits: ServeLimits) -> None:
-        self._limits = limits
-        self._held = 0  # bytes
+        self._limits, self._lock = limits, threading.Lock()
+        self.held = 0  # bytes
 
-    @asynccontextmanager
-    async def read(self, request: Request) -> AsyncIterator[bytes]:
-        """The body of a request, which counts towards the budget until the end of the block. Raises HTTPException."""
+    async def read(self, request: Request) -> bytes:
+        """The body of a request, which counts towards the budget until `release`. Raises HTTPException."""
         limits, parts, size = self._limits, list[bytes](), 0
         try:
-            try:
-                async with asyncio.timeout(limits.body_s):
-                    async for part in request.stream():
-                        parts.append(part)
-                        size += len(part)
-                        self._held += len(part)
-                        if size > limits.body_bytes:
-                            raise HTTPException(413, f"a body may have {limits.body_bytes} bytes")
-                        if self._held > limits.bodies_bytes:
-                            raise HTTPException(503, "the server holds as many bodies of requests as it may")
-            except TimeoutError:
+            async with asyncio.timeout(limits.body_s):
+                async for part in request.stream():
+                    parts.append(part)
+                    size += len(part)
+                    held = self._add(len(part))
+                    if size > limits.body_bytes:
+                        raise HTTPException(413, f"a body may have {limits.body_bytes} bytes")
+                    if held > limits.bodies_bytes:
+                        raise HTTPException(503, "the server holds as many bodies of requests as it may")
+            return b"".join(parts)
+        except BaseException as error:
+            self.release(size)
+            if isinstance(error, TimeoutError):
                 raise HTTPException(408, f"the body did not arrive within {limits.body_s:g} s") from None
-            body = b"".join(parts)
-            parts.clear()
-            yield body
-        finally:
-            self._held -= size
+            raise
+
+    def release(self, size: int) -> None:
+        """Takes a body of so many bytes out of the budget: nobody holds it any longer."""
+        self._add(-size)
+
+    def _add(self, size: int) -> int:
+        with self._lock:
+            self.held += size
+            return self.held
 
 
 class ClipBounds:
     """Which tensors a clip of this model has, and the largest sizes and integers of them, measured on a test sound.
 
-    `require` refuses others. Whether ids and features fit each other is for the model's forward to say.
+    `require` refuses others. Whether ids and features fit each other is for the model's forward to say; where that
+    fails, `fit` says whether the clip is to blame.
     """
 
     def __init__(self, processor: Processor, longest_s: float) -> None:
+        self._processor, self._placeholders = processor, processor.placeholders
         measured_s = min(max(longest_s, 1.0), _MEASURED_S)
-        made = processor.prompt(test_sound(measured_s, processor.sampling_rate), "How?")
-        self._placeholders, share = processor.placeholders, math.ceil(longest_s / measured_s)
+        made, share = self._made(measured_s), math.ceil(longest_s / measured_s)
+        self._is_float = {name: values.is_floating_point() for name, values in made.audio.items()}
         self._most = {name: share * number for name, number in self._numbers(made.ids, made.audio).items()}
 
     def require(self, ids: Sequence[int], tensors: Mapping[str, torch.Tensor]) -> None:
         """Raises MalformedError unless ids and tensors may be those of a clip."""
-        real = not any(values.is_complex() for values in tensors.values())
-        found = self._numbers(ids, tensors) if real else {}
-        fits = found.keys() == self._most.keys() and all(found[name] <= most for name, most in self._most.items())
-        if not fits or found["placeholders"] == 0:
-            raise MalformedError("ids or tensors are not those of a clip, or of a longer one than is allowed")
+        is_float = {name: values.is_floating_point() for name, values in tensors.items()}
+        known = is_float == self._is_float and all(values.dtype in _DTYPES for values in tensors.values())
+        # integers are looked at once there are few enough: their sum takes eight bytes of each
+        found = self._numbers(ids, tensors) if known and self._may_be(_sizes(tensors)) else {}
+        if found.keys() == self._most.keys() and self._may_be(found) and found["placeholders"] > 0:
+            return
+        raise MalformedError("ids or tensors are not those of a clip, or of a longer one than is allowed")
+
+    def fit(self, ids: Sequence[int], tensors: Mapping[str, torch.Tensor], samples: int) -> bool:
+        """Whether ids and tensors have the sizes and integers that this model's processor gives so many samples."""
+        try:
+            made = self._made(samples / self._processor.sampling_rate)
+        except SpecdecError:  # nothing can be made of so few
+            return False
+        return self._numbers(ids, tensors) == self._numbers(made.ids, made.audio)
+
+    def _made(self, seconds: float) -> Prompt:
+        return self._processor.prompt(test_sound(seconds, self._processor.sampling_rate), "How?")
+
+    def _may_be(self, found: Mapping[str, int]) -> bool:
+        return all(number <= self._most.get(name, -1) for name, number in found.items())
 
     def _numbers(self, ids: Sequence[int], tensors: Mapping[str, torch.Tensor]) -> dict[str, int]:
-        found = {"placeholders": sum(id_ in self._placeholders for id_ in ids)}
+        found = {"placeholders": sum(id_ in self._placeholders for id_ in ids), **_sizes(tensors)}
         for name, values in tensors.items():
-            found |= {f"axis {axis} of {name}": size for axis, size in enumerate(values.shape)}
             if not values.is_floating_point() and values.numel():
                 found |= {f"sum of {name}": int(values.sum()), f"largest of {name}": int(values.max())}
                 found[f"negative in {name}"] = int((values < 0).sum())
         return found
+
+
+def _sizes(tensors: Mapping[str, torch.Tensor]) -> dict[str, int]:
+    return {
+        f"axis {axis} of {name}": size for name, values in tensors.items() for axis, size in enumerate(values.shape)
+    }

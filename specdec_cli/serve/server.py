@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import socket
 import ssl
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
+import h11
 import torch
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from specdec_cli.config import Config
 from specdec_cli.config.locate import is_loopback
@@ -59,17 +63,42 @@ def bind(place: Place) -> socket.socket:
         return bound
     except (OSError, OverflowError) as error:
         bound.close()
-        message = f"{place.host}:{place.port} cannot be listened at: {error}"
+        message = f"cannot listen on {place.host}:{place.port}: {error}"
         raise ConfigError(message, hint="Choose another --host or --port.") from error
+
+
+class DeadlineProtocol(H11Protocol):
+    """uvicorn's, but a connection is closed if it is silent at first, or if a request's head takes too long.
+
+    uvicorn itself waits for both without end, and silent connections count towards the most that may be open.
+    """
+
+    head_s: float  # seconds that both may take
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._late = self.loop.call_later(self.head_s, transport.close)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE:  # the head is complete
+            self._late.cancel()
+        elif self._late.cancelled():  # the next one has begun
+            self._late = self.loop.call_later(self.head_s, self.transport.close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._late.cancel()
+        super().connection_lost(exc)
 
 
 def server(service: Service, place: Place, token: str | None) -> uvicorn.Server:
     """The server, not started yet; it is to run with the socket of `bind`."""
+    protocol: Any = type("Protocol", (DeadlineProtocol,), {"head_s": service.limits.head_s})
     return uvicorn.Server(
         uvicorn.Config(
             create_app(service, token),
             loop="asyncio",
-            http="h11",
+            http=protocol,
             ws="none",
             lifespan="on",
             log_config=None,

@@ -17,7 +17,7 @@ import torch
 from specdec_cli.batch.local import LocalBackend, Prepared, Take, prepare
 from specdec_cli.batch.output_file import Task
 from specdec_cli.captioner import Captioner
-from specdec_cli.cloud.cloud import Caller, RemoteCloud
+from specdec_cli.cloud.connection import Connection
 from specdec_cli.decoding.assemble import Pair
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.models.audio_lm import AudioLM
@@ -108,11 +108,11 @@ def test_an_abandoned_batch_waits_for_no_cloud(tmp_path: Path, monkeypatch: pyte
     assert local.pair.edge is not None
     cloud = local.pair.local("cloud")
     assert cloud is not None
-    called, exchange = threading.Event(), RemoteCloud.exchange
+    called, exchange = threading.Event(), Connection.exchange
 
-    async def silent(cloud: RemoteCloud, method: str, path: str, body: bytes, caller: Caller) -> tuple[int, bytes]:
+    async def silent(connection: Connection, method: str, *more: Any) -> Any:
         if method != "PUT":
-            return await exchange(cloud, method, path, body, caller)
+            return await exchange(connection, method, *more)
         called.set()
         await asyncio.sleep(60)
         raise OSError("no answer")
@@ -131,7 +131,7 @@ def test_an_abandoned_batch_waits_for_no_cloud(tmp_path: Path, monkeypatch: pyte
             assert called.wait(30)
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(RemoteCloud, "exchange", silent)
+        monkeypatch.setattr(Connection, "exchange", silent)
         started = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
             list(LocalBackend(far, batch_size=4).decode(interrupted))

@@ -13,7 +13,7 @@ import pytest
 
 from specdec_cli import diagnosis as doctor_module
 from specdec_cli.captioner import Captioner
-from specdec_cli.cloud.cloud import RemoteCloud
+from specdec_cli.cloud.remote import Call, RemoteClip, RemoteModel, RemoteVerifier
 from specdec_cli.config import Config
 from specdec_cli.decoding.assemble import Pair
 from specdec_cli.errors import CloudError
@@ -102,19 +102,23 @@ def test_one_model_is_checked_where_the_mode_needs_one_and_untested_if_asked(
 
 
 def test_a_cloud_elsewhere_is_probed(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Elsewhere(RemoteCloud):
+    class Elsewhere(RemoteModel):
         payload = "features"
         window_s = 30.0
         vocab_size = 100_000
         name = "http://127.0.0.1:9"
 
         def __init__(self) -> None:
+            self.failure = None
             self.processor = mini_pair().loaded[1].processor
 
         def describe(self) -> dict[str, str]:
             return {"name": self.name, "dtype": "float32", "device": "cpu"}
 
-        def fit(self, caller: object) -> None: ...
+        def require_fit(self, call: Call) -> None: ...
+
+        def verifier(self, clip: RemoteClip) -> RemoteVerifier:
+            raise AssertionError
 
         def probe(self) -> str:
             raise CloudError(f"{self.name} does not answer")

@@ -7,4 +7,4 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("specdec_cli.cloud.cloud.PAUSE_S", 0.001)
+    monkeypatch.setattr("specdec_cli.cloud.remote.PAUSE_S", 0.001)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from specdec_cli.cloud.protocol import BlockRequest, ClipRequest, as_sent
-from specdec_cli.cloud.remote import HttpCloud
+from specdec_cli.cloud.verify_server import VerifyServer
 from specdec_cli.config import CloudConfig
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.serve.clips import Service
@@ -53,9 +53,9 @@ def serving(model: AudioLM, **settings: Any) -> Iterator[Served]:
 
 
 @contextmanager
-def linked(url: str, edge: AudioLM, *, own: bool = False, **settings: Any) -> Iterator[HttpCloud]:
+def linked(url: str, edge: AudioLM, *, own: bool = False, **settings: Any) -> Iterator[VerifyServer]:
     """A client of a server, with the edge's processor."""
-    cloud = HttpCloud(CloudConfig(url=url, **{"timeout_s": 20.0, **settings}), edge.processor, own=own)
+    cloud = VerifyServer(CloudConfig(url=url, **{"timeout_s": 20.0, **settings}), edge.processor, own=own)
     try:
         yield cloud
     finally:

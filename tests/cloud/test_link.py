@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from specdec_cli.cloud.cloud import Caller, RemoteCloud
-from specdec_cli.cloud.remote import HttpCloud
+from specdec_cli.cloud.remote import Call, RemoteClip, RemoteModel, RemoteVerifier
+from specdec_cli.cloud.verify_server import VerifyServer
 from specdec_cli.config import CloudConfig
 from specdec_cli.decoding.block import Draft
 from specdec_cli.errors import CloudError, ConfigError, DecodingError, SpecdecError, TokenizerMismatchError
@@ -97,7 +98,7 @@ FAULTS = (
     Fault("busy for good", problem(503), "status 503: so it is", always=True),
     Fault("another model now", problem(409), "answers status 409: so it is", always=True),
     Fault("another's server", _instead(b"oops", 404), "answers status 404: no reason given", always=True),
-    Fault("long", _instead(b"x" * 70_000), "longer than any answer should be", always=True),
+    Fault("long", _instead(b"x" * 70_000), "the answer is longer than the 65536 bytes", always=True),
     Fault("no text", _instead(b"\xff\xfe"), "Answer", always=True),
     lie("work.step_ms", 1e308, "work"),
     lie("cloud_ms", -1.0, "cloud_ms"),
@@ -144,7 +145,7 @@ def faulty(served: Served, fault: Fault) -> Iterator[str]:
         yield url
 
 
-def assert_degraded(case: Case, link: HttpCloud, said: str) -> None:
+def assert_degraded(case: Case, link: VerifyServer, said: str) -> None:
     """The clip is the edge's and says why; a required cloud fails it."""
     rounds, end = collect(far_loop(case, link).run())
     assert end.degraded is not None
@@ -202,12 +203,15 @@ def dripping(head: bytes, piece: bytes, connection: socket.socket) -> None:
         time.sleep(0.05)
 
 
-class Anything(RemoteCloud):
+class Anything(RemoteModel):
     """A server that fits whatever it is."""
 
     content_type, most_bytes = "text/plain", 1 << 16
 
-    def fit(self, caller: Caller) -> None: ...
+    def require_fit(self, call: Call) -> None: ...
+
+    def verifier(self, clip: RemoteClip) -> RemoteVerifier:
+        raise AssertionError
 
 
 BEHAVIOURS = {
@@ -223,17 +227,69 @@ def test_a_call_ends_when_its_time_is_up(case: Case, behaviour: str) -> None:
     with behaving(BEHAVIOURS[behaviour]) as url:
         config = CloudConfig(url=url.replace("http:", behaviour.split()[0]), timeout_s=0.5)
         with closing(Anything(config, case.edge.processor, "features", own=False)) as link:
-            caller, started = Caller(link), time.monotonic()
-            with pytest.raises(CloudError, match=r"did not answer within 0\.5 s"), caller.call():
-                caller.fetch("POST", "/", bytes, b"x" * 64_000_000)  # more than sockets keep
+            call, started = Call(link), time.monotonic()
+            with pytest.raises(CloudError, match=r"did not answer within 0\.5 s"), call.within_deadline():
+                call.fetch("POST", "/", bytes, b"x" * 64_000_000)  # more than sockets keep
             assert time.monotonic() - started < SLACK_S
+
+
+def test_an_answer_is_read_within_the_deadline_and_beside_other_calls(case: Case) -> None:
+    with answering(lambda *_: (200, b"here")) as url:
+        config = CloudConfig(url=url, timeout_s=0.8)
+        with closing(Anything(config, case.edge.processor, "features", own=False)) as link:
+            reading, one, other = threading.Event(), Call(link), Call(link)
+
+            def slow(_: bytes) -> None:
+                reading.set()
+                time.sleep(1.0)
+
+            def ask() -> None:
+                with pytest.raises(CloudError, match=r"did not answer within 0\.8 s"), one.within_deadline():
+                    one.fetch("GET", "/", slow)
+                failed.set()
+
+            failed = threading.Event()
+            asking = threading.Thread(target=ask)
+            asking.start()
+            assert reading.wait(10)
+            with other.within_deadline():
+                assert other.fetch("GET", "/", bytes) == b"here"
+            assert not failed.is_set()
+            asking.join()
+            assert failed.is_set()
+
+
+def test_calls_may_begin_while_all_are_ended(case: Case) -> None:
+    interval, config = sys.getswitchinterval(), CloudConfig(url="http://127.0.0.1:9")
+    with closing(Anything(config, case.edge.processor, "features", own=False)) as link:
+        stop, kept = threading.Event(), list[Call]()
+
+        def begin() -> None:
+            while not stop.is_set():
+                kept.append(Call(link))
+                if len(kept) > 50:
+                    kept.clear()
+
+        threads = [threading.Thread(target=begin) for _ in range(3)]
+        sys.setswitchinterval(1e-6)
+        try:
+            for thread in threads:
+                thread.start()
+            until = time.monotonic() + 1.0
+            while time.monotonic() < until:
+                link.end_calls()
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+            sys.setswitchinterval(interval)
 
 
 def test_closing_ends_a_call_under_way(case: Case, served: Served) -> None:
     """From another thread, as an abandoned stream does; nothing is believed broken for it."""
     hung = Fault("hung", partial(_late, 5.0), always=True)
     with faulty(served, hung) as url, linked(url, case.edge) as link:
-        verifier = link.verifier(link, case.cloud_prompt, case.config, case.pair.vocab_size, (1,))
+        verifier = link.verifier(RemoteClip(case.cloud_prompt, case.config, case.pair.vocab_size, (1,)))
         threading.Timer(0.3, verifier.close).start()
         started = time.monotonic()
         for _ in range(2):
@@ -247,16 +303,16 @@ def test_the_end_of_a_link_ends_its_calls_as_that_of_a_clip_does(case: Case) -> 
     reached = threading.Event()
     with behaving(lambda _: time.sleep(30) if reached.set() is None else None) as url:
         link = Anything(CloudConfig(url=url, timeout_s=20.0), case.edge.processor, "features", own=False)
-        caller = Caller(link)
+        call = Call(link)
         threading.Thread(target=lambda: reached.wait(10) and link.close(), daemon=True).start()
-        with pytest.raises(CloudError, match="the clip is closed"), caller.call():
-            caller.fetch("GET", "/", bytes)
+        with pytest.raises(CloudError, match="the clip is closed"), call.within_deadline():
+            call.fetch("GET", "/", bytes)
 
 
 def test_an_abandoned_stream_lets_the_server_forget_the_clip(case: Case) -> None:
     with serving(case.cloud) as running, linked(running.url, case.edge) as link:
         events = far_loop(case, link).run()
-        next(event for event in events if getattr(event, "bytes_up", None))
+        next(event for event in events if getattr(event, "verdict", None))
         assert len(running.service.clips) == 1
         events.close()
         until = time.monotonic() + 10
@@ -275,7 +331,7 @@ def test_a_server_that_failed_is_left_alone_for_a_while(case: Case, served: Serv
             calls.append(time.monotonic() - started)
         assert link.failure is not None
         assert calls[0] >= 0.5 > min(calls[1:])
-        link.name, link.failed_at = served.url, -60.0
+        link.connection.url, link.failed_at = served.url, -60.0
         assert_wire(case, collect(far_loop(case, link).run()))
         assert link.failure is None
 
@@ -312,7 +368,7 @@ def test_a_cloud_of_another_kind_is_refused_with_both_names(
 ) -> None:
     monkeypatch.setattr(served.service, "info", served.service.info.model_copy(update=changed))
     with pytest.raises(error, match=said) as caught:
-        HttpCloud(CloudConfig(url=served.url), case.edge.processor, own=False)
+        VerifyServer(CloudConfig(url=served.url), case.edge.processor, own=False)
     for name in (case.edge.name, case.cloud.name, served.url):
         assert name in str(caught.value)
 

@@ -230,7 +230,7 @@ def test_what_cannot_be_served_is_refused(
             (("--token-env", "SHORT_TOKEN"), "openssl rand -hex 32"),
             (("--tls-cert", "x.pem"), "go together"),
             (("--tls-cert", "x.pem", "--tls-key", "y.pem"), "the certificate cannot be used"),
-            (("--port", str(taken.getsockname()[1])), "cannot be listened at"),
+            (("--port", str(taken.getsockname()[1])), "cannot listen on"),
             (("--set", "cloud.url=http://127.0.0.1:1"), "no cloud model to serve"),
             (("--set", "cloud=null"), "no cloud model to serve"),
         ):

@@ -13,8 +13,8 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any
 
 import psutil
@@ -29,7 +29,10 @@ from specdec_cli.cloud.protocol import (
     as_sent,
     unpack_rows,
 )
-from specdec_cli.decoding.block import Draft
+from specdec_cli.cloud.remote import RemoteClip
+from specdec_cli.decoding.block import Draft, Verdict
+from specdec_cli.decoding.rows import Rows
+from specdec_cli.errors import DecodingError
 from specdec_cli.models.session import Session
 from tests.cloud.serving import Served, clip_message, linked, serving
 from tests.laws.cases import Case, collect, make_case
@@ -158,6 +161,9 @@ def test_what_is_not_a_clip_is_refused(served: Served, case: Case) -> None:
         (422, framed(good, save({"input_features": mel, "feature_attention_mask": mask * 7}))),
         (422, framed(good, header({f"t{n}": {"dtype": "U8", "shape": [0]} for n in range(400)}))),
         (422, framed(good, struct.pack("<Q", 1 << 40) + b"{}")),
+        *((422, with_mel(mel.to(torch.int32).to(kind))) for kind in (torch.uint16, torch.uint32, torch.uint64)),
+        (422, with_mel(mel.float().to(torch.float8_e5m2))),
+        (422, with_mel(mel.to(torch.uint8))),
         (413, framed(good | {"samples": 10**9}, features)),
         (413, framed(good | {"capacity": 10**6}, features)),
         (422, framed(good | {"capacity": 3}, features)),
@@ -283,6 +289,228 @@ def test_logs_and_metrics_hold_nothing_of_a_clip(
     assert "/v1/sessions/{id_}/verify" in text  # routes, not names of clips
 
 
+@pytest.mark.parametrize(
+    ("failure", "status", "said"),
+    [
+        (DecodingError("the logits of tiny are not finite"), 500, "the logits of tiny are not finite"),
+        (RuntimeError("CUDA error: an illegal memory access"), 500, "an illegal memory access"),
+        (ValueError("a bug"), 500, "a bug"),
+        (torch.OutOfMemoryError("no memory"), 500, "no memory"),
+    ],
+)
+def test_a_failing_model_is_not_the_clips_fault(
+    case: Case, served: Served, failure: Exception, status: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good, features = a_clip(served, case)
+
+    forward = Session.forward
+
+    def fail(session: Session, *arguments: Any) -> torch.Tensor:
+        if session.model is case.cloud:
+            raise failure
+        return forward(session, *arguments)
+
+    with monkeypatch.context() as failing:
+        failing.setattr(Session, "forward", fail)
+        found, answer = call(served, "PUT", new_session(), framed(good, features))
+        assert (found, said in detail(answer)) == (status, True), answer
+        failing.setenv("SPECDEC_TEST_TOKEN", TOKEN)
+        with linked(served.url, case.edge, token_env="SPECDEC_TEST_TOKEN", retry_s=60.0) as link:
+            ends = [collect(far_loop(case.but(degrade=True), link).run())[1].degraded or "" for _ in range(2)]
+        assert said in ends[0]
+        assert "was not called again" in ends[1]  # the next clips do not wait for it
+    honest_caption(served, case, monkeypatch)
+
+
+def test_the_budget_counts_what_a_clip_holds(case: Case) -> None:
+    asked = case.but(max_new_tokens=30)
+    for lookup_tokens in (0, 8):
+        with serving(asked.cloud) as served:
+            good, features = a_clip(served, asked)
+            good |= {"lookup_tokens": lookup_tokens, "capacity": 64, "longest": 40}
+            session = new_session()
+            for _ in range(3):  # later clips are guessed from earlier ones
+                good["block"] = {"text": [], "draft": [3] * 30, "more": 20}
+                assert call(served, "PUT", session, framed(good, features))[0] == 200
+                (held,) = served.service.clips._held.values()
+                scores = held.verifier.rows._logits
+                assert len(scores) <= lookup_tokens
+                assert scores.untyped_storage().nbytes() == scores.nbytes
+                prompt = held.verifier.session.prompt
+                kept = [*prompt.audio.values(), scores, held.verifier.session._after_prompt]
+                cache = held.verifier.session.cache
+                assert cache is not None
+                kept += [each for layer in cache.layers for each in (layer.keys, layer.values)]
+                assert sum(each.untyped_storage().nbytes() for each in kept if each is not None) <= held.bytes
+
+
+def test_a_clip_may_be_forgotten_while_it_is_verified(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its text is read by one thread while another one replaces it; whatever is read, ids and owners go together."""
+    verdicts = [Verdict(2, 7, (8,)), Verdict(1, 9), Verdict(0, 4, (5, 6, 7))]
+    with serving(case.cloud) as served:
+        good, features = a_clip(served, case)
+        session = new_session()
+        assert call(served, "PUT", session, framed(good, features))[0] == 200
+        (held,) = served.service.clips._held.values()
+        learnt, stop = list[tuple[int, int]](), threading.Event()
+        monkeypatch.setattr(Rows, "learn", lambda _, text, own: learnt.append((len(text), len(list(own)))))
+
+        def write() -> None:
+            while not stop.is_set():
+                for block, verdict in zip(([1, 2], [1, 2, 3, 4, 7, 8, 2], []), verdicts, strict=True):
+                    held.write(BlockRequest(text=block, draft=[3, 4]), verdict)
+
+        writing = threading.Thread(target=write)
+        writing.start()
+        end = time.monotonic() + 1.0
+        while time.monotonic() < end:
+            served.service.clips._held[held.id] = held
+            served.service.clips.forget(held.id)
+        stop.set()
+        writing.join()
+        assert len({length for length, _ in learnt}) > 1
+        assert all(one == other for one, other in learnt)
+
+
+def test_a_clip_that_failed_takes_none_of_its_name_with_it(case: Case, served: Served) -> None:
+    """A client sends a clip again while the first try of it still waits for the model."""
+    session, found = new_session(), []
+    for _ in range(2):
+        assert call(served, "PUT", session, framed(*a_clip(served, case)))[0] == 200
+        found.append(served.service.clips.find(uuid.UUID(session[-32:]).hex))
+    first, second = found
+    assert first is not second
+    assert first is not None
+    served.service.clips.drop(first)
+    assert served.service.clips.find(first.id) is second
+
+
+def test_own_tokens_are_known_by_their_place(case: Case, served: Served) -> None:
+    session = new_session()
+    assert call(served, "PUT", session, framed(*a_clip(served, case)))[0] == 200
+    held = served.service.clips.find(uuid.UUID(session[-32:]).hex)
+    assert held is not None
+    held.written = ((), ())
+    held.write(BlockRequest(text=[5], draft=[6, 7]), Verdict(1, 8))
+    assert held.written == ((5, 6, 8), (False, True, True))
+    held.write(BlockRequest(text=[5, 6, 8, 9], draft=[]), Verdict(0, 4, (3,)))
+    assert held.written == ((5, 6, 8, 9, 4, 3), (False, True, True, False, True, True))
+
+
+@contextmanager
+def held_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Semaphore, threading.Event]]:
+    """Forwards wait: the first is released with each start, the second lets all go on."""
+    started, go_on = threading.Semaphore(0), threading.Event()
+    forward = Session.forward
+
+    def waiting(session: Session, *arguments: Any) -> torch.Tensor:
+        started.release()
+        go_on.wait(30)
+        return forward(session, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Session, "forward", waiting)
+        try:
+            yield started, go_on
+        finally:
+            go_on.set()
+
+
+def test_nothing_more_is_done_for_a_client_that_has_left(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And its body counts as long as a thread holds it, however soon the client goes."""
+    with serving(case.cloud) as served, held_up(monkeypatch) as (started, go_on):
+        good, features = a_clip(served, case)
+        body = framed(good | {"capacity": 64, "longest": 60, "block": {"text": [], "draft": [], "more": 40}}, features)
+        head = f"PUT {new_session()} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+        with connections(served, 1, head + body):
+            assert started.acquire(timeout=20)
+        asked = served.service.metrics.requests.labels("PUT /v1/sessions/{id_}", "499")
+        assert until(lambda: asked._value.get() == 1.0)
+        assert served.service.bodies.held == len(body)
+        go_on.set()
+        assert until(lambda: served.service.bodies.held == 0)
+        assert not started.acquire(timeout=0.2)  # 40 more tokens were wanted: nobody is left to read them
+
+
+def test_a_request_that_waits_for_too_long_holds_its_body_until_it_ends(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(case.cloud, answer_s=0.2) as served, held_up(monkeypatch) as (started, go_on):
+        body = framed(*a_clip(served, case))
+        status, answer = call(served, "PUT", new_session(), body)
+        assert (status, detail(answer)) == (503, "the model did not answer within 0.2 s")
+        assert started.acquire(timeout=20)
+        assert served.service.bodies.held == len(body)
+        go_on.set()
+        assert until(lambda: served.service.bodies.held == 0)
+
+
+def until(holds: Callable[[], bool], seconds: float = 20.0) -> bool:
+    """Whether something comes to hold in so much time."""
+    end = time.monotonic() + seconds
+    while not (held := holds()) and time.monotonic() < end:
+        time.sleep(0.01)
+    return held
+
+
+def test_wrong_json_costs_little(case: Case) -> None:
+    """Of a list the first wrong item is one too many: errors of all of them take a hundred times the text."""
+    size = (1 << 20) - 200
+    with serving(case.cloud) as served:
+        good, features = a_clip(served, case)
+        good |= {"block": None}
+        wrong = [framed({"text": [""] * (size // 4), "draft": []})]
+        wrong += [framed(good | {name: [""] * (size // 5)}, features) for name in ("prompt_ids", "stop_ids")]
+        wrong += [framed({"text": [1] * (size // 3), "draft": []}), framed({f"x{n}": 0 for n in range(size // 13)})]
+        session = new_session()
+        assert call(served, "PUT", session, framed(good, features))[0] == 200
+        for number, body in enumerate(wrong):
+            before, path = psutil.Process().memory_info().rss, (f"{session}/verify", new_session())[number in (1, 2)]
+            started = time.process_time()
+            status, answer = call(served, "POST" if path.endswith("verify") else "PUT", path, body)
+            assert (status, len(answer) < 500) == (422, True), (number, answer)
+            assert time.process_time() - started < 1.0, number
+            assert psutil.Process().memory_info().rss - before < 150 << 20, number
+
+
+def test_large_integers_are_refused_before_they_are_widened(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(case.cloud) as served:
+        good, _ = a_clip(served, case)
+        audio = as_sent(case.cloud_prompt.audio)
+        large = torch.zeros(1, 30 << 20, dtype=torch.uint8)
+        summed, add = list[int](), torch.Tensor.sum
+        monkeypatch.setattr(torch.Tensor, "sum", lambda of, *a, **k: summed.append(of.numel()) or add(of, *a, **k))
+        for name in ("feature_attention_mask", "input_features"):
+            assert call(served, "PUT", new_session(), framed(good, save({**audio, name: large})))[0] == 422
+        assert max(summed, default=0) < 1 << 20
+
+
+@pytest.mark.parametrize("first", [b"", b"GET /healthz HT", b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: "])
+def test_connections_that_say_nothing_make_room(case: Case, first: bytes) -> None:
+    with serving(case.cloud, connections=4, head_s=0.5) as served, connections(served, 4, first) as opened:
+        for connection in opened:
+            connection.settimeout(10)
+            assert connection.recv(4096) == b""  # closed by the server
+        assert call(served, "GET", "/healthz")[0] == 200
+
+
+def test_a_head_that_drips_is_cut_off_on_a_used_connection_too(case: Case) -> None:
+    with serving(case.cloud, head_s=0.5) as served, connections(served, 1) as (connection,):
+        for _ in range(2):  # a connection that is used stays
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            answer = b""
+            while not answer.endswith(b'"ok"}'):
+                answer += (received := connection.recv(4096))
+                assert received, "the connection was closed"
+            time.sleep(0.7)
+        started = time.monotonic()
+        with suppress(OSError):
+            for sign in b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 1000:
+                connection.sendall(bytes([sign]))
+                time.sleep(0.05)
+        assert time.monotonic() - started < 10
+
+
 @contextmanager
 def connections(served: Served, count: int, first: bytes = b"") -> Iterator[list[socket.socket]]:
     """So many open connections, each with the first bytes of a request."""
@@ -342,9 +570,8 @@ def test_what_is_being_answered_is_answered_before_the_server_ends(monkeypatch: 
 
     found = []
     with linked(served.url, case.edge) as link:
-        verifier = link.verifier(
-            link, case.cloud_prompt, case.config, case.pair.vocab_size, case.cloud.processor.eos_ids
-        )
+        clip = RemoteClip(case.cloud_prompt, case.config, case.pair.vocab_size, case.cloud.processor.eos_ids)
+        verifier = link.verifier(clip)
         monkeypatch.setattr(Session, "logits", held_up)
         asking = threading.Thread(target=lambda: found.append(verifier.verify((), Draft((5, 6)))))
         asking.start()

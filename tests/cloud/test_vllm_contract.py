@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -12,11 +14,12 @@ from io import BytesIO
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import soundfile
 
-from specdec_cli.cloud.cloud import RemoteVerifier
-from specdec_cli.cloud.vllm import VllmCloud
+from specdec_cli.cloud.remote import RemoteClip, RemoteVerifier
+from specdec_cli.cloud.vllm import Vllm
 from specdec_cli.cloud.vllm_protocol import GENERATE, MODELS, TOKENIZE, data_url
 from specdec_cli.decoding.block import Draft
 from specdec_cli.errors import CloudError, ConfigError, DecodingError, SpecdecError, TokenizerMismatchError
@@ -43,18 +46,18 @@ CASES = (
 
 
 @contextmanager
-def _linked(respond: Respond, **settings: Any) -> Iterator[VllmCloud]:
+def _linked(respond: Respond, **settings: Any) -> Iterator[Vllm]:
     with answering(respond) as url:
-        link = VllmCloud(configured(url, **{"timeout_s": 20.0, **settings}), edge("same").processor, own=False)
+        link = Vllm(configured(url, **{"timeout_s": 20.0, **settings}), edge("same").processor, own=False)
         try:
             yield link
         finally:
             link.close()
 
 
-def _verifier(case: VllmCase, link: VllmCloud) -> RemoteVerifier:
+def _verifier(case: VllmCase, link: Vllm) -> RemoteVerifier:
     sent = prompt(link.processor, case.clip, case.instruction)
-    return link.verifier(link, sent, case.config, 266, link.processor.eos_ids)
+    return link.verifier(RemoteClip(sent, case.config, 266, link.processor.eos_ids))
 
 
 @cache
@@ -210,10 +213,55 @@ def test_what_does_not_fit_is_refused_at_the_start(
     assert hint in str(caught.value.hint)
 
 
+MEBIBYTE = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "said", "asked"),
+    [
+        (MODELS, b" " * 3 * MEBIBYTE, "longer than the 1048576 bytes", 1),
+        (TOKENIZE, b'{"tokens": [' + b"1," * 2 * MEBIBYTE + b"1]}", "longer than the 1048576 bytes", 1),
+        (GENERATE, b" " * 3 * MEBIBYTE, "longer than the", 1),
+        (MODELS, gzip.compress(b'{"data": [' + b"{}," * (10 * MEBIBYTE)), "as a whole: Invalid JSON", 6),
+        (MODELS, b'{"data": [' + b"{}," * 300_000 + b"{}]}", "data.0.id", 6),
+        (TOKENIZE, b'{"tokens": [' + b'"",' * 300_000 + b"1]}", "tokens.0", 6),
+        (
+            GENERATE,
+            b'{"usage": {"prompt_tokens": 1}, "choices": [{"logprobs": {"content": [' + b"{}," * 300_000 + b"{}]}}]}",
+            "content.0",
+            6,
+        ),
+        (
+            GENERATE,
+            b'{"usage": {"prompt_tokens": 1}, "prompt_logprobs": [{'
+            + b",".join(b'"x%d":0' % number for number in range(90_000))
+            + b"}]}",
+            "Field required",
+            6,
+        ),
+    ],
+)
+def test_a_server_that_lies_costs_little(path: str, body: bytes, said: str, asked: int) -> None:
+    """At each start; a much larger answer is not even read, nor asked for again."""
+    paths = list[str]()
+
+    def respond(method: str, to: str, *more: Any) -> Answer:
+        paths.append(to)
+        return (200, body) if to == path else _server().respond(method, to, *more)
+
+    _server()
+    before, started = psutil.Process().memory_info().rss, time.process_time()
+    with _linked(respond) as link:
+        assert said in str(link.failure)
+        assert paths.count(path) == asked
+    assert time.process_time() - started < 4.0
+    assert psutil.Process().memory_info().rss - before < 150 * MEBIBYTE
+
+
 def test_recordings_are_not_sent_without_leave() -> None:
     forbidden = configured("http://127.0.0.1:9").model_copy(update={"allow_audio_upload": False})
     with pytest.raises(ConfigError, match="allow_audio_upload"):
-        VllmCloud(forbidden, cloud().processor, own=False)
+        Vllm(forbidden, cloud().processor, own=False)
 
 
 @pytest.mark.parametrize(

@@ -27,9 +27,8 @@ from tokenizers.models import WordLevel
 
 from specdec_cli.batch.local import Pace
 from specdec_cli.captioner import Captioner
-from specdec_cli.cloud.cloud import Caller
-from specdec_cli.cloud.served_model import ServedProcessor
-from specdec_cli.cloud.vllm import VllmCloud, VllmDrafter, VllmEdge
+from specdec_cli.cloud.remote import Call
+from specdec_cli.cloud.vllm import Vllm, VllmDrafter
 from specdec_cli.cloud.vllm_protocol import GENERATE, Likely
 from specdec_cli.config import EdgeConfig, ModelConfig
 from specdec_cli.decoding.assemble import Pair, build_loop
@@ -38,6 +37,7 @@ from specdec_cli.decoding.draft import Drafter
 from specdec_cli.decoding.evidence import entropies
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.errors import CheckpointError, EdgeError
+from specdec_cli.models.served_processor import ServedProcessor
 from specdec_cli.types import Finished, ModelWork
 from tests.cloud.stand_in import ModelServer, answering
 from tests.cloud.tiny_qwen2_audio import audio_module, write_audio_checkpoint
@@ -67,8 +67,8 @@ class Servers:
     def pair(self) -> Pair:
         """Connected to both."""
         processors = [ServedProcessor(ModelConfig(model=str(f)), offline=True) for f in self.folders.values()]
-        drafting = VllmEdge(self.edge_config(), processors[0], own=True)
-        return Pair.of(drafting, VllmCloud(configured(self.urls["cloud"]), processors[1], own=True))
+        drafting = Vllm(self.edge_config(), processors[0], own=True, side="edge")
+        return Pair.of(drafting, Vllm(configured(self.urls["cloud"]), processors[1], own=True))
 
     def config(self, folder: Path, **given: Any) -> Path:
         """A configuration file; `given`: more settings of the edge."""
@@ -119,14 +119,14 @@ def run(pair: Pair, of: VllmCase, listed: Listed | None = None) -> tuple[list[Bl
     prompts = (prompt(model.processor, of.clip, of.instruction) for model in (pair.edge, pair.cloud) if model)
     loop = build_loop(pair, of.config, *prompts, Gate.of(of.config, gate_file(learned_weights(random.Random(of.clip)))))
     if listed is not None and isinstance(loop.drafter, VllmDrafter):
-        scored = loop.drafter.scored
+        scored = loop.drafter.requests.scored
 
         def noted(ids: tuple[int, ...], *given: Any, **how: Any) -> Any:
             answer = scored(ids, *given, **how)
             listed.update({(*ids, *answer.generated[:at]): row for at, row in enumerate(answer.rows)})
             return answer
 
-        loop.drafter.scored = noted  # type: ignore[method-assign]
+        loop.drafter.requests.scored = noted  # type: ignore[method-assign]
     return collect(loop.run())
 
 
@@ -190,10 +190,10 @@ def test_texts_are_those_of_the_servers(pair: Pair, request: pytest.FixtureReque
 def test_the_prompt_is_that_of_the_checkpoints_own_processor(pair: Pair) -> None:
     for link, model in zip(pair.links, (edge(KIND), cloud()), strict=True):
         placeholder = model.processor.placeholder_id
-        assert isinstance(link, VllmCloud)
-        caller = Caller(link)
-        with caller.call():
-            ids = link.prompt_ids(link.processor.prompt(clip(1), "How?", "Listen."), caller)
+        assert isinstance(link, Vllm)
+        call = Call(link)
+        with call.within_deadline():
+            ids = link.prompt_ids(link.processor.prompt(clip(1), "How?", "Listen."), call)
         theirs = model.processor.prompt(clip(1), "How?", "Listen.").ids
         assert ids == tuple(i for at, i in enumerate(theirs) if i != placeholder or theirs[at - 1] != i)
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from specdec_cli.cloud.remote import RemoteClip
 from specdec_cli.cloud.vllm import VllmVerifier
 from specdec_cli.cloud.vllm_protocol import GenerateRequest, Scored, read_answer
 from specdec_cli.config import AcceptanceConfig
@@ -23,21 +24,29 @@ VOCAB, PADDED = 60, 70  # ids that may be generated, and rows that the server sc
 SYNONYMS = {id_: id_ // 3 for id_ in range(VOCAB)}
 
 
-class Answered(VllmVerifier):
-    """A clip at a server that gives `logits` [m + 1, rows] at the tokens of a draft and after it."""
+class Answering:
+    """Requests about a clip, to a server that gives `logits` [m + 1, rows] at the tokens of a draft and after it."""
 
     def __init__(self, logits: torch.Tensor, rule: Any = "greedy", banned: tuple[int, ...] = ()) -> None:
-        self._rows, self.vocab_size, self.stop_ids, self.synonyms = logits, VOCAB, (), SYNONYMS
         decoding = SimpleNamespace(max_new_tokens=99, defers=False)
-        self.config: Any = SimpleNamespace(acceptance=AcceptanceConfig(rule=rule), decoding=decoding)
-        self.cloud: Any = SimpleNamespace(processor=SimpleNamespace(banned_ids=banned), vocab_size=VOCAB)
-        self._next, self._writes_on, self.done, self.bytes_up = {}, False, ModelWork(), 0
+        config: Any = SimpleNamespace(acceptance=AcceptanceConfig(rule=rule), decoding=decoding)
+        prompt: Any = None
+        self._rows, self.work = logits, ModelWork()
+        self.clip = RemoteClip(prompt, config, VOCAB, (), synonyms=SYNONYMS)
+        self.call = SimpleNamespace(verdict=lambda judge, _: judge())
+        self.server: Any = SimpleNamespace(processor=SimpleNamespace(banned_ids=banned), vocab_size=VOCAB)
 
     def scored(self, ids: tuple[int, ...], drafted: int, tokens: int, listed: int, drawing: Any = None) -> Scored:
         *rows, after = self._rows
-        banned = self.cloud.processor.banned_ids
+        banned = self.server.processor.banned_ids
         request = GenerateRequest(ids, len(ids), drafted, tokens, VOCAB, banned, listed, drawing)
         return _read(request, told(after, listed), [told(row, listed, id_) for row, id_ in zip(rows, ids, strict=True)])
+
+
+def answered(*given: Any) -> VllmVerifier:
+    """A verifier of a clip at such a server."""
+    requests: Any = Answering(*given)
+    return VllmVerifier(requests)
 
 
 def _read(request: GenerateRequest, generated: dict[str, Any], *prompt: Any, count: int = 1) -> Scored:
@@ -65,7 +74,7 @@ def test_few_candidates_judge_like_whole_distributions(rule: Any) -> None:
         rows = readings(masked, "cloud")
         accepts = accept_block(draft, rows, rule, SYNONYMS)
         wanted = accepts, rows[accepts].id
-        found = Answered(logits, rule, banned).request_verdict((), draft, 0)
+        found = answered(logits, rule, banned).verify((), draft, 0)
         assert (found.accepted, found.token, *found.more) == wanted, number
         accepted.add(found.accepted)
     assert accepted == set(range(6))
@@ -76,7 +85,7 @@ def test_of_equally_likely_tokens_the_lowest_id_wins_as_in_process() -> None:
     logits[0, [11, 5, 40]] = 4.0
     logits[1, [9, 30]] = 4.0
     for drafted, wanted in ((5, (1, 9)), (11, (0, 5))):
-        found = Answered(logits).request_verdict((), Draft((drafted,)), 0)
+        found = answered(logits).verify((), Draft((drafted,)), 0)
         assert (found.accepted, found.token) == wanted
 
 

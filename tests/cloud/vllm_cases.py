@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from specdec_cli.cloud.vllm import VllmCloud
+from specdec_cli.cloud.vllm import Vllm
 from specdec_cli.config import CloudConfig, Config
 from specdec_cli.decoding.assemble import Pair, build_loop
 from specdec_cli.decoding.block import Block
@@ -74,7 +74,7 @@ class VllmCase:
         """The same case with other settings."""
         return replace(self, given={**self.given, **changed})
 
-    def run(self, link: VllmCloud | None = None) -> tuple[list[Block], Finished]:
+    def run(self, link: Vllm | None = None) -> tuple[list[Block], Finished]:
         """Decodes the clip with the cloud behind `link`; or in this process, which is done once."""
         if link is None and repr(self) in _IN_PROCESS:
             return _IN_PROCESS[repr(self)]

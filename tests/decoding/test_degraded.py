@@ -24,7 +24,7 @@ REASON = "the cloud does not answer"
 class Failing:
     """A verifier that fails after so many verdicts."""
 
-    elsewhere = True
+    is_remote = True
     rows = None
 
     def __init__(self, inner: LocalVerifier, answers: int, error: Exception | None = None) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import torch
 
-from specdec_cli.cloud.remote import HttpCloud
+from specdec_cli.cloud.verify_server import VerifyServer
 from specdec_cli.decoding.assemble import Pair, build_loop
 from specdec_cli.decoding.block import Block
 from specdec_cli.decoding.gate import Gate
@@ -45,7 +45,7 @@ class Servers:
         self._served = cache(self._serve)
         self._linked = cache(self._link)
 
-    def link(self, case: Case) -> HttpCloud:
+    def link(self, case: Case) -> VerifyServer:
         """A client for the edge of a case, of a server of its cloud."""
         seed = next(seed for seed in range(MODELS) if cloud(seed) is case.pair.cloud)
         return self._linked(seed, case.edge)
@@ -53,7 +53,7 @@ class Servers:
     def _serve(self, seed: int) -> Served:
         return self._stack.enter_context(serving(cloud(seed)))
 
-    def _link(self, seed: int, edge: AudioLM) -> HttpCloud:
+    def _link(self, seed: int, edge: AudioLM) -> VerifyServer:
         return self._stack.enter_context(linked(self._served(seed).url, edge))
 
 
@@ -77,7 +77,7 @@ def as_sent(case: Case) -> Case:
     return replace(case, cloud_prompt=rounded(case.cloud_prompt))
 
 
-def far_loop(case: Case, link: HttpCloud, shared: Shared | None = None) -> Loop:
+def far_loop(case: Case, link: VerifyServer, shared: Shared | None = None) -> Loop:
     """The loop of a case over the wire."""
     pair = Pair.of(case.edge, link)
     assert pair.vocab_size == case.pair.vocab_size
@@ -181,7 +181,7 @@ def test_clips_in_flight_together_disturb_each_other_in_nothing(servers: Servers
         cases = [make_case(number, mode="lossless" if number % 2 else "hybrid") for number in range(first, first + 8)]
         links = [servers.link(case) for case in cases]
 
-        def decode(case: Case, link: HttpCloud, models: Shared) -> tuple[list[Block], Finished]:
+        def decode(case: Case, link: VerifyServer, models: Shared) -> tuple[list[Block], Finished]:
             with models.clip():
                 return collect(far_loop(case, link, models).run())
 

@@ -1,0 +1,106 @@
+"""The connections to one server: its address, the thread that makes all exchanges, and what they take."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import weakref
+from collections.abc import AsyncIterator, Coroutine
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import httpx
+
+from specdec_cli.cloud.http import MOST_REASON_BYTES, read_token, trusted
+from specdec_cli.config import LinkedConfig
+from specdec_cli.errors import CloudError
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What exchanges have taken so far."""
+
+    bytes_up: int = 0  # of bodies, repeats included
+    bytes_down: int = 0
+    waited_s: float = 0.0  # between the end of a request and the head of its answer
+
+
+class Connection:
+    """Connections to a server; any number of threads may use them. One thread makes the exchanges of all.
+
+    It takes no proxies from the environment and follows no redirects: what is sent goes to the configured address and
+    nowhere else. Raises ConfigError where token or certificates cannot be read.
+    """
+
+    def __init__(self, config: LinkedConfig, side: str, content_type: str) -> None:
+        assert config.url is not None  # or the model is loaded here
+        self.url = config.url
+        headers = {"User-Agent": "specdec", "Content-Type": content_type, "Accept-Encoding": "identity"}
+        if token := read_token(config.token_env, f"{side}.token_env"):
+            headers["Authorization"] = f"Bearer {token}"
+        self._client = httpx.AsyncClient(
+            headers=headers,
+            verify=trusted(config, side),
+            trust_env=False,
+            # a handshake ends a little before the deadline: one that is cancelled leaves its socket open
+            timeout=httpx.Timeout(None, connect=0.9 * config.timeout_s),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=60.0),
+        )
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=_run, args=(self._loop,), name="specdec http", daemon=True).start()
+        self.close = weakref.finalize(self, _end, self._loop, self._client)  # also called when this is dropped
+
+    def submit(self, exchange: Coroutine[Any, Any, T], limit_s: float) -> Future[T]:
+        """Makes an exchange in the thread of all. The future raises TimeoutError if it takes longer than that."""
+        return asyncio.run_coroutine_threadsafe(asyncio.wait_for(exchange, limit_s), self._loop)
+
+    async def exchange(self, method: str, path: str, body: bytes, traffic: Traffic, most: int) -> tuple[int, bytes]:
+        """Sends a request and reads the answer: its status and body. Raises CloudError for one longer than `most`.
+
+        Nothing is unpacked: a body that is compressed, though nobody asked for that, makes no sense. The reason of a
+        refusal is cut off at its limit.
+        """
+        answer, sent_at = bytearray(), time.perf_counter()
+
+        async def content() -> AsyncIterator[bytes]:
+            nonlocal sent_at
+            traffic.bytes_up += len(body)
+            yield body
+            sent_at = time.perf_counter()
+
+        headers = {"Content-Length": str(len(body))}
+        async with self._client.stream(method, self.url + path, content=content(), headers=headers) as response:
+            traffic.waited_s += time.perf_counter() - sent_at
+            most = most if response.is_success else MOST_REASON_BYTES
+            async for chunk in response.aiter_raw():
+                answer += chunk
+                traffic.bytes_down += len(chunk)
+                if len(answer) > most and response.is_success:
+                    raise CloudError(f"{self.url}: the answer is longer than the {most} bytes that it may have")
+                if len(answer) > most:
+                    break
+        return response.status_code, bytes(answer)
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_forever()
+    loop.close()
+
+
+def _end(loop: asyncio.AbstractEventLoop, client: httpx.AsyncClient) -> None:
+    """Closes the connections and ends their thread."""
+
+    async def end() -> None:
+        if under_way := asyncio.all_tasks() - {asyncio.current_task()}:
+            _, late = await asyncio.wait(under_way, timeout=1.0)
+            for task in late:
+                task.cancel()
+        await client.aclose()
+        await asyncio.sleep(0.05)  # in which the sockets are closed
+        loop.stop()
+
+    asyncio.run_coroutine_threadsafe(end(), loop)

@@ -1,0 +1,149 @@
+"""`specdec serve` as the cloud: a client of the protocol in `cloud.protocol`."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Final, Literal
+
+from specdec_cli.cloud import protocol as wire
+from specdec_cli.cloud.http import ForgottenError, RefusedError, parse
+from specdec_cli.cloud.remote import Call, RemoteClip, RemoteModel
+from specdec_cli.config import CloudConfig
+from specdec_cli.decoding.block import Draft, Verdict
+from specdec_cli.decoding.length import capacity
+from specdec_cli.errors import CloudError, ConfigError, TokenizerMismatchError
+from specdec_cli.models.processor import Processor
+from specdec_cli.types import ModelWork
+
+_MOST_PROBABILITY: Final = 1.001  # of a few tokens together, each rounded
+
+
+class ServerVerifier:
+    """Verifies the blocks of one clip with a session of a verify server. See `RemoteVerifier`."""
+
+    is_remote: Literal[True] = True
+    rows: None = None
+
+    def __init__(self, server: VerifyServer, clip: RemoteClip) -> None:
+        self._server, self._clip, self._call = server, clip, Call(server)
+        self._samples = len(clip.waveform_for(server))
+        self._path = f"/v1/sessions/{uuid.uuid4().hex}"  # nobody can guess it
+        self._is_open = False
+        self._before = ModelWork()  # for sessions that the server has dropped
+        self._done = ModelWork()  # for all, but for what was sent
+
+    @property
+    def work(self) -> ModelWork:
+        return replace(self._done, bytes_up=self._call.traffic.bytes_up)
+
+    def verify(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict:
+        return self._call.verdict(lambda: self._verdict(text, draft, run_on), lambda: self.work)
+
+    def prefill(self) -> None:
+        with self._call.within_deadline():
+            if not self._is_open:
+                self._send(None, {})
+
+    def close(self) -> None:
+        """Ends a call under way, and lets the server forget the clip, without waiting for either."""
+        self._call.close()
+        if self._call.traffic.bytes_up:
+            self._call.send("DELETE", self._path)
+
+    def _verdict(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
+        compares = draft.ids and self._clip.config.acceptance_rule == "sampling"
+        rows = wire.pack_rows(draft.probabilities()) if compares else {}
+        answer = self._send(wire.BlockRequest(text=list(text), draft=list(draft.ids), more=run_on), rows)
+        if (found := answer.verdict) is None or not self._is_possible(found, len(draft.ids), run_on):
+            raise CloudError(f"the cloud at {self._server.name} answers nonsense: {found!s:.300}")
+        return replace(found, ms=answer.cloud_ms)
+
+    def _send(self, block: wire.BlockRequest | None, rows: wire.Tensors) -> wire.Answer:
+        """The answer on a block; with it goes the clip, unless the server holds it."""
+        if self._is_open and block is not None:
+            with suppress(ForgottenError):
+                return self._exchange("POST", f"{self._path}/verify", wire.pack(block, rows))
+            self._before = replace(self._done, prompt_tokens=0)
+        clip, decoding = self._clip, self._clip.config.decoding
+        request = wire.ClipRequest(
+            identity=self._server.identity,
+            prompt_ids=list(clip.prompt.ids),
+            samples=self._samples,
+            capacity=capacity(decoding),
+            longest=decoding.max_new_tokens,
+            vocab_size=clip.vocab_size,
+            stop_ids=sorted(clip.stop_ids),
+            scoring=decoding.scoring(),
+            acceptance=clip.config.acceptance,
+            lookup_tokens=decoding.lookup_tokens,
+            top_n=min(clip.top_n, wire.MOST_LISTED) or None,
+            synonyms=dict(clip.synonyms) or None,
+            block=block,
+        )
+        answer = self._exchange("PUT", self._path, wire.pack(request, wire.as_sent(clip.prompt.audio) | rows))
+        self._is_open = True
+        return answer
+
+    def _exchange(self, method: str, path: str, body: bytes) -> wire.Answer:
+        answer = self._call.fetch(method, path, partial(parse, wire.Answer), body)
+        self._done = self._before + answer.work
+        return answer
+
+    def _is_possible(self, found: Verdict, drafted: int, run_on: int) -> bool:
+        """Whether a verdict can be one on a block of so many drafted tokens."""
+        tokens, listed = (found.token, *found.more), found.likeliest or ()
+        decided = found.accepted + len(tokens)
+        return (
+            0 <= found.accepted <= drafted
+            and len(found.more) <= run_on
+            and len(listed) in (0, decided)
+            and 0 <= (found.near_ties or 0) <= decided
+            and all(0 <= id_ < self._clip.vocab_size for id_ in tokens)
+            and all(0 <= id_ < self._clip.vocab_size and p >= 0 for row in listed for id_, p in row)
+            and all(sum(p for _, p in row) < _MOST_PROBABILITY for row in listed)
+            and self._server.processor.placeholders.isdisjoint(tokens)
+            and set(self._clip.stop_ids).isdisjoint(tokens[:-1])
+        )
+
+
+class VerifyServer(RemoteModel):
+    """The model of a verify server. See `RemoteModel`. Raises TokenizerMismatchError, too, where models do not fit."""
+
+    content_type, most_bytes = "application/octet-stream", 1 << 16
+    identity = ""  # of the server and its model, once it is reached
+
+    def __init__(self, config: CloudConfig, processor: Processor, *, own: bool) -> None:
+        whole = processor.family.payload == "waveform"
+        super().__init__(config, processor, "waveform" if whole else "features", own=own)
+        self.start()
+
+    def verifier(self, clip: RemoteClip) -> ServerVerifier:
+        return ServerVerifier(self, clip)
+
+    def require_fit(self, call: Call) -> None:
+        info, mine = call.fetch("GET", "/v1/info", partial(parse, wire.Info)), self.processor
+        prints = mine.fingerprints()
+        # of an own processor the vocabulary is cut where the two part, see `Pair.of`
+        tokenizer = info.tokenizer if self.role == "edge" else prints["tokenizer"]
+        for what, here, there in (
+            ("protocols", wire.PROTOCOL, info.protocol),
+            ("tokenizers", prints["tokenizer"], tokenizer),
+            ("features or prompts", prints["prompts"], info.prompts),
+            ("numbers of token ids", mine.vocab_size, min(info.vocab_size, mine.vocab_size)),
+            ("ids that end a text", sorted(mine.eos_ids), sorted(set(info.eos_ids))),
+        ):
+            if here != there:
+                raise RefusedError(
+                    f"{self.role} {mine.name} and cloud {info.model} at {self.name} (specdec {info.server}) have "
+                    f"different {what}: {here!s:.80} and {there!s:.80}",
+                    "Install the same versions of specdec and transformers on both sides, and name the checkpoint that "
+                    "the server runs in cloud.processor.",
+                    kind=TokenizerMismatchError if what == "tokenizers" else ConfigError,
+                )
+        self.identity = info.identity
+        known = info.model_dump(include={"dtype", "device", "weights"}, exclude_none=True)
+        self.served = known | {"serves": info.model}
