@@ -18,7 +18,7 @@ Channel = int | Literal["mix", "each"]
 """A channel, 1-based; the mean over all of them; or each by itself."""
 
 _ROUNDING: Final = 1e-6  # samples
-_ROUNDED_S: Final = 0.1  # a cut that is clipped by less was rounded by its writer
+ROUNDED_S: Final = 0.1  # a cut that is clipped by less was rounded by its writer
 _NAMED: Final = 3  # cuts that a sentence names
 _MOST_CHANNELS: Final = 64  # that each become a speaker
 
@@ -161,7 +161,7 @@ class _Given:
         count = sound.source.channels
         if cut.channel is not None and cut.channel >= count > 1:
             return self._tell(f"on a channel that it lacks (it has {count}), and left out", cut)
-        if lost_s > _ROUNDED_S:
+        if lost_s > ROUNDED_S:
             self._tell(f"clipped to its sound from {start_s:.2f} s to {end_s:.2f} s", cut)
         channels = self.default if cut.channel is None or count == 1 else (cut.channel,)
         yield from _on(channels, [clipped], len(channels))
