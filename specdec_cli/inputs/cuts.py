@@ -21,6 +21,7 @@ from specdec_cli.inputs.table_files import JSON, UNDECODED, ending, one_line, re
 from specdec_cli.inputs.tiers import eaf, textgrid
 from specdec_cli.times import MOST_S
 
+_NOT_GIVEN: Final = ["<NA>", "<NA>"]
 _NO_NAMES: Final = frozenset({"<NA>", "unknown", "no_speech"})  # the last two are of our own RTTM
 
 
@@ -139,7 +140,9 @@ def _rttm(path: Path, skips: Skips) -> Iterator[Entry]:
             if fields and fields[0].upper() == "SPEAKER":
                 skips.leave_out(place, "SPEAKER is written in capitals")
             continue
-        gap = next((at for at in range(5, len(fields) - 2) if fields[at : at + 2] == ["<NA>", "<NA>"]), 5)
+        gap = 5
+        if fields[5:7] != _NOT_GIVEN:
+            gap = next((at for at in range(6, len(fields) - 2) if fields[at : at + 2] == _NOT_GIVEN), 5)
         if len(fields) < 8 or len(fields) < gap + 3:
             skips.leave_out(place, "this is no line of RTTM: SPEAKER name channel start duration <NA> <NA> speaker")
             continue
