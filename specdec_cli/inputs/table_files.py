@@ -131,6 +131,8 @@ def read_objects(path: Path, skips: Skips) -> Iterator[tuple[str, dict[str, Any]
         if not text.lstrip().startswith("{"):  # the first of several lines
             raise ReferencesError(f"{path}: not valid JSON: {error}.", hint=_OBJECTS) from error
         tree = {}
+    if isinstance(tree, dict) and isinstance(tree.get("output"), dict):  # of pyannoteAI's service
+        tree = tree["output"]
     items = next((tree[name] for name in _LISTS if name in tree), None) if isinstance(tree, dict) else tree
     if isinstance(items, list):
         found: Iterator[tuple[str, Any]] = ((f"{path}, item {number}", item) for number, item in enumerate(items, 1))

@@ -40,7 +40,7 @@ def textgrid(path: Path, skips: Skips) -> Iterator[Entry]:
     tiers = list(_grid(path, skips))
     own, about = cuts_of_tiers(path, [(tier.name, *one) for tier in tiers for one in tier.intervals], skips)
     yield from own
-    yield from _cuts(path, [tier for tier in tiers if tier.name not in about], skips)
+    yield from _cuts(path, [tier for tier in tiers if tier.name not in about], skips, others=bool(own))
 
 
 def eaf(path: Path, skips: Skips) -> Iterator[Entry]:
@@ -50,10 +50,11 @@ def eaf(path: Path, skips: Skips) -> Iterator[Entry]:
     yield from cuts_of_eaf(path, root, skips) if own else _cuts(path, _tiers_of(path, root, skips), skips)
 
 
-def _cuts(path: Path, tiers: Iterable[_Tier], skips: Skips) -> Iterator[Entry]:
+def _cuts(path: Path, tiers: Iterable[_Tier], skips: Skips, *, others: bool = False) -> Iterator[Entry]:
     """Intervals of all tiers but those of words and sounds; equal ones of one speaker are one cut.
 
-    A tier is called like its speaker, or `ANN - text`; the labels of one called `speaker` are speakers.
+    A tier is called like its speaker, or `ANN - text`; the labels of one called `speaker` are speakers. `others`:
+    whether the file has cuts beside these.
     """
     kinds = [(tier, *_kind(tier)) for tier in tiers]
     found: dict[tuple[float | None, float | None, str | None], Entry] = {}
@@ -83,6 +84,12 @@ def _cuts(path: Path, tiers: Iterable[_Tier], skips: Skips) -> Iterator[Entry]:
                 skips.leave_out(place, "the speaker has another interval with these times")
             if key not in spans.setdefault(part, []):
                 spans[part].append(key)
+    passed = [show(tier.name) for tier, _, kind in kinds if kind == "words" or not tier.intervals]
+    skips.require_some(
+        found or others or not passed,
+        f"{path} has no cuts: its tiers are {', '.join(passed[:3])}.",
+        "Tiers of words, phones, syllables and points are passed over: rename one that is of utterances.",
+    )
     yield from found.values()
 
 

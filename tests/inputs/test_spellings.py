@@ -56,12 +56,23 @@ HI: Said = [(0.7, 1.5, "Ann", "hi")]
         ("c.csv", "sep=;\r\n;Start;Ende;End;Speaker;\r\n0;0,7;;1,5;Ann;\r\n;;;;;\r\n", [(0.7, 1.5, "Ann", None)]),
         ("c.csv", "start_ms,duration_ms,spk,Sentence\n700,800,Ann,hi\n", HI),
         ("c.json", json.dumps({"chunks": [{"timestamp": [0.7, 1.5], "text": " hi"}]}), [(0.7, 1.5, None, "hi")]),
+        ("c.json", json.dumps({"jobId": "x", "output": {"diarization": [{"speaker": "Ann", "start": 0.7, "end": 1.5}]}}), [(0.7, 1.5, "Ann", None)]),  # noqa: E501
         ("c.jsonl", json.dumps({"recording_id": "talk", "start": 0.7, "duration": 0.8, "speaker": "Ann", "text": "hi"}), HI),  # noqa: E501
     ],
 )  # fmt: skip
 def test_spellings_of_cuts(tmp_path: Path, name: str, text: str, found: Said) -> None:
     got = read(tmp_path, name, text)
     assert [(pytest.approx(s), pytest.approx(e), *rest) for s, e, *rest in found] == got
+
+
+@pytest.mark.parametrize("tier", ["words", "Ann - phones"])
+def test_a_grid_of_words_says_which_tiers_it_has(tmp_path: Path, tier: str) -> None:
+    path = tmp_path / "c.TextGrid"
+    path.write_text(TEXTGRID.replace("Ann - words", "syllables").replace('"Ann"', f'"{tier}"'))
+    with pytest.raises(ReferencesError, match=f"its tiers are '{tier}'"):
+        Cuts.read(path)
+    path.write_text(TEXTGRID.replace("Ann - words", "caption").replace('"Ann"', f'"{tier}"'))
+    assert Cuts.read(path).of("talk.wav")  # those of captions are enough
 
 
 @pytest.mark.parametrize("coding", ["utf-16", "utf-16-le", "utf-16-be"])
