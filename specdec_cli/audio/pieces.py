@@ -40,7 +40,7 @@ class Cutting:
 
     def selected(self, path: str, channels: int) -> Mapping[Selection, Selection]:
         """What is read of a recording with so many channels; raises CutsError where it lacks the configured one."""
-        named = {cut.channel for cut in self.cuts or () if cut.channel is not None and cut.channel < channels > 1}
+        named: set[Selection] = {cut.channel for cut in self.cuts or () if (cut.channel or 0) < channels > 1} - {None}
         if self.cuts is None or any(cut.channel not in named for cut in self.cuts):
             named |= set(self._default(path, channels))
         ordered = sorted(named, key=lambda channel: -1 if channel is None else channel)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from io import FileIO
@@ -171,5 +171,5 @@ def utterances_of(reading: FirstPass, window_s: float) -> dict[Selection, list[C
     return found
 
 
-def _placed(sound: Sound, found: Iterator[Cut] | list[Cut]) -> list[Cut]:
+def _placed(sound: Sound, found: Iterable[Cut]) -> list[Cut]:
     return [Cut(sound.start_s + one.start_s, sound.start_s + one.end_s) for one in found]

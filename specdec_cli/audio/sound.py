@@ -152,7 +152,7 @@ class _Channels:
     @property
     def _powers(self) -> Floats:
         frames = max(1, self._frames)
-        return np.maximum(self._squares / frames - (self._sums / frames) ** 2, 0.0)  # type: ignore[no-any-return]
+        return np.maximum(self._squares / frames - (self._sums / frames) ** 2, 0.0)
 
     @property
     def correlation(self) -> float | None:

@@ -34,8 +34,8 @@ def cuts_of_tiers(path: Path, intervals: Sequence[Interval], skips: Skips) -> tu
     cuts = list[Entry]()
     for tier, start, end, label in intervals:
         if tier in families and label.strip():
-            text = f"{tier[: families[tier].start('number')] if families[tier]['number'] else tier}"
-            of_text = f"{text.removesuffix('caption')}text{families[tier]['number'] or ''}"
+            name = tier[: families[tier].start("number")] if families[tier]["number"] else tier
+            of_text = f"{name.removesuffix('caption')}text{families[tier]['number'] or ''}"
             place = f"{path}, a caption at {start} s"
             speaker = one_line(families[tier]["speaker"])
             if (part := span(place, skips, start, end)) is not None:

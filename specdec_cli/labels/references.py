@@ -102,7 +102,8 @@ class References:
         skips = Skips(strict)
         table = read_table(path, skips)
         columns, texts, labels = _find_columns(table, file_column, text_columns, label_columns or {}, lexicon)
-        words, codes = {}, {}
+        words: dict[str, Mapping[str, str | None]] = {}
+        codes: dict[str, str] = {}
         for attribute, column in labels.items():
             words[attribute], of = _words(table, attribute, column, lexicon, label_codes)
             codes |= {attribute: of} if of else {}
