@@ -19,6 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from specdec_cli.audio import Recording, Segment, from_samples, has_speech, open_recording
+from specdec_cli.audio.paths import shown
+from specdec_cli.audio.pieces import ROUNDED_S
 from specdec_cli.audio.prosody import measure
 from specdec_cli.audio.samples import piece_of
 from specdec_cli.config import Config, load_config
@@ -192,7 +194,7 @@ class Captioner:
     def recording(self, item: InputFile) -> Recording:
         """A recording that was read through once, to be cut as the settings say; errors as in `runs`."""
         audio, part = self.config.audio, item.start_s is not None
-        return open_recording(
+        recording = open_recording(
             item.path,
             self.sampling_rate,
             window_s=self.window_s,
@@ -204,6 +206,12 @@ class Captioner:
             channel=audio.channel if item.channel is None else item.channel + 1,
             track=audio.track,
         )
+        if part and item.end_s is not None and item.end_s - (recording.total_s or item.end_s) > ROUNDED_S:
+            says = (
+                f"{shown(item.path)} ends at {recording.total_s:.2f} s, before its part does (at {item.end_s:.2f} s)."
+            )
+            return replace(recording, warnings=(*recording.warnings, says))
+        return recording
 
     def runs_of(self, recording: Recording, item: InputFile | None = None, skip: Collection[int] = ()) -> Iterator[Run]:
         """One run per piece of a recording, which was given as `item`, but for those whose index is in `skip`."""

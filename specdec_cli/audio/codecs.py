@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from io import FileIO
 from typing import Final
 
@@ -30,6 +31,17 @@ _SHORTENED: Final = re.compile(r"^ *(?:data|SSND|Data Size|riff|Riff size) *: (\
 """In libsndfile's log: the size that a WAV, AIFF, AU, CAF, W64 or RF64 declares, and what the file has room for."""
 _SNDFILE_MAGIC: Final = (b"RIFF", b"RIFX", b"RF64", b"riff", b"FORM", b".snd", b"caff", b"fLaC", b"OggS")
 _CHUNK_NAME: Final = re.compile(rb"[\x20-\x7e]{4}|\0{4}")
+_OTHERS: Final = {
+    b"version https://git-lfs": ("a pointer of Git LFS", "Fetch the recording itself: git lfs pull"),
+    b"<!doctype html": ("a web page", "Download the recording itself."),
+    b"<html": ("a web page", "Download the recording itself."),
+    b"pk\3\4": ("a ZIP archive", "Unpack it first."),
+    b"\x1f\x8b": ("packed with gzip", "Unpack it first: gunzip"),
+    b"%pdf": ("a PDF", "Name the recording itself."),
+}
+"""How files begin that stand where a recording should -> what they are, and what to do; in lower case."""
+_MORE_SOUND: Final = (b"data", b"SSND", b"RIFF", b"FORM", b"caff")
+"""Chunks behind the sound that are another part of it, or another file."""
 
 
 @dataclass(slots=True)
@@ -52,6 +64,18 @@ def refused(path: str, says: str) -> AudioDecodeError:
     """The error of a file that cannot be decoded."""
     hint = "Copy or record it again. To keep what is there: ffmpeg -i FILE -ac 1 -ar 16000 converted.wav"
     return audio_error(AudioDecodeError, path, says, hint)
+
+
+def not_sound(path: str, file: FileIO) -> AudioDecodeError:
+    """The error of a file that no library reads, which says what it is where that is plain."""
+    start = os.pread(file.fileno(), 4096, 0)
+    if start.startswith(b"RIFF") and start[-8:-4] == b"data":
+        return audio_error(AudioDecodeError, path, "holds a header and no sound", "Record or copy it again.")
+    head = start.lstrip()
+    for magic, (says, hint) in _OTHERS.items():
+        if head.lower().startswith(magic):
+            return audio_error(AudioDecodeError, path, f"is no recording: it is {says}", hint)
+    return refused(path, "cannot be decoded: its format or codec is not known, or it is damaged or cut short")
 
 
 def require_bounded(path: str, seconds: float) -> None:
@@ -123,8 +147,7 @@ def from_ffmpeg(path: str, file: FileIO, stack: ExitStack, _from_s: float, track
     except Exception as error:  # PyAV raises many kinds
         if type(error) is MemoryError:  # of Python, not of FFmpeg over an absurd header
             raise
-        reason = "its format or codec is not known, or it is damaged or cut short"
-        raise refused(path, f"cannot be decoded: {reason}") from error
+        raise not_sound(path, file) from error
     if track is not None and track > len(tracks) > 0:
         says = f"has {len(tracks)} sound track{'s' * (len(tracks) > 1)}, and no track {track}"
         raise audio_error(CutsError, path, says, "Name one of them with audio.track, or leave it out.")
@@ -136,8 +159,7 @@ def from_ffmpeg(path: str, file: FileIO, stack: ExitStack, _from_s: float, track
     except Exception as error:
         if type(error) is MemoryError:
             raise
-        reason = "its format or codec is not known, or it is damaged or cut short"
-        raise refused(path, f"cannot be decoded: {reason}") from error
+        raise not_sound(path, file) from error
     source = Source(timeline.rate, timeline.channels, timeline.blocks(), origin_s=timeline.origin_s)
     source.at = round(timeline.origin_s * timeline.rate)
     source.declared_s, source.longest_s, source.faults = timeline.declared_s, timeline.longest_s, timeline.faults
@@ -147,6 +169,8 @@ def from_ffmpeg(path: str, file: FileIO, stack: ExitStack, _from_s: float, track
     if container.format.name == "caf" and (missing := _missing_of_caf(file)):
         size = os.fstat(file.fileno()).st_size
         source.declared_s = timeline.longest_s * (size + missing) / size
+    if container.format.name == "wav":
+        source.unread_s = partial(_unread_of_wav, file)
     if track is None and len(tracks) > 1:
         source.notes.append(f"has {len(tracks)} sound tracks, and track {number} is read (audio.track names another)")
     return source
@@ -199,6 +223,19 @@ def _wav_seconds(file: FileIO) -> float:
     return os.fstat(file.fileno()).st_size / bytes_per_s if bytes_per_s else 0.0
 
 
+def _unread_of_wav(file: FileIO, read_s: float) -> float:
+    """Seconds of sound behind the first `data` of a WAV, as in two files that were joined: FFmpeg reads one of them."""
+    descriptor, at, name = file.fileno(), 12, b""
+    size = os.fstat(descriptor).st_size
+    length = 0
+    while name != b"data" and at < size:
+        name, length = os.pread(descriptor, 4, at), int.from_bytes(os.pread(descriptor, 4, at + 4), "little")
+        at += 8 + length + length % 2
+    if not length or at >= size or _is_chunks(file, at, size):  # 0: of a pipe, and read to the end
+        return 0.0
+    return (size - at) * read_s / at
+
+
 def _is_chunks(file: FileIO, at: int, size: int) -> bool:
     """Whether what follows the sound is a list of named chunks up to the end of the file, as WAV, AIFF and CAF have."""
     descriptor = file.fileno()
@@ -207,7 +244,7 @@ def _is_chunks(file: FileIO, at: int, size: int) -> bool:
         head = os.pread(descriptor, 12, at)
         if head[:3] in (b"ID3", b"TAG"):
             return True
-        if not _CHUNK_NAME.fullmatch(head[:4]):
+        if not _CHUNK_NAME.fullmatch(head[:4]) or head[:4] in _MORE_SOUND:
             return False
         sizes = (head[4:8][::-1], head[4:8], head[4:12])  # of RIFF, AIFF, CAF
         fits = [end for each in sizes if at < (end := at + 8 + int.from_bytes(each, "big")) <= size + 8]

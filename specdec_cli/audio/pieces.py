@@ -18,7 +18,7 @@ Channel = int | Literal["mix", "each"]
 """A channel, 1-based; the mean over all of them; or each by itself."""
 
 _ROUNDING: Final = 1e-6  # samples
-_ROUNDED_S: Final = 0.1  # a cut that is clipped by less was rounded by its writer
+ROUNDED_S: Final = 0.1  # a cut that is clipped by less was rounded by its writer
 _NAMED: Final = 3  # cuts that a sentence names
 _MOST_CHANNELS: Final = 64  # that each become a speaker
 
@@ -113,7 +113,8 @@ def _on(channels: Iterable[Selection], cuts: Iterable[Cut], speakers: int) -> It
             known = cut.speaker
             if speakers > 1 and known is None and channel is not None:
                 known = f"channel {channel + 1}"
-            yield replace(cut, channel=channel, speaker=known)
+            alike = channel == cut.channel and known == cut.speaker
+            yield cut if alike else replace(cut, channel=channel, speaker=known)
 
 
 def _equal(sound: Sound, segment_s: float | None) -> list[Cut]:
@@ -133,7 +134,7 @@ class _Given:
     sound: Sound
     name: str  # of the recording, for messages
     default: Sequence[Selection]  # channels of what names none
-    _told: dict[str, list[str]] = field(default_factory=dict)  # what happened -> to which cuts
+    _told: dict[str, list[Cut]] = field(default_factory=dict)  # what happened -> to which cuts
 
     def usable(self, warnings: list[str]) -> Iterator[Cut]:
         """The cuts within the part, clipped to it; what was left out or clipped is added to the warnings."""
@@ -149,7 +150,9 @@ class _Given:
     def _fitted(self, cut: Cut) -> Iterator[Cut]:
         sound, window_s = self.sound, self.cutting.window_s
         start_s, end_s = sound.start_s, sound.start_s + sound.duration_s
-        clipped = replace(cut, start_s=max(cut.start_s, start_s), end_s=min(cut.end_s, end_s))
+        clipped = cut
+        if cut.start_s < start_s or cut.end_s > end_s:
+            clipped = replace(cut, start_s=max(cut.start_s, start_s), end_s=min(cut.end_s, end_s))
         lost_s = (clipped.start_s - cut.start_s) + (cut.end_s - clipped.end_s)
         length_s = clipped.end_s - clipped.start_s
         if length_s <= 0 or (lost_s > 0 and length_s < MIN_DURATION_S):
@@ -159,16 +162,19 @@ class _Given:
         count = sound.source.channels
         if cut.channel is not None and cut.channel >= count > 1:
             return self._tell(f"on a channel that it lacks (it has {count}), and left out", cut)
-        if lost_s > _ROUNDED_S:
+        if lost_s > ROUNDED_S:
             self._tell(f"clipped to its sound from {start_s:.2f} s to {end_s:.2f} s", cut)
         channels = self.default if cut.channel is None or count == 1 else (cut.channel,)
         yield from _on(channels, [clipped], len(channels))
 
     def _tell(self, what: str, cut: Cut) -> None:
-        place = f"{shown(cut.place)}: " if cut.place else ""
-        self._told.setdefault(what, []).append(f"{place}{cut.start_s:g} s to {cut.end_s:g} s")
+        self._told.setdefault(what, []).append(cut)
 
     @staticmethod
-    def _sentence(what: str, which: Sequence[str]) -> str:
+    def _sentence(what: str, which: Sequence[Cut]) -> str:
+        places = (f"{shown(cut.place)}: " if cut.place else "" for cut in which)
+        named = [
+            f"{place}{cut.start_s:g} s to {cut.end_s:g} s" for place, cut in zip(places, which[:_NAMED], strict=False)
+        ]
         more = f"; and {len(which) - _NAMED} more" if len(which) > _NAMED else ""
-        return f"{len(which)} cut{'s are' if len(which) > 1 else ' is'} {what} ({'; '.join(which[:_NAMED])}{more})."
+        return f"{len(which)} cut{'s are' if len(which) > 1 else ' is'} {what} ({'; '.join(named)}{more})."

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from specdec_cli.audio.codecs import Source, libraries, refused
+from specdec_cli.audio.codecs import Source, libraries, not_sound, refused
 from specdec_cli.audio.levels import MIN_DURATION_S, SampleStatistics
 from specdec_cli.audio.paths import audio_error, opened, shown, stamp
 from specdec_cli.audio.pauses import PauseCutter
@@ -96,7 +96,7 @@ def require_unchanged(path: str, file: FileIO, before: tuple[int, ...]) -> None:
 def _longest(path: str, file: FileIO, part: Part, select: Select, window_s: float, at_pauses: bool) -> FirstPass:
     """The reading of the first library that leaves nothing, or else the longest one."""
     best: FirstPass | None = None
-    failure = refused(path, "cannot be decoded: its format or codec is not known, or it is damaged or cut short")
+    failure = not_sound(path, file)
     for library in libraries(file, part.track):
         with ExitStack() as stack:
             try:

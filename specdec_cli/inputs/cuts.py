@@ -17,10 +17,11 @@ from specdec_cli.inputs.entries import Columns, Entry, moment, span
 from specdec_cli.inputs.names import ByRecording
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.subtitles import subtitles
-from specdec_cli.inputs.table_files import JSON, ending, one_line, read_table, read_text
+from specdec_cli.inputs.table_files import JSON, UNDECODED, ending, one_line, read_table, read_text
 from specdec_cli.inputs.tiers import eaf, textgrid
 from specdec_cli.times import MOST_S
 
+_NOT_GIVEN: Final = ["<NA>", "<NA>"]
 _NO_NAMES: Final = frozenset({"<NA>", "unknown", "no_speech"})  # the last two are of our own RTTM
 
 
@@ -48,7 +49,7 @@ class Cuts:
         if path.is_dir():
             return cls(path, skips)
         named, of_all = ByRecording[Cut](path), list[Cut]()
-        for entry, cut in _closed(_read(path, skips)):
+        for entry, cut in _closed(_read(path, skips), skips):
             if entry.file is None:
                 of_all.append(cut)
             else:
@@ -68,7 +69,7 @@ class Cuts:
             ReferencesError: the folder's file for it cannot be read.
         """
         if self._named is None:
-            return tuple(cut for _, cut in _closed(_read(self._beside(recording), self.skips)))
+            return tuple(cut for _, cut in _closed(_read(self._beside(recording), self.skips), self.skips))
         try:
             found = (*self._of_all, *self._named.of(recording))
         except ReferencesError as error:
@@ -101,8 +102,11 @@ def _read(path: Path, skips: Skips) -> list[Entry]:
     return found
 
 
-def _closed(entries: Sequence[Entry]) -> Iterator[tuple[Entry, Cut]]:
-    """Every entry with its cut; one without an end lasts until the next one of its recording begins."""
+def _closed(entries: Sequence[Entry], skips: Skips) -> Iterator[tuple[Entry, Cut]]:
+    """Every entry with its cut; one without an end lasts until the next one of its recording begins.
+
+    Texts and speakers that are no UTF-8 are left out; what they are in is unknown.
+    """
     starts: defaultdict[str | None, list[float]] = defaultdict(list)
     if any(entry.end_s is None for entry in entries):
         for entry in entries:
@@ -114,7 +118,14 @@ def _closed(entries: Sequence[Entry]) -> Iterator[tuple[Entry, Cut]]:
     for entry in entries:
         start_s = entry.start_s or 0.0
         end_s = after[entry.file][start_s] if entry.end_s is None else entry.end_s
-        yield entry, Cut(start_s, end_s, entry.speaker, entry.text, entry.place, entry.channel)
+        speaker, text = _decoded(entry.speaker), _decoded(entry.text)
+        if speaker != entry.speaker or text != entry.text:
+            skips.change(entry.place, "what it says is no UTF-8 text, so that only its times count: save it as UTF-8")
+        yield entry, Cut(start_s, end_s, speaker, text, entry.place, entry.channel)
+
+
+def _decoded(said: str | None) -> str | None:
+    return None if said and not said.isascii() and UNDECODED.search(said) else said
 
 
 def _rttm(path: Path, skips: Skips) -> Iterator[Entry]:
@@ -122,14 +133,16 @@ def _rttm(path: Path, skips: Skips) -> Iterator[Entry]:
 
     Channels count only where the file names others than the first, which most tools write for any recording.
     """
-    found = list[Entry]()
+    found = list[tuple[Entry, int | None]]()
     for number, line in enumerate(read_text(path, lenient=True).split("\n"), 1):
         fields, place = line.split(), f"{path}, line {number}"
         if fields[:1] != ["SPEAKER"]:
             if fields and fields[0].upper() == "SPEAKER":
                 skips.leave_out(place, "SPEAKER is written in capitals")
             continue
-        gap = next((at for at in range(5, len(fields) - 2) if fields[at : at + 2] == ["<NA>", "<NA>"]), 5)
+        gap = 5
+        if fields[5:7] != _NOT_GIVEN:
+            gap = next((at for at in range(6, len(fields) - 2) if fields[at : at + 2] == _NOT_GIVEN), 5)
         if len(fields) < 8 or len(fields) < gap + 3:
             skips.leave_out(place, "this is no line of RTTM: SPEAKER name channel start duration <NA> <NA> speaker")
             continue
@@ -139,22 +152,17 @@ def _rttm(path: Path, skips: Skips) -> Iterator[Entry]:
             if len(who) > 1 and (who[-1] == "<NA>" or _is_number(who[-1])):
                 who.pop()
         speaker = " ".join(who)
-        if (part := span(place, skips, moment(start), length=moment(length))) is not None:
+        if (part := span(place, skips, _given(start), length=_given(length))) is not None:
             taken = int(channel) - 1 if channel.isdecimal() and 0 < int(channel[:4]) < 1000 else None
-            name = " ".join(fields[1 : gap - 3])
-            found.append(
-                Entry(
-                    place,
-                    name,
-                    None,
-                    None if speaker in _NO_NAMES else speaker,
-                    start_s=part[0],
-                    end_s=part[1],
-                    channel=taken,
-                )
-            )
-    apart = {entry.file for entry in found if entry.channel}
-    yield from (entry if entry.file in apart else replace(entry, channel=None) for entry in found)
+            name, known = " ".join(fields[1 : gap - 3]), None if speaker in _NO_NAMES else speaker
+            found.append((Entry(place, name, None, known, start_s=part[0], end_s=part[1]), taken))
+    apart = {entry.file for entry, channel in found if channel}
+    yield from (replace(entry, channel=channel) if entry.file in apart else entry for entry, channel in found)
+
+
+def _given(text: str) -> float | str:
+    """A time; the text itself where it is none, as is "nan"."""
+    return show(text) if (found := moment(text)) is None else found
 
 
 def _is_number(text: str) -> bool:
@@ -169,7 +177,7 @@ def _labels(path: Path, skips: Skips) -> Iterator[Entry]:
             continue
         if len(cells) < 2:
             skips.leave_out(place, "this is no label: start, end and label, separated by tabs")
-        elif (part := span(place, skips, moment(cells[0]), moment(cells[1]))) is not None:
+        elif (part := span(place, skips, _given(cells[0]), _given(cells[1]))) is not None:
             yield Entry(place, text=one_line(" ".join(cells[2:])), start_s=part[0], end_s=part[1])
 
 

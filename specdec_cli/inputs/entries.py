@@ -73,10 +73,11 @@ _UNITS: Final = {"": 1.0, "s": 1.0, "sec": 1.0, "secs": 1.0, "seconds": 1.0, "�
 _UNITS_MS: Final = ("ms", "msec", "msecs", "milliseconds", "millis", "毫秒")
 _WITH_UNIT: Final = re.compile(r"(.*\d)\s*(ms|msec|s|sec|secs|seconds|秒|毫秒)", re.IGNORECASE)
 _PLAIN: Final = re.compile(r"-?\d{1,12}(?:\.\d{1,18})?")
+_OF_PANDAS: Final = re.compile(r"(\d{1,4}) days?(?: (\d\d:\d\d:\d\d(?:\.\d{1,9})?))?")  # audformat has such times
 _WHOLE: Final = re.compile(r"\d+")
 _LONG: Final = 400.0
 """Whole numbers without a unit, half of them this far apart, are milliseconds: no model reads as many seconds."""
-_NONE: Final = frozenset({"", "na", "n/a", "nan", "none", "null", "<na>", "-"})
+_NONE: Final = frozenset({"", "na", "n/a", "nan", "nat", "none", "null", "<na>", "-"})
 _NAMED_CHANNELS: Final = {"left": 0, "l": 0, "a": 0, "right": 1, "r": 1, "b": 1}
 
 
@@ -185,7 +186,7 @@ class Columns:
 
     @cached_property
     def _from_zero(self) -> bool:
-        return any(row.cells.get(self.channel or "") == ("0",) for row in self.table.rows)
+        return any(row.cells.get(self.channel or "") in (("0",), ("0.0",)) for row in self.table.rows)
 
     def _channel_of(self, place: str, value: str | None, skips: Skips) -> int | None:
         """0-based. Where no row of the table names a channel 0, channels are counted from 1, as in RTTM."""
@@ -193,6 +194,7 @@ class Columns:
             return None
         if value.casefold() in _NAMED_CHANNELS:
             return _NAMED_CHANNELS[value.casefold()]
+        value = value.removesuffix(".0")  # as pandas writes a column with gaps
         if not _WHOLE.fullmatch(value) or len(value) > 3:
             skips.change(place, f"{show(value)} is no channel: the mix of all is taken")
             return None
@@ -222,6 +224,8 @@ def moment(value: object, scale: float = 1.0) -> float | str | None:
         return None
     if _PLAIN.fullmatch(text) and abs(number := float(text)) <= MOST_S:  # most of a million lines
         return number * scale
+    if days := _OF_PANDAS.fullmatch(text):
+        return 86_400.0 * int(days[1]) + (seconds(days[2] or "0") or 0.0)
     if unit := _WITH_UNIT.fullmatch(text):
         text, scale = unit[1], 0.001 if unit[2].casefold().startswith(("ms", "毫")) else 1.0
     found = seconds(text.removeprefix("-"))

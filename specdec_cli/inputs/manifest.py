@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from specdec_cli.audio.paths import is_url
 from specdec_cli.config.problems import show
@@ -87,6 +88,17 @@ def _listed(path: Path, skips: Skips) -> Iterator[Entry]:
         yield from columns.entries(skips)
 
 
+def _path(folder: Path, file: str) -> str:
+    """The path that a manifest in `folder` means, which may be a `file:` address, of a home folder, or of Windows."""
+    if file.lower().startswith("file://"):
+        file = unquote(urlsplit(file).path)
+    if os.path.isabs(file) or is_url(file):
+        return file
+    path = str(folder / file)
+    others = (os.path.expanduser(file), path.replace("\\", "/")) if file.startswith("~") or "\\" in file else ()
+    return path if os.path.lexists(path) else next(filter(os.path.lexists, others), path)
+
+
 def _item(manifest: Path, entry: Entry) -> InputFile:
     """The recording, or the part of it, that an entry names; ConfigError if it names none, or with a wrong prompt.
 
@@ -105,6 +117,6 @@ def _item(manifest: Path, entry: Entry) -> InputFile:
         until = "end" if end_s is None else f"{round(1000 * end_s):07d}"
         times = [] if start_s is None else [f"{round(1000 * start_s):07d}", until]  # milliseconds
         id_ = "-".join([Path(file).stem, *times, *([] if channel is None else [f"ch{channel + 1}"])])
-    path = file if os.path.isabs(file) or is_url(file) else str(folder / file)
+    path = _path(folder, file)
     spoken = {"channel": channel, "speaker": entry.speaker, "text": entry.text}
     return InputFile(path, id=id_, language=entry.language, prompt=entry.prompt, start_s=start_s, end_s=end_s, **spoken)  # type: ignore[arg-type]

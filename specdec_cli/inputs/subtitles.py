@@ -16,10 +16,16 @@ from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.table_files import one_line, read_text
 from specdec_cli.marks import is_listed
 
-_ARROW: Final = re.compile(r"\s*(-?[\d:][\d:.,]*)\s*-->\s*(-?[\d:][\d:.,]*)(?:\s.*)?")
-_LIKE_ARROW: Final = re.compile(r"\s*-?\d\S{0,30}\s{0,9}-->")
+_TIME: Final = r"(-?\d[\d:]{0,20}(?:\s?[.,]\s?\d{1,9})?)"
+_AN_ARROW: Final = r"(?:[-–—=]\s?){1,3}>"  # also as machine translation leaves it
+_ARROW: Final = re.compile(rf"\s*{_TIME}\s*{_AN_ARROW}\s*{_TIME}(?:\s.*)?")
+_LIKE_ARROW: Final = re.compile(
+    rf"\s*-?\d\S{{0,30}}\s{{0,9}}-->|\s*-?\d{{1,5}}:[\d:., ]{{1,30}}{_AN_ARROW}\s*-?\d{{1,5}}:\d"
+)
+_OF_COLONS: Final = re.compile(r"(\d{1,5}:\d{1,2}:\d{1,2}):(\d{1,3})")  # in the place of a comma
 _VOICE: Final = re.compile(r"<v(?:\.[^\s<>]{0,100})?\s{1,9}([^<>]{1,255})>")
 _PREFIX: Final = re.compile(r"\[([^\]\n]{1,255})\]:\s+")  # as WhisperX writes speakers into subtitles
+_NUMBERED: Final = re.compile(r"\[?((?:speaker|说话人|发言人)[ _]?\d{1,3})(?:\]:?|[:：])\s*", re.IGNORECASE)  # others
 _TAG: Final = re.compile(r"<[^<>\n]{0,500}>|\{\\[^{}\n]{0,500}\}")  # bounded: a run of < takes linear time
 _TIMED: Final = re.compile(r"<\d{1,9}:[\d:.]{4,20}>")  # of a word, as in the captions that YouTube makes
 _BLOCK: Final = re.compile(r"(NOTE|STYLE|REGION)\b")
@@ -58,7 +64,7 @@ def _cues(path: Path, text: str, skips: Skips, *, plain: bool = False) -> Iterat
             if not said:
                 repeated += 1
                 continue
-        part = span(place, skips, moment(times[1]), moment(times[2]))
+        part = span(place, skips, _moment(times[1]), _moment(times[2]))
         if part is not None:
             yield Entry(
                 place,
@@ -71,9 +77,13 @@ def _cues(path: Path, text: str, skips: Skips, *, plain: bool = False) -> Iterat
         skips.note(f"{path}: {repeated} cues only repeat the lines of others and are passed over")
 
 
+def _moment(time: str) -> float | str | None:
+    return moment(_OF_COLONS.sub(r"\1,\2", "".join(time.split())))
+
+
 def _spoken(place: str, text: str, skips: Skips, *, plain: bool) -> tuple[str | None, str | None]:
     """Speaker and text of a cue."""
-    prefix = _PREFIX.match(text)
+    prefix = _PREFIX.match(text) or (None if plain else _NUMBERED.match(text))
     if plain:
         bare = one_line(text[prefix.end() :] if prefix else text)
         return one_line(prefix[1]) if prefix else None, bare

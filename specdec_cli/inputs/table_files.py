@@ -31,7 +31,7 @@ _LISTS: Final = ("segments", "utterances", "chunks", "diarization", "transcripti
 """Under which Whisper and WhisperX, AssemblyAI, transformers, pyannote and whisper.cpp list what was said."""
 _SEPARATOR: Final = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 _MOST_LINES: Final = 100  # of a quoted cell
-_UNDECODED: Final = re.compile(r"[\ud800-\udfff]")
+UNDECODED: Final = re.compile(r"[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def read_table(path: Path, skips: Skips | None = None) -> Table:
 
 
 def read_text(path: Path, *, lenient: bool = False) -> str:
-    """The text of a regular file in UTF-8, or in UTF-16 with a byte order mark, as Praat and Excel write it.
+    """The text of a regular file in UTF-8, or in UTF-16, as Praat and Excel write it.
 
     One whose name ends in .gz is unpacked. `lenient`: bytes that are no UTF-8 become lone surrogates.
 
@@ -105,6 +105,8 @@ def read_text(path: Path, *, lenient: bool = False) -> str:
         raise ReferencesError(f"{path} cannot be read: {reason}.", hint=hint) from error
     if len(data) > MOST_BYTES:
         raise ReferencesError(f"{path} holds more than {MOST_BYTES >> 20} MiB.", hint="Split it into smaller files.")
+    if data[:2].count(0) == 1:  # UTF-16 without a mark; no text begins with a NUL
+        data = (codecs.BOM_UTF16_BE if data[0] == 0 else codecs.BOM_UTF16_LE) + data
     try:
         if lenient and not data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             return data.decode("utf-8-sig", "surrogateescape")
@@ -129,6 +131,8 @@ def read_objects(path: Path, skips: Skips) -> Iterator[tuple[str, dict[str, Any]
         if not text.lstrip().startswith("{"):  # the first of several lines
             raise ReferencesError(f"{path}: not valid JSON: {error}.", hint=_OBJECTS) from error
         tree = {}
+    if isinstance(tree, dict) and isinstance(tree.get("output"), dict):  # of pyannoteAI's service
+        tree = tree["output"]
     items = next((tree[name] for name in _LISTS if name in tree), None) if isinstance(tree, dict) else tree
     if isinstance(items, list):
         found: Iterator[tuple[str, Any]] = ((f"{path}, item {number}", item) for number, item in enumerate(items, 1))
@@ -188,7 +192,7 @@ def _separated(path: Path, kind: str, skips: Skips) -> Iterator[Row]:
     header = next((line for _, line in lines if line.strip()), "")
     if kind == ".csv" and not told:
         delimiter = max(",;\t", key=header.count)
-    plain = kind != ".csv" and not header.startswith('"')
+    plain = kind != ".csv" and not header.startswith('"') and not _is_utf16(path)
     records = [*_records(path, lines, delimiter, skips, plain=plain)]
     if not records:
         return
@@ -211,6 +215,12 @@ def _separated(path: Path, kind: str, skips: Skips) -> Iterator[Row]:
             yield Row(
                 place, {name: (cell,) if cell else () for name, cell in zip(columns, cells, strict=False) if name}
             )
+
+
+def _is_utf16(path: Path) -> bool:
+    """Whether a file begins with the mark of UTF-16, as Excel's "Unicode text" does, which has quotes as CSV has."""
+    with path.open("rb") as file:
+        return file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def _records(
@@ -240,7 +250,7 @@ def _records(
         cells = [cell.strip() for cell in cells]
         if not any(cells):
             continue
-        if _UNDECODED.search(text):
+        if UNDECODED.search(text):
             skips.leave_out(place, "not UTF-8 text")
         else:
             yield place, cells

@@ -23,6 +23,7 @@ _TEXT: Final = frozenset({"text", "transcript", "utterance", "utterances", "segm
 _OF_SPEAKER: Final = re.compile(r"(.+) - (\w+)(?: \(\d+\))?", re.DOTALL)
 _LAYER: Final = re.compile(r"(\w+) \(\d+\)")
 _SILENT: Final = frozenset({"", "sil", "silent", "silence", "sp", "<sil>", "<p:>", "#"})
+_XML: Final = re.compile(r"\s*<\?xml[^>]{0,200}\?>")  # it may name another encoding
 _AGAIN: Final = "Save it again as a text file, with the program that it is of."
 
 
@@ -30,6 +31,7 @@ _AGAIN: Final = "Save it again as a text file, with the program that it is of."
 class _Tier:
     name: str
     speaker: str | None = None  # where the file says so beside the name
+    empty_counts: bool = False  # whether an interval without a label is a piece, and no silence between two
     intervals: list[tuple[float | None, float | None, str]] = field(default_factory=list)
 
 
@@ -38,20 +40,21 @@ def textgrid(path: Path, skips: Skips) -> Iterator[Entry]:
     tiers = list(_grid(path, skips))
     own, about = cuts_of_tiers(path, [(tier.name, *one) for tier in tiers for one in tier.intervals], skips)
     yield from own
-    yield from _cuts(path, [tier for tier in tiers if tier.name not in about], skips)
+    yield from _cuts(path, [tier for tier in tiers if tier.name not in about], skips, others=bool(own))
 
 
 def eaf(path: Path, skips: Skips) -> Iterator[Entry]:
     """The cuts of an ELAN document: annotations of tiers without a parent, and texts that are attached to them."""
     root = _elan(path)
     own = root.get("AUTHOR") == "specdec"
-    yield from cuts_of_eaf(path, root, skips) if own else _cuts(path, _tiers_of(root), skips)
+    yield from cuts_of_eaf(path, root, skips) if own else _cuts(path, _tiers_of(path, root, skips), skips)
 
 
-def _cuts(path: Path, tiers: Iterable[_Tier], skips: Skips) -> Iterator[Entry]:
+def _cuts(path: Path, tiers: Iterable[_Tier], skips: Skips, *, others: bool = False) -> Iterator[Entry]:
     """Intervals of all tiers but those of words and sounds; equal ones of one speaker are one cut.
 
-    A tier is called like its speaker, or `ANN - text`; the labels of one called `speaker` are speakers.
+    A tier is called like its speaker, or `ANN - text`; the labels of one called `speaker` are speakers. `others`:
+    whether the file has cuts beside these.
     """
     kinds = [(tier, *_kind(tier)) for tier in tiers]
     found: dict[tuple[float | None, float | None, str | None], Entry] = {}
@@ -60,7 +63,7 @@ def _cuts(path: Path, tiers: Iterable[_Tier], skips: Skips) -> Iterator[Entry]:
         if kind == "words":
             continue
         for start, end, label in tier.intervals:
-            if label.strip().lower() in _SILENT:
+            if label.strip().lower() in _SILENT and (label.strip() or not tier.empty_counts):
                 continue
             place = f"{path}, {show(label[:80])} of {show(tier.name[:80])}"
             if start is None or end is None:
@@ -81,6 +84,12 @@ def _cuts(path: Path, tiers: Iterable[_Tier], skips: Skips) -> Iterator[Entry]:
                 skips.leave_out(place, "the speaker has another interval with these times")
             if key not in spans.setdefault(part, []):
                 spans[part].append(key)
+    passed = [show(tier.name) for tier, _, kind in kinds if kind == "words" or not tier.intervals]
+    skips.require_some(
+        found or others or not passed,
+        f"{path} has no cuts: its tiers are {', '.join(passed[:3])}.",
+        "Tiers of words, phones, syllables and points are passed over: rename one that is of utterances.",
+    )
     yield from found.values()
 
 
@@ -106,7 +115,7 @@ def _grid(path: Path, skips: Skips) -> Iterator[_Tier]:
 
     Source: https://www.fon.hum.uva.nl/praat/manual/TextGrid_file_formats.html
     """
-    values = (found[1] for found in _VALUE.finditer(read_text(path)) if found[1])
+    values = (found[1] for found in _VALUE.finditer(read_text(path, lenient=True)) if found[1])
     head = next(values, "").strip('"')
     chronological = head.startswith("Praat chronological TextGrid")
     if not chronological and not (head.startswith("ooTextFile") and next(values, "").strip('"') == "TextGrid"):
@@ -170,7 +179,7 @@ def _number(value: str) -> float | None:
 
 def _elan(path: Path) -> ElementTree.Element:
     """Source: https://www.mpi.nl/tools/elan/EAF_Annotation_Format_3.0_and_ELAN.pdf."""
-    text = read_text(path)
+    text = _XML.sub("", read_text(path), count=1)
     try:
         if "<!" in text.split("<ANNOTATION_DOCUMENT")[0].replace("<!--", ""):
             raise ValueError("it declares a document type")
@@ -182,16 +191,25 @@ def _elan(path: Path) -> ElementTree.Element:
     return root
 
 
-def _tiers_of(root: ElementTree.Element) -> Iterator[_Tier]:
-    """The tiers of an ELAN document without a parent, and then the texts that are attached to them."""
+def _tiers_of(path: Path, root: ElementTree.Element, skips: Skips) -> Iterator[_Tier]:
+    """The tiers of an ELAN document without a parent, and then the texts that are attached to them.
+
+    Their times count from `TIME_ORIGIN` of the media, which ELAN's synchronisation of several media sets.
+    """
+    begins = {_number(media.get("TIME_ORIGIN") or "0") or 0.0 for media in root.iter("MEDIA_DESCRIPTOR")} or {0.0}
+    origin_ms = next(iter(begins)) if len(begins) == 1 else 0.0
+    if begins != {0.0}:
+        how = f"counted from {origin_ms / 1000:g} s, its TIME_ORIGIN"
+        many = "taken as they are, since its media have different TIME_ORIGINs"
+        skips.note(f"{path}: its times are {how if len(begins) == 1 else many}")
     slots = {slot.get("TIME_SLOT_ID"): slot.get("TIME_VALUE") for slot in root.iter("TIME_SLOT")}
     spans: dict[str | None, tuple[float | None, float | None]] = {}
     attached: list[_Tier] = []
     for element in root.iter("TIER"):
-        tier = _Tier(element.get("TIER_ID") or "", one_line(element.get("PARTICIPANT")))
+        tier = _Tier(element.get("TIER_ID") or "", one_line(element.get("PARTICIPANT")), empty_counts=True)
         for one in chain(element.iter("ALIGNABLE_ANNOTATION"), element.iter("REF_ANNOTATION")):
             ends = (slots.get(one.get(name)) for name in ("TIME_SLOT_REF1", "TIME_SLOT_REF2"))
-            start, end = (None if (ms := _number(value or "")) is None else ms / 1000 for value in ends)
+            start, end = (None if (ms := _number(value or "")) is None else (ms + origin_ms) / 1000 for value in ends)
             if one.tag == "REF_ANNOTATION":
                 start, end = spans.get(one.get("ANNOTATION_REF"), (None, None))
             spans[one.get("ANNOTATION_ID")] = start, end

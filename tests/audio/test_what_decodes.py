@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 from collections.abc import Callable
 from pathlib import Path
@@ -267,3 +268,32 @@ def test_cuts_and_the_part(tmp_path: Path) -> None:
         recorded(tmp_path, data, cuts=[Cut(0, 1)], start_s=1.2)
     with pytest.raises(CutsError, match="1 cut is longer than the 30 s"):
         recorded(tmp_path, healthy("wav", 40.0), cuts=[Cut(0, 35)])
+
+
+@pytest.mark.parametrize("behind", ["another", "second data", "odd data"])
+def test_sound_behind_the_sound_of_a_wav_is_told(behind: str, tmp_path: Path) -> None:
+    whole, half = wav_bytes(PCM), len(PCM) // 2
+    more = {
+        "another": whole + whole,
+        "second data": wav_bytes(PCM[:half], after=b"data" + half.to_bytes(4, "little") + PCM[half:]),
+        "odd data": wav_bytes(PCM[:half], after=b"LIST\4\0\0\0INFOdata" + half.to_bytes(4, "little") + PCM[half:]),
+    }
+    (told,) = recorded(tmp_path, more[behind]).warnings
+    assert "s more, which are left out" in told
+    assert not recorded(tmp_path, whole + b"LIST\4\0\0\0INFO").warnings
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:aa\n", "a pointer of Git LFS"),
+        (b"\n<!DOCTYPE html><html>404</html>", "a web page"),
+        (b"PK\3\4" + bytes(60), "a ZIP archive"),
+        (gzip.compress(PCM), "packed with gzip"),
+        (wav_bytes(b""), "a header and no sound"),
+        (wav_bytes(b"", 0xFFFFFFFF), "a header and no sound"),
+    ],
+)
+def test_files_in_the_place_of_a_recording_are_called_what_they_are(data: bytes, says: str, tmp_path: Path) -> None:
+    with pytest.raises(AudioDecodeError, match=says):
+        recorded(tmp_path, data)

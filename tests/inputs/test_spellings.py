@@ -45,18 +45,127 @@ HI: Said = [(0.7, 1.5, "Ann", "hi")]
         ("c.vtt", "WEBVTT\n\n00:00.700 --> 00:01.500\n<v R&amp;D>a &lt; b\n", [(0.7, 1.5, "R&D", "a < b")]),
         ("c.vtt", "WEBVTT\n\n00:00.700 --> 00:01.500\n<v Ann>hi\n\nthere\n\nNOTE no\n\n1\n00:02.000 --> 00:03.000\nx\n", [(0.7, 1.5, "Ann", "hi there"), (2.0, 3.0, None, "x")]),  # noqa: E501
         ("c.srt", "00:00:00.700 --> 00:00:01.500\n[Ann]: hi\n2\n00:02 --> 00:03\nHe said [laughs]: hello\n", [*HI, (2.0, 3.0, None, "He said [laughs]: hello")]),  # noqa: E501
+        ("c.srt", "1\n00:00:00, 700 --> 00:00:01, 500\nhi\n\n2\n00:00:02:000 -> 00:00:03:000\n5 -> 6\n", [(0.7, 1.5, None, "hi"), (2.0, 3.0, None, "5 -> 6")]),  # noqa: E501
+        ("c.srt", "1\n0:0:0,7 ==> 0:0:1,5\nSPEAKER_00: hi\n\n2\n00:02.000 – > 00:03.000\n说话人 1：你好\n", [(0.7, 1.5, "SPEAKER_00", "hi"), (2.0, 3.0, "说话人 1", "你好")]),  # noqa: E501
+        ("c.srt", "1\n00:00:00,700 --> 00:00:01,500\n[SPEAKER_07] hi\n\n2\n00:00:02,000 --> 00:00:03,000\nNote: hi\n", [(0.7, 1.5, "SPEAKER_07", "hi"), (2.0, 3.0, None, "Note: hi")]),  # noqa: E501
+        ("c.eaf", EAF.replace(">hi<", "><"), [(0.7, 1.5, "R&D", None)]),
+        ("c.csv", "file,start,end\ntalk.wav,0 days 00:00:00.700,0 days 00:00:01.500000000\n", [(0.7, 1.5, None, None)]),
         ("c.rttm", "SPEAKER talk 1 0.7 0.8 <NA> <NA> Ann Lee <NA> <NA>\n", [(0.7, 1.5, "Ann Lee", None)]),
         ("c.txt", "0.7\t1.5\thi\n\\\t100\t200\n", [(0.7, 1.5, None, "hi")]),
         ("c.tsv", "start\tend\ttext\n700\t1500\thi\n2200\t3000\tyou\n", [(0.7, 1.5, None, "hi"), (2.2, 3.0, None, "you")]),  # noqa: E501
         ("c.csv", "sep=;\r\n;Start;Ende;End;Speaker;\r\n0;0,7;;1,5;Ann;\r\n;;;;;\r\n", [(0.7, 1.5, "Ann", None)]),
         ("c.csv", "start_ms,duration_ms,spk,Sentence\n700,800,Ann,hi\n", HI),
         ("c.json", json.dumps({"chunks": [{"timestamp": [0.7, 1.5], "text": " hi"}]}), [(0.7, 1.5, None, "hi")]),
+        ("c.json", json.dumps({"jobId": "x", "output": {"diarization": [{"speaker": "Ann", "start": 0.7, "end": 1.5}]}}), [(0.7, 1.5, "Ann", None)]),  # noqa: E501
         ("c.jsonl", json.dumps({"recording_id": "talk", "start": 0.7, "duration": 0.8, "speaker": "Ann", "text": "hi"}), HI),  # noqa: E501
     ],
 )  # fmt: skip
 def test_spellings_of_cuts(tmp_path: Path, name: str, text: str, found: Said) -> None:
     got = read(tmp_path, name, text)
-    assert [(pytest.approx(s), pytest.approx(e), *rest) for s, e, *rest in found] == got
+    assert [(s, e, *rest) for s, e, *rest in got] == [
+        (pytest.approx(s), pytest.approx(e), *rest) for s, e, *rest in found
+    ]
+
+
+@pytest.mark.parametrize("tier", ["words", "Ann - phones"])
+def test_a_grid_of_words_says_which_tiers_it_has(tmp_path: Path, tier: str) -> None:
+    path = tmp_path / "c.TextGrid"
+    path.write_text(TEXTGRID.replace("Ann - words", "syllables").replace('"Ann"', f'"{tier}"'))
+    with pytest.raises(ReferencesError, match=f"its tiers are '{tier}'"):
+        Cuts.read(path)
+    path.write_text(TEXTGRID.replace("Ann - words", "caption").replace('"Ann"', f'"{tier}"'))
+    assert Cuts.read(path).of("talk.wav")  # those of captions are enough
+
+
+@pytest.mark.parametrize("coding", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("c.TextGrid", SHORT_TEXTGRID),
+        ("c.srt", '1\n00:00:00,700 --> 00:00:01,500\n[Ann]: 你"好\n'),
+        ("c.eaf", EAF.replace("UTF-8", "UTF-16").replace("R&amp;D", "Ann").replace(">hi<", '>你"好<')),
+    ],
+)
+def test_utf_16_with_and_without_a_mark(tmp_path: Path, name: str, text: str, coding: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(text.encode(coding))
+    assert [(cut.start_s, cut.end_s, cut.speaker, cut.text) for cut in Cuts.read(path).of("talk.wav")] == ANN
+
+
+def test_unicode_text_of_excel_has_quotes(tmp_path: Path) -> None:
+    path = tmp_path / "c.tsv"
+    path.write_bytes('start\tend\ttext\n0.7\t1.5\t"Hello, ""you"""\n'.encode("utf-16"))
+    assert [cut.text for cut in Cuts.read(path).of("talk.wav")] == ['Hello, "you"']
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("c.srt", "1\n00:00:00,700 --> 00:00:01,500\nGespräch\n"),
+        ("c.vtt", "WEBVTT\n\n00:00.700 --> 00:01.500\n<v Jürgen>hi\n"),
+        ("c.rttm", "SPEAKER talk 1 0.7 0.8 <NA> <NA> Jürgen <NA> <NA>\n"),
+        ("c.TextGrid", SHORT_TEXTGRID.replace('你""好', "Gespräch")),
+        ("c.txt", "0.7\t1.5\tGespräch\n"),
+    ],
+)
+def test_what_is_no_utf_8_costs_the_words_and_not_the_times(tmp_path: Path, name: str, text: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(text.encode("latin-1"))
+    cuts = Cuts.read(path)
+    (cut,) = cuts.of("talk.wav")
+    assert (cut.start_s, cut.end_s) == (0.7, 1.5)
+    assert f"{cut.speaker}{cut.text}".isascii()
+    assert "only its times count" in cuts.skips.sentences()[-1]
+
+
+@pytest.mark.parametrize(("start", "length"), [("nan", "0.8"), ("<NA>", "0.8"), ("0.7", "nan"), ("0.7", "<NA>")])
+def test_a_turn_without_a_time_is_not_all_of_the_recording(tmp_path: Path, start: str, length: str) -> None:
+    path = tmp_path / "c.rttm"
+    line = "SPEAKER talk 1 {} {} <NA> <NA> Ann <NA> <NA>\n"
+    path.write_text(line.format(start, length) + line.format("0.7", "0.8"))
+    cuts = Cuts.read(path)
+    assert [(cut.start_s, cut.end_s) for cut in cuts.of("talk.wav")] == [(0.7, 1.5)]
+    assert cuts.skips.left_out == 1
+
+
+@pytest.mark.parametrize(
+    ("origins", "shift"), [(["3000"], 3.0), (["3000", "3000"], 3.0), (["0"], 0.0), (["0", "500"], 0.0)]
+)
+def test_times_of_elan_count_from_its_time_origin(tmp_path: Path, origins: list[str], shift: float) -> None:
+    media = "".join(f'<MEDIA_DESCRIPTOR MEDIA_URL="x" TIME_ORIGIN="{origin}"/>' for origin in origins)
+    path = tmp_path / "c.eaf"
+    path.write_text(EAF.replace("<TIME_ORDER>", f"<HEADER>{media}</HEADER><TIME_ORDER>"))
+    cuts = Cuts.read(path)
+    assert [(cut.start_s, cut.end_s) for cut in cuts.of("talk.wav")] == [(0.7 + shift, 1.5 + shift)]
+    assert ("TIME_ORIGIN" in " ".join(cuts.skips.sentences())) == (origins != ["0"])
+
+
+@pytest.mark.parametrize("channels", ["1.0 2.0", "0.0 1.0", "0 1"])
+def test_channels_that_pandas_made_decimal(tmp_path: Path, channels: str) -> None:
+    path = tmp_path / "m.csv"
+    path.write_text("file,channel\n" + "".join(f"a.wav,{channel}\n" for channel in channels.split()))
+    assert [item.channel for item in Manifest.read(path)] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["clips\\a b.wav", ".\\clips\\a b.wav", "~/clips/a b.wav", "file://{}/clips/a%20b.wav", "{}/clips/a b.wav"],
+)
+def test_paths_of_windows_homes_and_addresses(tmp_path: Path, written: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "clips").mkdir()
+    (tmp_path / "clips" / "a b.wav").touch()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    path = tmp_path / "m.csv"
+    path.write_text(f"file\n{written.format(tmp_path)}\n")
+    (item,) = Manifest.read(path)
+    assert Path(item.path).samefile(tmp_path / "clips" / "a b.wav")
+
+
+def test_a_name_with_a_backslash_is_itself_where_it_is_there(tmp_path: Path) -> None:
+    (tmp_path / "a\\b.wav").touch()
+    (tmp_path / "m.csv").write_text("file\na\\b.wav\n~x.wav\n")
+    paths = [item.path for item in Manifest.read(tmp_path / "m.csv")]
+    assert paths == [str(tmp_path / name) for name in ("a\\b.wav", "~x.wav")]
 
 
 @pytest.mark.parametrize(
