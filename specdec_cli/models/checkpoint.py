@@ -62,7 +62,10 @@ class Checkpoint:
     def require_weights(self) -> None:
         """Raises CheckpointError if files of weights are missing, or are none that can be read."""
         if missing := self.missing:
-            others = sorted(path.name for path in self.folder.glob("*") if path.suffix in _OTHER_WEIGHTS)
+            if self.offline and not is_local(self.config.source):
+                raise not_downloaded(self.config, FileNotFoundError(missing[0]), "model", offline=True)
+            found = {path for path in self.folder.glob("*") if path.suffix in _OTHER_WEIGHTS}
+            others = sorted(path.name for path in found.difference(self.weights))
             first = ", ".join(str(path) for path in missing[:3])
             beside = f"; there are {', '.join(others[:3])}, which specdec does not load" if others else ""
             says = f"{self.config.label} lacks {len(missing)} of {len(self.weights)} files of weights: {first}{beside}"

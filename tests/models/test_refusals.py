@@ -13,7 +13,7 @@ import torch
 from transformers.utils import logging as transformers_logging
 
 from specdec_cli.config import DecodingConfig
-from specdec_cli.errors import ConfigError
+from specdec_cli.errors import CheckpointError, ConfigError
 from specdec_cli.models.checkpoint import is_local
 from specdec_cli.models.processor import suggestions
 from tests.models.checkpoints import Edit, assert_refused, edit_json, edit_weights, load, overwrite, remove, write_trap
@@ -118,6 +118,13 @@ def test_pickled_weights_are_refused_and_not_opened(damaged: Damage, hub_dir: Pa
     pickled = damaged(remove("model.safetensors"), lambda folder: write_trap(folder / "pytorch_model.bin", mark))
     assert_refused(pickled, "edge/model.safetensors; there are pytorch_model.bin, which specdec does not load")
     assert not mark.exists()
+
+
+def test_files_of_weights_that_are_there_are_not_called_others(damaged: Damage, hub_dir: Path) -> None:
+    folder = damaged(remove(SHARD), source=hub_dir)
+    with pytest.raises(CheckpointError) as caught:
+        load(folder)
+    assert caught.value.message.endswith(f"lacks 1 of 3 files of weights: {folder / SHARD}")
 
 
 def test_another_architecture(damaged: Damage) -> None:
