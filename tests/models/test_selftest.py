@@ -112,6 +112,14 @@ def test_an_encoder_that_runs_twice_is_refused() -> None:
     assert "runs its audio encoder 2 times" in _refused(model).message
 
 
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_scores_that_are_not_finite_are_refused(value: float) -> None:
+    """As float16 makes them in many models, or damaged weights: the same with a cache and without."""
+    model = tiny_model(0)
+    model.module.get_output_embeddings().weight.data[7] = value
+    assert _refused(model).message.endswith("fails the self-test: its scores are not finite")
+
+
 def test_a_module_that_raises_is_refused_in_a_sentence() -> None:
     def fail(inputs: dict[str, Any]) -> None:
         raise NotImplementedError("no cache\nhere")
