@@ -127,9 +127,11 @@ class Session:
         """
         assert self.cache is not None
         started, at = time.perf_counter(), self.length
-        self.fed.append(UNREAD)  # before: if the forward fails, no text agrees with what the cache may hold
         where = torch.arange(at, at + 1, device=self.model.device)
-        logits, encoder_ms, passes = self.model.forward(token, where, self.cache, 1)
+        cache, self.cache = self.cache, None  # until it is done: some layers may be ahead of others
+        logits, encoder_ms, passes = self.model.forward(token, where, cache, 1)
+        self.cache = cache
+        self.fed.append(UNREAD)
         self.account(1, (time.perf_counter() - started) * 1e3, encoder_ms, passes)
         return self.scored(logits, 1, len(self.fed))
 

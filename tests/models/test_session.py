@@ -115,6 +115,21 @@ def test_scores_that_are_not_finite_are_refused(after: int, monkeypatch: pytest.
     assert_agree(rows.after(TEXT[:6], 2), cache_free_logits(*_case(0), TEXT[:6])[-2:])
 
 
+def test_a_step_that_fails_half_way_leaves_no_layer_ahead_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, prompt = _case(2)
+    session = Session(model, prompt, CAPACITY)
+    session.logits(TEXT[:4])
+
+    def full(*_: Any, **__: Any) -> Any:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(model.module.get_decoder().layers[-1], "forward", full)
+    with torch.inference_mode(), pytest.raises(torch.OutOfMemoryError):
+        session.step(torch.tensor(TEXT[4:5]))
+    monkeypatch.undo()
+    assert_agree(session.logits(TEXT[:6], 2), cache_free_logits(model, prompt, TEXT[:6])[-2:])
+
+
 def test_a_prompt_that_does_not_fit_the_context_is_refused_with_both_lengths() -> None:
     model = tiny_model(3)
     model.processor.context = 60
