@@ -96,7 +96,7 @@ def read_pieces(
             labels = {name: of if of in known[name] else None for name, of in labels.items() if name in known}
             reference = None if references is None else references.find(run.file, run.start_s, run.end_s)
             truth = {} if reference is None else reference.labels
-            found[piece.line.key, run.start_s] = ReviewItem(run, labels, truth)
+            found[piece.line.key, run.start_s, run.end_s, run.channel] = ReviewItem(run, labels, truth)
     if not found:
         message = f"{', '.join(map(str, paths))} holds no caption."
         raise WrongFileError(message, hint="Caption recordings first: specdec batch --labels")
