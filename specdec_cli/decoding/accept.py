@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from specdec_cli.config.schema import AcceptanceConfig
 from specdec_cli.decoding.evidence import entropies
-from specdec_cli.decoding.pick import Reading
+from specdec_cli.decoding.pick import ScoreReading
 from specdec_cli.types import AcceptanceName
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def passing(draft: Draft, scores: torch.Tensor, rules: AcceptanceConfig, rule: A
     return p > (TYPICAL_DELTA * torch.exp(-entropies(scores))).clamp(max=TYPICAL_EPSILON)
 
 
-def accept_block(draft: Draft, rows: Sequence[Reading], rule: AcceptanceName, synonyms: Synonyms = NO_SYNONYMS) -> int:
+def accept_block(draft: Draft, rows: Sequence[ScoreReading], rule: AcceptanceName, synonyms: Synonyms = NO_SYNONYMS) -> int:
     """How many of m drafted tokens a rule accepts that draws nothing.
 
     `rows` are the readings of the cloud's scores at each drafted token, and may be of more; see `passing` for what they

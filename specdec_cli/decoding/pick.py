@@ -20,7 +20,7 @@ _WIDTH: Final = 128  # scores of a strip: of a larger vocabulary only the strips
 _SAMPLED: Final = 4096  # scores of a row at least that its spread is taken of
 
 
-class Reading(NamedTuple):
+class ScoreReading(NamedTuple):
     """What the host knows of one row of processed scores."""
 
     id: int  # of the most likely token, the first of equal ones
@@ -80,7 +80,7 @@ def choices(scores: torch.Tensor, name: str, drawn: torch.Tensor | None = None) 
     return [int(id_) for id_ in fetched[: len(ids)]]
 
 
-def readings(scores: torch.Tensor, name: str, passes: torch.Tensor | None = None, listed: int = 0) -> list[Reading]:
+def readings(scores: torch.Tensor, name: str, passes: torch.Tensor | None = None, listed: int = 0) -> list[ScoreReading]:
     """Everything that a verdict reads of the rows [m, vocab] of a model's scores, in one fetch.
 
     Args:
@@ -105,7 +105,7 @@ def readings(scores: torch.Tensor, name: str, passes: torch.Tensor | None = None
         passed = passes is None or rest.pop(0) > 0
         half = len(rest) // 2
         candidates = named(rest[half:], rest[:half]) if listed else ()
-        found.append(Reading(int(id_), top, gap, spread, passed, candidates))
+        found.append(ScoreReading(int(id_), top, gap, spread, passed, candidates))
     return found
 
 

@@ -18,7 +18,7 @@ import torch
 
 from specdec_cli.config.schema import ScoringConfig
 from specdec_cli.decoding.lookup import NO_GUESS, Guess, Guesses
-from specdec_cli.decoding.pick import Reading, choices, readings
+from specdec_cli.decoding.pick import ScoreReading, choices, readings
 from specdec_cli.decoding.scores import LogitsPipeline, shared_length
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.session import Session
@@ -86,7 +86,7 @@ class Rows:
         with self.waiting():
             return choices(scores, self._name, chosen)[0]
 
-    def readings(self, scores: torch.Tensor, passes: torch.Tensor | None, listed: int) -> list[Reading]:
+    def readings(self, scores: torch.Tensor, passes: torch.Tensor | None, listed: int) -> list[ScoreReading]:
         """What a verdict reads of rows; see `pick.readings`."""
         with self.waiting():
             return readings(scores, self._name, passes, listed)

@@ -11,7 +11,7 @@ import torch
 from specdec_cli.config.schema import AcceptanceConfig
 from specdec_cli.decoding.accept import Synonyms, accept_block, passing, speculative_sampling
 from specdec_cli.decoding.block import Draft, Verdict
-from specdec_cli.decoding.pick import Reading, choices
+from specdec_cli.decoding.pick import ScoreReading, choices
 from specdec_cli.decoding.rows import Rows
 from specdec_cli.decoding.scores import draw, generator_for
 from specdec_cli.models.selftest import tie_tolerance
@@ -75,7 +75,7 @@ class LocalVerifier:
         likeliest = tuple(row.candidates for row in decided) if self.top_n else None
         return Verdict(accepted, token, tuple(written[verified:]), ties, ms, prefilled, likeliest=likeliest)
 
-    def _own(self, scores: torch.Tensor, row: Reading, draws: torch.Generator) -> int:
+    def _own(self, scores: torch.Tensor, row: ScoreReading, draws: torch.Generator) -> int:
         """The cloud's own token by its processed scores [vocab]: the most likely one, or one that is drawn."""
         if not self.rows.pipeline.settings.sampling:
             return row.id

@@ -105,7 +105,7 @@ def test_samples_with_nothing_to_describe_are_refused(samples: Samples, fault: s
         (healthy("m4a", 4.0)[:9000], "it is damaged or cut short"),
         (healthy("flac", 4.0)[:100], "it is damaged or cut short"),
         (video_bytes("mp4", sound=False), "it holds no sound"),
-        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 96044\n", "format or codec is not known"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 96044\n", "pointer of Git LFS"),
         (wav_bytes(bytes(32000), channels=0), "format or codec is not known"),
         (b"", "is empty"),
     ],
