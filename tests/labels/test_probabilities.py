@@ -41,7 +41,7 @@ def found(
         rows = [(text, 1 - sum(others.values())), *others.items()]
         candidates = tuple((spelling.id(other), p) for other, p in sorted(rows, key=lambda row: -row[1]))
         edge = spelling.id(drafted) if drafted and others else None
-        tokens.append(Token(spelling.id(text), (by, candidates), edge))
+        tokens.append(Token(spelling.id(text), by, (by, candidates), edge))
     return scores(language, tokens, spelling)
 
 
@@ -94,7 +94,7 @@ def test_the_model_of_the_deciding_token_is_named() -> None:
     spelling = Spelling()
     mood, angry, sad, end = map(spelling.id, ("情绪", "愤怒", "悲伤", "。"))
     rows = [("edge", ((mood, 1.0),)), ("cloud", ((angry, 0.7), (sad, 0.3))), ("edge", ((end, 1.0),))]
-    tokens = [Token(row[0][0], (by, row), None) for by, row in rows]
+    tokens = [Token(row[0][0], by, (by, row), None) for by, row in rows]
     assert scores("zh", tokens, spelling)["emotion"].by == "cloud"
 
 
@@ -112,7 +112,7 @@ def test_a_lenient_rule_hides_no_disagreement() -> None:
 
 def test_without_a_distribution_there_are_no_probabilities() -> None:
     spelling = Spelling()
-    tokens = [Token(spelling.id(text), ("cloud", ()), None) for text in ("情绪", "愤怒", "。")]
+    tokens = [Token(spelling.id(text), "cloud", ("cloud", ()), None) for text in ("情绪", "愤怒", "。")]
     assert scores("zh", tokens, spelling) == {}
 
 
@@ -120,6 +120,6 @@ def test_a_token_that_was_drawn_against_all_odds() -> None:
     """Neither it nor another class is among those kept: the word after it decides alone."""
     spelling = Spelling()
     rows = [("语速", "语速"), ("很", "，"), ("快", "快"), ("。", "。")]
-    tokens = [Token(spelling.id(text), ("edge", ((spelling.id(likely), 0.9),)), None) for text, likely in rows]
+    tokens = [Token(spelling.id(text), "edge", ("edge", ((spelling.id(likely), 0.9),)), None) for text, likely in rows]
     known = scores("zh", tokens, spelling)["rate"]
     assert shares(known) == {"fast": 0.9, "other": 0.1}
