@@ -59,7 +59,9 @@ def passing(draft: Draft, scores: torch.Tensor, rules: AcceptanceConfig, rule: A
     return p > (TYPICAL_DELTA * torch.exp(-entropies(scores))).clamp(max=TYPICAL_EPSILON)
 
 
-def accept_block(draft: Draft, rows: Sequence[ScoreReading], rule: AcceptanceName, synonyms: Synonyms = NO_SYNONYMS) -> int:
+def accept_block(
+    draft: Draft, rows: Sequence[ScoreReading], rule: AcceptanceName, synonyms: Synonyms = NO_SYNONYMS
+) -> int:
     """How many of m drafted tokens a rule accepts that draws nothing.
 
     `rows` are the readings of the cloud's scores at each drafted token, and may be of more; see `passing` for what they

@@ -80,7 +80,9 @@ def choices(scores: torch.Tensor, name: str, drawn: torch.Tensor | None = None) 
     return [int(id_) for id_ in fetched[: len(ids)]]
 
 
-def readings(scores: torch.Tensor, name: str, passes: torch.Tensor | None = None, listed: int = 0) -> list[ScoreReading]:
+def readings(
+    scores: torch.Tensor, name: str, passes: torch.Tensor | None = None, listed: int = 0
+) -> list[ScoreReading]:
     """Everything that a verdict reads of the rows [m, vocab] of a model's scores, in one fetch.
 
     Args:
