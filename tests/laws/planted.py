@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from threading import Lock
 from typing import Any
 from unittest.mock import patch
 
@@ -13,7 +14,7 @@ from transformers.cache_utils import Cache
 from specdec_cli.decoding.lookup import Lookup
 from specdec_cli.decoding.rows import Rows
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.slots import LayerMemory, SlotLayer, Slots
+from specdec_cli.models.slots import LayerMemory, Slots
 
 NOISE = 1e-3
 
@@ -125,16 +126,14 @@ def neighbours_slot() -> Iterator[None]:
 @contextmanager
 def stale_input() -> Iterator[None]:
     """Every third recorded forward reads what the one before it read."""
-    run, calls = Slots._run, 0
+    packed, calls, lock = Slots._packed, 0, Lock()
 
-    def wrong(slots: Slots, feeds: Any, layers: Sequence[SlotLayer]) -> Any:
+    def wrong(slots: Slots, rows: Any, shape: Any) -> torch.Tensor:
         nonlocal calls
-        calls += 1
-        if calls % 3:
-            return run(slots, feeds, layers)
-        kept = {form: inputs.clone() for form, inputs in slots._inputs.items()}
-        with patch.object(Slots, "_packed", lambda slots, rows, shape: kept[shape.clips, shape.tokens]):
-            return run(slots, feeds, layers)
+        with lock:  # models of several threads are served at a time
+            calls += 1
+            stale = rows and calls % 3 == 0
+        return slots._inputs[shape.clips, shape.tokens].clone() if stale else packed(slots, rows, shape)
 
-    with patch.object(Slots, "_run", wrong):
+    with patch.object(Slots, "_packed", wrong):
         yield
