@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import typer
+
 from specdec_cli import __version__
 from specdec_cli.cli import options
 from specdec_cli.cli.command_run import display, emit, read_references, tell_references
@@ -14,6 +16,7 @@ from specdec_cli.targets import CALIBRATION, PICTURE, refuse, write
 
 
 def calibrate(
+    context: typer.Context,
     transcripts: options.TranscriptFiles,
     references: options.ReferenceTable = None,
     file_column: options.FileColumn = None,
@@ -35,16 +38,7 @@ def calibrate(
     known classes. The table gives the error on speakers that the temperature was not fitted to: name them in a column
     speaker of the references. Use the file with --calibration FILE.
     """
-    words, table = read_references(
-        references,
-        file_column,
-        None,
-        label_column,
-        lexicon,
-        strict=bool(strict),
-        unknown_label=unknown_label,
-        label_codes=label_codes,
-    )
+    words, table = read_references(context, strict=bool(strict))
     if table is None:
         hint = "Name a table: --references FILE"
         raise ConfigError("A calibration needs to know which classes are right.", hint=hint)

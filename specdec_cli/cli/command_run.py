@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import typer
 from pydantic import BaseModel
 
 from specdec_cli.config import Config, ResolvedConfig
@@ -118,44 +120,35 @@ def tell_references(view: View, references: References | None) -> None:
 
 
 def read_references(
-    table: Path | None,
-    file_column: str | None,
-    text_columns: Sequence[str] | None,
-    label_columns: Sequence[str] | None,
-    words: Path | None,
-    files: Sequence[str] = (),
-    *,
-    strict: bool = False,
-    unknown_label: str = "ignore",
-    label_codes: str | None = None,
+    context: typer.Context, files: Sequence[str] = (), *, strict: bool
 ) -> tuple[Lexicon, References | None]:
-    """The lexicon at `words` (None: the shipped one), and the references at `table`, by which captions are judged.
+    """The lexicon and the references by which the running command judges captions; its options are read by name.
 
-    A label's column is given as "attribute=column"; for the last three see `References.read`. ConfigError: a file is
-    malformed, a column is of no table, or there are `files` and the table has none of them.
+    `strict`: see `References.read`. ConfigError: a file is malformed, a column is of no table, or there are `files` and
+    the table has none of them.
     """
-    lexicon = Lexicon.load(words)
-    if table is None:
-        if file_column or text_columns or label_columns:
+    given = SimpleNamespace(**{"text_column": None} | context.params)
+    lexicon = Lexicon.load(given.lexicon)
+    if given.references is None:
+        if given.file_column or given.text_column or given.label_column:
             raise ConfigError("Columns are named, but there are no references.", hint="Name the table: --references")
         return lexicon, None
-    labels = dict(label.partition("=")[::2] for label in label_columns or ())
+    labels = dict(label.partition("=")[::2] for label in given.label_column or ())
     if wrong := sorted(name for name in labels if name not in lexicon.attributes or not labels[name]):
         hint = f"Attributes: {', '.join(lexicon.attributes)}. For example: --label-column emotion=mood"
         raise ConfigError(f"--label-column {wrong[0]!r} is not of the form attribute=column.", hint=hint)
-    if unknown_label not in ("ignore", "refuse"):
-        raise ConfigError(
-            f"--unknown-label takes ignore or refuse, not {unknown_label!r}.", hint="Leave it out: ignore."
-        )
+    if given.unknown_label not in ("ignore", "refuse"):
+        message = f"--unknown-label takes ignore or refuse, not {given.unknown_label!r}."
+        raise ConfigError(message, hint="Leave it out: ignore.")
     found = References.read(
-        table,
-        file_column=file_column,
-        text_columns=tuple(text_columns or ()),
+        given.references,
+        file_column=given.file_column,
+        text_columns=tuple(given.text_column or ()),
         label_columns=labels,
         lexicon=lexicon,
         strict=strict,
-        refuse_unknown=unknown_label == "refuse",
-        label_codes=label_codes,
+        refuse_unknown=given.unknown_label == "refuse",
+        label_codes=given.label_codes,
     )
     if refused := all_unreadable(map(InputFile, files)):
         raise next(iter(refused.values()))

@@ -81,8 +81,7 @@ def compare(
     if resolved.config.decoding.mode != richest(wanted):
         raise ConfigError("--set decoding.mode is ignored here.", hint="Say which modes to compare with --modes.")
     files = find_recordings(paths, recursive=recursive, limit=limit)
-    judged = {"strict": resolved.config.audio.strict, "unknown_label": unknown_label, "label_codes": label_codes}
-    words, table = read_references(references, file_column, text_column, label_column, lexicon, files, **judged)  # type: ignore[arg-type]
+    words, table = read_references(context, files, strict=resolved.config.audio.strict)
     if bertscore and table is None:
         raise ConfigError("--bertscore needs references.", hint="Name the table: --references FILE")
     reads = [*files, references, lexicon, *resolved.reads]

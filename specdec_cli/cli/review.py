@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import typer
+
 from specdec_cli.cli import options
 from specdec_cli.cli.command_run import display, read_references, tell_references
 from specdec_cli.format import count
@@ -13,6 +15,7 @@ from specdec_cli.transcript.records import readable
 
 
 def review(
+    context: typer.Context,
     transcripts: options.TranscriptFiles,
     of_mode: options.OfMode = None,
     limit: options.Limit = None,
@@ -33,16 +36,7 @@ def review(
     The page is one file that works offline: it plays every piece, shows the probability of each class (of transcripts
     made with --labels), and saves corrections as a table for --references of compare, tune and calibrate.
     """
-    words, table = read_references(
-        references,
-        file_column,
-        None,
-        label_column,
-        lexicon,
-        strict=bool(strict),
-        unknown_label=unknown_label,
-        label_codes=label_codes,
-    )
+    words, table = read_references(context, strict=bool(strict))
     refuse({"--output": (output, REVIEW)}, [*transcripts, references, lexicon])
     with display(quiet=quiet, debug=debug, interruption="interrupted; no page was written") as view:
         tell_references(view, table)

@@ -71,8 +71,7 @@ def tune(
     plan = TuningPlan(parse_gates(gates), parse_ks(ks), share, eval_seed, cost, risk)
     resolved = options.resolve(context, {"decoding.mode": "hybrid"})
     files = find_recordings(paths, recursive=recursive, limit=limit)
-    judged = {"strict": resolved.config.audio.strict, "unknown_label": unknown_label, "label_codes": label_codes}
-    words, table = read_references(references, file_column, text_column, label_column, lexicon, files, **judged)  # type: ignore[arg-type]
+    words, table = read_references(context, files, strict=resolved.config.audio.strict)
     targets = {"--recordings": (recordings, RECORDINGS), "--output": (output, GATE), "--plot": (plot, PICTURE)}
     refuse(targets, [*files, references, lexicon, *resolved.reads])
     again = f"interrupted; run it again to go on from {recordings}" if recordings else "interrupted"
