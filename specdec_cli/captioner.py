@@ -64,7 +64,7 @@ class Captioner:
         cuts: where recordings are cut, and what of that file was left out; None where no file says it.
     """
 
-    def __init__(self, config: Config, pair: Pair, load_s: float | None = None) -> None:
+    def __init__(self, config: Config, pair: Pair, load_s: float | None = None, *, cuts: Cuts | None = None) -> None:
         self.config, self.pair = config, pair
         processors = [model.processor for model in (pair.edge, pair.cloud) if model is not None]
         self._alike = len(processors) == 2 and same_prompts(*processors)
@@ -74,8 +74,7 @@ class Captioner:
             raise ConfigError("edge and cloud take audio at different sampling rates")
         if (segment_s := config.audio.length_s) is not None and segment_s > self.window_s:
             raise ConfigError(f"audio.segment is {segment_s:g} s, but the models take {self.window_s:g} s at once")
-        cuts_path, strict = config.audio.cuts_path, config.audio.strict
-        self.cuts = None if cuts_path is None else Cuts.read(cuts_path, strict=strict)
+        self.cuts = cuts or _cuts_of(config)
         file = gate_file_of(config, pair)
         summed = config.gate_in_force == "class-entropy"
         served = summed and pair.edge in pair.links  # its tokens are summed here, not on a device
@@ -115,9 +114,10 @@ class Captioner:
         if isinstance(config, Config) and flags:
             raise ConfigError("settings and models go with a configuration's name or path, not with a finished one")
         resolved = config if isinstance(config, Config) else load_config(config, flags=flags).config
+        cuts = _cuts_of(resolved)  # what is wrong with them is said before models are loaded
         started = time.perf_counter()
         pair = load_pair(resolved, loading)
-        return cls(resolved, pair, time.perf_counter() - started)
+        return cls(resolved, pair, time.perf_counter() - started, cuts=cuts)
 
     def variant(self, config: Config) -> Captioner:
         """The same loaded models with other settings; ConfigError where these need other models."""
@@ -126,7 +126,10 @@ class Captioner:
             raise ConfigError("A variant keeps the loaded models, and its settings need others.", hint=hint)
         edge, cloud = (getattr(self.pair, role) if role in config.models else None for role in ("edge", "cloud"))
         # the shared vocabulary stays, so that a model alone writes what it writes in the pair
-        varied = Captioner(config, replace(self.pair, edge=edge, cloud=cloud, lookup=Lookup()), self.setup.load_s)
+        pair = replace(self.pair, edge=edge, cloud=cloud, lookup=Lookup())
+        here, there = config.audio, self.config.audio
+        same_cuts = (here.cuts_path, here.strict) == (there.cuts_path, there.strict)
+        varied = Captioner(config, pair, self.setup.load_s, cuts=self.cuts if same_cuts else None)
         scorer = self.setup.scorer
         if scorer is not None and config.decoding.sampling:
             scorer = Scorer(scorer.lexicon)
@@ -353,6 +356,12 @@ class Captioner:
             language=None if clip is None else clip.language,
             instruction=None if clip is None else clip.prompt,
         )
+
+
+def _cuts_of(config: Config) -> Cuts | None:
+    """Where recordings are cut, if a file says it; errors as in `Cuts.read`."""
+    path = config.audio.cuts_path
+    return None if path is None else Cuts.read(path, strict=config.audio.strict)
 
 
 @cache

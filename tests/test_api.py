@@ -18,7 +18,7 @@ import torch
 
 import specdec_cli
 from specdec_cli import Captioner, Finished, Prefill, Round, Started, Transcript
-from specdec_cli.errors import AudioContentError, AudioNotFoundError, ConfigError, DecodingError
+from specdec_cli.errors import AudioContentError, AudioNotFoundError, ConfigError, DecodingError, ReferencesError
 from tests.mini_pair import MODES, RATE, WINDOW_S, captioner, voice, write_voice
 
 MODES_BY_TIER = ["hybrid", *(pytest.param(mode, marks=pytest.mark.full) for mode in ("lossless", "edge", "cloud"))]
@@ -290,3 +290,16 @@ def test_a_run_decodes_once(clips: list[Path]) -> None:
     assert other.finish() is transcript
     with pytest.raises(DecodingError, match="begun before"):
         list(other)
+
+
+def test_a_file_of_cuts_is_read_once_and_before_models_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        pytest.fail("models were loaded")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("specdec_cli.captioner.load_pair", fail)
+        with pytest.raises(ReferencesError, match=r"none\.rttm cannot be read"):
+            Captioner.load("mini", {"audio.segment": str(tmp_path / "none.rttm")})
+    (tmp_path / "cuts.srt").write_text("1\n00:00:00,000 --> 00:00:01,000\nhi\n")
+    captioner = Captioner.load("mini", {"audio.segment": str(tmp_path / "cuts.srt")})
+    assert captioner.variant(captioner.config).cuts is captioner.cuts
