@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from specdec_cli.decoding.block import Draft, Verdict
 from specdec_cli.decoding.length import Costs, most_drafted
@@ -36,7 +36,7 @@ class CloudCalls:
     release_slot: Callable[[], AbstractContextManager[None]] = nullcontext  # around waits for anything but a forward
     _executor: ThreadPoolExecutor | None = field(default=None, init=False)
 
-    def may_draft_ahead(self, drafter: Drafter | VllmDrafter | None) -> bool:
+    def may_draft_ahead(self, drafter: Drafter | VllmDrafter | None) -> TypeGuard[Drafter]:
         """Whether the edge drafts on during verifications, as far as that pays."""
         wanted = self.settings.draft_ahead == "on" or (self.settings.draft_ahead == "auto" and self.cloud_is_parallel)
         return wanted and drafter is not None and not drafter.is_remote
@@ -72,7 +72,7 @@ class CloudCalls:
                 return cloud.verify(text, draft, run_on)
         verdict: Future[Verdict] = self.submit(cloud.verify, text, draft, run_on)
         pays = self.settings.draft_ahead == "on" or self.costs.ratio <= _STEP_AHEAD
-        if drafter is not None and not drafter.is_remote and self.may_draft_ahead(drafter) and pays:
+        if self.may_draft_ahead(drafter) and pays:
             most = self.settings.max_new_tokens
             drafter.draft_ahead(gate, most_drafted(self.settings), most, (*text, *draft.ids), verdict, loop_rule)
         with self.release_slot():

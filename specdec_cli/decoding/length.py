@@ -130,12 +130,9 @@ class Costs:
 
     def took(self, what: Literal["token", "verification"], ms: float) -> None:
         """Records the time of a drafted token, or of a forward of the cloud that verifies, or writes on."""
-        if what == "verification":
-            self._ms[what].add_cost(ms)
-        else:
-            self._ms[what].add(
-                ms
-            )  # a token that was guessed takes no time, and the one before it takes that of them all
+        # a token that was guessed takes no time, and the one before it that of them all: that is no hiccup
+        record = self._ms[what].add if what == "token" else self._ms[what].add_cost
+        record(ms)
 
     @property
     def ratio(self) -> float:

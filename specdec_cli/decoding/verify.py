@@ -83,9 +83,10 @@ class LocalVerifier:
 
     def prefill(self) -> None:
         """Reads the clip and the prompt ahead of need. What is not finite fails here, before it is shared."""
-        if self.session.cache is None:
+        if not self.session.is_read:
+            logits = self.session.logits(())  # outside: its time is counted by the session
             with self.rows.waiting():
-                choices(self.session.logits(()), self.session.model.name)
+                choices(logits, self.session.model.name)
 
     def close(self) -> None:
         """Nothing is held elsewhere; a call under way at a cloud elsewhere ends soon, in a CloudError."""
