@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "caption": ("Caption recordings, one after the other.", "recording.wav --language en"),
     "batch": ("Caption many recordings, several at a time.", "recordings/ -o captions.jsonl --export csv"),
     "listen": ("Caption what a microphone records, an utterance at a time.", "-o talk.jsonl --language en"),
+    "unpack": ("Write the recordings of a data set as files, and a table of them.", "emotions:train -o recordings/"),
     "compare": ("Compare modes on the same recordings.", "recordings/ --limit 20 --html page.html"),
     "tune": ("Find the best gate for your own recordings.", "recordings/ --output gate.json"),
     "review": ("Make a page to listen and correct classes.", "captions.jsonl -o review.html"),

@@ -129,6 +129,10 @@ Paths = Annotated[list[str], typer.Argument(help=_PATHS, metavar="PATH")]
 MorePaths = Annotated[list[str] | None, typer.Argument(help=_PATHS, metavar="PATH")]
 ListedPaths = Annotated[list[str], typer.Argument(help=_LISTED, metavar="PATH")]
 OnePath = Annotated[MaybeText, typer.Argument(help=_SAMPLES, metavar="PATH")]
+_DATA_SET: Final = "Parquet, Arrow or tar file, or a folder of them; a split behind a colon, as in emotions:train."
+DataSetName = Annotated[str, typer.Argument(help=_DATA_SET, metavar="DATASET[:SPLIT]")]
+_AUDIO: Final = "Column that holds the recording, where several do."
+AudioColumn = Annotated[MaybeText, _option(INPUT, "--audio-column COLUMN", _AUDIO)]
 TranscriptFile = Annotated[Path, typer.Argument(help=_JSONL, metavar="JSONL")]
 TranscriptFiles = Annotated[list[Path], typer.Argument(help=_JSONL, metavar="JSONL")]
 OfMode = Annotated[MaybeText, _option(INPUT, "--mode MODE", "Take the captions of this mode alone.")]
@@ -206,6 +210,8 @@ CalibrationOut = Annotated[MaybePath, _option(OUTPUT, "--output -o FILE", "Write
 GateOut = Annotated[MaybePath, _option(OUTPUT, "--output -o FILE", "Write the recommended gate here (.json).")]
 _OVERWRITE: Final = "Drop what --output holds, or do only what it lacks."
 Overwrite = Annotated[bool, _option(OUTPUT, "--overwrite/--resume", _OVERWRITE)]
+_UNPACKED: Final = "Folder for the recordings and their table; it will be created."
+UnpackedFolder = Annotated[Path, _option(OUTPUT, "--output -o FOLDER", _UNPACKED)]
 _RECORDED: Final = "Append what is recorded; what the file holds is not done again."
 Recordings = Annotated[MaybePath, _option(OUTPUT, "--recordings JSONL", _RECORDED)]
 _AFTER: Final = f"Write what --output holds in these formats too: {_FORMATS}."

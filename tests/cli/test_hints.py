@@ -15,7 +15,8 @@ PACKAGE = Path(specdec_cli.__file__).parent
 OF_OTHERS = {
     *("api-key", "max-logprobs", "max-model-len", "served-model-name", "default-chat-template-kwargs"),  # vLLM
     *("enable-scale-out", "head", "reload", "rtt-ms", "mbps"),  # Ray, uvicorn, the relay
-    *("install-completion", "help", "version"),  # the root command
+    *("repo-type", "local-dir"),  # hf
+    ("install-completion", "help", "version"),  # the root command
 }
 
 
