@@ -16,7 +16,7 @@ OF_OTHERS = {
     *("api-key", "max-logprobs", "max-model-len", "served-model-name", "default-chat-template-kwargs"),  # vLLM
     *("enable-scale-out", "head", "reload", "rtt-ms", "mbps"),  # Ray, uvicorn, the relay
     *("repo-type", "local-dir"),  # hf
-    ("install-completion", "help", "version"),  # the root command
+    *("install-completion", "help", "version"),  # the root command
 }
 
 
