@@ -12,13 +12,14 @@ from specdec_cli.unpack.data_set import DataSet
 from specdec_cli.unpack.folder import TABLE, Unpacking
 
 
+@options.taking(options.Shown)
 def unpack(
     data_set: options.DataSetName,
     output: options.UnpackedFolder,
+    quiet: bool,
+    debug: bool,
     audio_column: options.AudioColumn = None,
     limit: options.Limit = None,
-    quiet: options.Quiet = False,
-    debug: options.Debug = False,
 ) -> int:
     """Write the recordings of a data set as files, with one table that is --manifest and --references at once.
 
