@@ -38,24 +38,21 @@ _DEFAULTS: Final[Layer] = dict.fromkeys(_MODELS, Given(None)) | {
     name: Given(None if info.is_required() else info.default) for name, info in SETTINGS.items()
 }
 
-_RESETS: Final[Mapping[str, tuple[str, ...]]] = {
-    "decoding.k": ("decoding.defer",),
-    "prompt.style": ("prompt.text",),
+_MADE_FOR: Final[Mapping[str, tuple[str, ...]]] = {
     "gate.name": ("gate.threshold", "gate.wake"),
     "gate.threshold": ("gate.wake",),
-    "edge.model": ("edge.revision",),
-    "cloud.model": ("cloud.revision",),
+    "edge.model": ("edge.revision", "edge.instruction"),
+    "cloud.model": ("cloud.revision", "cloud.instruction"),
 }
-"""Choice -> settings of weaker layers that return to their defaults, where it is another one than theirs."""
+"""Choice -> settings that count only beside the value that they were given for."""
 
-_ALWAYS: Final = ("decoding.k", "prompt.style")
-"""Choices that reset even where a weaker layer has the same, or it is the default."""
-
-_PLACES: Final[Mapping[str, tuple[str, ...]]] = {
+_IN_PLACE_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "decoding.k": ("decoding.defer",),
+    "prompt.style": ("prompt.text",),
     "cloud.model": ("cloud.url", "cloud.token_env", "cloud.ca_file"),
     "cloud.url": ("cloud.model", "cloud.revision"),
 }
-"""As `_RESETS`, for a cloud that is either loaded here or reached at an address; a vllm has a model at an address."""
+"""Choice -> what it replaces. A vllm has a model at an address, so that its two go together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,15 +257,14 @@ def _merged(layers: Iterable[Layer]) -> Layer:
 
 
 def _reset_by(layer: Layer, weaker: Layer) -> Iterator[str]:
-    """Settings that weaker layers wrote for another choice than the layer's."""
-    engine = (layer.get("cloud.engine") or weaker.get("cloud.engine") or _DEFAULTS["cloud.engine"]).value
-    for chosen, resets in _RESETS.items():
-        if chosen in layer:
-            changed = layer[chosen].value != weaker.get(chosen, _DEFAULTS[chosen]).value
-            yield from resets if changed or chosen in _ALWAYS else ()
-    for chosen, resets in _PLACES.items() if engine != "vllm" else ():
-        yield from resets if chosen in layer and layer[chosen].value else ()
-    for model in _MODELS:
+    """What a layer takes out of weaker ones: what they gave beside another choice, or in place of its own."""
+    for choice, given in layer.items():
+        if given.value != weaker.get(choice, _DEFAULTS[choice]).value:
+            yield from _MADE_FOR.get(choice, ())
+        engine = (layer.get("cloud.engine") or weaker.get("cloud.engine") or _DEFAULTS["cloud.engine"]).value
+        if given.value is not None and not (choice in ("cloud.model", "cloud.url") and engine == "vllm"):
+            yield from _IN_PLACE_OF.get(choice, ())
+    for model in _MODELS:  # no such model, or settings of one
         if model in layer:
             yield from _own(model, weaker)
         elif _own(model, layer):
