@@ -107,6 +107,9 @@ class GateConfig(Section):
     wake: float | None = setting(None, "with defer: threshold of a clip's first call; null: the gate file's, or that")
     file: PlainText | None = setting(None, "weights of the gate learned: a gate file, or package:mini/gate.json")
     stop_drafting: bool = setting(False, "true: a block ends with its first unsure token and goes to the cloud")
+    grounded: bool = setting(
+        True, "measure the sound; verify drafts whose claims contradict it, and flag captions that do; false: off"
+    )
 
     @property
     def weights_path(self) -> Path | None:
@@ -122,6 +125,9 @@ class AcceptanceConfig(Section):
     )
     rank: int = setting(3, "rule rank: within the cloud's so many most likely tokens", ge=1)
     prob: float = setting(0.1, "rule prob: the cloud's probability is at least this", ge=0, le=1)
+    grounded: bool = setting(
+        True, "hybrid mode: keep a drafted class that fits the measured sound where the cloud's does not; needs the gate's"
+    )
 
     def in_force(self, *, sampling: bool) -> AcceptanceName:
         """The rule: the configured one, or the lossless one; `sampling` also needs the edge's distributions."""
