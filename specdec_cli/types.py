@@ -47,10 +47,8 @@ NOTHING_DONE: Final[dict[str, float]] = {"repetition_penalty": 1.0, "no_repeat_n
 
 ExportFormat = Literal["textgrid", "eaf", "srt", "vtt", "rttm", "csv", "audformat", "audiofolder", "txt"]
 
-Reason = Literal[
-    "entropy", "class-entropy", "margin", "logprob", "learned", "random", "loop", "always", "refusal", "language", "sound"
-]
-"""Why a block was escalated; sound: what it claims contradicts what was measured."""
+Reason = Literal[GateName, "loop", "refusal", "language", "sound"]
+"""Why a block was escalated: by the gate of that name; or it loops, refuses, or claims what the sound contradicts."""
 
 Source = Literal["edge", "accepted", "corrected", "bonus", "cloud"]
 """Where a committed token came from.

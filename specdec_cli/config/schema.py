@@ -108,7 +108,7 @@ class GateConfig(Section):
     file: PlainText | None = setting(None, "weights of the gate learned: a gate file, or package:mini/gate.json")
     stop_drafting: bool = setting(False, "true: a block ends with its first unsure token and goes to the cloud")
     grounded: bool = setting(
-        True, "measure the sound; verify drafts whose claims contradict it, and flag captions that do; false: off"
+        True, "measure the sound: verify drafts whose claims contradict it, and flag captions that do, in any mode"
     )
 
     @property
@@ -117,7 +117,7 @@ class GateConfig(Section):
         return None if self.file is None else Path(model_source(self.file))
 
 
-class AcceptanceConfig(Section):
+class AcceptanceRules(Section):
     """Which drafted tokens the cloud lets pass."""
 
     rule: AcceptanceName | None = setting(
@@ -125,13 +125,22 @@ class AcceptanceConfig(Section):
     )
     rank: int = setting(3, "rule rank: within the cloud's so many most likely tokens", ge=1)
     prob: float = setting(0.1, "rule prob: the cloud's probability is at least this", ge=0, le=1)
-    grounded: bool = setting(
-        True, "hybrid mode: keep a drafted class that fits the measured sound where the cloud's does not; needs the gate's"
-    )
 
     def in_force(self, *, sampling: bool) -> AcceptanceName:
         """The rule: the configured one, or the lossless one; `sampling` also needs the edge's distributions."""
         return self.rule or ("sampling" if sampling else "greedy")
+
+
+class AcceptanceConfig(AcceptanceRules):
+    """The rule of the cloud, and what stands against it."""
+
+    grounded: bool = setting(
+        True, "hybrid, with gate.grounded: a drafted class that fits the sound stands where the cloud's does not; lossy"
+    )
+
+    def rules(self) -> AcceptanceRules:
+        """The cloud's part."""
+        return AcceptanceRules(**{name: getattr(self, name) for name in AcceptanceRules.model_fields})
 
 
 class PromptConfig(Section):
@@ -244,6 +253,16 @@ class Config(Section):
         if self.decoding.mode == "hybrid":
             return self.gate.name
         return "always" if self.decoding.mode == "lossless" else "never"
+
+    @property
+    def escalates_contradictions(self) -> bool:
+        """Whether a draft is verified if a claim in it contradicts the sound."""
+        return self.gate.grounded and self.decoding.mode == "hybrid"
+
+    @property
+    def arbitrates(self) -> bool:
+        """Whether a drafted class that fits the sound stands against one of the cloud's that does not."""
+        return self.escalates_contradictions and self.acceptance.grounded and not self.decoding.sampling
 
     @property
     def acceptance_rule(self) -> AcceptanceName:
