@@ -38,11 +38,12 @@ from specdec_cli.labels.grounding import Grounding
 from specdec_cli.labels.probabilities import KEPT, Scorer
 from specdec_cli.models.processor import Prompt, same_prompts
 from specdec_cli.pair_loading import Loading, gate_file_of, load_pair
+from specdec_cli.prompts import Language
 from specdec_cli.run import Prompts, Run, Setup
 from specdec_cli.transcript import Started, Transcript, error_transcript
 from specdec_cli.transcript.records import file_name
 from specdec_cli.transcript.updates import Update
-from specdec_cli.types import Decider, Source
+from specdec_cli.types import Decider, Measured, Source
 
 if TYPE_CHECKING:
     from specdec_cli.decoding.loop import Loop
@@ -246,18 +247,24 @@ class Captioner:
                 except Exception as unforeseen:
                     error = typed(unforeseen, _log)
             audio_s = recording.decode_s / count + time.perf_counter() - started
-            sound = None if prompts is None else self._sound(clip, cut.samples, recording.levels.get(cut.channel))
+            level = recording.levels.get(cut.channel)
+            sound = None if prompts is None else self._grounding_of(clip, cut.samples, level)
             yield Run(self.setup, self.pair.writer, self.loop, clip, prompts, audio_s, error, sound)
 
-    def _sound(self, clip: Started, samples: npt.NDArray[np.float32], dbfs: float | None) -> Grounding | None:
-        """What the caption's claims are set against: the sound, measured before or later; None where nothing reads it."""
-        setup, measured = self.setup, clip.measured
-        labelled = setup.scorer.lexicon if setup.scorer is not None and measured is not None else None
-        if (lexicon := setup.grounds or labelled) is None:
+    def grounding(
+        self, measuring: Callable[[], Measured], language: Language, lexicon: Lexicon | None = None
+    ) -> Grounding | None:
+        """What the claims of a caption are set against; None where the settings and `lexicon` want no such thing."""
+        if (lexicon := lexicon or self.setup.grounds) is None:
             return None
-        later = partial(measure, samples, self.sampling_rate, dbfs)
-        known = later if measured is None else lambda: measured
-        return Grounding(lexicon, clip.language, self.pair.writer.text, setup.caption, known)
+        return Grounding(lexicon, language, self.pair.writer.text, self.setup.caption, measuring)
+
+    def _grounding_of(self, clip: Started, samples: npt.NDArray[np.float32], dbfs: float | None) -> Grounding | None:
+        """The same of a clip, which is measured later if it was not before."""
+        known, scorer = clip.measured, self.setup.scorer
+        if known is None:
+            return self.grounding(partial(measure, samples, self.sampling_rate, dbfs), clip.language)
+        return self.grounding(lambda: known, clip.language, scorer and scorer.lexicon)
 
     def error_line(self, item: InputFile, error: SpecdecError) -> Transcript:
         """The line of a recording that cannot be opened, or not be read to its end."""

@@ -132,7 +132,7 @@ class Run:
         error: SpecdecError | None,
         sound: Grounding | None = None,
     ) -> None:
-        self.clip, self.prompts, self.error, self._sound = clip, prompts, error, sound
+        self.clip, self.prompts, self.error, self.sound = clip, prompts, error, sound
         self._setup, self._writer, self._build_loop, self._audio_s = setup, writer, build_loop, audio_s
         self._rounds = list[Round]()
         self._tokens = list[Token]()
@@ -169,9 +169,9 @@ class Run:
         closes, text = self._setup.config.closes, ""
         began = time.perf_counter(), time.process_time()
         yield Update(self.clip, EventText())
-        if self._sound is not None and shared is None:
-            self._sound.begin()  # other clips keep the cores busy where forwards are shared
-        with closing(self._build_loop(prompts, shared, self.clip, self._sound).run()) as events:
+        if self.sound is not None and shared is None:
+            self.sound.begin()  # other clips keep the cores busy where forwards are shared
+        with closing(self._build_loop(prompts, shared, self.clip, self.sound).run()) as events:
             for event in events:
                 if isinstance(event, Finished):
                     yield Update(event, self._finished(event, text, began))
@@ -186,7 +186,7 @@ class Run:
 
     def _finished(self, finished: Finished, text: str, began: tuple[float, float]) -> EventText:
         """The caption with what is known of it, as the transcript has it, which is made here."""
-        setup, clip, language, sound = self._setup, self.clip, self.clip.language, self._sound
+        setup, clip, language, sound = self._setup, self.clip, self.clip.language, self.sound
         wall, cpu = time.perf_counter() - began[0], time.process_time() - began[1]
         alone = threading.current_thread() is threading.main_thread()  # clips of a batch have threads of their own
         caption, claims = setup.caption(text), None

@@ -1,4 +1,4 @@
-"""What a text claims of the sound of its clip, set against what was measured: which claims contradict it, and what stands.
+"""What a text claims of the sound of its clip, set against what was measured of it.
 
 A claim is a class of an attribute for which the lexicon has limits of a measured figure (`Lexicon.claims`).
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 
 from specdec_cli.labels.lexicon import Lexicon
 from specdec_cli.labels.probabilities import Decode, rivals
@@ -34,7 +34,11 @@ class Grounding:
     caption: Callable[[str], str]
     measure: Callable[[], Measured]
     _begun: Future[Measured] | None = field(default=None, init=False)
-    _labels: tuple[str, dict[str, str | None]] = field(default=("", {}), init=False)  # of the text that was read last
+
+    def __post_init__(self) -> None:
+        self.labels = cache(self._find_labels)  # rounds and replays come to the same texts again
+        self._wrong = cache(self._find_wrong)
+        self._stands = cache(self._find_standing)
 
     def begin(self) -> None:
         """Measures in another thread from now on; SciPy and NumPy hold no lock meanwhile."""
@@ -48,11 +52,9 @@ class Grounding:
         """The figures of the sound."""
         return self.measure() if self._begun is None else self._begun.result()
 
-    def labels(self, caption: str) -> dict[str, str | None]:
+    def _find_labels(self, caption: str) -> dict[str, str | None]:
         """The class that a caption names for every attribute; see `Lexicon.labels`."""
-        if caption != self._labels[0] or not self._labels[1]:
-            self._labels = caption, self.lexicon.labels(caption, self.language)
-        return self._labels[1]
+        return self.lexicon.labels(caption, self.language)
 
     def claims(self, caption: str) -> tuple[Claim, ...]:
         """What a caption claims of the sound, beside the figures."""
@@ -63,27 +65,30 @@ class Grounding:
 
         Both are token ids. A claim of the text was verified before, or nobody could verify it.
         """
-        wrong = self._wrong([*text, *draft])
-        return bool(wrong and wrong - self._wrong(text))
+        wrong = self._wrong((*text, *draft))
+        return bool(wrong and wrong - self._wrong(tuple(text)))
 
-    def _wrong(self, ids: Sequence[int]) -> set[tuple[str, str | None]]:
+    def _find_wrong(self, ids: tuple[int, ...]) -> frozenset[tuple[str, str | None]]:
         """(attribute, class) of the claims in a text, or in what there is of it, that contradict the sound."""
-        if not ids:
-            return set()
-        claims = self.claims(self.caption(self.decode(ids).rstrip("\ufffd")))
-        return {(claim.attribute, claim.class_) for claim in claims if claim.agrees is False}
+        claims = self.claims(self._read(ids)) if ids else ()
+        return frozenset((claim.attribute, claim.class_) for claim in claims if claim.agrees is False)
+
+    def _read(self, ids: Sequence[int]) -> str:
+        return self.caption(self.decode(ids).rstrip("\ufffd"))
 
     def stands(self, text: Sequence[int], draft: Sequence[int], at: int, token: int) -> bool:
-        """Whether drafted token `at` names a class that fits the sound, and the cloud's `token` there none that does.
+        """Whether drafted token `at` decides a class that fits the sound, and the cloud's `token` there none that does.
 
         The class is the one that the text with the whole draft names. The token names the class that is read with it
         in place of the drafted word; one that only begins a word, all those of the phrases that begin so, and each of
         them has to contradict the sound. A token that names no class does not count: the cloud may go on to any.
         """
-        written = [*text, *draft]
-        labels = self.labels(self.caption(self.decode(written).rstrip("\ufffd")))
+        return self._stands((*text, *draft), len(text) + at, token)
+
+    def _find_standing(self, written: tuple[int, ...], at: int, token: int) -> bool:
+        labels = self.labels(self._read(written))
         fitting = [each.attribute for each in self.lexicon.claims(labels, self.measured) if each.agrees]
-        others = rivals(self.lexicon, fitting, written, len(text) + at, token, self.decode, self.language)
+        others = rivals(self.lexicon, fitting, written, at, token, self.decode, self.language)
         return any(
             classes and not any(self._may_fit(labels, attribute, class_) for class_ in classes)
             for attribute, classes in others

@@ -91,8 +91,9 @@ def rivals(
     decode: Decode,
     language: Language,
 ) -> Iterator[tuple[str, Collection[str]]]:
-    """Every attribute, of those given, whose class in the text `ids` is decided at token `at` by the word that names it,
-    with the classes that another token there may name: none, one, or those of all phrases that begin so.
+    """The classes that another token in place of token `at` of `ids` may name: none, one, or of all phrases begun so.
+
+    They come for every attribute, of those given, whose class is decided there.
     """
     named = {name: found for name, found in lexicon.namings(decode(ids), language).items() if name in attributes}
     if not named:
