@@ -220,7 +220,7 @@ def prompt(model_key: tuple[Any, ...], clip: int, instruction: int) -> Prompt:
 
 
 def make_case(number: int, **fixed: Any) -> Case:
-    """Case `number`; `fixed` overrides drawn settings. Tokens read as words with `closing`, as claims with `measured`."""
+    """Case `number`; `fixed` overrides drawn settings. Tokens read as words with `closing`, as claims if `measured`."""
     measured = fixed.pop("measured", None)
     rng = random.Random(number)
     seed, kind = rng.randrange(9), rng.choice(("same", "near", "far", "unrelated"))
