@@ -18,7 +18,9 @@ from torch import nn
 from torch.nn import functional
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from specdec_cli.models.families import CACHE
 from specdec_cli.models.kernels import FastLinear
+from specdec_cli.models.slots import LayerCache
 
 _Forward: TypeAlias = Callable[..., Any]
 _Angles: TypeAlias = tuple[torch.Tensor, torch.Tensor]
@@ -95,15 +97,15 @@ def _attention(part: Any) -> _Forward:
         hidden_states: torch.Tensor,
         position_embeddings: _Angles,
         attention_mask: torch.Tensor | None = None,
-        past_key_values: Any = None,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, None]:
+        cache = kwargs.pop(CACHE, None)
         clips, tokens, _ = hidden_states.shape
         heads = join(hidden_states).view(clips, tokens, -1, width)
         turned = rotate(normed(heads[:, :, : queries + keys]), *position_embeddings).transpose(1, 2)
         query, key, value = turned[:, :queries], turned[:, queries:], heads[:, :, queries + keys :].transpose(1, 2)
-        if past_key_values is not None:
-            key, value = past_key_values.update(key, value, part.layer_idx)
+        if cache is not None:
+            key, value = cache.update(key, value, 0 if isinstance(cache, LayerCache) else part.layer_idx)
         attend = ALL_ATTENTION_FUNCTIONS.get_interface(part.config._attn_implementation, None)
         if attention_mask is not None and queries > keys and part.config._attn_implementation == "sdpa":
             attended = _packed(query, key, value, attention_mask, part.scaling)

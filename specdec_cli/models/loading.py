@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Final
@@ -12,11 +13,13 @@ from torch import nn
 from transformers import BitsAndBytesConfig, GenerationConfig, TorchAoConfig
 from transformers.utils import GENERATION_CONFIG_NAME
 
+from specdec_cli.cache import cache_folder
 from specdec_cli.config import ModelConfig
+from specdec_cli.config.schema import RuntimeConfig
 from specdec_cli.errors import CheckpointError
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.checkpoint import HERE, Checkpoint, fingerprint, opened, stored_dtype
-from specdec_cli.models.download import Download, Watch, fetch, plan, size
+from specdec_cli.models.download import Compilation, Download, Watch, fetch, plan, size
 from specdec_cli.models.families import Family
 from specdec_cli.models.kernels import decoder_layers
 from specdec_cli.models.limits import outline, require_held
@@ -66,11 +69,12 @@ class Needs:
         return f"{self.config.label} · {self.parameters / 1e6:,.0f} million parameters in {kind} · {takes}"
 
 
-def load_model(config: ModelConfig, *, offline: bool, tested: bool = True, watch: Watch | None = None) -> AudioLM:
-    """Loads and tests one configured model; `watch` is called while its weights are downloaded.
+def load_model(config: ModelConfig, runtime: RuntimeConfig, watch: Watch | None = None) -> AudioLM:
+    """Loads and tests one configured model; `watch` is called while its weights are downloaded or steps are compiled.
 
     Raises CheckpointError: not found, of another family or format, incomplete, or failing the self-test.
     """
+    offline = runtime.offline
     with opened(config, offline=offline) as checkpoint:
         device = resolve_device(config.device)
         if checkpoint.downloads:
@@ -82,11 +86,22 @@ def load_model(config: ModelConfig, *, offline: bool, tested: bool = True, watch
         weights = fingerprint(checkpoint.weights)
         module = _module(checkpoint, device)
     how = {"quantization": config.quantization, "encoder_dtype": config.encoder_dtype}
-    model = AudioLM(module, processor, weights=weights, graphs=config.graphs, **how)
-    if tested:
+    compiled = runtime.compile == "on" and device.type == "cuda"
+    if compiled:
+        _keep_compiled()
+    model = AudioLM(module, processor, weights=weights, graphs=config.graphs, compiled=compiled, **how)
+    if model.slots is not None and watch is not None:
+        model.slots.told = lambda done, steps: watch(Compilation(config.label, steps), done)
+    if runtime.self_test:
         self_test(model)
     model.record_graphs()
     return model
+
+
+def _keep_compiled() -> None:
+    """Has PyTorch keep what it compiles in the user's cache: its own choice is a folder for all users."""
+    if (folder := cache_folder("compiled")) is not None:
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder))
 
 
 def forecast(config: ModelConfig, *, offline: bool) -> tuple[Needs, Download | None]:
