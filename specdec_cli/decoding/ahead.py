@@ -57,9 +57,7 @@ class CloudCalls:
             with self.waits_for(cloud):
                 cloud.prefill()
 
-    def waits_for(
-        self, model: Drafter | VllmDrafter | LocalVerifier | RemoteVerifier
-    ) -> AbstractContextManager[None]:
+    def waits_for(self, model: Drafter | VllmDrafter | LocalVerifier | RemoteVerifier) -> AbstractContextManager[None]:
         """Around a call of a model: of a remote one, no forward of other clips waits for its answer."""
         return self.release_slot() if model.is_remote else nullcontext()
 

@@ -71,7 +71,7 @@ class Compilation:
 
 
 Watch: TypeAlias = Callable[[Download | Compilation, int], None]
-"""Called with what is made, and the bytes that have arrived or the steps that are compiled: before it, and as it goes on."""
+"""Called with what takes long, and how much of it is done: bytes or steps, before it and as it goes on."""
 
 
 def describe(config: ModelConfig, *, offline: bool, names: Sequence[str] = _SMALL, **how: Any) -> Any:

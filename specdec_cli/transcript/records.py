@@ -59,7 +59,7 @@ class ModelInfo(Record):
     device: str = Field(description="where it ran")
     weights: Text | None = maybe("fingerprint of their files, which tells them from others; null: unknown")
     graphs: Text | None = maybe(
-        "cuda: short forwards ran as CUDA graphs; compiled: and steps were compiled; eager: as such, on a CPU; null: none"
+        "cuda: short forwards ran as CUDA graphs; compiled: of compiled steps; eager: as such, on a CPU; null: none"
     )
 
     @property

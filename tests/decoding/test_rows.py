@@ -10,8 +10,8 @@ from specdec_cli.decoding.length import GuessCosts
 from specdec_cli.decoding.lookup import Guesses, Lookup
 from specdec_cli.decoding.rows import Rows
 from specdec_cli.errors import DecodingError
-from specdec_cli.models.session import UNREAD, Session
 from specdec_cli.models.selftest import _prompt
+from specdec_cli.models.session import UNREAD, Session
 from tests.tiny import tiny_model
 
 LEARNT = (40, 41, 42, 43, 44, 45, 46, 47, 48)
