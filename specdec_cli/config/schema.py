@@ -28,6 +28,7 @@ class RuntimeConfig(Section):
 
     threads: int | None = setting(None, "CPU threads of a forward; null: one per core", ge=1)
     offline: bool = setting(False, "true: never download; models must be local or already cached")
+    compile: Toggle = setting("auto", "compile steps for a GPU, minutes once; auto: in commands that run long")
     self_test: bool = setting(True, "test a model when it is loaded for the first time; false: trust it")
 
 
@@ -240,6 +241,12 @@ class Config(Section):
         unused = {"edge": "cloud", "cloud": "edge"}.get(self.decoding.mode)
         models: dict[Decider, LinkedConfig | None] = {"edge": self.edge, "cloud": self.cloud}
         return {role: model for role, model in models.items() if model is not None and role != unused}
+
+    def running_long(self) -> Config:
+        """The settings of a command that runs long, which has time for a compiler."""
+        if self.runtime.compile != "auto":
+            return self
+        return self.model_copy(update={"runtime": self.runtime.model_copy(update={"compile": "on"})})
 
     @property
     def loads_models(self) -> bool:
