@@ -164,7 +164,7 @@ class StoredRecordings(Journal[Trace | Transcript]):
         try:
             return Trace.model_validate_json(line.raw)
         except ValidationError as error:
-            hint = "Delete that line, or name another file in --recordings."
+            hint = "Delete that line, or name another file in --traces."
             raise WrongFileError(f"{place} is no recording of this version of specdec.", hint=hint) from error
 
     def take(self, entry: Trace | Transcript) -> None:
