@@ -113,8 +113,6 @@ def from_sndfile(_path: str, file: FileIO, stack: ExitStack, from_s: float, _tra
         declared, present = map(int, shortened.groups())
         if present < declared < _STREAMED:
             source.declared_s = duration_s * (1 + (declared - present) / max(1, present))
-    if sound.format == "OGG" and (missing := _missing_of_page(file)):
-        source.faults.append(f"its last page lacks {missing:,} bytes")
     length = max(1, _BLOCK_SAMPLES // sound.channels)
 
     def blocks() -> Iterator[Floats]:
@@ -164,8 +162,6 @@ def from_ffmpeg(path: str, file: FileIO, stack: ExitStack, _from_s: float, track
     source.at = round(timeline.origin_s * timeline.rate)
     source.declared_s, source.longest_s, source.faults = timeline.declared_s, timeline.longest_s, timeline.faults
     source.notes = timeline.notes
-    if container.format.name == "ogg" and (missing := _missing_of_page(file)):
-        source.faults.append(f"its last page lacks {missing:,} bytes")
     if container.format.name == "caf" and (missing := _missing_of_caf(file)):
         size = os.fstat(file.fileno()).st_size
         source.declared_s = timeline.longest_s * (size + missing) / size
@@ -186,20 +182,6 @@ def _magic(file: FileIO) -> tuple[bytes, bool]:
             return head, tagged
         size = sum((byte & 0x7F) << shift for byte, shift in zip(head[6:10], (21, 14, 7, 0), strict=True))
         at, tagged = at + 10 + size + (10 if head[5] & 0x10 else 0), True
-
-
-def _missing_of_page(file: FileIO) -> int:
-    """Bytes that the last page of an Ogg lacks, which the decoders do not report.
-
-    A file that ends exactly between two pages looks like a stopped live stream, which is complete.
-    """
-    place = os.lseek(file.fileno(), 0, os.SEEK_CUR)
-    longest = 27 + 255 + 255 * 255
-    file.seek(max(0, file.seek(0, os.SEEK_END) - longest))
-    _, found, page = file.read(longest).rpartition(b"OggS")
-    os.lseek(file.fileno(), place, os.SEEK_SET)
-    table_end = 23 + sum(page[22:23])
-    return max(0, table_end + sum(page[23:table_end]) - len(page)) if found else 0  # else something other follows
 
 
 def _missing_of_caf(file: FileIO) -> int:

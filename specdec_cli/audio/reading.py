@@ -14,6 +14,7 @@ import numpy as np
 from specdec_cli.audio.codecs import Source, libraries, not_sound, refused
 from specdec_cli.audio.levels import MIN_DURATION_S, SampleStatistics
 from specdec_cli.audio.paths import audio_error, opened, shown, stamp
+from specdec_cli.audio.ogg_pages import page_faults
 from specdec_cli.audio.pauses import PauseCutter
 from specdec_cli.audio.samples import Cut, Floats
 from specdec_cli.audio.sound import Part, Selection, Sound
@@ -96,7 +97,7 @@ def require_unchanged(path: str, file: FileIO, before: tuple[int, ...]) -> None:
 def _longest(path: str, file: FileIO, part: Part, select: Select, window_s: float, at_pauses: bool) -> FirstPass:
     """The reading of the first library that leaves nothing, or else the longest one."""
     best: FirstPass | None = None
-    failure = not_sound(path, file)
+    failure, damage = not_sound(path, file), page_faults(file)
     for library in libraries(file, part.track):
         with ExitStack() as stack:
             try:
@@ -106,12 +107,16 @@ def _longest(path: str, file: FileIO, part: Part, select: Select, window_s: floa
             except AudioDecodeError as error:
                 failure = error
                 continue
+            source.faults += damage
             reading = _read(library, Sound(path, source, part, select(source.channels)), window_s, at_pauses)
             complete = reading.sound.complete
         if best is None:
             best = reading
         elif (more_s := reading.sound.ended_s - best.sound.ended_s) > _LONGER_S:
             reading.unread_s = 0.0 if 2 * more_s > best.unread_s else best.unread_s - more_s
+            reading.sound.source.faults = best.sound.source.faults + [
+                fault for fault in reading.sound.source.faults if fault not in damage
+            ]
             best = reading
         if complete:
             break
