@@ -11,12 +11,12 @@ from typing import Final
 
 import numpy as np
 
-from specdec_cli.audio.codecs import Source, libraries, not_sound, refused
+from specdec_cli.audio.codecs import libraries, not_sound, refused
 from specdec_cli.audio.levels import MIN_DURATION_S, SampleStatistics
-from specdec_cli.audio.paths import audio_error, opened, shown, stamp
 from specdec_cli.audio.ogg_pages import page_faults
+from specdec_cli.audio.paths import audio_error, opened, shown, stamp
 from specdec_cli.audio.pauses import PauseCutter
-from specdec_cli.audio.samples import Cut, Floats
+from specdec_cli.audio.samples import Cut, Floats, Source
 from specdec_cli.audio.sound import Part, Selection, Sound
 from specdec_cli.errors import AudioDecodeError, CutsError
 from specdec_cli.times import MOST_S
@@ -114,9 +114,8 @@ def _longest(path: str, file: FileIO, part: Part, select: Select, window_s: floa
             best = reading
         elif (more_s := reading.sound.ended_s - best.sound.ended_s) > _LONGER_S:
             reading.unread_s = 0.0 if 2 * more_s > best.unread_s else best.unread_s - more_s
-            reading.sound.source.faults = best.sound.source.faults + [
-                fault for fault in reading.sound.source.faults if fault not in damage
-            ]
+            if set(best.sound.source.faults) > set(damage) and not reading.sound.source.faults:
+                reading.sound.source.faults.append("parts of it do not decode")
             best = reading
         if complete:
             break
