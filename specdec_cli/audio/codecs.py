@@ -21,6 +21,7 @@ from typing import Final
 from specdec_cli.audio.bare_samples import chunks_of_wav, from_bare_samples
 from specdec_cli.audio.ffmpeg import FrameClock, chosen_track, open_container
 from specdec_cli.audio.mpeg_frames import sound_within_tag, tag_end
+from specdec_cli.audio.ogg_pages import has_several_streams
 from specdec_cli.audio.paths import audio_error
 from specdec_cli.audio.samples import BLOCK_SAMPLES, MAX_DURATION_S, STREAMED, Floats, Source
 from specdec_cli.errors import AudioContentError, AudioDecodeError, CutsError
@@ -75,6 +76,7 @@ def libraries(file: FileIO, track: int | None) -> list[Callable[..., Source | No
     """What to read a file with, in the order to try."""
     magic, tagged = _magic(file)
     known = magic.startswith(_SNDFILE_MAGIC) if tagged else not magic.startswith(b"\xff")
+    known = known and not has_several_streams(file)  # libsndfile reads the first one without a word
     return [from_bare_samples, from_sndfile, from_ffmpeg] if known and track in (None, 1) else [from_ffmpeg]
 
 

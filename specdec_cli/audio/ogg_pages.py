@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from io import FileIO
+from itertools import islice
 from typing import Final
 
 _MAGIC: Final = b"OggS"
@@ -37,6 +38,12 @@ def page_faults(file: FileIO) -> list[str]:
     if wrong := max(damaged, missing):
         faults.append(f"{wrong} of its pages {'are' if wrong > 1 else 'is'} damaged or missing")
     return faults + [f"its last page lacks {lacking:,} bytes"] * (lacking > 0)
+
+
+def has_several_streams(file: FileIO) -> bool:
+    """Whether an Ogg holds streams beside each other, of which all begin before any other page."""
+    begins = [page[5] & 2 for page, _, intact in islice(_pages(file), 2) if intact]
+    return len(begins) == 2 and all(begins)
 
 
 def _pages(file: FileIO) -> Iterator[tuple[bytes, int, bool]]:
