@@ -27,7 +27,7 @@ ADAPTED: Raw = {"model_type": "granite_speech", "has_lora_adapter": True}
 REFUSED: dict[str, tuple[Raw, str, str]] = {
     **{
         f"Qwen2.5-Omni-7B-{method}": (
-            QUANTIZED | {"quantization_config": {"quant_method": method.lower(), "bits": 4}},
+            QUANTIZED | {"quantization_config": {"quant_method": method.lower()[:4].rstrip("-"), "bits": 4}},
             "publisher quantised",
             "quantization: int4",
         )
