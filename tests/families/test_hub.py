@@ -16,7 +16,6 @@ from tests.models.checkpoints import assert_refused, load, write_json
 QUANTIZED: Raw = {"model_type": "qwen2_5_omni", "thinker_config": {}}
 OTHERS = {
     "gemma-4-E2B-it-assistant": "gemma4_assistant",
-    "gemma-3n-E2B-it": "gemma3n",
     "glm-asr-nano": "glmasr",
     "MOSS-Audio-4B": "moss_audio",
     "Nemotron-3-Nano-Omni": "nemotron_h_omni",
