@@ -83,7 +83,9 @@ def _conclude(view: View, counts: Progress, output: Path, *, interrupted: bool, 
 @contextmanager
 def here(job: Captioning, work: Work, view: View) -> Iterator[Backend]:
     """On this machine, with the models loaded."""
-    captioner = load_to_caption(work.config, view, work.labelling, job.earlier(), measures=work.measures)
+    captioner = load_to_caption(
+        work.config, view, work.labelling, job.earlier(), measures=work.measures, runs_long=True
+    )
     job.expect(captioner)
     from specdec_cli.batch.local import LocalBackend
 

@@ -35,7 +35,9 @@ def caption(
 
         @contextmanager
         def backend() -> Iterator[WatchedBackend]:
-            captioner = load_to_caption(job.config, view, job.labelling, job.earlier(), measures=measure)
+            captioner = load_to_caption(
+                job.config, view, job.labelling, job.earlier(), measures=measure, runs_long=False
+            )
             job.expect(captioner)
             yield WatchedBackend(captioner, view.show)
 

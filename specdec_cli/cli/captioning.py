@@ -212,11 +212,11 @@ def conclude_clips(view: View, counts: Progress, output: Path | None, *, ended: 
 
 
 def load_to_caption(
-    config: Config, view: View, labelled: Labelling | None, earlier: Iterable[Path], *, measures: bool
+    config: Config, view: View, labelled: Labelling | None, earlier: Iterable[Path], *, measures: bool, runs_long: bool
 ) -> Captioner:
     """A captioner that guesses from the captions of earlier runs."""
     files = [(path, deque(read_lines(path), maxlen=_REMEMBERED)) for path in earlier]
-    captioner = load_captioner(config, view, labelled, measures=measures)
+    captioner = load_captioner(config, view, labelled, measures=measures, runs_long=runs_long)
     for path, lines in files:
         captioner.remember(Transcript.from_json(line.raw, str(path)) for line in lines if not line.torn)
     return captioner

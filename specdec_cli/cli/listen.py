@@ -83,7 +83,7 @@ def listen(
         target.journal() as journal,
         Output(journal, lambda line: terms.changes(line.head)) as stored,
     ):
-        captioner = load_captioner(config, view, labelled, measures=measure)
+        captioner = load_captioner(config, view, labelled, measures=measure, runs_long=False)
         stored.require(lambda line: loaded_changes(line.head, captioner.setup, ("dtype", "weights")))
         if not json:
             view.say(resolved.note)
