@@ -55,8 +55,8 @@ class Captioning:
     def __init__(self, context: typer.Context, *, may_be_sound: bool = True) -> None:
         self.resolved, self.counts = options.resolve(context), Progress()
         self.config = self.resolved.config
-        self._given = request = SimpleNamespace(**{"lookup": None} | context.params)
-        tables = (request.manifest, request.lexicon, request.calibration, request.lookup)
+        self._given = request = SimpleNamespace(**context.params)
+        tables = (request.manifest, request.lexicon, request.calibration)
         reads = [*(request.paths or ()), *tables, *self.resolved.reads]
         self.target = CaptionsFile.of(request.output, reads, overwrite=request.overwrite)
         self._resumes = self.target.resumable and request.output.is_file() and not request.overwrite
@@ -148,7 +148,7 @@ class Captioning:
     def earlier(self) -> list[Path]:
         """Files of transcripts that guesses begin with."""
         output = self._given.output if self._resumes else None
-        return [path for path in (self._given.lookup, output) if path is not None]
+        return [path for path in (self.config.runtime.lookup_path, output) if path is not None]
 
     def _find_inputs(self, may_be_sound: bool) -> Inputs:
         """What the command line names; ConfigError if it names nothing, or contradicts itself."""

@@ -78,7 +78,7 @@ def load_model(config: ModelConfig, runtime: RuntimeConfig, watch: Watch | None 
             fetch(config, checkpoint.weights, watch)
         checkpoint.require_weights()
         made = outline(checkpoint.family.module_class, checkpoint.module_config, config.label)
-        require_held(made, checkpoint.weights, config.label)
+        require_held(made, checkpoint.weights, config.label, packed=checkpoint.quantised_by is not None)
         processor = _processor(checkpoint)
         weights = fingerprint(checkpoint.weights)
         module = _module(checkpoint, device)
@@ -119,6 +119,9 @@ def forecast(config: ModelConfig, *, offline: bool) -> tuple[Needs, Download | N
         packed = [part for part in module.modules() if isinstance(part, PackedLinear)]
         weights = (*module.parameters(), *(weight for part in packed for weight in part.buffers()))
         taken = round(_ROOM * sum(weight.nbytes for weight in weights))
+        if checkpoint.quantised_by in ("awq", "gptq"):  # they stay as they are stored
+            stored = (path.stat().st_size for path in checkpoint.weights if path.exists())
+            taken = round(_ROOM * (sum(stored) + (download.bytes if download else 0)))
         free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else psutil.virtual_memory().available
         return Needs(config, parameters, str(dtype).removeprefix("torch."), str(device), taken, free), download
 
