@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -12,12 +12,12 @@ from specdec_cli.audio.paths import shown
 from specdec_cli.audio.samples import Cut
 from specdec_cli.config.problems import show
 from specdec_cli.errors import CutsError, ReferencesError
-from specdec_cli.inputs.corpora import is_lhotse, lhotse
+from specdec_cli.inputs.corpora import table_or_cuts
 from specdec_cli.inputs.entries import Columns, Entry, moment, span
 from specdec_cli.inputs.names import ByRecording
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.subtitles import subtitles
-from specdec_cli.inputs.table_files import JSON, UNDECODED, ending, one_line, read_table, read_text
+from specdec_cli.inputs.table_files import JSON, Table, decoded, ending, one_line, read_text
 from specdec_cli.inputs.tiers import eaf, textgrid
 from specdec_cli.times import MOST_S
 
@@ -125,7 +125,7 @@ def _closed(entries: Sequence[Entry], skips: Skips) -> Iterator[tuple[Entry, Cut
 
 
 def _decoded(said: str | None) -> str | None:
-    return None if said and not said.isascii() and UNDECODED.search(said) else said
+    return None if said and not decoded(said) else said
 
 
 def _rttm(path: Path, skips: Skips) -> Iterator[Entry]:
@@ -133,9 +133,9 @@ def _rttm(path: Path, skips: Skips) -> Iterator[Entry]:
 
     Channels count only where the file names others than the first, which most tools write for any recording.
     """
-    found = list[tuple[Entry, int | None]]()
+    found, where = list[tuple[Entry, int | None]](), f"{path}, line "
     for number, line in enumerate(read_text(path, lenient=True).split("\n"), 1):
-        fields, place = line.split(), f"{path}, line {number}"
+        fields, place = line.split(), f"{where}{number}"
         if fields[:1] != ["SPEAKER"]:
             if fields and fields[0].upper() == "SPEAKER":
                 skips.leave_out(place, "SPEAKER is written in capitals")
@@ -157,7 +157,7 @@ def _rttm(path: Path, skips: Skips) -> Iterator[Entry]:
             name, known = " ".join(fields[1 : gap - 3]), None if speaker in _NO_NAMES else speaker
             found.append((Entry(place, name, None, known, start_s=part[0], end_s=part[1]), taken))
     apart = {entry.file for entry, channel in found if channel}
-    yield from (replace(entry, channel=channel) if entry.file in apart else entry for entry, channel in found)
+    yield from (entry._replace(channel=channel) if entry.file in apart else entry for entry, channel in found)
 
 
 def _given(text: str) -> float | str:
@@ -183,10 +183,10 @@ def _labels(path: Path, skips: Skips) -> Iterator[Entry]:
 
 def _table(path: Path, skips: Skips) -> Iterator[Entry]:
     """Tables, among them the segments of Whisper and WhisperX; and cuts of Lhotse."""
-    if is_lhotse(path):
-        yield from lhotse(path, skips)
+    table = table_or_cuts(path, skips)
+    if not isinstance(table, Table):
+        yield from table
         return
-    table = read_table(path, skips)
     columns = Columns(table, clips=_RECORDINGS)
     if columns.start is None or (columns.end is None and columns.length is None):
         message = f"{path} has no columns start and end; there are {show(', '.join(table.columns))}."

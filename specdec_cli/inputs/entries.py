@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
-from typing import Final
+from typing import Final, NamedTuple
 
 from specdec_cli.config.problems import show
 from specdec_cli.inputs.skipped import Skips
@@ -72,7 +72,6 @@ _LENGTHS: Final = ("duration", "dur", "length", "时长")
 _UNITS: Final = {"": 1.0, "s": 1.0, "sec": 1.0, "secs": 1.0, "seconds": 1.0, "秒": 1.0}
 _UNITS_MS: Final = ("ms", "msec", "msecs", "milliseconds", "millis", "毫秒")
 _WITH_UNIT: Final = re.compile(r"(.*\d)\s*(ms|msec|s|sec|secs|seconds|秒|毫秒)", re.IGNORECASE)
-_PLAIN: Final = re.compile(r"-?\d{1,12}(?:\.\d{1,18})?")
 _OF_PANDAS: Final = re.compile(r"(\d{1,4}) days?(?: (\d\d:\d\d:\d\d(?:\.\d{1,9})?))?")  # audformat has such times
 _WHOLE: Final = re.compile(r"\d+")
 _LONG: Final = 400.0
@@ -81,8 +80,7 @@ _NONE: Final = frozenset({"", "na", "n/a", "nan", "nat", "none", "null", "<na>",
 _NAMED_CHANNELS: Final = {"left": 0, "l": 0, "a": 0, "right": 1, "r": 1, "b": 1}
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One row; None where the table does not say."""
 
     place: str  # "clips.tsv, line 7"
@@ -133,36 +131,23 @@ class Columns:
     def entries(self, skips: Skips) -> Iterator[Entry]:
         """The rows that can be read, each with its part."""
         scale = self._scale(skips)
+        named = self.file, self.id, self.speaker, self.text, self.language, self.prompt, self.channel
+        times = [
+            (time.column, time.scale * scale) if time else (None, 1.0) for time in (self.start, self.end, self.length)
+        ]
         for row in self.table.rows:
+            place = row.place
             try:
-                cells = {
-                    name: row.single(column)
-                    for name, column in (
-                        *(("file", self.file), ("id", self.id), ("speaker", self.speaker), ("text", self.text)),
-                        *(("language", self.language), ("prompt", self.prompt), ("channel", self.channel)),
-                    )
-                }
-                times = [
-                    (row.single(time.column), time.scale * scale) if time else (None, 1.0)
-                    for time in (self.start, self.end, self.length)
-                ]
+                file, id_, speaker, text, language, prompt, channel = map(row.single, named)
+                start, end, length = [moment(row.single(column), unit_s) for column, unit_s in times]
             except ValueError as error:
-                skips.leave_out(row.place, str(error))
+                skips.leave_out(place, str(error))
                 continue
-            part = span(row.place, skips, *(moment(*time) for time in times))
-            if part is not None:
-                yield Entry(
-                    row.place,
-                    cells["file"],
-                    cells["id"],
-                    one_line(cells["speaker"]),
-                    one_line(cells["text"]),
-                    language_named(row.place, cells["language"], skips),
-                    cells["prompt"],
-                    *part,
-                    self._channel_of(row.place, cells["channel"], skips),
-                    row,
-                )
+            if (part := span(place, skips, start, end, length)) is not None:
+                spoken_in = language_named(place, language, skips)
+                from_channel = self._channel_of(place, channel, skips)
+                who, said = one_line(speaker), one_line(text)
+                yield Entry(place, file, id_, who, said, spoken_in, prompt, *part, from_channel, row)
 
     def _time(self, names: Sequence[str]) -> _Time | None:
         for unit, scale in (*_UNITS.items(), *dict.fromkeys(_UNITS_MS, 0.001).items()):
@@ -174,19 +159,21 @@ class Columns:
         """0.001 where starts and ends are milliseconds, as Whisper's TSV has them without saying so; else 1."""
         if self.start is None or (end := self.end or self.length) is None or {self.start.scale, end.scale} != {1.0}:
             return 1.0
-        pairs = [(row.cells.get(self.start.column), row.cells.get(end.column)) for row in self.table.rows]
-        whole = [
-            (int(a[0]), int(b[0])) for a, b in pairs if a and b and _WHOLE.fullmatch(a[0]) and _WHOLE.fullmatch(b[0])
-        ]
-        written = sum(bool(a and b) for a, b in pairs)
-        if not whole or len(whole) < written or median(b - (a if self.end else 0) for a, b in whole) < _LONG:
+        lengths = list[int]()
+        for row in self.table.rows:
+            begin, until = row.cell(self.start.column), row.cell(end.column)
+            if begin and until:
+                if not (_WHOLE.fullmatch(begin[0]) and _WHOLE.fullmatch(until[0])):
+                    return 1.0
+                lengths.append(int(until[0]) - (int(begin[0]) if self.end else 0))
+        if not lengths or median(lengths) < _LONG:
             return 1.0
         skips.note(f"{self.table.path}: its times are whole numbers this far apart, so they are read as milliseconds")
         return 0.001
 
     @cached_property
     def _from_zero(self) -> bool:
-        return any(row.cells.get(self.channel or "") in (("0",), ("0.0",)) for row in self.table.rows)
+        return any(row.cell(self.channel) in (("0",), ("0.0",)) for row in self.table.rows)
 
     def _channel_of(self, place: str, value: str | None, skips: Skips) -> int | None:
         """0-based. Where no row of the table names a channel 0, channels are counted from 1, as in RTTM."""
@@ -203,8 +190,7 @@ class Columns:
 
 def language_named(place: str, value: object, skips: Skips) -> Language | None:
     """zh or en of "zh-CN", "cmn", "Mandarin", "English"; None for nothing, and counted for any other."""
-    folded = str(value or "").strip().casefold()
-    if folded in _NONE:
+    if value is None or (folded := str(value).strip().casefold()) in _NONE:
         return None
     main = re.split(r"[-_ ]", folded)[0]
     if main in ("zh", "zho", "chi", "cmn", "yue", "chinese", "mandarin", "cantonese", "中文", "汉语", "普通话"):
@@ -220,10 +206,13 @@ def moment(value: object, scale: float = 1.0) -> float | str | None:
 
     None for what is not given.
     """
+    try:
+        if not isinstance(value, bool) and abs(number := float(value)) <= MOST_S:  # type: ignore[arg-type]
+            return number * scale
+    except (TypeError, ValueError, OverflowError):
+        pass
     if value is None or (text := str(value).strip()).casefold() in _NONE:
         return None
-    if _PLAIN.fullmatch(text) and abs(number := float(text)) <= MOST_S:  # most of a million lines
-        return number * scale
     if days := _OF_PANDAS.fullmatch(text):
         return 86_400.0 * int(days[1]) + (seconds(days[2] or "0") or 0.0)
     if unit := _WITH_UNIT.fullmatch(text):

@@ -15,12 +15,12 @@ from specdec_cli.audio.paths import is_url
 from specdec_cli.config.problems import show
 from specdec_cli.config.settings import check_value
 from specdec_cli.errors import ConfigError, ReferencesError
-from specdec_cli.inputs.corpora import is_lhotse, kaldi, lhotse
+from specdec_cli.inputs.corpora import kaldi, table_or_cuts
 from specdec_cli.inputs.entries import FILES, Columns, Entry
 from specdec_cli.inputs.find import Paths, common_folder
 from specdec_cli.inputs.recording import InputFile, Key
 from specdec_cli.inputs.skipped import Skips
-from specdec_cli.inputs.table_files import read_table
+from specdec_cli.inputs.table_files import Table
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,9 @@ def _listed(path: Path, skips: Skips) -> Iterator[Entry]:
     """What a manifest lists, by what it holds."""
     if path.suffix == ".scp" or (path / "wav.scp").exists():
         yield from kaldi(path if path.suffix == ".scp" else path / "wav.scp", skips)
-    elif is_lhotse(path):
-        yield from lhotse(path, skips)
+    elif not isinstance(table := table_or_cuts(path, skips), Table):
+        yield from table
     else:
-        table = read_table(path, skips)
         columns = Columns(table)
         if columns.file is None:
             message = f"{path} has no column {', '.join(FILES)}; there are {show(', '.join(table.columns))}."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Final
@@ -41,7 +40,7 @@ def subtitles(path: Path, skips: Skips) -> Iterator[Entry]:
     if is_vtt(text):
         yield from cuts_of_vtt(path, text, skips)
     elif is_listed(path):  # an SRT of specdec's, with captions in the place of texts
-        yield from (replace(cue, text=None) for cue in _cues(path, text, skips, plain=True))
+        yield from (cue._replace(text=None) for cue in _cues(path, text, skips, plain=True))
     else:
         yield from _cues(path, text, skips)
 

@@ -122,7 +122,7 @@ class References:
                 skips.leave_out(entry.place, why)
                 continue
             classes = _classes(entry, labels, words, skips, lexicon, refuse=refuse_unknown)
-            captions = tuple(text for column in texts for text in entry.row.cells.get(column, ())) if entry.row else ()
+            captions = tuple(text for column in texts for text in entry.row.cell(column)) if entry.row else ()
             found[key] = Reference(entry.file, captions, classes, entry.speaker, part)
         skips.require_some(found, f"{path} has no row about a clip.", "It needs a row per clip.")
         return cls([*found.values()], named, path, codes=codes, skips=skips)
@@ -201,7 +201,7 @@ def _label_column(table: Table, columns: Columns, attribute: str, lexicon: Lexic
 
 def _written(table: Table, column: str) -> set[str]:
     """The different words of a column, folded, without what says that there is none."""
-    return {folded(word) for row in table.rows for word in row.cells.get(column, ())} - NOT_GIVEN
+    return {folded(word) for row in table.rows for word in row.cell(column)} - NOT_GIVEN
 
 
 def _sets_of(written: set[str], attribute: str, lexicon: Lexicon) -> list[str]:
@@ -236,10 +236,10 @@ def _require_known(
     for attribute, column in labels.items():
         written = _written(table, column)
         if written and not written & words[attribute].keys():
-            row = next(row for row in table.rows if row.cells.get(column))
+            row = next(row for row in table.rows if row.cell(column))
             raise ReferencesError(
                 f"{row.place}, column {show_name(column)}: {attribute} has no class or word "
-                f"{show(row.cells[column][0])}, and none of the column's other {len(written) - 1}.",
+                f"{show(row.cell(column)[0])}, and none of the column's other {len(written) - 1}.",
                 hint=_unknown(attribute, lexicon),
             )
 
@@ -263,7 +263,7 @@ def _classes(
     """The labels of a row; an unknown one is left out, or refused."""
     classes = {}
     for attribute, column in labels.items():
-        word = " ".join(entry.row.cells.get(column, ())) if entry.row else ""
+        word = " ".join(entry.row.cell(column)) if entry.row else ""
         if folded(word) not in words[attribute] and folded(word) not in NOT_GIVEN:
             reason = f"column {show_name(column)}: {attribute} has no class or word {show(word)}"
             if refuse or skips.strict:
