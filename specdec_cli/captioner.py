@@ -74,7 +74,7 @@ class Captioner:
             raise ConfigError("edge and cloud take audio at different sampling rates")
         if (segment_s := config.audio.length_s) is not None and segment_s > self.window_s:
             raise ConfigError(f"audio.segment is {segment_s:g} s, but the models take {self.window_s:g} s at once")
-        self.cuts = cuts or _cuts_of(config)
+        self.cuts = cuts or Cuts.of_config(config.audio)
         file = gate_file_of(config, pair)
         summed = config.gate_in_force == "class-entropy"
         served = summed and pair.edge in pair.links  # its tokens are summed here, not on a device
@@ -95,6 +95,7 @@ class Captioner:
         edge: str | None = None,
         cloud: str | None = None,
         loading: Loading = lambda _: nullcontext(),
+        cuts: Cuts | None = None,
     ) -> Captioner:
         """Loads the models that the configured mode needs.
 
@@ -104,6 +105,7 @@ class Captioner:
             edge, cloud: names of models, folders or hub ids; without `config`, all else is what published models need.
                 One alone makes the mode: edge, or cloud.
             loading: called with what is being loaded, for a display; the context lasts until it is.
+            cuts: those of `audio.segment`, if they were read before; None: read here, before models are.
 
         Raises:
             ConfigError: a setting is unknown, malformed or contradicts another.
@@ -114,7 +116,7 @@ class Captioner:
         if isinstance(config, Config) and flags:
             raise ConfigError("settings and models go with a configuration's name or path, not with a finished one")
         resolved = config if isinstance(config, Config) else load_config(config, flags=flags).config
-        cuts = _cuts_of(resolved)  # what is wrong with them is said before models are loaded
+        cuts = cuts or Cuts.of_config(resolved.audio)  # what is wrong with them is said before models are loaded
         started = time.perf_counter()
         pair = load_pair(resolved, loading)
         return cls(resolved, pair, time.perf_counter() - started, cuts=cuts)
@@ -356,12 +358,6 @@ class Captioner:
             language=None if clip is None else clip.language,
             instruction=None if clip is None else clip.prompt,
         )
-
-
-def _cuts_of(config: Config) -> Cuts | None:
-    """Where recordings are cut, if a file says it; errors as in `Cuts.read`."""
-    path = config.audio.cuts_path
-    return None if path is None else Cuts.read(path, strict=config.audio.strict)
 
 
 @cache

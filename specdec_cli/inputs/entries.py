@@ -206,12 +206,17 @@ def moment(value: object, scale: float = 1.0) -> float | str | None:
 
     None for what is not given.
     """
+    if value is None:
+        return None
+    text = str(value).strip()
+    if ":" in text and (clock := seconds(text.removeprefix("-"))) is not None:
+        return -clock if text.startswith("-") else clock
     try:
-        if not isinstance(value, bool) and abs(number := float(value)) <= MOST_S:  # type: ignore[arg-type]
+        if abs(number := float(text)) <= MOST_S:
             return number * scale
-    except (TypeError, ValueError, OverflowError):
+    except ValueError:
         pass
-    if value is None or (text := str(value).strip()).casefold() in _NONE:
+    if text.casefold() in _NONE:
         return None
     if days := _OF_PANDAS.fullmatch(text):
         return 86_400.0 * int(days[1]) + (seconds(days[2] or "0") or 0.0)
@@ -220,7 +225,7 @@ def moment(value: object, scale: float = 1.0) -> float | str | None:
     found = seconds(text.removeprefix("-"))
     if found is None:
         return show(value)
-    return (-found if text.startswith("-") else found) * (1.0 if ":" in text else scale)
+    return (-found if text.startswith("-") else found) * scale
 
 
 _Moment = float | str | None
