@@ -29,12 +29,18 @@ FILES: Final = (
         "recording",
         "recordingpath",
         "mediafile",
+        "relativeaudiopath",
         "文件",
         "文件名",
     ),
 )
-CLIPS: Final = ("recordingid", "clip", "clipid", "key", "id", "utt", "uttid", "utterance", "utteranceid", "name", "uri")
+CLIPS: Final = (
+    *("recordingid", "clip", "clipid", "key", "itemname", "id", "utt", "uttid", "utteranceid", "name", "uri"),
+    "utterance",  # which is more often what is said
+)
 """Names that a recording is recognised by, where a column has no paths."""
+_OF_MELD: Final = ("dialogueid", "utteranceid")
+"""Whose clips are called after these two, and whose times are those of the episode."""
 IDS: Final = ("id", "uttid", "utteranceid", "segmentid")
 SPEAKERS: Final = (
     "speaker",
@@ -77,6 +83,7 @@ _WHOLE: Final = re.compile(r"\d+")
 _LONG: Final = 400.0
 """Whole numbers without a unit, half of them this far apart, are milliseconds: no model reads as many seconds."""
 _NONE: Final = frozenset({"", "na", "n/a", "nan", "nat", "none", "null", "<na>", "-"})
+_NOBODY: Final = _NONE | {"unknown"}
 _NAMED_CHANNELS: Final = {"left": 0, "l": 0, "a": 0, "right": 1, "r": 1, "b": 1}
 
 
@@ -123,6 +130,13 @@ class Columns:
         elif end is None:
             end = self._time((_OFFSET,))
         self.start, self.end, self.length = start, end, self._time(_LENGTHS)
+        if "promptid" in self._by_name:  # the question that a speaker of Common Voice answered
+            self.prompt = None
+        self._parts = [self._by_name[name] for name in _OF_MELD if name in self._by_name]
+        if len(self._parts) < len(_OF_MELD) or self.first(FILES) or file:
+            self._parts = []
+        else:
+            self.file, self.id, self.start, self.end, self.length = " and ".join(self._parts), None, None, None, None
 
     def first(self, wanted: Sequence[str]) -> str | None:
         """The first of the plain names that is a column."""
@@ -143,10 +157,14 @@ class Columns:
             except ValueError as error:
                 skips.leave_out(place, str(error))
                 continue
+            if self._parts:
+                file = "dia{}_utt{}.mp4".format(*map(row.single, self._parts))
             if (part := span(place, skips, start, end, length)) is not None:
                 spoken_in = language_named(place, language, skips)
                 from_channel = self._channel_of(place, channel, skips)
                 who, said = one_line(speaker), one_line(text)
+                if who and who.casefold() in _NOBODY:
+                    who = None
                 yield Entry(place, file, id_, who, said, spoken_in, prompt, *part, from_channel, row)
 
     def _time(self, names: Sequence[str]) -> _Time | None:

@@ -9,10 +9,11 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from specdec_cli.audio.paths import is_url
-from specdec_cli.config.problems import show
+from specdec_cli.config.problems import show, show_name
 from specdec_cli.config.settings import check_value
 from specdec_cli.errors import ConfigError, ReferencesError
 from specdec_cli.inputs.corpora import kaldi, table_or_cuts
@@ -69,6 +70,7 @@ class Manifest:
         return cls(rows, skips)
 
 
+_NAMED: Final = 12  # columns, in a message
 Inputs = Paths | Manifest
 """Recordings, each once; found while it is iterated. `base`: absolute folder that names in exports are relative to."""
 
@@ -82,7 +84,8 @@ def _listed(path: Path, skips: Skips) -> Iterator[Entry]:
     else:
         columns = Columns(table)
         if columns.file is None:
-            message = f"{path} has no column {', '.join(FILES)}; there are {show(', '.join(table.columns))}."
+            wanted, found = ", ".join(FILES[:3]), ", ".join(map(show_name, table.columns[:_NAMED]))
+            message = f"{path} has no column {wanted} or the like that names the recording; the first are {found}."
             raise ReferencesError(message, hint="The first line has the names of the columns.")
         yield from columns.entries(skips)
 
@@ -94,7 +97,7 @@ def _path(folder: Path, file: str) -> str:
     if os.path.isabs(file) or is_url(file):
         return file
     path = str(folder / file)
-    others = (os.path.expanduser(file), path.replace("\\", "/")) if file.startswith("~") or "\\" in file else ()
+    others = os.path.expanduser(file), path.replace("\\", "/"), str(folder / "clips" / file)  # as Common Voice has them
     return path if os.path.lexists(path) else next(filter(os.path.lexists, others), path)
 
 

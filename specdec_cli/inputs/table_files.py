@@ -84,8 +84,8 @@ def ending(path: Path) -> str:
 def read_table(path: Path, skips: Skips | None = None, objects: Iterable[Object] | None = None) -> Table:
     """Reads a table by what its name's ending says it is.
 
-    Quotes of a TSV are ordinary characters, unless its first line begins with one. CSV may have semicolons or tabs for
-    commas, as a first line `sep=;` says, or the header. Empty rows, and columns without a name, are passed over. JSON
+    Quotes of a TSV are ordinary characters, unless its first line begins with one. CSV may have semicolons, tabs or bars
+    for commas, as a first line `sep=;` says, or the header. Empty rows, and columns without a name, are passed over. JSON
     is what `read_objects` reads; what an object in a cell holds becomes columns of its own, `audio.path`. `objects`:
     what `read_objects` found, if it was read before.
 
@@ -201,7 +201,7 @@ def _separated(path: Path, kind: str, skips: Skips) -> Iterator[Row]:
         lines, delimiter = lines[1:], told[1]
     header = next((line for _, line in lines if line.strip()), "")
     if kind == ".csv" and not told:
-        delimiter = max(",;\t", key=header.count)
+        delimiter = max(",;\t|", key=header.count)
     plain = kind != ".csv" and not header.startswith('"') and not _is_utf16(path)
     records = [*_records(path, lines, delimiter, skips, plain=plain)]
     if not records:
