@@ -200,10 +200,10 @@ def _table(path: Path, skips: Skips) -> Iterator[Entry]:
         message = f"{path} has no columns start and end; there are {show(', '.join(table.columns))}."
         raise ReferencesError(message, hint="Give them in seconds; columns file, speaker and text are read too.")
     for entry in columns.entries(skips):
-        if entry.start_s is None:
+        if entry.start_s is None and not table.own:
             skips.leave_out(entry.place, "it has no start")
             continue
-        if entry.end_s is None:
+        if entry.end_s is None and entry.start_s is not None:
             skips.change(entry.place, "it has no end: up to the next one, or to the end of the recording")
         yield entry
 

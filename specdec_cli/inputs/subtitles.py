@@ -10,7 +10,7 @@ from typing import Final
 
 from specdec_cli.config.problems import show
 from specdec_cli.inputs.entries import Entry, moment, span
-from specdec_cli.inputs.exported import cuts_of_vtt, is_vtt
+from specdec_cli.inputs.exported import cuts_of_srt, cuts_of_vtt, is_vtt
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.table_files import one_line, read_text
 from specdec_cli.marks import is_listed
@@ -40,13 +40,13 @@ def subtitles(path: Path, skips: Skips) -> Iterator[Entry]:
     if is_vtt(text):
         yield from cuts_of_vtt(path, text, skips)
     elif is_listed(path):  # an SRT of specdec's, with captions in the place of texts
-        yield from (cue._replace(text=None) for cue in _cues(path, text, skips, plain=True))
+        yield from cuts_of_srt(path, text, skips)
     else:
         yield from _cues(path, text, skips)
 
 
-def _cues(path: Path, text: str, skips: Skips, *, plain: bool = False) -> Iterator[Entry]:
-    """Every cue; `plain`: without voices and entities."""
+def _cues(path: Path, text: str, skips: Skips) -> Iterator[Entry]:
+    """Every cue."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     web, rolls, repeated = lines[0].startswith("WEBVTT"), _TIMED.search(text) is not None, 0
     starts = [number for number, line in enumerate(lines) if _LIKE_ARROW.match(line)]
@@ -65,13 +65,8 @@ def _cues(path: Path, text: str, skips: Skips, *, plain: bool = False) -> Iterat
                 continue
         part = span(place, skips, _moment(times[1]), _moment(times[2]))
         if part is not None:
-            yield Entry(
-                place,
-                speaker=(who := _spoken(place, "\n".join(said), skips, plain=plain))[0],
-                text=who[1],
-                start_s=part[0],
-                end_s=part[1],
-            )
+            speaker, spoken = _spoken(place, "\n".join(said), skips)
+            yield Entry(place, None, None, speaker, spoken, None, None, *part)
     if repeated:
         skips.note(f"{path}: {repeated} cues only repeat the lines of others and are passed over")
 
@@ -80,12 +75,9 @@ def _moment(time: str) -> float | str | None:
     return moment(_OF_COLONS.sub(r"\1,\2", "".join(time.split())))
 
 
-def _spoken(place: str, text: str, skips: Skips, *, plain: bool) -> tuple[str | None, str | None]:
+def _spoken(place: str, text: str, skips: Skips) -> tuple[str | None, str | None]:
     """Speaker and text of a cue."""
-    prefix = _PREFIX.match(text) or (None if plain else _NUMBERED.match(text))
-    if plain:
-        bare = one_line(text[prefix.end() :] if prefix else text)
-        return one_line(prefix[1]) if prefix else None, bare
+    prefix = _PREFIX.match(text) or _NUMBERED.match(text)
     voices = _VOICE.findall(text)
     if len({*voices}) > 1:
         skips.change(place, f"several voices: {show(voices[0])} counts")

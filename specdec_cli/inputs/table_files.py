@@ -36,6 +36,13 @@ _LISTS: Final = ("segments", "utterances", "chunks", "diarization", "transcripti
 """Under which Whisper and WhisperX, AssemblyAI, transformers, pyannote and whisper.cpp list what was said."""
 _SEPARATOR: Final = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 _MOST_LINES: Final = 100  # of a quoted cell
+OWN_COLUMNS: Final = (
+    *("name", "id", "file", "start_s", "end_s", "duration_s", "language", "caption", "finish_reason", "error"),
+)
+"""The first columns of a table that specdec exported, which tell it from others however it was edited since."""
+_FORMULA: Final = re.compile(r"(^|[;\t]\s*\"?)('*[=+\-@\t\r])")
+"""What begins a formula in a cell, or in a part of one that `;` or a tab would make a cell."""
+_NO_FORMULA: Final = re.compile(r"(^|[;\t]\s*\"?)'('*[=+\-@\t\r])")
 _UNDECODED: Final = re.compile(r"[\ud800-\udfff]")
 
 
@@ -74,6 +81,11 @@ class Table:
     path: Path
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
+
+    @property
+    def own(self) -> bool:
+        """Whether specdec exported it: a row without times is about a whole recording."""
+        return self.columns[: len(OWN_COLUMNS)] == OWN_COLUMNS
 
 
 def ending(path: Path) -> str:
@@ -217,12 +229,18 @@ def _separated(path: Path, kind: str, skips: Skips) -> Iterator[Row]:
         twice = next(name for name in named if named.count(name) > 1)
         message = f"{place}: two columns are called {show_name(twice)}."
         raise ReferencesError(message, hint="Give every column a name of its own.")
-    count = len(columns)
+    count, own = len(columns), tuple(named[: len(OWN_COLUMNS)]) == OWN_COLUMNS
     for place, cells in rows:
         if len(cells) < count or any(cells[count:]):
             skips.leave_out(place, f"{len(cells)} cells, but there are {count} columns")
         else:
+            cells = [_NO_FORMULA.sub(r"\1\2", cell) for cell in cells] if own else cells
             yield Row(place, {name: cell for name, cell in zip(columns, cells, strict=False) if name})
+
+
+def as_cell(text: str) -> str:
+    """A text without what a spreadsheet would run as a formula: a ' stands in front, which reading takes away."""
+    return _FORMULA.sub(r"\1'\2", text)
 
 
 def _is_utf16(path: Path) -> bool:

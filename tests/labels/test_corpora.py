@@ -21,7 +21,9 @@ COMMON_VOICE = (
     "\tsegment\n"
     + "".join(
         f'c{n}\tcv_{n}.mp3\te\tThe "x\t\t2\t0\t\t{gender}\t\t\ten\t\n'
-        for n, gender in enumerate(("male_masculine", "female_feminine", "intersex", "non-binary", "do_not_wish_to_say"))
+        for n, gender in enumerate(
+            ("male_masculine", "female_feminine", "intersex", "non-binary", "do_not_wish_to_say")
+        )
     )
 )
 SPONTANEOUS = (
@@ -47,9 +49,7 @@ def lexicon() -> Lexicon:
 
 
 @pytest.mark.parametrize(("name", "text", "labels"), LABELS, ids=[name for name, *_ in LABELS])
-def test_labels(
-    tmp_path: Path, lexicon: Lexicon, name: str, text: str, labels: list[dict[str, str]]
-) -> None:
+def test_labels(tmp_path: Path, lexicon: Lexicon, name: str, text: str, labels: list[dict[str, str]]) -> None:
     (tmp_path / name).write_text(text, "utf-8")
     references = References.read(tmp_path / name, lexicon=lexicon, strict=True)
     assert [dict(entry.labels) for entry in references.entries] == labels
