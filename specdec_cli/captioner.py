@@ -243,10 +243,8 @@ class Captioner:
 
     def error_line(self, item: InputFile, error: SpecdecError) -> Transcript:
         """The line of a recording that cannot be opened, or not be read to its end."""
-        known = {name: getattr(item, name) for name in ("id", "start_s", "end_s")}
-        return error_transcript(
-            item.path, error, sha256=item.sha256 or item.content_of(error), **known, **self._setup_of(item).fields()
-        )
+        known = item.place | self._setup_of(item).fields()
+        return error_transcript(item.path, error, sha256=item.sha256 or item.content_of(error), **known)
 
     def _setup_of(self, item: InputFile) -> Setup:
         """The setup of a recording, which may have a language and an instruction of its own."""
