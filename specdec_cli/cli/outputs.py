@@ -30,11 +30,13 @@ class CaptionsFile:
     overwrites: bool
 
     @classmethod
-    def of(cls, path: Path | None, reads: Iterable[str | Path | None], *, overwrite: bool | None = False) -> CaptionsFile:
+    def of(
+        cls, path: Path | None, reads: Iterable[str | Path | None], *, overwrite: bool | None = False
+    ) -> CaptionsFile:
         """What a path names.
 
-        `reads`: files that the command reads. `overwrite`: an export that specdec wrote may be replaced; None: the command
-        replaces none.
+        `reads`: files that the command reads. `overwrite`: an export that specdec wrote may be replaced; None: the
+        command replaces none.
 
         Raises:
             ConfigError: its ending is unknown; it is an input; it is an export that stands there already.

@@ -165,8 +165,8 @@ def _folded(name: str) -> str:
 def details(head: TranscriptHead) -> dict[str, Any]:
     """What a transcript says of a clip beyond its caption, flat: name of a column -> value, of what it has.
 
-    `speaker`, `text`, `channel` from 1, `needs_review`; `flags` with spaces, `emotions` with commas between; `label_A`, `agrees_A` and
-    `score_A_CLASS` of each attribute A; `measured_NAME`.
+    `speaker`, `text`, `channel` from 1, `needs_review`; `flags` with spaces, `emotions` with commas between;
+    `label_A`, `agrees_A` and `score_A_CLASS` of each attribute A; `measured_NAME`.
     """
     names = ("speaker", "text", "channel", "needs_review")
     found: dict[str, Any] = {name: value for name in names if (value := getattr(head, name)) is not None}

@@ -34,7 +34,9 @@ def srt(recording: CaptionedRecording) -> str:
 
 
 def vtt(recording: CaptionedRecording) -> str:
-    """WebVTT: the caption of each piece while it lasts, voiced by its speaker; what is said, and the channel, are comments before it.
+    """WebVTT: the caption of each piece while it lasts, voiced by its speaker, below comments.
+
+    The comments say what is said, and the channel.
 
     Format: https://www.w3.org/TR/webvtt1/
     """

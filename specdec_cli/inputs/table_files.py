@@ -96,10 +96,10 @@ def ending(path: Path) -> str:
 def read_table(path: Path, skips: Skips | None = None, objects: Iterable[Object] | None = None) -> Table:
     """Reads a table by what its name's ending says it is.
 
-    Quotes of a TSV are ordinary characters, unless its first line begins with one. CSV may have semicolons, tabs or bars
-    for commas, as a first line `sep=;` says, or the header. Empty rows, and columns without a name, are passed over. JSON
-    is what `read_objects` reads; what an object in a cell holds becomes columns of its own, `audio.path`. `objects`:
-    what `read_objects` found, if it was read before.
+    Quotes of a TSV are ordinary characters, unless its first line begins with one. CSV may have semicolons, tabs or
+    bars for commas, as a first line `sep=;` says, or the header. Empty rows, and columns without a name, are passed
+    over. JSON is what `read_objects` reads; what an object in a cell holds becomes columns of its own, `audio.path`.
+    `objects`: what `read_objects` found, if it was read before.
 
     Raises:
         ReferencesError: it cannot be read, or has no row; a row that cannot be read is left out, see `Skips`.

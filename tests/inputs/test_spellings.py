@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -248,3 +249,38 @@ def test_lines_that_roll_are_shown_once(tmp_path: Path) -> None:
     rolling = "WEBVTT\n\n00:00.000 --> 00:02.000\n \nhello<00:00:01.000><c> you</c>\n\n00:02.000 --> 00:02.010\nhello you\n\n00:02.010 --> 00:04.000\nhello you\nand<00:00:03.000><c> me</c>\n"  # noqa: E501
     assert [text for *_, text in read(tmp_path, "c.vtt", rolling)] == ["hello you", "and me"]
     assert len(read(tmp_path, "c.vtt", VTT)) == 2
+
+
+@pytest.mark.parametrize("bad", ["first", "last"])
+def test_bytes_that_are_no_utf_8_cost_a_row_of_several_lines(tmp_path: Path, bad: str) -> None:
+    said = {"first": ("Gespr\xe4ch\nx", "x"), "last": ("x\nGespr\xe4ch", "y")}[bad]
+    rows = f'start,end,text\n0,1,"{said[0]}"\n1,2,"a\nb"\n'
+    (tmp_path / "c.csv").write_bytes(rows.encode("latin-1"))
+    cuts = Cuts.read(tmp_path / "c.csv")
+    assert [(cut.start_s, cut.text) for cut in cuts.of("a.wav")] == [(1.0, "a b")]
+    assert cuts.skips.sentences() == [f"1 entry was left out: {tmp_path / 'c.csv'}, line 2 (not UTF-8 text)"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "most"),
+    [
+        ("c.rttm", "".join(f"SPEAKER talk 1 {n}.5 0.8 <NA> <NA> ann <NA> <NA>\n" for n in range(1000)), 45),
+        ("c.csv", "file,start,end,text\n" + "".join(f"a.wav,{n},{n}.5,x\n" for n in range(1000)), 90),
+        ("c.json", json.dumps({"segments": [{"id": n, "seek": 0, "start": n, "end": n + 0.5, "text": " hello", "tokens": [*range(20)], "temperature": 0.0} for n in range(1000)]}), 130),  # noqa: E501
+    ],
+)  # fmt: skip
+def test_a_row_takes_a_bounded_number_of_calls(tmp_path: Path, name: str, text: str, most: int) -> None:
+    """So that a million lines take seconds: cells that nobody asks for are not converted, JSON is parsed once."""
+    (tmp_path / name).write_text(text)
+    calls = 0
+
+    def count(_: object, event: str, __: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        Cuts.read(tmp_path / name)
+    finally:
+        sys.setprofile(None)
+    assert 1000 < calls < most * 1000
