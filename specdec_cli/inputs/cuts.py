@@ -104,10 +104,13 @@ def _read(path: Path, skips: Skips) -> list[Entry]:
     if read is None and ending(path) in _TABLES:
         read = _table  # packed
     if read is None:
+        other = next((f"{way} " for endings, way in _CONVERTED.items() if path.suffix.lower() in endings), "")
         message = f"{path} is no file of cuts that can be read: its ending is {show(path.suffix)}."
-        raise ReferencesError(message, hint=f"Name it {', '.join(_READERS)} after what it holds, or give a folder.")
+        raise ReferencesError(message, hint=f"{other}Read are {', '.join(_READERS)}, and folders of such files.")
     found = list(read(path, skips))
-    skips.require_some(found, f"{path} has no cuts.", "It needs a start and an end for each piece.")
+    labels = "A .txt is a label track of Audacity; name a table .tsv, and of Kaldi give the folder: --manifest FOLDER."
+    hint = labels if read is _labels else "It needs a start and an end for each piece."
+    skips.require_some(found, f"{path} has no cuts.", hint)
     return found
 
 
@@ -198,7 +201,7 @@ def _table(path: Path, skips: Skips) -> Iterator[Entry]:
     columns = Columns(table, clips=_RECORDINGS)
     if columns.start is None or (columns.end is None and columns.length is None):
         message = f"{path} has no columns start and end; there are {show(', '.join(table.columns))}."
-        raise ReferencesError(message, hint="Give them in seconds; columns file, speaker and text are read too.")
+        raise ReferencesError(message, hint=_NO_TIMES)
     for entry in columns.entries(skips):
         if entry.start_s is None and not table.own:
             skips.leave_out(entry.place, "it has no start")
@@ -208,6 +211,23 @@ def _table(path: Path, skips: Skips) -> Iterator[Entry]:
         yield entry
 
 
+_NO_TIMES: Final = (
+    "The first line, or every object, has to name them; columns file, speaker and text are read too. Services that "
+    "transcribe also write SRT or VTT, which are read."
+)
+_CONVERTED: Final = {
+    (
+        ".ass",
+        ".ssa",
+        ".sbv",
+        ".ttml",
+        ".dfxp",
+        ".lrc",
+        ".sub",
+    ): "Subtitle Edit, or ffmpeg -i FILE out.srt, makes an SRT of it.",
+    (".trs", ".cha", ".antx", ".exb", ".flextext"): "ELAN imports it: save it there as .eaf.",
+    (".ctm", ".stm", ".lab", ".mlf"): "Write it as a table with the columns file, start, end, speaker, text.",
+}
 _RECORDINGS: Final = ("recordingid", "clip", "clipid", "uri")
 _TABLES: Final = (*JSON, ".csv", ".tsv")
 _READERS: Final[dict[str, Callable[[Path, Skips], Iterator[Entry]]]] = {

@@ -50,12 +50,14 @@ SPEAKERS: Final = (
     "spkid",
     "spkr",
     "spkrid",
+    "speakerlabel",
     "clientid",
     "actor",
     "actorid",
     "说话人",
+    "tier",
 )
-TEXTS: Final = ("text", "sentence", "transcript", "transcription", "utterance", "文本")
+TEXTS: Final = ("text", "sentence", "transcript", "transcription", "utterance", "txt", "wrd", "文本")
 LANGUAGES: Final = ("language", "lang", "locale", "语言")
 PROMPTS: Final = ("prompt",)
 CHANNELS: Final = ("channel", "channelid", "chan", "chn")
@@ -75,8 +77,8 @@ _STARTS: Final = (
 _OFFSET: Final = "offset"  # the start beside a duration, the end beside an onset
 _ENDS: Final = ("end", "endtime", "stop", "stoptime", "tmax", "xmax", "to", "timestampsto", "结束", "结束时间")
 _LENGTHS: Final = ("duration", "dur", "length", "时长")
-_UNITS: Final = {"": 1.0, "s": 1.0, "sec": 1.0, "secs": 1.0, "seconds": 1.0, "秒": 1.0}
-_UNITS_MS: Final = ("ms", "msec", "msecs", "milliseconds", "millis", "毫秒")
+_UNITS: Final = dict.fromkeys(("", "s", "sec", "secs", "seconds", "inseconds", "秒"), 1.0)
+_UNITS_MS: Final = ("ms", "msec", "msecs", "milliseconds", "inmilliseconds", "millis", "毫秒")
 _WITH_UNIT: Final = re.compile(r"(.*\d)\s*(ms|msec|s|sec|secs|seconds|秒|毫秒)", re.IGNORECASE)
 _OF_PANDAS: Final = re.compile(r"(\d{1,4}) days?(?: (\d\d:\d\d:\d\d(?:\.\d{1,9})?))?")  # audformat has such times
 _WHOLE: Final = re.compile(r"\d+")
@@ -165,6 +167,8 @@ class Columns:
                 who, said = one_line(speaker), one_line(text)
                 if who and who.casefold() in _NOBODY:
                     who = None
+                if said == "-":  # as NeMo writes it
+                    said = None
                 yield Entry(place, file, id_, who, said, spoken_in, prompt, *part, from_channel, row)
 
     def _time(self, names: Sequence[str]) -> _Time | None:

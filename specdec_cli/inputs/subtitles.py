@@ -25,6 +25,7 @@ _OF_COLONS: Final = re.compile(r"(\d{1,5}:\d{1,2}:\d{1,2}):(\d{1,3})")  # in the
 _VOICE: Final = re.compile(r"<v(?:\.[^\s<>]{0,100})?\s{1,9}([^<>]{1,255})>")
 _PREFIX: Final = re.compile(r"\[([^\]\n]{1,255})\]:\s+")  # as WhisperX writes speakers into subtitles
 _NUMBERED: Final = re.compile(r"\[?((?:speaker|说话人|发言人)[ _]?\d{1,3})(?:\]:?|[:：])\s*", re.IGNORECASE)  # others
+_NAME: Final = re.compile(r"([^\W\d][^:?!,;\n]{0,40}): (.*)", re.DOTALL)
 _TAG: Final = re.compile(r"<[^<>\n]{0,500}>|\{\\[^{}\n]{0,500}\}")  # bounded: a run of < takes linear time
 _TIMED: Final = re.compile(r"<\d{1,9}:[\d:.]{4,20}>")  # of a word, as in the captions that YouTube makes
 _BLOCK: Final = re.compile(r"(NOTE|STYLE|REGION)\b")
@@ -42,7 +43,11 @@ def subtitles(path: Path, skips: Skips) -> Iterator[Entry]:
     elif is_listed(path):  # an SRT of specdec's, with captions in the place of texts
         yield from cuts_of_srt(path, text, skips)
     else:
-        yield from _cues(path, text, skips)
+        cues = list(_cues(path, text, skips))
+        if _all_named(cues):
+            skips.note(f"{path}: every cue begins with a name and a colon, so these are read as speakers")
+            cues = [cue._replace(speaker=of[1], text=one_line(of[2])) for cue in cues if (of := _named(cue))]
+        yield from cues
 
 
 def _cues(path: Path, text: str, skips: Skips) -> Iterator[Entry]:
@@ -69,6 +74,16 @@ def _cues(path: Path, text: str, skips: Skips) -> Iterator[Entry]:
             yield Entry(place, None, None, speaker, spoken, None, None, *part)
     if repeated:
         skips.note(f"{path}: {repeated} cues only repeat the lines of others and are passed over")
+
+
+def _all_named(cues: Sequence[Entry]) -> bool:
+    """Whether every cue begins with `NAME: `, as Zoom writes it, and one name comes again."""
+    names = [found[1] for cue in cues if cue.speaker is None and (found := _named(cue))]
+    return len(names) == len(cues) > len({*names})
+
+
+def _named(cue: Entry) -> re.Match[str] | None:
+    return _NAME.fullmatch(cue.text or "")
 
 
 def _moment(time: str) -> float | str | None:

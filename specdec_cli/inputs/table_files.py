@@ -32,8 +32,16 @@ MOST_BYTES: Final = 256 << 20
 JSON: Final = (".json", ".jsonl", ".ndjson")
 _SEPARATED: Final = (".tsv", ".tab", ".csv")
 _OBJECTS: Final = 'Write a list of objects: [{"file": ..., "caption": ...}, ...], or an object on each line.'
-_LISTS: Final = ("segments", "utterances", "chunks", "diarization", "transcription")
-"""Under which Whisper and WhisperX, AssemblyAI, transformers, pyannote and whisper.cpp list what was said."""
+_LISTS: Final = (
+    *("segments", "utterances", "chunks", "diarization", "transcription", "audio_segments", "sentence_info"),
+)
+"""Under which Whisper and WhisperX, AssemblyAI and Deepgram, transformers, pyannote, whisper.cpp, Amazon and FunASR
+list what was said."""
+_WITHIN: Final = ("output", "results")  # of the services of pyannoteAI, and of Deepgram and Amazon
+_NO_TABLES: Final = {
+    (".txt", ".list", ".lst", ".m3u"): "A list of paths is given on stdin: specdec batch - < FILE.",
+    (".xlsx", ".xls", ".ods", ".numbers"): "Save it as CSV.",
+}
 _SEPARATOR: Final = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 _MOST_LINES: Final = 100  # of a quoted cell
 OWN_COLUMNS: Final = (
@@ -107,8 +115,9 @@ def read_table(path: Path, skips: Skips | None = None, objects: Iterable[Object]
     skips = Skips() if skips is None else skips
     kind = ending(path)
     if kind not in JSON + _SEPARATED:
+        other = next((f"{way} " for endings, way in _NO_TABLES.items() if kind in endings), "")
         message = f"{path} is no table that can be read: its ending is {show(path.suffix)}."
-        raise ReferencesError(message, hint="Name it .tsv, .csv, .json or .jsonl after what it holds.")
+        raise ReferencesError(message, hint=f"{other}A table is named .tsv, .csv, .json or .jsonl after what it holds.")
     if kind in _SEPARATED:
         rows = tuple(_separated(path, kind, skips))
     else:
@@ -161,8 +170,11 @@ def read_objects(path: Path, skips: Skips) -> Iterator[Object]:
         if not text.lstrip().startswith("{"):  # the first of several lines
             raise ReferencesError(f"{path}: not valid JSON: {error}.", hint=_OBJECTS) from error
         tree = {}
-    if isinstance(tree, dict) and isinstance(tree.get("output"), dict):  # of pyannoteAI's service
-        tree = tree["output"]
+    if isinstance(tree, list) and len(tree) == 1 and isinstance(tree[0], dict) and not _lists_nothing(tree[0]):
+        (tree,) = tree
+    for within in _WITHIN if isinstance(tree, dict) else ():
+        if isinstance(inner := tree.get(within), dict) and not _lists_nothing(inner):
+            tree = inner
     items = next((tree[name] for name in _LISTS if name in tree), None) if isinstance(tree, dict) else tree
     if isinstance(items, list):
         found: Iterator[tuple[str, Any]] = ((f"{path}, item {number}", item) for number, item in enumerate(items, 1))
@@ -173,6 +185,10 @@ def read_objects(path: Path, skips: Skips) -> Iterator[Object]:
             yield place, value
         else:
             skips.leave_out(place, f"an object was expected, not {show(value)}")
+
+
+def _lists_nothing(value: Mapping[str, Any]) -> bool:
+    return value.keys().isdisjoint(_LISTS)
 
 
 def _lines(path: Path, text: str, skips: Skips) -> Iterator[tuple[str, Any]]:
