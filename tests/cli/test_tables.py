@@ -109,3 +109,13 @@ def test_the_line_of_what_failed_names_its_place(specdec: Specdec, clip: Path, c
     Path("m.csv").write_text("file,id,channel\nbad.wav,x,1\nbad.wav,y,2\n")
     assert specdec(command, "--manifest", "m.csv", "-o", "p.jsonl").code == 1
     assert not Path("p.jsonl").exists()  # nothing could be opened
+
+
+def test_a_cut_without_an_end_is_not_said_to_be_clipped(specdec: Specdec, clip: Path) -> None:
+    Path("cuts.csv").write_text("start,end\n0,0.2\n0.2,\n")
+    outcome = specdec("caption", clip, "--segment", "cuts.csv", "--max-new-tokens", "2", "-q")
+    assert (outcome.code, "it has no end" in outcome.err) == (0, True), outcome.err
+    assert "clipped" not in outcome.err
+    Path("late.csv").write_text("start,end\n0,0.2\n5,\n")
+    outcome = specdec("caption", clip, "--segment", "late.csv", "--max-new-tokens", "2", "-q")
+    assert "line 3: 5 s to the end" in outcome.err
