@@ -16,7 +16,14 @@ from pydantic import ValidationError
 from specdec_cli.config.checks import Given, contradictions
 from specdec_cli.config.fields import AT_PAUSES
 from specdec_cli.config.gate_file import read_gate_file
-from specdec_cli.config.locate import absolute_model, absolute_path, find_config, follows_shipped_prompts, model_source
+from specdec_cli.config.locate import (
+    PACKAGED,
+    absolute_model,
+    absolute_path,
+    find_config,
+    follows_shipped_prompts,
+    model_source,
+)
 from specdec_cli.config.problems import raise_if_any, show, show_name
 from specdec_cli.config.schema import SECTIONS, Config
 from specdec_cli.config.settings import SETTINGS, takes_text, unknown, wrong_values
@@ -124,16 +131,29 @@ def load_config(
     path, label = find_config(named)
     in_flags = ((name, Given(value, f"flag {flag_names.get(name, name)}", True)) for name, value in flags.items())
     layers = [*_layers(read_environment(environ), Path()), *_layers(in_flags, Path())]
-    models = [layer[name].value for layer in layers for name in ("edge.model", "cloud.model") if name in layer]
-    in_file = named is not None or all(model is None or follows_shipped_prompts(str(model)) for model in models)
+    models = {role: layer[f"{role}.model"].value for layer in layers for role in _MODELS if f"{role}.model" in layer}
+    in_file = named is not None or all(
+        model is None or follows_shipped_prompts(str(model)) for model in models.values()
+    )
     if in_file:
-        layers = [*_layers(_read_file(path, label), path.parent), *layers]
+        of_file = _layers(_read_file(path, label), path.parent)
+        if named is None and len(models) == 1 and PACKAGED.keys().isdisjoint(map(str, models.values())):
+            _drop_other(models, of_file, layers)
+        layers = [*of_file, *layers]
     merged = _merged(layers)
     _derive(merged, environ)
     given = _DEFAULTS | merged
     config = _validated(merged)
     raise_if_any(contradictions(config, given))
     return ResolvedConfig(config, {name: each.origin for name, each in given.items()}, path if in_file else None)
+
+
+def _drop_other(models: Mapping[str, object], of_file: Iterable[Layer], chosen: Iterable[Layer]) -> None:
+    """Takes the mini pair's other model away where one model is chosen, in a folder: it stands alone, as on the hub."""
+    others = [role for role in _MODELS if role not in models and not any(_own(role, layer) for layer in chosen)]
+    for layer in of_file:
+        for name in [name for role in others for name in _own(role, layer)]:
+            del layer[name]
 
 
 def parse_setting(text: str) -> tuple[str, object]:
