@@ -28,7 +28,8 @@ from specdec_cli.serve.chat import departure
 from specdec_cli.serve.clips import Service
 from specdec_cli.serve.limits import Bodies, ServeLimits, has_token
 from specdec_cli.serve.metrics import Metrics
-from specdec_cli.serve.requests import error_body
+from specdec_cli.serve.openapi import CHAT, MODELS
+from specdec_cli.serve.requests import ApiError
 
 _log = logging.getLogger("specdec_cli.serve")
 
@@ -133,7 +134,7 @@ async def _failed(request: Request, error: Exception) -> Response:
     match error:
         case ClientDisconnect():  # nobody is there to read it
             return Response(status_code=_GONE)
-        case _ if request.url.path in chat.PATHS:
+        case _ if request.url.path.startswith((MODELS, CHAT)):
             refused = chat.refusal(error)
             if refused.status_code == 500:
                 event("model_failed", error=type(error).__name__)
@@ -145,13 +146,13 @@ async def _failed(request: Request, error: Exception) -> Response:
         case _:
             event("model_failed", error=type(error).__name__)
             status, reason = 500, typed(error, _log).message
-    return JSONResponse({"detail": reason[:2000]}, status)
+    return JSONResponse({"detail": reason[:2000]}, status, getattr(error, "headers", None))
 
 
 def _guarded(app: ASGIApp, offer: Offer, token: str | None) -> ASGIApp:
     """Refuses requests without the token; logs and counts all of them."""
     says = "the token is missing or wrong"
-    refused = JSONResponse({"detail": says, **error_body(401, says, code="invalid_api_key")}, 401)
+    refused = JSONResponse({"detail": says, **ApiError(401, says, code="invalid_api_key").body}, 401)
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":  # the server's lifetime
