@@ -156,7 +156,8 @@ class Captions:
                 self._variants.move_to_end(key)
                 return known
         config = self._resolved.varied(settings, "specdec").config
-        if config.decoding.max_new_tokens > (most := self.limits.text_tokens):
+        most = self.limits.text_tokens
+        if "decoding.max_new_tokens" in settings and config.decoding.max_new_tokens > most:
             raise ApiError(400, f"decoding.max_new_tokens may be {most} here, at most.", "specdec", "invalid_value")
         made = self.loaded.variant(config)
         if settings.keys().isdisjoint(("decoding.stop_strings", "prompt.system")):
@@ -207,7 +208,7 @@ class Captions:
                 raise ApiError(400, f"{says}, and {follow} may follow.", "messages", "context_length_exceeded")
 
     def _decode(self, captioner: Captioner, run: Run, tell: Callable[[Step], None], left: threading.Event) -> None:
-        """Tells each block of a piece, and its transcript: where there are others, that may be the line of a failure."""
+        """Tells each block of a piece, and its transcript: where there are others, that may be the line of an error."""
         piece, told = _piece(run, captioner.pair.writer.placeholders), 0
         self._require_fits(captioner, run)
         try:
