@@ -2,6 +2,7 @@
 
 const place = (id) => document.getElementById(id);
 const SCALES = { entropy: [0, 5], "class-entropy": [0, 3], margin: [0, 1], logprob: [-5, 0], learned: [0, 1], random: [0, 1] };
+const FORMATS = ["wav", "mp3", "flac", "ogg", "m4a"]; // that the API names; the bytes decide
 const MODES = {
   hybrid: ["The edge drafts, and the gate decides which blocks the cloud verifies.", "端侧草拟，由门控决定哪些块交给云端核对。"],
   lossless: ["The cloud verifies every block: the text is the cloud's own.", "每一块都由云端核对：文字与云端独自生成的相同。"],
@@ -50,11 +51,18 @@ function tell(error) {
 
 const chosen = (name) => document.querySelector(`input[name="${name}"]:checked`)?.value;
 
+// The gate that the chosen settings put in force; in other modes none decides.
+function gateInForce() {
+  const { changed, value } = { changed: place("threshold").dataset.changed, value: Number(place("threshold").value) };
+  if (chosen("mode") !== "hybrid") return { name: "entropy", threshold: null, wake: null, below: false };
+  return changed ? { ...offer.gate, threshold: value, wake: value } : offer.gate;
+}
+
 function request(data) {
-  const threshold = place("threshold");
-  const settings = { language: chosen("language"), ...(threshold.dataset.changed && chosen("mode") === "hybrid" ? { gate: { threshold: Number(threshold.value) } } : {}) };
+  const own = { language: chosen("language") };
+  if (gateInForce().threshold !== offer.gate.threshold && chosen("mode") === "hybrid") own["gate.threshold"] = gateInForce().threshold;
   const content = [{ type: "input_audio", input_audio: { data, format: sound.format } }];
-  return { model: `specdec/${chosen("mode")}`, stream: true, messages: [{ role: "user", content }], specdec: settings };
+  return { model: `specdec/${chosen("mode")}`, stream: true, messages: [{ role: "user", content }], specdec: own };
 }
 
 // The values of server-sent events.
@@ -83,7 +91,7 @@ const base64 = (blob) => new Promise((done, failed) => {
 async function caption() {
   if (!sound) return;
   run?.abort.abort();
-  const own = { abort: new AbortController(), mode: chosen("mode"), gate: offer.gate, pieces: new Map(), began: performance.now(), seconds: null };
+  const own = { abort: new AbortController(), mode: chosen("mode"), gate: gateInForce(), pieces: new Map(), began: performance.now(), seconds: null };
   [run, open] = [own, null];
   place("problem").replaceChildren();
   draw();
@@ -103,22 +111,15 @@ async function caption() {
   if (own === run) draw();
 }
 
-// Takes in what an event says: a round of a piece, or a finished piece.
-function take(own, { block, piece, transcripts }) {
-  if (transcripts) {
-    for (const final of transcripts) Object.assign(pieceOf(own, { index: final.piece ?? 0, start_s: final.start_s ?? 0, end_s: final.end_s ?? final.duration_s }), { final, rounds: final.rounds });
-    own.transcripts = transcripts;
-    return;
-  }
-  const found = pieceOf(own, piece ?? { index: 0, start_s: 0, end_s: sound.seconds ?? 0 });
-  found.rounds.push(block);
+// Takes in what an event says of a piece: a block, or the rest of its transcript.
+function take(own, { block, piece, transcript }) {
+  if (!piece) return; // the end, which says all again
+  const found = own.pieces.get(piece.index) ?? { ...piece, rounds: [], final: null };
+  own.pieces.set(piece.index, found);
+  if (block) found.rounds.push(block);
+  if (transcript) found.final = { ...transcript, file: sound.name, rounds: found.rounds };
   open ??= found.index;
   draw();
-}
-
-function pieceOf(own, { index, start_s, end_s }) {
-  if (!own.pieces.has(index)) own.pieces.set(index, { index, start_s, end_s, rounds: [], final: null });
-  return own.pieces.get(index);
 }
 
 // The run that is shown, as far as it is known; what has the focus keeps it.
@@ -128,7 +129,7 @@ function draw() {
   place("progress").textContent = progress();
   const pieces = [...(run?.pieces.values() ?? [])].sort((a, b) => a.index - b.index);
   const piece = run?.pieces.get(open);
-  place("result").hidden = !run;
+  place("result").hidden = !run || (run.failed && !piece);
   place("pieces")?.replaceChildren(...(pieces.length > 1 ? [timelineOf(pieces, sound.seconds, open, show), stepper(pieces, piece)] : []));
   place("result").replaceChildren(...(run ? resultOf(piece ?? { rounds: [] }) : []));
   if (focus) document.querySelector(`[data-key="${focus}"]`)?.focus();
@@ -170,11 +171,11 @@ function progress() {
 }
 
 function downloads() {
-  const button = (name, suffix, made) => html("button", { type: "button", "data-key": suffix, click: () => made().then((blob) => save(blob, suffix)).catch(tell) }, name);
-  const lines = () => new Blob(run.transcripts.map((transcript) => `${JSON.stringify(transcript)}\n`), { type: "application/jsonl" });
-  const exported = (format) => called(`/page/export/${format}`, { method: "POST", body: lines() }).then((answer) => answer.blob());
-  const all = [button("JSONL", "jsonl", async () => lines()), button("SRT", "srt", () => exported("srt")), button("TextGrid", "TextGrid", () => exported("textgrid"))];
-  return html("div", { class: "downloads", role: "group", "aria-label": say("Download", "下载") }, html("span", { class: "small" }, say("Download", "下载")), ...all);
+  const lines = () => new Blob([...run.pieces.values()].map(({ final }) => `${JSON.stringify(final)}\n`), { type: "application/jsonl" });
+  const exported = async (format) => (await called(`/page/export/${format}`, { method: "POST", body: lines() })).blob();
+  const all = [["JSONL", "jsonl", lines], ["SRT", "srt", () => exported("srt")], ["TextGrid", "TextGrid", () => exported("textgrid")]];
+  const buttons = all.map(([name, suffix, made]) => html("button", { type: "button", "data-key": suffix, click: () => Promise.resolve(made()).then((blob) => save(blob, suffix), tell) }, name));
+  return html("div", { class: "downloads", role: "group", "aria-label": say("Download", "下载") }, html("span", { class: "small" }, say("Download", "下载")), ...buttons);
 }
 
 function save(blob, suffix) {
@@ -186,7 +187,7 @@ function save(blob, suffix) {
 // Takes a recording and captions it. Samples are known of what was recorded here.
 async function choose(blob, name, samples = null) {
   const known = samples ?? (await samplesOf(blob).catch(() => null)); // what a browser cannot decode the server may
-  sound = { blob, name, format: (/\.([^.]+)$/.exec(name)?.[1] ?? "wav").toLowerCase(), seconds: known && known.length / RATE, envelope: known && envelopeOf(known) };
+  sound = { blob, name, format: FORMATS.find((each) => name.toLowerCase().endsWith(each)) ?? "wav", seconds: known && known.length / RATE, envelope: known && envelopeOf(known) };
   picture(playerOf(sound));
   caption();
 }
