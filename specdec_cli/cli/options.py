@@ -241,6 +241,7 @@ _TOKEN: Final = "Variable that holds the clients' token, 16 characters or more; 
 TokenVariable = Annotated[MaybeText, _option(NETWORK, "--token-env NAME", _TOKEN)]
 TlsCert = Annotated[MaybePath, _option(NETWORK, "--tls-cert PEM", "Certificate, for HTTPS.")]
 TlsKey = Annotated[MaybePath, _option(NETWORK, "--tls-key PEM", "Private key of the certificate.")]
+ServedAtATime = Annotated[int, _option(LIMITS, "--batch-size N", "Recordings captioned together.", min=1, max=256)]
 MaxSessions = Annotated[int, _option(LIMITS, "--max-sessions N", "Clips held at a time.", min=1)]
 MemoryMb = Annotated[int, _option(LIMITS, "--memory-mb N", "Memory of their caches, MiB.", min=1)]
 _LONGEST: Final = "Longest clip, s; left out: what the model takes."

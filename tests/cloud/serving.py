@@ -14,6 +14,7 @@ from specdec_cli.cloud.verify_server import VerifyServer
 from specdec_cli.config import CloudConfig
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.serve.clips import Service
+from specdec_cli.serve.endpoints import Offer
 from specdec_cli.serve.limits import ServeLimits
 from specdec_cli.serve.server import Place, bind, server
 from tests.laws.cases import Case
@@ -27,7 +28,7 @@ class Served:
     def __init__(self, model: AudioLM, *, token: str | None = None, **limits: Any) -> None:
         place = Place("127.0.0.1", 0)
         self.service = Service(model, ServeLimits(**limits))
-        self._socket, self._server = bind(place), server(self.service, place, token)
+        self._socket, self._server = bind(place), server(Offer(self.service.limits, self.service), place, token)
         self._socket.listen()
         self.port = self._socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
