@@ -86,7 +86,7 @@ class Captions:
         forwards: Forwards | None,
         room: int,
     ) -> None:
-        self.limits, self._loaded, self._resolved, self._forwards = limits, captioner, resolved, forwards
+        self.limits, self.loaded, self._resolved, self._forwards = limits, captioner, resolved, forwards
         self._variants: OrderedDict[str, Captioner] = OrderedDict()
         self._lock, self._under_way, self._most = threading.Lock(), 0, room + limits.waiting
         self._decoding, self._preparing = threading.Semaphore(room), threading.Semaphore(_PREPARING)
@@ -97,7 +97,7 @@ class Captions:
     @property
     def writer(self) -> Processor:
         """What turns token ids into text."""
-        return self._loaded.pair.writer
+        return self.loaded.pair.writer
 
     @property
     def modes(self) -> tuple[Mode, ...]:
@@ -108,7 +108,7 @@ class Captions:
             "edge": {"edge"},
             "cloud": {"cloud"},
         }
-        return tuple(mode for mode, roles in used.items() if roles <= self._loaded.config.models.keys())
+        return tuple(mode for mode, roles in used.items() if roles <= self.loaded.config.models.keys())
 
     def mode_of(self, model: str) -> Mode:
         """The mode that a model's name stands for. Raises ApiError where it is not offered."""
@@ -156,7 +156,7 @@ class Captions:
             if (known := self._variants.get(key)) is not None:
                 self._variants.move_to_end(key)
                 return known
-        made = self._loaded.variant(self._resolved.varied(changed, "specdec").config)
+        made = self.loaded.variant(self._resolved.varied(changed, "specdec").config)
         if not {"decoding.stop_strings", "prompt.system"} & changed.keys():  # a client's texts are not kept
             with self._lock:
                 self._variants[key] = made

@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from specdec_cli.errors import AudioError, CloudError, ConfigError, EdgeError, SpecdecError, typed
 from specdec_cli.models.processor import Processor
-from specdec_cli.serve.captions import Captions, Order, Step
+from specdec_cli.serve.captions import NAME, Captions, Order, Step
 from specdec_cli.serve.limits import Bodies
 from specdec_cli.serve.metrics import Metrics
 from specdec_cli.serve.requests import PREFIX, ApiError, ChatRequest
@@ -75,6 +75,8 @@ class Answer:
         text, told = step.text, dict[str, Any]()
         if isinstance(step.made, Transcript):
             piece |= self._finish(step, step.made)
+            told["transcript"] = json.loads(step.made.to_json()) | {"file": NAME}
+            del told["transcript"]["rounds"]  # which were told block by block
         else:
             told["block"] = step.made.model_dump(mode="json")
         if text and self.caption and not self._begun:
