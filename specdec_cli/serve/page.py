@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import cache
-from typing import Final, Literal
+from typing import Final
 from urllib.parse import urlsplit
 
 from markupsafe import Markup
@@ -19,17 +19,19 @@ from specdec_cli.export.formats import text_of
 from specdec_cli.pages.offline import asset, environment, policy
 from specdec_cli.serve.captions import Captions
 from specdec_cli.serve.limits import Bodies
-from specdec_cli.types import LOW_IS_UNSURE
+from specdec_cli.types import LOW_IS_UNSURE, ExportFormat
 
 PAGE: Final = "/"
 """The page's path, which needs no token: the page holds nothing of the server, and asks for the token itself."""
 
-_FORMATS: Final[dict[str, Literal["srt", "textgrid"]]] = {"srt": "srt", "textgrid": "textgrid"}
+_FORMATS: Final[dict[str, ExportFormat]] = {"srt": "srt", "TextGrid": "textgrid"}
 _SCRIPTS: Final = (
     *("dom.js", "sound.js", "tokens.js", "timeline-of-pieces.js", "theme.js"),
     *("serve-sound.js", "serve-result.js", "serve.js"),
 )
 """Joined in this order into one module."""
+
+_REST_BYTES: Final = 4096  # of a request, beside its recording in base64
 
 
 def routes(captions: Captions, bodies: Bodies) -> list[Route]:
@@ -65,6 +67,7 @@ def _settings(captions: Captions) -> dict[str, object]:
         "modes": captions.modes,
         "mode": setup.mode,
         "models": [info.line.partition(" · ")[0] for _, info in setup.models if info is not None],
+        "most_bytes": captions.limits.body_bytes * 3 // 4 - _REST_BYTES,
         "gate": {"name": name, "below": name in LOW_IS_UNSURE, **gate},
     }
 

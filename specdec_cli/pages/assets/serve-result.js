@@ -10,6 +10,12 @@ const CHINESE = {
   soft: "轻", normal: "正常", loud: "响", few: "少", many: "多", mellow: "柔和", balanced: "均衡", bright: "明亮", neutral: "平静",
   happy: "高兴", sad: "悲伤", angry: "愤怒", fearful: "恐惧", disgusted: "厌恶", surprised: "惊讶",
 };
+const MODES = {
+  hybrid: ["The edge drafts, and the gate decides which blocks the cloud verifies.", "端侧草拟，由门控决定哪些块交给云端核对。"],
+  lossless: ["The cloud verifies every block: the text is the cloud's own.", "每一块都由云端核对：文字与云端独自生成的相同。"],
+  edge: ["The edge writes alone.", "由端侧独自生成。"],
+  cloud: ["The cloud writes alone.", "由云端独自生成。"],
+};
 const FLAGS = {
   refusal: ["The model refuses to describe the voice.", "模型拒绝描述。"],
   language: ["The caption is not in the language asked for.", "描述不是所选的语言。"],
@@ -109,7 +115,27 @@ function factsOf({ rounds, totals, timing, finish_reason }) {
     [percent(totals.edge_token_share), say("of tokens from the edge", "的词来自端侧")],
     [finish_reason === "eos" ? NONE : finish_reason, say("ended it", "使其结束")],
   ];
-  return facts.filter(([figure]) => figure !== NONE).map(([figure, words]) => html("div", {}, html("dt", {}, words), html("dd", {}, figure)));
+  const known = facts.filter(([figure]) => figure !== NONE);
+  return html("dl", { class: "totals" }, ...known.map(([figure, words]) => html("div", {}, html("dt", {}, words), html("dd", {}, figure))));
+}
+
+// What to know of a caption: what makes it no description, and why there is none.
+function noticesOf(final) {
+  const texts = [...(final?.flags ?? []).map((flag) => say(...FLAGS[flag])), ...(final?.degraded ? [final.degraded] : []), ...(final?.error ? [final.error.message] : [])];
+  return texts.map((text) => html("p", { class: "notice" }, text));
+}
+
+// What lies below the caption: its classes beside what is measured, and its blocks.
+function resultOf(run, rounds, final) {
+  const named_ = Object.keys(final?.labels ?? {}).filter((name) => final.labels[name] !== null || final.scores?.[name]);
+  const tiles = named_.sort((name) => (name === "emotion" ? -1 : 0)).map((name) => tileOf(name, final));
+  return [
+    ...(tiles.length ? [html("h2", {}, say("Classes and measurements", "类别与测量")), html("div", { class: "tiles" }, ...tiles)] : []),
+    html("h2", {}, say("How it was written", "生成过程")),
+    html("ol", { class: "blocks" }, ...rounds.map((round) => blockOf(round, run))),
+    ...(final?.totals ? [factsOf(final)] : []),
+    html("div", { class: "legend" }, ...legendOf(rounds, run)),
+  ];
 }
 
 // Pieces over the recording's time, a button each; `choose(index)` shows one.
@@ -130,4 +156,12 @@ function timelineOf(pieces, seconds, open, choose) {
     put(html("button", { ...state, "aria-pressed": String(index === open), "data-key": index, click: () => choose(index) }, emotion === null ? "" : named(emotion)), start_s, end_s - start_s);
   }
   return lane;
+}
+
+// Buttons to the pieces before and after the one that is shown.
+function stepper(pieces, open, choose) {
+  const at = pieces.findIndex((piece) => piece.index === open);
+  const step = (to, key, sign, words) => html("button", { type: "button", "data-key": key, "aria-label": words, disabled: !to, click: () => choose(to.index) }, sign);
+  const when = ` ${at + 1} / ${pieces.length} · ${exactly(pieces[at].start_s)}–${exactly(pieces[at].end_s)} `;
+  return html("p", { class: "stepper" }, step(pieces[at - 1], "before", "←", say("Previous piece", "上一段")), when, step(pieces[at + 1], "after", "→", say("Next piece", "下一段")));
 }

@@ -1,68 +1,38 @@
-// The page: a recording and settings go to the server, and what it answers is drawn as it comes.
+// The page: a recording and settings go to the server, and its answer is drawn as it comes.
 
 const place = (id) => document.getElementById(id);
+const chosen = (name) => document.querySelector(`input[name="${name}"]:checked`)?.value;
 const SCALES = { entropy: [0, 5], "class-entropy": [0, 3], margin: [0, 1], logprob: [-5, 0], learned: [0, 1], random: [0, 1] };
-const FORMATS = ["wav", "mp3", "flac", "ogg", "m4a"]; // that the API names; the bytes decide
-const MODES = {
-  hybrid: ["The edge drafts, and the gate decides which blocks the cloud verifies.", "端侧草拟，由门控决定哪些块交给云端核对。"],
-  lossless: ["The cloud verifies every block: the text is the cloud's own.", "每一块都由云端核对：文字与云端独自生成的相同。"],
-  edge: ["The edge writes alone.", "由端侧独自生成。"],
-  cloud: ["The cloud writes alone.", "由云端独自生成。"],
-};
-let secret = ""; // of the server, in memory only
-let offer = null; // what the server says of its models and settings
-let sound = null; // the recording: its name, blob, waveform and seconds
+const FORMATS = ["wav", "mp3", "flac", "ogg", "m4a"]; // that a request may name; the bytes decide
+let token_ = ""; // of the server, in memory only
+let offer = null; // what the server says of its modes, models and gate
+let sound = null; // the recording
+let choices = 0; // how many recordings were chosen
 let microphone = null;
 let run = null; // the request that is shown
-let open = 0; // piece that is shown
-let wanted; // timer of the next request
+let open = null; // number of its piece that is shown
+let waiting; // timer of the next request
 
-class Refused extends Error {
-  constructor(message, hint) {
-    super(message);
-    this.hint = hint;
-  }
-}
-
-// The answer of the server; asks for the token until it is right. What the server refuses is thrown in its words.
-async function called(path, options = {}) {
-  for (;;) {
-    const answer = await fetch(path, { ...options, headers: { ...options.headers, ...(secret && { Authorization: `Bearer ${secret}` }) } });
-    if (answer.ok) return answer;
-    if (answer.status !== 401) throw refusalOf((await answer.json().catch(() => ({}))).error, answer.status);
-    await asked();
-  }
-}
-
-const refusalOf = (error, status) => new Refused(error?.message ?? say(`The server answers with status ${status}.`, `服务器返回状态 ${status}。`), error?.hint);
-
-// Resolves when a token was entered.
-function asked() {
-  const dialog = place("ask");
-  if (!dialog.open) dialog.showModal();
-  return new Promise((entered) => dialog.addEventListener("close", () => entered((secret = place("token").value)), { once: true }));
-}
+// A problem in words: an Error with what to do about it.
+const problem = (message, hint = null) => Object.assign(new Error(message), { hint });
 
 function tell(error) {
-  const gone = error instanceof TypeError;
-  const message = gone ? say("The server does not answer.", "服务器没有响应。") : error.message;
-  place("problem").replaceChildren(html("p", { class: "notice bad" }, html("b", {}, message), error.hint ? html("span", {}, ` ${error.hint}`) : null));
+  const message = error instanceof TypeError ? say("The server does not answer.", "服务器没有响应。") : error.message;
+  place("problem").replaceChildren(html("p", { class: "notice bad" }, html("b", {}, message), ` ${error.hint ?? ""}`));
 }
 
-const chosen = (name) => document.querySelector(`input[name="${name}"]:checked`)?.value;
-
-// The gate that the chosen settings put in force; in other modes none decides.
-function gateInForce() {
-  const { changed, value } = { changed: place("threshold").dataset.changed, value: Number(place("threshold").value) };
-  if (chosen("mode") !== "hybrid") return { name: "entropy", threshold: null, wake: null, below: false };
-  return changed ? { ...offer.gate, threshold: value, wake: value } : offer.gate;
-}
-
-function request(data) {
-  const own = { language: chosen("language") };
-  if (gateInForce().threshold !== offer.gate.threshold && chosen("mode") === "hybrid") own["gate.threshold"] = gateInForce().threshold;
-  const content = [{ type: "input_audio", input_audio: { data, format: sound.format } }];
-  return { model: `specdec/${chosen("mode")}`, stream: true, messages: [{ role: "user", content }], specdec: own };
+// The server's answer; asks for the token until it is right. A refusal is thrown in the server's words.
+async function called(path, { headers, ...options } = {}) {
+  for (let again = false; ; again = true) {
+    const answer = await fetch(path, { ...options, headers: { ...headers, ...(token_ && { Authorization: `Bearer ${token_}` }) } });
+    if (answer.ok) return answer;
+    const { error, detail } = await answer.json().catch(() => ({}));
+    if (answer.status !== 401) throw problem(error?.message ?? detail ?? `HTTP ${answer.status}`);
+    place("wrong").hidden = !again;
+    place("ask").showModal();
+    await new Promise((entered) => place("ask").addEventListener("close", entered, { once: true }));
+    token_ = place("token").value;
+  }
 }
 
 // The values of server-sent events.
@@ -70,7 +40,7 @@ async function* eventsOf(answer) {
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   for (let rest = ""; ; ) {
     const { done, value } = await reader.read();
-    if (done) throw new Refused(say("The connection was lost before the caption was complete.", "描述完成之前连接已断开。"));
+    if (done) throw problem(say("The connection was lost before the caption was complete.", "描述完成之前连接已断开。"));
     const lines = (rest + value).split("\n");
     rest = lines.pop();
     for (const line of lines.filter((each) => each.startsWith("data: "))) {
@@ -83,78 +53,57 @@ async function* eventsOf(answer) {
 const base64 = (blob) => new Promise((done, failed) => {
   const reader = new FileReader();
   reader.onload = () => done(reader.result.split(",")[1]);
-  reader.onerror = () => failed(reader.error);
+  reader.onerror = () => failed(problem(say("The file cannot be read.", "无法读取该文件。")));
   reader.readAsDataURL(blob);
 });
 
+// The gate that the chosen settings put in force; in other modes than hybrid none decides.
+function gateInForce() {
+  const { dataset, value } = place("threshold");
+  if (chosen("mode") !== "hybrid") return { name: "entropy", threshold: null, wake: null, below: false };
+  return dataset.moved ? { ...offer.gate, threshold: Number(value), wake: Number(value) } : offer.gate;
+}
+
+async function requestOf({ blob, format }, { mode, gate }) {
+  const moved = mode === "hybrid" && gate !== offer.gate;
+  const specdec = { language: chosen("language"), ...(moved && { "gate.threshold": gate.threshold }) };
+  const content = [{ type: "input_audio", input_audio: { data: await base64(blob), format } }];
+  return JSON.stringify({ model: `specdec/${mode}`, stream: true, messages: [{ role: "user", content }], specdec });
+}
+
 // Captions the recording with the settings as they stand; a request under way gives way.
 async function caption() {
-  if (!sound) return;
   run?.abort.abort();
-  const own = { abort: new AbortController(), mode: chosen("mode"), gate: gateInForce(), pieces: new Map(), began: performance.now(), seconds: null };
+  const own = { mode: chosen("mode"), gate: gateInForce(), name: sound.name, pieces: new Map(), abort: new AbortController(), state: "encoding" };
+  const began = performance.now();
   [run, open] = [own, null];
   place("problem").replaceChildren();
   draw();
   try {
-    const body = JSON.stringify(request(await base64(sound.blob)));
-    const answer = await called("/v1/chat/completions", { method: "POST", body, headers: { "Content-Type": "application/json" }, signal: own.abort.signal });
-    for await (const event of eventsOf(answer)) {
-      if (event.error) throw refusalOf(event.error);
-      if (own === run) take(own, event.specdec);
+    const options = { method: "POST", headers: { "Content-Type": "application/json" }, body: await requestOf(sound, own), signal: own.abort.signal };
+    for await (const { error, specdec } of eventsOf(await called("/v1/chat/completions", options))) {
+      if (error) throw problem(error.message);
+      if (own !== run) return;
+      if (specdec?.piece) take(specdec);
     }
-    own.seconds = (performance.now() - own.began) / 1000;
+    [own.state, own.seconds] = ["done", (performance.now() - began) / 1000];
   } catch (error) {
-    if (own !== run) return; // another one was asked for
-    own.failed = true;
+    if (own !== run) return;
+    own.state = "failed";
     tell(error);
   }
-  if (own === run) draw();
-}
-
-// Takes in what an event says of a piece: a block, or the rest of its transcript.
-function take(own, { block, piece, transcript }) {
-  if (!piece) return; // the end, which says all again
-  const found = own.pieces.get(piece.index) ?? { ...piece, rounds: [], final: null };
-  own.pieces.set(piece.index, found);
-  if (block) found.rounds.push(block);
-  if (transcript) found.final = { ...transcript, file: sound.name, rounds: found.rounds };
-  open ??= found.index;
   draw();
 }
 
-// The run that is shown, as far as it is known; what has the focus keeps it.
-function draw() {
-  const focus = document.activeElement?.dataset?.key;
-  place("input").classList.toggle("filled", sound !== null);
-  place("progress").textContent = progress();
-  const pieces = [...(run?.pieces.values() ?? [])].sort((a, b) => a.index - b.index);
-  const piece = run?.pieces.get(open);
-  place("result").hidden = !run || (run.failed && !piece);
-  place("pieces")?.replaceChildren(...(pieces.length > 1 ? [timelineOf(pieces, sound.seconds, open, show), stepper(pieces, piece)] : []));
-  place("result").replaceChildren(...(run ? resultOf(piece ?? { rounds: [] }) : []));
-  if (focus) document.querySelector(`[data-key="${focus}"]`)?.focus();
-}
-
-function resultOf({ rounds, final }) {
-  const text = final?.caption ?? rounds.map((round) => round.committed_text).join("");
-  const known = final ? [...(final.flags ?? []).map((flag) => html("p", { class: "notice" }, say(...FLAGS[flag]))), downloads()] : [];
-  const names = Object.keys(final?.labels ?? {}).filter((name) => final.labels[name] !== null || final.scores?.[name]);
-  const tiles = names.sort((a) => (a === "emotion" ? -1 : 0)).map((name) => tileOf(name, final));
-  return [
-    html("p", { class: `said${final ? "" : " writing"}`, lang: final?.language ?? chosen("language") }, text),
-    ...known,
-    ...(tiles.length ? [html("h2", {}, say("Classes and measurements", "类别与测量")), html("div", { class: "tiles" }, ...tiles)] : []),
-    ...(rounds.length ? [html("h2", {}, say("How it was written", "生成过程")), html("ol", { class: "blocks" }, ...rounds.map((round) => blockOf(round, run)))] : []),
-    ...(final ? [html("dl", { class: "totals" }, ...factsOf(final))] : []),
-    ...(rounds.length ? [html("div", { class: "legend" }, ...legendOf(rounds, run))] : []),
-  ];
-}
-
-// Buttons to the pieces before and after the one that is shown.
-function stepper(pieces, { index, start_s, end_s }) {
-  const at = pieces.findIndex((piece) => piece.index === index);
-  const step = (by, sign, words) => html("button", { type: "button", "data-key": words, "aria-label": words, disabled: !pieces[at + by], click: () => show(pieces[at + by].index) }, sign);
-  return html("p", { class: "stepper" }, step(-1, "←", say("Previous piece", "上一段")), ` ${at + 1} / ${pieces.length} · ${exactly(start_s)}–${exactly(end_s)} `, step(1, "→", say("Next piece", "下一段")));
+// Takes in an event of a piece: a block, or the rest of its transcript.
+function take({ piece, block, transcript }) {
+  const found = run.pieces.get(piece.index) ?? { ...piece, rounds: [], final: null };
+  run.pieces.set(piece.index, found);
+  run.state = "writing";
+  if (block) found.rounds.push(block);
+  if (transcript) found.final = { ...transcript, file: run.name, rounds: found.rounds };
+  open ??= found.index;
+  draw();
 }
 
 function show(index) {
@@ -162,124 +111,139 @@ function show(index) {
   draw();
 }
 
-function progress() {
-  if (microphone) return say("Recording", "正在录音");
-  if (run === null || run.failed) return "";
-  const blocks = [...run.pieces.values()].reduce((sum, piece) => sum + piece.rounds.length, 0);
-  if (run.seconds === null) return blocks ? say(`Writing, block ${blocks}`, `正在生成，第 ${blocks} 块`) : say("The models encode the recording", "模型正在编码录音");
-  return say(`Done in ${clock(run.seconds)}`, `完成，用时 ${clock(run.seconds)}`);
+// The run that is shown, as far as it has come; what has the focus keeps it.
+function draw() {
+  const focus = document.activeElement?.dataset?.key;
+  const pieces = [...(run?.pieces.values() ?? [])].sort((a, b) => a.index - b.index);
+  const { rounds, final } = run?.pieces.get(open) ?? { rounds: [], final: null };
+  const states = { encoding: say("The models encode the recording …", "模型正在编码录音 …"), writing: say("Writing …", "正在生成 …"), done: `${say("Done in", "完成，用时")} ${clock(run?.seconds)}` };
+  place("input").classList.toggle("filled", sound !== null);
+  place("progress").textContent = microphone ? say("Recording …", "正在录音 …") : (states[run?.state] ?? "");
+  place("pieces")?.replaceChildren(...(pieces.length > 1 ? [timelineOf(pieces, sound.seconds, open, show), stepper(pieces, open, show)] : []));
+  put(place("said"), { lang: final?.language ?? chosen("language") ?? "en", "aria-busy": String(!final) }, []);
+  place("said").textContent = final ? final.caption : rounds.map((round) => round.committed_text).join("");
+  place("said").classList.toggle("writing", !final && ["encoding", "writing"].includes(run?.state));
+  place("result").replaceChildren(...noticesOf(final), ...(run?.state === "done" ? [downloads()] : []), ...(rounds.length ? resultOf(run, rounds, final) : []));
+  if (focus) document.querySelector(`[data-key="${focus}"]`)?.focus();
 }
 
 function downloads() {
   const lines = () => new Blob([...run.pieces.values()].map(({ final }) => `${JSON.stringify(final)}\n`), { type: "application/jsonl" });
-  const exported = async (format) => (await called(`/page/export/${format}`, { method: "POST", body: lines() })).blob();
-  const all = [["JSONL", "jsonl", lines], ["SRT", "srt", () => exported("srt")], ["TextGrid", "TextGrid", () => exported("textgrid")]];
-  const buttons = all.map(([name, suffix, made]) => html("button", { type: "button", "data-key": suffix, click: () => Promise.resolve(made()).then((blob) => save(blob, suffix), tell) }, name));
+  const exported = async (suffix) => (await called(`/page/export/${suffix}`, { method: "POST", body: lines() })).blob();
+  const save = async (suffix) => {
+    const href = URL.createObjectURL(suffix === "jsonl" ? lines() : await exported(suffix));
+    html("a", { download: `${run.name.replace(/\.[^.]*$/, "")}.${suffix}`, href }).click();
+    setTimeout(() => URL.revokeObjectURL(href), 10000);
+  };
+  const button = ([suffix, name]) => html("button", { type: "button", "data-key": suffix, click: () => save(suffix).catch(tell) }, name);
+  const buttons = [["jsonl", "JSONL"], ["srt", "SRT"], ["TextGrid", "TextGrid"]].map(button);
   return html("div", { class: "downloads", role: "group", "aria-label": say("Download", "下载") }, html("span", { class: "small" }, say("Download", "下载")), ...buttons);
 }
 
-function save(blob, suffix) {
-  const link = html("a", { download: `${sound.name.replace(/\.[^.]*$/, "")}.${suffix}`, href: URL.createObjectURL(blob) });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
-}
-
-// Takes a recording and captions it. Samples are known of what was recorded here.
+// Takes a recording and captions it; `samples` are known of what was recorded here.
 async function choose(blob, name, samples = null) {
+  const own = ++choices;
+  if (blob.size > offer.most_bytes) return tell(problem(say(`${name} is larger than the server takes (${Math.floor(offer.most_bytes / 1e6)} MB).`, `${name} 超过服务器的上限（${Math.floor(offer.most_bytes / 1e6)} MB）。`)));
   const known = samples ?? (await samplesOf(blob).catch(() => null)); // what a browser cannot decode the server may
-  sound = { blob, name, format: FORMATS.find((each) => name.toLowerCase().endsWith(each)) ?? "wav", seconds: known && known.length / RATE, envelope: known && envelopeOf(known) };
+  if (own !== choices) return;
+  const format = FORMATS.find((each) => name.toLowerCase().endsWith(`.${each}`)) ?? "wav";
+  sound = { blob, name, format, seconds: known && known.length / RATE, envelope: known?.length ? envelopeOf(known) : null };
   picture(playerOf(sound));
   caption();
 }
 
 function picture(content) {
-  const old = place("picture").querySelector("audio");
-  old?.pause();
-  if (old) URL.revokeObjectURL(old.src);
-  place("picture").hidden = false;
+  const player = place("picture").querySelector("audio");
+  player?.pause();
+  if (player) URL.revokeObjectURL(player.src);
   place("picture").replaceChildren(content);
 }
 
-function dropped(files) {
-  place("problem").replaceChildren();
-  if (files.length > 1) tell(new Refused(say("The page takes one recording at a time.", "本页一次处理一个录音。"), say(`This is ${files[0].name}; specdec batch captions many.`, `这里处理 ${files[0].name}；批量处理请用 specdec batch。`)));
-  else if (files.length) choose(files[0], files[0].name);
+function dropped([file, ...more]) {
+  if (!file || !offer) return;
+  if (microphone) tell(problem(say("Stop the recording first.", "请先停止录音。")));
+  else if (more.length) tell(problem(say("The page takes one recording at a time.", "本页一次处理一个录音。"), say("specdec batch captions many.", "批量处理请用 specdec batch。")));
+  else choose(file, file.name);
 }
 
 async function record() {
+  place("record").disabled = true;
   try {
     microphone = await recording((envelope, seconds) => {
       picture(html("div", { class: "plot" }, waveform(envelope)));
       place("elapsed").textContent = clock(seconds);
     });
-  } catch {
-    return tell(new Refused(say("The microphone cannot be used.", "无法使用麦克风。"), say("Allow it for this page, and open the page over HTTPS or at 127.0.0.1.", "请允许本页使用麦克风，并通过 HTTPS 或 127.0.0.1 打开。")));
-  }
-  recordingIs(true);
-  place("stop").focus();
-  try {
+    recordingIs(true);
     const samples = await microphone.done;
     choose(wavOf(samples), `recording-${new Date().toISOString().slice(0, 19).replaceAll(":", "")}.wav`, samples);
-  } catch (error) {
-    tell(error);
+  } catch {
+    tell(problem(say("The microphone cannot be used.", "无法使用麦克风。"), say("Allow it for this page; browsers offer it over HTTPS and at 127.0.0.1.", "请允许本页使用麦克风；浏览器只在 HTTPS 或 127.0.0.1 提供麦克风。")));
   }
-  microphone = null;
   recordingIs(false);
-  place("record").focus();
 }
 
 function recordingIs(on) {
+  if (!on) microphone = null;
+  place("record").disabled = false;
   place("stop").hidden = !on;
   place("record").hidden = place("choose").hidden = on;
   place("input").classList.toggle("recording", on);
   draw();
+  place(on ? "stop" : "record").focus();
 }
 
-// Settings as they are chosen; where there is a recording, it is captioned anew a moment later.
+// Shows the settings as they are chosen; where there is a recording, it is captioned anew a moment later.
 function changed() {
-  const mode = chosen("mode");
-  place("threshold-of").disabled = mode !== "hybrid" || !SCALES[offer.gate.name];
-  place("meaning").textContent = say(...MODES[mode]);
-  place("value").textContent = `${place("threshold").value} · ${offer.gate.name}`;
-  clearTimeout(wanted);
-  if (sound) wanted = setTimeout(caption, 400);
+  words();
+  clearTimeout(waiting);
+  if (sound) waiting = setTimeout(caption, 400);
 }
 
-function speak(language) {
-  document.documentElement.lang = language;
-  place("theme").lastElementChild.textContent = say(...{ automatic: ["automatic", "自动"], light: ["light", "浅色"], dark: ["dark", "深色"] }[document.documentElement.dataset.theme ?? "automatic"]);
-  if (offer) place("meaning").textContent = say(...MODES[chosen("mode")]);
+// Writes what is not drawn anew by itself, in the language of the page.
+function words() {
+  const theme = document.documentElement.dataset.theme ?? "automatic";
+  place("theme").lastElementChild.textContent = say(theme, { automatic: "自动", light: "浅色", dark: "深色" }[theme]);
+  document.querySelector("audio")?.dispatchEvent(new Event("seeked"));
+  if (offer) {
+    place("threshold-of").disabled = chosen("mode") !== "hybrid" || !SCALES[offer.gate.name];
+    place("value").textContent = `${place("threshold").value} · ${offer.gate.name}`;
+    place("meaning").textContent = say(...MODES[chosen("mode")]);
+  }
   draw();
 }
 
 async function begin() {
-  speak(navigator.language.startsWith("zh") ? "zh" : "en");
-  offer = await (await called("/page/settings")).json();
-  const [least, most] = SCALES[offer.gate.name] ?? [0, 1];
-  Object.assign(place("threshold"), { min: least, max: most, step: (most - least) / 100, value: offer.gate.threshold ?? least });
-  for (const input of document.querySelectorAll('input[name="mode"]')) input.parentElement.hidden = !offer.modes.includes(input.value);
-  document.querySelector(`input[name="mode"][value="${offer.mode}"]`).checked = true;
-  document.querySelector(`input[name="language"][value="${document.documentElement.lang}"]`).checked = true;
-  place("models").textContent = offer.models.join(" + ");
-  changed();
+  const language = navigator.language.startsWith("zh") ? "zh" : "en";
+  document.documentElement.lang = language;
+  words();
+  const found = await (await called("/page/settings")).json();
+  const [min, max] = SCALES[found.gate.name] ?? [0, 1];
+  Object.assign(place("threshold"), { min, max, step: (max - min) / 100, value: found.gate.threshold ?? min });
+  for (const input of document.querySelectorAll('input[name="mode"]')) {
+    input.parentElement.hidden = !found.modes.includes(input.value);
+    input.checked = input.value === found.mode;
+  }
+  document.querySelector(`input[name="language"][value="${language}"]`).checked = true;
+  place("models").textContent = found.models.join(" + ");
+  offer = found;
+  words();
 }
 
-place("speech").addEventListener("click", () => speak(document.documentElement.lang === "zh" ? "en" : "zh"));
-place("theme").addEventListener("click", () => speak(document.documentElement.lang));
-place("choose").addEventListener("click", () => place("file").click());
-place("file").addEventListener("change", (event) => dropped(event.target.files));
-place("record").addEventListener("click", record);
-place("stop").addEventListener("click", () => microphone.stop());
-place("settings").addEventListener("submit", (event) => event.preventDefault());
-place("settings").addEventListener("change", changed);
-place("threshold").addEventListener("input", () => {
-  place("threshold").dataset.changed = "true";
-  place("value").textContent = `${place("threshold").value} · ${offer.gate.name}`;
-});
-for (const [event, over] of [["dragover", true], ["dragleave", false], ["drop", false]]) {
+const listeners = {
+  speech: { click: () => ((document.documentElement.lang = say("zh", "en")), words()) },
+  theme: { click: words },
+  choose: { click: () => place("file").click() },
+  file: { change: ({ target }) => (dropped(target.files), (target.value = "")) }, // so that the same file can be chosen again
+  record: { click: record },
+  stop: { click: () => microphone.stop() },
+  settings: { change: changed, submit: (event) => event.preventDefault() },
+  threshold: { input: ({ target }) => ((target.dataset.moved = "true"), words()) },
+};
+for (const [id, own] of Object.entries(listeners)) for (const [event, heard] of Object.entries(own)) place(id).addEventListener(event, heard);
+for (const event of ["dragover", "dragleave", "drop"]) {
   document.addEventListener(event, (at) => {
     at.preventDefault();
-    place("input").classList.toggle("over", over);
+    place("input").classList.toggle("over", event === "dragover");
     if (event === "drop") dropped(at.dataTransfer.files);
   });
 }
