@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -35,8 +35,9 @@ from specdec_cli.inputs.recording import InputFile
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.calibration import CalibrationFile, calibration_for
 from specdec_cli.labels.probabilities import KEPT, Scorer
-from specdec_cli.models.processor import Prompt, same_prompts
+from specdec_cli.models.processor import Processor, Prompt, same_prompts
 from specdec_cli.pair_loading import Loading, gate_file_of, load_pair
+from specdec_cli.prompts import Language
 from specdec_cli.run import Prompts, Run, Setup
 from specdec_cli.transcript import Started, Transcript, error_transcript
 from specdec_cli.transcript.records import file_name
@@ -334,8 +335,7 @@ class Captioner:
     @cached_property
     def word_groups(self) -> Synonyms:
         """Tokens that say the same classes in the shipped lexicon, for the acceptance rule `class`."""
-        pieces = ((id_, self.pair.writer.word(id_)) for id_ in range(self.pair.vocab_size))
-        return Lexicon.load().vocabularies[self.config.prompt.language].synonyms(pieces)
+        return _word_groups(self.pair.writer, self.pair.vocab_size, self.config.prompt.language)
 
     @cached_property
     def class_groups(self) -> Groups:
@@ -362,6 +362,12 @@ def _cuts_of(config: Config) -> Cuts | None:
     """Where recordings are cut, if a file says it; errors as in `Cuts.read`."""
     path = config.audio.cuts_path
     return None if path is None else Cuts.read(path, strict=config.audio.strict)
+
+
+@lru_cache(maxsize=4)  # variants of a captioner have the same
+def _word_groups(writer: Processor, vocab_size: int, language: Language) -> Synonyms:
+    pieces = ((id_, writer.word(id_)) for id_ in range(vocab_size))
+    return Lexicon.load().vocabularies[language].synonyms(pieces)
 
 
 @cache

@@ -28,7 +28,8 @@ from specdec_cli.serve.chat import departure
 from specdec_cli.serve.clips import Service
 from specdec_cli.serve.limits import Bodies, ServeLimits, has_token
 from specdec_cli.serve.metrics import Metrics
-from specdec_cli.serve.requests import error_body
+from specdec_cli.serve.openapi import CHAT, MODELS
+from specdec_cli.serve.requests import ApiError
 
 _log = logging.getLogger("specdec_cli.serve")
 
@@ -134,7 +135,7 @@ async def _failed(request: Request, error: Exception) -> Response:
     match error:
         case ClientDisconnect():  # nobody is there to read it
             return Response(status_code=_GONE)
-        case _ if request.url.path in chat.PATHS:
+        case _ if request.url.path.startswith((MODELS, CHAT)):
             refused = chat.refusal(error)
             if refused.status_code == 500:
                 event("model_failed", error=type(error).__name__)
@@ -146,15 +147,16 @@ async def _failed(request: Request, error: Exception) -> Response:
         case _:
             event("model_failed", error=type(error).__name__)
             status, reason = 500, typed(error, _log).message
-    return JSONResponse({"detail": reason[:2000]}, status)
+    return JSONResponse({"detail": reason[:2000]}, status, getattr(error, "headers", None))
 
 
 def _guarded(app: ASGIApp, offer: Offer, token: str | None) -> ASGIApp:
     """Refuses requests without the token, or, where there is none, of other sites' pages; logs and counts all."""
-    denied, says = 401, "the token is missing or wrong"
+    denied = ApiError(401, "the token is missing or wrong", code="invalid_api_key")
     if token is None:
-        denied, says = 403, "without a token this server answers at localhost and 127.0.0.1, and no other site's page"
-    refused = JSONResponse({"detail": says, **error_body(denied, says, code="invalid_api_key")}, denied)
+        says = "without a token this server answers at localhost and 127.0.0.1 alone, and to no page of another site"
+        denied = ApiError(403, says, code="another_site")
+    refused = JSONResponse({"detail": denied.detail, **denied.body}, denied.status_code)
 
     def admits(request: Request) -> bool:
         if token is None:
