@@ -116,7 +116,9 @@ def text_of(name: ExportFormat, content: bytes) -> str:
     read = [head_of(place, StoredLine(number, 0, raw)) for number, raw in enumerate(content.splitlines(), 1)]
     lines = [line for line in read if line.head.good]
     if len({line.key for line in lines}) != 1:
-        raise WrongFileError("Captions of exactly one recording can be exported.", hint="Send its transcripts as they came.")
+        raise WrongFileError(
+            "Captions of exactly one recording can be exported.", hint="Send its transcripts as they came."
+        )
     recording = CaptionedRecording.of(lines[0].key.path, "", lines, place, datetime.now(UTC))
     return _EACH[name](recording, kinds_of([recording]), place)
 

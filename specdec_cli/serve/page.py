@@ -77,13 +77,17 @@ def _page() -> tuple[str, int, dict[str, str]]:
     """Text, status and headers."""
     style, script = asset("report.css", "serve.css"), asset(*_SCRIPTS)
     text = environment().get_template("serve.html.j2").render(style=Markup(style), script=Markup(script))
-    return text, 200, {
-        "Content-Security-Policy": f"{policy(script, style)}; connect-src 'self'; frame-ancestors 'none'",
-        "Permissions-Policy": "microphone=(self), camera=(), geolocation=()",
-        "Referrer-Policy": "no-referrer",
-        "X-Content-Type-Options": "nosniff",
-        "Cache-Control": "no-cache",
-    }
+    return (
+        text,
+        200,
+        {
+            "Content-Security-Policy": f"{policy(script, style)}; connect-src 'self'; frame-ancestors 'none'",
+            "Permissions-Policy": "microphone=(self), camera=(), geolocation=()",
+            "Referrer-Policy": "no-referrer",
+            "X-Content-Type-Options": "nosniff",
+            "Cache-Control": "no-cache",
+        },
+    )
 
 
 def is_own(request: Request) -> bool:

@@ -102,8 +102,8 @@ def test_the_page_brings_all_that_it_needs_and_may_do_no_more(served: Served) ->
     links = [a.get("src") or a.get("href") for _, a in read.elements if a.get("src") or a.get("href")]
     assert links == ["data:,"]
     assert "mini" not in answer.text  # nothing of the server
-    both = [tuple(a["lang"] for tag, a in read.elements if "lang" in a)][0]
-    assert both.count("en") == both.count("zh") + 1  # the document
+    languages = [a["lang"] for _, a in read.elements if "lang" in a]
+    assert languages.count("en") == languages.count("zh") + 1 > 10  # the document's own
 
 
 def admitted(url: str, path: str, **headers: str) -> bool:
