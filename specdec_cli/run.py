@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -165,7 +165,7 @@ class Run:
         """The line of the clip without a caption."""
         return error_transcript(**{**dict(self.clip), "error": error})
 
-    def updates(self, shared: Shared | None = None) -> Iterator[Update]:
+    def updates(self, shared: Shared | None = None) -> Generator[Update]:
         """The same; `shared` makes the forwards with those of other clips."""
         prompts, self.prompts = self.prompts, None
         if prompts is None:

@@ -156,7 +156,8 @@ class Captions:
                 self._variants.move_to_end(key)
                 return known
         config = self._resolved.varied(settings, "specdec").config
-        if config.decoding.max_new_tokens > (most := self.limits.text_tokens):
+        most = self.limits.text_tokens
+        if "decoding.max_new_tokens" in settings and config.decoding.max_new_tokens > most:
             raise ApiError(400, f"decoding.max_new_tokens may be {most} here, at most.", "specdec", "invalid_value")
         made = self.loaded.variant(config)
         if settings.keys().isdisjoint(("decoding.stop_strings", "prompt.system")):
@@ -175,8 +176,8 @@ class Captions:
                 with self._turn(self._preparing, left):
                     recording = captioner.recording(item)
                 self._require_short(recording)
-                if unheard:
-                    recording = replace(recording, warnings=(*recording.warnings, UNHEARD))
+                says = [warning.replace(path, NAME) for warning in recording.warnings]
+                recording = replace(recording, path=NAME, warnings=(*says, *([UNHEARD] if unheard else ())))
                 runs = captioner.runs_of(recording, item)
                 while True:
                     with self._turn(self._preparing, left):
@@ -207,7 +208,7 @@ class Captions:
                 raise ApiError(400, f"{says}, and {follow} may follow.", "messages", "context_length_exceeded")
 
     def _decode(self, captioner: Captioner, run: Run, tell: Callable[[Step], None], left: threading.Event) -> None:
-        """Tells each block of a piece, and its transcript, which may be the line of a failure where there are others."""
+        """Tells each block of a piece, and its transcript: where there are others, that may be the line of an error."""
         piece, told = _piece(run, captioner.pair.writer.placeholders), 0
         self._require_fits(captioner, run)
         try:

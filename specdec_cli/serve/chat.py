@@ -21,7 +21,7 @@ from starlette.routing import Route
 from specdec_cli.errors import AudioError, CloudError, ConfigError, EdgeError, typed
 from specdec_cli.labels import Lexicon
 from specdec_cli.models.processor import Processor
-from specdec_cli.serve.captions import NAME, Captions, Order, Step
+from specdec_cli.serve.captions import Captions, Order, Step
 from specdec_cli.serve.limits import Bodies
 from specdec_cli.serve.metrics import Metrics
 from specdec_cli.serve.openapi import CHAT, MODELS, document
@@ -139,7 +139,7 @@ class Answer:
 
 def _told(transcript: Transcript) -> dict[str, Any]:
     """A transcript but for its rounds."""
-    found: dict[str, Any] = json.loads(transcript.to_json()) | {"file": NAME}
+    found: dict[str, Any] = json.loads(transcript.to_json())
     del found["rounds"]
     return found
 

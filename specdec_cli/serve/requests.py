@@ -165,8 +165,12 @@ class ChatRequest(_Strict):
         try:
             return cls.model_validate_json(body)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            place = ".".join(map(str, first["loc"])) or None
+            # of the forms that a field may have, the one that fits furthest
+            first = max(error.errors(include_url=False, include_input=False), key=lambda each: len(each["loc"]))
+            steps = [str(step) for step in first["loc"] if step != "str" and "[" not in str(step)]
+            place = (
+                ".".join(step for step, before in zip(steps, [None, *steps], strict=False) if step != before) or None
+            )
             if first["type"] == "extra_forbidden":
                 says = f"{place} is not supported; /openapi.json lists what is, and settings stand in specdec."
                 raise ApiError(400, says, place, "unsupported_parameter") from None
