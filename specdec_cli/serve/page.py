@@ -75,7 +75,7 @@ def _settings(captions: Captions) -> dict[str, object]:
 @cache
 def _page() -> tuple[str, int, dict[str, str]]:
     """Text, status and headers."""
-    style, script = asset("report.css", "serve.css"), asset(*_SCRIPTS)
+    style, script = asset("report.css", "review.css", "serve.css"), asset(*_SCRIPTS)
     text = environment().get_template("serve.html.j2").render(style=Markup(style), script=Markup(script))
     return (
         text,

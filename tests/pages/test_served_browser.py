@@ -133,7 +133,7 @@ def test_a_caption_at_every_width(
     wide, window = made.tab.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
     assert wide <= window
     out = "(all) => all.filter((each) => each.scrollWidth > each.clientWidth + 1).map((each) => each.textContent)"
-    assert made.tab.locator(".tile p, .tile li, .actions button, .choice label").evaluate_all(out) == []
+    assert made.tab.locator(".tile p, .tile li, .pills button, .choice label").evaluate_all(out) == []
     made.tab.screenshot(path=tmp_path / "page.png", full_page=True)
     assert (tmp_path / "page.png").stat().st_size > 20_000
     made.close(served.url)
@@ -151,7 +151,7 @@ def test_what_is_drawn_is_what_the_transcript_says(browser: Any, served: Served,
     )
     expected = [each for round_ in transcript.rounds for each in tokens(round_)]
     assert drawn == [[fate, "—" if entropy is None else f"{entropy:.2f}"] for _, fate, entropy, _ in expected]
-    verdicts = made.tab.locator(".blocks .chip").all_inner_texts()
+    verdicts = made.tab.locator(".verdict b").all_inner_texts()
     assert [text.split()[0] for text in verdicts] == [
         "corrected," if "corrected" in each.source else "accepted" for each in transcript.rounds
     ]
@@ -162,17 +162,18 @@ def test_what_is_drawn_is_what_the_transcript_says(browser: Any, served: Served,
     assert ("✓ fits" in rate) == transcript.agrees["rate"]
     for name, score in (transcript.scores or {}).items():
         tile = made.tab.locator(".tile", has=made.tab.locator("h3", has_text=name)).first
-        assert tile.locator(".p").all_inner_texts() == [f"{round(100 * p + 1e-9)}%" for p in score.classes.values()]
+        assert tile.locator(".share").all_inner_texts() == [f"{round(100 * p + 1e-9)}%" for p in score.classes.values()]
     made.close(served.url)
 
 
 def test_by_keyboard_alone(browser: Any, served: Served, clip: Path) -> None:
     made = ready(visit(browser, served.url))
-    made.tab.wait_for_timeout(1000)  # chromium opens no file chooser within the first moments of a page
+    asked = "(file) => file.addEventListener('click', (event) => { event.preventDefault(); file.id = 'asked'; })"
+    made.tab.locator("#file").evaluate(asked)
     made.tab_to("#choose")
-    with made.tab.expect_file_chooser() as chooser:
-        made.tab.keyboard.press("Enter")
-    chooser.value.set_files(clip)
+    made.tab.keyboard.press("Enter")
+    made.tab.wait_for_selector("#asked", state="attached")  # the file chooser itself is the browser's
+    made.tab.set_input_files("#asked", clip)
     made.captioned()
     made.tab_to(".play")
     made.tab_to(".plot input")
@@ -298,7 +299,7 @@ def test_the_token_is_asked_for_and_kept_nowhere(browser: Any, clip: Path) -> No
 
 
 WITHOUT_CAPTION = """() => {
-  for (const each of document.querySelectorAll("#said, .line, .legend, .name, #models, .wide, #speech")) each.style.display = "none";
+  for (const each of document.querySelectorAll("#said, .words, .legend, .name, #models, .wide, #speech")) each.style.display = "none";
   return document.body.innerText;
 }"""
 NAMES = {"JSONL", "SRT", "TextGrid", "dBFS", "learned", "nats", "specdec"}

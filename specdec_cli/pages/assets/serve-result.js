@@ -66,11 +66,11 @@ function wordsOf(round, { gate }) {
 }
 
 function blockOf(round, run) {
-  const [kind, words] = verdictOf(round, run.mode);
+  const [kind, verdict] = verdictOf(round, run.mode);
   const entropy = round.max_entropy === null ? "" : `${say("entropy up to", "熵最高")} ${fixed(round.max_entropy, 2)} nats · `;
   const time = milliseconds(round.draft_ms + (round.verify_ms ?? 0) + (round.network_ms ?? 0));
-  const head = html("p", { class: "verdict" }, html("b", { class: `chip ${kind}` }, words), html("span", { class: "small" }, entropy + time));
-  return html("li", { class: `round${round.escalated ? " asked" : ""}` }, head, html("div", { class: "line" }, ...wordsOf(round, run)));
+  const head = html("p", { class: "verdict" }, html("b", { class: kind }, verdict), html("span", { class: "small" }, entropy + time));
+  return html("li", { class: `round${round.escalated ? " asked" : ""}` }, head, html("div", { class: "words" }, ...wordsOf(round, run)));
 }
 
 function legendOf(rounds, { gate }) {
@@ -84,26 +84,25 @@ function legendOf(rounds, { gate }) {
   return [...keys, html("span", { class: "key meaning" }, say(`Bars: ${figure}${line}.`, `柱：${figure}${line}。`))];
 }
 
-function classRow([class_, p], said) {
-  const level = html("span", { class: "level" });
-  level.style.width = percent(p, 1);
-  const parts = [html("span", {}, named(class_)), html("span", { class: "rail" }, level), html("span", { class: "p" }, percent(p))];
-  return html("li", { class: class_ === said ? "named" : null }, ...parts);
-}
-
 // An attribute: its class, the probabilities of all, and what is measured of it.
 function tileOf(name, { labels, scores, measured, agrees }) {
   const classes = Object.entries(scores?.[name]?.classes ?? {});
   const [field, written] = FIGURES[name] ?? [];
   const value = measured?.[field] ?? null;
   const fits = { true: say("✓ fits", "✓ 相符"), false: say("✗ does not fit", "✗ 不符") }[agrees?.[name]];
+  const rows = classes.map(([class_, p]) => {
+    const level = html("span", { class: "level" });
+    level.style.width = percent(p, 1);
+    const parts = [html("span", {}, named(class_)), html("span", { class: "rail" }, level), html("span", { class: "share" }, percent(p))];
+    return html("li", { class: class_ === labels[name] ? "named" : null }, ...parts);
+  });
   return html(
     "section",
     { class: `tile${classes.length > 4 ? " large" : ""}` },
     html("h3", {}, named(name)),
-    html("p", { class: "class" }, labels[name] === null ? say("not named", "未提及") : named(labels[name])),
-    html("ul", { class: "classes" }, ...classes.map((each) => classRow(each, labels[name]))),
-    value === null ? null : html("p", { class: `figure-of ${agrees?.[name]}` }, `${say("measured", "测得")} ${written(value)}`, fits ? html("b", {}, fits) : null),
+    html("b", {}, labels[name] === null ? say("not named", "未提及") : named(labels[name])),
+    html("ul", {}, ...rows),
+    value === null ? null : html("p", {}, `${say("measured", "测得")} ${written(value)}`, fits ? html("span", { class: `fits ${agrees[name]}` }, fits) : null),
   );
 }
 
@@ -163,5 +162,5 @@ function stepper(pieces, open, choose) {
   const at = pieces.findIndex((piece) => piece.index === open);
   const step = (to, key, sign, words) => html("button", { type: "button", "data-key": key, "aria-label": words, disabled: !to, click: () => choose(to.index) }, sign);
   const when = ` ${at + 1} / ${pieces.length} · ${exactly(pieces[at].start_s)}–${exactly(pieces[at].end_s)} `;
-  return html("p", { class: "stepper" }, step(pieces[at - 1], "before", "←", say("Previous piece", "上一段")), when, step(pieces[at + 1], "after", "→", say("Next piece", "下一段")));
+  return html("p", { class: "pills" }, step(pieces[at - 1], "before", "←", say("Previous piece", "上一段")), when, step(pieces[at + 1], "after", "→", say("Next piece", "下一段")));
 }

@@ -49,8 +49,8 @@ function playerOf({ blob, name, envelope }) {
   const player = html("audio", { src: URL.createObjectURL(blob), preload: "metadata" });
   const cursor = svg("path", { class: "place", d: `M0 0V${PLOT.wave}` });
   const seek = html("input", { type: "range", min: 0, max: 1, step: "any", value: 0 });
-  const time = html("span", { class: "time" });
-  const button = html("button", { type: "button", class: "play" }, html("span", { class: "icon" }));
+  const time = html("span");
+  const button = html("button", { type: "button", class: "play" }, html("span"));
   const follow = () => {
     const length = Number.isFinite(player.duration) ? player.duration : 0;
     seek.value = player.currentTime / (length || 1);

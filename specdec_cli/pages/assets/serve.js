@@ -117,7 +117,7 @@ function draw() {
   const pieces = [...(run?.pieces.values() ?? [])].sort((a, b) => a.index - b.index);
   const { rounds, final } = run?.pieces.get(open) ?? { rounds: [], final: null };
   const states = { encoding: say("The models encode the recording …", "模型正在编码录音 …"), writing: say("Writing …", "正在生成 …"), done: `${say("Done in", "完成，用时")} ${clock(run?.seconds)}` };
-  place("input").classList.toggle("filled", sound !== null);
+  place("input").classList.toggle("filled", Boolean(sound || microphone));
   place("progress").textContent = microphone ? say("Recording …", "正在录音 …") : (states[run?.state] ?? "");
   place("pieces")?.replaceChildren(...(pieces.length > 1 ? [timelineOf(pieces, sound.seconds, open, show), stepper(pieces, open, show)] : []));
   put(place("said"), { lang: final?.language ?? chosen("language") ?? "en", "aria-busy": String(!final) }, []);
@@ -137,7 +137,7 @@ function downloads() {
   };
   const button = ([suffix, name]) => html("button", { type: "button", "data-key": suffix, click: () => save(suffix).catch(tell) }, name);
   const buttons = [["jsonl", "JSONL"], ["srt", "SRT"], ["TextGrid", "TextGrid"]].map(button);
-  return html("div", { class: "downloads", role: "group", "aria-label": say("Download", "下载") }, html("span", { class: "small" }, say("Download", "下载")), ...buttons);
+  return html("div", { class: "downloads pills", role: "group", "aria-label": say("Download", "下载") }, html("span", { class: "small" }, say("Download", "下载")), ...buttons);
 }
 
 // Takes a recording and captions it; `samples` are known of what was recorded here.
