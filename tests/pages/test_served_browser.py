@@ -299,7 +299,8 @@ def test_the_token_is_asked_for_and_kept_nowhere(browser: Any, clip: Path) -> No
 
 
 WITHOUT_CAPTION = """() => {
-  for (const each of document.querySelectorAll("#said, .words, .legend, .name, #models, .wide, #speech")) each.style.display = "none";
+  const left = document.querySelectorAll("#said, .words, .legend, .name, #models, .wide, #speech");
+  for (const each of left) each.style.display = "none";
   return document.body.innerText;
 }"""
 NAMES = {"JSONL", "SRT", "TextGrid", "dBFS", "learned", "nats", "specdec"}
