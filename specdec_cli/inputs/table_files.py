@@ -51,7 +51,7 @@ OWN_COLUMNS: Final = (
 _FORMULA: Final = re.compile(r"(^|[;\t]\s*\"?)('*[=+\-@\t\r])")
 """What begins a formula in a cell, or in a part of one that `;` or a tab would make a cell."""
 _NO_FORMULA: Final = re.compile(r"(^|[;\t]\s*\"?)'('*[=+\-@\t\r])")
-_UNDECODED: Final = re.compile(r"[\ud800-\udfff]")
+UNDECODED: Final = re.compile(r"[\ud800-\udfff]")
 
 
 class Row(NamedTuple):
@@ -312,7 +312,7 @@ def uncollected() -> Iterator[None]:
 
 def decoded(text: str) -> bool:
     """Whether all of a text that was read leniently was UTF-8."""
-    return text.isascii() or _UNDECODED.search(text) is None
+    return text.isascii() or UNDECODED.search(text) is None
 
 
 def one_line(value: object) -> str | None:
