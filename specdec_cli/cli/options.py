@@ -376,9 +376,12 @@ _TOKEN: Final = "Variable that holds the clients' token, 16 characters or more; 
 TokenVariable = Annotated[Text, _network("--token-env", metavar="NAME", help=_TOKEN)]
 TlsCert = Annotated[File, _network("--tls-cert", metavar="PEM", help="Certificate, for HTTPS.")]
 TlsKey = Annotated[File, _network("--tls-key", metavar="PEM", help="Private key of the certificate.")]
+ServedAtATime = Annotated[
+    int, _limits("--batch-size", metavar="N", help="Recordings captioned together.", min=1, max=256)
+]
 MaxSessions = Annotated[int, _limits("--max-sessions", metavar="N", help="Clips held at a time.", min=1)]
 MemoryMb = Annotated[int, _limits("--memory-mb", metavar="N", help="Memory of their caches, MiB.", min=1)]
-_LONGEST: Final = "Longest clip, s. Default: what the model takes."
+_LONGEST: Final = "Longest clip or recording, s. Default: what the model takes, and an hour."
 MaxClipSeconds = Annotated[float | None, _limits("--max-clip-seconds", metavar="S", help=_LONGEST, min=0.1)]
 _IDLE: Final = "Time until an unused clip is forgotten, s."
 IdleSeconds = Annotated[float, _limits("--idle-s", metavar="S", help=_IDLE, min=0.1)]

@@ -9,14 +9,21 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from pydantic import ValidationError
 
 from specdec_cli.config.checks import Given, contradictions
 from specdec_cli.config.fields import AT_PAUSES
 from specdec_cli.config.gate_file import read_gate_file
-from specdec_cli.config.locate import absolute_model, absolute_path, find_config, follows_shipped_prompts, model_source
+from specdec_cli.config.locate import (
+    PACKAGED,
+    absolute_model,
+    absolute_path,
+    find_config,
+    follows_shipped_prompts,
+    model_source,
+)
 from specdec_cli.config.problems import raise_if_any, show, show_name
 from specdec_cli.config.schema import SECTIONS, Config
 from specdec_cli.config.settings import SETTINGS, takes_text, unknown, wrong_values
@@ -62,6 +69,28 @@ class ResolvedConfig:
     config: Config
     origin: Mapping[str, str] = field(repr=False)  # by dotted name, as in `Given`; `edge`, `cloud`: of no such model
     path: Path | None  # the config file; None: the defaults, which are for published models
+    _layers: tuple[Layer, ...] = field(default=(), repr=False, compare=False)
+    _environ: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, layers: Iterable[Layer], environ: Mapping[str, str], path: Path | None) -> Self:
+        """That of layers, the weakest first; errors as in `load_config`."""
+        kept = tuple(layers)
+        merged = _merged(kept)
+        _derive(merged, environ)
+        given = _DEFAULTS | merged
+        config = _validated(merged)
+        raise_if_any(contradictions(config, given))
+        return cls(config, {name: each.origin for name, each in given.items()}, path, kept, environ)
+
+    def varied(self, settings: Mapping[str, object], origin: str) -> Self:
+        """The same with settings of one more layer, over all others; errors as in `load_config`.
+
+        An option of the command line may have no effect beside them; each of them has to have one.
+        """
+        before = ({name: replace(each, chosen=False) for name, each in layer.items()} for layer in self._layers)
+        given = ((name, Given(value, f"{origin}.{name}", True)) for name, value in settings.items())
+        return self.of([*before, *_layers(given, Path())], self._environ, self.path)
 
     @property
     def reads(self) -> list[Path]:
@@ -124,16 +153,24 @@ def load_config(
     path, label = find_config(named)
     in_flags = ((name, Given(value, f"flag {flag_names.get(name, name)}", True)) for name, value in flags.items())
     layers = [*_layers(read_environment(environ), Path()), *_layers(in_flags, Path())]
-    models = [layer[name].value for layer in layers for name in ("edge.model", "cloud.model") if name in layer]
-    in_file = named is not None or all(model is None or follows_shipped_prompts(str(model)) for model in models)
+    models = {role: layer[f"{role}.model"].value for layer in layers for role in _MODELS if f"{role}.model" in layer}
+    in_file = named is not None or all(
+        model is None or follows_shipped_prompts(str(model)) for model in models.values()
+    )
     if in_file:
-        layers = [*_layers(_read_file(path, label), path.parent), *layers]
-    merged = _merged(layers)
-    _derive(merged, environ)
-    given = _DEFAULTS | merged
-    config = _validated(merged)
-    raise_if_any(contradictions(config, given))
-    return ResolvedConfig(config, {name: each.origin for name, each in given.items()}, path if in_file else None)
+        of_file = _layers(_read_file(path, label), path.parent)
+        if named is None and len(models) == 1 and PACKAGED.keys().isdisjoint(map(str, models.values())):
+            _drop_other(models, of_file, layers)
+        layers = [*of_file, *layers]
+    return ResolvedConfig.of(layers, dict(environ), path if in_file else None)
+
+
+def _drop_other(models: Mapping[str, object], of_file: Iterable[Layer], chosen: Iterable[Layer]) -> None:
+    """Takes the mini pair's other model away where one model is chosen, in a folder: it stands alone, as on the hub."""
+    others = [role for role in _MODELS if role not in models and not any(_own(role, layer) for layer in chosen)]
+    for layer in of_file:
+        for name in [name for role in others for name in _own(role, layer)]:
+            del layer[name]
 
 
 def parse_setting(text: str) -> tuple[str, object]:
