@@ -133,7 +133,7 @@ def _parts(kind: Any) -> set[str]:
     return {kind.field(at).name for at in range(kind.num_fields)} if str(kind).startswith("struct") else set()
 
 
-def _recording(value: object, root: Path, shard: Shard) -> tuple[IO[bytes], str]:
+def _recording(value: Any, root: Path, shard: Shard) -> tuple[IO[bytes], str]:
     """A recording and its name, of a cell with its bytes, its samples, or the path of a file of the data set."""
     if not isinstance(value, dict):
         value = {"bytes": value} if isinstance(value, bytes) else {"path": value}
