@@ -135,11 +135,9 @@ def _parts(kind: Any) -> set[str]:
 
 def _recording(value: object, root: Path, shard: Shard) -> tuple[IO[bytes], str]:
     """A recording and its name, of a cell with its bytes, its samples, or the path of a file of the data set."""
-    cell: dict[str, Any]
+    cell: dict[str, Any] = {"bytes": value} if isinstance(value, bytes) else {"path": value}
     if isinstance(value, dict):
         cell = value
-    else:
-        cell = {"bytes": value} if isinstance(value, bytes) else {"path": value}
     name = str(cell.get("path") or "")
     if cell.get("bytes"):
         return io.BytesIO(cell["bytes"]), name
