@@ -399,7 +399,7 @@ def resolve(
     """
     options = {each.opts[0]: each for each in context.command.params if each.param_type_name == "option"}
     flags: dict[str, object] = {}
-    names = FLAG_NAMES | (spelled or {})
+    names = {**FLAG_NAMES, **(spelled or {})}
     for name, flag in FLAG_NAMES.items():
         value = context.params.get(str(options[flag].name)) if flag in options else None
         if value is not None:

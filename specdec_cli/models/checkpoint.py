@@ -161,7 +161,9 @@ def _found(config: ModelConfig, *, offline: bool) -> Checkpoint:
     if quantised is not None:  # for `from_pretrained`; that of an Omni is not the thinker's own
         dequantised = {"dequantize": True} if quantised["quant_method"] in _DEQUANTISED else {}
         module_config.quantization_config = {**quantised, **dequantised}
-    return Checkpoint(config, family, folder, module_config, offline, quantised and quantised["quant_method"])
+    return Checkpoint(
+        config, family, folder, module_config, offline, None if quantised is None else quantised["quant_method"]
+    )
 
 
 def _of_no_use(config: ModelConfig, raw: Mapping[str, Any], family: Family | None) -> Iterator[tuple[str, str]]:
