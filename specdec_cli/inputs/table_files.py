@@ -62,7 +62,7 @@ class Row(NamedTuple):
 
     def cell(self, column: str | None) -> Cell:
         """The texts in a cell: none if it is empty or there is no such column."""
-        value = self.values.get(column)  # type: ignore[call-overload]
+        value = self.values.get(column)  # type: ignore[arg-type]
         items = value if isinstance(value, list) else [value]
         return tuple(text for item in items if isinstance(item, str | int | float) and (text := str(item).strip()))
 
@@ -72,7 +72,7 @@ class Row(NamedTuple):
         Raises:
             ValueError: there are several; says so.
         """
-        value = self.values.get(column)  # type: ignore[call-overload]
+        value = self.values.get(column)  # type: ignore[arg-type]
         if value is None:
             return None
         if isinstance(value, str):
