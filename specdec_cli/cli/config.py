@@ -15,7 +15,7 @@ from specdec_cli.config.settings import unknown
 from specdec_cli.console.tables import ONE_LINE, config_page, print_page
 
 
-@options.taking(options.Models)
+@options.taking(options.ModelOptions)
 def show(
     context: typer.Context,
     section: options.ConfigSection = None,

@@ -25,7 +25,7 @@ from specdec_cli.types import ExportFormat
 _LISTED: Final = 5
 
 
-@options.taking(options.Classes, options.Shown)
+@options.taking(options.LabelOptions, options.DisplayOptions)
 def export(
     transcripts: options.TranscriptFile,
     labels: bool,

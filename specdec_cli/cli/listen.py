@@ -42,7 +42,14 @@ _OF_FILES: Final = {"segment": None, "start_s": None, "end_s": None}
 _LOST: Final = "sound was lost in this utterance, which the system did not take in time"
 
 
-@options.taking(options.Models, options.Asked, options.Measured, options.Decoding, options.Verifying, options.Shown)
+@options.taking(
+    options.ModelOptions,
+    options.PromptOptions,
+    options.MeasuringOptions,
+    options.DecodingOptions,
+    options.VerifyOptions,
+    options.DisplayOptions,
+)
 def listen(
     context: typer.Context,
     labels: bool,

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from pydantic import ValidationError
 
@@ -45,24 +45,21 @@ _DEFAULTS: Final[Layer] = dict.fromkeys(_MODELS, Given(None)) | {
     name: Given(None if info.is_required() else info.default) for name, info in SETTINGS.items()
 }
 
-_RESETS: Final[Mapping[str, tuple[str, ...]]] = {
-    "decoding.k": ("decoding.defer",),
-    "prompt.style": ("prompt.text",),
+_MADE_FOR: Final[Mapping[str, tuple[str, ...]]] = {
     "gate.name": ("gate.threshold", "gate.wake"),
     "gate.threshold": ("gate.wake",),
-    "edge.model": ("edge.revision",),
-    "cloud.model": ("cloud.revision",),
+    "edge.model": ("edge.revision", "edge.instruction"),
+    "cloud.model": ("cloud.revision", "cloud.instruction"),
 }
-"""Choice -> settings of weaker layers that return to their defaults, where it is another one than theirs."""
+"""Choice -> settings that count only beside the value that they were given for."""
 
-_ALWAYS: Final = ("decoding.k", "prompt.style")
-"""Choices that reset even where a weaker layer has the same, or it is the default."""
-
-_PLACES: Final[Mapping[str, tuple[str, ...]]] = {
+_IN_PLACE_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "decoding.k": ("decoding.defer",),
+    "prompt.style": ("prompt.text",),
     "cloud.model": ("cloud.url", "cloud.token_env", "cloud.ca_file"),
     "cloud.url": ("cloud.model", "cloud.revision"),
 }
-"""As `_RESETS`, for a cloud that is either loaded here or reached at an address; a vllm has a model at an address."""
+"""Choice -> what it replaces. A vllm has a model at an address, so that its two go together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +69,28 @@ class ResolvedConfig:
     config: Config
     origin: Mapping[str, str] = field(repr=False)  # by dotted name, as in `Given`; `edge`, `cloud`: of no such model
     path: Path | None  # the config file; None: the defaults, which are for published models
+    _layers: tuple[Layer, ...] = field(default=(), repr=False, compare=False)
+    _environ: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, layers: Iterable[Layer], environ: Mapping[str, str], path: Path | None) -> Self:
+        """That of layers, the weakest first; errors as in `load_config`."""
+        kept = tuple(layers)
+        merged = _merged(kept)
+        _derive(merged, environ)
+        given = _DEFAULTS | merged
+        config = _validated(merged)
+        raise_if_any(contradictions(config, given))
+        return cls(config, {name: each.origin for name, each in given.items()}, path, kept, environ)
+
+    def varied(self, settings: Mapping[str, object], origin: str) -> Self:
+        """The same with settings of one more layer, over all others; errors as in `load_config`.
+
+        An option of the command line may have no effect beside them; each of them has to have one.
+        """
+        before = ({name: replace(each, chosen=False) for name, each in layer.items()} for layer in self._layers)
+        given = ((name, Given(value, f"{origin}.{name}", True)) for name, value in settings.items())
+        return self.of([*before, *_layers(given, Path())], self._environ, self.path)
 
     @property
     def reads(self) -> list[Path]:
@@ -143,12 +162,7 @@ def load_config(
         if named is None and len(models) == 1 and PACKAGED.keys().isdisjoint(map(str, models.values())):
             _drop_other(models, of_file, layers)
         layers = [*of_file, *layers]
-    merged = _merged(layers)
-    _derive(merged, environ)
-    given = _DEFAULTS | merged
-    config = _validated(merged)
-    raise_if_any(contradictions(config, given))
-    return ResolvedConfig(config, {name: each.origin for name, each in given.items()}, path if in_file else None)
+    return ResolvedConfig.of(layers, dict(environ), path if in_file else None)
 
 
 def _drop_other(models: Mapping[str, object], of_file: Iterable[Layer], chosen: Iterable[Layer]) -> None:
@@ -280,15 +294,14 @@ def _merged(layers: Iterable[Layer]) -> Layer:
 
 
 def _reset_by(layer: Layer, weaker: Layer) -> Iterator[str]:
-    """Settings that weaker layers wrote for another choice than the layer's."""
-    engine = (layer.get("cloud.engine") or weaker.get("cloud.engine") or _DEFAULTS["cloud.engine"]).value
-    for chosen, resets in _RESETS.items():
-        if chosen in layer:
-            changed = layer[chosen].value != weaker.get(chosen, _DEFAULTS[chosen]).value
-            yield from resets if changed or chosen in _ALWAYS else ()
-    for chosen, resets in _PLACES.items() if engine != "vllm" else ():
-        yield from resets if chosen in layer and layer[chosen].value else ()
-    for model in _MODELS:
+    """What a layer takes out of weaker ones: what they gave beside another choice, or in place of its own."""
+    for choice, given in layer.items():
+        if given.value != weaker.get(choice, _DEFAULTS[choice]).value:
+            yield from _MADE_FOR.get(choice, ())
+        engine = (layer.get("cloud.engine") or weaker.get("cloud.engine") or _DEFAULTS["cloud.engine"]).value
+        if given.value is not None and not (choice in ("cloud.model", "cloud.url") and engine == "vllm"):
+            yield from _IN_PLACE_OF.get(choice, ())
+    for model in _MODELS:  # no such model, or settings of one
         if model in layer:
             yield from _own(model, weaker)
         elif _own(model, layer):

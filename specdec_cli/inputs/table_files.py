@@ -51,7 +51,7 @@ OWN_COLUMNS: Final = (
 _FORMULA: Final = re.compile(r"(^|[;\t]\s*\"?)('*[=+\-@\t\r])")
 """What begins a formula in a cell, or in a part of one that `;` or a tab would make a cell."""
 _NO_FORMULA: Final = re.compile(r"(^|[;\t]\s*\"?)'('*[=+\-@\t\r])")
-_UNDECODED: Final = re.compile(r"[\ud800-\udfff]")
+UNDECODED: Final = re.compile(r"[\ud800-\udfff]")
 
 
 class Row(NamedTuple):
@@ -62,7 +62,7 @@ class Row(NamedTuple):
 
     def cell(self, column: str | None) -> Cell:
         """The texts in a cell: none if it is empty or there is no such column."""
-        value = self.values.get(column)  # type: ignore[arg-type]
+        value = None if column is None else self.values.get(column)
         items = value if isinstance(value, list) else [value]
         return tuple(text for item in items if isinstance(item, str | int | float) and (text := str(item).strip()))
 
@@ -72,7 +72,7 @@ class Row(NamedTuple):
         Raises:
             ValueError: there are several; says so.
         """
-        value = self.values.get(column)  # type: ignore[arg-type]
+        value = None if column is None else self.values.get(column)
         if value is None:
             return None
         if isinstance(value, str):
@@ -312,7 +312,7 @@ def uncollected() -> Iterator[None]:
 
 def decoded(text: str) -> bool:
     """Whether all of a text that was read leniently was UTF-8."""
-    return text.isascii() or _UNDECODED.search(text) is None
+    return text.isascii() or UNDECODED.search(text) is None
 
 
 def one_line(value: object) -> str | None:
