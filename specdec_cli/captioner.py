@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -34,14 +34,16 @@ from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.calibration import CalibrationFile, calibration_for
+from specdec_cli.labels.grounding import Grounding
 from specdec_cli.labels.probabilities import KEPT, Scorer
 from specdec_cli.models.processor import Prompt, same_prompts
 from specdec_cli.pair_loading import Loading, gate_file_of, load_pair
+from specdec_cli.prompts import Language
 from specdec_cli.run import Prompts, Run, Setup
 from specdec_cli.transcript import Started, Transcript, error_transcript
 from specdec_cli.transcript.records import file_name
 from specdec_cli.transcript.updates import Update
-from specdec_cli.types import Decider, Source
+from specdec_cli.types import Decider, Measured, Source
 
 if TYPE_CHECKING:
     from specdec_cli.decoding.loop import Loop
@@ -74,13 +76,15 @@ class Captioner:
             raise ConfigError("edge and cloud take audio at different sampling rates")
         if (segment_s := config.audio.length_s) is not None and segment_s > self.window_s:
             raise ConfigError(f"audio.segment is {segment_s:g} s, but the models take {self.window_s:g} s at once")
-        self.cuts = cuts or _cuts_of(config)
+        self.cuts = cuts or Cuts.of_config(config.audio)
         file = gate_file_of(config, pair)
         summed = config.gate_in_force == "class-entropy"
         served = summed and pair.edge in pair.links  # its tokens are summed here, not on a device
         self._synonyms = self.word_groups if config.acceptance.rule == "class" or served else NO_SYNONYMS
         self.gate = Gate.of(config, file, self.class_groups if summed and not served else None)
         self.setup = Setup.of(config, pair, load_s, file)
+        if config.gate.grounded:
+            self.setup = replace(self.setup, grounds=self._grounds(Lexicon.shipped()))
         if config.decoding.lookup_tokens:
             shipped = _shipped_captions(SHIPPED_CAPTIONS)
             for ids in shipped["captions"].get(self.setup.prompt, ()):
@@ -95,6 +99,7 @@ class Captioner:
         edge: str | None = None,
         cloud: str | None = None,
         loading: Loading = lambda _: nullcontext(),
+        cuts: Cuts | None = None,
     ) -> Captioner:
         """Loads the models that the configured mode needs.
 
@@ -104,6 +109,7 @@ class Captioner:
             edge, cloud: names of models, folders or hub ids; without `config`, all else is what published models need.
                 One alone makes the mode: edge, or cloud.
             loading: called with what is being loaded, for a display; the context lasts until it is.
+            cuts: those of `audio.segment`, if they were read before; None: read here, before models are.
 
         Raises:
             ConfigError: a setting is unknown, malformed or contradicts another.
@@ -114,7 +120,7 @@ class Captioner:
         if isinstance(config, Config) and flags:
             raise ConfigError("settings and models go with a configuration's name or path, not with a finished one")
         resolved = config if isinstance(config, Config) else load_config(config, flags=flags).config
-        cuts = _cuts_of(resolved)  # what is wrong with them is said before models are loaded
+        cuts = cuts or Cuts.of_config(resolved.audio)  # what is wrong with them is said before models are loaded
         started = time.perf_counter()
         pair = load_pair(resolved, loading)
         return cls(resolved, pair, time.perf_counter() - started, cuts=cuts)
@@ -133,7 +139,8 @@ class Captioner:
         scorer = self.setup.scorer
         if scorer is not None and config.decoding.sampling:
             scorer = Scorer(scorer.lexicon)
-        return varied._with(scorer=scorer, measures=self.setup.measures)
+        grounds = varied.setup.grounds if scorer is None else varied._grounds(scorer.lexicon)
+        return varied._with(scorer=scorer, measures=self.setup.measures, grounds=grounds)
 
     def labelled(self, lexicon: Lexicon, calibration: CalibrationFile | None = None) -> Captioner:
         """The same captioner, whose transcripts list which classes their captions name, and their probabilities.
@@ -143,14 +150,19 @@ class Captioner:
         """
         # what is drawn at a temperature is no distribution that was calibrated
         drawn, weights = self.config.decoding.sampling, self.setup.models.weights
-        return self._with(scorer=Scorer(lexicon, None if drawn else calibration_for(weights, calibration)))
+        scorer = Scorer(lexicon, None if drawn else calibration_for(weights, calibration))
+        return self._with(scorer=scorer, grounds=self._grounds(lexicon))
 
     def measuring(self) -> Captioner:
         """The same captioner, whose transcripts have figures of each clip in `measured`; see docs/acoustics.md.
 
-        With a lexicon, they say in `agrees` which classes fit the figures.
+        With `gate.grounded` they have these anyway, and say in `agrees` which classes fit the figures.
         """
         return self._with(measures=True)
+
+    def _grounds(self, lexicon: Lexicon) -> Lexicon | None:
+        """The lexicon whose claims are set against the sound: that one, if the settings want it and it has limits."""
+        return lexicon if self.config.gate.grounded and lexicon.measures else None
 
     def _with(self, **changes: Any) -> Captioner:
         changed = copy(self)
@@ -237,14 +249,29 @@ class Captioner:
                 except Exception as unforeseen:
                     error = typed(unforeseen, _log)
             audio_s = recording.decode_s / count + time.perf_counter() - started
-            yield Run(self.setup, self.pair.writer, self.loop, clip, prompts, audio_s, error)
+            level = recording.levels.get(cut.channel)
+            sound = None if prompts is None else self._grounding_of(clip, cut.samples, level)
+            yield Run(self.setup, self.pair.writer, self.loop, clip, prompts, audio_s, error, sound)
+
+    def grounding(
+        self, measuring: Callable[[], Measured], language: Language, lexicon: Lexicon | None = None
+    ) -> Grounding | None:
+        """What the claims of a caption are set against; None where the settings and `lexicon` want no such thing."""
+        if (lexicon := lexicon or self.setup.grounds) is None:
+            return None
+        return Grounding(lexicon, language, self.pair.writer.text, self.setup.caption, measuring)
+
+    def _grounding_of(self, clip: Started, samples: npt.NDArray[np.float32], dbfs: float | None) -> Grounding | None:
+        """The same of a clip, which is measured later if it was not before."""
+        known, scorer = clip.measured, self.setup.scorer
+        if known is None:
+            return self.grounding(partial(measure, samples, self.sampling_rate, dbfs), clip.language)
+        return self.grounding(lambda: known, clip.language, scorer and scorer.lexicon)
 
     def error_line(self, item: InputFile, error: SpecdecError) -> Transcript:
         """The line of a recording that cannot be opened, or not be read to its end."""
-        known = {name: getattr(item, name) for name in ("id", "start_s", "end_s")}
-        return error_transcript(
-            item.path, error, sha256=item.sha256 or item.content_of(error), **known, **self._setup_of(item).fields()
-        )
+        known = item.place | self._setup_of(item).fields()
+        return error_transcript(item.path, error, sha256=item.sha256 or item.content_of(error), **known)
 
     def _setup_of(self, item: InputFile) -> Setup:
         """The setup of a recording, which may have a language and an instruction of its own."""
@@ -335,7 +362,7 @@ class Captioner:
     def word_groups(self) -> Synonyms:
         """Tokens that say the same classes in the shipped lexicon, for the acceptance rule `class`."""
         pieces = ((id_, self.pair.writer.word(id_)) for id_ in range(self.pair.vocab_size))
-        return Lexicon.load().vocabularies[self.config.prompt.language].synonyms(pieces)
+        return Lexicon.shipped().vocabularies[self.config.prompt.language].synonyms(pieces)
 
     @cached_property
     def class_groups(self) -> Groups:
@@ -343,7 +370,13 @@ class Captioner:
         model = self.pair.local("edge") or self.pair.local("cloud")
         return Groups.of(self.word_groups, self.pair.vocab_size, "cpu" if model is None else model.device)
 
-    def loop(self, prompts: Prompts, shared: Shared | None = None, clip: Started | None = None) -> Loop:
+    def loop(
+        self,
+        prompts: Prompts,
+        shared: Shared | None = None,
+        clip: Started | None = None,
+        sound: Grounding | None = None,
+    ) -> Loop:
         """The loop of one clip, whose language and instruction may be its own; else as `build_loop`."""
         return build_loop(
             self.pair,
@@ -355,13 +388,8 @@ class Captioner:
             synonyms=self._synonyms,
             language=None if clip is None else clip.language,
             instruction=None if clip is None else clip.prompt,
+            sound=sound,
         )
-
-
-def _cuts_of(config: Config) -> Cuts | None:
-    """Where recordings are cut, if a file says it; errors as in `Cuts.read`."""
-    path = config.audio.cuts_path
-    return None if path is None else Cuts.read(path, strict=config.audio.strict)
 
 
 @cache

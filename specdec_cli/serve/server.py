@@ -146,7 +146,7 @@ def serve_model(config: Config, place: Place, token: str | None, limits: ServeLi
     assert config.cloud is not None  # the command has checked
     with bind(place) as bound:
         event("loading", model=config.cloud.model)
-        model = load_model(config.cloud, offline=config.runtime.offline, tested=config.runtime.self_test)
+        model = load_model(config.cloud, config.running_long().runtime)
         service = Service(model, limits)
         url = place.url(bound.getsockname()[1])
         event("ready", url=url, host=place.host, model=service.info.model, token=token is not None)
