@@ -259,7 +259,8 @@ class Captioner:
         """What the claims of a caption are set against; None where the settings and `lexicon` want no such thing."""
         if (lexicon := lexicon or self.setup.grounds) is None:
             return None
-        return Grounding(lexicon, language, self.pair.writer.text, self.setup.caption, measuring)
+        arbitrates = self.config.arbitrates
+        return Grounding(lexicon, language, self.pair.writer.text, self.setup.caption, measuring, arbitrates)
 
     def _grounding_of(self, clip: Started, samples: npt.NDArray[np.float32], dbfs: float | None) -> Grounding | None:
         """The same of a clip, which is measured later if it was not before."""
