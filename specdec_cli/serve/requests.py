@@ -59,7 +59,7 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
 
 
-class Sound(_Strict):
+class SoundData(_Strict):
     """A recording's bytes in base64; they decide what it is, and `format` only has to be one that is taken."""
 
     data: str = Field(min_length=1)
@@ -76,7 +76,7 @@ class SoundPart(_Strict):
     """The recording."""
 
     type: Literal["input_audio"]
-    input_audio: Sound
+    input_audio: SoundData
 
 
 class AddressPart(_Strict):
