@@ -22,7 +22,7 @@ from starlette.types import Message as Event
 from specdec_cli.cloud.http import MalformedError
 from specdec_cli.cloud.protocol import Message
 from specdec_cli.errors import typed
-from specdec_cli.serve import chat
+from specdec_cli.serve import chat, page
 from specdec_cli.serve.captions import Captions
 from specdec_cli.serve.chat import departure
 from specdec_cli.serve.clips import Service
@@ -34,7 +34,7 @@ from specdec_cli.serve.requests import ApiError
 _log = logging.getLogger("specdec_cli.serve")
 
 _SWEEP_S: Final = 1.0
-_OPEN: Final = "/healthz"  # the only path that needs no token
+_HEALTH: Final = "/healthz"  # the only path that is open to all
 _GONE: Final = 499  # the client left before an answer began
 _SESSION: Final = "/v1/sessions/{id_:uuid}"
 
@@ -81,10 +81,11 @@ def create_app(offer: Offer, token: str | None) -> ASGIApp:
 
     app = Starlette(
         routes=[
-            Route(_OPEN, lambda _: JSONResponse({"status": "ok"})),
+            Route(_HEALTH, lambda _: JSONResponse({"status": "ok"})),
             Route("/metrics", metrics),
             *(_verification(offer.service) if offer.service is not None else ()),
             *(chat.routes(offer.captions, offer.bodies, offer.metrics) if offer.captions is not None else ()),
+            *(page.routes(offer.captions, offer.bodies) if offer.captions is not None else ()),
         ],
         exception_handlers=dict.fromkeys((HTTPException, MalformedError, ClientDisconnect, Exception), _failed),
         lifespan=lifespan,
@@ -150,9 +151,17 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 
 def _guarded(app: ASGIApp, offer: Offer, token: str | None) -> ASGIApp:
-    """Refuses requests without the token; logs and counts all of them."""
-    says = "the token is missing or wrong"
-    refused = JSONResponse({"detail": says, **ApiError(401, says, code="invalid_api_key").body}, 401)
+    """Refuses requests without the token, or, where there is none, of other sites' pages; logs and counts all."""
+    denied = ApiError(401, "the token is missing or wrong", code="invalid_api_key")
+    if token is None:
+        says = "without a token this server answers at localhost and 127.0.0.1 alone, and to no page of another site"
+        denied = ApiError(403, says, code="another_site")
+    refused = JSONResponse({"detail": denied.detail, **denied.body}, denied.status_code)
+
+    def admits(request: Request) -> bool:
+        if token is None:
+            return page.is_own(request)
+        return request.url.path == page.PAGE or has_token(token, request)
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":  # the server's lifetime
@@ -165,7 +174,7 @@ def _guarded(app: ASGIApp, offer: Offer, token: str | None) -> ASGIApp:
             status = message.get("status", status)
             await send(message)
 
-        answering = app if scope["path"] == _OPEN or has_token(token, Request(scope)) else refused
+        answering = app if scope["path"] == _HEALTH or admits(Request(scope)) else refused
         with suppress(Exception):  # which the application has answered and logged
             await answering(scope, receive, sending)
         # nothing that a client makes up, and no name of a clip: the counters stay few

@@ -135,13 +135,14 @@ def _parts(kind: Any) -> set[str]:
 
 def _recording(value: object, root: Path, shard: Shard) -> tuple[IO[bytes], str]:
     """A recording and its name, of a cell with its bytes, its samples, or the path of a file of the data set."""
-    if not isinstance(value, dict):
-        value = {"bytes": value} if isinstance(value, bytes) else {"path": value}
-    name, data = str(value.get("path") or ""), value.get("bytes")
-    if data:
-        return io.BytesIO(data), name
-    if value.get("array") and value.get("sampling_rate"):
-        return _as_wav(value["array"], int(value["sampling_rate"])), f"{name}.wav"
+    cell: dict[str, Any] = {"bytes": value} if isinstance(value, bytes) else {"path": value}
+    if isinstance(value, dict):
+        cell = value
+    name = str(cell.get("path") or "")
+    if cell.get("bytes"):
+        return io.BytesIO(cell["bytes"]), name
+    if cell.get("array") and cell.get("sampling_rate"):
+        return _as_wav(cell["array"], int(cell["sampling_rate"])), f"{name}.wav"
     for folder in (shard.path.parent, root):
         file = (folder / name).resolve()
         if name and file.is_relative_to(root) and file.is_file():  # no file of the machine that a row merely names
