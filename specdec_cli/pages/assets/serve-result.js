@@ -67,7 +67,7 @@ function wordsOf(round, { gate }) {
 
 function blockOf(round, run) {
   const [kind, verdict] = verdictOf(round, run.mode);
-  const entropy = round.max_entropy === null ? "" : `${say("entropy up to", "熵最高")} ${fixed(round.max_entropy, 2)} nats · `;
+  const entropy = round.max_entropy === null ? "" : `${fixed(round.max_entropy, 2)} nats · `;
   const time = milliseconds(round.draft_ms + (round.verify_ms ?? 0) + (round.network_ms ?? 0));
   const head = html("p", { class: "verdict" }, html("b", { class: kind }, verdict), html("span", { class: "small" }, entropy + time));
   return html("li", { class: `round${round.escalated ? " asked" : ""}` }, head, html("div", { class: "words" }, ...wordsOf(round, run)));
@@ -81,7 +81,8 @@ function legendOf(rounds, { gate }) {
     const sample = html("span", { class: `token ${fate}` }, fated(fate, say(fate.replace("_", " "), "词")));
     return html("span", { class: "key" }, sample, html("span", { class: "meaning" }, say(FATES[fate][1], MEANINGS[fate])));
   });
-  return [...keys, html("span", { class: "key meaning" }, say(`Bars: ${figure}${line}.`, `柱：${figure}${line}。`))];
+  const texts = [say(`Bars: ${figure}${line}.`, `柱：${figure}${line}。`), say("Beside each verdict: the largest entropy of the draft, and the block's time.", "结论旁：草稿的最大熵与该块的用时。")];
+  return [...keys, ...texts.map((text) => html("span", { class: "key meaning" }, text))];
 }
 
 // An attribute: its class, the probabilities of all, and what is measured of it.
