@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -34,6 +34,7 @@ from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.calibration import CalibrationFile, calibration_for
+from specdec_cli.labels.grounding import Grounding
 from specdec_cli.labels.probabilities import KEPT, Scorer
 from specdec_cli.models.processor import Processor, Prompt, same_prompts
 from specdec_cli.pair_loading import Loading, gate_file_of, load_pair
@@ -42,7 +43,7 @@ from specdec_cli.run import Prompts, Run, Setup
 from specdec_cli.transcript import Started, Transcript, error_transcript
 from specdec_cli.transcript.records import file_name
 from specdec_cli.transcript.updates import Update
-from specdec_cli.types import Decider, Source
+from specdec_cli.types import Decider, Measured, Source
 
 if TYPE_CHECKING:
     from specdec_cli.decoding.loop import Loop
@@ -82,6 +83,8 @@ class Captioner:
         self._synonyms = self.word_groups if config.acceptance.rule == "class" or served else NO_SYNONYMS
         self.gate = Gate.of(config, file, self.class_groups if summed and not served else None)
         self.setup = Setup.of(config, pair, load_s, file)
+        if config.gate.grounded:
+            self.setup = replace(self.setup, grounds=self._grounds(Lexicon.shipped()))
         if config.decoding.lookup_tokens:
             shipped = _shipped_captions(SHIPPED_CAPTIONS)
             for ids in shipped["captions"].get(self.setup.prompt, ()):
@@ -134,7 +137,8 @@ class Captioner:
         scorer = self.setup.scorer
         if scorer is not None and config.decoding.sampling:
             scorer = Scorer(scorer.lexicon)
-        return varied._with(scorer=scorer, measures=self.setup.measures)
+        grounds = varied.setup.grounds if scorer is None else varied._grounds(scorer.lexicon)
+        return varied._with(scorer=scorer, measures=self.setup.measures, grounds=grounds)
 
     def labelled(self, lexicon: Lexicon, calibration: CalibrationFile | None = None) -> Captioner:
         """The same captioner, whose transcripts list which classes their captions name, and their probabilities.
@@ -144,14 +148,19 @@ class Captioner:
         """
         # what is drawn at a temperature is no distribution that was calibrated
         drawn, weights = self.config.decoding.sampling, self.setup.models.weights
-        return self._with(scorer=Scorer(lexicon, None if drawn else calibration_for(weights, calibration)))
+        scorer = Scorer(lexicon, None if drawn else calibration_for(weights, calibration))
+        return self._with(scorer=scorer, grounds=self._grounds(lexicon))
 
     def measuring(self) -> Captioner:
         """The same captioner, whose transcripts have figures of each clip in `measured`; see docs/acoustics.md.
 
-        With a lexicon, they say in `agrees` which classes fit the figures.
+        With `gate.grounded` they have these anyway, and say in `agrees` which classes fit the figures.
         """
         return self._with(measures=True)
+
+    def _grounds(self, lexicon: Lexicon) -> Lexicon | None:
+        """The lexicon whose claims are set against the sound: that one, if the settings want it and it has limits."""
+        return lexicon if self.config.gate.grounded and lexicon.measures else None
 
     def _with(self, **changes: Any) -> Captioner:
         changed = copy(self)
@@ -238,7 +247,24 @@ class Captioner:
                 except Exception as unforeseen:
                     error = typed(unforeseen, _log)
             audio_s = recording.decode_s / count + time.perf_counter() - started
-            yield Run(self.setup, self.pair.writer, self.loop, clip, prompts, audio_s, error)
+            level = recording.levels.get(cut.channel)
+            sound = None if prompts is None else self._grounding_of(clip, cut.samples, level)
+            yield Run(self.setup, self.pair.writer, self.loop, clip, prompts, audio_s, error, sound)
+
+    def grounding(
+        self, measuring: Callable[[], Measured], language: Language, lexicon: Lexicon | None = None
+    ) -> Grounding | None:
+        """What the claims of a caption are set against; None where the settings and `lexicon` want no such thing."""
+        if (lexicon := lexicon or self.setup.grounds) is None:
+            return None
+        return Grounding(lexicon, language, self.pair.writer.text, self.setup.caption, measuring)
+
+    def _grounding_of(self, clip: Started, samples: npt.NDArray[np.float32], dbfs: float | None) -> Grounding | None:
+        """The same of a clip, which is measured later if it was not before."""
+        known, scorer = clip.measured, self.setup.scorer
+        if known is None:
+            return self.grounding(partial(measure, samples, self.sampling_rate, dbfs), clip.language)
+        return self.grounding(lambda: known, clip.language, scorer and scorer.lexicon)
 
     def error_line(self, item: InputFile, error: SpecdecError) -> Transcript:
         """The line of a recording that cannot be opened, or not be read to its end."""
@@ -343,7 +369,13 @@ class Captioner:
         model = self.pair.local("edge") or self.pair.local("cloud")
         return Groups.of(self.word_groups, self.pair.vocab_size, "cpu" if model is None else model.device)
 
-    def loop(self, prompts: Prompts, shared: Shared | None = None, clip: Started | None = None) -> Loop:
+    def loop(
+        self,
+        prompts: Prompts,
+        shared: Shared | None = None,
+        clip: Started | None = None,
+        sound: Grounding | None = None,
+    ) -> Loop:
         """The loop of one clip, whose language and instruction may be its own; else as `build_loop`."""
         return build_loop(
             self.pair,
@@ -355,6 +387,7 @@ class Captioner:
             synonyms=self._synonyms,
             language=None if clip is None else clip.language,
             instruction=None if clip is None else clip.prompt,
+            sound=sound,
         )
 
 
@@ -367,7 +400,7 @@ def _cuts_of(config: Config) -> Cuts | None:
 @lru_cache(maxsize=4)  # variants of a captioner have the same
 def _word_groups(writer: Processor, vocab_size: int, language: Language) -> Synonyms:
     pieces = ((id_, writer.word(id_)) for id_ in range(vocab_size))
-    return Lexicon.load().vocabularies[language].synonyms(pieces)
+    return Lexicon.shipped().vocabularies[language].synonyms(pieces)
 
 
 @cache

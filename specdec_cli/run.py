@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from specdec_cli.decoding.block import Block
 from specdec_cli.errors import DecodingError, SpecdecError
+from specdec_cli.labels import Lexicon
+from specdec_cli.labels.grounding import Grounding
 from specdec_cli.labels.probabilities import Scorer, needs_review
 from specdec_cli.models.processor import Processor, Prompt, suggestions
 from specdec_cli.prompts import PROMPTS, Language
@@ -46,7 +48,8 @@ class Setup:
     settings: dict[str, object]
     load_s: float | None  # loading the models; None if it was not measured
     scorer: Scorer | None = None  # of the classes that captions name; None: transcripts have no labels
-    measures: bool = False  # whether transcripts have measured figures
+    measures: bool = False  # whether transcripts have measured figures, whatever else they are needed for
+    grounds: Lexicon | None = None  # whose claims are set against the sound; None: nothing is
     payload: Payload | None = None  # what a cloud elsewhere is sent of a recording; None: there is none
     shipped_only: tuple[Decider, ...] = ()  # the models that were trained on the shipped prompts alone
     unfitted: tuple[str, ...] = ()  # the models with other weights than those that the learned gate was fitted to
@@ -114,7 +117,7 @@ class Setup:
         return {name: getattr(self, name) for name in names}
 
 
-BuildLoop = Callable[[Prompts, "Shared | None", Started], "Loop"]
+BuildLoop = Callable[[Prompts, "Shared | None", Started, Grounding | None], "Loop"]
 """Puts the loop of a clip together; with `Shared`, its forwards are made with those of other clips."""
 
 
@@ -122,7 +125,8 @@ class Run:
     """The captioning of one clip: iterate it for its updates as they happen, or `finish()` it for its transcript.
 
     A run decodes once; stopping to read half-way is safe. Without `prompts` there is nothing to caption, and `error`
-    says why; `audio_s` is what decoding the audio and its features took, seconds.
+    says why; `audio_s` is what decoding the audio and its features took, seconds. `sound` is what the caption's claims
+    are set against; None: they are not.
     """
 
     def __init__(
@@ -134,8 +138,9 @@ class Run:
         prompts: Prompts | None,
         audio_s: float,
         error: SpecdecError | None,
+        sound: Grounding | None = None,
     ) -> None:
-        self.clip, self.prompts, self.error = clip, prompts, error
+        self.clip, self.prompts, self.error, self.sound = clip, prompts, error, sound
         self._setup, self._writer, self._build_loop, self._audio_s = setup, writer, build_loop, audio_s
         self.tokens = list[Token]()  # committed so far
         self._rounds = list[Round]()
@@ -173,7 +178,9 @@ class Run:
         closes, text = self._setup.config.closes, ""
         began = time.perf_counter(), time.process_time()
         yield Update(self.clip, EventText())
-        with closing(self._build_loop(prompts, shared, self.clip).run()) as events:
+        if self.sound is not None and shared is None:
+            self.sound.begin()  # other clips keep the cores busy where forwards are shared
+        with closing(self._build_loop(prompts, shared, self.clip, self.sound).run()) as events:
             for event in events:
                 if isinstance(event, Finished):
                     yield Update(event, self._finished(event, text, began))
@@ -188,20 +195,24 @@ class Run:
 
     def _finished(self, finished: Finished, text: str, began: tuple[float, float]) -> EventText:
         """The caption with what is known of it, as the transcript has it, which is made here."""
-        setup, clip, language, claims = self._setup, self.clip, self.clip.language, None
+        setup, clip, language, sound = self._setup, self.clip, self.clip.language, self.sound
         wall, cpu = time.perf_counter() - began[0], time.process_time() - began[1]
         alone = threading.current_thread() is threading.main_thread()  # clips of a batch have threads of their own
-        caption, flags = setup.caption(text), (*flags_of(text, language), *clip.flags)
+        caption, claims = setup.caption(text), None
         ended = {"finish_reason": finished.finish_reason, "degraded": finished.degraded}
-        found: dict[str, Any] = {**dict(clip), "caption": caption, "flags": flags, **ended}
+        found: dict[str, Any] = {**dict(clip), "caption": caption, **ended}
+        if sound is not None:
+            claims = sound.claims(caption)
+            found |= {"measured": sound.measured, "agrees": {claim.attribute: claim.agrees for claim in claims}}
         if setup.scorer is not None:
             lexicon = setup.scorer.lexicon
-            labels, emotions = lexicon.labels(caption, language), lexicon.emotions(caption, language)
+            labels = lexicon.labels(caption, language) if sound is None else sound.labels(caption)
             scores = setup.scorer.scores(self.tokens, self._writer.text, language, labels)
-            claims = lexicon.claims(labels, clip.measured) if clip.measured else None
-            agrees = None if claims is None else {claim.attribute: claim.agrees for claim in claims}
-            found |= {"labels": labels, "emotions": emotions, "scores": scores, "agrees": agrees}
+            found |= {"labels": labels, "emotions": lexicon.emotions(caption, language), "scores": scores}
             found["needs_review"] = needs_review(labels, scores)
+        wrong = any(claim.agrees is False for claim in claims or ())
+        flags = (*flags_of(text, language), *clip.flags, *(("contradicts",) if wrong else ()))
+        found["flags"] = flags
         sent = sum(work.bytes_up for work in (finished.edge, finished.cloud) if work)  # 0 where nothing escalated
         self._transcript = Transcript(
             **found,

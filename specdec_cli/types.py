@@ -47,10 +47,8 @@ NOTHING_DONE: Final[dict[str, float]] = {"repetition_penalty": 1.0, "no_repeat_n
 
 ExportFormat = Literal["textgrid", "eaf", "srt", "vtt", "rttm", "csv", "audformat", "audiofolder", "txt"]
 
-Reason = Literal[
-    "entropy", "class-entropy", "margin", "logprob", "learned", "random", "loop", "always", "refusal", "language"
-]
-"""Why a block was escalated."""
+Reason = Literal[GateName, "loop", "refusal", "language", "sound"]
+"""Why a block was escalated: by the gate of that name; or it loops, refuses, or claims what the sound contradicts."""
 
 Source = Literal["edge", "accepted", "corrected", "bonus", "cloud"]
 """Where a committed token came from.
@@ -84,11 +82,12 @@ class Token(NamedTuple):
 FinishReason = Literal["eos", "max_tokens", "sentences", "stop_string", "closing", "loop"]
 """closing: the text went on to something else than a description, which is no part of the caption."""
 
-Flag = Literal["refusal", "language", "no_description", "no_speech"]
-"""What makes a caption no description of a voice.
+Flag = Literal["refusal", "language", "no_description", "no_speech", "contradicts"]
+"""What is wrong with a caption.
 
 refusal: it says that it cannot describe; language: another one than asked for; no_description: empty, or nothing but
-words to the listener; no_speech: no speech was found in the recording, so it may be invented.
+words to the listener; no_speech: no speech was found in the recording, so it may be invented; contradicts: it names a
+class that what was measured of the sound does not fit.
 """
 
 FLAG_WORDS: Final[dict[Flag, str]] = {
@@ -96,6 +95,7 @@ FLAG_WORDS: Final[dict[Flag, str]] = {
     "language": "not in the language asked for",
     "no_description": "without a description",
     "no_speech": "without speech (may be invented)",
+    "contradicts": "contradicting the sound",
 }
 
 

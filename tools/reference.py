@@ -114,8 +114,8 @@ def _settings(section: str) -> Iterator[tuple[str, str, str, str]]:
     for field in SECTIONS[section].model_fields:
         name = f"{section}.{field}"
         default = "required" if SETTINGS[name].is_required() else f"`{_written(SETTINGS[name].default)}`"
-        flag = FLAG_NAMES.get(name)
-        meaning = f"as [`{flag}`](cli.md)" if flag else str(SETTINGS[name].description)
+        flag = f" ([`{FLAG_NAMES[name]}`](cli.md))" if name in FLAG_NAMES else ""
+        meaning = f"{SETTINGS[name].description}{flag}"
         yield f"`{name}`", takes(name), default, meaning
 
 

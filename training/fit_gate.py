@@ -32,11 +32,12 @@ from specdec_cli.decoding.length import MOST_DEFERRED
 from specdec_cli.evaluate.bootstrap import Values, mean
 from specdec_cli.journal import Watch
 from specdec_cli.labels import Lexicon
+from specdec_cli.labels.grounding import Grounding
 from specdec_cli.labels.references import Reference
 from specdec_cli.prompts import Language
 from specdec_cli.tune.learned_gate import Consequences, examples, fit
 from specdec_cli.tune.outcomes import CaptionQuality
-from specdec_cli.tune.recording import StoredRecordings, Trace, setup_of
+from specdec_cli.tune.recording import StoredRecordings, Trace, setup_of, sound_of
 from specdec_cli.tune.replay import Replayed, replay
 from training import WEIGHTS
 from training.labels import Row, balanced, dev_rows, read_rows
@@ -61,6 +62,7 @@ class Part:
     traces: list[Trace]
     quality: CaptionQuality
     speakers: list[str]
+    sounds: list[Grounding | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,8 @@ def recorded(captioner: Captioner, data: Path, rows: Sequence[Row], work: Path, 
         known = {t.sha256: named[t.file] for t in traces}
         references = {sha256: Reference(row.file, (), classes_of(row), row.speaker) for sha256, row in known.items()}
         quality = CaptionQuality(Lexicon.load(), references, language, captioner.decode)
-        found[language] = Part(traces, quality, [known[t.sha256].speaker for t in traces])
+        speakers, sounds = [known[t.sha256].speaker for t in traces], [sound_of(t, speaking) for t in traces]
+        found[language] = Part(traces, quality, speakers, sounds)
     return found
 
 
@@ -155,15 +158,19 @@ class Frontier:
         return self._folds[0].wake.combination
 
     def wake_figures(self, name: Any) -> Values:
-        """What a gate finds of each clip's whole draft."""
+        """What a gate finds of each clip's whole draft; of one that contradicts the sound, that it surely escalates."""
         found = []
         for fold in self._folds:
             gate = Gate(name, 0.0, classifier=fold.classifier)
             for language, at in fold.clips:
-                judge = gate.open(0, waking=True, whole=True)
-                for token in self._parts[language].traces[at].edge.edge[:MOST_DEFERRED]:
+                part, judge = self._parts[language], gate.open(0, waking=True, whole=True)
+                draft = part.traces[at].edge.edge[:MOST_DEFERRED]
+                for token in draft:
                     judge.add(token)
-                found.append(min(judge.values) if name == "margin" else max(judge.values))
+                sound, low = part.sounds[at], name == "margin"
+                wrong = sound is not None and sound.contradicts((), [token.id for token in draft])
+                surely = -np.inf if low else np.inf
+                found.append(surely if wrong else min(judge.values) if low else max(judge.values))
         return np.array(found)
 
     def run(self, name: Any, threshold: float, wake: float) -> dict[str, float]:
@@ -172,7 +179,9 @@ class Frontier:
         for fold in self._folds:
             gate = Gate(name, threshold, wake=wake, classifier=fold.classifier)
             found |= {
-                (language, at): replay(self._parts[language].traces[at], gate, 1, defer=True)
+                (language, at): replay(
+                    self._parts[language].traces[at], gate, 1, defer=True, sound=self._parts[language].sounds[at]
+                )
                 for language, at in fold.clips
             }
         quality = self._quality({clip: replayed.ids for clip, replayed in found.items()})

@@ -162,6 +162,8 @@ class _Given:
         count = sound.source.channels
         if cut.channel is not None and cut.channel >= count > 1:
             return self._tell(f"on a channel that it lacks (it has {count}), and left out", cut)
+        if cut.channel and count == 1:
+            self._tell("on another channel than the first, but it has one channel, which is read", cut)
         if lost_s > ROUNDED_S:
             self._tell(f"clipped to its sound from {start_s:.2f} s to {end_s:.2f} s", cut)
         channels = self.default if cut.channel is None or count == 1 else (cut.channel,)

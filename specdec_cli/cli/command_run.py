@@ -77,8 +77,9 @@ def load_captioner(
     *,
     measures: bool = False,
     degrades: bool | None = None,
+    runs_long: bool = True,
 ) -> Captioner:
-    """The captioner of a command, whose display shows what is being loaded.
+    """The captioner of a command, whose display shows what is being loaded. One that `runs_long` waits for a compiler.
 
     `degrades` is whether the edge writes what the cloud cannot (None: as configured). CloudError: the cloud does not
     answer, and nothing replaces it.
@@ -88,7 +89,7 @@ def load_captioner(
     if config.loads_models:
         with view.loading("PyTorch"):
             import specdec_cli.models.loading  # noqa: F401 - takes seconds
-    captioner = Captioner.load(config, loading=view.loading)
+    captioner = Captioner.load(config.running_long() if runs_long else config, loading=view.loading)
     if captioner.cuts is not None:
         view.skips.append(captioner.cuts.skips)
     require_cloud(captioner.setup, degrades=config.decoding.degrades if degrades is None else degrades)

@@ -14,13 +14,10 @@ from specdec_cli.config.settings import unknown
 from specdec_cli.console.tables import ONE_LINE, config_page, print_page
 
 
+@options.taking(options.Models)
 def show(
     context: typer.Context,
     section: options.ConfigSection = None,
-    edge: options.EdgeModel = None,
-    cloud: options.CloudModel = None,
-    source: options.ConfigFile = None,
-    settings: options.Settings = None,
     everything: options.Everything = False,
     yaml: options.Yaml = False,
     debug: options.Debug = False,

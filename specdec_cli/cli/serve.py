@@ -10,14 +10,9 @@ from specdec_cli.errors import ConfigError, install
 _TOKEN_LENGTH = 16
 
 
+@options.taking(options.Models, options.Asked, options.Decoding, options.Verifying)
 def serve(
     context: typer.Context,
-    edge: options.EdgeModel = None,
-    cloud: options.CloudModel = None,
-    source: options.ConfigFile = None,
-    mode: options.DecodingMode = None,
-    language: options.Language = None,
-    settings: options.Settings = None,
     host: options.Host = "127.0.0.1",
     port: options.Port = 8765,
     token_env: options.TokenVariable = None,

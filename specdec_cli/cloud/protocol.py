@@ -25,8 +25,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from safetensors.torch import load, save
 
 from specdec_cli.cloud.http import M, MalformedError, parse
-from specdec_cli.config import AcceptanceConfig
-from specdec_cli.config.schema import ScoringConfig
+from specdec_cli.config.schema import AcceptanceRules, ScoringConfig
 from specdec_cli.decoding.block import Verdict
 from specdec_cli.types import ModelWork
 
@@ -90,7 +89,7 @@ class ClipRequest(Message):
     vocab_size: Positive  # ids from here on are never scored
     stop_ids: Ids = Field(max_length=1000)  # nothing is generated after any of these
     scoring: ScoringConfig  # of the run; null: as the server's checkpoint suggests
-    acceptance: AcceptanceConfig
+    acceptance: AcceptanceRules
     lookup_tokens: int = Field(default=0, ge=0, le=64)  # most to guess from the captions that the server has finished
     top_n: int | None = Field(default=None, ge=1, le=MOST_LISTED)  # likeliest tokens to list; null: none
     synonyms: dict[Annotated[int, Field(strict=False, ge=0, lt=1 << 31)], Count] | None = Field(

@@ -78,7 +78,7 @@ class ServerVerifier:
             vocab_size=clip.vocab_size,
             stop_ids=sorted(clip.stop_ids),
             scoring=decoding.scoring(),
-            acceptance=clip.config.acceptance,
+            acceptance=clip.config.acceptance.rules(),
             lookup_tokens=decoding.lookup_tokens,
             top_n=min(clip.top_n, wire.MOST_LISTED) or None,
             synonyms=dict(clip.synonyms) or None,
@@ -99,6 +99,7 @@ class ServerVerifier:
         decided = found.accepted + len(tokens)
         return (
             0 <= found.accepted <= drafted
+            and found.stood is None
             and len(found.more) <= run_on
             and len(listed) in (0, decided)
             and 0 <= (found.near_ties or 0) <= decided

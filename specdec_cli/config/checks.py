@@ -15,7 +15,7 @@ from specdec_cli.errors import ConfigError
 from specdec_cli.types import LOSSY_RULES, NOTHING_DONE, TOKEN_GATES, VLLM_RULES, Decider
 
 _OF_BOTH_MODELS: Final = (
-    *(f"gate.{name}" for name in GateConfig.model_fields),
+    *(f"gate.{name}" for name in GateConfig.model_fields if name != "grounded"),  # flags captions in every mode
     *(f"acceptance.{name}" for name in AcceptanceConfig.model_fields),
     *(f"decoding.{name}" for name in ("cloud_prefill", "draft_ahead", "run_on", "degrade")),
 )
@@ -124,13 +124,15 @@ def _ignored(config: Config) -> Iterator[Clash]:
     unused: tuple[str, ...] = ()
     yield mode in ("edge", "cloud") and decoding.defer, "decoding.defer", "decoding.mode", _ONE
     if mode == "lossless":
-        unused = ("gate.threshold", "gate.wake", "gate.file", "gate.stop_drafting")
+        unused = ("gate.threshold", "gate.wake", "gate.file", "gate.stop_drafting", "acceptance.grounded")
         yield gate.name != "always", "gate.name", "decoding.mode", "To compare modes, use specdec compare."
     elif mode == "hybrid":
         yield gate.name in ("always", "never"), "gate.threshold", "gate.name", "That gate has no threshold."
         yield gate.name != "learned", "gate.file", "gate.name", "Only the gate learned has weights."
         stops = gate.stop_drafting and gate.name not in TOKEN_GATES
         yield stops, "gate.stop_drafting", "gate.name", f"It goes with {', '.join(sorted(TOKEN_GATES))}."
+        yield not gate.grounded, "acceptance.grounded", "gate.grounded", "Nothing is measured then: leave one out."
+        yield decoding.sampling, "acceptance.grounded", "decoding.temperature", "It goes with temperature 0."
     else:
         unused = (*_OF_BOTH_MODELS, *("decoding.edge_failed",) * (mode == "cloud"))
     hint = f"Mode {mode} ignores it: leave it out, or use mode hybrid."

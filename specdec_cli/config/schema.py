@@ -6,6 +6,7 @@ The defaults are those of published pairs; the mini pair's are in configs/mini.y
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 from typing import Annotated, Final, Literal, get_args
 
@@ -19,6 +20,7 @@ from specdec_cli.types import AcceptanceName, Decider, GateName, Mode
 
 Tokens = Annotated[int, Field(ge=1, le=64)]
 Number = Annotated[int, Field(ge=1, le=65_535)]
+Flight = Annotated[int, Field(ge=1, le=1024)]
 Toggle = Literal["auto", "on", "off"]
 Texts = Annotated[tuple[PlainText, ...], Field(strict=False)]
 
@@ -28,7 +30,27 @@ class RuntimeConfig(Section):
 
     threads: int | None = setting(None, "CPU threads of a forward; null: one per core", ge=1)
     offline: bool = setting(False, "true: never download; models must be local or already cached")
+    compile: Toggle = setting("auto", "compile steps for a GPU, minutes once; auto: in commands that run long")
     self_test: bool = setting(True, "test a model when it is loaded for the first time; false: trust it")
+    workers: int | None = setting(
+        None, "threads of a batch that read ahead; null: one per core, at most 4", ge=1, le=256
+    )
+    in_flight: Literal["auto"] | Flight = setting(
+        "auto", "clips of a batch under way where both models are servers; auto: as many as pay"
+    )
+    lookup_file: PlainText | None = setting(
+        None, "transcripts (.jsonl) to learn likely phrases from: saves time, changes no caption; null: none"
+    )
+
+    @property
+    def readers(self) -> int:
+        """Threads of a batch that read ahead."""
+        return self.workers or min(os.cpu_count() or 1, 4)
+
+    @property
+    def lookup_path(self) -> Path | None:
+        """The file of transcripts that guesses begin with."""
+        return None if self.lookup_file is None else Path(self.lookup_file)
 
 
 class ScoringConfig(Section):
@@ -107,6 +129,9 @@ class GateConfig(Section):
     wake: float | None = setting(None, "with defer: threshold of a clip's first call; null: the gate file's, or that")
     file: PlainText | None = setting(None, "weights of the gate learned: a gate file, or package:mini/gate.json")
     stop_drafting: bool = setting(False, "true: a block ends with its first unsure token and goes to the cloud")
+    grounded: bool = setting(
+        True, "measure the sound: verify drafts whose claims contradict it, and flag captions that do, in any mode"
+    )
 
     @property
     def weights_path(self) -> Path | None:
@@ -114,7 +139,7 @@ class GateConfig(Section):
         return None if self.file is None else Path(model_source(self.file))
 
 
-class AcceptanceConfig(Section):
+class AcceptanceRules(Section):
     """Which drafted tokens the cloud lets pass."""
 
     rule: AcceptanceName | None = setting(
@@ -126,6 +151,18 @@ class AcceptanceConfig(Section):
     def in_force(self, *, sampling: bool) -> AcceptanceName:
         """The rule: the configured one, or the lossless one; `sampling` also needs the edge's distributions."""
         return self.rule or ("sampling" if sampling else "greedy")
+
+
+class AcceptanceConfig(AcceptanceRules):
+    """The rule of the cloud, and what stands against it."""
+
+    grounded: bool = setting(
+        True, "hybrid, with gate.grounded: a drafted class that fits the sound stands where the cloud's does not; lossy"
+    )
+
+    def rules(self) -> AcceptanceRules:
+        """The cloud's part."""
+        return AcceptanceRules(**{name: getattr(self, name) for name in AcceptanceRules.model_fields})
 
 
 class PromptConfig(Section):
@@ -226,6 +263,12 @@ class Config(Section):
         models: dict[Decider, LinkedConfig | None] = {"edge": self.edge, "cloud": self.cloud}
         return {role: model for role, model in models.items() if model is not None and role != unused}
 
+    def running_long(self) -> Config:
+        """The settings of a command that runs long, which has time for a compiler."""
+        if self.runtime.compile != "auto":
+            return self
+        return self.model_copy(update={"runtime": self.runtime.model_copy(update={"compile": "on"})})
+
     @property
     def loads_models(self) -> bool:
         """Whether a model, or a processor that needs PyTorch, is loaded in this process: not if vLLM runs them all."""
@@ -238,6 +281,16 @@ class Config(Section):
         if self.decoding.mode == "hybrid":
             return self.gate.name
         return "always" if self.decoding.mode == "lossless" else "never"
+
+    @property
+    def escalates_contradictions(self) -> bool:
+        """Whether a draft is verified if a claim in it contradicts the sound."""
+        return self.gate.grounded and self.decoding.mode == "hybrid"
+
+    @property
+    def arbitrates(self) -> bool:
+        """Whether a drafted class that fits the sound stands against one of the cloud's that does not."""
+        return self.escalates_contradictions and self.acceptance.grounded and not self.decoding.sampling
 
     @property
     def acceptance_rule(self) -> AcceptanceName:

@@ -39,7 +39,7 @@ _OWN_FIGURES: Final = {
     "class-entropy": "entropy over classes, nats",
 }
 """Gates that look at another figure than entropy, and what it is."""
-_WITHOUT_FIGURE = ("always", "loop", "refusal", "language")
+_WITHOUT_FIGURE = ("always", "loop", "refusal", "language", "sound")
 """Reasons to escalate that no figure of the gate decides."""
 
 

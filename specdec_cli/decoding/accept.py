@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from specdec_cli.config.schema import AcceptanceConfig
+from specdec_cli.config.schema import AcceptanceRules
 from specdec_cli.decoding.evidence import entropies
 from specdec_cli.decoding.pick import ScoreReading
 from specdec_cli.types import AcceptanceName
@@ -37,7 +37,7 @@ TYPICAL_EPSILON: Final = 0.09  # a probability
 TYPICAL_DELTA: Final = 0.3
 
 
-def passing(draft: Draft, scores: torch.Tensor, rules: AcceptanceConfig, rule: AcceptanceName) -> torch.Tensor | None:
+def passing(draft: Draft, scores: torch.Tensor, rules: AcceptanceRules, rule: AcceptanceName) -> torch.Tensor | None:
     """Which of m drafted tokens pass by the cloud's processed scores [m or more, vocab], each by itself: bool [m].
 
     None: the rule reads no scores but the cloud's choices.

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from specdec_cli.decoding.draft import Drafter
     from specdec_cli.decoding.rows import Rows
     from specdec_cli.decoding.verify import LocalVerifier
+    from specdec_cli.labels.grounding import Grounding
     from specdec_cli.models.audio_lm import AudioLM
     from specdec_cli.models.engine import Shared
 
@@ -112,12 +113,14 @@ def build_loop(
     synonyms: Synonyms = NO_SYNONYMS,
     language: Language | None = None,
     instruction: str | None = None,
+    sound: Grounding | None = None,
 ) -> Loop:
     """The loop of one clip, with fresh sessions of the models that `decoding.mode` uses.
 
     `gate` is that of all clips; None: the configured one, without weights. `shared` makes the forwards together with
     those of other clips; of each committed token `top_n` likeliest are kept. `synonyms` are those of the acceptance
-    rule. `language` and `instruction` are the caption's, if not the configured ones.
+    rule. `language` and `instruction` are the caption's, if not the configured ones. `sound` is what the caption's
+    claims are set against; None: they are not.
     """
     settings, mode = config.decoding, config.decoding.mode
     drafts_end, text_ends = ends_of(pair, config)
@@ -159,6 +162,8 @@ def build_loop(
         settings,
         CloudCalls(settings, pair.costs, parallel, nullcontext if shared is None else shared.release_slot),
         top_n=top_n,
+        escalating=sound if config.escalates_contradictions else None,
+        arbitrating=sound if config.arbitrates else None,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,10 @@ class Draft:
     ms: float = 0.0  # time spent drafting, without prefill
     hidden_ms: float = 0.0  # time that drafting these tokens took while an earlier block was being verified
     likeliest: tuple[Candidates, ...] = ()  # at each, where a server named them and no logits are at hand
+
+    def after(self, count: int) -> Draft:
+        """What follows its first `count` tokens, to be verified by a rule that reads no distributions of the edge's."""
+        return Draft(self.ids[count:], gate=self.gate.after(count), reason=self.reason)
 
     def probabilities(self) -> torch.Tensor:
         """[m, vocab] distribution at each drafted token."""
@@ -57,6 +61,24 @@ class Verdict:
     bytes_up: int | None = None  # bodies of requests and answers as sent, repeats included
     bytes_down: int | None = None
     likeliest: tuple[Candidates, ...] | None = None  # at each accepted token, at `token`, and at each of `more`
+    stood: tuple[int, ...] | None = None  # places in the draft of accepted tokens that the cloud would have replaced
+
+    def followed_by(self, rest: Verdict) -> Verdict:
+        """The verdict on a draft whose token after the accepted ones stands, and which `rest` is about from there."""
+        at = self.accepted
+        sums = {
+            name: None if None in (pair := (getattr(self, name), getattr(rest, name))) else sum(pair)
+            for name in ("near_ties", "network_ms", "bytes_up", "bytes_down")
+        }
+        return replace(
+            rest,
+            accepted=at + 1 + rest.accepted,
+            ms=self.ms + rest.ms,
+            prefilled=self.prefilled or rest.prefilled,
+            likeliest=self.likeliest and rest.likeliest and (*self.likeliest[: at + 1], *rest.likeliest),
+            stood=(*(self.stood or ()), at),
+            **sums,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
@@ -92,6 +93,12 @@ class GateState:
         self.evidence: list[TokenEvidence] = []  # of each token so far
         self.values: list[float] = []  # the gate's figure of each token by itself
         self.block_value: float | None = None  # of the block so far: what is compared with the threshold
+
+    def after(self, count: int) -> GateState:
+        """The state without its first `count` tokens; its figure stays the whole block's."""
+        rest = copy(self)
+        rest.evidence, rest.values = self.evidence[count:], self.values[count:]
+        return rest
 
     def add(self, token: TokenEvidence) -> bool:
         """Adds the block's next token; returns whether it escalates the block."""

@@ -15,13 +15,14 @@ from specdec_cli.decoding.length import CLOUD_CHUNK, MOST_DEFERRED, SOLO_BLOCK, 
 from specdec_cli.decoding.stop import StopRules, TextEnd
 from specdec_cli.decoding.work import ClipWork, Clock
 from specdec_cli.errors import CloudError, EdgeError
-from specdec_cli.types import Finished, FinishReason, Sent, Token
+from specdec_cli.types import Finished, FinishReason, Reason, Sent, Token
 
 if TYPE_CHECKING:
     from specdec_cli.cloud.remote import RemoteVerifier
     from specdec_cli.cloud.vllm import VllmDrafter
     from specdec_cli.decoding.draft import Drafter
     from specdec_cli.decoding.verify import LocalVerifier
+    from specdec_cli.labels.grounding import Grounding
 
 
 @dataclass(eq=False)
@@ -36,6 +37,8 @@ class Loop:
     settings: DecodingConfig
     calls: CloudCalls
     top_n: int = 0  # likeliest tokens to keep of each committed one
+    escalating: Grounding | None = None  # drafts whose claims contradict the sound are verified; None: nobody looks
+    arbitrating: Grounding | None = None  # drafted classes that fit the sound stand against others that do not
     text: tuple[int, ...] = field(default=(), init=False)  # the committed token ids
     _cloud_called: bool = field(default=False, init=False)  # the cloud has read the clip: further calls cost little
     _cloud_failed: str | None = field(default=None, init=False)  # why the edge writes the rest
@@ -90,7 +93,7 @@ class Loop:
         )
 
     def _draft(self) -> Draft:
-        """Drafts a block. `reason` says why to verify it: the gate, a repetition loop, or a refusal in the text."""
+        """Drafts a block. `reason` says why to verify it: the gate, a loop, a refusal in the text, or the sound."""
         settings, start, available = self.settings, len(self.text), self._cloud is not None
         if self.drafter is None or self._edge_failed is not None:
             return Draft(reason="always" if settings.mode == "lossless" else None)
@@ -108,15 +111,21 @@ class Loop:
             if self.gate.name != "always":
                 draft = replace(draft, reason="loop")
         if draft.reason is None and draft.ids and settings.mode == "hybrid" and available:
-            draft = replace(draft, reason=self.stop.fault(self.text, draft.ids))
+            draft = replace(draft, reason=self.stop.fault(self.text, draft.ids) or self._contradiction(draft))
         return draft
+
+    def _contradiction(self, draft: Draft) -> Reason | None:
+        """`sound`, if the draft makes a claim that the sound contradicts."""
+        wrong = self.escalating is not None and self.escalating.contradicts(self.text, draft.ids)
+        return "sound" if wrong else None
 
     def _propose(self, size: int, state: GateState, enough: Enough | None = None, top_k: int | None = None) -> Draft:
         """The edge's draft. If the edge fails and `edge_failed` allows it, an empty one: the cloud writes on."""
         assert self.drafter is not None
         before = self.drafter.work
         try:
-            draft = self.drafter.propose(self.text, size, state, enough, top_k)
+            with self.calls.waits_for(self.drafter):
+                draft = self.drafter.propose(self.text, size, state, enough, top_k)
         except EdgeError as error:
             if self.settings.edge_failed != "cloud" or self._cloud is None:
                 raise
@@ -147,7 +156,7 @@ class Loop:
         run_on = max(min(run_on, self.settings.max_new_tokens - len(self.text) - 1), 0)
         forwards = cloud.work.forwards
         try:
-            verdict = self.calls.verify(cloud, self.drafter, self.text, draft, run_on, self.gate, self._end.loop_rule)
+            verdict = self._verdict(cloud, draft, run_on)
         except CloudError as error:
             self._give_up(error)
             return None
@@ -155,6 +164,17 @@ class Loop:
             forwards = max(cloud.work.forwards - forwards, 1)
             self.calls.costs.took("verification", verdict.ms / forwards + (verdict.network_ms or 0.0))
         self._cloud_called = True
+        return verdict
+
+    def _verdict(self, cloud: LocalVerifier | RemoteVerifier, draft: Draft, run_on: int) -> Verdict:
+        """The cloud's verdict. What follows a rejected token that stands is verified again, behind that token."""
+        verify = partial(self.calls.verify, cloud, self.drafter, gate=self.gate, loop_rule=self._end.loop_rule)
+        verdict = verify(text=self.text, draft=draft, run_on=run_on)
+        while (at := verdict.accepted) < len(draft.ids) and self.arbitrating is not None:
+            if not self.arbitrating.stands(self.text, draft.ids, at, verdict.token):
+                break
+            text = (*self.text, *draft.ids[: at + 1])
+            verdict = verdict.followed_by(verify(text=text, draft=draft.after(at + 1), run_on=run_on))
         return verdict
 
     def _prefill_early(self) -> None:

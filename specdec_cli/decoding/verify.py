@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 import torch
 
-from specdec_cli.config.schema import AcceptanceConfig
+from specdec_cli.config.schema import AcceptanceRules
 from specdec_cli.decoding.accept import Synonyms, accept_block, passing, speculative_sampling
 from specdec_cli.decoding.block import Draft, Verdict
 from specdec_cli.decoding.pick import ScoreReading, choices
@@ -27,7 +27,7 @@ class LocalVerifier:
     """
 
     rows: Rows
-    rules: AcceptanceConfig
+    rules: AcceptanceRules
     most: int | None = None
     top_n: int = 0
     synonyms: Synonyms = field(default_factory=dict)

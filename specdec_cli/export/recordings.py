@@ -112,7 +112,7 @@ class Stored:
             if (other := next(iter(lines.values()), line).head.mode) != head.mode:
                 raise ConfigError(
                     f"{transcripts} has captions of {head.file} in several modes, e.g. {other} and {head.mode}.",
-                    hint=f"Choose one with --mode {other}, for example.",
+                    hint=f"Choose one with --only-mode {other}, for example.",
                 )
             known: dict[str, Any] = {"settings": {}}
             if lexicon is not None and head.labels is None and head.good:

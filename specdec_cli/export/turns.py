@@ -74,7 +74,7 @@ def rttm(recordings: Iterable[CaptionedRecording], naming: str) -> str:
     if not named:
         raise ConfigError(
             f"RTTM names turns, and the transcripts have no {naming} to name them by.",
-            hint="Classes come with --labels; without --rttm-name turns are named after their speakers.",
+            hint="Classes come with --labels; without --attribute turns are named after their speakers.",
         )
     return "".join(lines)
 

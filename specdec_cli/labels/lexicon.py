@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from statistics import multimode
 from typing import Final, get_args
@@ -49,6 +50,17 @@ class Lexicon:
             LexiconError: the file cannot be read, is malformed, or uses a class that does not exist; names the key.
         """
         return cls((shipped() if path is None else read_lexicon(path)).layers())
+
+    @classmethod
+    @cache
+    def shipped(cls) -> Lexicon:
+        """The shipped one, read once."""
+        return cls.load()
+
+    @property
+    def measures(self) -> bool:
+        """Whether it has limits of a measured figure for any class."""
+        return any(rules.measured for rules in self._rules.values())
 
     def labels(self, text: str, language: Language) -> dict[str, str | None]:
         """The class that a caption names for every attribute; None where it names none.

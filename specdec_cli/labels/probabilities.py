@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -64,8 +64,7 @@ class Scorer:
         `labels` are the classes that the caption names, which may end before the tokens do.
         """
         ids, found = [token.id for token in tokens], {}
-        texts = [_whole(decode(ids[:end])) for end in range(len(ids) + 1)]
-        rows = [units(text) for text in texts]
+        texts, rows = _read(ids, decode)
         for name, reading in self.lexicon.namings(texts[-1], language).items():
             if labels.get(name) != reading.class_:
                 continue
@@ -81,6 +80,36 @@ class Scorer:
                     edge=next(filter(None, map(word.edge_class, word.places)), None),
                 )
         return found
+
+
+def rivals(
+    lexicon: Lexicon,
+    attributes: Collection[str],
+    ids: Sequence[int],
+    at: int,
+    token: int,
+    decode: Decode,
+    language: Language,
+) -> Iterator[tuple[str, Collection[str]]]:
+    """The classes that another token in place of token `at` of `ids` may name: none, one, or of all phrases begun so.
+
+    They come for every attribute, of those given, whose class is decided there.
+    """
+    named = {name: found for name, found in lexicon.namings(decode(ids), language).items() if name in attributes}
+    if not named:
+        return
+    tokens = [Token(id_, "edge", ("edge", ())) for id_ in ids]
+    texts, rows = _read(ids, decode)
+    for name, reading in named.items():
+        word = _Word(lexicon, language, reading, tokens, decode, texts, rows)
+        if at in word.places:
+            yield name, word.shares(at, token)
+
+
+def _read(ids: Sequence[int], decode: Decode) -> tuple[list[str], list[list[str]]]:
+    """The text of the first 0, 1, ... of the ids, and the units of each."""
+    texts = [_whole(decode(ids[:end])) for end in range(len(ids) + 1)]
+    return texts, [units(text) for text in texts]
 
 
 @dataclass
@@ -131,7 +160,7 @@ class _Word:
         if token.drafted is None or token.drafted == theirs:
             return None
         named = [
-            {self.reading.class_: 1.0} if id_ == token.id else self._shares(at, id_) for id_ in (token.drafted, theirs)
+            {self.reading.class_: 1.0} if id_ == token.id else self.shares(at, id_) for id_ in (token.drafted, theirs)
         ]
         drafted, other = (next(iter(shares)) if len(shares) == 1 else None for shares in named)
         return drafted if other is not None and drafted != other else None
@@ -143,14 +172,14 @@ class _Word:
             if id_ == self.tokens[at].id:
                 own = p
                 continue
-            for class_, share in self._shares(at, id_).items():
+            for class_, share in self.shares(at, id_).items():
                 named[class_] += p * share
         if at >= self._start:
             return own, named
         every = own + sum(named.values())  # other wordings are left out
         return (own / every, {class_: p / every for class_, p in named.items()}) if every > 0 else (1.0, {})
 
-    def _shares(self, at: int, id_: int) -> Mapping[str, float]:
+    def shares(self, at: int, id_: int) -> Mapping[str, float]:
         """Class -> share of another token at this place; empty: it names none."""
         text = _whole(self.decode([*(token.id for token in self.tokens[:at]), id_]))
         if (class_ := self._said(text, self._end)) is not None:

@@ -163,7 +163,7 @@ def _sum(values: Iterable[float | None]) -> float | None:
 
 def routes(captions: Captions, bodies: Bodies, metrics: Metrics) -> list[Route]:
     """The API's routes."""
-    known, described = object_schema(Lexicon.load()), document(captions.modes)
+    known, described = object_schema(Lexicon.shipped()), document(captions.modes)
 
     def model(mode: str) -> dict[str, Any]:
         return {"id": PREFIX + mode, "object": "model", "created": 0, "owned_by": "specdec"}

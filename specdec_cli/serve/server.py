@@ -149,7 +149,7 @@ def serve_configured(
     place.require(token)
     with bind(place) as bound:
         event("loading", **{role: model.label for role, model in resolved.config.models.items()})
-        offer = offered(Captioner.load(resolved.config), resolved, limits, room)
+        offer = offered(Captioner.load(resolved.config.running_long()), resolved, limits, room)
         url, modes = place.url(bound.getsockname()[1]), offer.captions.modes if offer.captions else ()
         model = None if offer.service is None else offer.service.info.model
         event("ready", url=url, host=place.host, model=model, captions=modes, token=token is not None)
@@ -164,5 +164,5 @@ def offered(captioner: Captioner, resolved: ResolvedConfig, limits: ServeLimits,
     models, cloud = captioner.pair.loaded, captioner.pair.local("cloud")
     forwards = Forwards(models, max(room, min(limits.sessions, limits.threads))) if models else None
     service = None if cloud is None else Service(cloud, limits, forwards)
-    described = captioner.labelled(Lexicon.load()).measuring()
+    described = captioner.labelled(Lexicon.shipped()).measuring()
     return Offer(limits, service, Captions(described, resolved, limits, forwards, room))

@@ -81,6 +81,8 @@ class Round(Record):
     """sent for this round, repeats included; null where there is no link"""
     bytes_down: int | None = None
     """received for it; null where there is no link"""
+    stood: tuple[int, ...] = ()
+    """places in the draft of tokens that the cloud would have replaced: their class fits the sound, its own does not"""
     waking: bool = False
     """whether the gate decided by the wake threshold, on the first call"""
     draft_text: str = ""
@@ -121,6 +123,7 @@ class Round(Record):
             near_ties=None if verdict is None else verdict.near_ties,
             bytes_up=None if verdict is None else verdict.bytes_up,
             bytes_down=None if verdict is None else verdict.bytes_down,
+            stood=(verdict and verdict.stood) or (),
             waking=draft.gate.waking,
             draft_text=writer.text(draft.ids),
             committed_text=committed_text,

@@ -44,6 +44,8 @@ class Terms:
         edge = config.edge.model if config.edge is not None and "edge" in config.models else None
         cloud = config.cloud.label if config.cloud is not None and "cloud" in config.models else None
         prompt, settings = (config.prompt.language, config.instruction()), recorded_settings(config)
+        if config.gate.grounded and measured is False:
+            measured = None  # it depends on the lexicon
         return cls(*prompt, settings, edge, cloud, config.decoding.mode, labels, measured)
 
     def error_line(self, item: InputFile, error: SpecdecError) -> Transcript:
@@ -81,7 +83,9 @@ def recorded_settings(config: Config) -> dict[str, object]:
         "gate_weights": file.learned.fingerprint if file and file.learned else None,
         "wake_weights": file.waking.fingerprint if file and file.waking and wakes else None,
         "acceptance": config.acceptance_rule if config.decoding.mode in ("hybrid", "lossless") else None,
-        **config.acceptance.model_dump(mode="json", exclude={"rule"}),
+        **config.acceptance.rules().model_dump(mode="json", exclude={"rule"}),
+        "grounded": config.gate.grounded or None,
+        "arbitrates": config.arbitrates or None,
         "style": None if config.prompt.text is not None else config.prompt.style,
         "system": config.prompt.system,
         "segment_s": config.audio.length_s,

@@ -17,6 +17,7 @@ from specdec_cli.evaluate.gap import AtCost, GapClosed, Spent, measure_gap
 from specdec_cli.evaluate.quality import label_hits
 from specdec_cli.evaluate.text_scores import clip_chrf
 from specdec_cli.labels import Lexicon
+from specdec_cli.labels.grounding import Grounding
 from specdec_cli.labels.references import Reference
 from specdec_cli.prompts import Language
 from specdec_cli.transcript.records import Transcript
@@ -179,10 +180,15 @@ def swept(
     quality: CaptionQuality,
     classifier: Classifier | None,
     seed: int,
+    sounds: Sequence[Grounding | None],
     prefill: float = PREFILL,
 ) -> SettingOutcome:
-    """A candidate replayed on every clip, timed in forwards of one token, of which the first takes `prefill`."""
-    found = [candidate.replay(trace, classifier, seed) for trace in traces]
+    """A candidate replayed on every clip, timed in forwards of one token, of which the first takes `prefill`.
+
+    `sounds` are what the claims of each clip's captions are set against.
+    """
+    pairs = zip(traces, sounds, strict=True)
+    found = [candidate.replay(trace, classifier, seed, sound) for trace, sound in pairs]
     rows = [(each.rounds, each.escalations, len(t.cloud.ids)) for each, t in zip(found, traces, strict=True)]
     rounds, calls, alone = np.array(rows, dtype=np.float64).T
     time = np.where(calls > 0, prefill + calls - 1, 0.0)

@@ -27,10 +27,12 @@ from specdec_cli.errors import AudioContentError, TranscriptError, WrongFileErro
 from specdec_cli.evaluate.bootstrap import Figures
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.journal import Journal, StoredLine, Watch
+from specdec_cli.labels.grounding import Grounding
 from specdec_cli.models.processor import Prompt
 from specdec_cli.targets import RECORDINGS
 from specdec_cli.transcript.records import Transcript
 from specdec_cli.transcript.terms import SUGGESTED, differing
+from specdec_cli.types import Measured
 
 _RECORDING: Final = b'{"recording"'
 _Step = tuple[str, str, Callable[[], "Trace | Transcript"]]
@@ -60,6 +62,7 @@ class Trace(Figures):
     edge: Track = Field(description="the text that the edge writes alone")
     cloud: Track = Field(description="the text that the cloud writes alone, which is that of a lossless run")
     cloud_caption: str
+    measured: Measured | None = Field(default=None, description="figures of the sound; null: nothing is set against it")
 
 
 def record(captioner: Captioner, path: str) -> Trace:
@@ -84,7 +87,16 @@ def record(captioner: Captioner, path: str) -> Trace:
         edge=edge,
         cloud=cloud,
         cloud_caption=captioner.decode(cloud.ids),
+        measured=None if run.sound is None else run.sound.measured,
     )
+
+
+def sound_of(trace: Trace, captioner: Captioner) -> Grounding | None:
+    """What the claims of the clip's captions are set against; None where the captioner has no use for it."""
+    measured = trace.measured
+    if measured is None:
+        return None
+    return captioner.grounding(lambda: measured, captioner.config.prompt.language)
 
 
 def setup_of(captioner: Captioner) -> dict[str, object]:
@@ -95,6 +107,7 @@ def setup_of(captioner: Captioner) -> dict[str, object]:
         "language": config.prompt.language,
         "prompt": config.instruction(),
         "audio": config.audio.recorded(),
+        "measured": captioner.setup.grounds is not None,
         **{name: settings.get(name) for name in _SHAPING},
     }
 
@@ -151,7 +164,7 @@ class StoredRecordings(Journal[Trace | Transcript]):
         try:
             return Trace.model_validate_json(line.raw)
         except ValidationError as error:
-            hint = "Delete that line, or name another file in --recordings."
+            hint = "Delete that line, or name another file in --traces."
             raise WrongFileError(f"{place} is no recording of this version of specdec.", hint=hint) from error
 
     def take(self, entry: Trace | Transcript) -> None:

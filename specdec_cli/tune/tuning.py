@@ -19,10 +19,11 @@ from specdec_cli.errors import ConfigError
 from specdec_cli.evaluate.gap import GapClosed
 from specdec_cli.journal import Watch
 from specdec_cli.labels import Lexicon
+from specdec_cli.labels.grounding import Grounding
 from specdec_cli.labels.references import Reference
 from specdec_cli.tune.choosing import best_of, worth_running
 from specdec_cli.tune.outcomes import Baselines, CaptionQuality, SettingOutcome, Tuning, confirmed, swept
-from specdec_cli.tune.recording import StoredRecordings, Trace
+from specdec_cli.tune.recording import StoredRecordings, Trace, sound_of
 from specdec_cli.tune.replay import Candidate, candidates
 from specdec_cli.tune.tuning_plan import INSTALL, TuningPlan, groups_of, require_clips, split
 
@@ -56,7 +57,8 @@ def tune(
     split_by, groups = groups_of(traces, references)
     fitting, held_out = split(traces, groups, plan.seed)
     plan, weights, notes = _fit(plan, fitting, groups, quality)
-    chosen = worth_running(_sweep(plan, weights, fitting, quality, watch), plan)
+    sounds = [sound_of(trace, captioner) for trace in fitting]
+    chosen = worth_running(_sweep(plan, weights, fitting, sounds, quality, watch), plan)
     runs, held_out = _confirm(_variants(captioner, chosen, weights), held_out, quality, journal, watch)
     alone = Baselines.of(held_out, quality, plan.seed)
     ends = alone.gap(alone.cloud)
@@ -141,7 +143,12 @@ def _waking(weights: LearnedWeights) -> LearnedWeights:
 
 
 def _sweep(
-    plan: TuningPlan, weights: LearnedWeights | None, traces: Sequence[Trace], quality: CaptionQuality, watch: Watch
+    plan: TuningPlan,
+    weights: LearnedWeights | None,
+    traces: Sequence[Trace],
+    sounds: Sequence[Grounding | None],
+    quality: CaptionQuality,
+    watch: Watch,
 ) -> list[SettingOutcome]:
     """Every candidate replayed on every clip."""
     classifier = Classifier(weights, _waking(weights)) if weights else None
@@ -150,7 +157,7 @@ def _sweep(
     watch.begin(len(found))
     for candidate in found:
         watch.step(f"replaying {candidate.label}")
-        outcomes.append(swept(candidate, traces, quality, classifier, plan.seed))
+        outcomes.append(swept(candidate, traces, quality, classifier, plan.seed, sounds))
         watch.advance()
     return outcomes
 

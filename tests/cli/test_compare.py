@@ -187,7 +187,7 @@ def test_references_bring_accuracy_and_texts(
 
 def test_a_page_is_written(specdec: Specdec, run: Runs, recordings: list[str], tmp_path: Path) -> None:
     html = tmp_path / "report.html"
-    outcome = specdec("compare", recordings[0], recordings[1], *run("zh").again(tmp_path), "--html", html, "-q")
+    outcome = specdec("compare", recordings[0], recordings[1], *run("zh").again(tmp_path), "-o", html, "-q")
     assert outcome.code == 0, outcome.err
     text = html.read_text(encoding="utf-8")
     assert "<html" in text

@@ -16,7 +16,6 @@ from tests.models.checkpoints import assert_refused, load, write_json
 QUANTIZED: Raw = {"model_type": "qwen2_5_omni", "thinker_config": {}}
 OTHERS = {
     "gemma-4-E2B-it-assistant": "gemma4_assistant",
-    "gemma-3n-E2B-it": "gemma3n",
     "glm-asr-nano": "glmasr",
     "MOSS-Audio-4B": "moss_audio",
     "Nemotron-3-Nano-Omni": "nemotron_h_omni",
@@ -27,7 +26,7 @@ ADAPTED: Raw = {"model_type": "granite_speech", "has_lora_adapter": True}
 REFUSED: dict[str, tuple[Raw, str, str]] = {
     **{
         f"Qwen2.5-Omni-7B-{method}": (
-            QUANTIZED | {"quantization_config": {"quant_method": method.lower(), "bits": 4}},
+            QUANTIZED | {"quantization_config": {"quant_method": method.lower()[:4].rstrip("-"), "bits": 4}},
             "publisher quantised",
             "quantization: int4",
         )
