@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _MOST_CLIPS: Final = 1024  # each is a thread
 
 
-@options.taking(options.Recordings, *options.CAPTIONING)
+@options.taking(options.RecordingOptions, *options.CAPTIONING)
 def batch(
     context: typer.Context,
     measure: bool,

@@ -16,7 +16,7 @@ from specdec_cli.errors import AudioNotFoundError, ConfigError
 from specdec_cli.inputs.find import find_recordings
 
 
-@options.taking(options.Models, options.Asked, options.Blocks, options.Shown)
+@options.taking(options.ModelOptions, options.PromptOptions, options.BlockOptions, options.DisplayOptions)
 def bench(
     context: typer.Context,
     quiet: bool,

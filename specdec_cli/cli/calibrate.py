@@ -18,7 +18,7 @@ from specdec_cli.plot.reliability import reliability
 from specdec_cli.targets import CALIBRATION, PICTURE, write
 
 
-@options.taking(options.Judged)
+@options.taking(options.ReferenceOptions)
 def calibrate(
     context: typer.Context,
     transcripts: options.TranscriptFiles,

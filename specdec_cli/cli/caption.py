@@ -13,7 +13,7 @@ from specdec_cli.cli.captioning import Captioning, Printer, conclude_clips, load
 from specdec_cli.cli.command_run import display
 
 
-@options.taking(options.Recordings, *options.CAPTIONING)
+@options.taking(options.RecordingOptions, *options.CAPTIONING)
 def caption(
     context: typer.Context,
     measure: bool,

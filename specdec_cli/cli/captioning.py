@@ -29,7 +29,7 @@ from specdec_cli.console.progress import show_totals
 from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError
 from specdec_cli.format import marked
-from specdec_cli.inputs.find import Paths, with_list
+from specdec_cli.inputs.find import Paths, require_sounds, with_list
 from specdec_cli.inputs.manifest import Inputs, Manifest
 from specdec_cli.journal import read_lines
 from specdec_cli.labels.calibration import Labelling
@@ -161,6 +161,7 @@ class Captioning:
         folder = self._exports.folder if self._exports else None
         own = frozenset(os.path.abspath(path) for path in (request.output, folder) if path is not None)
         given = with_list(request.paths or [], may_be_sound=may_be_sound)
+        require_sounds(given)
         for path in given:
             Paths([path], request.recursive, request.pattern, own).require_one()
         return Paths(given, request.recursive, request.pattern, own)

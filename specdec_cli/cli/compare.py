@@ -27,7 +27,14 @@ if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
 
 
-@options.taking(options.Models, options.Asked, options.Cut, options.Compared, options.Verifying, options.Shown)
+@options.taking(
+    options.ModelOptions,
+    options.PromptOptions,
+    options.CuttingOptions,
+    options.TextOptions,
+    options.VerifyOptions,
+    options.DisplayOptions,
+)
 def compare(
     context: typer.Context,
     paths: options.ListedPaths,

@@ -12,7 +12,7 @@ from specdec_cli.console.view import choose_view
 from specdec_cli.diagnosis import examine
 
 
-@options.taking(options.Models)
+@options.taking(options.ModelOptions)
 def doctor(
     context: typer.Context,
     quick: options.Quick = False,

@@ -25,7 +25,7 @@ from specdec_cli.types import ExportFormat
 _LISTED: Final = 5
 
 
-@options.taking(options.Classes, options.Shown)
+@options.taking(options.LabelOptions, options.DisplayOptions)
 def export(
     transcripts: options.TranscriptFile,
     labels: bool,
@@ -51,6 +51,9 @@ def export(
     one = output if output == STDOUT or ending in formats else None
     if one is not None and (formats[1:] or formats[0] not in SUFFIXES):
         raise ConfigError(f"--output {one} is one file, and --to {to} is more.", hint="Name a folder.")
+    if "audiofolder" in formats and output is None:
+        hint = "Name that folder: --output FOLDER. Other formats go elsewhere in a run of their own."
+        raise ConfigError("audiofolder writes to the folder of the recordings, and --output names none.", hint=hint)
     labelled = labelling(labels, lexicon)
     stored = Stored.read(transcripts, mode=only_mode, lexicon=labelled.lexicon if labelled else None)
     with display(quiet=quiet, debug=debug) as view:
@@ -88,7 +91,11 @@ class Exports:
         if output is None:
             hint = "Name one: --output FILE.jsonl. One file of one format needs no --export: --output FILE.srt"
             raise ConfigError("--export reads transcripts, and --output names none.", hint=hint)
-        return cls(parse_formats(exports, "--export"), folder_for(folder, output, "export", "--export-dir"))
+        formats = parse_formats(exports, "--export")
+        if "audiofolder" in formats and folder is None:
+            hint = "Name that folder: --export-dir FOLDER."
+            raise ConfigError("audiofolder writes to the folder of the recordings, and no option names it.", hint=hint)
+        return cls(formats, folder_for(folder, output, "export", "--export-dir"))
 
     def written(self, output: Path, view: View, inputs: Inputs | None = None, base: str | None = None) -> bool:
         """Writes what `output` holds, and shows how that went; whether all could be written."""

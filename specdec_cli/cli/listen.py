@@ -42,7 +42,14 @@ _OF_FILES: Final = {"segment": None, "start_s": None, "end_s": None}
 _LOST: Final = "sound was lost in this utterance, which the system did not take in time"
 
 
-@options.taking(options.Models, options.Asked, options.Measured, options.Decoding, options.Verifying, options.Shown)
+@options.taking(
+    options.ModelOptions,
+    options.PromptOptions,
+    options.MeasuringOptions,
+    options.DecodingOptions,
+    options.VerifyOptions,
+    options.DisplayOptions,
+)
 def listen(
     context: typer.Context,
     labels: bool,
@@ -68,7 +75,7 @@ def listen(
             write_line(clean(line))
         return 0
     resolved, labelled = options.resolve(context), labelling(labels, lexicon, calibration)
-    target = CaptionsFile.of(output, [lexicon, calibration, *resolved.reads])
+    target = CaptionsFile.of(output, [lexicon, calibration, *resolved.reads], overwrite=None)
     target.require_one(save is not None, "With --save each utterance is one: name a .csv, .rttm or .jsonl file.")
     if save is not None and save.exists() and not save.is_dir():
         raise ConfigError(f"--save {save} is not a folder.", hint="Name another one; it will be created.")
@@ -81,7 +88,7 @@ def listen(
     with (
         display(quiet=quiet, debug=debug, no_live=no_live, json=json) as view,
         target.journal() as journal,
-        Output(journal, lambda line: terms.changes(line.head)) as stored,
+        Output(journal, lambda line: terms.changes(line.head), anew=False) as stored,
     ):
         captioner = load_captioner(config, view, labelled, measures=measure, runs_long=False)
         stored.require(lambda line: loaded_changes(line.head, captioner.setup, ("dtype", "weights")))

@@ -118,7 +118,7 @@ ConfigFile = Annotated[Text, _models("--config", "-c", metavar="NAME|FILE", help
 Settings = Annotated[list[str] | None, _models("--set", metavar="NAME=VALUE", help=_SET)]
 
 
-class Models:
+class ModelOptions:
     """Which models, and every other setting."""
 
     edge: EdgeModel = None
@@ -130,7 +130,7 @@ class Models:
 Debug = Annotated[bool, Option("--debug", help="Show tracebacks and log messages.", callback=_log_everything)]
 
 
-class Shown:
+class DisplayOptions:
     """What is shown meanwhile."""
 
     quiet: Annotated[bool, _output("--quiet", "-q", help="Show no progress; print results and errors only.")] = False
@@ -143,7 +143,7 @@ _PROMPT: Final = "An instruction of your own, in place of the shipped ones."
 _LENGTH: Final = "Length limit of a caption, tokens."
 
 
-class Asked:
+class PromptOptions:
     """What the models are asked for."""
 
     language: Annotated[Text, _caption("--language", "-l", help=_LANGUAGE, **_words("prompt.language"))] = None
@@ -165,7 +165,7 @@ _START: Final = "Caption from here on: seconds or HH:MM:SS."
 Strict = Annotated[bool | None, _caption("--strict/--no-strict", help=_STRICT)]
 
 
-class Cut:
+class CuttingOptions:
     """Which part of a recording counts, and how it is cut."""
 
     segment: Annotated[Text, _caption("--segment", metavar="pauses|SECONDS|FILE", help=_SEGMENT)] = None
@@ -181,14 +181,14 @@ _MEASURE: Final = "Measure F0, level, rate and pauses (docs/acoustics.md)."
 _CALIBRATION: Final = "Calibration by `specdec calibrate`; implies --labels."
 
 
-class Classes:
+class LabelOptions:
     """Which classes captions name."""
 
     labels: Annotated[bool, _caption("--labels", help="Show which classes each caption names.")] = False
     lexicon: Annotated[File, _caption("--lexicon", metavar="FILE", help=f"{_LEXICON}; implies --labels.")] = None
 
 
-class Measured(Classes):
+class MeasuringOptions(LabelOptions):
     """What is told of a recording beside its caption."""
 
     calibration: Annotated[File, _caption("--calibration", metavar="FILE", help=_CALIBRATION)] = None
@@ -206,7 +206,7 @@ _MODE: Final = "The gate decides; the large model verifies all; or one model wri
 Accept = Annotated[Text, _decoding("--accept", help=_ACCEPT, **_words("acceptance.rule"))]
 
 
-class Blocks:
+class BlockOptions:
     """What is drafted at a time, and when the cloud is called."""
 
     k: Annotated[Text, _decoding("-k", metavar="auto|N", help="Tokens drafted per block.")] = None
@@ -215,14 +215,14 @@ class Blocks:
     defer: Annotated[bool | None, _decoding("--defer/--no-defer", help=_DEFER)] = None
 
 
-class Verifying(Blocks):
+class VerifyOptions(BlockOptions):
     """What the modes of a comparison have in common."""
 
     accept: Accept = None
     degrade: Annotated[bool | None, _decoding("--degrade/--no-degrade", help=_DEGRADE)] = None
 
 
-class Decoding:
+class DecodingOptions:
     """Which of the two models writes."""
 
     mode: Annotated[Text, _decoding("--mode", help=_MODE, **_words("decoding.mode"))] = None
@@ -256,7 +256,7 @@ ListDevices = Annotated[bool, _input("--list-devices", help="List the microphone
 Overwrite = Annotated[bool, _output("--overwrite", help=_OVERWRITE)]
 
 
-class Recordings:
+class RecordingOptions:
     """What `caption` and `batch` caption, and what becomes of it."""
 
     paths: Annotated[list[str] | None, Argument(help=_PATHS, metavar="PATH")] = None
@@ -295,7 +295,7 @@ Bertscore = Annotated[bool, _judging("--bertscore", help="Compute BERTScore too;
 Attribute = Annotated[str, _output("--attribute", metavar="NAME", help="Attribute whose classes are drawn.")]
 
 
-class Judged:
+class ReferenceOptions:
     """The classes that are right."""
 
     references: Annotated[File, _judging("--references", metavar="TABLE", help=_TABLE)] = None
@@ -307,13 +307,21 @@ class Judged:
     strict: Strict = None
 
 
-class Compared(Judged):
+class TextOptions(ReferenceOptions):
     """The classes and captions that are right."""
 
     text_column: Annotated[list[str] | None, _judging("--text-column", metavar="COLUMN", help=_TEXTS)] = None
 
 
-CAPTIONING: Final = (Models, Asked, Cut, Measured, Decoding, Verifying, Shown)
+CAPTIONING: Final = (
+    ModelOptions,
+    PromptOptions,
+    CuttingOptions,
+    MeasuringOptions,
+    DecodingOptions,
+    VerifyOptions,
+    DisplayOptions,
+)
 """What `caption` and `batch` take beside recordings."""
 
 BatchSize = Annotated[str, _work("--batch-size", metavar="auto|N", help="Clips decoded together.")]

@@ -55,10 +55,13 @@ class CaptionsFile:
     overwrites: bool
 
     @classmethod
-    def of(cls, path: Path | None, reads: Iterable[str | Path | None], *, overwrite: bool = False) -> CaptionsFile:
+    def of(
+        cls, path: Path | None, reads: Iterable[str | Path | None], *, overwrite: bool | None = False
+    ) -> CaptionsFile:
         """What a path names.
 
-        `reads`: files that the command reads. `overwrite`: an export that specdec wrote may be replaced.
+        `reads`: files that the command reads. `overwrite`: an export that specdec wrote may be replaced; None: the
+        command replaces none.
 
         Raises:
             ConfigError: its ending is unknown; it is an input; it is an export that stands there already.
@@ -70,9 +73,10 @@ class CaptionsFile:
             raise ConfigError(f"--output {path} has no ending of a format that is written.", hint=hint)
         refuse({"--output": (path, TRANSCRIPTS if form is None else EXPORTS)}, reads)
         if path is not None and form is not None and path.exists() and not overwrite:
-            hint = "Name a new file, or replace it: --overwrite, where the command has it. Only .jsonl is gone on from."
+            ways = "Name a new file." if overwrite is None else "Name a new file, or replace it: --overwrite."
+            hint = f"{ways} Only .jsonl is gone on from."
             raise ConfigError(f"--output {path} is there already.", hint=hint)
-        return cls(path, form, overwrite)
+        return cls(path, form, bool(overwrite))
 
     @property
     def resumable(self) -> bool:

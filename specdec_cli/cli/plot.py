@@ -17,7 +17,7 @@ from specdec_cli.plot.timeline import draw, timelines
 from specdec_cli.targets import PICTURE, write
 
 
-@options.taking(options.Shown)
+@options.taking(options.DisplayOptions)
 def plot(
     transcripts: options.TranscriptFile,
     quiet: bool,

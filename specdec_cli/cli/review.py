@@ -14,7 +14,7 @@ from specdec_cli.targets import REVIEW, refuse
 from specdec_cli.transcript.records import readable
 
 
-@options.taking(options.Judged, options.Shown)
+@options.taking(options.ReferenceOptions, options.DisplayOptions)
 def review(
     context: typer.Context,
     transcripts: options.TranscriptFiles,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from specdec_cli.tune.outcomes import Tuning
 
 
-@options.taking(options.Models, options.Asked, options.Compared, options.Shown)
+@options.taking(options.ModelOptions, options.PromptOptions, options.TextOptions, options.DisplayOptions)
 def tune(
     context: typer.Context,
     paths: options.ListedPaths,

@@ -12,7 +12,7 @@ from specdec_cli.unpack.data_set import DataSet
 from specdec_cli.unpack.folder import TABLE, Unpacking
 
 
-@options.taking(options.Shown)
+@options.taking(options.DisplayOptions)
 def unpack(
     data_set: options.DataSetName,
     output: options.UnpackedFolder,

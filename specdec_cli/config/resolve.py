@@ -16,7 +16,14 @@ from pydantic import ValidationError
 from specdec_cli.config.checks import Given, contradictions
 from specdec_cli.config.fields import AT_PAUSES
 from specdec_cli.config.gate_file import read_gate_file
-from specdec_cli.config.locate import absolute_model, absolute_path, find_config, follows_shipped_prompts, model_source
+from specdec_cli.config.locate import (
+    PACKAGED,
+    absolute_model,
+    absolute_path,
+    find_config,
+    follows_shipped_prompts,
+    model_source,
+)
 from specdec_cli.config.problems import raise_if_any, show, show_name
 from specdec_cli.config.schema import SECTIONS, Config
 from specdec_cli.config.settings import SETTINGS, takes_text, unknown, wrong_values
@@ -38,24 +45,21 @@ _DEFAULTS: Final[Layer] = dict.fromkeys(_MODELS, Given(None)) | {
     name: Given(None if info.is_required() else info.default) for name, info in SETTINGS.items()
 }
 
-_RESETS: Final[Mapping[str, tuple[str, ...]]] = {
-    "decoding.k": ("decoding.defer",),
-    "prompt.style": ("prompt.text",),
+_MADE_FOR: Final[Mapping[str, tuple[str, ...]]] = {
     "gate.name": ("gate.threshold", "gate.wake"),
     "gate.threshold": ("gate.wake",),
-    "edge.model": ("edge.revision",),
-    "cloud.model": ("cloud.revision",),
+    "edge.model": ("edge.revision", "edge.instruction"),
+    "cloud.model": ("cloud.revision", "cloud.instruction"),
 }
-"""Choice -> settings of weaker layers that return to their defaults, where it is another one than theirs."""
+"""Choice -> settings that count only beside the value that they were given for."""
 
-_ALWAYS: Final = ("decoding.k", "prompt.style")
-"""Choices that reset even where a weaker layer has the same, or it is the default."""
-
-_PLACES: Final[Mapping[str, tuple[str, ...]]] = {
+_IN_PLACE_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "decoding.k": ("decoding.defer",),
+    "prompt.style": ("prompt.text",),
     "cloud.model": ("cloud.url", "cloud.token_env", "cloud.ca_file"),
     "cloud.url": ("cloud.model", "cloud.revision"),
 }
-"""As `_RESETS`, for a cloud that is either loaded here or reached at an address; a vllm has a model at an address."""
+"""Choice -> what it replaces. A vllm has a model at an address, so that its two go together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +153,24 @@ def load_config(
     path, label = find_config(named)
     in_flags = ((name, Given(value, f"flag {flag_names.get(name, name)}", True)) for name, value in flags.items())
     layers = [*_layers(read_environment(environ), Path()), *_layers(in_flags, Path())]
-    models = [layer[name].value for layer in layers for name in ("edge.model", "cloud.model") if name in layer]
-    in_file = named is not None or all(model is None or follows_shipped_prompts(str(model)) for model in models)
+    models = {role: layer[f"{role}.model"].value for layer in layers for role in _MODELS if f"{role}.model" in layer}
+    in_file = named is not None or all(
+        model is None or follows_shipped_prompts(str(model)) for model in models.values()
+    )
     if in_file:
-        layers = [*_layers(_read_file(path, label), path.parent), *layers]
+        of_file = _layers(_read_file(path, label), path.parent)
+        if named is None and len(models) == 1 and PACKAGED.keys().isdisjoint(map(str, models.values())):
+            _drop_other(models, of_file, layers)
+        layers = [*of_file, *layers]
     return ResolvedConfig.of(layers, dict(environ), path if in_file else None)
+
+
+def _drop_other(models: Mapping[str, object], of_file: Iterable[Layer], chosen: Iterable[Layer]) -> None:
+    """Takes the mini pair's other model away where one model is chosen, in a folder: it stands alone, as on the hub."""
+    others = [role for role in _MODELS if role not in models and not any(_own(role, layer) for layer in chosen)]
+    for layer in of_file:
+        for name in [name for role in others for name in _own(role, layer)]:
+            del layer[name]
 
 
 def parse_setting(text: str) -> tuple[str, object]:
@@ -277,15 +294,14 @@ def _merged(layers: Iterable[Layer]) -> Layer:
 
 
 def _reset_by(layer: Layer, weaker: Layer) -> Iterator[str]:
-    """Settings that weaker layers wrote for another choice than the layer's."""
-    engine = (layer.get("cloud.engine") or weaker.get("cloud.engine") or _DEFAULTS["cloud.engine"]).value
-    for chosen, resets in _RESETS.items():
-        if chosen in layer:
-            changed = layer[chosen].value != weaker.get(chosen, _DEFAULTS[chosen]).value
-            yield from resets if changed or chosen in _ALWAYS else ()
-    for chosen, resets in _PLACES.items() if engine != "vllm" else ():
-        yield from resets if chosen in layer and layer[chosen].value else ()
-    for model in _MODELS:
+    """What a layer takes out of weaker ones: what they gave beside another choice, or in place of its own."""
+    for choice, given in layer.items():
+        if given.value != weaker.get(choice, _DEFAULTS[choice]).value:
+            yield from _MADE_FOR.get(choice, ())
+        engine = (layer.get("cloud.engine") or weaker.get("cloud.engine") or _DEFAULTS["cloud.engine"]).value
+        if given.value is not None and not (choice in ("cloud.model", "cloud.url") and engine == "vllm"):
+            yield from _IN_PLACE_OF.get(choice, ())
+    for model in _MODELS:  # no such model, or settings of one
         if model in layer:
             yield from _own(model, weaker)
         elif _own(model, layer):

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from specdec_cli.transcript.records import TranscriptHead
 
 _NO_TEXT: Final = re.compile("[\0-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")  # what XML cannot hold, and controls
-_KINDS: Final = ("speaker", "text", "label", "emotions", "measured", "needs", "flags", "agrees", "score")
+_KINDS: Final = ("speaker", "text", "channel", "label", "emotions", "measured", "needs", "flags", "agrees", "score")
 _LAST_S: Final = 253_402_300_799.0  # the end of the year 9999, after which there are no dates
-_NOT_SHORT: Final = ("caption", "file", "start", "end", "speaker", "text", "emotions", "flags")
+_NOT_SHORT: Final = ("caption", "file", "start", "end", "speaker", "text", "channel", "emotions", "flags")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +170,11 @@ def _folded(name: str) -> str:
 def details(head: TranscriptHead) -> dict[str, Any]:
     """What a transcript says of a clip beyond its caption, flat: name of a column -> value, of what it has.
 
-    `speaker`, `text`, `needs_review`; `flags` with spaces, `emotions` with commas between; `label_A`, `agrees_A` and
-    `score_A_CLASS` of each attribute A; `measured_NAME`.
+    `speaker`, `text`, `channel` from 1, `needs_review`; `flags` with spaces, `emotions` with commas between;
+    `label_A`, `agrees_A` and `score_A_CLASS` of each attribute A; `measured_NAME`.
     """
-    texts = {"speaker": head.speaker, "text": head.text, "needs_review": head.needs_review}
-    found: dict[str, Any] = {name: value for name, value in texts.items() if value is not None}
+    names = ("speaker", "text", "channel", "needs_review")
+    found: dict[str, Any] = {name: value for name in names if (value := getattr(head, name)) is not None}
     found |= {"flags": " ".join(head.flags)} if head.flags else {}
     found |= {} if head.emotions is None else {"emotions": ", ".join(head.emotions)}
     measured = asdict(head.measured) if head.measured else {}

@@ -31,6 +31,17 @@ HERE: Final = {
 _OTHER_WEIGHTS: Final = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack")
 _SAMPLE: Final = 1024  # bytes of each tensor in a fingerprint
 _NAMED: Final = "transformers_weights"  # in a config.json: a file in place of model.safetensors
+_LONGROPE: Final = (
+    ": its LoRA adapter for sound is no part of its weights, and its rotary embedding (LongRoPE) changes with the "
+    "length of the text, so that no cache can be rolled back exactly"
+)
+_WHY_NOT: Final = {
+    "phi4_multimodal": _LONGROPE,
+    "phi4mm": _LONGROPE,
+    "nemotron_h_omni": ": the state of its recurrent layers (Mamba) cannot be rolled back",
+    "moss_audio": ": transformers has no class for it (vLLM has: --config moss-audio-vllm-pair)",
+}
+"""Types that people ask for -> why they are refused."""
 _QUANTISERS: Final = {
     "fp8": (),
     "compressed-tensors": ("compressed-tensors",),
@@ -159,7 +170,7 @@ def _of_no_use(config: ModelConfig, raw: Mapping[str, Any], family: Family | Non
     if family is None or config.family not in ("auto", family.name):
         loads = "specdec" if family is None else f"the family {config.family!r}"
         hint = "Use a model of one of the families that `specdec doctor` lists, or a vLLM server (cloud.url)."
-        yield f"is of type {kind!r}, which {loads} does not load", hint
+        yield f"is of type {kind!r}, which {loads} does not load{_WHY_NOT.get(kind, '')}", hint
     if (quantised := _quantised(raw)) is not None:
         yield from _of_no_use_quantised(config, str(quantised.get("quant_method")))
     if kind.startswith("gemma4") and not raw.get("audio_config"):

@@ -165,52 +165,18 @@ class GraniteSpeech(Family):
 
 
 class Gemma3n(Family):
-    """Gemma 3n without its image tower and image processor, for which timm and torchvision would be needed."""
+    """Gemma 3n, whose published class and processor need packages for images."""
 
     @cached_property
     def module_class(self) -> Any:
-        from transformers.models.gemma3n import modeling_gemma3n as gemma3n
+        from specdec_cli.models.gemma3n import Gemma3nForConditionalGeneration
 
-        def without_tower(model: Any, config: Any) -> None:
-            gemma3n.Gemma3nPreTrainedModel.__init__(model, config)
-            text = config.text_config
-            model.vocab_size, model.vocab_size_per_layer_input = text.vocab_size, text.vocab_size_per_layer_input
-            model.language_model = gemma3n.Gemma3nTextModel._from_config(text)
-            model.audio_tower = gemma3n.Gemma3nAudioEncoder._from_config(config.audio_config)
-            model.embed_vision = gemma3n.Gemma3nMultimodalEmbedder(config.vision_config, text)  # forward embeds by it
-            model.embed_audio = gemma3n.Gemma3nMultimodalEmbedder(config.audio_config, text)
-            model.post_init()
-
-        def with_output(module: Any, config: Any) -> None:
-            gemma3n.Gemma3nPreTrainedModel.__init__(module, config)
-            module.model = inner(config)
-            module.lm_head = torch.nn.Linear(config.text_config.hidden_size, config.text_config.vocab_size, bias=False)
-            module.post_init()
-
-        def derived(base: Any, init: Any) -> Any:
-            return type(base.__name__, (base,), {"__init__": init, "__module__": base.__module__})
-
-        inner = derived(gemma3n.Gemma3nModel, without_tower)
-        return derived(gemma3n.Gemma3nForConditionalGeneration, with_output)
+        return Gemma3nForConditionalGeneration
 
     def processor(self, source: str, **common: Any) -> Any:
-        """transformers' processor of text and sound, which puts a fixed number of placeholders into the prompt."""
+        from specdec_cli.models.gemma3n import Gemma3nProcessor
 
-        def __init__(
-            parts: Any,
-            feature_extractor: Any = None,
-            tokenizer: Any = None,
-            chat_template: str | None = None,
-            audio_seq_length: int = 188,
-        ) -> None:
-            AudioProcessor.__init__(parts, feature_extractor, tokenizer, chat_template)
-            around = tokenizer.boa_token, tokenizer.audio_token * audio_seq_length, tokenizer.eoa_token
-            parts.audio_seq_length, parts.full_audio_sequence = audio_seq_length, "\n\n" + "".join(around) + "\n\n"
-
-        names = property(lambda parts: [*parts.tokenizer.model_input_names, *parts.feature_extractor.model_input_names])
-        members = {"__init__": __init__, "model_input_names": names}
-        kind: Any = type("Gemma3nProcessor", (AudioProcessor, transformers.Gemma3nProcessor), members)
-        return kind.from_pretrained(source, **common)
+        return Gemma3nProcessor.from_pretrained(source, **common)
 
 
 FAMILIES: Final[tuple[Family, ...]] = (

@@ -4,8 +4,8 @@ A step of a large model at batch 1 waits for its weights to arrive from memory, 
 a quarter of the time. On a CPU PyTorch's kernels take a few rows at a time; for more, the weights are turned back into
 the number format of the activations a few columns at a time, which stay in the processor's cache. A prefill in bfloat16
 multiplies in int8 where the CPU has the instructions, in half of the time; that rounds far less than four bits do.
-torchao 0.18 has no four bits for CPUs but a prototype over the same kernel, and its eight bits take 11 times as long for
-a step of a model of 3 billion weights (35 ms against 3.2 for a layer of 2,048 by 11,008 on one thread), 13 times for a
+torchao 0.18 has no four bits for CPUs but a prototype over the same kernel; its eight bits take 11 times as long for
+a step of a model of 3 billion weights (35 ms against 3.2 for a layer of 2,048 by 11,008, one thread), 13 times for a
 prompt of 300 tokens.
 
 On a GPU both products can be captured in a CUDA graph, and no row depends on its neighbours.

@@ -154,7 +154,9 @@ class StoredRecordings(Journal[Trace | Transcript]):
         self.recordings: dict[str, Trace] = {}
         self._runs: defaultdict[str | None, list[Transcript]] = defaultdict(list)
         here = json.loads(json.dumps(setup))
-        super().__init__(path, RECORDINGS, lambda line: differing(line.setup, here) if isinstance(line, Trace) else ())
+        super().__init__(
+            path, RECORDINGS, lambda line: differing(line.setup, here) if isinstance(line, Trace) else (), anew=False
+        )
 
     def parsed(self, line: StoredLine) -> Trace | Transcript:
         """A recording, or the transcript of a run."""

@@ -80,6 +80,7 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return [str(write_voice(folder / f"voice {seed}.wav", seed, 1.0)) for seed in range(3)]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("language", ["zh", pytest.param("en", marks=pytest.mark.full)])
 def test_every_mode_says_what_it_says_alone(run: Runs, recordings: list[str], language: str) -> None:
     outcome = run(language).outcome

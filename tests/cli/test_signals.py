@@ -59,6 +59,7 @@ def length_s(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable
     return measured
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("moments", [3, pytest.param(25, marks=pytest.mark.full)])
 @pytest.mark.parametrize("signalled", SIGNALS)
 @pytest.mark.parametrize("command", COMMANDS)

@@ -146,6 +146,7 @@ def test_a_second_run_does_nothing_again(
     assert len(recorded.read_text(encoding="utf-8").splitlines()) == len(lines)
 
 
+@pytest.mark.ci
 def test_the_learned_gate_is_fitted_and_used(specdec: Specdec, voices: Path, recorded: Path, tmp_path: Path) -> None:
     pytest.importorskip("sklearn", reason="needs the extra [tune]")
     gate = tmp_path / "gate.json"
@@ -201,6 +202,7 @@ def test_the_page_names_the_gap_the_advice_and_the_gate_that_needs_scikit_learn(
     assert "loading" not in refused.err
 
 
+@pytest.mark.ci
 def test_deferred_drafts_are_tried_where_clips_count(
     specdec: Specdec, voices: Path, recorded: Path, tmp_path: Path
 ) -> None:
@@ -224,6 +226,7 @@ def test_deferred_drafts_are_tried_where_clips_count(
     assert (settings["defer"], settings["wake"]) == (file.defer, file.wake)
 
 
+@pytest.mark.ci
 def test_a_risk_is_certified_and_written_into_the_gate_file(
     specdec: Specdec, voices: Path, recorded: Path, tmp_path: Path
 ) -> None:

@@ -241,17 +241,21 @@ def _gemma4_unified(ids: dict[str, int]) -> Any:
     )
 
 
-_GEMMA3N = ("<end_of_turn>", "<pad>", "<bos>", "<start_of_turn>", "<start_of_audio>", "<end_of_image>") + (
-    "<image_soft_token>",
-    "<end_of_audio>",
-    "<audio_soft_token>",
+_GEMMA3N = (
+    *("<end_of_turn>", "<pad>", "<bos>", "<start_of_turn>", "<start_of_audio>", "<end_of_image>"),
+    *("<image_soft_token>", "<end_of_audio>", "<audio_soft_token>"),
 )
 GEMMA3N_TOKENS = 24  # of every clip; 188 in the published ones
 
 
 def _gemma3n(ids: dict[str, int]) -> Any:
     text = _GEMMA_TEXT | {"vocab_size_per_layer_input": ids["<end_of_image>"], "hidden_size_per_layer_input": 8}
-    text |= {"laurel_rank": 4, "altup_num_inputs": 2, "activation_sparsity_pattern": [0.5, 0.0, 0.0, 0.0], "pad_token_id": ids["<pad>"]}
+    text |= {
+        "laurel_rank": 4,
+        "altup_num_inputs": 2,
+        "activation_sparsity_pattern": [0.5, 0.0, 0.0, 0.0],
+        "pad_token_id": ids["<pad>"],
+    }
     del text["global_head_dim"]
     rope = {"rope_type": "default", "rope_theta": 1e6}
     text["rope_parameters"] = text["rope_parameters"] | {"full_attention": rope}

@@ -34,6 +34,8 @@ REFUSED: dict[str, tuple[Raw, str, str]] = {
     },
     "gemma-4-31B-it": ({"model_type": "gemma4", "audio_config": None}, "has no audio encoder", "gemma-4-E4B-it"),
     **{name: ({"model_type": kind}, f"is of type '{kind}'", "specdec doctor") for name, kind in OTHERS.items()},
+    "Phi-4-multimodal": ({"model_type": "phi4_multimodal"}, "no cache can be rolled back exactly", "vLLM server"),
+    "MOSS-Audio-8B": ({"model_type": "moss_audio"}, "--config moss-audio-vllm-pair", "vLLM server"),
     **dict.fromkeys(GRANITES, (ADAPTED, "LoRA adapter", "has_lora_adapter: false")),
 }
 """What matters in the config.json of published checkpoints that cannot be loaded, why, and what to do instead."""
