@@ -10,7 +10,7 @@ from specdec_cli.errors import ConfigError, install
 _TOKEN_LENGTH = 16
 
 
-@options.taking(options.Models, options.Asked, options.Decoding, options.Verifying)
+@options.taking(options.ModelOptions, options.PromptOptions, options.DecodingOptions, options.VerifyOptions)
 def serve(
     context: typer.Context,
     host: options.Host = "127.0.0.1",
