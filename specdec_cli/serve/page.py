@@ -19,6 +19,7 @@ from specdec_cli.export.formats import text_of
 from specdec_cli.pages.offline import asset, environment, policy
 from specdec_cli.serve.captions import Captions
 from specdec_cli.serve.limits import Bodies
+from specdec_cli.transcript.terms import recorded_settings
 from specdec_cli.types import LOW_IS_UNSURE, ExportFormat
 
 PAGE: Final = "/"
@@ -59,16 +60,22 @@ def routes(captions: Captions, bodies: Bodies) -> list[Route]:
 
 
 def _settings(captions: Captions) -> dict[str, object]:
-    """Modes and models that are loaded, and the gate in force."""
-    setup = captions.loaded.setup
-    gate = {name: setup.settings[name] for name in ("threshold", "wake")}
-    name = setup.settings["gate"]
+    """Modes and models that are loaded, and the gate of the mode hybrid, where that is one of them."""
+    setup, config = captions.loaded.setup, captions.loaded.config
+    if "hybrid" in captions.modes:
+        config = config.model_copy(update={"decoding": config.decoding.model_copy(update={"mode": "hybrid"})})
+    known = recorded_settings(config)
     return {
         "modes": captions.modes,
         "mode": setup.mode,
         "models": [info.line.partition(" · ")[0] for _, info in setup.models if info is not None],
         "most_bytes": captions.limits.body_bytes * 3 // 4 - _REST_BYTES,
-        "gate": {"name": name, "below": name in LOW_IS_UNSURE, **gate},
+        "gate": {
+            "name": known["gate"],
+            "below": known["gate"] in LOW_IS_UNSURE,
+            "threshold": known["threshold"],
+            "wake": known["wake"],
+        },
     }
 
 

@@ -5,15 +5,20 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import httpx
 import numpy as np
 import pytest
 import soundfile
 
+from specdec_cli.labels import Lexicon
+from specdec_cli.pages.offline import asset
 from specdec_cli.transcript import Transcript
+from specdec_cli.types import Flag, GateName, Mode, Reason, Source
 from tests.cli.conftest import Specdec
 from tests.mini_pair import RATE, voice
 from tests.pages.read_page import Page
@@ -152,3 +157,14 @@ def test_settings_are_those_in_force(served: Served) -> None:
     assert found["gate"]["name"] == served.captioner.gate.name
     assert found["gate"]["threshold"] == served.captioner.gate.threshold
     assert found["models"] == ["mini/edge", "mini/cloud"]
+
+
+def test_the_page_has_words_for_every_flag_reason_mode_and_fate() -> None:
+    words = asset("serve-result.js", "tokens.js")
+    fates = {*get_args(Source), "rejected", "cut", "run_on"}
+    reasons = set(get_args(Reason)) - set(get_args(GateName))
+    for name in (*get_args(Flag), *reasons, *get_args(Mode), *Lexicon.load().attributes, *fates):
+        assert re.search(rf"\b{name}: ", words), name
+    for classes in Lexicon.load().attributes.values():
+        for class_ in classes:
+            assert re.search(rf"\b{class_}: ", words), class_

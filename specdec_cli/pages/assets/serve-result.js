@@ -20,7 +20,14 @@ const FLAGS = {
   refusal: ["The model refuses to describe the voice.", "模型拒绝描述。"],
   language: ["The caption is not in the language asked for.", "描述不是所选的语言。"],
   no_description: ["The text describes no voice.", "文字没有描述声音。"],
+  contradicts: ["The caption names a class that the sound contradicts.", "描述中有一项与测得的声音不符。"],
   no_speech: ["No speech was found: the caption may be invented.", "没有检测到说话声：描述可能是编造的。"],
+};
+const REASONS = {
+  loop: ["verified: it loops", "核对原因：重复"],
+  refusal: ["verified: it refuses", "核对原因：拒绝描述"],
+  language: ["verified: another language", "核对原因：语言不符"],
+  sound: ["verified: the sound contradicts it", "核对原因：与声音不符"],
 };
 const FIGURES = {
   rate: ["rate_per_s", (value) => `${value.toFixed(2)} ${say("syllables/s", "音节/秒")}`],
@@ -53,11 +60,24 @@ function verdictOf(round, mode) {
   return ["accepted", say(`accepted ${share}`, `接受 ${share}`)];
 }
 
+const thresholdOf = (round, gate) => (round.waking ? gate.wake : gate.threshold);
+
+// What stands beside a verdict: why the block was verified, the draft's largest entropy, the block's time.
+function reasonsOf(round, { mode, gate }) {
+  const threshold = thresholdOf(round, gate);
+  const facts = [];
+  if (REASONS[round.reason]) facts.push(say(...REASONS[round.reason]));
+  else if (mode === "hybrid" && threshold !== null && round.gate_value !== null) facts.push(`${say("gate", "门控")} ${fixed(round.gate_value, 2)} / ${fixed(threshold, 2)}`);
+  if (round.stood?.length) facts.push(say(`${round.stood.length} kept by the sound`, `依声音保留 ${round.stood.length} 词`));
+  if (round.max_entropy !== null) facts.push(`${fixed(round.max_entropy, 2)} nats`);
+  return [...facts, milliseconds(round.draft_ms + (round.verify_ms ?? 0) + (round.network_ms ?? 0))].join(" · ");
+}
+
 // Tokens as words: marks stay with the word before them.
 function wordsOf(round, { gate }) {
   const words = [];
   for (const each of fatesOf(round)) {
-    const element = token(each, { gate }, { threshold: round.waking ? gate.wake : gate.threshold });
+    const element = token(each, { gate }, { threshold: thresholdOf(round, gate) });
     if (document.documentElement.lang === "zh") element.title = `${MEANINGS[each[1]]}${each[2] === null ? "" : `；熵 ${each[2].toFixed(3)}`}`;
     if (words.length && /^\p{P}+$/u.test(each[0])) words.at(-1).push(element);
     else words.push([element]);
@@ -67,21 +87,20 @@ function wordsOf(round, { gate }) {
 
 function blockOf(round, run) {
   const [kind, verdict] = verdictOf(round, run.mode);
-  const entropy = round.max_entropy === null ? "" : `${say("entropy up to", "熵最高")} ${fixed(round.max_entropy, 2)} nats · `;
-  const time = milliseconds(round.draft_ms + (round.verify_ms ?? 0) + (round.network_ms ?? 0));
-  const head = html("p", { class: "verdict" }, html("b", { class: kind }, verdict), html("span", { class: "small" }, entropy + time));
+  const head = html("p", { class: "verdict" }, html("b", { class: kind }, verdict), html("span", { class: "small" }, reasonsOf(round, run)));
   return html("li", { class: `round${round.escalated ? " asked" : ""}` }, head, html("div", { class: "words" }, ...wordsOf(round, run)));
 }
 
 function legendOf(rounds, { gate }) {
   const found = new Set(rounds.flatMap((round) => fatesOf(round).map((each) => each[1])));
   const figure = gate.name === "learned" ? say("probability of a change by the cloud", "云端会改动的概率") : say("entropy in nats", "熵（nats）");
-  const line = barsOf({ gate }, gate.threshold).threshold === null ? "" : say("; from the dashed line on, the cloud verifies", "；达到虚线即由云端核对");
+  const line = barsOf({ gate }, gate.threshold).threshold === null ? "" : say(", the dashed line is the threshold", "，虚线为阈值");
   const keys = Object.keys(FATES).filter((fate) => found.has(fate)).map((fate) => {
     const sample = html("span", { class: `token ${fate}` }, fated(fate, say(fate.replace("_", " "), "词")));
     return html("span", { class: "key" }, sample, html("span", { class: "meaning" }, say(FATES[fate][1], MEANINGS[fate])));
   });
-  return [...keys, html("span", { class: "key meaning" }, say(`Bars: ${figure}${line}.`, `柱：${figure}${line}。`))];
+  const texts = [say(`Bars: ${figure}${line}.`, `柱：${figure}${line}。`), say("Beside each verdict: the gate's figure of the block and its threshold, the draft's largest entropy, the time.", "结论旁：该块的门控值与阈值、草稿的最大熵、用时。")];
+  return [...keys, ...texts.map((text) => html("span", { class: "key meaning" }, text))];
 }
 
 // An attribute: its class, the probabilities of all, and what is measured of it.

@@ -223,6 +223,7 @@ async function begin() {
     input.parentElement.hidden = !found.modes.includes(input.value);
     input.checked = input.value === found.mode;
   }
+  for (const each of document.querySelectorAll(".of-pair")) each.hidden = found.modes.length < 2;
   document.querySelector(`input[name="language"][value="${language}"]`).checked = true;
   place("models").textContent = found.models.join(" + ");
   offer = found;
