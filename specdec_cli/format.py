@@ -122,10 +122,10 @@ def measured(figures: Measured) -> list[str]:
     return voiced + [form.format(found[name]) for name, form in _WRITTEN.items() if found[name] is not None]
 
 
-def contradiction(claim: Claim) -> str:
-    """A class that the figure does not fit: `rate fast, but 3.12 syllables/s`."""
+def claimed(claim: Claim) -> str:
+    """A class beside the figure that it is about: `low pitch · 119.2 Hz`."""
     form = _WRITTEN[claim.figure]
-    return f"{claim.attribute} {claim.class_}, but {form[form.index('{') :].format(claim.value)}"
+    return f"{claim.class_} {claim.attribute} · {form[form.index('{') :].format(claim.value)}"
 
 
 def setting(value: object) -> str:

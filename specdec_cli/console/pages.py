@@ -72,7 +72,7 @@ def comparison_page(found: Comparison, width: int, *, captions: int) -> Iterator
         yield item(named if len(error.modes) == len(found.modes) else f"{named} (in mode {', '.join(error.modes)})")
     counts = {mode: Counter(flag for clip in found.clips for flag in clip.flags.get(mode, ())) for mode in found.modes}
     if flagged := "; ".join(f"{mode} {count_flags(flags)}" for mode, flags in counts.items() if flags):
-        yield from (Text(), item(f"Captions that are no description: {flagged}."))
+        yield from (Text(), item(f"Flagged captions: {flagged}."))
 
 
 def _captions(found: Comparison, most: int, width: int) -> Iterator[RenderableType]:
