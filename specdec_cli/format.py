@@ -63,6 +63,11 @@ def percent(value: float | None) -> str:
     return NONE if value is None else f"{100 * value:.0f}%"
 
 
+def times(value: float) -> str:
+    """A ratio: `2.1 times`."""
+    return f"{value:.1f} times"
+
+
 def points(value: float) -> str:
     """A difference of two shares in percentage points: `+4.2`."""
     return f"{100 * value:+.1f}"

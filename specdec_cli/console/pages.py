@@ -56,9 +56,10 @@ def comparison_page(found: Comparison, width: int, *, captions: int) -> Iterator
     """What it comes to, the figures, and the captions of at most `captions` clips where they differ."""
     about = [count(len(found.clips), "clip"), seconds(found.audio_s), found.language]
     about += [f"references of {found.references_found}"] if found.references_found is not None else []
+    about += filter(None, [tables.about_references(found)])
     about += [f"{count(found.unfinished, 'clip')} not finished in every mode"] if found.unfinished else []
     yield facts(*about)
-    yield from map(item, found.headline)
+    yield from map(item, (*found.headline, *filter(None, [tables.worst_confusions(found)]), *found.notes))
     if table := tables.summary(found) if found.clips else None:
         yield Text()
         yield from grid(table.columns, table.rows, width)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from specdec_cli.evaluate.bootstrap import LEVEL, Resampler
+from specdec_cli.evaluate.bought import sentences
 from specdec_cli.evaluate.costs import costs, measurements
 from specdec_cli.evaluate.modes import MODES, richest
 from specdec_cli.evaluate.pairing import PairedClip, middle_of, pair
@@ -63,8 +64,8 @@ def comparison(
     by = scores(clips, list(table), lexicon, described=described)
     found = gaps(by, table, resampler)
     unstable = [clip.file for clip, runs in zip(clips, paired, strict=True) if any(map(_unstable, runs.values()))]
-    return Comparison(
-        headline=[*_faults(paired, unstable), *_verdicts(clips, found)],
+    made = Comparison(
+        headline=[],
         modes=modes,
         language=first.language,
         prompt=first.prompt,
@@ -93,6 +94,9 @@ def comparison(
         references_found=sum(clip.reference is not None for clip in clips) if references else None,
         level=LEVEL,
     )
+    bought = sentences(made) if len(clips) >= FEWEST_CLIPS else ()
+    headline = [*_faults(paired, unstable), *bought, *_verdicts(clips, found)]
+    return made.model_copy(update={"headline": headline})
 
 
 def _clip(clip: PairedClip, references: References | None, lexicon: Lexicon, language: Language) -> ClipComparison:

@@ -13,6 +13,7 @@ from rapidfuzz.distance import Levenshtein
 
 from specdec_cli import format as figures
 from specdec_cli.evaluate import comparison_tables as tables
+from specdec_cli.evaluate.bought import HEIGHT, panels
 from specdec_cli.evaluate.result import ClipComparison, Comparison
 from specdec_cli.labels import Lexicon
 from specdec_cli.pages.offline import asset, environment, policy
@@ -58,7 +59,9 @@ def render(comparison: Comparison, transcripts: Iterable[Transcript], *, lexicon
         comparison=comparison,
         settings=[(name, figures.setting(value)) for name, value in comparison.settings.items()],
         tables=tables,
-        data=comparison.model_dump(mode="json", include={"modes", "language", "attributes"})
+        panels=panels(comparison),
+        height=HEIGHT,
+        data=comparison.model_dump(mode="json", include={"modes", "language", "attributes", "texts"})
         | {"clips": clips, "flags": FLAG_WORDS},
         audio=audio,
     )

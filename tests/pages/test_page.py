@@ -12,7 +12,7 @@ import pytest
 import soundfile
 
 from specdec_cli.evaluate.result import ClipError
-from specdec_cli.format import share, short
+from specdec_cli.format import share, times
 from specdec_cli.labels import Lexicon
 from tests.pages.read_page import Page
 from tests.pages.sample import MODES, Runs, comparison, page_of
@@ -80,9 +80,11 @@ def test_the_summary_stands_without_a_script(read: Page, runs: Runs) -> None:
     for words in (
         *found.headline,
         share(hybrid.escalation_rate.value),
-        f"×{short(cloud.total_s.to_edge.value)} edge",
+        times(cloud.total_s.to_edge.value),
+        "times edge-only's",
         "F1 100",
         "ROUGE-L",
+        "voice from label_voice",
         "references found for 3 of 3 clips",
     ):
         assert words in read.text

@@ -86,7 +86,7 @@ function showClip(view, data, number, neighbours) {
   const part = clip.start_s === null ? null : html("p", { class: "facts" }, `${fixed(clip.start_s, 1)} s to ${fixed(clip.end_s, 1)} s of the recording`);
   const span = Math.max(...data.modes.map((mode) => (clip.runs[mode] ? schedule(clip.runs[mode], mode).end : 0)), 1e-6);
   const texts = clip.reference_texts.length
-    ? html("section", { class: "card" }, html("h2", {}, "Reference"), ...clip.reference_texts.map((text) => html("p", { class: "caption", lang: data.language }, text)))
+    ? html("section", { class: "card" }, html("h2", {}, data.texts === "said" ? "What is said" : "Reference"), ...clip.reference_texts.map((text) => html("p", { class: "caption", lang: data.language }, text)))
     : null;
   view.replaceChildren(
     html("nav", { class: "steps", "aria-label": "Clips" }, step("← Previous", neighbours.previous, "prev"), html("span", {}, `${number} / ${data.clips.length}`), step("Next →", neighbours.next, "next")),
