@@ -16,6 +16,7 @@ from specdec_cli.errors import ConfigError
 from specdec_cli.evaluate.comparison import comparison
 from specdec_cli.evaluate.modes import in_mode, parse_modes, richest
 from specdec_cli.evaluate.running import Runner, StoredRuns, accepting
+from specdec_cli.evaluate.wheels import Wheels
 from specdec_cli.inputs.find import find_recordings
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.targets import PAGE, TRANSCRIPTS, refuse, write
@@ -54,6 +55,7 @@ def compare(
     label_codes: options.LabelCodes = None,
     strict: options.Strict = None,
     lexicon: options.JudgingLexicon = None,
+    wheels: options.Wheels = None,
     bertscore: options.Bertscore = False,
     eval_seed: options.EvalSeed = 0,
     output: options.TranscriptsOut = None,
@@ -82,8 +84,9 @@ def compare(
         raise ConfigError("--set decoding.mode is ignored here.", hint="Say which modes to compare with --modes.")
     files = find_recordings(paths, recursive=recursive, limit=limit)
     words, table = read_references(context, files, strict=resolved.config.audio.strict)
-    if bertscore and table is None:
-        raise ConfigError("--bertscore needs references.", hint="Name the table: --references FILE")
+    for option in [name for name, given in (("--bertscore", bertscore), ("--wheels", wheels)) if given and table is None]:
+        raise ConfigError(f"{option} needs references.", hint="Name the table: --references FILE")
+    tables = None if wheels is None else Wheels.read(wheels)
     reads = [*files, references, lexicon, *resolved.reads]
     refuse({"--output": (output, TRANSCRIPTS), "--html": (html, PAGE)}, reads)
     configs = {mode: in_mode(resolved.config, mode) for mode in wanted}
@@ -113,7 +116,14 @@ def compare(
         return 130
     planned = len(recordings)
     found = comparison(
-        transcripts, words, modes=wanted, references=table, planned=planned, bertscore=bertscore, seed=eval_seed
+        transcripts,
+        words,
+        modes=wanted,
+        references=table,
+        planned=planned,
+        bertscore=bertscore,
+        wheels=tables,
+        seed=eval_seed,
     )
     if html is not None:
         from specdec_cli.evaluate.page import render

@@ -175,6 +175,8 @@ _CODES: Final = "Corpus that the labels are codes of: MSP-Podcast, EMO-DB, RAVDE
 LabelCodes = Annotated[MaybeText, _option(JUDGING, "--label-codes CORPUS", _CODES)]
 JudgingLexicon = Annotated[MaybePath, _option(JUDGING, "--lexicon FILE", f"{_LEXICON}.")]
 Attribute = Annotated[str, _option(OUTPUT, "--attribute NAME", "Attribute whose classes are drawn.")]
+_WHEELS: Final = "Folder of emotion wheels by which the captions' emotion words are scored, too (OV-MERD's tables)."
+Wheels = Annotated[MaybePath, _option(JUDGING, "--wheels FOLDER", _WHEELS)]
 Bertscore = Annotated[bool, _option(JUDGING, "--bertscore", "Compute BERTScore too; needs the extra bertscore.")]
 
 # Work

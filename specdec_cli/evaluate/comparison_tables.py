@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from specdec_cli import format as written
 from specdec_cli.evaluate.bootstrap import Interval
 from specdec_cli.evaluate.modes import richest
 from specdec_cli.evaluate.result import GAPS, Comparison, Figure, LabelQuality
 from specdec_cli.types import COSTS
+
+if TYPE_CHECKING:
+    from specdec_cli.tune.outcomes import Tuning
 
 Written = Callable[[Any], str]
 
@@ -52,6 +55,8 @@ _COSTS: Final[dict[str, tuple[str, Written]]] = {
     "degraded": ("clips degraded", written.whole),
 }
 """Field of `ModeFigures` -> its label, and how it is written."""
+_COMPARED: Final = ("total_s", "ttft_ms", "forwards_cloud")
+"""Of these the ratios to the baselines are shown as well; the others' say the same."""
 _SUMMARY: Final = ("total_s", "ttft_ms", "escalation_rate", "clips_woken", "cloud_time", "network_s", "degraded")
 _LEADING: Final = frozenset(
     {*(("references", name) for name in ("labels", "emotion", "uar", "wheels", "chrf")), ("cloud", "captions")}
@@ -87,7 +92,7 @@ def summary(comparison: Comparison) -> FigureTable | None:
         closed = {gap.mode: gap.closed for gap in comparison.stated_gaps() if (gap.basis, gap.measure) == measure}
         if any(closed.values()):
             cells = [measured(gap, written.percent) if gap else Cell("") for gap in map(closed.get, comparison.modes)]
-            rows.append(FigureRow(f"  gap closed ({GAPS[measure]})", cells))
+            rows.append(FigureRow(f"  gap closed ({GAPS[measure].removeprefix('the ')})", cells))
     return _table("", comparison.modes, [*rows, *_costs(comparison, _SUMMARY, ratios=1)])
 
 
@@ -113,7 +118,7 @@ def gaps(comparison: Comparison) -> FigureTable | None:
         ends = map(measured, (gap.edge, gap.value, gap.cloud))
         beyond = (measured(above.get(cost), written.whole_points) for cost in COSTS)
         cells = [*ends, measured(gap.gain, written.points), measured(gap.closed, written.percent), *beyond]
-        rows.append(FigureRow(f"{gap.mode}: {gap.of}", cells))
+        rows.append(FigureRow(f"{gap.mode}: {gap.of.removeprefix('the ')}", cells))
     columns = ("edge-only", "this mode", "cloud-only", "gain, points", "gap closed", *(f"beyond random {c}, points" for c in COSTS))
     return _table("Share of the gap between edge and cloud that is closed", columns, rows)
 
@@ -165,12 +170,10 @@ def same_as_cloud(comparison: Comparison, mode: str) -> bool:
     return all(clip.captions.get("cloud") == clip.captions[mode] for clip in comparison.clips)  # type: ignore[index]
 
 
-def about_references(comparison: Comparison) -> str | None:
+def about_references(found: Comparison | Tuning) -> str | None:
     """From which columns references came, in words; None without references."""
-    if comparison.reference_columns is None:
-        return None
-    read = ", ".join(f"{name} from {column}" for name, column in comparison.reference_columns.items())
-    return f"references: {read}"
+    read = [f"{name} from {column}" for name, column in (found.reference_columns or {}).items()]
+    return f"references: {', '.join(read)}" if read else None
 
 
 def _costs(comparison: Comparison, fields: Iterable[str], *, ratios: int) -> Iterator[FigureRow]:
@@ -180,9 +183,9 @@ def _costs(comparison: Comparison, fields: Iterable[str], *, ratios: int) -> Ite
         found = [getattr(of, field) for of in comparison.costs]
         if any(figure.value if isinstance(figure, Figure) else figure for figure in found):
             yield FigureRow(label, [measured(figure, show) for figure in found])
-        compared = [figure for figure in found if isinstance(figure, Figure)]
+        compared = [figure for figure in found if isinstance(figure, Figure) and field in _COMPARED]
         to_cloud, to_edge = [each.to_cloud for each in compared], [each.to_edge for each in compared]
-        shown = [("  of cloud-only's", to_cloud, written.percent), ("  times edge-only's", to_edge, written.times)]
+        shown = [("  of cloud-only's", to_cloud, written.percent), ("  of edge-only's", to_edge, written.times)]
         for name, own, form in [each for each in shown if any(each[1])][:ratios]:
             yield FigureRow(name, [measured(ratio, form) if ratio else Cell("") for ratio in own])
 

@@ -35,7 +35,7 @@ SUBJECTS: Final[Mapping[tuple[Basis, GapMeasure], str]] = {
 """What each gap is measured in, that which decides the verdict first."""
 
 GAPS: Final[Mapping[tuple[Basis, GapMeasure], str]] = {
-    ("references", "labels"): "mean of attributes",
+    ("references", "labels"): "the mean of attributes",
     ("references", "emotion"): "emotion",
     ("references", "chrf"): "chrF",
     ("cloud", "captions"): "equal captions",

@@ -81,7 +81,7 @@ def test_the_summary_stands_without_a_script(read: Page, runs: Runs) -> None:
         *found.headline,
         share(hybrid.escalation_rate.value),
         times(cloud.total_s.to_edge.value),
-        "times edge-only's",
+        "of edge-only's",
         "F1 100",
         "ROUGE-L",
         "voice from label_voice",
