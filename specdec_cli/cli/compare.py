@@ -84,7 +84,9 @@ def compare(
         raise ConfigError("--set decoding.mode is ignored here.", hint="Say which modes to compare with --modes.")
     files = find_recordings(paths, recursive=recursive, limit=limit)
     words, table = read_references(context, files, strict=resolved.config.audio.strict)
-    for option in [name for name, given in (("--bertscore", bertscore), ("--wheels", wheels)) if given and table is None]:
+    for option in [
+        name for name, given in (("--bertscore", bertscore), ("--wheels", wheels)) if given and table is None
+    ]:
         raise ConfigError(f"{option} needs references.", hint="Name the table: --references FILE")
     tables = None if wheels is None else Wheels.read(wheels)
     reads = [*files, references, lexicon, *resolved.reads]

@@ -154,7 +154,11 @@ def _sentences(found: Tuning) -> Iterator[str | Text]:
         yield Text(found.reason or "", ASKED)
         return
     known = [f"{share(best.spent[cost])} of {_OF[cost]}" for cost in COSTS if best.spent[cost] is not None]
-    closed = f", and closes {with_ends(best.gap_closed, percent)} of the gap in {found.of}" if best.gap_closed is not None else ""
+    closed = (
+        f", and closes {with_ends(best.gap_closed, percent)} of the gap in {found.of}"
+        if best.gap_closed is not None
+        else ""
+    )
     why = "that is certified" if risk else "within one standard error of the best within the budget"
     yield Text(
         f"Recommended: {best.label}. It takes {', '.join(known)} ({best.escalations_per_clip:.1f} calls per clip)"

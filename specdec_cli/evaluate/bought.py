@@ -112,7 +112,9 @@ def panels(found: Comparison) -> list[Panel]:
 def _panel(measure: Measure, found: Comparison) -> Panel:
     relative = "cloud" in found.modes
     times = {
-        each.mode: (each.total_s.to_cloud or _alone(1.0)) if relative else _alone((each.total_s.value or 0.0) / len(found.clips))
+        each.mode: (each.total_s.to_cloud or _alone(1.0))
+        if relative
+        else _alone((each.total_s.value or 0.0) / len(found.clips))
         for each in found.costs
     }
     width = max(_ends(time)[1] for time in times.values()) * 1.02
@@ -134,7 +136,10 @@ def _panel(measure: Measure, found: Comparison) -> Panel:
         x, y = across(time.value), along(quality.value)
         near = any(abs(x - other.x) < _NEAR[0] and abs(y - other.y) < _NEAR[1] for other in points)
         last = x > (_LEFT + _RIGHT) * 0.6
-        wide, tall = (across(_ends(time)[0]), across(_ends(time)[1])), (along(_ends(quality)[1]), along(_ends(quality)[0]))
+        wide, tall = (
+            (across(_ends(time)[0]), across(_ends(time)[1])),
+            (along(_ends(quality)[1]), along(_ends(quality)[0])),
+        )
         said = f"{mode}: {with_ends(quality, share)} at {with_ends(time, form)}"
         place = ("end", -9) if last else ("start", 9)
         points.append(Placed(mode, x, y, wide, tall, *place, 18 if near else -9, said))
@@ -151,7 +156,9 @@ def _panel(measure: Measure, found: Comparison) -> Panel:
 
 def _ends(found: Interval) -> tuple[float, float]:
     low, high = found.low, found.high
-    return (found.value, found.value) if low is None or high is None else (min(low, found.value), max(high, found.value))
+    return (
+        (found.value, found.value) if low is None or high is None else (min(low, found.value), max(high, found.value))
+    )
 
 
 def _ticks(least: float, most: float) -> list[float]:

@@ -119,7 +119,14 @@ def gaps(comparison: Comparison) -> FigureTable | None:
         beyond = (measured(above.get(cost), written.whole_points) for cost in COSTS)
         cells = [*ends, measured(gap.gain, written.points), measured(gap.closed, written.percent), *beyond]
         rows.append(FigureRow(f"{gap.mode}: {gap.of.removeprefix('the ')}", cells))
-    columns = ("edge-only", "this mode", "cloud-only", "gain, points", "gap closed", *(f"beyond random {c}, points" for c in COSTS))
+    columns = (
+        "edge-only",
+        "this mode",
+        "cloud-only",
+        "gain, points",
+        "gap closed",
+        *(f"beyond random {c}, points" for c in COSTS),
+    )
     return _table("Share of the gap between edge and cloud that is closed", columns, rows)
 
 
@@ -138,7 +145,9 @@ def confusions(comparison: Comparison) -> dict[str, list[FigureTable]]:
             named: list[str | None] = [*true, *others]
             named += [None] if any(each.named is None for each in labels.confusions) else []
             rows = [
-                FigureRow(class_, [Cell(f"{cells[class_, other]:,}" if (class_, other) in cells else "") for other in named])
+                FigureRow(
+                    class_, [Cell(f"{cells[class_, other]:,}" if (class_, other) in cells else "") for other in named]
+                )
                 for class_ in true
             ]
             title = f"{of.mode}: named, by the true {attribute}"
@@ -199,7 +208,10 @@ def _quality(comparison: Comparison) -> Iterator[tuple[tuple[str, str], FigureRo
         ("references", "labels", "classes right", [each.label_mean for each in found], written.share),
         *(("references", name, f"  {name}", [each.labels[name] for each in found], written.share) for name in named),
         ("references", "uar", "UAR", [each.uar_mean for each in found], written.share),
-        *(("references", "uar", f"  {name}", [each.labels[name].uar for each in found], written.share) for name in named),
+        *(
+            ("references", "uar", f"  {name}", [each.labels[name].uar for each in found], written.share)
+            for name in named
+        ),
         *(
             ("references", "wheels", name, [each and getattr(each, field) for each in wheels], written.share)
             for field, name in _WHEELS.items()

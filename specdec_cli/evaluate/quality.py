@@ -123,7 +123,9 @@ def quality(
     return ModeQuality(
         mode=mode,
         text=text_scores(captions, texts, language, bertscore=bertscore) if described else None,
-        wheels=wheels.score(words, [emotion_words(c, wheels, lexicon, language) for c in clips], resampler) if wheels else None,
+        wheels=wheels.score(words, [emotion_words(c, wheels, lexicon, language) for c in clips], resampler)
+        if wheels
+        else None,
         labels=label_scores(named, truth, lexicon, resampler),
         label_mean=resampler.interval(mean(label_hits(named, truth, lexicon))),
         uar_mean=resampler.interval(average(each)) if each else None,

@@ -58,7 +58,9 @@ def in_another_language(references: Iterable[Reference | None], language: Langua
     if not others:
         return []
     verb = "is" if others == 1 else "are"
-    return [f"The texts of {count(others, 'reference')} {verb} left out: they are not in the captions' language ({language})."]
+    return [
+        f"The texts of {count(others, 'reference')} {verb} left out: they are not in the captions' language ({language})."
+    ]
 
 
 def text_scores(

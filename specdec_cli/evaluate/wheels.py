@@ -53,10 +53,14 @@ class Wheels:
     def read(cls, folder: Path) -> Wheels:
         """Reads the tables of a folder.
 
-        ReferencesError: one is missing, has other columns, or cannot be read; or no word leads to a wheel.
+        ReferencesError: one is missing, has other columns, or cannot be read.
         """
         paths = sorted(
-            (path for path in folder.glob("wheel*") if re.fullmatch(r"wheel\d+", path.stem) and path.suffix in _ENDINGS),
+            (
+                path
+                for path in folder.glob("wheel*")
+                if re.fullmatch(r"wheel\d+", path.stem) and path.suffix in _ENDINGS
+            ),
             key=lambda path: int(path.stem[5:]),
         )
         if not paths:
@@ -65,10 +69,7 @@ class Wheels:
         meanings = _grouped(_meanings(_table(folder, "synonym")))
         wheels = [_wheel(path) for path in paths]
         words = forms.keys() | {word for wheel in wheels for word in wheel}
-        found = tuple(dict(_based(words, forms, meanings, wheel)) for wheel in wheels)
-        if not all(found):
-            raise ReferencesError(f"{folder}: the words of `format` and `synonym` lead to no word of a wheel.")
-        return cls(found)
+        return cls(tuple(dict(_based(words, forms, meanings, wheel)) for wheel in wheels))
 
     def listed(self, text: str) -> tuple[str, ...]:
         """The words of a text that is a list of emotions, such as "worried, sad"; none if it is a description."""
@@ -134,10 +135,10 @@ def _table(folder: Path, name: str) -> tuple[Path, Rows]:
 
 
 def _rows(path: Path) -> Rows:
-    """The rows of a table, every cell as text; empty ones are left out."""
+    """The rows of a table, every cell as text."""
     if path.suffix == ".xlsx":
         return _sheet(path)
-    return [{name: ", ".join(cell) for name, cell in row.cells.items() if cell} for row in read_table(path).rows]
+    return [{name: ", ".join(cell) for name, cell in row.cells.items()} for row in read_table(path).rows]
 
 
 def _sheet(path: Path) -> Rows:
@@ -151,7 +152,7 @@ def _sheet(path: Path) -> Rows:
         head, *rows = load_workbook(path, read_only=True, data_only=True).worksheets[0].iter_rows(values_only=True)
     except Exception as error:  # whatever a damaged archive makes of the parser
         raise ReferencesError(f"{path} cannot be read: {error}.", hint="Save it again, or as .csv.") from error
-    return [{str(name): str(cell) for name, cell in zip(head, row, strict=False) if cell is not None} for row in rows]
+    return [{str(name): str(cell or "") for name, cell in zip(head, row, strict=False)} for row in rows]
 
 
 def _items(cell: str) -> list[str]:

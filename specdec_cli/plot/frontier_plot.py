@@ -61,7 +61,12 @@ def _draw(figure: Figure, points: Sequence[TunedPoint], gap: Interval, what: str
 def _gate(panel: Axes, points: Sequence[TunedPoint], cost: Cost, number: int) -> None:
     """The settings of one gate with their intervals, in the order of their costs."""
     rows = sorted(
-        (share, gain.value if gain.low is None else gain.low, gain.value, gain.value if gain.high is None else gain.high)
+        (
+            share,
+            gain.value if gain.low is None else gain.low,
+            gain.value,
+            gain.value if gain.high is None else gain.high,
+        )
         for point in points
         if (share := point.spent.get(cost)) is not None and (gain := point.gain) is not None
     )

@@ -142,7 +142,6 @@ def _class(panel: Axes, spans: Sequence[TimelineSpan], row: int, colours: Colour
             panel.broken_barh(places, across, facecolors=colour, edgecolors=GROUND, linewidth=0.8)
 
 
-
 def _no_description(span: TimelineSpan) -> bool:
     """Whether it is flagged for more than contradicting the sound, which its figures show."""
     return bool({*span.run.flags} - {"contradicts"})

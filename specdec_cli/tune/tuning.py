@@ -98,7 +98,11 @@ def tune(
         reason=None if best else _reason(ends, plan, needed),
         clips_needed=None if best else needed,
         attributes=sorted({name for each in references.values() for name in each.labels}) if judged else [],
-        notes=[*notes, *in_another_language(references.values(), language), *([SAID] if quality.said and not judged else [])],
+        notes=[
+            *notes,
+            *in_another_language(references.values(), language),
+            *([SAID] if quality.said and not judged else []),
+        ],
     )
     return tuning, _gate_file(captioner, best.candidate, weights, _origin(captioner, tuning)) if best else None
 

@@ -174,7 +174,9 @@ def test_classes_and_figures_and_what_does_not_fit_them_stand_among_the_totals(w
     found = words(screen)
     assert "labels voice female · rate fast · pitch high · volume loud · emotion angry" in found
     assert "measured F0 110.4 Hz, range 6.23 st, level -24.1 dBFS, 3.10 syllables/s, pauses 8.0%" in found
-    fits = "sound fast rate · 3.10 syllables/s ✗; low pitch · 110.4 Hz ✓; loud volume · -24.1 dBFS ✗; few pauses · 8.0% ✓"
+    fits = (
+        "sound fast rate · 3.10 syllables/s ✗; low pitch · 110.4 Hz ✓; loud volume · -24.1 dBFS ✗; few pauses · 8.0% ✓"
+    )
     assert fits in found
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from specdec_cli.evaluate.comparison import comparison
+from specdec_cli.evaluate.comparison_tables import confusions, worst_confusions
 from specdec_cli.evaluate.result import Comparison
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import References
@@ -99,6 +100,49 @@ def test_reference_texts_are_scored(tmp_path: Path, lexicon: Lexicon) -> None:
     assert cloud.bertscore is None
     assert edge.rouge_l == pytest.approx((100 * 2 * 4 / 12 + 100 * 2 * 1 / 14) / 2)
     assert quality_of(found, "edge").labels == {}
+
+
+def described(tmp_path: Path, lexicon: Lexicon, texts: list[str]) -> Comparison:
+    names = [f"c{index}.wav" for index in range(len(texts))]
+    table = tmp_path / "texts.tsv"
+    table.write_text("file\ttext\n" + "".join(f"{n}\t{t}\n" for n, t in zip(names, texts, strict=True)), "utf-8")
+    runs = [made(name, mode, said("sad")) for name in names for mode in ("edge", "cloud")]
+    return comparison(runs, lexicon, references=References.read(table, lexicon=lexicon))
+
+
+def test_what_was_said_is_no_description_and_is_not_scored(tmp_path: Path, lexicon: Lexicon) -> None:
+    spoken = ["Kids are talking by the door.", "I am so angry with you!", "That is exactly what happened.", "Dogs sit."]
+    found = described(tmp_path, lexicon, spoken)
+    assert found.texts == "said"
+    assert [each.text for each in found.quality] == [None, None]
+    assert not any(gap.measure == "chrf" for gap in found.gaps)
+    (note,) = found.notes
+    assert "BLEU, chrF and ROUGE-L are left out" in note
+
+
+def test_descriptions_are_scored_even_if_the_lexicon_reads_nothing_in_some(tmp_path: Path, lexicon: Lexicon) -> None:
+    texts = ["A man speaks slowly.", "She sounds sad.", "There is something in this voice.", "He is angry and loud."]
+    found = described(tmp_path, lexicon, texts)
+    assert (found.texts, found.notes) == ("descriptions", [])
+    assert all(each.text for each in found.quality)
+
+
+def test_references_in_another_language_are_counted(tmp_path: Path, lexicon: Lexicon) -> None:
+    found = described(
+        tmp_path, lexicon, ["A man speaks slowly.", "说话人语速较慢，情绪低落。", "说话人很生气，音量很大。"]
+    )
+    assert found.notes == ["The texts of 2 references are left out: they are not in the captions' language (en)."]
+    assert found.texts == "descriptions"
+
+
+def test_the_commonest_confusions_are_said_in_words(tmp_path: Path, lexicon: Lexicon) -> None:
+    found = judged(tmp_path, lexicon, {"edge": hits(8, 40), "hybrid": [False, *[True] * 39], "cloud": [True] * 40})
+    assert worst_confusions(found) == "Most often hybrid names emotion sad as happy (1 of 10 clips)."
+    assert worst_confusions(judged(tmp_path, lexicon, {"edge": hits(8, 40), "cloud": [True] * 40})) is None
+    matrices = confusions(found)["emotion"]
+    assert [matrix.title for matrix in matrices][1] == "hybrid: named, by the true emotion"
+    row = dict(zip(matrices[1].columns, next(r for r in matrices[1].rows if r.label == "sad").cells, strict=True))
+    assert {name: cell.value for name, cell in row.items()} == {"angry": "", "fearful": "", "happy": "1", "sad": "9"}
 
 
 def test_a_lossless_text_that_is_not_the_clouds_is_a_fault_and_said_first(lexicon: Lexicon) -> None:

@@ -72,7 +72,9 @@ def test_names_are_text_and_overlap_nothing_for_they_stand_in_the_legend() -> No
 
 def test_each_cost_that_was_measured_has_a_panel() -> None:
     one = point("a", 0.1, 0.4)
-    picture = ElementTree.fromstring(frontier([replace(one, spent={"blocks": 0.1, "clips": 0.3})], GAP, what="emotion", title="t"))
+    picture = ElementTree.fromstring(
+        frontier([replace(one, spent={"blocks": 0.1, "clips": 0.3})], GAP, what="emotion", title="t")
+    )
     assert {"blocks escalated, %", "clips that call the cloud, %"} <= {*texts(picture)}
     assert float(picture.attrib["width"][:-2]) > 1.3 * float(drawn(one).attrib["width"][:-2])
 
@@ -85,6 +87,8 @@ def test_other_formats_are_images() -> None:
 
 def test_settings_are_drawn_also_where_the_cloud_is_no_better() -> None:
     """As where nothing is recommended: a share of a gap that is none could not be drawn."""
-    picture = drawn(point("a", 0.2, -0.01, (-0.05, 0.03)), point("a", 0.6, 0.02, (-0.03, 0.06)), gap=Interval(0.0, -0.1, 0.1))
+    picture = drawn(
+        point("a", 0.2, -0.01, (-0.05, 0.03)), point("a", 0.6, 0.02, (-0.03, 0.06)), gap=Interval(0.0, -0.1, 0.1)
+    )
     assert len(signs(picture, "#0b5cad")) >= 2
     assert {"edge alone", "cloud alone", "emotion"} <= {*texts(picture)}

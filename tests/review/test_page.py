@@ -58,7 +58,9 @@ def test_what_contradicts_the_sound_comes_first_with_its_figure(
         if (line["file"].endswith(least["name"]), line.get("start_s")) == (True, least["start"]):
             line["flags"], line["measured"]["rate_per_s"] = ["contradicts"], 9.25
     path = tmp_path / "contradicts.jsonl"
-    path.write_text("".join(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines), "utf-8")
+    path.write_text(
+        "".join(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines), "utf-8"
+    )
     first, second, *_ = made(specdec, path, tmp_path / "after.html").data()["pieces"]
     assert (first["name"], first["start"]) == (least["name"], least["start"])
     assert first["flags"] == ["contradicting the sound"]
