@@ -19,6 +19,7 @@ from specdec_cli.decoding.assemble import Pair, build_loop
 from specdec_cli.decoding.evidence import Groups
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.loop import Loop
+from specdec_cli.labels.grounding import Grounding
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.families import Family, Made
 from specdec_cli.models.processor import Processor, Prompt
@@ -148,6 +149,7 @@ def table_loop(
     cloud: TableModel | None,
     groups: Groups | None = None,
     weights: LearnedWeights | None = None,
+    sound: Grounding | None = None,
     **given: Any,
 ) -> Loop:
     """A loop over lookup tables, with settings by name."""
@@ -159,6 +161,7 @@ def table_loop(
         table_prompt(edge) if edge else None,
         table_prompt(cloud) if cloud else None,
         Gate.of(config, gate_file(weights) if weights else None, groups),
+        sound=sound,
     )
 
 

@@ -219,7 +219,11 @@ def save_checkpoint(module: Qwen2_5OmniThinkerForConditionalGeneration, folder: 
     return folder
 
 
-_OTHER_NAMES: Final = {"gate": ("gate", "name"), "acceptance": ("acceptance", "rule")}
+_OTHER_NAMES: Final = {
+    "gate": ("gate", "name"),
+    "acceptance": ("acceptance", "rule"),
+    "arbitrates": ("acceptance", "grounded"),
+}
 _SECTIONS: Final = {
     "decoding": DecodingConfig,
     "gate": GateConfig,
@@ -230,7 +234,8 @@ _SECTIONS: Final = {
 
 
 def settings(**given: Any) -> Config:
-    """A configuration from settings by their own names, with `gate` for `gate.name` and `acceptance` for its rule:
+    """A configuration from settings by their own names, with `gate` for `gate.name`, `acceptance` for its rule, and
+    `arbitrates` for `acceptance.grounded`:
 
     `settings(mode="hybrid", k=3, gate="entropy", threshold=0.5)`.
     """

@@ -20,10 +20,12 @@ from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.learned import DENSE
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.stop import LoopRule
+from specdec_cli.labels import Lexicon
+from specdec_cli.labels.grounding import Grounding
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.engine import Shared
 from specdec_cli.models.processor import Prompt
-from specdec_cli.types import Finished
+from specdec_cli.types import Finished, Measured
 from tests.tiny import collect, gate_file, near_model, settings, tiny_clip, tiny_model
 
 __all__ = ["Case", "cloud", "collect", "drawn_settings", "edge", "generate", "learned_weights", "make_case", "prompt"]
@@ -44,6 +46,7 @@ class Case:
 
     Attributes:
         weights: those of the learned gate.
+        measured: figures of the sound that claims are set against, where tokens read as such; None: nothing is.
         ran: what became of it whenever it was decoded, with whichever settings.
     """
 
@@ -53,6 +56,7 @@ class Case:
     cloud_prompt: Prompt
     given: dict[str, Any]
     weights: LearnedWeights
+    measured: Measured | None = None  # of the sound; tokens then read as claims about it
     ran: list[Ran] = field(default_factory=list, repr=False, compare=False)
 
     @property
@@ -77,6 +81,13 @@ class Case:
         """The same case with other settings."""
         return replace(self, given={**self.given, **changed})
 
+    @property
+    def sound(self) -> Grounding | None:
+        """What claims are set against."""
+        if (measured := self.measured) is None:
+            return None
+        return Grounding(lexicon(), "en", self.pair.writer.text, str.strip, lambda: measured)
+
     def loop(self, shared: Shared | None = None) -> Loop:
         """A fresh loop over the clip."""
         return build_loop(
@@ -87,6 +98,7 @@ class Case:
             Gate.of(self.config, gate_file(self.weights)),
             shared=shared,
             synonyms=SYNONYMS,
+            sound=self.sound,
         )
 
     def run(self, shared: Shared | None = None) -> Ran:
@@ -168,6 +180,38 @@ def wordy_edge(cloud_seed: int, kind: str) -> AudioLM:
     return model
 
 
+CLAIMS: Final = (
+    *(" slow", " moderate", " fast", " mod", "erate", " pace", " low", " high", " pitch", " soft", " loud", " volume"),
+    *(" lively", " flat", ",", ".", " very", " not", " many", " few", " pauses", " a male voice", " a", " and"),
+)
+
+
+@cache
+def lexicon() -> Lexicon:
+    """The shipped one."""
+    return Lexicon.load()
+
+
+@cache
+def claiming_edge(cloud_seed: int, kind: str) -> AudioLM:
+    """The drafter, whose token ids read as pieces of claims about pace, pitch, volume and pauses."""
+    model = copy(edge(cloud_seed, kind))
+    model.processor = copy(model.processor)
+    model.processor.text = lambda ids: "".join(CLAIMS[id_ * 7 % len(CLAIMS)] for id_ in ids if id_ < 256)
+    return model
+
+
+def drawn_sound(rng: random.Random) -> Measured:
+    """Figures that fit some classes and not others; some are not known."""
+    return Measured(
+        f0_median_hz=rng.choice((None, 90.0, 140.0, 300.0)),
+        f0_range_st=rng.choice((None, 2.0, 12.0)),
+        level_dbfs=rng.choice((-45.0, -26.0, -10.0)),
+        rate_per_s=rng.choice((1.5, 4.5, 7.5)),
+        pause_share=rng.choice((0.0, 0.4)),
+    )
+
+
 @cache
 def prompt(model_key: tuple[Any, ...], clip: int, instruction: int) -> Prompt:
     """The prompt of a clip for a model named by ("cloud", seed) or ("edge", seed, kind)."""
@@ -176,18 +220,21 @@ def prompt(model_key: tuple[Any, ...], clip: int, instruction: int) -> Prompt:
 
 
 def make_case(number: int, **fixed: Any) -> Case:
-    """Case `number`; `fixed` overrides drawn settings. With `closing`, tokens read as words."""
+    """Case `number`; `fixed` overrides drawn settings. Tokens read as words with `closing`, as claims if `measured`."""
+    measured = fixed.pop("measured", None)
     rng = random.Random(number)
     seed, kind = rng.randrange(9), rng.choice(("same", "near", "far", "unrelated"))
     clip, instruction = rng.randrange(8), rng.randrange(len(INSTRUCTIONS))
     given, weights = drawn_settings(rng, **fixed)
+    speaking = wordy_edge if given.get("closing") == "on" else claiming_edge if measured else edge
     return Case(
         number,
-        Pair.of((wordy_edge if given.get("closing") == "on" else edge)(seed, kind), cloud(seed)),
+        Pair.of(speaking(seed, kind), cloud(seed)),
         prompt(("edge", seed, kind), clip, instruction),
         prompt(("cloud", seed), clip, instruction),
         given,
         weights,
+        measured,
     )
 
 

@@ -2,7 +2,7 @@
 
 Every score comes from a forward of the whole module over prompt and text, through its own entry point with an
 attention mask. Nothing of `specdec_cli.decoding` is used but the seeds of its draws and the count of sentences; texts
-are read by `specdec_cli.reading`.
+are read by `specdec_cli.reading` and by the lexicon.
 
 Of every decision the reference also knows whether it was a close call: whether scores that differ by what rounding
 explains (see `tolerance`) would decide otherwise. Only there may the product's rounds part from the reference's.
@@ -11,7 +11,7 @@ explains (see `tolerance`) would decide otherwise. Only there may the product's 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -30,11 +30,12 @@ from specdec_cli.decoding.assemble import gate_generator
 from specdec_cli.decoding.block import Block
 from specdec_cli.decoding.stop import count_sentences
 from specdec_cli.decoding.verify import draws_at
+from specdec_cli.labels.probabilities import rivals
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
 from specdec_cli.reading import description_end, fault_of
 from specdec_cli.types import Finished, FinishReason, Reason, Source
-from tests.laws.cases import SYNONYMS, Case, on
+from tests.laws.cases import SYNONYMS, Case, lexicon, on
 from tests.laws.lengths import SOLO_BLOCK, Lengths
 from tests.laws.tolerance import LawBroken, allowed, assert_figures, figures
 
@@ -134,6 +135,7 @@ class Expected:
     reason: Reason | None = None
     waking: bool = False
     accepted: int = 0
+    stood: list[int] = field(default_factory=list)  # places of drafted tokens that stand against the cloud
     committed: list[int] = field(default_factory=list)
     source: list[Source] = field(default_factory=list)
     finish: FinishReason | None = None
@@ -163,6 +165,7 @@ class Reference:
             self._lengths = Lengths(decoding.cost_ratio, lossless=decoding.mode == "lossless")
         self._loop_was_verified, self._loops, self._period = False, 0, decoding.loop_period
         self._awake = decoding.cloud_prefill in ("early", "overlap")
+        self._grounded = case.measured is not None and self._config.gate.grounded and decoding.mode == "hybrid"
         self._now = Expected()
 
     def read(self, text: Sequence[int]) -> None:
@@ -213,6 +216,41 @@ class Reference:
         if now.reason is None and now.draft_ids and decoding.mode == "hybrid" and decoding.closing == "on":
             before, after = (self._fault(ids) for ids in (self.text, [*self.text, *now.draft_ids]))
             now.reason = after if before is None else None
+        if now.reason is None and now.draft_ids and self._grounded:
+            new = self._wrong([*self.text, *now.draft_ids]) - self._wrong(self.text)
+            now.reason = "sound" if new else None
+
+    def _claims(self, labels: Mapping[str, str | None]) -> dict[str, tuple[str | None, bool | None]]:
+        """Attribute -> the class that is claimed of it, and whether the sound fits that: None, it cannot be told."""
+        measured = self._case.measured
+        assert measured is not None
+        found = {}
+        for claim in lexicon().claims(labels, measured):
+            known = claim.class_ is not None and claim.value is not None
+            bounds = (-math.inf if claim.least is None else claim.least, math.inf if claim.most is None else claim.most)
+            limited = known and bounds != (-math.inf, math.inf)
+            found[claim.attribute] = (
+                claim.class_,
+                bounds[0] <= claim.value <= bounds[1] if limited and claim.value is not None else None,
+            )
+        return found
+
+    def _wrong(self, ids: Sequence[int]) -> set[tuple[str, str | None]]:
+        """The claims in a text that the sound contradicts."""
+        claims = self._claims(lexicon().labels(self._case.pair.writer.text(ids), "en"))
+        return {(name, class_) for name, (class_, fits) in claims.items() if fits is False}
+
+    def _stands(self, at: int, token: int) -> bool:
+        """Whether a drafted token names what fits the sound, and the cloud's in its place only what does not."""
+        if not (self._grounded and self._config.acceptance.grounded) or self._decoding.temperature > 0:
+            return False
+        text, read = [*self.text, *self._now.draft_ids], self._case.pair.writer.text
+        labels = lexicon().labels(read(text), "en")
+        fitting = {name for name, (_, fits) in self._claims(labels).items() if fits}
+        for name, named in rivals(lexicon(), fitting, text, len(self.text) + at, token, read, "en"):
+            if named and all(self._claims({**labels, name: class_})[name][1] is False for class_ in named):
+                return True
+        return False
 
     def _fault(self, ids: Sequence[int]) -> Reason | None:
         return fault_of(self._case.pair.writer.text(ids), self._config.prompt.language)
@@ -353,7 +391,10 @@ class Reference:
                     continue
                 return at, self._drawn((p - q).clamp(min=0), p + q, off, "correction", draws)
             if not self._passes(token, row):
-                return at, self._own(before, draws)
+                own_token = self._own(before, draws)
+                if not self._stands(at, own_token):
+                    return at, own_token
+                self._now.stood.append(at)
         return len(draft), self._own([*self.text, *draft], draws)
 
     def _passes(self, token: int, row: torch.Tensor) -> bool:
@@ -482,10 +523,12 @@ def assert_rounds(case: Case, rounds: Sequence[Block], finished: Finished) -> st
         decided = (
             *(list(ours.draft_ids), ours.reason, ours.draft.gate.waking),
             *(ours.accepted, list(ours.committed_ids), list(ours.source)),
+            list((ours.verdict and ours.verdict.stood) or ()),
         )
         expected = (
             *(wanted.draft_ids, wanted.reason, wanted.waking),
             *(wanted.accepted, wanted.committed, wanted.source),
+            wanted.stood,
         )
         if decided != expected:
             if wanted.close:

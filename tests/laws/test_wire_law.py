@@ -83,7 +83,7 @@ def far_loop(case: Case, link: VerifyServer, shared: Shared | None = None) -> Lo
     assert pair.vocab_size == case.pair.vocab_size
     gate = Gate.of(case.config, gate_file(case.weights))
     prompts = case.edge_prompt, case.cloud_prompt
-    return build_loop(pair, case.config, *prompts, gate, shared=shared, synonyms=SYNONYMS)
+    return build_loop(pair, case.config, *prompts, gate, shared=shared, synonyms=SYNONYMS, sound=case.sound)
 
 
 def assert_wire(case: Case, ran: tuple[list[Block], Finished]) -> str | None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.learned import Classifier
+from specdec_cli.labels.grounding import Grounding
 from specdec_cli.tune.replay import Candidate, replay
 from specdec_cli.types import GateName
-from tests.laws.cases import collect, learned_weights
+from tests.laws.cases import CLAIMS, collect, drawn_sound, learned_weights, lexicon
 from tests.laws.tolerance import ENOUGH, cases, numbers
 from tests.table import table_loop
 from tests.tune.recorded import GROUPS, LENGTH, table_pair, trace_of
@@ -21,23 +23,33 @@ def _gate(rng: random.Random) -> tuple[GateName, float]:
     return gate, round(rng.uniform(*spans[gate]), 3)
 
 
+def claims(rng: random.Random) -> Grounding:
+    """A sound, and claims about it that the tokens of a table read as."""
+    words, measured = rng.sample(CLAIMS, 14), drawn_sound(rng)
+    return Grounding(lexicon(), "en", lambda ids: "".join(words[id_] for id_ in ids), str.strip, lambda: measured)
+
+
 def test_an_exact_replay_is_what_a_run_does() -> None:
     exact = partly = stopping = 0
+    reasons = Counter[str | None]()
     for number in numbers():
         rng, pair = random.Random(number), number // 2  # two settings on each recording
         gate, threshold = _gate(rng)
         k, stop, weights = rng.randint(1, 6), rng.random() < 0.5, learned_weights(rng)
-        classifier = Classifier(weights)
-        replayed = replay(trace_of(pair), Gate(gate, threshold, stop_drafting=stop, classifier=classifier), k)
+        classifier, sound = Classifier(weights), claims(rng) if rng.random() < 0.5 else None
+        standing = Gate(gate, threshold, stop_drafting=stop, classifier=classifier)
+        replayed = replay(trace_of(pair), standing, k, sound=sound)
         if not replayed.exact:
             continue
         gated = {"gate": gate, "threshold": threshold, "stop_drafting": stop, "weights": weights}
-        drafted = {"k": k, "groups": GROUPS, "max_new_tokens": LENGTH, "loop_period": 0}
+        drafted = {"k": k, "groups": GROUPS, "max_new_tokens": LENGTH, "loop_period": 0, "sound": sound}
         rounds, finished = collect(table_loop(*table_pair(pair), mode="hybrid", **gated, **drafted).run())
         asked = sum(round_.escalated for round_ in rounds)
         exact += 1
         partly += 0 < asked < len(rounds)
         stopping += stop and asked > 0
+        reasons.update(round_.reason for round_ in rounds)
+        reasons["stood"] += sum(bool(round_.verdict and round_.verdict.stood) for round_ in rounds)
         # the budget of tokens cuts the last block of a run, which a recording does not know
         assert replayed.ids[: len(finished.token_ids)] == finished.token_ids, number
         if len(finished.token_ids) < LENGTH:
@@ -46,6 +58,7 @@ def test_an_exact_replay_is_what_a_run_does() -> None:
         assert exact > cases() / 3
         assert partly > 15
         assert stopping > 15
+        assert min(reasons["sound"], reasons["stood"]) > 3, reasons
 
 
 def test_the_ends_of_the_scale_are_the_two_models() -> None:
