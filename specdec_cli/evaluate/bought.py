@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from specdec_cli.evaluate.bootstrap import Interval
+from specdec_cli.evaluate.comparison_tables import same_as_cloud
 from specdec_cli.evaluate.result import Comparison, ModeQuality
 from specdec_cli.format import percent, seconds, share, short, with_ends
 from specdec_cli.types import Mode
@@ -54,7 +55,7 @@ class Panel:
 
 
 def measures(found: Comparison) -> list[Measure]:
-    """What the picture shows, the leading one first: classes, and emotion beside them; texts; or the cloud's classes."""
+    """What the picture shows, the leading one first: classes, and emotion beside them; texts; or those of the cloud."""
     of = found.quality
     if all(each.label_mean for each in of) and of:
         attributes = [*of[0].labels]
@@ -66,7 +67,8 @@ def measures(found: Comparison) -> list[Measure]:
             return [first]
         return [first, _measure("emotion named right", of, lambda each: each.labels["emotion"].accuracy)]
     if of and all(each.text for each in of):
-        return [_measure("chrF with the references", of, lambda each: each.text and _alone(each.text.chrf / 100))]
+        texts = {each.mode: _alone(each.text.chrf / 100) for each in of if each.text}
+        return [Measure("chrF with the references", texts)]
     if "cloud" not in found.modes:
         return []
     same = {each.mode: each.same_labels or _alone(1.0) for each in of}
@@ -89,13 +91,13 @@ def sentences(found: Comparison) -> Iterator[str]:
         keeps = _keeps(found, mode)
         if keeps is None or time is None:
             continue
-        woken = own.clips_woken and own.clips_woken.value
+        woken = own.clips_woken.value if own.clips_woken else None
         asked = "every clip" if woken == 1 else f"{percent(woken)} of the clips"
         yield f"{mode.capitalize()} {keeps} at {with_ends(time, percent)} of its time; the cloud was asked for {asked}."
 
 
 def _keeps(found: Comparison, mode: Mode) -> str | None:
-    if all(clip.captions[mode] == clip.captions["cloud"] for clip in found.clips):
+    if same_as_cloud(found, mode):
         return "gives cloud-only's captions"
     lead = next(iter(measures(found)), None)
     if lead is None or not lead.of["cloud"].value:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from specdec_cli import format as written
 from specdec_cli.evaluate.bootstrap import Interval
 from specdec_cli.evaluate.modes import richest
-from specdec_cli.evaluate.result import GAPS, Comparison, Figure, LabelQuality
-from specdec_cli.types import COSTS
+from specdec_cli.evaluate.result import Comparison, Figure, LabelQuality
+from specdec_cli.types import COSTS, Mode
 
 if TYPE_CHECKING:
     from specdec_cli.tune.outcomes import Tuning
@@ -89,10 +89,11 @@ def summary(comparison: Comparison) -> FigureTable | None:
         if measure not in _LEADING or (measure[1] in _FIRST_ALONE and row.label.startswith(" ")):
             continue
         rows.append(row)
-        closed = {gap.mode: gap.closed for gap in comparison.stated_gaps() if (gap.basis, gap.measure) == measure}
+        gaps = [gap for gap in comparison.stated_gaps() if (gap.basis, gap.measure) == measure]
+        closed = {gap.mode: gap.closed for gap in gaps}
         if any(closed.values()):
             cells = [measured(gap, written.percent) if gap else Cell("") for gap in map(closed.get, comparison.modes)]
-            rows.append(FigureRow(f"  gap closed ({GAPS[measure].removeprefix('the ')})", cells))
+            rows.append(FigureRow(f"  gap closed ({gaps[0].of.removeprefix('the ')})", cells))
     return _table("", comparison.modes, [*rows, *_costs(comparison, _SUMMARY, ratios=1)])
 
 
@@ -156,7 +157,7 @@ def confusions(comparison: Comparison) -> dict[str, list[FigureTable]]:
 
 
 def worst_confusions(comparison: Comparison, most: int = 3) -> str | None:
-    """The confusions that most captions of the mode that uses most settings make, in a sentence; None: there is none."""
+    """The commonest confusions of the mode that uses most settings, in a sentence; None: there is none."""
     of = next((each for each in comparison.quality if each.mode == richest(comparison.modes)), None)
     wrong = [
         (each.clips, attribute, each, sum(other.clips for other in labels.confusions if other.true == each.true))
@@ -174,9 +175,9 @@ def worst_confusions(comparison: Comparison, most: int = 3) -> str | None:
     return f"Most often {of.mode} names {', '.join(words)}."
 
 
-def same_as_cloud(comparison: Comparison, mode: str) -> bool:
+def same_as_cloud(comparison: Comparison, mode: Mode) -> bool:
     """Whether every caption of a mode is the cloud's own."""
-    return all(clip.captions.get("cloud") == clip.captions[mode] for clip in comparison.clips)  # type: ignore[index]
+    return all(clip.captions.get("cloud") == clip.captions[mode] for clip in comparison.clips)
 
 
 def about_references(found: Comparison | Tuning) -> str | None:

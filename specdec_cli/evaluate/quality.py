@@ -72,7 +72,8 @@ def recalls(hits: Values, truth: Truth, attribute: str) -> Statistic:
     """
     known = [labels.get(attribute) for labels in truth]
     classes = dict.fromkeys(class_ for class_ in known if class_ is not None)
-    return mean(np.array([[hit if own == class_ else np.nan for class_ in classes] for hit, own in zip(hits, known)]))
+    pairs = zip(hits, known, strict=True)
+    return mean(np.array([[hit if own == class_ else np.nan for class_ in classes] for hit, own in pairs]))
 
 
 def scores(clips: Clips, modes: Sequence[Mode], lexicon: Lexicon, *, described: bool) -> Scores:

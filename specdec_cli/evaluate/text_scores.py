@@ -59,7 +59,7 @@ def in_another_language(references: Iterable[Reference | None], language: Langua
         return []
     verb = "is" if others == 1 else "are"
     return [
-        f"The texts of {count(others, 'reference')} {verb} left out: they are not in the captions' language ({language})."
+        f"The texts of {count(others, 'reference')} {verb} left out: not in the language of the captions ({language})."
     ]
 
 

@@ -1,8 +1,8 @@
 """Emotion words as sets, compared over emotion wheels the tables of which a user names.
 
 The layout is that of OV-MERD and AffectGPT (Lian et al. 2024, arXiv 2410.01495), in files of .csv, .tsv or .xlsx:
-`format` (`name`, `format`) has the forms of each word, `synonym` (`word_run1`, `synonym_run1`, ...) what has the meaning
-of a word of a wheel, and `wheel1`, `wheel2` ... (`level1`, `level2`, `level3`) the words of a wheel under their base
+`format` (`name`, `format`) has the forms of each word, `synonym` (`word_run1`, `synonym_run1`, ...) what has the
+meaning of a word of a wheel, and `wheel1`, `wheel2` ... (`level1`, `level2`, `level3`) the words of a wheel under their base
 words. An empty cell of a wheel is that above it. Lists are written in one cell: "['glad', 'cheerful']".
 """
 
@@ -12,8 +12,9 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from pydantic import Field
@@ -93,8 +94,9 @@ class Wheels:
                 if theirs:
                     common = len(ours & theirs)
                     precision[clip, wheel], recall[clip, wheel] = common / max(len(ours), 1), common / len(theirs)
-        found = [resampler.interval(of) for of in (mean(precision), mean(recall), _harmonic(precision, recall))]
-        if None in found:
+        statistics = mean(precision), mean(recall), _harmonic(precision, recall)
+        found = [interval for of in statistics if (interval := resampler.interval(of))]
+        if len(found) < len(statistics):
             return None
         words = [word.lower() for own in said for word in own]
         known = sum(any(word in bases for bases in self.bases) for word in words)
@@ -102,7 +104,9 @@ class Wheels:
             clips=int(np.isfinite(recall).any(axis=1).sum()),
             wheels=len(self.bases),
             words_known=known / len(words) if words else None,
-            **dict(zip(("precision", "recall", "f1"), found, strict=True)),
+            precision=found[0],
+            recall=found[1],
+            f1=found[2],
         )
 
 
@@ -144,12 +148,14 @@ def _rows(path: Path) -> Rows:
 def _sheet(path: Path) -> Rows:
     """The rows of the first sheet of a workbook."""
     try:
-        from openpyxl import load_workbook
+        openpyxl: Any = import_module("openpyxl")
     except ImportError as error:
         hint = f"Save it as .csv, or install what reads it: {install('wheels')}."
         raise ReferencesError(f"{path}: .xlsx cannot be read here.", hint=hint) from error
     try:
-        head, *rows = load_workbook(path, read_only=True, data_only=True).worksheets[0].iter_rows(values_only=True)
+        head, *rows = (
+            openpyxl.load_workbook(path, read_only=True, data_only=True).worksheets[0].iter_rows(values_only=True)
+        )
     except Exception as error:  # whatever a damaged archive makes of the parser
         raise ReferencesError(f"{path} cannot be read: {error}.", hint="Save it again, or as .csv.") from error
     return [{str(name): str(cell or "") for name, cell in zip(head, row, strict=False)} for row in rows]
@@ -184,7 +190,10 @@ def _wheel(path: Path) -> dict[str, str]:
     above = dict.fromkeys(_LEVELS, "")
     bases: dict[str, str] = {}
     for row in _with(path, _rows(path), *_LEVELS):
-        above |= {level: row[level].strip().lower() for level in _LEVELS if row.get(level, "").strip()}
+        given = [level for level in _LEVELS if row.get(level, "").strip()]
+        for number, level in enumerate(_LEVELS):  # what is given ends what stood below it
+            if given and number >= _LEVELS.index(given[0]):
+                above[level] = row.get(level, "").strip().lower()
         bases |= {word: above["level1"] for word in above.values() if word}
     return bases
 

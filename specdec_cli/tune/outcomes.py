@@ -36,7 +36,8 @@ class CaptionQuality:
     """Measures texts of recorded clips: the classes that references name, else chrF with their texts.
 
     Without references (SHA-256 of a clip -> its reference), or where their texts are what was spoken, the cloud's
-    caption is the reference text. `measure` is what counts, `said` whether texts were left out for that reason, and `classes` gives the class of every attribute that token ids name, None where they name none.
+    caption is the reference text. `measure` is what counts, `said` whether texts were left out for that reason,
+    and `classes` gives the class of every attribute that token ids name, None where they name none.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Final
 
 from specdec_cli import __version__
 from specdec_cli.captioner import Captioner
@@ -29,7 +29,6 @@ from specdec_cli.tune.outcomes import Baselines, CaptionQuality, SettingOutcome,
 from specdec_cli.tune.recording import StoredRecordings, Trace, sound_of
 from specdec_cli.tune.replay import Candidate, candidates
 from specdec_cli.tune.tuning_plan import INSTALL, TuningPlan, groups_of, require_clips, split
-
 
 SAID: Final = (
     "The references' texts are what was said, not descriptions of how: without classes, quality is agreement with the "
@@ -115,7 +114,7 @@ def clips_needed(difference: Interval | None, clips: int) -> int | None:
     if difference is None or difference.low is None or difference.value <= 0:
         return None
     rough = clips * ((difference.value - difference.low) / difference.value) ** 2
-    ten = 10 ** max(len(str(round(rough))) - 2, 0)
+    ten = int(10 ** max(len(str(round(rough))) - 2, 0))
     return max(math.ceil(rough / ten) * ten, clips + 1)
 
 

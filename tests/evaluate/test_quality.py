@@ -131,7 +131,7 @@ def test_references_in_another_language_are_counted(tmp_path: Path, lexicon: Lex
     found = described(
         tmp_path, lexicon, ["A man speaks slowly.", "说话人语速较慢，情绪低落。", "说话人很生气，音量很大。"]
     )
-    assert found.notes == ["The texts of 2 references are left out: they are not in the captions' language (en)."]
+    assert found.notes == ["The texts of 2 references are left out: not in the language of the captions (en)."]
     assert found.texts == "descriptions"
 
 

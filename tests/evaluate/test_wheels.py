@@ -29,7 +29,7 @@ sad,"['upset']",sad,"[]"
 angry,"['upset']",angry,"['furious']"
 """
 WHEELS = (
-    "level1,level2,level3\nhappy,joyful,\nsad,lonely,\nbad,angry,furious\n",
+    "level1,level2,level3\nbad,angry,furious\nhappy,joyful,\nsad,lonely,\n",
     "level1,level2,level3\npleasant,joyful,\nunpleasant,sad,\n,angry,\n",  # an empty cell is that above it
 )
 

@@ -68,7 +68,7 @@ def test_classes_stand_against_what_is_measured(runs: Runs, read: Page) -> None:
         for mode in MODES:
             said = {claim: fits for claim, fits in clip["measured"][mode] if claim.endswith("syllables/s")}
             assert len(said) == 1
-            assert f"{clip['labels'][mode]['rate']} rate · " in [*said][0]
+            assert f"{clip['labels'][mode]['rate']} rate · " in next(iter(said))
     assert [*read.data()["clips"][0]["measured"].values()] == [[]] * len(MODES)  # without a lexicon
 
 
