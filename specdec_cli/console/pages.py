@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _INDENT: Final = 11
 _LEFT_OUT: Final = "^"
+_SHOWN: Final = 2  # clips with their captions side by side
 _UNITS: Final = re.compile(r"[A-Za-z0-9'’-]+|\s+|.", re.DOTALL)
 _OF: Final[dict[Cost, str]] = {"blocks": "the blocks", "clips": "the clips", "time": "cloud-only's time in the cloud"}
 _MEASURES: Final = {
@@ -52,8 +53,8 @@ _TIMES: Final[tuple[tuple[str, Callable[[ContenderTime], Interval | float | None
 """Of a benchmark: a figure's label, the figure, and how it is written."""
 
 
-def comparison_page(found: Comparison, width: int, *, captions: int) -> Iterator[RenderableType]:
-    """What it comes to, the figures, and the captions of at most `captions` clips where they differ."""
+def comparison_page(found: Comparison, width: int) -> Iterator[RenderableType]:
+    """What it comes to, the figures, and the captions of the first clips where they differ."""
     about = [count(len(found.clips), "clip"), seconds(found.audio_s), found.language]
     about += [f"references of {found.references_found}"] if found.references_found is not None else []
     about += filter(None, [tables.about_references(found)])
@@ -63,9 +64,9 @@ def comparison_page(found: Comparison, width: int, *, captions: int) -> Iterator
     if table := tables.summary(found) if found.clips else None:
         yield Text()
         yield from grid(table.columns, table.rows, width)
-        note = f"intervals of {percent(found.level)} over clips. All figures: --html FILE"
+        note = f"intervals of {percent(found.level)} over clips. All figures: -o page.html"
         yield Prose(Text(note, DIM), indent=1)
-        yield from _captions(found, captions, width)
+        yield from _captions(found, width)
     if found.errors:
         yield from (Text(), Text(f"{count(len(found.errors), 'recording')} left out", BAD))
     for error in found.errors:
@@ -76,21 +77,20 @@ def comparison_page(found: Comparison, width: int, *, captions: int) -> Iterator
         yield from (Text(), item(f"Flagged captions: {flagged}."))
 
 
-def _captions(found: Comparison, most: int, width: int) -> Iterator[RenderableType]:
+def _captions(found: Comparison, width: int) -> Iterator[RenderableType]:
     differing = [clip for clip in found.clips if len(set(clip.captions.values())) > 1]
     if not differing:
         yield from (Text(), Text(f"All modes give the same caption of {count(len(found.clips), 'clip')}."))
         return
     where = f"Captions of the {len(differing)} of {count(len(found.clips), 'clip')} where they differ"
     yield from (Text(), Text(where, STRONG))
-    if most:
-        base = "cloud" if "cloud" in found.modes else found.modes[0]
-        legend = f"[...] words that differ from {base}, [{_LEFT_OUT}] words of {base} that are left out"
-        yield Prose(Text(legend, DIM))
-    for clip in differing[:most]:
+    base = "cloud" if "cloud" in found.modes else found.modes[0]
+    legend = f"[...] words that differ from {base}, [{_LEFT_OUT}] words of {base} that are left out"
+    yield Prose(Text(legend, DIM))
+    for clip in differing[:_SHOWN]:
         yield from _clip(clip, width)
-    if len(differing) > most:
-        yield Prose(Text(f"… and {len(differing) - most} more: --captions {len(differing)} shows all", DIM))
+    if len(differing) > _SHOWN:
+        yield Prose(Text(f"… and {len(differing) - _SHOWN} more: -o page.html shows all", DIM))
 
 
 def _clip(clip: ClipComparison, width: int) -> Iterator[RenderableType]:

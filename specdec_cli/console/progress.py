@@ -51,8 +51,10 @@ def show_totals(view: View, counts: Progress, output: Path | None) -> None:
 def show_warnings(view: View, counts: Progress) -> None:
     """Warnings of clips that were not shown one by one, a line for each kind."""
     for number, first, files in counts.warnings.values():
+        others = [file for file in files if file not in first]  # which most name themselves
         more = f" and {number - len(files):,} more" if number > len(files) else ""
-        view.warn(f"{first} ({', '.join(files)}{more})")
+        also = "also " if len(others) < len(files) else ""
+        view.warn(f"{first} ({also}{', '.join(others)}{more})" if others else first)
 
 
 def show_failures(view: View, counts: Progress, output: Path | None) -> None:

@@ -124,7 +124,8 @@ class Loop:
         assert self.drafter is not None
         before = self.drafter.work
         try:
-            draft = self.drafter.propose(self.text, size, state, enough, top_k)
+            with self.calls.waits_for(self.drafter):
+                draft = self.drafter.propose(self.text, size, state, enough, top_k)
         except EdgeError as error:
             if self.settings.edge_failed != "cloud" or self._cloud is None:
                 raise

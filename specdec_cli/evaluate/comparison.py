@@ -102,7 +102,11 @@ def comparison(
 def _clip(clip: PairedClip, references: References | None, lexicon: Lexicon, language: Language) -> ClipComparison:
     first = {mode: runs[0] for mode, runs in clip.items()}
     about = next(iter(first.values()))  # file, length and place are the same in all
-    reference = references.find(about.file, about.start_s, about.end_s) if references else None
+    reference = (
+        references.find(about.file, about.start_s, about.end_s, speaker=about.speaker, channel=about.channel)
+        if references
+        else None
+    )
     return ClipComparison(
         file=about.file,
         sha256=about.sha256 or "",

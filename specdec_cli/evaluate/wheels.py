@@ -2,8 +2,8 @@
 
 The layout is that of OV-MERD and AffectGPT (Lian et al. 2024, arXiv 2410.01495), in files of .csv, .tsv or .xlsx:
 `format` (`name`, `format`) has the forms of each word, `synonym` (`word_run1`, `synonym_run1`, ...) what has the
-meaning of a word of a wheel, and `wheel1`, `wheel2` ... (`level1`, `level2`, `level3`) the words of a wheel under their base
-words. An empty cell of a wheel is that above it. Lists are written in one cell: "['glad', 'cheerful']".
+meaning of a word of a wheel, and `wheel1`, `wheel2` ... (`level1`, `level2`, `level3`) the words of a wheel under their
+base words. An empty cell of a wheel is that above it. Lists are written in one cell: "['glad', 'cheerful']".
 """
 
 from __future__ import annotations

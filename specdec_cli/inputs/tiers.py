@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -72,14 +72,14 @@ def _cuts(path: Path, tiers: Iterable[_Tier], skips: Skips, *, others: bool = Fa
             if (part := span(place, skips, start, end)) is None:
                 continue
             if kind == "speaker" and len(same := spans.get(part, [])) == 1:
-                found[same[0]] = replace(found[same[0]], speaker=one_line(label))
+                found[same[0]] = found[same[0]]._replace(speaker=one_line(label))
                 continue
             who = one_line(label) if kind == "speaker" else speaker
             text = one_line(label) if kind == "text" else None
             key = *part, who
             known = found.setdefault(key, Entry(place, speaker=who, text=text, start_s=part[0], end_s=part[1]))
             if known.text is None and text is not None:
-                found[key] = replace(known, text=text)
+                found[key] = known._replace(text=text)
             elif text is not None and known.text != text:
                 skips.leave_out(place, "the speaker has another interval with these times")
             if key not in spans.setdefault(part, []):

@@ -77,6 +77,13 @@ def description_end(text: str, *, finished: bool = False) -> int | None:
     return 0 if finished and others and not described else None
 
 
+def settled(text: str) -> str:
+    """The part of an unfinished text that `caption_of` keeps of every continuation: all but the last sentence."""
+    text = _UNFINISHED.sub("", text[: description_end(text)])
+    before = text[: len(text) - len(sentences_of(text)[-1])]
+    return caption_of(before)
+
+
 def sentences_of(text: str) -> list[str]:
     """The sentences, with the spaces that follow each; what is quoted, and the marks, as NUL characters."""
     bare = _QUOTED.sub(lambda found: "\0" * len(found[0]), text)

@@ -181,9 +181,10 @@ def wordy_edge(cloud_seed: int, kind: str) -> AudioLM:
 
 
 CLAIMS: Final = (
-    *(" slow", " moderate", " fast", " mod", "erate", " pace", " low", " high", " pitch", " soft", " loud", " volume"),
-    *(" lively", " flat", ",", ".", " very", " not", " many", " few", " pauses", " a male voice", " a", " and"),
+    *(" slow", " fast", " slowly", " quickly", " leisurely", " rapid", " moderately paced", " mod", "erate pace"),
+    *(" loud", " softly", " low pitch", " high pitch", ",", ".", " he", " a male voice"),
 )
+"""Pieces of claims; of one figure there are enough that models often part in its class."""
 
 
 @cache

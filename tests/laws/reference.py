@@ -212,7 +212,8 @@ class Reference:
             most = SOLO_BLOCK if decoding.k == "auto" else decoding.k
         size = min(most if self._verifies else max(most, 1), decoding.max_new_tokens - len(self.text))
         self._block(size, whole=whole)
-        self._see_loop(size, whole=whole)
+        if self._see_loop(size, whole=whole):
+            return  # a way out of a loop is not verified
         if now.reason is None and now.draft_ids and decoding.mode == "hybrid" and decoding.closing == "on":
             before, after = (self._fault(ids) for ids in (self.text, [*self.text, *now.draft_ids]))
             now.reason = after if before is None else None
@@ -255,17 +256,20 @@ class Reference:
     def _fault(self, ids: Sequence[int]) -> Reason | None:
         return fault_of(self._case.pair.writer.text(ids), self._config.prompt.language)
 
-    def _see_loop(self, size: int, *, whole: bool) -> None:
+    def _see_loop(self, size: int, *, whole: bool) -> bool:
+        """Whether the draft is a way out of a loop, in place of the one that looped."""
         now, decoding = self._now, self._decoding
         if self._loop_end([*self.text, *now.draft_ids], len(self.text)) is None:
-            return
+            return False
         self._widen()
         if decoding.mode in ("hybrid", "edge") and (self._loop_was_verified or not self._verifies):
             now.draft_ids, now.rows, now.scores, now.reason = [], [], [], None
             self._block(min(size, SOLO_BLOCK) if whole else size, way_out=True)
             now.reason = None
-        elif self._gate != "always":
+            return True
+        if self._gate != "always":
             now.reason = "loop"
+        return False
 
     def _block(self, size: int, *, way_out: bool = False, whole: bool = False) -> None:
         now, gate = self._now, self._gate

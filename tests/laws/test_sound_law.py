@@ -19,8 +19,11 @@ from tests.laws.tolerance import ENOUGH, cases, most_parting, numbers
 def claiming(number: int, **given: Any) -> Case:
     """A case whose tokens read as claims, beside a sound that some of them contradict."""
     rng = random.Random(f"sound {number}")
-    drawn = mixed(rng) | {"max_new_tokens": 20, "min_new_tokens": 0, "stop_strings": (), "sentences": None}
-    switches = {"grounded": rng.random() < 0.9, "arbitrates": rng.random() < 0.8}
+    drawn = mixed(rng) | {"max_new_tokens": rng.choice((7, 10, 20)), "min_new_tokens": 0, "stop_strings": ()}
+    switches = {"grounded": rng.random() < 0.9, "arbitrates": rng.random() < 0.8, "sentences": None}
+    if rng.random() < 0.6:  # as much as possible is judged, by models that differ
+        switches |= {"mode": "hybrid", "temperature": 0.0, "top_k": None, "top_p": None, "gate": "always"}
+        switches |= {"acceptance": rng.choice(("greedy", "greedy", "rank", "class")), "defer": rng.random() < 0.6}
     return make_case(number, **drawn | switches | given, measured=drawn_sound(rng))
 
 
