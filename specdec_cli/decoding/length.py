@@ -12,10 +12,10 @@ verified block of k tokens gives E(k) = 1 + a + ... + a^k on average (Leviathan 
 
 o being what the loop itself takes for a round. In hybrid mode the gate ends a block.
 
-In lossless mode k may be 0: then the cloud writes a few tokens alone, at its own rate in tokens a forward, which guesses
-raise above 1. Until the edge has read the clip, drafting also costs its prefill, of p verifications: over the n tokens
-that are still expected, the rate is n / (n / R + p). Nothing of another clip enters but times, the cloud's own rate and
-the length of captions, and with `decoding.cost_ratio` given nothing at all.
+In lossless mode k may be 0: then the cloud writes a few tokens alone, at its own rate in tokens a forward, which
+guesses raise above 1. Until the edge has read the clip, drafting also costs its prefill, of p verifications: over the n
+tokens that are still expected, the rate is n / (n / R + p). Nothing of another clip enters but times, the cloud's own
+rate and the length of captions, and with `decoding.cost_ratio` given nothing at all.
 """
 
 from __future__ import annotations
