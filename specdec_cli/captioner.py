@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, lru_cache, partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -36,7 +36,7 @@ from specdec_cli.labels import Lexicon
 from specdec_cli.labels.calibration import CalibrationFile, calibration_for
 from specdec_cli.labels.grounding import Grounding
 from specdec_cli.labels.probabilities import KEPT, Scorer
-from specdec_cli.models.processor import Prompt, same_prompts
+from specdec_cli.models.processor import Processor, Prompt, same_prompts
 from specdec_cli.pair_loading import Loading, gate_file_of, load_pair
 from specdec_cli.prompts import Language
 from specdec_cli.run import Prompts, Run, Setup
@@ -259,14 +259,15 @@ class Captioner:
         """What the claims of a caption are set against; None where the settings and `lexicon` want no such thing."""
         if (lexicon := lexicon or self.setup.grounds) is None:
             return None
-        return Grounding(lexicon, language, self.pair.writer.text, self.setup.caption, measuring)
+        arbitrates = self.config.arbitrates
+        return Grounding(lexicon, language, self.pair.writer.text, self.setup.caption, measuring, arbitrates)
 
     def _grounding_of(self, clip: Started, samples: npt.NDArray[np.float32], dbfs: float | None) -> Grounding | None:
         """The same of a clip, which is measured later if it was not before."""
         known, scorer = clip.measured, self.setup.scorer
         if known is None:
             return self.grounding(partial(measure, samples, self.sampling_rate, dbfs), clip.language)
-        return self.grounding(lambda: known, clip.language, scorer and scorer.lexicon)
+        return self.grounding(lambda: known, clip.language, None if scorer is None else scorer.lexicon)
 
     def error_line(self, item: InputFile, error: SpecdecError) -> Transcript:
         """The line of a recording that cannot be opened, or not be read to its end."""
@@ -361,8 +362,7 @@ class Captioner:
     @cached_property
     def word_groups(self) -> Synonyms:
         """Tokens that say the same classes in the shipped lexicon, for the acceptance rule `class`."""
-        pieces = ((id_, self.pair.writer.word(id_)) for id_ in range(self.pair.vocab_size))
-        return Lexicon.shipped().vocabularies[self.config.prompt.language].synonyms(pieces)
+        return _word_groups(self.pair.writer, self.pair.vocab_size, self.config.prompt.language)
 
     @cached_property
     def class_groups(self) -> Groups:
@@ -390,6 +390,12 @@ class Captioner:
             instruction=None if clip is None else clip.prompt,
             sound=sound,
         )
+
+
+@lru_cache(maxsize=4)  # variants of a captioner have the same
+def _word_groups(writer: Processor, vocab_size: int, language: Language) -> Synonyms:
+    pieces = ((id_, writer.word(id_)) for id_ in range(vocab_size))
+    return Lexicon.shipped().vocabularies[language].synonyms(pieces)
 
 
 @cache

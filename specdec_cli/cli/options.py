@@ -291,6 +291,8 @@ _UNKNOWN: Final = "What an unknown label costs: itself (ignore), or the table (r
 _CODES: Final = "Corpus that labels are codes of: MSP-Podcast, EMO-DB, RAVDESS or SAVEE. Default: found by the codes."
 Seed = Annotated[int, _judging("--eval-seed", metavar="N", help="Seed of whatever is drawn at random.", min=0)]
 JudgingLexicon = Annotated[File, _judging("--lexicon", metavar="FILE", help=f"{_LEXICON}.")]
+_WHEELS: Final = "Folder of emotion wheels by which the captions' emotion words are scored, too (OV-MERD's tables)."
+Wheels = Annotated[File, _judging("--wheels", metavar="FOLDER", help=_WHEELS)]
 Bertscore = Annotated[bool, _judging("--bertscore", help="Compute BERTScore too; needs the extra bertscore.")]
 Attribute = Annotated[str, _output("--attribute", metavar="NAME", help="Attribute whose classes are drawn.")]
 
@@ -376,9 +378,12 @@ _TOKEN: Final = "Variable that holds the clients' token, 16 characters or more; 
 TokenVariable = Annotated[Text, _network("--token-env", metavar="NAME", help=_TOKEN)]
 TlsCert = Annotated[File, _network("--tls-cert", metavar="PEM", help="Certificate, for HTTPS.")]
 TlsKey = Annotated[File, _network("--tls-key", metavar="PEM", help="Private key of the certificate.")]
+ServedAtATime = Annotated[
+    int, _limits("--batch-size", metavar="N", help="Recordings captioned together.", min=1, max=256)
+]
 MaxSessions = Annotated[int, _limits("--max-sessions", metavar="N", help="Clips held at a time.", min=1)]
 MemoryMb = Annotated[int, _limits("--memory-mb", metavar="N", help="Memory of their caches, MiB.", min=1)]
-_LONGEST: Final = "Longest clip, s. Default: what the model takes."
+_LONGEST: Final = "Longest clip or recording, s. Default: what the model takes, and an hour."
 MaxClipSeconds = Annotated[float | None, _limits("--max-clip-seconds", metavar="S", help=_LONGEST, min=0.1)]
 _IDLE: Final = "Time until an unused clip is forgotten, s."
 IdleSeconds = Annotated[float, _limits("--idle-s", metavar="S", help=_IDLE, min=0.1)]
@@ -396,7 +401,7 @@ def resolve(
     """
     options = {each.opts[0]: each for each in context.command.params if each.param_type_name == "option"}
     flags: dict[str, object] = {}
-    names = FLAG_NAMES | (spelled or {})
+    names = {**FLAG_NAMES, **(spelled or {})}
     for name, flag in FLAG_NAMES.items():
         value = context.params.get(str(options[flag].name)) if flag in options else None
         if value is not None:

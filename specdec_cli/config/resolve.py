@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from pydantic import ValidationError
 
@@ -69,6 +69,28 @@ class ResolvedConfig:
     config: Config
     origin: Mapping[str, str] = field(repr=False)  # by dotted name, as in `Given`; `edge`, `cloud`: of no such model
     path: Path | None  # the config file; None: the defaults, which are for published models
+    _layers: tuple[Layer, ...] = field(default=(), repr=False, compare=False)
+    _environ: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, layers: Iterable[Layer], environ: Mapping[str, str], path: Path | None) -> Self:
+        """That of layers, the weakest first; errors as in `load_config`."""
+        kept = tuple(layers)
+        merged = _merged(kept)
+        _derive(merged, environ)
+        given = _DEFAULTS | merged
+        config = _validated(merged)
+        raise_if_any(contradictions(config, given))
+        return cls(config, {name: each.origin for name, each in given.items()}, path, kept, environ)
+
+    def varied(self, settings: Mapping[str, object], origin: str) -> Self:
+        """The same with settings of one more layer, over all others; errors as in `load_config`.
+
+        An option of the command line may have no effect beside them; each of them has to have one.
+        """
+        before = ({name: replace(each, chosen=False) for name, each in layer.items()} for layer in self._layers)
+        given = ((name, Given(value, f"{origin}.{name}", True)) for name, value in settings.items())
+        return self.of([*before, *_layers(given, Path())], self._environ, self.path)
 
     @property
     def reads(self) -> list[Path]:
@@ -140,12 +162,7 @@ def load_config(
         if named is None and len(models) == 1 and PACKAGED.keys().isdisjoint(map(str, models.values())):
             _drop_other(models, of_file, layers)
         layers = [*of_file, *layers]
-    merged = _merged(layers)
-    _derive(merged, environ)
-    given = _DEFAULTS | merged
-    config = _validated(merged)
-    raise_if_any(contradictions(config, given))
-    return ResolvedConfig(config, {name: each.origin for name, each in given.items()}, path if in_file else None)
+    return ResolvedConfig.of(layers, dict(environ), path if in_file else None)
 
 
 def _drop_other(models: Mapping[str, object], of_file: Iterable[Layer], chosen: Iterable[Layer]) -> None:

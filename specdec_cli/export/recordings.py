@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from specdec_cli.errors import ConfigError, WrongFileError
 from specdec_cli.inputs.find import common_folder, relative_name
@@ -62,6 +62,15 @@ class CaptionedRecording:
     pieces: tuple[Piece, ...]  # at least one
     duration_s: float  # of all of it, as its transcripts say; else to the end of the last piece
     made: datetime  # when its transcript was last written
+
+    @classmethod
+    def of(cls, path: str, name: str, lines: Sequence[Line], transcripts: Path, made: datetime) -> Self:
+        """A recording of its lines, all of which have captions; errors as in `Piece.of`."""
+        pieces = _joined(Piece.of(line, transcripts) for line in lines)
+        end_s = max(piece.end_ms for piece in pieces) / 1000
+        longest_s = max(line.head.recording_s or line.head.duration_s or 0.0 for line in lines)
+        duration_s = longest_s if longest_s > end_s - 0.001 else end_s  # the end was rounded
+        return cls(path, name, pieces, duration_s, made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +139,7 @@ class Stored:
         made = datetime.fromtimestamp(known_s, UTC)
         for path, lines in clips.items():
             if lines:
-                pieces = _joined(Piece.of(line, self.transcripts) for line in lines)
-                end_s = max(piece.end_ms for piece in pieces) / 1000
-                longest_s = max(line.head.recording_s or line.head.duration_s or 0.0 for line in lines)
-                duration_s = longest_s if longest_s > end_s - 0.001 else end_s  # the end was rounded
-                yield CaptionedRecording(path, names[path], pieces, duration_s, made)
+                yield CaptionedRecording.of(path, names[path], lines, self.transcripts, made)
 
 
 def _joined(pieces: Iterable[Piece]) -> tuple[Piece, ...]:

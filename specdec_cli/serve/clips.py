@@ -29,7 +29,7 @@ from specdec_cli.decoding.rows import Rows
 from specdec_cli.decoding.verify import LocalVerifier
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.engine import Shared
+from specdec_cli.models.engine import Shared, encoders_and_threads
 from specdec_cli.models.processor import Prompt, test_sound
 from specdec_cli.models.session import Session
 from specdec_cli.serve.limits import Bodies, ClipBounds, ServeLimits
@@ -129,32 +129,36 @@ class Clips:
                 self.forget(held.id)
 
 
-class _Forwards(Shared):
-    """Forwards of held clips. The thread that answers a request sets `request.left`: its client no longer waits."""
+class Forwards(Shared):
+    """Forwards of all clips. The thread that answers a request sets `request.left`: its client no longer waits."""
 
-    def __init__(self, model: AudioLM, clips: int, threads: int) -> None:
-        super().__init__([model], clips, threads=threads)
+    def __init__(self, models: Sequence[AudioLM], clips: int) -> None:
+        super().__init__(models, clips, *encoders_and_threads(models))
         self.request = threading.local()
 
     def logits(self, session: Session, text: Sequence[int], positions: int) -> torch.Tensor:
         """See `Session.logits`. Raises ClientDisconnect where the client of this thread's request has left."""
-        if self.request.left.is_set():
+        left: threading.Event | None = getattr(self.request, "left", None)  # a helper's thread has none
+        if left is not None and left.is_set():
             raise ClientDisconnect
         return super().logits(session, text, positions)
 
 
 class Service:
-    """A loaded model, the clips that it holds, and the threads that use it."""
+    """A loaded model that verifies, the clips that it holds, and the threads that use it.
 
-    def __init__(self, model: AudioLM, limits: ServeLimits) -> None:
+    `forwards` makes those of its clips; None: one of its own.
+    """
+
+    def __init__(self, model: AudioLM, limits: ServeLimits, forwards: Forwards | None = None) -> None:
         self.limits, self.clips, self.bodies = limits, Clips(limits), Bodies(limits)
         self.metrics = Metrics(lambda: len(self.clips), lambda: self.clips.bytes)
         self._model, self._position_bytes = model, _position_bytes(model)
         self._lookup, self._guess_costs = Lookup(), GuessCosts()
         self._longest_s = min(model.processor.window_s, limits.clip_s or model.processor.window_s)
         self._bounds = ClipBounds(model.processor, self._longest_s)
+        self._shared = forwards or Forwards([model], min(limits.sessions, limits.threads))
         threads = torch.get_num_threads()
-        self._shared = _Forwards(model, min(limits.sessions, limits.threads), threads)
         # the number of PyTorch's threads counts for the thread that sets it alone
         self.pool = ThreadPoolExecutor(limits.threads, "specdec clip", torch.set_num_threads, (threads,))
         self.info = _info(model)
