@@ -49,7 +49,7 @@ def has_several_streams(file: FileIO) -> bool:
 def _pages(file: FileIO) -> Iterator[tuple[bytes, int, bool]]:
     """Whatever looks like a page, the bytes that it lacks, and whether it is intact, or else all of it is searched."""
     file.seek(0)
-    data, at, more = file.read(_WINDOW), 0, True
+    data, at, more = file.read(len(_MAGIC)), 0, True
     if not data.startswith((_MAGIC, b"ID3")):
         return
     while more or data.find(_MAGIC, at) >= 0:
