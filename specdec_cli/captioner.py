@@ -265,7 +265,7 @@ class Captioner:
         known, scorer = clip.measured, self.setup.scorer
         if known is None:
             return self.grounding(partial(measure, samples, self.sampling_rate, dbfs), clip.language)
-        return self.grounding(lambda: known, clip.language, scorer and scorer.lexicon)
+        return self.grounding(lambda: known, clip.language, None if scorer is None else scorer.lexicon)
 
     def error_line(self, item: InputFile, error: SpecdecError) -> Transcript:
         """The line of a recording that cannot be opened, or not be read to its end."""
