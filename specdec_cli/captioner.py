@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, lru_cache, partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -36,7 +36,7 @@ from specdec_cli.labels import Lexicon
 from specdec_cli.labels.calibration import CalibrationFile, calibration_for
 from specdec_cli.labels.grounding import Grounding
 from specdec_cli.labels.probabilities import KEPT, Scorer
-from specdec_cli.models.processor import Prompt, same_prompts
+from specdec_cli.models.processor import Processor, Prompt, same_prompts
 from specdec_cli.pair_loading import Loading, gate_file_of, load_pair
 from specdec_cli.prompts import Language
 from specdec_cli.run import Prompts, Run, Setup
@@ -76,7 +76,7 @@ class Captioner:
             raise ConfigError("edge and cloud take audio at different sampling rates")
         if (segment_s := config.audio.length_s) is not None and segment_s > self.window_s:
             raise ConfigError(f"audio.segment is {segment_s:g} s, but the models take {self.window_s:g} s at once")
-        self.cuts = cuts or _cuts_of(config)
+        self.cuts = cuts or Cuts.of_config(config.audio)
         file = gate_file_of(config, pair)
         summed = config.gate_in_force == "class-entropy"
         served = summed and pair.edge in pair.links  # its tokens are summed here, not on a device
@@ -99,6 +99,7 @@ class Captioner:
         edge: str | None = None,
         cloud: str | None = None,
         loading: Loading = lambda _: nullcontext(),
+        cuts: Cuts | None = None,
     ) -> Captioner:
         """Loads the models that the configured mode needs.
 
@@ -108,6 +109,7 @@ class Captioner:
             edge, cloud: names of models, folders or hub ids; without `config`, all else is what published models need.
                 One alone makes the mode: edge, or cloud.
             loading: called with what is being loaded, for a display; the context lasts until it is.
+            cuts: those of `audio.segment`, if they were read before; None: read here, before models are.
 
         Raises:
             ConfigError: a setting is unknown, malformed or contradicts another.
@@ -118,7 +120,7 @@ class Captioner:
         if isinstance(config, Config) and flags:
             raise ConfigError("settings and models go with a configuration's name or path, not with a finished one")
         resolved = config if isinstance(config, Config) else load_config(config, flags=flags).config
-        cuts = _cuts_of(resolved)  # what is wrong with them is said before models are loaded
+        cuts = cuts or Cuts.of_config(resolved.audio)  # what is wrong with them is said before models are loaded
         started = time.perf_counter()
         pair = load_pair(resolved, loading)
         return cls(resolved, pair, time.perf_counter() - started, cuts=cuts)
@@ -269,10 +271,8 @@ class Captioner:
 
     def error_line(self, item: InputFile, error: SpecdecError) -> Transcript:
         """The line of a recording that cannot be opened, or not be read to its end."""
-        known = {name: getattr(item, name) for name in ("id", "start_s", "end_s")}
-        return error_transcript(
-            item.path, error, sha256=item.sha256 or item.content_of(error), **known, **self._setup_of(item).fields()
-        )
+        known = item.place | self._setup_of(item).fields()
+        return error_transcript(item.path, error, sha256=item.sha256 or item.content_of(error), **known)
 
     def _setup_of(self, item: InputFile) -> Setup:
         """The setup of a recording, which may have a language and an instruction of its own."""
@@ -362,8 +362,7 @@ class Captioner:
     @cached_property
     def word_groups(self) -> Synonyms:
         """Tokens that say the same classes in the shipped lexicon, for the acceptance rule `class`."""
-        pieces = ((id_, self.pair.writer.word(id_)) for id_ in range(self.pair.vocab_size))
-        return Lexicon.shipped().vocabularies[self.config.prompt.language].synonyms(pieces)
+        return _word_groups(self.pair.writer, self.pair.vocab_size, self.config.prompt.language)
 
     @cached_property
     def class_groups(self) -> Groups:
@@ -393,10 +392,10 @@ class Captioner:
         )
 
 
-def _cuts_of(config: Config) -> Cuts | None:
-    """Where recordings are cut, if a file says it; errors as in `Cuts.read`."""
-    path = config.audio.cuts_path
-    return None if path is None else Cuts.read(path, strict=config.audio.strict)
+@lru_cache(maxsize=4)  # variants of a captioner have the same
+def _word_groups(writer: Processor, vocab_size: int, language: Language) -> Synonyms:
+    pieces = ((id_, writer.word(id_)) for id_ in range(vocab_size))
+    return Lexicon.shipped().vocabularies[language].synonyms(pieces)
 
 
 @cache

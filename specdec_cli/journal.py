@@ -54,6 +54,7 @@ class Journal(Generic[Entry]):
         kind: what its lines are.
         accepts: the one check of whether a line belongs to the run: gives each setting in which it was made otherwise,
             or None for a line that the run leaves alone. Without a check nothing is read; `clear` will drop it all.
+        anew: whether the command has --overwrite, for hints.
 
     Raises:
         TranscriptError: another run is writing it, its folder cannot be written, a line is damaged, or it ends in
@@ -61,7 +62,8 @@ class Journal(Generic[Entry]):
         ConfigError: a line was made otherwise.
     """
 
-    def __init__(self, path: Path | None, kind: Kind, accepts: Accepts[Entry] | None) -> None:
+    def __init__(self, path: Path | None, kind: Kind, accepts: Accepts[Entry] | None, *, anew: bool = True) -> None:
+        self._anew = ", name a new file, or start anew: --overwrite" if anew else ", or name a new file"
         self.path, self._kind = Path(os.devnull) if path is None else path, kind
         self._accepts = accepts
         self._made_by: dict[str, tuple[int, Entry]] = {}  # models of a line -> number of the first, and itself
@@ -134,7 +136,7 @@ class Journal(Generic[Entry]):
     def _refuse(self, number: int, changes: Iterable[Change] | None) -> None:
         """Refuses to mix a line with those of a run that has other settings or models."""
         if listed := "; ".join(f"{name} was {show(there)} and is {show(here)}" for name, there, here in changes or ()):
-            hint = "Give the same settings, name a new file, or start anew (--overwrite, where the command has it)."
+            hint = f"Give the same settings{self._anew}."
             raise ConfigError(f"{self.path}:{number} was made with other settings: {listed}.", hint=hint)
 
     def _lines(self) -> Iterator[StoredLine]:

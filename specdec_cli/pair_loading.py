@@ -44,7 +44,7 @@ def _loaded(config: Config, model: ModelConfig, watch: Watch | None) -> AudioLM:
 
     if config.runtime.threads is not None:
         torch.set_num_threads(config.runtime.threads)
-    return load_model(model, offline=config.runtime.offline, tested=config.runtime.self_test, watch=watch)
+    return load_model(model, config.runtime, watch)
 
 
 def _connect_edge(config: Config, edge: EdgeConfig) -> Vllm:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from specdec_cli.labels.grounding import Grounding
 from specdec_cli.labels.probabilities import Scorer, needs_review
 from specdec_cli.models.processor import Processor, Prompt, suggestions
 from specdec_cli.prompts import PROMPTS, Language
-from specdec_cli.reading import caption_of, description_end, flags_of
+from specdec_cli.reading import caption_of, description_end, flags_of, settled
 from specdec_cli.transcript.recorder import error_transcript, gpu_mb, peak_rss_mb, timing, totals
 from specdec_cli.transcript.records import ModelInfo, Models, Resources, Started, Transcript, Uplink
 from specdec_cli.transcript.round import Round
@@ -88,6 +88,14 @@ class Setup:
             text = re.split("|".join(map(re.escape, stops)), text, maxsplit=1)[0]
         return caption_of(text) if self.config.closes else text.strip()
 
+    def settled(self, caption: str) -> str:
+        """The part of an unfinished caption that stays, whatever follows."""
+        for stop in self.config.decoding.stop_strings:
+            caption = caption.split(stop, 1)[0]
+            begun = next((size for size in range(len(stop) - 1, 0, -1) if caption.endswith(stop[:size])), 0)
+            caption = caption[: len(caption) - begun]
+        return settled(caption) if self.config.closes else caption.rstrip()
+
     @property
     def warnings(self) -> tuple[str, ...]:
         """What a user should know of these settings, in sentences."""
@@ -134,8 +142,8 @@ class Run:
     ) -> None:
         self.clip, self.prompts, self.error, self.sound = clip, prompts, error, sound
         self._setup, self._writer, self._build_loop, self._audio_s = setup, writer, build_loop, audio_s
+        self.tokens = list[Token]()  # committed so far
         self._rounds = list[Round]()
-        self._tokens = list[Token]()
         self._transcript: Transcript | None = None
 
     def __iter__(self) -> Iterator[Update]:
@@ -143,7 +151,7 @@ class Run:
 
         Raises `error`, and a SpecdecError for what goes wrong while decoding, or for a run that was begun before.
         """
-        yield from self._updates(None)
+        yield from self.updates()
 
     def finish(self, shared: Shared | None = None) -> Transcript:
         """The transcript, decoding the clip if that is not done; an error line where the run has an error.
@@ -153,7 +161,7 @@ class Run:
         if self.error is not None:
             return self.failed(self.error)
         if self._transcript is None:
-            for _ in self._updates(shared):
+            for _ in self.updates(shared):
                 pass
         assert self._transcript is not None
         return self._transcript
@@ -162,7 +170,8 @@ class Run:
         """The line of the clip without a caption."""
         return error_transcript(**{**dict(self.clip), "error": error})
 
-    def _updates(self, shared: Shared | None) -> Iterator[Update]:
+    def updates(self, shared: Shared | None = None) -> Generator[Update]:
+        """The same; `shared` makes the forwards with those of other clips."""
         prompts, self.prompts = self.prompts, None
         if prompts is None:
             raise self.error or DecodingError("this run was begun before", hint="Make another one of the recording.")
@@ -177,12 +186,14 @@ class Run:
                     yield Update(event, self._finished(event, text, began))
                     continue
                 if isinstance(event, Block):
-                    self._tokens.extend(event.tokens)
-                    written = self._writer.text([token.id for token in self._tokens])
+                    self.tokens.extend(event.tokens)
+                    written = self._writer.text([token.id for token in self.tokens])
                     before, text = text, written.rstrip("\ufffd")  # half a character waits for its rest
                     self._rounds.append(Round.of(event, self._writer, text.removeprefix(before)))
                 caption = (text[: description_end(text)] if closes else text).strip()
-                yield Update(self._rounds[-1] if isinstance(event, Block) else event, EventText(caption))
+                claims_in = None if self.sound is None else self.sound.claims  # of what is read only where it is shown
+                shown = EventText(caption, claims_in=claims_in)
+                yield Update(self._rounds[-1] if isinstance(event, Block) else event, shown)
 
     def _finished(self, finished: Finished, text: str, began: tuple[float, float]) -> EventText:
         """The caption with what is known of it, as the transcript has it, which is made here."""
@@ -198,7 +209,7 @@ class Run:
         if setup.scorer is not None:
             lexicon = setup.scorer.lexicon
             labels = lexicon.labels(caption, language) if sound is None else sound.labels(caption)
-            scores = setup.scorer.scores(self._tokens, self._writer.text, language, labels)
+            scores = setup.scorer.scores(self.tokens, self._writer.text, language, labels)
             found |= {"labels": labels, "emotions": lexicon.emotions(caption, language), "scores": scores}
             found["needs_review"] = needs_review(labels, scores)
         wrong = any(claim.agrees is False for claim in claims or ())

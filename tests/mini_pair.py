@@ -13,6 +13,7 @@ import torch
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import Config, load_config
 from specdec_cli.decoding.assemble import Pair
+from specdec_cli.inputs.cuts import Cuts
 
 RATE = 16000
 WINDOW_S = 30
@@ -26,11 +27,11 @@ def mini_pair() -> Pair:
     return Captioner.load(load_config("mini", environ={}).config).pair
 
 
-def captioner_for(config: Config) -> Captioner:
+def captioner_for(config: Config, cuts: Cuts | None = None) -> Captioner:
     """A captioner on the loaded pair; without the model that the mode does not use, as if it had been loaded so."""
     pair, mode = mini_pair(), config.decoding.mode
     edge, cloud = (None if mode == "cloud" else pair.edge), (None if mode == "edge" else pair.cloud)
-    return Captioner(config, Pair.of(edge, cloud), load_s=0.5)
+    return Captioner(config, Pair.of(edge, cloud), load_s=0.5, cuts=cuts)
 
 
 def captioner(**settings: object) -> Captioner:

@@ -166,22 +166,30 @@ def as_audio_lm(
     parts: AudioProcessor | None = None,
     graphs: str = "auto",
     device: str = DEVICE,
+    *,
+    compiled: bool = False,
 ) -> AudioLM:
     """A thinker as the loop takes it, without its vision tower."""
     family = family_named("qwen2.5-omni")
     module.model.visual = None
     processor = Processor(name, family, parts or tiny_processor(), module.config, module.generation_config)
-    model = AudioLM(module.to(device), processor, graphs=graphs)
+    model = AudioLM(module.to(device), processor, graphs=graphs, compiled=compiled)
     model.record_graphs()
     return model
 
 
 def tiny_model(
-    seed: int, name: str | None = None, *, merges: int = 0, graphs: str = "auto", **settings: Any
+    seed: int,
+    name: str | None = None,
+    *,
+    merges: int = 0,
+    graphs: str = "auto",
+    compiled: bool = False,
+    **settings: Any,
 ) -> AudioLM:
     """A loaded tiny thinker."""
     module = tiny_module(seed, merges=merges, **settings)
-    return as_audio_lm(module, name or f"tiny-{seed}", tiny_processor(merges), graphs)
+    return as_audio_lm(module, name or f"tiny-{seed}", tiny_processor(merges), graphs, compiled=compiled)
 
 
 def near_model(model: AudioLM, seed: int, noise: float, vocab_size: int | None = None, graphs: str = "auto") -> AudioLM:

@@ -15,8 +15,11 @@ it, so that bytes of weights over memory bandwidth is its floor.
 from __future__ import annotations
 
 import datetime
+import statistics
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
@@ -28,7 +31,10 @@ from pydantic import Field
 
 from specdec_cli.bench.contenders import Machine, describe_machine
 from specdec_cli.bench.timing import BenchClip
+from specdec_cli.cloud.remote import RemoteClip
+from specdec_cli.cloud.verify_server import VerifyServer
 from specdec_cli.config import Config, DecodingConfig, EdgeConfig
+from specdec_cli.decoding.block import Draft
 from specdec_cli.errors import ConfigError
 from specdec_cli.evaluate.bootstrap import Figures, Interval, median
 from specdec_cli.models.audio_lm import AudioLM
@@ -36,7 +42,7 @@ from specdec_cli.models.engine import forward_together
 from specdec_cli.models.loading import resolve_device
 from specdec_cli.models.processor import test_sound
 from specdec_cli.models.session import Session
-from specdec_cli.models.slots import Slots
+from specdec_cli.models.slots import Slots, let_layers_compile
 from specdec_cli.transcript.recorder import gpu_mb, peak_rss_mb
 from tools.forced import MODES, Forced, ForcedLM, ForcedLoop, force, numbers, print_forced, read_texts
 from tools.link import linked
@@ -51,6 +57,8 @@ DTYPES: Final = ("bfloat16", "float16", "float32", "int8", "int4")
 TOKENS: Final = 60
 """Of a whole caption."""
 _TIMES: Final = {"prefill": 3, "step": 4, "verification": 4, "caption": 2}
+_CLIENTS: Final = 4  # of a server
+_CALLS: Final = 16  # of each
 _TOGETHER: Final = 16  # clips of a joint step
 _IN_A_ROW: Final = 4  # steps or verifications that are timed together: a GPU is slow to begin after a pause
 _LONG_S = 60.0  # when a kind of pass has taken so long, it is not repeated any more
@@ -81,6 +89,16 @@ class ShapeTime(Figures):
     cache_mb: float = Field(description="keys and values of the clip, MiB")
 
 
+class Served(Figures):
+    """A model behind the server of `specdec serve`, on this machine."""
+
+    name: str
+    dtype: str
+    alone_ms: float = Field(description="a verification of k tokens for one client, its messages included, ms")
+    shared_ms: float = Field(description="the same for each of 4 clients at a time, ms")
+    share: float = Field(description="alone_ms / shared_ms: the speed of each, of one alone")
+
+
 class FullSize(Figures):
     """What was found."""
 
@@ -91,6 +109,7 @@ class FullSize(Figures):
     copy_gb_s: float = Field(description="bytes read and written per second by a large copy, in 10^9")
     shapes: list[ShapeTime]
     forced: list[Forced]
+    served: list[Served] = Field(description="the last model: the cloud, if there are two")
     peak_mb: float | None = Field(description="most memory held, on the GPU if it is there; MiB")
     budget_mb: float = Field(description="what may be held: the weights as first allocated, and an allowance, MiB")
     within: bool | None = Field(description="peak_mb <= budget_mb")
@@ -184,7 +203,9 @@ def measure(order: Order, say: Callable[[str], None]) -> FullSize:
         built_s = time.perf_counter() - started
         runs.append(_Run(model, dtype, order.k + 1, built_s, None))
         if order.graphs in ("on", "compiled") or (order.graphs == "auto" and device.type == "cuda"):
-            graphs = Slots(model.module, model.layers, compiled=order.graphs == "compiled")
+            graphs = Slots(model.module, len(model.new_cache(1).layers), compiled=order.graphs == "compiled")
+            if graphs.compiled:
+                let_layers_compile(model.module)
             graphs.record()
             runs.append(_Run(model, dtype, order.k + 1, built_s, graphs))
     say("prefills, steps and whole captions, in turns")
@@ -198,6 +219,8 @@ def measure(order: Order, say: Callable[[str], None]) -> FullSize:
         say("captions with chosen tokens")
         best = list({run.model: run for run in runs}.values())  # with graphs, where there are any
         forced = list(_forced(best, order))
+    say(f"{_CLIENTS} clients of a server")
+    served = [_served(runs[-1], order)]
     peak = gpu_mb() if device.type == "cuda" else peak_rss_mb()
     budget = _bytes_in_building(order) / MIB + ALLOWANCE_MB
     return FullSize(
@@ -208,6 +231,7 @@ def measure(order: Order, say: Callable[[str], None]) -> FullSize:
         copy_gb_s=bandwidth / 1e9,
         shapes=[run.result(bandwidth) for run in runs],
         forced=forced,
+        served=served,
         peak_mb=peak,
         budget_mb=budget,
         within=None if peak is None else peak <= budget,
@@ -284,7 +308,8 @@ class _Run:
 
     def _together(self) -> list[float]:
         """Times of joint steps of clips in slots, ms, after one that is not counted."""
-        self.model.slots = Slots(self.model.module, self.model.layers, _TOGETHER)
+        assert self.graphs is not None
+        self.model.slots = self.graphs.like(_TOGETHER, compiled=self.graphs.compiled)
         self.model.slots.record()
         sessions = [Session(self.model, self._clip, TOKENS) for _ in range(_TOGETHER)]
         for session in sessions:
@@ -334,6 +359,39 @@ def _forced(runs: Sequence[_Run], order: Order) -> Iterator[Forced]:
             alone = cloud is None
             acceptances = (1.0,) if alone else order.acceptances
             yield from force(loops, acceptances, texts, ("edge",) if alone else MODES, order.guesses)
+
+
+def _served(run: _Run, order: Order) -> Served:
+    """Verifications by a server, for one client and for several at a time."""
+    run.model.slots = run.graphs
+    model = run.model
+    model.choose((), 0)
+    alone_ms, shared_ms = (_clients_ms(model, order, clients) for clients in (1, _CLIENTS))
+    return Served(name=model.name, dtype=run.dtype, alone_ms=alone_ms, shared_ms=shared_ms, share=alone_ms / shared_ms)
+
+
+def _clients_ms(model: AudioLM, order: Order, clients: int) -> float:
+    """Milliseconds of a verification, over all of so many clients; each has a clip that the server has read."""
+    draft = Draft(tuple(range(1, 1 + order.k)))
+    config = Config(decoding=DecodingConfig(mode="cloud", lookup_tokens=0))
+    clip = RemoteClip(_clip(model, short=order.short).cloud, config, model.processor.vocab_size, ())
+    ready = threading.Barrier(clients)
+
+    def work(cloud: VerifyServer) -> float:
+        verifier, text = cloud.verifier(clip), list[int]()
+        try:
+            for number in range(_CALLS + 1):
+                if number == 1:  # the first one reads the clip
+                    ready.wait()
+                    started = time.perf_counter()
+                verdict = verifier.verify(text, draft)
+                text += [*draft.ids[: verdict.accepted], verdict.token]
+            return 1e3 * (time.perf_counter() - started) / _CALLS
+        finally:
+            verifier.close()
+
+    with linked(model, model.processor, 0.0) as cloud, ThreadPoolExecutor(clients) as pool:
+        return statistics.mean(pool.map(work, [cloud] * clients))
 
 
 def _clip(model: AudioLM, *, short: bool = False) -> BenchClip:
@@ -395,6 +453,11 @@ def _print(found: FullSize) -> None:
     print_table("", ["", *names], rows)
     if found.forced:
         print_forced(found.forced)
+    for each in found.served:
+        print(
+            f"served {each.name}, {each.dtype}: a verification takes {each.alone_ms:.1f} ms for one client, "
+            f"{each.shared_ms:.1f} ms for each of {_CLIENTS}: {each.share:.2f} of the speed of one alone"
+        )
     if found.peak_mb is not None:
         verdict = "within" if found.within else "ABOVE"
         print(f"peak {found.peak_mb:.0f} MiB, {verdict} the budget of {found.budget_mb:.0f} MiB")

@@ -14,6 +14,7 @@ from specdec_cli.config import CloudConfig
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Processor
 from specdec_cli.serve.clips import Service
+from specdec_cli.serve.endpoints import Offer
 from specdec_cli.serve.limits import ServeLimits
 from specdec_cli.serve.server import Place, bind, server
 from tools.relay import Relay
@@ -34,7 +35,7 @@ def linked(cloud: AudioLM, processor: Processor, rtt_ms: float, mbps: float | No
     place = Place("127.0.0.1", 0)
     port: Future[int] = Future()
     with bind(place) as bound:
-        running = server(Service(cloud, ServeLimits()), place, None)
+        running = server(Offer(ServeLimits(), Service(cloud, ServeLimits())), place, None)
         bound.listen()
 
         async def serve() -> None:

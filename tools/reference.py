@@ -87,9 +87,12 @@ def configuration_page() -> str:
         "Defaults < configuration file < environment variables < options. `specdec config show` prints the "
         "settings that are not at their defaults and where they come from, `--all` the rest, and `specdec config show "
         "gate` what the settings of a section mean; `specdec config list` names the shipped configurations, and "
-        "`specdec config validate FILE` checks a file. Where one of these names another model, gate or block length "
-        "than what it overrides, what was set for the one before (its revision or address; threshold and wake; "
-        "deferring) returns to its default.\n\n"
+        "`specdec config validate FILE` checks a file.\n\n"
+        "**What is stronger replaces a setting, and with it what was given beside another value of it**: another "
+        "`gate.name` drops the threshold and wake of the gate before; another threshold its wake; another model its "
+        "revision and instruction. `decoding.k` replaces `defer`, `prompt.style` replaces `text`, and a cloud that "
+        "is loaded here one at an address, and the other way round. All else stays, also where another model "
+        "is named: device, dtype and time limits are the machine's.\n\n"
         "`--config` takes the name of a shipped configuration "
         f"({', '.join(f'`{path.stem}`' for path in sorted(configs_folder().glob('*.yaml')))}) or a YAML file. Without "
         "it `SPECDEC_CONFIG` names one; else it is `mini`, or none where options or variables name other models than "
@@ -114,8 +117,8 @@ def _settings(section: str) -> Iterator[tuple[str, str, str, str]]:
     for field in SECTIONS[section].model_fields:
         name = f"{section}.{field}"
         default = "required" if SETTINGS[name].is_required() else f"`{_written(SETTINGS[name].default)}`"
-        flag = FLAG_NAMES.get(name)
-        meaning = f"as [`{flag}`](cli.md)" if flag else str(SETTINGS[name].description)
+        flag = f" ([`{FLAG_NAMES[name]}`](cli.md))" if name in FLAG_NAMES else ""
+        meaning = f"{SETTINGS[name].description}{flag}"
         yield f"`{name}`", takes(name), default, meaning
 
 

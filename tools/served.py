@@ -47,7 +47,7 @@ def run(recordings: Path, config: str, in_flight: int, restart: str | None) -> d
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "captions.jsonl"
         command = [sys.executable, "-m", "specdec_cli", "batch", str(recordings), "-o", str(output), "-c", config]
-        batch = subprocess.Popen([*command, "--in-flight", str(in_flight), "-q"])
+        batch = subprocess.Popen([*command, "--set", f"runtime.in_flight={in_flight}", "-q"])
         total = sum(1 for each in recordings.iterdir() if each.suffix in (".wav", ".flac"))
         while restart is not None and batch.poll() is None:
             time.sleep(0.5)

@@ -15,7 +15,6 @@ import torch
 from transformers import Qwen2_5OmniThinkerConfig, Qwen2_5OmniThinkerForConditionalGeneration, WhisperFeatureExtractor
 
 import specdec_cli
-from specdec_cli.errors import ConfigError
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.families import AudioProcessor, family_named
 from specdec_cli.models.packed import BITS, PackedLinear, empty_packed
@@ -139,15 +138,10 @@ def build(shape: Shape, *, dtype: str, device: torch.device) -> AudioLM:
 
     Args:
         shape: its sizes.
-        dtype: a number format; or, on a CPU, "int8" or "int4": decoder and output layer, with the rest in bfloat16.
+        dtype: a number format; or "int8" or "int4": decoder and output layer, with the rest in bfloat16.
         device: where to put it.
-
-    Raises:
-        ConfigError: it is to be quantised elsewhere than on a CPU.
     """
     bits = BITS.get(dtype)
-    if bits is not None and device.type != "cpu":
-        raise ConfigError(f"{dtype} is for --device cpu, not {device}.", hint="Use bfloat16 there.")
     number = getattr(torch, "bfloat16" if bits else dtype)
     parts = _processor()
     module = _empty(shape, _special(parts.tokenizer), number, bits).to_empty(device=device)

@@ -8,27 +8,29 @@ list of formats: it would also "play" images, plain text, and playlists that nam
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from functools import partial
 from io import FileIO
 from typing import Final
 
+from specdec_cli.audio.bare_samples import chunks_of_wav, from_bare_samples
 from specdec_cli.audio.ffmpeg import FrameClock, chosen_track, open_container
+from specdec_cli.audio.mpeg_frames import sound_within_tag, tag_end
+from specdec_cli.audio.ogg_pages import has_several_streams
 from specdec_cli.audio.paths import audio_error
-from specdec_cli.audio.samples import MAX_DURATION_S, Floats
+from specdec_cli.audio.samples import BLOCK_SAMPLES, MAX_DURATION_S, STREAMED, Floats, Source
 from specdec_cli.errors import AudioContentError, AudioDecodeError, CutsError
 
 MISSING_S: Final = 1.0  # of sound that a header promises: less is rounding, padding, a tail that nobody misses
-_STREAMED: Final = 0x7FFFF000  # writers into a pipe declare 0, 0x7fffffff less a header, 0x80000000 or 0xffffffff bytes
-_BLOCK_SAMPLES: Final = 1 << 18
 _OPENING: Final = threading.Lock()  # all threads share the error code of a file that libsndfile does not open
 _SHORTENED: Final = re.compile(r"^ *(?:data|SSND|Data Size|riff|Riff size) *: (\d+) \(should be (\d+)\)", re.MULTILINE)
 """In libsndfile's log: the size that a WAV, AIFF, AU, CAF, W64 or RF64 declares, and what the file has room for."""
+_BLOCKS: Final = re.compile(r"^ *Block Align *: (\d+).*\n *Bit Width *: (\d+)$", re.MULTILINE)
 _SNDFILE_MAGIC: Final = (b"RIFF", b"RIFX", b"RF64", b"riff", b"FORM", b".snd", b"caff", b"fLaC", b"OggS")
 _CHUNK_NAME: Final = re.compile(rb"[\x20-\x7e]{4}|\0{4}")
 _OTHERS: Final = {
@@ -42,22 +44,6 @@ _OTHERS: Final = {
 """How files begin that stand where a recording should -> what they are, and what to do; in lower case."""
 _MORE_SOUND: Final = (b"data", b"SSND", b"RIFF", b"FORM", b"caff")
 """Chunks behind the sound that are another part of it, or another file."""
-
-
-@dataclass(slots=True)
-class Source:
-    """A recording that a library has opened."""
-
-    rate: int  # Hz
-    channels: int
-    blocks: Iterator[Floats]  # [frames, channels], full scale 1.0
-    at: int = 0  # frames from the start of the file's clock to the next block
-    origin_s: float = 0.0  # where on that clock its sound begins
-    declared_s: float | None = None  # end of the sound as the header gives it; None: it does not
-    longest_s: float = 0.0  # its length before it is read; 0: unknown
-    faults: list[str] = field(default_factory=list)  # what decoders say is damaged
-    notes: list[str] = field(default_factory=list)  # what else there is to say
-    unread_s: Callable[[float], float] = lambda _: 0.0  # sound that the file may hold behind what was read, seconds
 
 
 def refused(path: str, says: str) -> AudioDecodeError:
@@ -90,7 +76,8 @@ def libraries(file: FileIO, track: int | None) -> list[Callable[..., Source | No
     """What to read a file with, in the order to try."""
     magic, tagged = _magic(file)
     known = magic.startswith(_SNDFILE_MAGIC) if tagged else not magic.startswith(b"\xff")
-    return [from_sndfile, from_ffmpeg] if known and track in (None, 1) else [from_ffmpeg]
+    known = known and not has_several_streams(file)  # libsndfile reads the first one without a word
+    return [from_bare_samples, from_sndfile, from_ffmpeg] if known and track in (None, 1) else [from_ffmpeg]
 
 
 def from_sndfile(_path: str, file: FileIO, stack: ExitStack, from_s: float, _track: int | None) -> Source | None:
@@ -111,11 +98,15 @@ def from_sndfile(_path: str, file: FileIO, stack: ExitStack, from_s: float, _tra
         source.at = sound.seek(min(round(from_s * sound.samplerate), sound.frames))
     if shortened := _SHORTENED.search(sound.extra_info):
         declared, present = map(int, shortened.groups())
-        if present < declared < _STREAMED:
+        if present < declared < STREAMED:
             source.declared_s = duration_s * (1 + (declared - present) / max(1, present))
-    if sound.format == "OGG" and (missing := _missing_of_page(file)):
-        source.faults.append(f"its last page lacks {missing:,} bytes")
-    length = max(1, _BLOCK_SAMPLES // sound.channels)
+    if sound.subtype.startswith("PCM") and (stored := _BLOCKS.search(sound.extra_info)):
+        block, bits = map(int, stored.groups())
+        if block != sound.channels * math.ceil(bits / 8):
+            source.notes.append(
+                f"has a header that contradicts itself: {bits} bits per sample in blocks of {block} bytes"
+            )
+    length = max(1, BLOCK_SAMPLES // sound.channels)
 
     def blocks() -> Iterator[Floats]:
         # not sound.blocks(), which pads a file that ends early with what it read before
@@ -141,8 +132,9 @@ def from_ffmpeg(path: str, file: FileIO, stack: ExitStack, _from_s: float, track
         CutsError: there is no such track.
     """
     require_bounded(path, _wav_seconds(file))  # FFmpeg would look for chunks in all of it
+    skipped = sound_within_tag(file) or 0
     try:
-        container = stack.enter_context(open_container(file))
+        container = stack.enter_context(open_container(file, skipped))
         tracks = container.streams.audio
     except Exception as error:  # PyAV raises many kinds
         if type(error) is MemoryError:  # of Python, not of FFmpeg over an absurd header
@@ -155,7 +147,7 @@ def from_ffmpeg(path: str, file: FileIO, stack: ExitStack, _from_s: float, track
         raise refused(path, "cannot be decoded: it holds no sound")
     number = chosen_track(tracks) if track is None else track
     try:
-        timeline = FrameClock(container, tracks[number - 1], os.fstat(file.fileno()).st_size, _BLOCK_SAMPLES)
+        timeline = FrameClock(container, tracks[number - 1], os.fstat(file.fileno()).st_size, BLOCK_SAMPLES)
     except Exception as error:
         if type(error) is MemoryError:
             raise
@@ -164,8 +156,8 @@ def from_ffmpeg(path: str, file: FileIO, stack: ExitStack, _from_s: float, track
     source.at = round(timeline.origin_s * timeline.rate)
     source.declared_s, source.longest_s, source.faults = timeline.declared_s, timeline.longest_s, timeline.faults
     source.notes = timeline.notes
-    if container.format.name == "ogg" and (missing := _missing_of_page(file)):
-        source.faults.append(f"its last page lacks {missing:,} bytes")
+    if skipped:
+        source.notes.append("has an ID3 tag that claims sound as its own: the first frame is where sound begins")
     if container.format.name == "caf" and (missing := _missing_of_caf(file)):
         size = os.fstat(file.fileno()).st_size
         source.declared_s = timeline.longest_s * (size + missing) / size
@@ -178,28 +170,10 @@ def from_ffmpeg(path: str, file: FileIO, stack: ExitStack, _from_s: float, track
 
 def _magic(file: FileIO) -> tuple[bytes, bool]:
     """The bytes behind ID3 tags, which may stand before any format, and whether there are such tags."""
-    at, tagged = 0, False
-    while True:
-        file.seek(at)
-        head = file.read(12)
-        if head[:3] != b"ID3" or len(head) < 10:
-            return head, tagged
-        size = sum((byte & 0x7F) << shift for byte, shift in zip(head[6:10], (21, 14, 7, 0), strict=True))
-        at, tagged = at + 10 + size + (10 if head[5] & 0x10 else 0), True
-
-
-def _missing_of_page(file: FileIO) -> int:
-    """Bytes that the last page of an Ogg lacks, which the decoders do not report.
-
-    A file that ends exactly between two pages looks like a stopped live stream, which is complete.
-    """
-    place = os.lseek(file.fileno(), 0, os.SEEK_CUR)
-    longest = 27 + 255 + 255 * 255
-    file.seek(max(0, file.seek(0, os.SEEK_END) - longest))
-    _, found, page = file.read(longest).rpartition(b"OggS")
-    os.lseek(file.fileno(), place, os.SEEK_SET)
-    table_end = 23 + sum(page[22:23])
-    return max(0, table_end + sum(page[23:table_end]) - len(page)) if found else 0  # else something other follows
+    at = 0
+    while (end := tag_end(file, at)) is not None:
+        at = end
+    return os.pread(file.fileno(), 12, at), at > 0
 
 
 def _missing_of_caf(file: FileIO) -> int:
@@ -208,7 +182,7 @@ def _missing_of_caf(file: FileIO) -> int:
     size = os.fstat(descriptor).st_size
     while at < size:
         length = int.from_bytes(os.pread(descriptor, 8, at + 4), "big", signed=True)
-        if length < 0:  # up to the end
+        if length <= 0:  # up to the end; or sound that is not counted
             return 0
         at += 12 + length
     return at - size
@@ -225,12 +199,9 @@ def _wav_seconds(file: FileIO) -> float:
 
 def _unread_of_wav(file: FileIO, read_s: float) -> float:
     """Seconds of sound behind the first `data` of a WAV, as in two files that were joined: FFmpeg reads one of them."""
-    descriptor, at, name = file.fileno(), 12, b""
-    size = os.fstat(descriptor).st_size
-    length = 0
-    while name != b"data" and at < size:
-        name, length = os.pread(descriptor, 4, at), int.from_bytes(os.pread(descriptor, 4, at + 4), "little")
-        at += 8 + length + length % 2
+    begin, length = chunks_of_wav(file).get(b"data", (0, 0))
+    size = os.fstat(file.fileno()).st_size
+    at = begin + length + length % 2
     if not length or at >= size or _is_chunks(file, at, size):  # 0: of a pipe, and read to the end
         return 0.0
     return (size - at) * read_s / at

@@ -22,14 +22,24 @@ _FORMATS: Final = (
     "mpegvideo,ogg,oma,rm,sln,sox,spdif,tak,truehd,tta,voc,w64,wav,webm,wsd,wv,xwma"
 )
 _DECLARE_LENGTH: Final = ("aiff", "ape", "au", "caf", "flac", "mov", "mp3", "tta", "wv")  # the others: estimated
-_HAVE_CLOCKS: Final = ("asf", "avi", "flv", "matroska", "mov", "mpeg", "mpegts", "ogg")  # the others: counted samples
+_HAVE_CLOCKS: Final = (
+    "asf",
+    "avi",
+    "flac",
+    "flv",
+    "matroska",
+    "mov",
+    "mpeg",
+    "mpegts",
+    "ogg",
+)  # the others: counted samples
 _JITTER_S: Final = 0.1  # of timestamps; containers round them
 _LONGEST_GAP_S: Final = 3600.0  # where no length is declared
 _TOLD_S: Final = 1.0  # a gap that is told
 
 
-def open_container(file: FileIO) -> Any:
-    """The container that an open file holds; raises what PyAV raises."""
+def open_container(file: FileIO, skipped: int = 0) -> Any:
+    """The container that an open file holds, behind some bytes; raises what PyAV raises."""
     import av
     import av.logging
 
@@ -37,6 +47,7 @@ def open_container(file: FileIO) -> Any:
     file.seek(0)
     # A descriptor: PyAV prints errors of a Python reader, and cannot encode every name. Other protocols stay closed.
     options = {"fd": str(file.fileno()), "protocol_whitelist": "fd", "format_whitelist": _FORMATS}
+    options["skip_initial_bytes"] = str(skipped)
     options["probesize"] = str(1 << 18)  # FFmpeg's own 5 MB are seconds of work where a packet is a byte
     return av.open("fd:", mode="r", metadata_errors="replace", options=options)
 
@@ -68,7 +79,9 @@ class FrameClock:
         self._damaged = 0
         if getattr(track, "codec_context", None) is None:
             raise LookupError("no such decoder")  # some versions of PyAV would crash
-        name = container.format.name.partition(",")[0]
+        context, name = track.codec_context, container.format.name.partition(",")[0]
+        if context.name == "flac":  # its frames have checksums; explode: one that is wrong is an error
+            context.options = {"err_detect": "crccheck+explode"}
         self._has_clock = name in _HAVE_CLOCKS
         self._shift = -(container.start_time or 0) / 1e6  # from timestamps to seconds after the start of the file
         self._last_s = _declared_s(container, track, size)
@@ -81,7 +94,6 @@ class FrameClock:
         self.declared_s = self._last_s
         if self._last_s is not None and name == "mov":  # a length, without what comes before the sound
             self.declared_s = self._last_s + self.origin_s
-        context = track.codec_context
         steady = context.name.startswith("pcm_") and context.bit_rate
         self.longest_s = 8 * size / context.bit_rate if steady else self._last_s or 0.0
 

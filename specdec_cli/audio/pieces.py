@@ -13,6 +13,7 @@ from specdec_cli.audio.reading import FirstPass, utterances_of
 from specdec_cli.audio.samples import Cut
 from specdec_cli.audio.sound import Selection, Sound
 from specdec_cli.errors import AudioContentError, CutsError
+from specdec_cli.times import MOST_S
 
 Channel = int | Literal["mix", "each"]
 """A channel, 1-based; the mean over all of them; or each by itself."""
@@ -153,7 +154,8 @@ class _Given:
         clipped = cut
         if cut.start_s < start_s or cut.end_s > end_s:
             clipped = replace(cut, start_s=max(cut.start_s, start_s), end_s=min(cut.end_s, end_s))
-        lost_s = (clipped.start_s - cut.start_s) + (cut.end_s - clipped.end_s)
+        open_ended = cut.end_s >= MOST_S
+        lost_s = (clipped.start_s - cut.start_s) + (0.0 if open_ended else cut.end_s - clipped.end_s)
         length_s = clipped.end_s - clipped.start_s
         if length_s <= 0 or (lost_s > 0 and length_s < MIN_DURATION_S):
             return self._tell(f"outside of its sound from {start_s:.2f} s to {end_s:.2f} s, and left out", cut)
@@ -162,6 +164,8 @@ class _Given:
         count = sound.source.channels
         if cut.channel is not None and cut.channel >= count > 1:
             return self._tell(f"on a channel that it lacks (it has {count}), and left out", cut)
+        if cut.channel and count == 1:
+            self._tell("on another channel than the first, but it has one channel, which is read", cut)
         if lost_s > ROUNDED_S:
             self._tell(f"clipped to its sound from {start_s:.2f} s to {end_s:.2f} s", cut)
         channels = self.default if cut.channel is None or count == 1 else (cut.channel,)
@@ -173,8 +177,9 @@ class _Given:
     @staticmethod
     def _sentence(what: str, which: Sequence[Cut]) -> str:
         places = (f"{shown(cut.place)}: " if cut.place else "" for cut in which)
+        ends = ("the end" if cut.end_s >= MOST_S else f"{cut.end_s:g} s" for cut in which)
         named = [
-            f"{place}{cut.start_s:g} s to {cut.end_s:g} s" for place, cut in zip(places, which[:_NAMED], strict=False)
+            f"{place}{cut.start_s:g} s to {end}" for place, end, cut in zip(places, ends, which[:_NAMED], strict=False)
         ]
         more = f"; and {len(which) - _NAMED} more" if len(which) > _NAMED else ""
         return f"{len(which)} cut{'s are' if len(which) > 1 else ' is'} {what} ({'; '.join(named)}{more})."

@@ -11,11 +11,12 @@ from typing import Final
 
 import numpy as np
 
-from specdec_cli.audio.codecs import Source, libraries, not_sound, refused
+from specdec_cli.audio.codecs import libraries, not_sound, refused
 from specdec_cli.audio.levels import MIN_DURATION_S, SampleStatistics
+from specdec_cli.audio.ogg_pages import page_faults
 from specdec_cli.audio.paths import audio_error, opened, shown, stamp
 from specdec_cli.audio.pauses import PauseCutter
-from specdec_cli.audio.samples import Cut, Floats
+from specdec_cli.audio.samples import Cut, Floats, Source
 from specdec_cli.audio.sound import Part, Selection, Sound
 from specdec_cli.errors import AudioDecodeError, CutsError
 from specdec_cli.times import MOST_S
@@ -96,7 +97,7 @@ def require_unchanged(path: str, file: FileIO, before: tuple[int, ...]) -> None:
 def _longest(path: str, file: FileIO, part: Part, select: Select, window_s: float, at_pauses: bool) -> FirstPass:
     """The reading of the first library that leaves nothing, or else the longest one."""
     best: FirstPass | None = None
-    failure = not_sound(path, file)
+    failure, damage = not_sound(path, file), page_faults(file)
     for library in libraries(file, part.track):
         with ExitStack() as stack:
             try:
@@ -106,12 +107,15 @@ def _longest(path: str, file: FileIO, part: Part, select: Select, window_s: floa
             except AudioDecodeError as error:
                 failure = error
                 continue
+            source.faults += damage
             reading = _read(library, Sound(path, source, part, select(source.channels)), window_s, at_pauses)
             complete = reading.sound.complete
         if best is None:
             best = reading
         elif (more_s := reading.sound.ended_s - best.sound.ended_s) > _LONGER_S:
             reading.unread_s = 0.0 if 2 * more_s > best.unread_s else best.unread_s - more_s
+            if set(best.sound.source.faults) > set(damage) and not reading.sound.source.faults:
+                reading.sound.source.faults.append("parts of it do not decode")
             best = reading
         if complete:
             break

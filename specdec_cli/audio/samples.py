@@ -1,7 +1,8 @@
-"""Samples in memory, and the pieces of a recording that they are of."""
+"""Samples as they are decoded and in memory, and the pieces of a recording that they are of."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,6 +14,24 @@ from specdec_cli.errors import AudioContentError
 Floats = NDArray[np.float32]
 
 MAX_DURATION_S: Final = 6 * 3600.0
+BLOCK_SAMPLES: Final = 1 << 18
+STREAMED: Final = 0x7FFFF000  # writers into a pipe declare 0, 0x7fffffff less a header, 0x80000000 or 0xffffffff bytes
+
+
+@dataclass(slots=True)
+class Source:
+    """A recording that a library has opened."""
+
+    rate: int  # Hz
+    channels: int
+    blocks: Iterator[Floats]  # [frames, channels], full scale 1.0
+    at: int = 0  # frames from the start of the file's clock to the next block
+    origin_s: float = 0.0  # where on that clock its sound begins
+    declared_s: float | None = None  # end of the sound as the header gives it; None: it does not
+    longest_s: float = 0.0  # its length before it is read; 0: unknown
+    faults: list[str] = field(default_factory=list)  # what decoders say is damaged
+    notes: list[str] = field(default_factory=list)  # what else there is to say
+    unread_s: Callable[[float], float] = lambda _: 0.0  # sound that the file may hold behind what was read, seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import soxr
 
-from specdec_cli.audio.codecs import MISSING_S, Source, require_bounded
+from specdec_cli.audio.codecs import MISSING_S, require_bounded
 from specdec_cli.audio.paths import shown
-from specdec_cli.audio.samples import Floats
+from specdec_cli.audio.samples import Floats, Source
 from specdec_cli.errors import AudioContentError
 
 _INCOMPLETE_S: Final = 0.1  # containers round, and may count the encoder's padding

@@ -45,10 +45,10 @@ class Worker:
 
         if os.path.isdir(folder):
             os.chdir(folder)  # relative paths mean what they mean where the command was given
-        captioner = Captioner.load(work.config)
+        captioner = Captioner.load(work.config.running_long())
         captioner = captioner if work.labelling is None else captioner.labelled(*work.labelling)
         captioner = captioner.measuring() if work.measures else captioner
-        self._backend = LocalBackend(captioner, batch_size=work.batch_size, workers=work.workers)
+        self._backend = LocalBackend(captioner, batch_size=work.batch_size, workers=work.config.runtime.readers)
         self._stopped = False
 
     def setup(self) -> Setup:
@@ -65,12 +65,13 @@ class Worker:
 
 
 @contextmanager
-def cluster(work: Work, address: str | None, loading: Loading) -> Iterator[RayBackend]:
-    """Connects to a cluster, loads the models on it, and disconnects.
+def cluster(work: Work, loading: Loading) -> Iterator[RayBackend]:
+    """Connects to the cluster at RAY_ADDRESS, loads the models on it, and disconnects.
+
+    Without that variable it starts one on this machine for the length of the run.
 
     Args:
         work: of each actor.
-        address: of the cluster; None: RAY_ADDRESS, or else one on this machine for the length of the run.
         loading: see `Captioner.load`.
 
     Raises:
@@ -83,7 +84,7 @@ def cluster(work: Work, address: str | None, loading: Loading) -> Iterator[RayBa
     except ImportError as error:
         raise ConfigError("--ray needs Ray, which is not installed.", hint=f"Install it: {install('ray')}") from error
     with loading("Ray"):
-        _connect(ray, address)
+        _connect(ray)
     try:
         number, resources = _shape(ray, work.config)
         with loading(count(number, "model pair")):
@@ -151,18 +152,18 @@ class RayBackend:
             )
 
 
-def _connect(ray: Any, address: str | None) -> None:
-    place = address or os.environ.get("RAY_ADDRESS")
+def _connect(ray: Any) -> None:
+    place = os.environ.get("RAY_ADDRESS")
     host, colon, port = (place or "").removeprefix("ray://").rpartition(":")
     try:
         if colon and port.isdecimal():  # where nothing listens, Ray itself would go on trying for minutes
             socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
+        ray.init(log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
     except (OSError, RuntimeError, ValueError) as error:
         detail = " ".join(str(error).split())
         raise ConfigError(
             f"No Ray cluster answers at {place or 'this machine'}: {detail[:300]}",
-            hint="Start one with: ray start --head; or leave --ray-address out to use this machine.",
+            hint="Start one with: ray start --head; or unset RAY_ADDRESS to use this machine.",
         ) from error
 
 

@@ -34,7 +34,6 @@ MOST_READY_S: Final = 480
 _FIRST: Final = 4  # under way until one is done, so that a first caption is soon there
 _LOOK_S: Final = 0.01  # between two looks for another clip that is ready
 _SIGNAL_S: Final = 0.1  # how long a wait may keep the main thread from noticing a signal or a stop
-_SMALL: Final = 100_000_000  # weights up to which one core does a decoding step sooner than several that are busy
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +119,9 @@ class LocalBackend:
             return stack.enter_context(ThreadPoolExecutor(self.pace.most, "specdec clip")), None
         import torch
 
-        from specdec_cli.models.engine import Shared
+        from specdec_cli.models.engine import Shared, encoders_and_threads
 
-        # An encoder is a few large products and a decoding step many small ones: on several cores, clips of small
-        # models that are encoded side by side, one core each, are ready sooner than one clip on all cores.
-        small = all(model.parameters <= _SMALL and model.device.type == "cpu" for model in models)
-        encoders, threads = (torch.get_num_threads(), 1) if small else (1, torch.get_num_threads())
+        encoders, threads = encoders_and_threads(models)
         # the number of PyTorch's threads counts for the thread that sets it alone
         pool = ThreadPoolExecutor(self.pace.most, "specdec clip", torch.set_num_threads, (threads,))
         return stack.enter_context(pool), stack.enter_context(Shared(models, self.pace.most, encoders, threads))

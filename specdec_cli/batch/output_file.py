@@ -89,13 +89,13 @@ class Task:
 class Output(Journal[Line]):
     """An output that is open and locked; arguments and errors as of the base."""
 
-    def __init__(self, path: Path | None, accepts: Check | None) -> None:
+    def __init__(self, path: Path | None, accepts: Check | None, *, anew: bool = True) -> None:
         self._tasks: dict[Key, Task] = {}
         self._marks: dict[Key, list[Mark]] = {}  # of all lines, also of those that others replace
         self._items: dict[Key, InputFile] = {}
         self._order: list[int] = []  # places of all lines
         self._untidy = False  # lines may have been replaced, or those of a recording may be apart
-        super().__init__(path, TRANSCRIPTS, accepts)
+        super().__init__(path, TRANSCRIPTS, accepts, anew=anew)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:

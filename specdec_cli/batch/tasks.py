@@ -35,14 +35,12 @@ WARNED: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """How a batch captions; `labelling` as of `Captioner.labelled`, the numbers as of `LocalBackend`."""
+    """How a batch captions; `labelling` as of `Captioner.labelled`, `batch_size` as of `LocalBackend`."""
 
     config: Config
     labelling: Labelling | None  # None: transcripts have no labels
     measures: bool  # whether they have measured figures
     batch_size: int | None
-    in_flight: int | None
-    workers: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ import torch
 from pydantic import Field
 
 import specdec_cli
+from specdec_cli.bench.pays import advice
 from specdec_cli.bench.timing import BenchClip, CaptionTiming, caption, generate
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import ResolvedConfig
@@ -169,18 +170,12 @@ def what_pays(found: Sequence[ContenderTime], step_ms: float | None, verificatio
 
     A step of the edge and a forward of the cloud, which a verification is, are given in ms; None: there was none.
     """
-    gains = {each.name: each.to_cloud.value for each in found if each.name in ("lossless", "hybrid")}
+    gains: dict[str, float] = {each.name: each.to_cloud.value for each in found if each.name in ("lossless", "hybrid")}
     measured = ""
     if step_ms is not None and verification_ms is not None:
         measured = f"An edge step takes {step_ms:.1f} ms and a forward of the cloud {verification_ms:.1f} ms: "
     told = " and ".join(f"{name} writes {gain:.2f} times" for name, gain in gains.items())
-    slower = [name for name, gain in gains.items() if gain <= 1.0]
-    advice = ""
-    if len(slower) == len(gains):
-        advice = " Speculation does not pay here: use --mode cloud."
-    elif slower:
-        advice = f" For speed, use {'hybrid' if 'lossless' in slower else 'lossless'} or cloud, not {slower[0]}."
-    return f"{measured}{told} cloud-only's tokens/s.{advice}"
+    return f"{measured}{told} cloud-only's tokens/s.{advice(gains)}"
 
 
 def _step_ms(runs: Sequence[CaptionTiming], role: Literal["edge", "cloud"]) -> float | None:

@@ -15,13 +15,15 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from specdec_cli.cli.ending import signals
+from specdec_cli.cli.options import PANELS
 from specdec_cli.errors import BROKEN_PIPE_STATUS, ConfigError, SpecdecError, typed
 
 COMMANDS: Final = {
     "caption": ("Caption recordings, one after the other.", "recording.wav --language en"),
     "batch": ("Caption many recordings, several at a time.", "recordings/ -o captions.jsonl --export csv"),
     "listen": ("Caption what a microphone records, an utterance at a time.", "-o talk.jsonl --language en"),
-    "compare": ("Compare modes on the same recordings.", "recordings/ --limit 20 --html page.html"),
+    "unpack": ("Write the recordings of a data set as files, and a table of them.", "emotions:train -o recordings/"),
+    "compare": ("Compare modes on the same recordings.", "recordings/ --limit 20 -o page.html"),
     "tune": ("Find the best gate for your own recordings.", "recordings/ --output gate.json"),
     "review": ("Make a page to listen and correct classes.", "captions.jsonl -o review.html"),
     "calibrate": ("Fit a calibration of class probabilities.", "captions.jsonl --references truth.tsv -o fit.json"),
@@ -69,19 +71,19 @@ def load(name: str) -> Any:
 
 
 class _Command(TyperCommand):
-    """A command whose help lists its options by panel, in the order of its parameters."""
+    """A command whose help lists its options by panel."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Writes a section for each panel."""
-        panels: dict[str, list[tuple[str, str]]] = {}
+        panels: dict[str, list[tuple[str, str]]] = {panel: [] for panel in ("Arguments", *PANELS, "Other")}
         parameter: Any
         for parameter in self.get_params(ctx):
             if record := parameter.get_help_record(ctx):
                 argument = parameter.param_type_name == "argument"
                 panel = "Arguments" if argument else parameter.rich_help_panel or "Other"
                 spelled = parameter.metavar if argument else record[0]
-                panels.setdefault(panel, []).append((spelled, record[1]))
-        for panel, records in panels.items():
+                panels[panel].append((spelled, record[1]))
+        for panel, records in ((panel, records) for panel, records in panels.items() if records):
             with formatter.section(panel):
                 formatter.write_dl(records)
 

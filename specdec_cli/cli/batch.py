@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -27,72 +26,34 @@ if TYPE_CHECKING:
 _MOST_CLIPS: Final = 1024  # each is a thread
 
 
+@options.taking(options.RecordingOptions, *options.CAPTIONING)
 def batch(
     context: typer.Context,
+    measure: bool,
+    quiet: bool,
+    debug: bool,
     output: options.BatchOut,
-    paths: options.MorePaths = None,
-    edge: options.EdgeModel = None,
-    cloud: options.CloudModel = None,
-    source: options.ConfigFile = None,
-    settings: options.Settings = None,
-    language: options.Language = None,
-    style: options.Style = None,
-    prompt: options.Prompt = None,
-    force_prompt: options.ForcePrompt = None,
-    segment: options.Segment = None,
-    strict: options.Strict = None,
-    start: options.Start = None,
-    end: options.End = None,
-    channel: options.Channel = None,
-    track: options.Track = None,
-    labels: options.Labels = False,
-    lexicon: options.LexiconFile = None,
-    calibration: options.CalibrationFile = None,
-    measure: options.Measure = False,
-    recursive: options.Recursive = False,
-    pattern: options.Pattern = None,
-    manifest: options.ManifestFile = None,
-    limit: options.Limit = None,
-    retry_failed: options.RetryFailed = False,
-    overwrite: options.Overwrite = False,
-    exports: options.ExportsAfter = None,
-    export_dir: options.ExportFolder = None,
-    quiet: options.Quiet = False,
     batch_size: options.BatchSize = "auto",
-    in_flight: options.InFlight = "auto",
-    workers: options.Workers = None,
     ray: options.Ray = False,
-    ray_address: options.RayAddress = None,
     fail_fast: options.FailFast = False,
-    mode: options.DecodingMode = None,
-    k: options.BlockSize = None,
-    gate: options.GateOption = None,
-    threshold: options.Threshold = None,
-    defer: options.Defer = None,
-    accept: options.Accept = None,
-    max_new_tokens: options.MaxNewTokens = None,
-    degrade: options.Degrade = None,
-    lookup: options.LookupFile = None,
-    edge_failed: options.EdgeFailed = None,
-    debug: options.Debug = False,
 ) -> int:
     """Caption many recordings, several at a time.
 
     Run the same command again to go on where it was interrupted.
     """
-    size, flight = _number("--batch-size", batch_size), _number("--in-flight", in_flight)
-    ray = ray or ray_address is not None
-    if ray and (lookup is not None or flight is not None):
-        raise ConfigError("--lookup and --in-flight have no effect on a Ray cluster.", hint="Leave them out.")
+    size = _number("--batch-size", batch_size)
     job = Captioning(context, may_be_sound=not ray)
-    work = Work(job.config, job.labelling, measure, size, flight, workers or min(os.cpu_count() or 1, 4))
+    ignored = ("runtime.lookup_file", "runtime.in_flight") if ray else ()
+    for name in filter(job.resolved.chosen, ignored):
+        raise ConfigError(f"{name} has no effect on a Ray cluster.", hint="Leave it out.")
+    work = Work(job.config, job.labelling, measure, size)
     with display(quiet=quiet, debug=debug, resolved=job.resolved) as view:
         interruption: Interruption | None = None
 
         @contextmanager
         def backend() -> Iterator[Backend]:
             nonlocal interruption
-            with on_ray(work, view, ray_address) if ray else here(job, work, view) as entered:
+            with on_ray(work, view) if ray else here(job, work, view) as entered:
                 stopping = partial(view.stopping, "finishing what has begun")
                 with interruptible(stopping, polled=True) as interruption:
                     show_counts(view, job.counts)
@@ -122,19 +83,23 @@ def _conclude(view: View, counts: Progress, output: Path, *, interrupted: bool, 
 @contextmanager
 def here(job: Captioning, work: Work, view: View) -> Iterator[Backend]:
     """On this machine, with the models loaded."""
-    captioner = load_to_caption(work.config, view, work.labelling, job.earlier(), measures=work.measures)
+    captioner = load_to_caption(
+        work.config, view, work.labelling, job.earlier(), measures=work.measures, runs_long=True
+    )
     job.expect(captioner)
     from specdec_cli.batch.local import LocalBackend
 
-    yield LocalBackend(captioner, batch_size=work.batch_size, workers=work.workers, in_flight=work.in_flight)
+    runtime = work.config.runtime
+    flight = None if runtime.in_flight == "auto" else runtime.in_flight
+    yield LocalBackend(captioner, batch_size=work.batch_size, workers=runtime.readers, in_flight=flight)
 
 
 @contextmanager
-def on_ray(work: Work, view: View, address: str | None) -> Iterator[Backend]:
+def on_ray(work: Work, view: View) -> Iterator[Backend]:
     """On a Ray cluster."""
     from specdec_cli.batch.cluster import cluster
 
-    with cluster(work, address, view.loading) as backend:
+    with cluster(work, view.loading) as backend:
         require_cloud(backend.setup, degrades=work.config.decoding.degrades)
         yield backend
 

@@ -16,23 +16,14 @@ from specdec_cli.errors import AudioNotFoundError, ConfigError
 from specdec_cli.inputs.find import find_recordings
 
 
+@options.taking(options.ModelOptions, options.PromptOptions, options.BlockOptions, options.DisplayOptions)
 def bench(
     context: typer.Context,
+    quiet: bool,
+    debug: bool,
     path: options.OnePath = None,
-    edge: options.EdgeModel = None,
-    cloud: options.CloudModel = None,
-    source: options.ConfigFile = None,
-    settings: options.Settings = None,
     repeat: options.Repeat = 5,
-    language: options.Language = None,
     json: options.Json = False,
-    quiet: options.Quiet = False,
-    k: options.BlockSize = None,
-    gate: options.GateOption = None,
-    threshold: options.Threshold = None,
-    defer: options.Defer = None,
-    max_new_tokens: options.MaxNewTokens = None,
-    debug: options.Debug = False,
 ) -> int:
     """Measure what captions cost on this machine.
 

@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import typer
 
 from specdec_cli import __version__
 from specdec_cli.cli import options
 from specdec_cli.cli.command_run import display, emit, read_references, tell_references
+from specdec_cli.cli.outputs import by_ending
 from specdec_cli.console.pages import calibration_page
 from specdec_cli.errors import ConfigError
 from specdec_cli.labels.calibration import calibrate as calibrated
 from specdec_cli.labels.calibration import read_decisions
 from specdec_cli.plot.reliability import reliability
-from specdec_cli.targets import CALIBRATION, PICTURE, refuse, write
+from specdec_cli.targets import CALIBRATION, PICTURE, write
 
 
+@options.taking(options.ReferenceOptions)
 def calibrate(
     context: typer.Context,
     transcripts: options.TranscriptFiles,
-    references: options.ReferenceTable = None,
-    file_column: options.FileColumn = None,
-    label_column: options.LabelColumns = None,
-    unknown_label: options.UnknownLabel = "ignore",
-    label_codes: options.LabelCodes = None,
-    strict: options.Strict = None,
-    lexicon: options.JudgingLexicon = None,
-    eval_seed: options.EvalSeed = 0,
+    references: Path | None,
+    lexicon: Path | None,
+    strict: bool | None,
+    eval_seed: options.Seed = 0,
     output: options.CalibrationOut = None,
-    plot: options.ReliabilityOut = None,
     attribute: options.Attribute = "emotion",
     json: options.Json = False,
     debug: options.Debug = False,
@@ -44,14 +43,13 @@ def calibrate(
         raise ConfigError("A calibration needs to know which classes are right.", hint=hint)
     if attribute not in words.attributes:
         raise ConfigError(f"There is no attribute {attribute!r}.", hint=f"Attributes: {', '.join(words.attributes)}.")
-    targets = {"--output": (output, CALIBRATION), "--plot": (plot, PICTURE)}
-    refuse(targets, [*transcripts, references, lexicon])
+    file, plot = by_ending(output, (CALIBRATION, PICTURE), [*transcripts, references, lexicon])
     with display(quiet=False, debug=debug) as view:
         tell_references(view, table)
     decisions = list(read_decisions(transcripts, table))
     found = calibrated(decisions, by_speaker=any(entry.speaker for entry in table.entries), seed=eval_seed)
-    if output is not None:
-        write(output, f"{found.file(__version__).model_dump_json(indent=1, exclude={'mark'})}\n", CALIBRATION)
+    if file is not None:
+        write(file, f"{found.file(__version__).model_dump_json(indent=1, exclude={'mark'})}\n", CALIBRATION)
     if plot is not None:
         write(plot, reliability(found, attribute, plot.suffix.lower().lstrip(".")), PICTURE)
     emit(found, calibration_page, json=json)

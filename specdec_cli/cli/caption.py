@@ -13,48 +13,15 @@ from specdec_cli.cli.captioning import Captioning, Printer, conclude_clips, load
 from specdec_cli.cli.command_run import display
 
 
+@options.taking(options.RecordingOptions, *options.CAPTIONING)
 def caption(
     context: typer.Context,
-    paths: options.MorePaths = None,
-    edge: options.EdgeModel = None,
-    cloud: options.CloudModel = None,
-    source: options.ConfigFile = None,
-    settings: options.Settings = None,
-    language: options.Language = None,
-    style: options.Style = None,
-    prompt: options.Prompt = None,
-    force_prompt: options.ForcePrompt = None,
-    segment: options.Segment = None,
-    strict: options.Strict = None,
-    start: options.Start = None,
-    end: options.End = None,
-    channel: options.Channel = None,
-    track: options.Track = None,
-    labels: options.Labels = False,
-    lexicon: options.LexiconFile = None,
-    calibration: options.CalibrationFile = None,
-    measure: options.Measure = False,
-    recursive: options.Recursive = False,
-    pattern: options.Pattern = None,
-    manifest: options.ManifestFile = None,
-    limit: options.Limit = None,
-    retry_failed: options.RetryFailed = False,
+    measure: bool,
+    quiet: bool,
+    debug: bool,
     output: options.CaptionsOut = None,
-    overwrite: options.Overwrite = False,
-    exports: options.ExportsAfter = None,
-    export_dir: options.ExportFolder = None,
     json: options.Json = False,
-    quiet: options.Quiet = False,
     no_live: options.NoLive = False,
-    mode: options.DecodingMode = None,
-    k: options.BlockSize = None,
-    gate: options.GateOption = None,
-    threshold: options.Threshold = None,
-    defer: options.Defer = None,
-    accept: options.Accept = None,
-    max_new_tokens: options.MaxNewTokens = None,
-    degrade: options.Degrade = None,
-    debug: options.Debug = False,
 ) -> int:
     """Caption recordings, one after the other.
 
@@ -68,7 +35,9 @@ def caption(
 
         @contextmanager
         def backend() -> Iterator[WatchedBackend]:
-            captioner = load_to_caption(job.config, view, job.labelling, job.earlier(), measures=measure)
+            captioner = load_to_caption(
+                job.config, view, job.labelling, job.earlier(), measures=measure, runs_long=False
+            )
             job.expect(captioner)
             yield WatchedBackend(captioner, view.show)
 

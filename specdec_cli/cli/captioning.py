@@ -29,7 +29,7 @@ from specdec_cli.console.progress import show_totals
 from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError
 from specdec_cli.format import marked
-from specdec_cli.inputs.find import Paths, with_list
+from specdec_cli.inputs.find import Paths, require_sounds, with_list
 from specdec_cli.inputs.manifest import Inputs, Manifest
 from specdec_cli.journal import read_lines
 from specdec_cli.labels.calibration import Labelling
@@ -55,8 +55,8 @@ class Captioning:
     def __init__(self, context: typer.Context, *, may_be_sound: bool = True) -> None:
         self.resolved, self.counts = options.resolve(context), Progress()
         self.config = self.resolved.config
-        self._given = request = SimpleNamespace(**{"lookup": None} | context.params)
-        tables = (request.manifest, request.lexicon, request.calibration, request.lookup)
+        self._given = request = SimpleNamespace(**context.params)
+        tables = (request.manifest, request.lexicon, request.calibration)
         reads = [*(request.paths or ()), *tables, *self.resolved.reads]
         self.target = CaptionsFile.of(request.output, reads, overwrite=request.overwrite)
         self._resumes = self.target.resumable and request.output.is_file() and not request.overwrite
@@ -148,7 +148,7 @@ class Captioning:
     def earlier(self) -> list[Path]:
         """Files of transcripts that guesses begin with."""
         output = self._given.output if self._resumes else None
-        return [path for path in (self._given.lookup, output) if path is not None]
+        return [path for path in (self.config.runtime.lookup_path, output) if path is not None]
 
     def _find_inputs(self, may_be_sound: bool) -> Inputs:
         """What the command line names; ConfigError if it names nothing, or contradicts itself."""
@@ -161,6 +161,7 @@ class Captioning:
         folder = self._exports.folder if self._exports else None
         own = frozenset(os.path.abspath(path) for path in (request.output, folder) if path is not None)
         given = with_list(request.paths or [], may_be_sound=may_be_sound)
+        require_sounds(given)
         for path in given:
             Paths([path], request.recursive, request.pattern, own).require_one()
         return Paths(given, request.recursive, request.pattern, own)
@@ -212,11 +213,11 @@ def conclude_clips(view: View, counts: Progress, output: Path | None, *, ended: 
 
 
 def load_to_caption(
-    config: Config, view: View, labelled: Labelling | None, earlier: Iterable[Path], *, measures: bool
+    config: Config, view: View, labelled: Labelling | None, earlier: Iterable[Path], *, measures: bool, runs_long: bool
 ) -> Captioner:
     """A captioner that guesses from the captions of earlier runs."""
     files = [(path, deque(read_lines(path), maxlen=_REMEMBERED)) for path in earlier]
-    captioner = load_captioner(config, view, labelled, measures=measures)
+    captioner = load_captioner(config, view, labelled, measures=measures, runs_long=runs_long)
     for path, lines in files:
         captioner.remember(Transcript.from_json(line.raw, str(path)) for line in lines if not line.torn)
     return captioner

@@ -17,6 +17,7 @@ from specdec_cli.console.plain import write_line
 from specdec_cli.console.tables import print_page
 from specdec_cli.console.view import View, choose_view
 from specdec_cli.errors import CloudError, ConfigError
+from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.inputs.find import all_unreadable, identify
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.labels import Lexicon
@@ -77,18 +78,24 @@ def load_captioner(
     *,
     measures: bool = False,
     degrades: bool | None = None,
+    runs_long: bool = True,
 ) -> Captioner:
-    """The captioner of a command, whose display shows what is being loaded.
+    """The captioner of a command, whose display shows what is being loaded. One that `runs_long` waits for a compiler.
 
     `degrades` is whether the edge writes what the cloud cannot (None: as configured). CloudError: the cloud does not
     answer, and nothing replaces it.
     """
+    cuts = None
+    if (path := config.audio.cuts_path) is not None:  # a fault of theirs is told before anything takes seconds
+        with view.loading(f"cuts: {path}"):
+            cuts = Cuts.of_config(config.audio)
     from specdec_cli.captioner import Captioner
 
     if config.loads_models:
         with view.loading("PyTorch"):
             import specdec_cli.models.loading  # noqa: F401 - takes seconds
-    captioner = Captioner.load(config, loading=view.loading)
+    running = config.running_long() if runs_long else config
+    captioner = Captioner.load(running, loading=view.loading, cuts=cuts)
     if captioner.cuts is not None:
         view.skips.append(captioner.cuts.skips)
     require_cloud(captioner.setup, degrades=config.decoding.degrades if degrades is None else degrades)

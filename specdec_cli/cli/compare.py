@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from specdec_cli.cli import options
 from specdec_cli.cli.command_run import display, emit, identified, load_captioner, read_references, tell_references
+from specdec_cli.cli.outputs import by_ending
 from specdec_cli.config import Config
 from specdec_cli.console.pages import comparison_page
 from specdec_cli.console.view import View
@@ -16,9 +17,10 @@ from specdec_cli.errors import ConfigError
 from specdec_cli.evaluate.comparison import comparison
 from specdec_cli.evaluate.modes import in_mode, parse_modes, richest
 from specdec_cli.evaluate.running import Runner, StoredRuns, accepting
+from specdec_cli.evaluate.wheels import Wheels
 from specdec_cli.inputs.find import find_recordings
 from specdec_cli.inputs.recording import InputFile
-from specdec_cli.targets import PAGE, TRANSCRIPTS, refuse, write
+from specdec_cli.targets import PAGE, TRANSCRIPTS, write
 from specdec_cli.transcript.terms import Terms, loaded_changes
 from specdec_cli.types import Mode
 
@@ -26,55 +28,36 @@ if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
 
 
+@options.taking(
+    options.ModelOptions,
+    options.PromptOptions,
+    options.CuttingOptions,
+    options.TextOptions,
+    options.VerifyOptions,
+    options.DisplayOptions,
+)
 def compare(
     context: typer.Context,
     paths: options.ListedPaths,
-    edge: options.EdgeModel = None,
-    cloud: options.CloudModel = None,
-    source: options.ConfigFile = None,
-    settings: options.Settings = None,
+    quiet: bool,
+    debug: bool,
+    references: Path | None,
+    lexicon: Path | None,
     modes: options.Modes = "edge,hybrid,lossless,cloud",
     repeat: options.Repeat = 1,
     recursive: options.Recursive = False,
     limit: options.Limit = None,
-    language: options.Language = None,
-    style: options.Style = None,
-    prompt: options.Prompt = None,
-    force_prompt: options.ForcePrompt = None,
-    segment: options.Segment = None,
-    start: options.Start = None,
-    end: options.End = None,
-    channel: options.Channel = None,
-    track: options.Track = None,
-    references: options.ReferenceTable = None,
-    file_column: options.FileColumn = None,
-    text_column: options.TextColumns = None,
-    label_column: options.LabelColumns = None,
-    unknown_label: options.UnknownLabel = "ignore",
-    label_codes: options.LabelCodes = None,
-    strict: options.Strict = None,
-    lexicon: options.JudgingLexicon = None,
+    wheels: options.Wheels = None,
     bertscore: options.Bertscore = False,
-    eval_seed: options.EvalSeed = 0,
-    output: options.TranscriptsOut = None,
+    eval_seed: options.Seed = 0,
+    output: options.ComparisonOut = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
-    html: options.HtmlOut = None,
-    captions: options.Captions = 2,
-    quiet: options.Quiet = False,
-    k: options.BlockSize = None,
-    gate: options.GateOption = None,
-    threshold: options.Threshold = None,
-    defer: options.Defer = None,
-    accept: options.Accept = None,
-    max_new_tokens: options.MaxNewTokens = None,
-    degrade: options.Degrade = None,
-    debug: options.Debug = False,
 ) -> int:
     """Compare modes on the same recordings: time, forwards, captions, quality.
 
     Needs no references: without them captions are compared with those of the cloud alone. Run the same command with
-    the same --output again, and only what is missing is done.
+    the same transcripts again, and only what is missing is done.
     """
     wanted = parse_modes(modes)
     resolved = options.resolve(context, {"decoding.mode": richest(wanted)}, {"decoding.mode": "--modes"})
@@ -82,15 +65,18 @@ def compare(
         raise ConfigError("--set decoding.mode is ignored here.", hint="Say which modes to compare with --modes.")
     files = find_recordings(paths, recursive=recursive, limit=limit)
     words, table = read_references(context, files, strict=resolved.config.audio.strict)
-    if bertscore and table is None:
-        raise ConfigError("--bertscore needs references.", hint="Name the table: --references FILE")
+    for option in [
+        name for name, given in (("--bertscore", bertscore), ("--wheels", wheels)) if given and table is None
+    ]:
+        raise ConfigError(f"{option} needs references.", hint="Name the table: --references FILE")
+    tables = None if wheels is None else Wheels.read(wheels)
     reads = [*files, references, lexicon, *resolved.reads]
-    refuse({"--output": (output, TRANSCRIPTS), "--html": (html, PAGE)}, reads)
+    stored, page = by_ending(output, (TRANSCRIPTS, PAGE), reads)
     configs = {mode: in_mode(resolved.config, mode) for mode in wanted}
     terms = {mode: Terms.of(config) for mode, config in configs.items()}
     recordings, interrupted = list[InputFile](), False
     message = "interrupted: this is what was done so far"
-    with StoredRuns(output, None if overwrite else accepting(terms)) as journal:
+    with StoredRuns(stored, None if overwrite else accepting(terms)) as journal:
         try:
             with display(quiet=quiet, debug=debug, resolved=resolved, interruption=message) as view:
                 tell_references(view, table)
@@ -113,14 +99,21 @@ def compare(
         return 130
     planned = len(recordings)
     found = comparison(
-        transcripts, words, modes=wanted, references=table, planned=planned, bertscore=bertscore, seed=eval_seed
+        transcripts,
+        words,
+        modes=wanted,
+        references=table,
+        planned=planned,
+        bertscore=bertscore,
+        wheels=tables,
+        seed=eval_seed,
     )
-    if html is not None:
+    if page is not None:
         from specdec_cli.evaluate.page import render
 
         with view.loading("the page"):
-            write(html, render(found, transcripts, lexicon=words), PAGE)
-    emit(found, partial(comparison_page, captions=captions), json=json)
+            write(page, render(found, transcripts, lexicon=words), PAGE)
+    emit(found, comparison_page, json=json)
     return 130 if interrupted else 1 if found.errors else 0
 
 

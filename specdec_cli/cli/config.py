@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import partial
 
@@ -14,13 +15,10 @@ from specdec_cli.config.settings import unknown
 from specdec_cli.console.tables import ONE_LINE, config_page, print_page
 
 
+@options.taking(options.ModelOptions)
 def show(
     context: typer.Context,
     section: options.ConfigSection = None,
-    edge: options.EdgeModel = None,
-    cloud: options.CloudModel = None,
-    source: options.ConfigFile = None,
-    settings: options.Settings = None,
     everything: options.Everything = False,
     yaml: options.Yaml = False,
     debug: options.Debug = False,
@@ -41,7 +39,8 @@ def show(
 def list_shipped(debug: options.Debug = False) -> None:
     """List the configurations that --config takes by name."""
     heads = ((name, path.read_text(encoding="utf-8").splitlines()[0]) for name, path in shipped_configs().items())
-    print_page(partial(config_page, [(name, head.removeprefix("# ")) for name, head in heads]), piped_width=ONE_LINE)
+    rows = [(name, re.sub(r"(?<=\.) [^.]*[^.]$", "", head.removeprefix("# "))) for name, head in heads]
+    print_page(partial(config_page, rows), piped_width=ONE_LINE)
 
 
 def validate(

@@ -12,12 +12,9 @@ from specdec_cli.console.view import choose_view
 from specdec_cli.diagnosis import examine
 
 
+@options.taking(options.ModelOptions)
 def doctor(
     context: typer.Context,
-    edge: options.EdgeModel = None,
-    cloud: options.CloudModel = None,
-    source: options.ConfigFile = None,
-    settings: options.Settings = None,
     quick: options.Quick = False,
     debug: options.Debug = False,
 ) -> int:

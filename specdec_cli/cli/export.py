@@ -25,16 +25,17 @@ from specdec_cli.types import ExportFormat
 _LISTED: Final = 5
 
 
+@options.taking(options.LabelOptions, options.DisplayOptions)
 def export(
     transcripts: options.TranscriptFile,
-    of_mode: options.OfMode = None,
-    labels: options.Labels = False,
-    lexicon: options.LexiconFile = None,
+    labels: bool,
+    lexicon: Path | None,
+    quiet: bool,
+    debug: bool,
+    only_mode: options.OnlyMode = None,
     to: options.To = None,
     output: options.ExportOut = None,
-    rttm_name: options.RttmName = "speaker",
-    quiet: options.Quiet = False,
-    debug: options.Debug = False,
+    attribute: options.NamedAfter = "speaker",
 ) -> int:
     """Write transcripts in the formats of other tools: Praat, ELAN, subtitles, speaker turns, tables.
 
@@ -50,15 +51,18 @@ def export(
     one = output if output == STDOUT or ending in formats else None
     if one is not None and (formats[1:] or formats[0] not in SUFFIXES):
         raise ConfigError(f"--output {one} is one file, and --to {to} is more.", hint="Name a folder.")
+    if "audiofolder" in formats and output is None:
+        hint = "Name that folder: --output FOLDER. Other formats go elsewhere in a run of their own."
+        raise ConfigError("audiofolder writes to the folder of the recordings, and --output names none.", hint=hint)
     labelled = labelling(labels, lexicon)
-    stored = Stored.read(transcripts, mode=of_mode, lexicon=labelled.lexicon if labelled else None)
+    stored = Stored.read(transcripts, mode=only_mode, lexicon=labelled.lexicon if labelled else None)
     with display(quiet=quiet, debug=debug) as view:
         if stored.replaced:
             view.say(f"{count(stored.replaced, 'recording')} captioned more than once: only the last captions count")
         if one is not None:
-            return report(export_file(stored, formats[0], one, naming=rttm_name), transcripts, None, view)
+            return report(export_file(stored, formats[0], one, naming=attribute), transcripts, None, view)
         folder = folder_for(output, transcripts, "export", "--output", [*SUFFIXES.values()])
-        written = export_files(stored, formats, folder, "--output", naming=rttm_name)
+        written = export_files(stored, formats, folder, "--output", naming=attribute)
         return report(written, transcripts, folder, view)
 
 
@@ -87,7 +91,11 @@ class Exports:
         if output is None:
             hint = "Name one: --output FILE.jsonl. One file of one format needs no --export: --output FILE.srt"
             raise ConfigError("--export reads transcripts, and --output names none.", hint=hint)
-        return cls(parse_formats(exports, "--export"), folder_for(folder, output, "export", "--export-dir"))
+        formats = parse_formats(exports, "--export")
+        if "audiofolder" in formats and folder is None:
+            hint = "Name that folder: --export-dir FOLDER."
+            raise ConfigError("audiofolder writes to the folder of the recordings, and no option names it.", hint=hint)
+        return cls(formats, folder_for(folder, output, "export", "--export-dir"))
 
     def written(self, output: Path, view: View, inputs: Inputs | None = None, base: str | None = None) -> bool:
         """Writes what `output` holds, and shows how that went; whether all could be written."""
@@ -136,7 +144,7 @@ def report(written: Written, transcripts: Path, folder: Path | None, view: View)
         TranscriptError: the one file that was asked for, without a folder, was not written.
     """
     if not written.count and not written.problems:
-        hint = "Each line without a caption has the reason; --mode takes lines of that mode alone."
+        hint = "Each line without a caption has the reason; --only-mode takes lines of that mode alone."
         raise ConfigError(f"{transcripts} has no captions to write.", hint=hint)
     if folder is None and written.problems:
         raise written.problems[0]

@@ -42,36 +42,28 @@ _OF_FILES: Final = {"segment": None, "start_s": None, "end_s": None}
 _LOST: Final = "sound was lost in this utterance, which the system did not take in time"
 
 
+@options.taking(
+    options.ModelOptions,
+    options.PromptOptions,
+    options.MeasuringOptions,
+    options.DecodingOptions,
+    options.VerifyOptions,
+    options.DisplayOptions,
+)
 def listen(
     context: typer.Context,
-    edge: options.EdgeModel = None,
-    cloud: options.CloudModel = None,
-    source: options.ConfigFile = None,
-    settings: options.Settings = None,
-    language: options.Language = None,
-    style: options.Style = None,
-    prompt: options.Prompt = None,
-    force_prompt: options.ForcePrompt = None,
-    labels: options.Labels = False,
-    lexicon: options.LexiconFile = None,
-    calibration: options.CalibrationFile = None,
-    measure: options.Measure = False,
+    labels: bool,
+    lexicon: Path | None,
+    calibration: Path | None,
+    measure: bool,
+    quiet: bool,
+    debug: bool,
     device: options.Microphone = None,
     list_devices: options.ListDevices = False,
     output: options.CaptionsOut = None,
     save: options.Save = None,
     json: options.Json = False,
-    quiet: options.Quiet = False,
     no_live: options.NoLive = False,
-    mode: options.DecodingMode = None,
-    k: options.BlockSize = None,
-    gate: options.GateOption = None,
-    threshold: options.Threshold = None,
-    defer: options.Defer = None,
-    accept: options.Accept = None,
-    max_new_tokens: options.MaxNewTokens = None,
-    degrade: options.Degrade = None,
-    debug: options.Debug = False,
 ) -> int:
     """Caption what a microphone records, an utterance at a time.
 
@@ -83,7 +75,7 @@ def listen(
             write_line(clean(line))
         return 0
     resolved, labelled = options.resolve(context), labelling(labels, lexicon, calibration)
-    target = CaptionsFile.of(output, [lexicon, calibration, *resolved.reads])
+    target = CaptionsFile.of(output, [lexicon, calibration, *resolved.reads], overwrite=None)
     target.require_one(save is not None, "With --save each utterance is one: name a .csv, .rttm or .jsonl file.")
     if save is not None and save.exists() and not save.is_dir():
         raise ConfigError(f"--save {save} is not a folder.", hint="Name another one; it will be created.")
@@ -96,9 +88,9 @@ def listen(
     with (
         display(quiet=quiet, debug=debug, no_live=no_live, json=json) as view,
         target.journal() as journal,
-        Output(journal, lambda line: terms.changes(line.head)) as stored,
+        Output(journal, lambda line: terms.changes(line.head), anew=False) as stored,
     ):
-        captioner = load_captioner(config, view, labelled, measures=measure)
+        captioner = load_captioner(config, view, labelled, measures=measure, runs_long=False)
         stored.require(lambda line: loaded_changes(line.head, captioner.setup, ("dtype", "weights")))
         if not json:
             view.say(resolved.note)

@@ -1,10 +1,10 @@
-"""What --output of `caption`, `batch` and `listen` names: transcripts, or one export of them, by its ending."""
+"""What --output names, by its ending."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +15,35 @@ from specdec_cli.errors import ConfigError, SpecdecError, TranscriptError
 from specdec_cli.export.formats import SUFFIXES, export_file, format_of, takes_several
 from specdec_cli.export.recordings import Stored
 from specdec_cli.inputs.manifest import Inputs
-from specdec_cli.targets import EXPORTS, STDOUT, TRANSCRIPTS, refuse
+from specdec_cli.targets import EXPORTS, STDOUT, TRANSCRIPTS, Kind, refuse
 from specdec_cli.types import ExportFormat
 
 ENDINGS: Final = ", ".join(SUFFIXES.values())
+
+
+def by_ending(
+    given: Sequence[Path] | None, kinds: Sequence[Kind], reads: Iterable[str | Path | None]
+) -> list[Path | None]:
+    """The files that --output names, one of each kind, by their endings; None where there is none of a kind.
+
+    `reads`: files that the command reads.
+
+    Raises:
+        ConfigError: an ending is of no kind, two files are of one; or as in `refuse`.
+        TranscriptError: a file holds something else, or cannot be written.
+    """
+    found: dict[str, Path] = {}
+    read = [*reads]
+    for path in given or ():
+        kind = next((kind for kind in kinds if path.suffix.lower() in kind.suffixes), kinds[0])
+        if path.suffix.lower() not in kind.suffixes and not path.exists():
+            endings = [" or ".join(each.suffixes) for each in kinds]
+            hint = f"Name it {path.stem}{kind.suffixes[0]}; specdec export writes transcripts in other formats."
+            raise ConfigError(f"--output {path} does not end in {' or '.join(endings)}.", hint=hint)
+        if (other := found.setdefault(kind.name, path)) != path:
+            raise ConfigError(f"--output {other} and {path} are both {kind.name}.", hint="Name one of them.")
+        refuse({"--output": (path, kind)}, read)
+    return [found.get(kind.name) for kind in kinds]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +55,13 @@ class CaptionsFile:
     overwrites: bool
 
     @classmethod
-    def of(cls, path: Path | None, reads: Iterable[str | Path | None], *, overwrite: bool = False) -> CaptionsFile:
+    def of(
+        cls, path: Path | None, reads: Iterable[str | Path | None], *, overwrite: bool | None = False
+    ) -> CaptionsFile:
         """What a path names.
 
-        `reads`: files that the command reads. `overwrite`: an export that specdec wrote may be replaced.
+        `reads`: files that the command reads. `overwrite`: an export that specdec wrote may be replaced; None: the
+        command replaces none.
 
         Raises:
             ConfigError: its ending is unknown; it is an input; it is an export that stands there already.
@@ -45,9 +73,10 @@ class CaptionsFile:
             raise ConfigError(f"--output {path} has no ending of a format that is written.", hint=hint)
         refuse({"--output": (path, TRANSCRIPTS if form is None else EXPORTS)}, reads)
         if path is not None and form is not None and path.exists() and not overwrite:
-            hint = "Name a new file, or replace it: --overwrite, where the command has it. Only .jsonl is gone on from."
+            ways = "Name a new file." if overwrite is None else "Name a new file, or replace it: --overwrite."
+            hint = f"{ways} Only .jsonl is gone on from."
             raise ConfigError(f"--output {path} is there already.", hint=hint)
-        return cls(path, form, overwrite)
+        return cls(path, form, bool(overwrite))
 
     @property
     def resumable(self) -> bool:

@@ -17,15 +17,16 @@ from specdec_cli.plot.timeline import draw, timelines
 from specdec_cli.targets import PICTURE, write
 
 
+@options.taking(options.DisplayOptions)
 def plot(
     transcripts: options.TranscriptFile,
-    of_mode: options.OfMode = None,
+    quiet: bool,
+    debug: bool,
+    only_mode: options.OnlyMode = None,
     attribute: options.Attribute = "emotion",
     lexicon: options.JudgingLexicon = None,
-    picture: options.PictureFormat = None,
+    to: options.PictureFormat = None,
     output: options.PictureOut = None,
-    quiet: options.Quiet = False,
-    debug: options.Debug = False,
 ) -> int:
     """Draw how people speak over the time of a recording, and where the models were unsure.
 
@@ -33,16 +34,16 @@ def plot(
     each block and which were escalated. Recordings that were captioned whole share one.
     """
     ending = "" if output is None or output.is_dir() else output.suffix.lower().lstrip(".")
-    kind = picture or (ending if ending in KINDS else "svg")
+    kind = to or (ending if ending in KINDS else "svg")
     if kind not in KINDS:
-        raise ConfigError(f"--picture takes {', '.join(KINDS)}, not {kind!r}.", hint="SVG and PDF scale.")
+        raise ConfigError(f"--to takes {', '.join(KINDS)}, not {kind!r}.", hint="SVG and PDF scale.")
     words = Lexicon.load(lexicon)
     if attribute not in words.attributes:
         hint = f"There are {', '.join(words.attributes)}."
         raise ConfigError(f"The lexicon has no attribute {attribute!r}.", hint=hint)
     one = output if ending == kind else None
     folder = folder_for(output, transcripts, "plot", "--output", KINDS) if one is None else one.parent
-    stored = Stored.read(transcripts, mode=of_mode, lexicon=words)
+    stored = Stored.read(transcripts, mode=only_mode, lexicon=words)
     pictures = list(timelines(stored, attribute, words.attributes[attribute]))
     if one is not None and len(pictures) > 1:
         raise ConfigError(f"{transcripts} gives {len(pictures)} pictures, and {one} is one.", hint="Name a folder.")

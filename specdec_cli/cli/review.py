@@ -14,22 +14,19 @@ from specdec_cli.targets import REVIEW, refuse
 from specdec_cli.transcript.records import readable
 
 
+@options.taking(options.ReferenceOptions, options.DisplayOptions)
 def review(
     context: typer.Context,
     transcripts: options.TranscriptFiles,
-    of_mode: options.OfMode = None,
+    references: Path | None,
+    lexicon: Path | None,
+    strict: bool | None,
+    quiet: bool,
+    debug: bool,
+    only_mode: options.OnlyMode = None,
     limit: options.Limit = None,
-    references: options.ReferenceTable = None,
-    file_column: options.FileColumn = None,
-    label_column: options.LabelColumns = None,
-    unknown_label: options.UnknownLabel = "ignore",
-    label_codes: options.LabelCodes = None,
-    strict: options.Strict = None,
-    lexicon: options.JudgingLexicon = None,
     audio_mb: options.AudioMb = 64.0,
     output: options.PageOut = Path("review.html"),
-    quiet: options.Quiet = False,
-    debug: options.Debug = False,
 ) -> int:
     """Make a page to listen to captioned recordings and correct their classes, the doubtful ones first.
 
@@ -40,7 +37,7 @@ def review(
     refuse({"--output": (output, REVIEW)}, [*transcripts, references, lexicon])
     with display(quiet=quiet, debug=debug, interruption="interrupted; no page was written") as view:
         tell_references(view, table)
-        pieces = read_pieces(transcripts, words, table, of_mode)
+        pieces = read_pieces(transcripts, words, table, only_mode)
         if table is not None:
             table.require_some([piece.run.file for piece in pieces])
         chosen = pieces[:limit]

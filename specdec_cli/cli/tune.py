@@ -12,6 +12,7 @@ import typer
 
 from specdec_cli.cli import options
 from specdec_cli.cli.command_run import display, emit, identified, load_captioner, read_references, tell_references
+from specdec_cli.cli.outputs import by_ending
 from specdec_cli.config.problems import chosen
 from specdec_cli.console.pages import tuning_page
 from specdec_cli.console.plain import print_error
@@ -26,40 +27,25 @@ if TYPE_CHECKING:
     from specdec_cli.tune.outcomes import Tuning
 
 
+@options.taking(options.ModelOptions, options.PromptOptions, options.TextOptions, options.DisplayOptions)
 def tune(
     context: typer.Context,
     paths: options.ListedPaths,
-    edge: options.EdgeModel = None,
-    cloud: options.CloudModel = None,
-    source: options.ConfigFile = None,
-    settings: options.Settings = None,
+    quiet: bool,
+    debug: bool,
+    references: Path | None,
+    lexicon: Path | None,
     gates: options.Gates = None,
     ks: options.BlockSizes = "2,3,5",
     budget: options.Budget = None,
     risk: options.Risk = None,
     recursive: options.Recursive = False,
     limit: options.Limit = None,
-    language: options.Language = None,
-    style: options.Style = None,
-    prompt: options.Prompt = None,
-    force_prompt: options.ForcePrompt = None,
-    references: options.ReferenceTable = None,
-    file_column: options.FileColumn = None,
-    text_column: options.TextColumns = None,
-    label_column: options.LabelColumns = None,
-    unknown_label: options.UnknownLabel = "ignore",
-    label_codes: options.LabelCodes = None,
-    strict: options.Strict = None,
-    lexicon: options.JudgingLexicon = None,
-    eval_seed: options.EvalSeed = 0,
-    recordings: options.Recordings = None,
-    output: options.GateOut = None,
-    plot: options.PlotOut = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    eval_seed: options.Seed = 0,
+    traces: options.Traces = None,
+    output: options.TuningOut = None,
     accept: options.Accept = None,
-    max_new_tokens: options.MaxNewTokens = None,
-    debug: options.Debug = False,
+    json: options.Json = False,
 ) -> int:
     """Find a gate for your own recordings that closes most of the quality gap with the fewest escalations.
 
@@ -72,9 +58,10 @@ def tune(
     resolved = options.resolve(context, {"decoding.mode": "hybrid"})
     files = find_recordings(paths, recursive=recursive, limit=limit)
     words, table = read_references(context, files, strict=resolved.config.audio.strict)
-    targets = {"--recordings": (recordings, RECORDINGS), "--output": (output, GATE), "--plot": (plot, PICTURE)}
-    refuse(targets, [*files, references, lexicon, *resolved.reads])
-    again = f"interrupted; run it again to go on from {recordings}" if recordings else "interrupted"
+    reads = [*files, references, lexicon, *resolved.reads]
+    refuse({"--traces": (traces, RECORDINGS)}, reads)
+    gate, plot = by_ending(output, (GATE, PICTURE), [*reads, traces])
+    again = f"interrupted; run it again to go on from {traces}" if traces else "interrupted"
     with display(quiet=quiet, debug=debug, resolved=resolved, interruption=again) as view:
         tell_references(view, table)
         clips = _clips(view, files)
@@ -86,17 +73,19 @@ def tune(
         from specdec_cli.tune.tuning import tune as tuned
 
         find = table.find if table is not None else lambda _: None
-        with StoredRecordings(setup_of(captioner), recordings) as journal:
+        with StoredRecordings(setup_of(captioner), traces) as journal:
             found, file = tuned(captioner, plan, clips, find, words, journal, view)
-    if output is not None and file is not None:
-        write(output, file.to_json(), GATE)
-        found = found.model_copy(update={"output": str(output)})
+    if table is not None:
+        found = found.model_copy(update={"reference_columns": dict(table.columns)})
+    if gate is not None and file is not None:
+        write(gate, file.to_json(), GATE)
+        found = found.model_copy(update={"output": str(gate)})
     if plot is not None:
         write(plot, _picture(found, resolved.config.prompt.language, plot), PICTURE)
     emit(found, tuning_page, json=json)
-    if output is not None and file is None:
+    if gate is not None and file is None:
         hint = "Tune on more recordings, allow a larger --budget, or try other --gates."
-        print_error(SpecdecError(f"{output} was not written: no setting can be recommended.", hint=hint), debug=debug)
+        print_error(SpecdecError(f"{gate} was not written: no setting can be recommended.", hint=hint), debug=debug)
         return 1
     return 1 if view.failures else 0
 
@@ -117,8 +106,10 @@ def _picture(found: Tuning, language: str, path: Path) -> bytes:
     from specdec_cli.plot.frontier_plot import frontier
 
     advice = f"recommended: {found.recommended.label}" if found.recommended else "nothing is recommended"
+    if found.recommended is None and found.clips_needed is not None:
+        advice += f"; some {found.clips_needed:,} recordings would decide it"
     title = f"{found.confirmed_on} clips, {language}; {advice}"
-    return frontier(found.confirmed, title=title, kind=path.suffix.lower().lstrip("."))
+    return frontier(found.confirmed, found.gap, what=found.of, title=title, kind=path.suffix.lower().lstrip("."))
 
 
 def parse_gates(text: str | None) -> tuple[GateName, ...]:

@@ -81,6 +81,7 @@ FamilyName = Literal[
     "qwen3-omni",
     "gemma4",
     "gemma4-unified",
+    "gemma3n",
     "voxtral",
     "audio-flamingo-3",
     "music-flamingo",

@@ -23,9 +23,7 @@ class ModelConfig(Section):
     attention: Literal["sdpa", "eager", "flash_attention_2"] = setting("sdpa", "attention kernel")
     quantization: Literal["int8", "int4"] | None = setting(None, "weights of the decoder; null: as stored")
     encoder_dtype: Literal["int8"] | None = setting(None, "of the audio encoder; needs a CPU with VNNI; null: as dtype")
-    graphs: Literal["auto", "on", "compiled", "off"] = setting(
-        "auto", "CUDA graphs over fixed memory; on: on a CPU, too; compiled: steps compiled first, which takes minutes"
-    )
+    graphs: Literal["auto", "on", "off"] = setting("auto", "CUDA graphs over fixed memory; on: on a CPU, too")
     instruction: fields.OwnInstruction | None = setting(None, 'of this model alone; "": none; null: that of `prompt`')
 
     @property

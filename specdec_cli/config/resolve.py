@@ -9,14 +9,21 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from pydantic import ValidationError
 
 from specdec_cli.config.checks import Given, contradictions
 from specdec_cli.config.fields import AT_PAUSES
 from specdec_cli.config.gate_file import read_gate_file
-from specdec_cli.config.locate import absolute_model, absolute_path, find_config, follows_shipped_prompts, model_source
+from specdec_cli.config.locate import (
+    PACKAGED,
+    absolute_model,
+    absolute_path,
+    find_config,
+    follows_shipped_prompts,
+    model_source,
+)
 from specdec_cli.config.problems import raise_if_any, show, show_name
 from specdec_cli.config.schema import SECTIONS, Config
 from specdec_cli.config.settings import SETTINGS, takes_text, unknown, wrong_values
@@ -28,7 +35,7 @@ Layer = dict[str, Given]
 _MODELS: Final = ("edge", "cloud")
 """Sections that a model's name, or null, may stand for as a whole."""
 
-_FILES: Final = ("audio.segment", "edge.ca_file", "cloud.ca_file", "gate.file")
+_FILES: Final = ("audio.segment", "edge.ca_file", "cloud.ca_file", "gate.file", "runtime.lookup_file")
 """Settings that name a file, relative to the config file or to the working folder."""
 
 _LOCALES: Final = ("LC_ALL", "LC_MESSAGES", "LANG")
@@ -38,24 +45,21 @@ _DEFAULTS: Final[Layer] = dict.fromkeys(_MODELS, Given(None)) | {
     name: Given(None if info.is_required() else info.default) for name, info in SETTINGS.items()
 }
 
-_RESETS: Final[Mapping[str, tuple[str, ...]]] = {
-    "decoding.k": ("decoding.defer",),
-    "prompt.style": ("prompt.text",),
+_MADE_FOR: Final[Mapping[str, tuple[str, ...]]] = {
     "gate.name": ("gate.threshold", "gate.wake"),
     "gate.threshold": ("gate.wake",),
-    "edge.model": ("edge.revision",),
-    "cloud.model": ("cloud.revision",),
+    "edge.model": ("edge.revision", "edge.instruction"),
+    "cloud.model": ("cloud.revision", "cloud.instruction"),
 }
-"""Choice -> settings of weaker layers that return to their defaults, where it is another one than theirs."""
+"""Choice -> settings that count only beside the value that they were given for."""
 
-_ALWAYS: Final = ("decoding.k", "prompt.style")
-"""Choices that reset even where a weaker layer has the same, or it is the default."""
-
-_PLACES: Final[Mapping[str, tuple[str, ...]]] = {
+_IN_PLACE_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "decoding.k": ("decoding.defer",),
+    "prompt.style": ("prompt.text",),
     "cloud.model": ("cloud.url", "cloud.token_env", "cloud.ca_file"),
     "cloud.url": ("cloud.model", "cloud.revision"),
 }
-"""As `_RESETS`, for a cloud that is either loaded here or reached at an address; a vllm has a model at an address."""
+"""Choice -> what it replaces. A vllm has a model at an address, so that its two go together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +69,35 @@ class ResolvedConfig:
     config: Config
     origin: Mapping[str, str] = field(repr=False)  # by dotted name, as in `Given`; `edge`, `cloud`: of no such model
     path: Path | None  # the config file; None: the defaults, which are for published models
+    _layers: tuple[Layer, ...] = field(default=(), repr=False, compare=False)
+    _environ: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, layers: Iterable[Layer], environ: Mapping[str, str], path: Path | None) -> Self:
+        """That of layers, the weakest first; errors as in `load_config`."""
+        kept = tuple(layers)
+        merged = _merged(kept)
+        _derive(merged, environ)
+        given = _DEFAULTS | merged
+        config = _validated(merged)
+        raise_if_any(contradictions(config, given))
+        return cls(config, {name: each.origin for name, each in given.items()}, path, kept, environ)
+
+    def varied(self, settings: Mapping[str, object], origin: str) -> Self:
+        """The same with settings of one more layer, over all others; errors as in `load_config`.
+
+        An option of the command line may have no effect beside them; each of them has to have one.
+        """
+        before = ({name: replace(each, chosen=False) for name, each in layer.items()} for layer in self._layers)
+        given = ((name, Given(value, f"{origin}.{name}", True)) for name, value in settings.items())
+        return self.of([*before, *_layers(given, Path())], self._environ, self.path)
 
     @property
     def reads(self) -> list[Path]:
-        """The files that it came from: the config file, a learned gate's weights, and a file of cuts."""
-        return list(filter(None, (self.path, self.config.gate.weights_path, self.config.audio.cuts_path)))
+        """The files that it came from or names: a learned gate's weights, cuts, and transcripts to guess from."""
+        config = self.config
+        named = (self.path, config.gate.weights_path, config.audio.cuts_path, config.runtime.lookup_path)
+        return [path for path in named if path is not None]
 
     def rows(self) -> Iterator[tuple[str, object, str]]:
         """Name, value and origin of every setting, in the order of the schema."""
@@ -125,16 +153,24 @@ def load_config(
     path, label = find_config(named)
     in_flags = ((name, Given(value, f"flag {flag_names.get(name, name)}", True)) for name, value in flags.items())
     layers = [*_layers(read_environment(environ), Path()), *_layers(in_flags, Path())]
-    models = [layer[name].value for layer in layers for name in ("edge.model", "cloud.model") if name in layer]
-    in_file = named is not None or all(model is None or follows_shipped_prompts(str(model)) for model in models)
+    models = {role: layer[f"{role}.model"].value for layer in layers for role in _MODELS if f"{role}.model" in layer}
+    in_file = named is not None or all(
+        model is None or follows_shipped_prompts(str(model)) for model in models.values()
+    )
     if in_file:
-        layers = [*_layers(_read_file(path, label), path.parent), *layers]
-    merged = _merged(layers)
-    _derive(merged, environ)
-    given = _DEFAULTS | merged
-    config = _validated(merged)
-    raise_if_any(contradictions(config, given))
-    return ResolvedConfig(config, {name: each.origin for name, each in given.items()}, path if in_file else None)
+        of_file = _layers(_read_file(path, label), path.parent)
+        if named is None and len(models) == 1 and PACKAGED.keys().isdisjoint(map(str, models.values())):
+            _drop_other(models, of_file, layers)
+        layers = [*of_file, *layers]
+    return ResolvedConfig.of(layers, dict(environ), path if in_file else None)
+
+
+def _drop_other(models: Mapping[str, object], of_file: Iterable[Layer], chosen: Iterable[Layer]) -> None:
+    """Takes the mini pair's other model away where one model is chosen, in a folder: it stands alone, as on the hub."""
+    others = [role for role in _MODELS if role not in models and not any(_own(role, layer) for layer in chosen)]
+    for layer in of_file:
+        for name in [name for role in others for name in _own(role, layer)]:
+            del layer[name]
 
 
 def parse_setting(text: str) -> tuple[str, object]:
@@ -258,15 +294,14 @@ def _merged(layers: Iterable[Layer]) -> Layer:
 
 
 def _reset_by(layer: Layer, weaker: Layer) -> Iterator[str]:
-    """Settings that weaker layers wrote for another choice than the layer's."""
-    engine = (layer.get("cloud.engine") or weaker.get("cloud.engine") or _DEFAULTS["cloud.engine"]).value
-    for chosen, resets in _RESETS.items():
-        if chosen in layer:
-            changed = layer[chosen].value != weaker.get(chosen, _DEFAULTS[chosen]).value
-            yield from resets if changed or chosen in _ALWAYS else ()
-    for chosen, resets in _PLACES.items() if engine != "vllm" else ():
-        yield from resets if chosen in layer and layer[chosen].value else ()
-    for model in _MODELS:
+    """What a layer takes out of weaker ones: what they gave beside another choice, or in place of its own."""
+    for choice, given in layer.items():
+        if given.value != weaker.get(choice, _DEFAULTS[choice]).value:
+            yield from _MADE_FOR.get(choice, ())
+        engine = (layer.get("cloud.engine") or weaker.get("cloud.engine") or _DEFAULTS["cloud.engine"]).value
+        if given.value is not None and not (choice in ("cloud.model", "cloud.url") and engine == "vllm"):
+            yield from _IN_PLACE_OF.get(choice, ())
+    for model in _MODELS:  # no such model, or settings of one
         if model in layer:
             yield from _own(model, weaker)
         elif _own(model, layer):

@@ -6,6 +6,7 @@ The defaults are those of published pairs; the mini pair's are in configs/mini.y
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 from typing import Annotated, Final, Literal, get_args
 
@@ -19,6 +20,7 @@ from specdec_cli.types import AcceptanceName, Decider, GateName, Mode
 
 Tokens = Annotated[int, Field(ge=1, le=64)]
 Number = Annotated[int, Field(ge=1, le=65_535)]
+Flight = Annotated[int, Field(ge=1, le=1024)]
 Toggle = Literal["auto", "on", "off"]
 Texts = Annotated[tuple[PlainText, ...], Field(strict=False)]
 
@@ -28,7 +30,27 @@ class RuntimeConfig(Section):
 
     threads: int | None = setting(None, "CPU threads of a forward; null: one per core", ge=1)
     offline: bool = setting(False, "true: never download; models must be local or already cached")
+    compile: Toggle = setting("auto", "compile steps for a GPU, minutes once; auto: in commands that run long")
     self_test: bool = setting(True, "test a model when it is loaded for the first time; false: trust it")
+    workers: int | None = setting(
+        None, "threads of a batch that read ahead; null: one per core, at most 4", ge=1, le=256
+    )
+    in_flight: Literal["auto"] | Flight = setting(
+        "auto", "clips of a batch under way where both models are servers; auto: as many as pay"
+    )
+    lookup_file: PlainText | None = setting(
+        None, "transcripts (.jsonl) to learn likely phrases from: saves time, changes no caption; null: none"
+    )
+
+    @property
+    def readers(self) -> int:
+        """Threads of a batch that read ahead."""
+        return self.workers or min(os.cpu_count() or 1, 4)
+
+    @property
+    def lookup_path(self) -> Path | None:
+        """The file of transcripts that guesses begin with."""
+        return None if self.lookup_file is None else Path(self.lookup_file)
 
 
 class ScoringConfig(Section):
@@ -240,6 +262,12 @@ class Config(Section):
         unused = {"edge": "cloud", "cloud": "edge"}.get(self.decoding.mode)
         models: dict[Decider, LinkedConfig | None] = {"edge": self.edge, "cloud": self.cloud}
         return {role: model for role, model in models.items() if model is not None and role != unused}
+
+    def running_long(self) -> Config:
+        """The settings of a command that runs long, which has time for a compiler."""
+        if self.runtime.compile != "auto":
+            return self
+        return self.model_copy(update={"runtime": self.runtime.model_copy(update={"compile": "on"})})
 
     @property
     def loads_models(self) -> bool:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _INDENT: Final = 11
 _LEFT_OUT: Final = "^"
+_SHOWN: Final = 2  # clips with their captions side by side
 _UNITS: Final = re.compile(r"[A-Za-z0-9'’-]+|\s+|.", re.DOTALL)
 _OF: Final[dict[Cost, str]] = {"blocks": "the blocks", "clips": "the clips", "time": "cloud-only's time in the cloud"}
 _MEASURES: Final = {
@@ -52,19 +53,20 @@ _TIMES: Final[tuple[tuple[str, Callable[[ContenderTime], Interval | float | None
 """Of a benchmark: a figure's label, the figure, and how it is written."""
 
 
-def comparison_page(found: Comparison, width: int, *, captions: int) -> Iterator[RenderableType]:
-    """What it comes to, the figures, and the captions of at most `captions` clips where they differ."""
+def comparison_page(found: Comparison, width: int) -> Iterator[RenderableType]:
+    """What it comes to, the figures, and the captions of the first clips where they differ."""
     about = [count(len(found.clips), "clip"), seconds(found.audio_s), found.language]
     about += [f"references of {found.references_found}"] if found.references_found is not None else []
+    about += filter(None, [tables.about_references(found)])
     about += [f"{count(found.unfinished, 'clip')} not finished in every mode"] if found.unfinished else []
     yield facts(*about)
-    yield from map(item, found.headline)
+    yield from map(item, (*found.headline, *filter(None, [tables.worst_confusions(found)]), *found.notes))
     if table := tables.summary(found) if found.clips else None:
         yield Text()
         yield from grid(table.columns, table.rows, width)
-        note = f"intervals of {percent(found.level)} over clips. All figures: --html FILE"
+        note = f"intervals of {percent(found.level)} over clips. All figures: -o page.html"
         yield Prose(Text(note, DIM), indent=1)
-        yield from _captions(found, captions, width)
+        yield from _captions(found, width)
     if found.errors:
         yield from (Text(), Text(f"{count(len(found.errors), 'recording')} left out", BAD))
     for error in found.errors:
@@ -72,24 +74,23 @@ def comparison_page(found: Comparison, width: int, *, captions: int) -> Iterator
         yield item(named if len(error.modes) == len(found.modes) else f"{named} (in mode {', '.join(error.modes)})")
     counts = {mode: Counter(flag for clip in found.clips for flag in clip.flags.get(mode, ())) for mode in found.modes}
     if flagged := "; ".join(f"{mode} {count_flags(flags)}" for mode, flags in counts.items() if flags):
-        yield from (Text(), item(f"Captions that are no description: {flagged}."))
+        yield from (Text(), item(f"Flagged captions: {flagged}."))
 
 
-def _captions(found: Comparison, most: int, width: int) -> Iterator[RenderableType]:
+def _captions(found: Comparison, width: int) -> Iterator[RenderableType]:
     differing = [clip for clip in found.clips if len(set(clip.captions.values())) > 1]
     if not differing:
         yield from (Text(), Text(f"All modes give the same caption of {count(len(found.clips), 'clip')}."))
         return
     where = f"Captions of the {len(differing)} of {count(len(found.clips), 'clip')} where they differ"
     yield from (Text(), Text(where, STRONG))
-    if most:
-        base = "cloud" if "cloud" in found.modes else found.modes[0]
-        legend = f"[...] words that differ from {base}, [{_LEFT_OUT}] words of {base} that are left out"
-        yield Prose(Text(legend, DIM))
-    for clip in differing[:most]:
+    base = "cloud" if "cloud" in found.modes else found.modes[0]
+    legend = f"[...] words that differ from {base}, [{_LEFT_OUT}] words of {base} that are left out"
+    yield Prose(Text(legend, DIM))
+    for clip in differing[:_SHOWN]:
         yield from _clip(clip, width)
-    if len(differing) > most:
-        yield Prose(Text(f"… and {len(differing) - most} more: --captions {len(differing)} shows all", DIM))
+    if len(differing) > _SHOWN:
+        yield Prose(Text(f"… and {len(differing) - _SHOWN} more: -o page.html shows all", DIM))
 
 
 def _clip(clip: ClipComparison, width: int) -> Iterator[RenderableType]:
@@ -125,17 +126,19 @@ def tuning_page(found: Tuning, _: int) -> Iterator[RenderableType]:
     """What it comes to, and the settings that were run, gate by gate."""
     about = [count(found.clips, "clip"), f"{found.confirmed_on} of them for confirmation, split by {found.split_by}"]
     about += [f"references of {found.references_found}"] if found.references_found is not None else []
+    about += filter(None, [tables.about_references(found)])
     yield facts(*about)
     yield from map(item, (*_sentences(found), *found.notes))
     yield Text()
-    figures = (*COSTS, "quality", "gap closed")
+    figures = (*COSTS, "quality", "gain, points", f"gap closed ({found.of.removeprefix('the ')})")
     table = columns(" setting", *figures, right=figures)
     gates = list(dict.fromkeys(point.gate for point in found.confirmed))
     for point in sorted(found.confirmed, key=lambda point: gates.index(point.gate)):
         chosen = found.recommended is not None and point.label == found.recommended.label
         label = Text.assemble((OK if chosen else " ", GOOD), (clean(point.label), STRONG if chosen else ""))
         closed = with_ends(point.gap_closed, percent) if point.gap_closed else NONE
-        table.add_row(label, *(share(point.spent[cost]) for cost in COSTS), share(point.quality), closed)
+        gain = with_ends(point.gain, points) if point.gain else NONE
+        table.add_row(label, *(share(point.spent[cost]) for cost in COSTS), share(point.quality), gain, closed)
     yield table
     note = "run on clips that no setting was chosen on; random escalates a fixed share of blocks"
     yield Prose(Text(note, DIM), indent=1)
@@ -151,7 +154,11 @@ def _sentences(found: Tuning) -> Iterator[str | Text]:
         yield Text(found.reason or "", ASKED)
         return
     known = [f"{share(best.spent[cost])} of {_OF[cost]}" for cost in COSTS if best.spent[cost] is not None]
-    closed = f", and closes {with_ends(best.gap_closed, percent)} of the gap" if best.gap_closed is not None else ""
+    closed = (
+        f", and closes {with_ends(best.gap_closed, percent)} of the gap in {found.of}"
+        if best.gap_closed is not None
+        else ""
+    )
     why = "that is certified" if risk else "within one standard error of the best within the budget"
     yield Text(
         f"Recommended: {best.label}. It takes {', '.join(known)} ({best.escalations_per_clip:.1f} calls per clip)"

@@ -29,7 +29,7 @@ def show_counts(view: View, counts: Progress) -> None:
 
 
 def show_totals(view: View, counts: Progress, output: Path | None) -> None:
-    """A run is over: its totals, where its captions are, and which lack the cloud or describe nothing."""
+    """A run is over: its totals, where its captions are, and how many lack the cloud or are flagged."""
     kept = counts.captioned or counts.skipped
     line = Text(f"{counts.captioned:,} captioned")
     line.append(f" ({count(counts.pieces, 'piece')})" if counts.pieces > counts.captioned else "")
@@ -43,7 +43,7 @@ def show_totals(view: View, counts: Progress, output: Path | None) -> None:
         again = "; --retry-failed makes them again" if output is not None and output.suffix == ".jsonl" else ""
         view.warn(f"{count(counts.degraded, 'caption')} degraded: the cloud failed{again}")
     if counts.flags:
-        view.warn(f"captions that are no description: {count_flags(counts.flags)}")
+        view.warn(f"flagged captions: {count_flags(counts.flags)}")
     if output is not None and (kept or counts.tokens):
         view.say(f"captions are in {output}")
 
@@ -51,8 +51,10 @@ def show_totals(view: View, counts: Progress, output: Path | None) -> None:
 def show_warnings(view: View, counts: Progress) -> None:
     """Warnings of clips that were not shown one by one, a line for each kind."""
     for number, first, files in counts.warnings.values():
+        others = [file for file in files if file not in first]  # which most name themselves
         more = f" and {number - len(files):,} more" if number > len(files) else ""
-        view.warn(f"{first} ({', '.join(files)}{more})")
+        also = "also " if len(others) < len(files) else ""
+        view.warn(f"{first} ({also}{', '.join(others)}{more})" if others else first)
 
 
 def show_failures(view: View, counts: Progress, output: Path | None) -> None:

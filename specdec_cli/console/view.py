@@ -19,7 +19,7 @@ from specdec_cli.console.plain import console_on, print_error, print_line, warn
 from specdec_cli.console.rounds import render_round
 from specdec_cli.console.theme import ASKED, DIM, GOOD, OK, WARN
 from specdec_cli.errors import SpecdecError
-from specdec_cli.format import count, seconds, volume
+from specdec_cli.format import count, seconds
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.transcript.records import Started
 from specdec_cli.transcript.round import Round
@@ -27,7 +27,7 @@ from specdec_cli.transcript.updates import Update
 from specdec_cli.types import Finished, Prefill, Sent
 
 if TYPE_CHECKING:
-    from specdec_cli.models.download import Download, Watch
+    from specdec_cli.models.download import Compilation, Download, Watch
 
 Form = Literal["live", "rows", "lines", "errors"]
 
@@ -91,11 +91,11 @@ class View:
         if self._in_rows:
             self.say(Text.assemble(f"loaded {clean(what)} ", (seconds(self._clock() - started), DIM)))
 
-    def _watch(self, download: Download, done: int) -> None:
-        """Show a download before it begins, and how far it is."""
+    def _watch(self, task: Download | Compilation, done: int) -> None:
+        """Show what takes long before it begins, and how far it is."""
         if done == 0:
-            self.say(str(download))
-        self.progress(done, download.bytes, [f"{volume(done)} of {volume(download.bytes)}"])
+            self.say(str(task))
+        self.progress(done, task.total, [task.so_far(done)])
 
     def show(self, update: Update) -> None:
         """Show one step of a run; the first is that a clip is `Started`."""
@@ -113,7 +113,10 @@ class View:
                 self.status.state = "waiting for the cloud"
             case Round():
                 self._rounds.append(event)
-                self._print(*render_round(event, self._clip, self._console.width))
+                before = "".join(round_.committed_text for round_ in self._rounds[:-1])
+                if self._in_rows:
+                    rows = render_round(event, self._clip, self._console.width, before, update.text.claims_in)
+                    self._print(*rows)
                 tokens = count(sum(len(round_.committed_ids) for round_ in self._rounds), "token")
                 self.status.facts = [tokens, count(len(self._rounds), "round")]
             case Finished():

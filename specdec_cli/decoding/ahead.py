@@ -54,7 +54,12 @@ class CloudCalls:
         if self.settings.cloud_prefill == "overlap":
             self.submit(cloud.prefill)
         elif self.settings.cloud_prefill == "early":
-            cloud.prefill()
+            with self.waits_for(cloud):
+                cloud.prefill()
+
+    def waits_for(self, model: Drafter | VllmDrafter | LocalVerifier | RemoteVerifier) -> AbstractContextManager[None]:
+        """Around a call of a model: of a remote one, no forward of other clips waits for its answer."""
+        return self.release_slot() if model.is_remote else nullcontext()
 
     def verify(
         self,
@@ -68,7 +73,7 @@ class CloudCalls:
     ) -> Verdict:
         """The cloud's verdict; meanwhile `drafter` drafts on after the block, where it may and where that pays."""
         if not self.beside(drafter):
-            with self.release_slot() if cloud.is_remote else nullcontext():
+            with self.waits_for(cloud):
                 return cloud.verify(text, draft, run_on)
         verdict: Future[Verdict] = self.submit(cloud.verify, text, draft, run_on)
         pays = self.settings.draft_ahead == "on" or self.costs.ratio <= _STEP_AHEAD

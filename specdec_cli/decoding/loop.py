@@ -71,6 +71,7 @@ class Loop:
                 index += 1
             total_ms = clock.ms
             work.learn(tokens)
+            self.calls.costs.length.add(len(tokens))
         finally:
             for model in (self.verifier, self.drafter):
                 if model is not None:
@@ -123,13 +124,16 @@ class Loop:
         assert self.drafter is not None
         before = self.drafter.work
         try:
-            draft = self.drafter.propose(self.text, size, state, enough, top_k)
+            with self.calls.waits_for(self.drafter):
+                draft = self.drafter.propose(self.text, size, state, enough, top_k)
         except EdgeError as error:
             if self.settings.edge_failed != "cloud" or self._cloud is None:
                 raise
             self._edge_failed = error.message
             return Draft()
         done = self.drafter.work - before
+        if done.encoder_passes:
+            self.calls.costs.took("reading", done.reading_ms)
         if top_k is None and (steps := len(draft.ids) - done.encoder_passes) > 0:  # the prefill gives the first one
             self.calls.costs.took("token", done.step_ms / steps)
         return draft
@@ -161,6 +165,8 @@ class Loop:
         if not verdict.prefilled:
             forwards = max(cloud.work.forwards - forwards, 1)
             self.calls.costs.took("verification", verdict.ms / forwards + (verdict.network_ms or 0.0))
+            if not draft.ids:
+                self.calls.costs.alone.add(1 + len(verdict.more), forwards)
         self._cloud_called = True
         return verdict
 

@@ -101,6 +101,7 @@ class Rows:
 
         `name` follows before anything else is asked.
         """
+        self._settle_guess()
         started = time.perf_counter()
         logits = self.session.step(token)
         self._blocked_s += time.perf_counter() - started
@@ -123,6 +124,7 @@ class Rows:
         except DecodingError:  # not finite: neither the rows nor what the cache holds serve any more
             self.session.close()
             self._keep([], torch.empty(0), 0)
+            self._guess = NO_GUESS
             raise
         if self.session.model.device.type == "cpu":
             return
@@ -170,6 +172,13 @@ class Rows:
             self._guesses.costs.took(guessed, self.session.work.step_ms - before_ms)
         self._untimed = None
 
+    def _settle_guess(self) -> None:
+        """Records how many of the last guessed tokens stood, before other scores replace theirs."""
+        if self._guesses is not None and self._guess.ids:
+            stood = self._sure - len(self._text) + len(self._guess.ids)
+            self._guesses.costs.learn(sum(self._guess.chances), stood)
+        self._guess = NO_GUESS
+
     def _keep(self, text: list[int], rows: torch.Tensor, sure: int) -> None:
         self._text, self._logits, self._sure = text, rows, sure
         self._choices = []
@@ -178,8 +187,7 @@ class Rows:
         """What may follow `text`, as far as it pays."""
         if (guesses := self._guesses) is None or not (guesses.lookup.learnt or len(text) < len(self.tail)):
             return NO_GUESS
-        if self._guess.ids:
-            guesses.costs.learn(sum(self._guess.chances), self._sure - len(self._text) + len(self._guess.ids))
+        self._settle_guess()
         end, most = len(text), guesses.room(text)
         if end < len(self.tail) and end and shared_length(self.tail, text) >= end - 1:
             ids = tuple(self.tail[end : end + most])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +14,9 @@ from specdec_cli.export.folder import Folder, Written, shortened
 from specdec_cli.export.recordings import CaptionedRecording, Stored
 from specdec_cli.export.tables import audio_folder, database, table
 from specdec_cli.export.turns import rttm, srt, txt, vtt
+from specdec_cli.journal import StoredLine
 from specdec_cli.targets import STDOUT, to_stdout
+from specdec_cli.transcript.lines import head_of
 from specdec_cli.types import ExportFormat
 
 _EACH: Final[Mapping[ExportFormat, Callable[[CaptionedRecording, Mapping[str, str], Path], str]]] = {
@@ -101,6 +104,23 @@ def export_file(stored: Stored, name: ExportFormat, file: Path, *, naming: str) 
     for text in texts:
         folder.put(file.name, text)
     return folder.result
+
+
+def text_of(name: ExportFormat, content: bytes) -> str:
+    """Transcripts of one recording, as JSON lines, in a format that has a file per recording and does not name it.
+
+    Raises:
+        TranscriptError: they are malformed, without a caption, or of several recordings.
+    """
+    place = Path("The request")
+    read = [head_of(place, StoredLine(number, 0, raw)) for number, raw in enumerate(content.splitlines(), 1)]
+    lines = [line for line in read if line.head.good]
+    if len({line.key for line in lines}) != 1:
+        raise WrongFileError(
+            "Captions of exactly one recording can be exported.", hint="Send its transcripts as they came."
+        )
+    recording = CaptionedRecording.of(lines[0].key.path, "", lines, place, datetime.now(UTC))
+    return _EACH[name](recording, kinds_of([recording]), place)
 
 
 def _recordings(stored: Stored, formats: Sequence[ExportFormat]) -> list[CaptionedRecording]:

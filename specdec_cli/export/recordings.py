@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from specdec_cli.errors import ConfigError, WrongFileError
 from specdec_cli.inputs.find import common_folder, relative_name
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from specdec_cli.transcript.records import TranscriptHead
 
 _NO_TEXT: Final = re.compile("[\0-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")  # what XML cannot hold, and controls
-_KINDS: Final = ("speaker", "text", "label", "emotions", "measured", "needs", "flags", "agrees", "score")
+_KINDS: Final = ("speaker", "text", "channel", "label", "emotions", "measured", "needs", "flags", "agrees", "score")
 _LAST_S: Final = 253_402_300_799.0  # the end of the year 9999, after which there are no dates
-_NOT_SHORT: Final = ("caption", "file", "start", "end", "speaker", "text", "emotions", "flags")
+_NOT_SHORT: Final = ("caption", "file", "start", "end", "speaker", "text", "channel", "emotions", "flags")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,15 @@ class CaptionedRecording:
     pieces: tuple[Piece, ...]  # at least one
     duration_s: float  # of all of it, as its transcripts say; else to the end of the last piece
     made: datetime  # when its transcript was last written
+
+    @classmethod
+    def of(cls, path: str, name: str, lines: Sequence[Line], transcripts: Path, made: datetime) -> Self:
+        """A recording of its lines, all of which have captions; errors as in `Piece.of`."""
+        pieces = _joined(Piece.of(line, transcripts) for line in lines)
+        end_s = max(piece.end_ms for piece in pieces) / 1000
+        longest_s = max(line.head.recording_s or line.head.duration_s or 0.0 for line in lines)
+        duration_s = longest_s if longest_s > end_s - 0.001 else end_s  # the end was rounded
+        return cls(path, name, pieces, duration_s, made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +112,7 @@ class Stored:
             if (other := next(iter(lines.values()), line).head.mode) != head.mode:
                 raise ConfigError(
                     f"{transcripts} has captions of {head.file} in several modes, e.g. {other} and {head.mode}.",
-                    hint=f"Choose one with --mode {other}, for example.",
+                    hint=f"Choose one with --only-mode {other}, for example.",
                 )
             known: dict[str, Any] = {"settings": {}}
             if lexicon is not None and head.labels is None and head.good:
@@ -130,11 +139,7 @@ class Stored:
         made = datetime.fromtimestamp(known_s, UTC)
         for path, lines in clips.items():
             if lines:
-                pieces = _joined(Piece.of(line, self.transcripts) for line in lines)
-                end_s = max(piece.end_ms for piece in pieces) / 1000
-                longest_s = max(line.head.recording_s or line.head.duration_s or 0.0 for line in lines)
-                duration_s = longest_s if longest_s > end_s - 0.001 else end_s  # the end was rounded
-                yield CaptionedRecording(path, names[path], pieces, duration_s, made)
+                yield CaptionedRecording.of(path, names[path], lines, self.transcripts, made)
 
 
 def _joined(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
@@ -165,11 +170,11 @@ def _folded(name: str) -> str:
 def details(head: TranscriptHead) -> dict[str, Any]:
     """What a transcript says of a clip beyond its caption, flat: name of a column -> value, of what it has.
 
-    `speaker`, `text`, `needs_review`; `flags` with spaces, `emotions` with commas between; `label_A`, `agrees_A` and
-    `score_A_CLASS` of each attribute A; `measured_NAME`.
+    `speaker`, `text`, `channel` from 1, `needs_review`; `flags` with spaces, `emotions` with commas between;
+    `label_A`, `agrees_A` and `score_A_CLASS` of each attribute A; `measured_NAME`.
     """
-    texts = {"speaker": head.speaker, "text": head.text, "needs_review": head.needs_review}
-    found: dict[str, Any] = {name: value for name, value in texts.items() if value is not None}
+    names = ("speaker", "text", "channel", "needs_review")
+    found: dict[str, Any] = {name: value for name in names if (value := getattr(head, name)) is not None}
     found |= {"flags": " ".join(head.flags)} if head.flags else {}
     found |= {} if head.emotions is None else {"emotions": ", ".join(head.emotions)}
     measured = asdict(head.measured) if head.measured else {}

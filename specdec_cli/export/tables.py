@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import os
-import re
 from collections.abc import Callable, Iterable
 from itertools import chain
 from pathlib import Path
@@ -17,18 +16,13 @@ import yaml
 from specdec_cli.export.recordings import CaptionedRecording, Stored, columns, details, one_line, short_name
 from specdec_cli.export.turns import clock
 from specdec_cli.inputs.find import relative_name
+from specdec_cli.inputs.table_files import OWN_COLUMNS, as_cell
 from specdec_cli.transcript.records import readable
 
-COLUMNS: Final = (
-    *("name", "id", "file", "start_s", "end_s", "duration_s", "language", "caption", "finish_reason", "error"),
-    *("mode", "edge", "cloud", "escalations", "degraded"),
-)
-_FORMULA: Final = re.compile(r"(^|[;\t]\s*\"?)('*[=+\-@\t\r])")
-"""What begins a formula in a cell, or in a part of one that `;` or a tab would make a cell."""
+COLUMNS: Final = (*OWN_COLUMNS, "mode", "edge", "cloud", "escalations", "degraded")
 _LANGUAGES: Final = {"zh": "zho", "en": "eng"}  # ISO 639-3
-_FIGURES: Final = ("score", "measured")
+_TYPES: Final = {"score": "float", "measured": "float", "needs": "bool", "agrees": "bool", "channel": "int"}
 _OF_FOLDERS: Final = ("speaker", "text", "label_")
-_TRUTHS: Final = ("needs", "agrees")
 
 
 def table(stored: Stored) -> str:
@@ -63,7 +57,7 @@ def database(recordings: Iterable[CaptionedRecording]) -> dict[str, str]:
     schemes: dict[str, dict[str, object]] = {}
     for column in found:
         kind = column.partition("_")[0]
-        schemes[short_name(column)] = {"dtype": "float" if kind in _FIGURES else "bool" if kind in _TRUTHS else "str"}
+        schemes[short_name(column)] = {"dtype": _TYPES.get(kind, "str")}
         if kind == "label" and (said := {one_line(piece.details.get(column) or "") for _, piece in pieces} - {""}):
             schemes[short_name(column)]["labels"] = sorted(said)
     schemes["language"]["description"] = "of the caption; which language is spoken is not known"
@@ -136,4 +130,4 @@ def _cell(cell: object) -> object:
     shown = _plain(cell)
     if not isinstance(shown, str) or isinstance(cell, bool):
         return shown
-    return _FORMULA.sub(r"\1'\2", shown)
+    return as_cell(shown)

@@ -10,7 +10,7 @@ from typing import Final
 from specdec_cli.errors import ConfigError
 from specdec_cli.export.recordings import CaptionedRecording, Piece, one_line
 from specdec_cli.format import marked
-from specdec_cli.inputs.exported import SRT_SPEAKER, VTT_NOTE, VTT_SAID
+from specdec_cli.inputs.exported import SRT_NOTHING, SRT_SPEAKER, VTT_CHANNEL, VTT_NOTE, VTT_SAID
 
 _ROUND: Final = str.maketrans("[]", "()")
 _NO_SPEAKER: Final = re.compile(r"^\[([^\]]*)\]: ")
@@ -19,7 +19,7 @@ _NO_SPEAKER: Final = re.compile(r"^\[([^\]]*)\]: ")
 def srt(recording: CaptionedRecording) -> str:
     """SubRip: the caption of each piece while it lasts, after the speaker as `[ann]: `. An arrow in a text becomes →.
 
-    What makes it no description stands after it in brackets, as in VTT.
+    What makes it no description stands after it in brackets, as in VTT; what is said is a line below it.
     """
     cues = []
     for number, piece in enumerate(recording.pieces, 1):
@@ -27,12 +27,16 @@ def srt(recording: CaptionedRecording) -> str:
         text = (
             f"{SRT_SPEAKER.format(speaker)}{_marked(piece)}" if speaker else _NO_SPEAKER.sub(r"(\1): ", _marked(piece))
         )
+        if said := one_line(piece.details.get("text") or ""):
+            text = f"{text or SRT_NOTHING}\n{said}"
         cues.append(f"{number}\n{_times(piece, ',')}\n{text.replace('-->', '→')}\n")
     return "\n".join(cues)
 
 
 def vtt(recording: CaptionedRecording) -> str:
-    """WebVTT: the caption of each piece while it lasts, voiced by its speaker; what is said is a comment before it.
+    """WebVTT: the caption of each piece while it lasts, voiced by its speaker, below comments.
+
+    The comments say what is said, and the channel.
 
     Format: https://www.w3.org/TR/webvtt1/
     """
@@ -40,6 +44,8 @@ def vtt(recording: CaptionedRecording) -> str:
     for piece in recording.pieces:
         if said := piece.details.get("text"):
             cues.append(f"{VTT_SAID}{escape(one_line(said), quote=False)}\n")
+        if channel := piece.details.get("channel"):
+            cues.append(f"{VTT_CHANNEL}{channel}\n")
         voice = "" if piece.speaker is None else f"<v {escape(piece.speaker, quote=False)}>"
         cues.append(f"{_times(piece, '.')}\n{voice}{escape(_marked(piece), quote=False)}\n")
     return "\n".join(cues)
@@ -51,7 +57,9 @@ def txt(recording: CaptionedRecording) -> str:
 
 
 def rttm(recordings: Iterable[CaptionedRecording], naming: str) -> str:
-    """One line per piece: `SPEAKER recording 1 start duration <NA> <NA> name <NA> <NA>`, times in s.
+    """One line per piece: `SPEAKER recording channel start duration <NA> <NA> name <NA> <NA>`, times in s.
+
+    The channel is 1 where all are mixed.
 
     Fields are separated by white space, which becomes `_` inside one; `"`, a quote to readers of tables, becomes `'`.
     Format: NIST, The 2009 (RT-09) Rich Transcription Meeting Recognition Evaluation Plan, appendix A.
@@ -70,11 +78,12 @@ def rttm(recordings: Iterable[CaptionedRecording], naming: str) -> str:
             named = named or bool(name)
             turn = "no_speech" if "no_speech" in piece.details.get("flags", "").split() else _field(name or "")
             times = f"{piece.start_ms / 1000:.3f} {(piece.end_ms - piece.start_ms) / 1000:.3f}"
-            lines.append(f"SPEAKER {_field(recording.name)} 1 {times} <NA> <NA> {turn} <NA> <NA>\n")
+            channel = piece.details.get("channel", 1)
+            lines.append(f"SPEAKER {_field(recording.name)} {channel} {times} <NA> <NA> {turn} <NA> <NA>\n")
     if not named:
         raise ConfigError(
             f"RTTM names turns, and the transcripts have no {naming} to name them by.",
-            hint="Classes come with --labels; without --rttm-name turns are named after their speakers.",
+            hint="Classes come with --labels; without --attribute turns are named after their speakers.",
         )
     return "".join(lines)
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from specdec_cli.config.problems import show
 from specdec_cli.inputs.entries import Entry, language_named, moment, span
 from specdec_cli.inputs.skipped import Skips
-from specdec_cli.inputs.table_files import JSON, ending, one_line, read_objects, read_text
+from specdec_cli.inputs.table_files import JSON, Object, Table, ending, one_line, read_objects, read_table, read_text
 
 _ROUNDING_S: Final = 0.01
+_CUTS: Final = ("MixedCut", "PaddingCut")  # without a recording of their own
 
 
 def kaldi(scp: Path, skips: Skips) -> Iterator[Entry]:
@@ -53,20 +54,22 @@ def _pairs(path: Path) -> Iterator[tuple[str, str, str]]:
             yield f"{path}, line {number}", words[0], "".join(words[1:]).strip()
 
 
-def is_lhotse(path: Path) -> bool:
-    """Whether a file holds cuts of Lhotse: objects with a `recording` of their own."""
-    return ending(path) in JSON and any(
-        isinstance(row.get("recording"), dict) or row.get("type") in ("MixedCut", "PaddingCut")
-        for _, row in read_objects(path, Skips())
-    )
+def table_or_cuts(path: Path, skips: Skips) -> Table | Iterator[Entry]:
+    """The table that a file holds, or the cuts of a Lhotse manifest: objects with a `recording` of their own."""
+    if ending(path) not in JSON:
+        return read_table(path, skips)
+    objects = list(read_objects(path, skips))
+    if any(isinstance(row.get("recording"), dict) or row.get("type") in _CUTS for _, row in objects):
+        return _lhotse(objects, skips)
+    return read_table(path, skips, objects)
 
 
-def lhotse(path: Path, skips: Skips) -> Iterator[Entry]:
-    """The cuts of a Lhotse manifest, of recordings that are files, each of the channel that it names.
+def _lhotse(objects: Iterable[Object], skips: Skips) -> Iterator[Entry]:
+    """Cuts of Lhotse, of recordings that are files, each of the channel that it names.
 
     Source: https://lhotse.readthedocs.io/en/latest/cuts.html; a MixedCut has no recording of its own.
     """
-    for place, row in read_objects(path, skips):
+    for place, row in objects:
         try:
             recording, said = row["recording"], row.get("supervisions") or []
             (source,) = recording["sources"]

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from specdec_cli.audio.paths import shown
 from specdec_cli.audio.samples import Cut
 from specdec_cli.config.problems import show
 from specdec_cli.errors import CutsError, ReferencesError
-from specdec_cli.inputs.corpora import is_lhotse, lhotse
+from specdec_cli.inputs.corpora import table_or_cuts
 from specdec_cli.inputs.entries import Columns, Entry, moment, span
 from specdec_cli.inputs.names import ByRecording
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.subtitles import subtitles
-from specdec_cli.inputs.table_files import JSON, UNDECODED, ending, one_line, read_table, read_text
+from specdec_cli.inputs.table_files import JSON, Table, decoded, ending, one_line, read_text, uncollected
 from specdec_cli.inputs.tiers import eaf, textgrid
 from specdec_cli.times import MOST_S
+
+if TYPE_CHECKING:
+    from specdec_cli.config.schema import AudioConfig
 
 _NOT_GIVEN: Final = ["<NA>", "<NA>"]
 _NO_NAMES: Final = frozenset({"<NA>", "unknown", "no_speech"})  # the last two are of our own RTTM
@@ -39,6 +42,11 @@ class Cuts:
     _of_all: Sequence[Cut] = field(default=(), repr=False)  # where the file names no recording
 
     @classmethod
+    def of_config(cls, audio: AudioConfig) -> Cuts | None:
+        """Where recordings are cut, if the settings name a file that says it; errors as in `read`."""
+        return None if audio.cuts_path is None else cls.read(audio.cuts_path, strict=audio.strict)
+
+    @classmethod
     def read(cls, path: Path, *, strict: bool = False) -> Cuts:
         """Reads a file; the files of a folder are read when their recordings are.
 
@@ -49,11 +57,12 @@ class Cuts:
         if path.is_dir():
             return cls(path, skips)
         named, of_all = ByRecording[Cut](path), list[Cut]()
-        for entry, cut in _closed(_read(path, skips), skips):
-            if entry.file is None:
-                of_all.append(cut)
-            else:
-                named.add(entry.file, cut)
+        with uncollected():
+            for entry, cut in _closed(_read(path, skips), skips):
+                if entry.file is None:
+                    of_all.append(cut)
+                else:
+                    named.add(entry.file, cut)
         return cls(path, skips, named, of_all)
 
     def expect(self, recordings: Iterable[str]) -> None:
@@ -95,10 +104,13 @@ def _read(path: Path, skips: Skips) -> list[Entry]:
     if read is None and ending(path) in _TABLES:
         read = _table  # packed
     if read is None:
+        other = next((f"{way} " for endings, way in _CONVERTED.items() if path.suffix.lower() in endings), "")
         message = f"{path} is no file of cuts that can be read: its ending is {show(path.suffix)}."
-        raise ReferencesError(message, hint=f"Name it {', '.join(_READERS)} after what it holds, or give a folder.")
+        raise ReferencesError(message, hint=f"{other}Read are {', '.join(_READERS)}, and folders of such files.")
     found = list(read(path, skips))
-    skips.require_some(found, f"{path} has no cuts.", "It needs a start and an end for each piece.")
+    labels = "A .txt is a label track of Audacity; name a table .tsv, and of Kaldi give the folder: --manifest FOLDER."
+    hint = labels if read is _labels else "It needs a start and an end for each piece."
+    skips.require_some(found, f"{path} has no cuts.", hint)
     return found
 
 
@@ -118,14 +130,11 @@ def _closed(entries: Sequence[Entry], skips: Skips) -> Iterator[tuple[Entry, Cut
     for entry in entries:
         start_s = entry.start_s or 0.0
         end_s = after[entry.file][start_s] if entry.end_s is None else entry.end_s
-        speaker, text = _decoded(entry.speaker), _decoded(entry.text)
-        if speaker != entry.speaker or text != entry.text:
+        speaker, text = entry.speaker, entry.text
+        if not (decoded(speaker or "") and decoded(text or "")):
             skips.change(entry.place, "what it says is no UTF-8 text, so that only its times count: save it as UTF-8")
+            speaker, text = (said if decoded(said or "") else None for said in (speaker, text))
         yield entry, Cut(start_s, end_s, speaker, text, entry.place, entry.channel)
-
-
-def _decoded(said: str | None) -> str | None:
-    return None if said and not said.isascii() and UNDECODED.search(said) else said
 
 
 def _rttm(path: Path, skips: Skips) -> Iterator[Entry]:
@@ -133,9 +142,10 @@ def _rttm(path: Path, skips: Skips) -> Iterator[Entry]:
 
     Channels count only where the file names others than the first, which most tools write for any recording.
     """
-    found = list[tuple[Entry, int | None]]()
+    found, where = list[Entry](), f"{path}, line "
     for number, line in enumerate(read_text(path, lenient=True).split("\n"), 1):
-        fields, place = line.split(), f"{path}, line {number}"
+        fields = line.split()
+        place = f"{where}{number}"
         if fields[:1] != ["SPEAKER"]:
             if fields and fields[0].upper() == "SPEAKER":
                 skips.leave_out(place, "SPEAKER is written in capitals")
@@ -155,9 +165,10 @@ def _rttm(path: Path, skips: Skips) -> Iterator[Entry]:
         if (part := span(place, skips, _given(start), length=_given(length))) is not None:
             taken = int(channel) - 1 if channel.isdecimal() and 0 < int(channel[:4]) < 1000 else None
             name, known = " ".join(fields[1 : gap - 3]), None if speaker in _NO_NAMES else speaker
-            found.append((Entry(place, name, None, known, start_s=part[0], end_s=part[1]), taken))
-    apart = {entry.file for entry, channel in found if channel}
-    yield from (replace(entry, channel=channel) if entry.file in apart else entry for entry, channel in found)
+            found.append(Entry(place, name, None, known, None, None, None, *part, taken))
+    apart = {entry.file for entry in found if entry.channel}
+    for entry in found:
+        yield entry if entry.file in apart or entry.channel is None else entry._replace(channel=None)
 
 
 def _given(text: str) -> float | str:
@@ -183,23 +194,40 @@ def _labels(path: Path, skips: Skips) -> Iterator[Entry]:
 
 def _table(path: Path, skips: Skips) -> Iterator[Entry]:
     """Tables, among them the segments of Whisper and WhisperX; and cuts of Lhotse."""
-    if is_lhotse(path):
-        yield from lhotse(path, skips)
+    table = table_or_cuts(path, skips)
+    if not isinstance(table, Table):
+        yield from table
         return
-    table = read_table(path, skips)
     columns = Columns(table, clips=_RECORDINGS)
     if columns.start is None or (columns.end is None and columns.length is None):
         message = f"{path} has no columns start and end; there are {show(', '.join(table.columns))}."
-        raise ReferencesError(message, hint="Give them in seconds; columns file, speaker and text are read too.")
+        raise ReferencesError(message, hint=_NO_TIMES)
     for entry in columns.entries(skips):
-        if entry.start_s is None:
+        if entry.start_s is None and not table.own:
             skips.leave_out(entry.place, "it has no start")
             continue
-        if entry.end_s is None:
+        if entry.end_s is None and entry.start_s is not None:
             skips.change(entry.place, "it has no end: up to the next one, or to the end of the recording")
         yield entry
 
 
+_NO_TIMES: Final = (
+    "The first line, or every object, has to name them; columns file, speaker and text are read too. Services that "
+    "transcribe also write SRT or VTT, which are read."
+)
+_CONVERTED: Final = {
+    (
+        ".ass",
+        ".ssa",
+        ".sbv",
+        ".ttml",
+        ".dfxp",
+        ".lrc",
+        ".sub",
+    ): "Subtitle Edit, or ffmpeg -i FILE out.srt, makes an SRT of it.",
+    (".trs", ".cha", ".antx", ".exb", ".flextext"): "ELAN imports it: save it there as .eaf.",
+    (".ctm", ".stm", ".lab", ".mlf"): "Write it as a table with the columns file, start, end, speaker, text.",
+}
 _RECORDINGS: Final = ("recordingid", "clip", "clipid", "uri")
 _TABLES: Final = (*JSON, ".csv", ".tsv")
 _READERS: Final[dict[str, Callable[[Path, Skips], Iterator[Entry]]]] = {

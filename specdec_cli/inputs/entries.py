@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
-from typing import Final
+from typing import Final, NamedTuple
 
 from specdec_cli.config.problems import show
 from specdec_cli.inputs.skipped import Skips
@@ -18,71 +18,46 @@ from specdec_cli.times import MOST_S, seconds
 
 # Names of columns without case, blanks and punctuation.
 FILES: Final = (
-    *("file", "path", "filename", "filepath", "audio", "audiopath", "audiofile", "audiofilename", "audiofilepath"),
-    *(
-        "wav",
-        "wavpath",
-        "wavfile",
-        "wavname",
-        "sound",
-        "soundfile",
-        "recording",
-        "recordingpath",
-        "mediafile",
-        "文件",
-        "文件名",
-    ),
+    *("file", "path", "filename", "filepath", "audio", "audiopath", "audiofile", "audiofilename"),
+    *("audiofilepath", "wav", "wavpath", "wavfile", "wavname", "sound", "soundfile", "recording"),
+    *("recordingpath", "mediafile", "relativeaudiopath", "文件", "文件名"),
 )
-CLIPS: Final = ("recordingid", "clip", "clipid", "key", "id", "utt", "uttid", "utterance", "utteranceid", "name", "uri")
+CLIPS: Final = (
+    *("recordingid", "clip", "clipid", "key", "itemname", "id", "utt", "uttid", "utteranceid", "name", "uri"),
+    *("utterance",),
+)
 """Names that a recording is recognised by, where a column has no paths."""
+_OF_MELD: Final = ("dialogueid", "utteranceid")
+"""Whose clips are called after these two, and whose times are those of the episode."""
 IDS: Final = ("id", "uttid", "utteranceid", "segmentid")
 SPEAKERS: Final = (
-    "speaker",
-    "speakerid",
-    "speakername",
-    "spk",
-    "spkid",
-    "spkr",
-    "spkrid",
-    "clientid",
-    "actor",
-    "actorid",
-    "说话人",
+    *("speaker", "speakerid", "speakername", "spk", "spkid", "spkr", "spkrid", "speakerlabel", "clientid"),
+    *("actor", "actorid", "说话人", "tier"),
 )
-TEXTS: Final = ("text", "sentence", "transcript", "transcription", "utterance", "文本")
+TEXTS: Final = ("text", "sentence", "transcript", "transcription", "utterance", "txt", "wrd", "文本")
 LANGUAGES: Final = ("language", "lang", "locale", "语言")
 PROMPTS: Final = ("prompt",)
 CHANNELS: Final = ("channel", "channelid", "chan", "chn")
 _STARTS: Final = (
-    "start",
-    "starttime",
-    "begin",
-    "begintime",
-    "onset",
-    "tmin",
-    "xmin",
-    "from",
-    "timestampsfrom",
-    "开始",
-    "开始时间",
+    *("start", "starttime", "begin", "begintime", "onset", "tmin", "xmin", "from", "timestampsfrom", "开始"),
+    *("开始时间",),
 )
 _OFFSET: Final = "offset"  # the start beside a duration, the end beside an onset
-_ENDS: Final = ("end", "endtime", "stop", "stoptime", "tmax", "xmax", "to", "timestampsto", "结束", "结束时间")
+_ENDS: Final = (*("end", "endtime", "stop", "stoptime", "tmax", "xmax", "to", "timestampsto", "结束", "结束时间"),)
 _LENGTHS: Final = ("duration", "dur", "length", "时长")
-_UNITS: Final = {"": 1.0, "s": 1.0, "sec": 1.0, "secs": 1.0, "seconds": 1.0, "秒": 1.0}
-_UNITS_MS: Final = ("ms", "msec", "msecs", "milliseconds", "millis", "毫秒")
+_UNITS: Final = dict.fromkeys(("", "s", "sec", "secs", "seconds", "inseconds", "秒"), 1.0)
+_UNITS_MS: Final = ("ms", "msec", "msecs", "milliseconds", "inmilliseconds", "millis", "毫秒")
 _WITH_UNIT: Final = re.compile(r"(.*\d)\s*(ms|msec|s|sec|secs|seconds|秒|毫秒)", re.IGNORECASE)
-_PLAIN: Final = re.compile(r"-?\d{1,12}(?:\.\d{1,18})?")
 _OF_PANDAS: Final = re.compile(r"(\d{1,4}) days?(?: (\d\d:\d\d:\d\d(?:\.\d{1,9})?))?")  # audformat has such times
 _WHOLE: Final = re.compile(r"\d+")
 _LONG: Final = 400.0
 """Whole numbers without a unit, half of them this far apart, are milliseconds: no model reads as many seconds."""
 _NONE: Final = frozenset({"", "na", "n/a", "nan", "nat", "none", "null", "<na>", "-"})
+_NOBODY: Final = _NONE | {"unknown"}
 _NAMED_CHANNELS: Final = {"left": 0, "l": 0, "a": 0, "right": 1, "r": 1, "b": 1}
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One row; None where the table does not say."""
 
     place: str  # "clips.tsv, line 7"
@@ -125,6 +100,13 @@ class Columns:
         elif end is None:
             end = self._time((_OFFSET,))
         self.start, self.end, self.length = start, end, self._time(_LENGTHS)
+        if "promptid" in self._by_name:  # the question that a speaker of Common Voice answered
+            self.prompt = None
+        self._parts = [self._by_name[name] for name in _OF_MELD if name in self._by_name]
+        if len(self._parts) < len(_OF_MELD) or self.first(FILES) or file:
+            self._parts = []
+        else:
+            self.file, self.id, self.start, self.end, self.length = " and ".join(self._parts), None, None, None, None
 
     def first(self, wanted: Sequence[str]) -> str | None:
         """The first of the plain names that is a column."""
@@ -133,36 +115,29 @@ class Columns:
     def entries(self, skips: Skips) -> Iterator[Entry]:
         """The rows that can be read, each with its part."""
         scale = self._scale(skips)
+        named = self.file, self.id, self.speaker, self.text, self.language, self.prompt, self.channel
+        times = [
+            (time.column, time.scale * scale) if time else (None, 1.0) for time in (self.start, self.end, self.length)
+        ]
         for row in self.table.rows:
+            place = row.place
             try:
-                cells = {
-                    name: row.single(column)
-                    for name, column in (
-                        *(("file", self.file), ("id", self.id), ("speaker", self.speaker), ("text", self.text)),
-                        *(("language", self.language), ("prompt", self.prompt), ("channel", self.channel)),
-                    )
-                }
-                times = [
-                    (row.single(time.column), time.scale * scale) if time else (None, 1.0)
-                    for time in (self.start, self.end, self.length)
-                ]
+                file, id_, speaker, text, language, prompt, channel = map(row.single, named)
+                start, end, length = [moment(row.single(column), unit_s) for column, unit_s in times]
             except ValueError as error:
-                skips.leave_out(row.place, str(error))
+                skips.leave_out(place, str(error))
                 continue
-            part = span(row.place, skips, *(moment(*time) for time in times))
-            if part is not None:
-                yield Entry(
-                    row.place,
-                    cells["file"],
-                    cells["id"],
-                    one_line(cells["speaker"]),
-                    one_line(cells["text"]),
-                    language_named(row.place, cells["language"], skips),
-                    cells["prompt"],
-                    *part,
-                    self._channel_of(row.place, cells["channel"], skips),
-                    row,
-                )
+            if self._parts:
+                file = "dia{}_utt{}.mp4".format(*map(row.single, self._parts))
+            if (part := span(place, skips, start, end, length)) is not None:
+                spoken_in = language_named(place, language, skips)
+                from_channel = self._channel_of(place, channel, skips)
+                who, said = one_line(speaker), one_line(text)
+                if who and who.casefold() in _NOBODY:
+                    who = None
+                if said == "-":  # as NeMo writes it
+                    said = None
+                yield Entry(place, file, id_, who, said, spoken_in, prompt, *part, from_channel, row)
 
     def _time(self, names: Sequence[str]) -> _Time | None:
         for unit, scale in (*_UNITS.items(), *dict.fromkeys(_UNITS_MS, 0.001).items()):
@@ -174,19 +149,21 @@ class Columns:
         """0.001 where starts and ends are milliseconds, as Whisper's TSV has them without saying so; else 1."""
         if self.start is None or (end := self.end or self.length) is None or {self.start.scale, end.scale} != {1.0}:
             return 1.0
-        pairs = [(row.cells.get(self.start.column), row.cells.get(end.column)) for row in self.table.rows]
-        whole = [
-            (int(a[0]), int(b[0])) for a, b in pairs if a and b and _WHOLE.fullmatch(a[0]) and _WHOLE.fullmatch(b[0])
-        ]
-        written = sum(bool(a and b) for a, b in pairs)
-        if not whole or len(whole) < written or median(b - (a if self.end else 0) for a, b in whole) < _LONG:
+        lengths = list[int]()
+        for row in self.table.rows:
+            begin, until = row.cell(self.start.column), row.cell(end.column)
+            if begin and until:
+                if not (_WHOLE.fullmatch(begin[0]) and _WHOLE.fullmatch(until[0])):
+                    return 1.0
+                lengths.append(int(until[0]) - (int(begin[0]) if self.end else 0))
+        if not lengths or median(lengths) < _LONG:
             return 1.0
         skips.note(f"{self.table.path}: its times are whole numbers this far apart, so they are read as milliseconds")
         return 0.001
 
     @cached_property
     def _from_zero(self) -> bool:
-        return any(row.cells.get(self.channel or "") in (("0",), ("0.0",)) for row in self.table.rows)
+        return any(row.cell(self.channel) in (("0",), ("0.0",)) for row in self.table.rows)
 
     def _channel_of(self, place: str, value: str | None, skips: Skips) -> int | None:
         """0-based. Where no row of the table names a channel 0, channels are counted from 1, as in RTTM."""
@@ -203,8 +180,7 @@ class Columns:
 
 def language_named(place: str, value: object, skips: Skips) -> Language | None:
     """zh or en of "zh-CN", "cmn", "Mandarin", "English"; None for nothing, and counted for any other."""
-    folded = str(value or "").strip().casefold()
-    if folded in _NONE:
+    if value is None or (folded := str(value).strip().casefold()) in _NONE:
         return None
     main = re.split(r"[-_ ]", folded)[0]
     if main in ("zh", "zho", "chi", "cmn", "yue", "chinese", "mandarin", "cantonese", "中文", "汉语", "普通话"):
@@ -220,10 +196,18 @@ def moment(value: object, scale: float = 1.0) -> float | str | None:
 
     None for what is not given.
     """
-    if value is None or (text := str(value).strip()).casefold() in _NONE:
+    if value is None:
         return None
-    if _PLAIN.fullmatch(text) and abs(number := float(text)) <= MOST_S:  # most of a million lines
-        return number * scale
+    text = str(value).strip()
+    if ":" in text and (clock := seconds(text.removeprefix("-"))) is not None:
+        return -clock if text.startswith("-") else clock
+    try:
+        if abs(number := float(text)) <= MOST_S:
+            return number * scale
+    except ValueError:
+        pass
+    if text.casefold() in _NONE:
+        return None
     if days := _OF_PANDAS.fullmatch(text):
         return 86_400.0 * int(days[1]) + (seconds(days[2] or "0") or 0.0)
     if unit := _WITH_UNIT.fullmatch(text):
@@ -231,7 +215,7 @@ def moment(value: object, scale: float = 1.0) -> float | str | None:
     found = seconds(text.removeprefix("-"))
     if found is None:
         return show(value)
-    return (-found if text.startswith("-") else found) * (1.0 if ":" in text else scale)
+    return (-found if text.startswith("-") else found) * scale
 
 
 _Moment = float | str | None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import unescape
+from itertools import takewhile
 from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree
@@ -15,15 +16,20 @@ from specdec_cli.inputs.table_files import one_line
 
 VTT_NOTE: Final = "NOTE specdec: each cue says how somebody speaks, not what they say"
 VTT_SAID: Final = "NOTE said: "
+VTT_CHANNEL: Final = "NOTE channel: "
 SRT_SPEAKER: Final = "[{}]: "
 """What stands before a cue's text, as WhisperX writes it; a name has round brackets in place of square ones."""
+SRT_NOTHING: Final = "…"
+"""An empty caption above what is said."""
 
 Interval = tuple[str, float | None, float | None, str]
 """Tier, start and end in seconds, label."""
 
 _CAPTIONS: Final = re.compile(r"(?:(?P<speaker>.+) - )?caption(?P<number> \(\d+\))?", re.DOTALL)
-_KINDS: Final = ("text", "emotions", "needs_review", "flags")
-_CUE: Final = re.compile(r"([\d:.]+) --> ([\d:.]+)")
+_ATTACHED: Final = re.compile(r"(?:^| - )(text|channel)(?: \(\d+\))?$")
+_KINDS: Final = ("text", "channel", "emotions", "needs_review", "flags")
+_CUE: Final = re.compile(r"([\d:.,]+) --> ([\d:.,]+)")
+_PREFIX: Final = re.compile(r"\[([^\]]*)\]: ")
 _VOICE: Final = re.compile(r"<v ([^<>\n]*)>")
 
 
@@ -35,12 +41,12 @@ def cuts_of_tiers(path: Path, intervals: Sequence[Interval], skips: Skips) -> tu
     for tier, start, end, label in intervals:
         if tier in families and label.strip():
             number = families[tier]["number"] or ""
-            of_text = f"{tier.removesuffix(number).removesuffix('caption')}text{number}"
+            before = tier.removesuffix(number).removesuffix("caption")
             place = f"{path}, a caption at {start} s"
             speaker = one_line(families[tier]["speaker"])
             if (part := span(place, skips, start, end)) is not None:
-                text = one_line(said.get((of_text, start, end)))
-                cuts.append(Entry(place, speaker=speaker, text=text, start_s=part[0], end_s=part[1]))
+                text, channel = (said.get((f"{before}{kind}{number}", start, end)) for kind in ("text", "channel"))
+                cuts.append(_cut(place, speaker, text, channel, part))
     places = {(cut.start_s, cut.end_s) for cut in cuts}
     return cuts, {tier for tier in {tier for tier, *_ in intervals} if _about(tier, families, intervals, places)}
 
@@ -69,27 +75,47 @@ def is_vtt(text: str) -> bool:
 
 def cuts_of_vtt(path: Path, text: str, skips: Skips) -> Iterator[Entry]:
     """The cues of a WebVTT file of specdec."""
-    said = None
+    said = channel = None
     lines = iter(enumerate(text.splitlines(), 1))
     for number, line in lines:
         if line.startswith(VTT_SAID):
-            said = one_line(unescape(line.removeprefix(VTT_SAID)))
+            said = unescape(line.removeprefix(VTT_SAID))
+        elif line.startswith(VTT_CHANNEL):
+            channel = line.removeprefix(VTT_CHANNEL)
         elif times := _CUE.match(line):
             place = f"{path}, line {number}"
             voice = _VOICE.match(next(lines, (0, ""))[1])
-            speaker = one_line(unescape(voice[1])) if voice else None
             if (part := span(place, skips, moment(times[1]), moment(times[2]))) is not None:
-                yield Entry(place, speaker=speaker, text=said, start_s=part[0], end_s=part[1])
-            said = None
+                yield _cut(place, unescape(voice[1]) if voice else None, said, channel, part)
+            said = channel = None
 
 
-def cuts_of_eaf(path: Path, root: ElementTree.Element, skips: Skips) -> Iterator[Entry]:
-    """The aligned annotations of an ELAN document of specdec, with the texts that are attached to them."""
-    times = {slot.get("TIME_SLOT_ID"): slot.get("TIME_VALUE") for slot in root.iter("TIME_SLOT")}
-    texts = {
-        reference.get("ANNOTATION_REF"): reference.findtext("ANNOTATION_VALUE")
+def cuts_of_srt(path: Path, text: str, skips: Skips) -> Iterator[Entry]:
+    """The cues of an SRT file of specdec that nobody edited: a caption after its speaker, and below it what is said."""
+    lines = iter(enumerate(text.split("\n"), 1))
+    for number, line in lines:
+        if times := _CUE.match(line):
+            place, cue = f"{path}, line {number}", [line for _, line in takewhile(lambda each: each[1], lines)]
+            prefix = _PREFIX.match(cue[0]) if cue else None
+            if (part := span(place, skips, moment(times[1]), moment(times[2]))) is not None:
+                yield _cut(place, prefix[1] if prefix else None, " ".join(cue[1:]), None, part)
+
+
+def _cut(
+    place: str, speaker: object, text: object, channel: str | None, part: tuple[float | None, float | None]
+) -> Entry:
+    number = int(channel) - 1 if channel and channel.strip().isdecimal() and 0 < int(channel) < 1000 else None
+    return Entry(place, None, None, one_line(speaker), one_line(text), None, None, *part, number)
+
+
+def cuts_of_eaf(
+    path: Path, root: ElementTree.Element, times: Mapping[str | None, float | None], skips: Skips
+) -> Iterator[Entry]:
+    """The aligned annotations of an ELAN document of specdec, with what is attached; `times`: s of its slots."""
+    said = {
+        (kind[1], reference.get("ANNOTATION_REF")): reference.findtext("ANNOTATION_VALUE")
         for tier in root.iter("TIER")
-        if re.search(r"(^| - )text( \(\d+\))?$", tier.get("TIER_ID", "")) and tier.get("PARENT_REF")
+        if (kind := _ATTACHED.search(tier.get("TIER_ID", ""))) and tier.get("PARENT_REF")
         for reference in tier.iter("REF_ANNOTATION")
     }
     for tier in root.iter("TIER"):
@@ -98,7 +124,6 @@ def cuts_of_eaf(path: Path, root: ElementTree.Element, skips: Skips) -> Iterator
             start, end = (times.get(found.get(f"TIME_SLOT_REF{side}")) for side in (1, 2))
             if start is None or end is None:
                 skips.leave_out(place, "it has no times of its own: align it in ELAN")
-            elif (part := span(place, skips, moment(start, 1e-3), moment(end, 1e-3))) is not None:
-                speaker = one_line(tier.get("PARTICIPANT"))
-                text = one_line(texts.get(found.get("ANNOTATION_ID")))
-                yield Entry(place, speaker=speaker, text=text, start_s=part[0], end_s=part[1])
+            elif (part := span(place, skips, start, end)) is not None:
+                text, channel = (said.get((kind, found.get("ANNOTATION_ID"))) for kind in ("text", "channel"))
+                yield _cut(place, tier.get("PARTICIPANT"), text, channel, part)

@@ -10,6 +10,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import IO, Final
@@ -23,6 +24,11 @@ from specdec_cli.inputs.recording import InputFile, Key
 
 _SOUND: Final = re.compile(rf"[^.].*\.({SOUND_ENDINGS})", re.IGNORECASE | re.DOTALL)
 """What a folder is searched for; a file that is named, or matched by a pattern, may have any name."""
+_OTHERS: Final = {
+    (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".scp"): ("a table", "To caption what it lists: --manifest {}"),
+    (".rttm", ".srt", ".vtt", ".textgrid", ".eaf"): ("a file of cuts", "Name the recording, and --segment {}"),
+}
+_TRANSCRIPT: Final = b'{"schema":1,"file":'
 _NO_TEXT: Final = re.compile(rb"[\x01-\x08\x0e-\x1a]")  # every recording has such bytes, and no list of names
 
 
@@ -148,6 +154,27 @@ def _keep(head: bytes, rest: IO[bytes]) -> None:
     except OSError as error:
         hint = "Save it to a file, and name that file; or set TMPDIR to a folder with more room."
         raise ConfigError(f"The recording on stdin cannot be kept: {error.strerror}.", hint=hint) from error
+
+
+def require_sounds(paths: Sequence[str]) -> None:
+    """Raises ConfigError if every path is a table, a file of cuts or of transcripts, and says how those are given."""
+    ways = [way for path in paths if (way := _other_way(path))]
+    if paths and len(ways) == len(paths):
+        raise ConfigError(f"{show(paths[0])} is no recording, but {ways[0][0]}.", hint=ways[0][1])
+
+
+def _other_way(path: str) -> tuple[str, str] | None:
+    """What a text is, by its beginning and the ending of its name, and how it is given; None for any other file."""
+    kind = os.path.splitext(path.lower().removesuffix(".gz"))[1]
+    what, way = next((other for endings, other in _OTHERS.items() if kind in endings), ("", ""))
+    head = b""
+    with suppress(OSError, ValueError), open(path, "rb") as file:
+        head = file.read(4096)
+    if head.startswith(_TRANSCRIPT):
+        hint = f"To go on with it, name the recordings and --output {path}; specdec export {path} reads it."
+        return "a file of transcripts", hint
+    is_text = head and (_NO_TEXT.search(head) is None or path.lower().endswith(".gz"))
+    return (what, way.format(path)) if what and is_text else None
 
 
 def find_recordings(

@@ -9,18 +9,19 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from specdec_cli.audio.paths import is_url
-from specdec_cli.config.problems import show
+from specdec_cli.config.problems import show, show_name
 from specdec_cli.config.settings import check_value
 from specdec_cli.errors import ConfigError, ReferencesError
-from specdec_cli.inputs.corpora import is_lhotse, kaldi, lhotse
+from specdec_cli.inputs.corpora import kaldi, table_or_cuts
 from specdec_cli.inputs.entries import FILES, Columns, Entry
 from specdec_cli.inputs.find import Paths, common_folder
 from specdec_cli.inputs.recording import InputFile, Key
 from specdec_cli.inputs.skipped import Skips
-from specdec_cli.inputs.table_files import read_table
+from specdec_cli.inputs.table_files import Table
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ class Manifest:
         return cls(rows, skips)
 
 
+_NAMED: Final = 12  # columns, in a message
 Inputs = Paths | Manifest
 """Recordings, each once; found while it is iterated. `base`: absolute folder that names in exports are relative to."""
 
@@ -77,13 +79,13 @@ def _listed(path: Path, skips: Skips) -> Iterator[Entry]:
     """What a manifest lists, by what it holds."""
     if path.suffix == ".scp" or (path / "wav.scp").exists():
         yield from kaldi(path if path.suffix == ".scp" else path / "wav.scp", skips)
-    elif is_lhotse(path):
-        yield from lhotse(path, skips)
+    elif not isinstance(table := table_or_cuts(path, skips), Table):
+        yield from table
     else:
-        table = read_table(path, skips)
         columns = Columns(table)
         if columns.file is None:
-            message = f"{path} has no column {', '.join(FILES)}; there are {show(', '.join(table.columns))}."
+            wanted, found = ", ".join(FILES[:3]), ", ".join(map(show_name, table.columns[:_NAMED]))
+            message = f"{path} has no column {wanted} or the like that names the recording; the first are {found}."
             raise ReferencesError(message, hint="The first line has the names of the columns.")
         yield from columns.entries(skips)
 
@@ -95,7 +97,7 @@ def _path(folder: Path, file: str) -> str:
     if os.path.isabs(file) or is_url(file):
         return file
     path = str(folder / file)
-    others = (os.path.expanduser(file), path.replace("\\", "/")) if file.startswith("~") or "\\" in file else ()
+    others = os.path.expanduser(file), path.replace("\\", "/"), str(folder / "clips" / file)  # as Common Voice has them
     return path if os.path.lexists(path) else next(filter(os.path.lexists, others), path)
 
 

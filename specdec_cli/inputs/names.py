@@ -33,11 +33,8 @@ class _Node(Generic[_Item]):
 
     def written(self) -> Iterator[list[_Item]]:
         """The items of every path that ends here or above."""
-        nodes = [self]
-        while nodes:
-            node = nodes.pop()
+        for node in _nodes(self):
             yield from node.here.values()
-            nodes += node.above.values()
 
 
 class ByRecording(Generic[_Item]):
@@ -49,11 +46,15 @@ class ByRecording(Generic[_Item]):
 
     def __init__(self, source: object) -> None:
         self._source, self._root = source, _Node[_Item]()
+        self._lists: dict[str, list[_Item]] = {}  # by the path as the table has it
         self._called: Counter[str] | None = None
         self._first: dict[int, str] = {}  # identity of a list of items -> path as the table has it
 
     def add(self, name: str, item: _Item) -> None:
         """Files an item under the path or name that the table gives."""
+        if (known := self._lists.get(name)) is not None:
+            known.append(item)
+            return
         parts = parts_of(name)
         node, way = self._root, [self._root]
         for part in (_stem(parts[-1]), *parts[-2::-1]):
@@ -62,9 +63,8 @@ class ByRecording(Generic[_Item]):
         if not node.here:
             for passed in way:
                 passed.paths += 1
-        items = node.here.setdefault(parts[-1], [])
-        if not items:
-            self._first[id(items)] = name
+        items = self._lists[name] = node.here.setdefault(parts[-1], [])
+        self._first.setdefault(id(items), name)
         items.append(item)
 
     def expect(self, recordings: Iterable[str]) -> None:

@@ -49,6 +49,13 @@ class InputFile:
         """What it is recognised by."""
         return Key.of(self.path, self.id)
 
+    @property
+    def place(self) -> dict[str, object]:
+        """What a transcript says of it that cannot be captioned: id, part, channel from 1, speaker and text."""
+        channel = None if self.channel is None else self.channel + 1
+        known = {name: getattr(self, name) for name in ("id", "start_s", "end_s", "speaker", "text")}
+        return {**known, "channel": channel}
+
     def content(self) -> str | None:
         """Hex digest of its bytes as they are now; None if they cannot be read."""
         with suppress(AudioError, OSError), opened(self.path) as file:

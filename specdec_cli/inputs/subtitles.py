@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Final
 
 from specdec_cli.config.problems import show
 from specdec_cli.inputs.entries import Entry, moment, span
-from specdec_cli.inputs.exported import cuts_of_vtt, is_vtt
+from specdec_cli.inputs.exported import cuts_of_srt, cuts_of_vtt, is_vtt
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.table_files import one_line, read_text
 from specdec_cli.marks import is_listed
@@ -26,6 +25,7 @@ _OF_COLONS: Final = re.compile(r"(\d{1,5}:\d{1,2}:\d{1,2}):(\d{1,3})")  # in the
 _VOICE: Final = re.compile(r"<v(?:\.[^\s<>]{0,100})?\s{1,9}([^<>]{1,255})>")
 _PREFIX: Final = re.compile(r"\[([^\]\n]{1,255})\]:\s+")  # as WhisperX writes speakers into subtitles
 _NUMBERED: Final = re.compile(r"\[?((?:speaker|说话人|发言人)[ _]?\d{1,3})(?:\]:?|[:：])\s*", re.IGNORECASE)  # others
+_NAME: Final = re.compile(r"([^\W\d][^:?!,;\n]{0,40}): (.*)", re.DOTALL)
 _TAG: Final = re.compile(r"<[^<>\n]{0,500}>|\{\\[^{}\n]{0,500}\}")  # bounded: a run of < takes linear time
 _TIMED: Final = re.compile(r"<\d{1,9}:[\d:.]{4,20}>")  # of a word, as in the captions that YouTube makes
 _BLOCK: Final = re.compile(r"(NOTE|STYLE|REGION)\b")
@@ -41,13 +41,17 @@ def subtitles(path: Path, skips: Skips) -> Iterator[Entry]:
     if is_vtt(text):
         yield from cuts_of_vtt(path, text, skips)
     elif is_listed(path):  # an SRT of specdec's, with captions in the place of texts
-        yield from (replace(cue, text=None) for cue in _cues(path, text, skips, plain=True))
+        yield from cuts_of_srt(path, text, skips)
     else:
-        yield from _cues(path, text, skips)
+        cues = list(_cues(path, text, skips))
+        if _all_named(cues):
+            skips.note(f"{path}: every cue begins with a name and a colon, so these are read as speakers")
+            cues = [cue._replace(speaker=of[1], text=one_line(of[2])) for cue in cues if (of := _named(cue))]
+        yield from cues
 
 
-def _cues(path: Path, text: str, skips: Skips, *, plain: bool = False) -> Iterator[Entry]:
-    """Every cue; `plain`: without voices and entities."""
+def _cues(path: Path, text: str, skips: Skips) -> Iterator[Entry]:
+    """Every cue."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     web, rolls, repeated = lines[0].startswith("WEBVTT"), _TIMED.search(text) is not None, 0
     starts = [number for number, line in enumerate(lines) if _LIKE_ARROW.match(line)]
@@ -66,27 +70,29 @@ def _cues(path: Path, text: str, skips: Skips, *, plain: bool = False) -> Iterat
                 continue
         part = span(place, skips, _moment(times[1]), _moment(times[2]))
         if part is not None:
-            yield Entry(
-                place,
-                speaker=(who := _spoken(place, "\n".join(said), skips, plain=plain))[0],
-                text=who[1],
-                start_s=part[0],
-                end_s=part[1],
-            )
+            speaker, spoken = _spoken(place, "\n".join(said), skips)
+            yield Entry(place, None, None, speaker, spoken, None, None, *part)
     if repeated:
         skips.note(f"{path}: {repeated} cues only repeat the lines of others and are passed over")
+
+
+def _all_named(cues: Sequence[Entry]) -> bool:
+    """Whether every cue begins with `NAME: `, as Zoom writes it, and one name comes again."""
+    names = [found[1] for cue in cues if cue.speaker is None and (found := _named(cue))]
+    return len(names) == len(cues) > len({*names})
+
+
+def _named(cue: Entry) -> re.Match[str] | None:
+    return _NAME.fullmatch(cue.text or "")
 
 
 def _moment(time: str) -> float | str | None:
     return moment(_OF_COLONS.sub(r"\1,\2", "".join(time.split())))
 
 
-def _spoken(place: str, text: str, skips: Skips, *, plain: bool) -> tuple[str | None, str | None]:
+def _spoken(place: str, text: str, skips: Skips) -> tuple[str | None, str | None]:
     """Speaker and text of a cue."""
-    prefix = _PREFIX.match(text) or (None if plain else _NUMBERED.match(text))
-    if plain:
-        bare = one_line(text[prefix.end() :] if prefix else text)
-        return one_line(prefix[1]) if prefix else None, bare
+    prefix = _PREFIX.match(text) or _NUMBERED.match(text)
     voices = _VOICE.findall(text)
     if len({*voices}) > 1:
         skips.change(place, f"several voices: {show(voices[0])} counts")

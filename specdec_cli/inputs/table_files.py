@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import codecs
 import csv
+import gc
 import gzip
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain, islice, starmap
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pydantic_core import from_json
 
@@ -19,27 +22,51 @@ from specdec_cli.errors import ReferencesError
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.regular_files import open_regular
 
+Object = tuple[str, dict[str, Any]]
+"""The place of an item or a line of JSON, and what it holds."""
 Cell = tuple[str, ...]
 """What a cell holds: nothing, one text, or (in JSON) a list of them."""
 
 MOST_BYTES: Final = 256 << 20
 """Of a table, a manifest or a file of cuts, unpacked."""
+MOST_ROWS: Final = 2_000_000
+"""Of a table: they take some hundred times the room of the shortest rows in the file."""
 JSON: Final = (".json", ".jsonl", ".ndjson")
 _SEPARATED: Final = (".tsv", ".tab", ".csv")
 _OBJECTS: Final = 'Write a list of objects: [{"file": ..., "caption": ...}, ...], or an object on each line.'
-_LISTS: Final = ("segments", "utterances", "chunks", "diarization", "transcription")
-"""Under which Whisper and WhisperX, AssemblyAI, transformers, pyannote and whisper.cpp list what was said."""
+_LISTS: Final = (
+    *("segments", "utterances", "chunks", "diarization", "transcription", "audio_segments", "sentence_info"),
+)
+"""Under which Whisper and WhisperX, AssemblyAI and Deepgram, transformers, pyannote, whisper.cpp, Amazon and FunASR
+list what was said."""
+_WITHIN: Final = ("output", "results")  # of the services of pyannoteAI, and of Deepgram and Amazon
+_NO_TABLES: Final = {
+    (".txt", ".list", ".lst", ".m3u"): "A list of paths is given on stdin: specdec batch - < FILE.",
+    (".xlsx", ".xls", ".ods", ".numbers"): "Save it as CSV.",
+}
 _SEPARATOR: Final = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 _MOST_LINES: Final = 100  # of a quoted cell
+OWN_COLUMNS: Final = (
+    *("name", "id", "file", "start_s", "end_s", "duration_s", "language", "caption", "finish_reason", "error"),
+)
+"""The first columns of a table that specdec exported, which tell it from others however it was edited since."""
+_FORMULA: Final = re.compile(r"(^|[;\t]\s*\"?)('*[=+\-@\t\r])")
+"""What begins a formula in a cell, or in a part of one that `;` or a tab would make a cell."""
+_NO_FORMULA: Final = re.compile(r"(^|[;\t]\s*\"?)'('*[=+\-@\t\r])")
 UNDECODED: Final = re.compile(r"[\ud800-\udfff]")
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One row: `place` is "clips.tsv, line 7" or "clips.json, item 3", `cells` the text in each column."""
+class Row(NamedTuple):
+    """One row: `place` is "clips.tsv, line 7" or "clips.json, item 3", `values` what each column holds in the file."""
 
     place: str
-    cells: dict[str, Cell]
+    values: Mapping[str, Any]
+
+    def cell(self, column: str | None) -> Cell:
+        """The texts in a cell: none if it is empty or there is no such column."""
+        value = None if column is None else self.values.get(column)
+        items = value if isinstance(value, list) else [value]
+        return tuple(text for item in items if isinstance(item, str | int | float) and (text := str(item).strip()))
 
     def single(self, column: str | None) -> str | None:
         """The one text in a cell, None if it is empty or there is no column.
@@ -47,8 +74,12 @@ class Row:
         Raises:
             ValueError: there are several; says so.
         """
-        cell = self.cells.get(column, ()) if column else ()
-        if len(cell) > 1:
+        value = None if column is None else self.values.get(column)
+        if value is None:
+            return None
+        if isinstance(value, str):
+            return value.strip() or None
+        if len(cell := self.cell(column)) > 1:
             raise ValueError(f"column {show_name(str(column))}: one value was expected, not {show(list(cell))}")
         return cell[0] if cell else None
 
@@ -61,18 +92,24 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
 
+    @property
+    def own(self) -> bool:
+        """Whether specdec exported it: a row without times is about a whole recording."""
+        return self.columns[: len(OWN_COLUMNS)] == OWN_COLUMNS
+
 
 def ending(path: Path) -> str:
     """The ending of a name that says what a file holds, in lower case, without the .gz of a packed one."""
     return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
-def read_table(path: Path, skips: Skips | None = None) -> Table:
+def read_table(path: Path, skips: Skips | None = None, objects: Iterable[Object] | None = None) -> Table:
     """Reads a table by what its name's ending says it is.
 
-    Quotes of a TSV are ordinary characters, unless its first line begins with one. CSV may have semicolons or tabs for
-    commas, as a first line `sep=;` says, or the header. Empty rows, and columns without a name, are passed over. JSON
-    is what `read_objects` reads; what an object in a cell holds becomes columns of its own, `audio.path`.
+    Quotes of a TSV are ordinary characters, unless its first line begins with one. CSV may have semicolons, tabs or
+    bars for commas, as a first line `sep=;` says, or the header. Empty rows, and columns without a name, are passed
+    over. JSON is what `read_objects` reads; what an object in a cell holds becomes columns of its own, `audio.path`.
+    `objects`: what `read_objects` found, if it was read before.
 
     Raises:
         ReferencesError: it cannot be read, or has no row; a row that cannot be read is left out, see `Skips`.
@@ -80,11 +117,15 @@ def read_table(path: Path, skips: Skips | None = None) -> Table:
     skips = Skips() if skips is None else skips
     kind = ending(path)
     if kind not in JSON + _SEPARATED:
+        other = next((f"{way} " for endings, way in _NO_TABLES.items() if kind in endings), "")
         message = f"{path} is no table that can be read: its ending is {show(path.suffix)}."
-        raise ReferencesError(message, hint="Name it .tsv, .csv, .json or .jsonl after what it holds.")
-    rows = tuple(_object_rows(path, skips) if kind in JSON else _separated(path, kind, skips))
+        raise ReferencesError(message, hint=f"{other}A table is named .tsv, .csv, .json or .jsonl after what it holds.")
+    if kind in _SEPARATED:
+        rows = tuple(_separated(path, kind, skips))
+    else:
+        rows = tuple(starmap(_row_of, read_objects(path, skips) if objects is None else objects))
     skips.require_some(rows, f"{path} has no rows.", "It needs the names of the columns, and a row per clip.")
-    return Table(path, tuple(dict.fromkeys(name for row in rows for name in row.cells)), rows)
+    return Table(path, tuple(dict.fromkeys(chain.from_iterable(row.values for row in rows))), rows)
 
 
 def read_text(path: Path, *, lenient: bool = False) -> str:
@@ -116,7 +157,7 @@ def read_text(path: Path, *, lenient: bool = False) -> str:
         raise ReferencesError(f"{path}, line {line}: not UTF-8 text.", hint="Save it as UTF-8.") from error
 
 
-def read_objects(path: Path, skips: Skips) -> Iterator[tuple[str, dict[str, Any]]]:
+def read_objects(path: Path, skips: Skips) -> Iterator[Object]:
     """Place and object of each item of a JSON list, of the list under one of `_LISTS`, or of each line of JSON lines.
 
     What is no object is left out.
@@ -131,8 +172,11 @@ def read_objects(path: Path, skips: Skips) -> Iterator[tuple[str, dict[str, Any]
         if not text.lstrip().startswith("{"):  # the first of several lines
             raise ReferencesError(f"{path}: not valid JSON: {error}.", hint=_OBJECTS) from error
         tree = {}
-    if isinstance(tree, dict) and isinstance(tree.get("output"), dict):  # of pyannoteAI's service
-        tree = tree["output"]
+    if isinstance(tree, list) and len(tree) == 1 and isinstance(tree[0], dict) and not _lists_nothing(tree[0]):
+        (tree,) = tree
+    for within in _WITHIN if isinstance(tree, dict) else ():
+        if isinstance(inner := tree.get(within), dict) and not _lists_nothing(inner):
+            tree = inner
     items = next((tree[name] for name in _LISTS if name in tree), None) if isinstance(tree, dict) else tree
     if isinstance(items, list):
         found: Iterator[tuple[str, Any]] = ((f"{path}, item {number}", item) for number, item in enumerate(items, 1))
@@ -143,6 +187,10 @@ def read_objects(path: Path, skips: Skips) -> Iterator[tuple[str, dict[str, Any]
             yield place, value
         else:
             skips.leave_out(place, f"an object was expected, not {show(value)}")
+
+
+def _lists_nothing(value: Mapping[str, Any]) -> bool:
+    return value.keys().isdisjoint(_LISTS)
 
 
 def _lines(path: Path, text: str, skips: Skips) -> Iterator[tuple[str, Any]]:
@@ -157,27 +205,19 @@ def _lines(path: Path, text: str, skips: Skips) -> Iterator[tuple[str, Any]]:
                 skips.leave_out(place, f"not valid JSON: {reason}")
 
 
-def _object_rows(path: Path, skips: Skips) -> Iterator[Row]:
-    for place, value in read_objects(path, skips):
-        yield cells_of(place, value)
-
-
-def cells_of(place: str, value: Mapping[str, Any]) -> Row:
+def _row_of(place: str, value: Mapping[str, Any]) -> Row:
     """The row that an object is; what one inside of it holds becomes `audio.path`, a pair of times two columns."""
-    cells: dict[str, Cell] = {}
+    if "timestamp" not in value and not any(isinstance(content, dict) for content in value.values()):
+        return Row(place, value)
+    flat: dict[str, Any] = {}
     for name, content in value.items():
         if isinstance(content, dict):
-            cells |= {f"{name}.{inner}": _cell(below) for inner, below in content.items()}
+            flat |= {f"{name}.{inner}": below for inner, below in content.items()}
         elif name == "timestamp" and isinstance(content, list) and len(content) == 2:
-            cells |= {"start": _cell(content[0]), "end": _cell(content[1])}
+            flat |= {"start": content[0], "end": content[1]}
         else:
-            cells[name] = _cell(content)
-    return Row(place, cells)
-
-
-def _cell(value: object) -> Cell:
-    items = value if isinstance(value, list) else [value]
-    return tuple(text for item in items if isinstance(item, str | int | float) and (text := str(item).strip()))
+            flat[name] = content
+    return Row(place, flat)
 
 
 def _separated(path: Path, kind: str, skips: Skips) -> Iterator[Row]:
@@ -185,15 +225,18 @@ def _separated(path: Path, kind: str, skips: Skips) -> Iterator[Row]:
 
     A record is ended where its quotes are even, so that an odd quote costs its own line and none behind it.
     """
-    lines = list(enumerate(read_text(path, lenient=True).replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1))
+    lines = read_text(path, lenient=True).replace("\r\n", "\n").replace("\r", "\n").split("\n")
     delimiter = "\t"
-    if told := _SEPARATOR.fullmatch(lines[0][1]):
-        lines, delimiter = lines[1:], told[1]
-    header = next((line for _, line in lines if line.strip()), "")
+    if told := _SEPARATOR.fullmatch(lines[0]):
+        delimiter = told[1]
+        lines[0] = ""
+    header = next((line for line in lines if line.strip()), "")
     if kind == ".csv" and not told:
-        delimiter = max(",;\t", key=header.count)
+        delimiter = max(",;\t|", key=header.count)
     plain = kind != ".csv" and not header.startswith('"') and not _is_utf16(path)
-    records = [*_records(path, lines, delimiter, skips, plain=plain)]
+    records = [*islice(_records(path, lines, delimiter, skips, plain=plain), MOST_ROWS + 1)]
+    if len(records) > MOST_ROWS:
+        raise ReferencesError(f"{path} has more than {MOST_ROWS:,} rows.", hint="Split it into smaller files.")
     if not records:
         return
     (place, columns), *rows = records
@@ -207,14 +250,18 @@ def _separated(path: Path, kind: str, skips: Skips) -> Iterator[Row]:
         twice = next(name for name in named if named.count(name) > 1)
         message = f"{place}: two columns are called {show_name(twice)}."
         raise ReferencesError(message, hint="Give every column a name of its own.")
-    count = len(columns)
+    count, own = len(columns), tuple(named[: len(OWN_COLUMNS)]) == OWN_COLUMNS
     for place, cells in rows:
         if len(cells) < count or any(cells[count:]):
             skips.leave_out(place, f"{len(cells)} cells, but there are {count} columns")
         else:
-            yield Row(
-                place, {name: (cell,) if cell else () for name, cell in zip(columns, cells, strict=False) if name}
-            )
+            cells = [_NO_FORMULA.sub(r"\1\2", cell) for cell in cells] if own else cells
+            yield Row(place, {name: cell for name, cell in zip(columns, cells, strict=False) if name})
+
+
+def as_cell(text: str) -> str:
+    """A text without what a spreadsheet would run as a formula: a ' stands in front, which reading takes away."""
+    return _FORMULA.sub(r"\1'\2", text)
 
 
 def _is_utf16(path: Path) -> bool:
@@ -224,36 +271,55 @@ def _is_utf16(path: Path) -> bool:
 
 
 def _records(
-    path: Path, lines: Sequence[tuple[int, str]], delimiter: str, skips: Skips, *, plain: bool
+    path: Path, lines: Sequence[str], delimiter: str, skips: Skips, *, plain: bool
 ) -> Iterator[tuple[str, list[str]]]:
     """Place and cells of each record that holds something."""
-    at = 0
+    at, where = 0, f"{path}, line "
     while at < len(lines):
-        number, text = lines[at]
-        place, at = f"{path}, line {number}", at + 1
+        text, at = lines[at], at + 1
+        if not text:
+            continue
+        place = f"{where}{at}"
         if not (plain or '"' not in text):
             end, odd = at, text.count('"') % 2
             while odd and end < min(len(lines), at + _MOST_LINES):
-                odd = (odd + lines[end][1].count('"')) % 2
+                odd = (odd + lines[end].count('"')) % 2
                 end += 1
-            joined = "\n".join([text, *(line for _, line in lines[at:end])])
+            whole = "\n".join([text, *lines[at:end]])
             try:
-                (cells,) = csv.reader([joined], delimiter=delimiter, strict=True) if not odd else [None]
+                (cells,) = csv.reader([whole], delimiter=delimiter, strict=True) if not odd else [None]
             except (csv.Error, ValueError):
                 cells = None
             if cells is None:
                 skips.leave_out(place, "its quotes are not closed, or stand inside of a cell")
                 continue
-            at = end
+            at, text = end, whole
         else:
             cells = text.split(delimiter)
         cells = [cell.strip() for cell in cells]
         if not any(cells):
             continue
-        if UNDECODED.search(text):
+        if not decoded(text):
             skips.leave_out(place, "not UTF-8 text")
         else:
             yield place, cells
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Looks for no cycles of garbage meanwhile: rows by the million make none, and a third of the time goes on it."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def decoded(text: str) -> bool:
+    """Whether all of a text that was read leniently was UTF-8."""
+    return text.isascii() or UNDECODED.search(text) is None
 
 
 def one_line(value: object) -> str | None:

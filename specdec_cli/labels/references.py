@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
@@ -21,11 +22,21 @@ from specdec_cli.prompts import Language
 from specdec_cli.reading import language_of
 
 _TEXTS: Final = (
-    re.compile(r"(captions?|references?|ref|descriptions?)([_ ]?(zh|en|\d+))*", re.IGNORECASE),
+    re.compile(r"(captions?|references?|ref|(text_)?descriptions?|style_prompts?)([_ ]?(zh|en|\d+))*", re.IGNORECASE),
     re.compile(r"texts?[_ ]?\d*", re.IGNORECASE),
 )
 """The second only where a table has none of the first: `text` may be what was spoken."""
-_ALSO_CALLED: Final = {"emotion": ("emoclass", "emotionclass", "emotionlabel"), "voice": ("gender", "sex")}
+_ALSO_CALLED: Final = {
+    "emotion": ("emoclass", "emotionclass", "emotionlabel", "voicevote", "emovote"),
+    "voice": ("gender", "sex"),
+}
+_CORPUS_OF: Final = {"voicevote": "CREMA-D", "emovote": "CREMA-D", "emoclass": "MSP-Podcast"}
+_MAY_BE: Final = {
+    "rate": ("speakingrate", "speakingspeed", "speed", "tempo"),
+    "volume": ("energy", "loudness"),
+}
+"""Columns of these names count where they hold words: they may hold measurements."""
+_TIE: Final = re.compile(r"\w(:\w)+")  # of raters, as CREMA-D writes it
 _ALIKE_S: Final = 0.5
 """Seconds by which two starts or ends of the same piece may differ."""
 
@@ -39,6 +50,7 @@ class Reference:
     labels: Mapping[str, str]  # attribute -> class, only those that are known
     speaker: str | None = None
     span: tuple[float, float] | None = None  # of the piece that this is about, s, maybe infinite; None: all of it
+    channel: int | None = None  # 1-based
 
     def texts_in(self, language: Language) -> tuple[str, ...]:
         """The reference captions that are in a language, or too short to tell."""
@@ -116,36 +128,52 @@ class References:
                 skips.leave_out(entry.place, f"column {column} is empty, so the row belongs to no clip")
                 continue
             part = None if entry.start_s is None else (entry.start_s, math.inf if entry.end_s is None else entry.end_s)
-            key = parts_of(entry.file), part, entry.speaker
+            channel = None if entry.channel is None else entry.channel + 1
+            key = parts_of(entry.file), part, entry.speaker, channel
             if key in found:
                 why = f"{show(entry.file)} has a row already; several texts of one clip go into several columns"
                 skips.leave_out(entry.place, why)
                 continue
             classes = _classes(entry, labels, words, skips, lexicon, refuse=refuse_unknown)
-            captions = tuple(text for column in texts for text in entry.row.cells.get(column, ())) if entry.row else ()
-            found[key] = Reference(entry.file, captions, classes, entry.speaker, part)
+            captions = tuple(text for column in texts for text in entry.row.cell(column)) if entry.row else ()
+            found[key] = Reference(entry.file, captions, classes, entry.speaker, part, channel)
         skips.require_some(found, f"{path} has no row about a clip.", "It needs a row per clip.")
         return cls([*found.values()], named, path, codes=codes, skips=skips)
 
-    def find(self, file: str, start_s: float | None = None, end_s: float | None = None) -> Reference | None:
+    def find(
+        self,
+        file: str,
+        start_s: float | None = None,
+        end_s: float | None = None,
+        *,
+        speaker: str | None = None,
+        channel: int | None = None,
+    ) -> Reference | None:
         """The reference of a recording, or of a piece of it; None if there is none.
 
         A recording is found by its path as far as the table gives one, and then by its name, if only one path has it;
         an ending may be missing. Of rows about pieces of it, the nearest to `start_s` and `end_s` counts, each within
-        half a second; a row about the whole recording counts for every piece.
+        half a second; a row about the whole recording counts for every piece. Rows about the speaker or the channel
+        (1-based) of the piece come first, then those that name none; of several others just as near, none counts.
 
         Raises:
             ReferencesError: several paths of the table may be this recording's.
         """
-        alike, whole = [], None
+        near, whole = list[tuple[float, Reference]](), list[tuple[float, Reference]]()
         for entry in self._by_recording.of(file):
             if entry.span is None:
-                whole = entry
+                whole.append((0.0, entry))
             elif start_s is not None and end_s is not None:
                 until = end_s if entry.span[1] == math.inf else entry.span[1]
                 off = max(abs(entry.span[0] - start_s), abs(until - end_s))
-                alike += [(off, entry)] if off <= _ALIKE_S else []
-        return min(alike, key=lambda pair: pair[0])[1] if alike else whole
+                near += [(off, entry)] if off <= _ALIKE_S else []
+        left = near or whole
+        for name, wanted in (("speaker", _name(speaker)), ("channel", channel)):
+            of = [(_name(getattr(entry, name)), off, entry) for off, entry in left]
+            own = [(off, entry) for known, off, entry in of if wanted is not None and known == wanted]
+            left = own or [(off, entry) for known, off, entry in of if known is None] or left
+        nearest = [entry for off, entry in left if off == min(left, key=itemgetter(0))[0]]
+        return nearest[0] if len(nearest) == 1 else None
 
     def require_some(self, files: Sequence[str]) -> None:
         """Raises ReferencesError if the table has a row about none of these recordings; see `ByRecording.expect`."""
@@ -164,6 +192,11 @@ class References:
         return f"{self._path}: {', '.join(read)}"
 
 
+def _name(value: object) -> object:
+    """A speaker as any format may write the name."""
+    return "_".join(value.casefold().split()) if isinstance(value, str) else value
+
+
 def _find_columns(
     table: Table, file: str | None, texts: Sequence[str], labels: Mapping[str, str], lexicon: Lexicon
 ) -> tuple[Columns, Sequence[str], Mapping[str, str]]:
@@ -177,7 +210,8 @@ def _find_columns(
         raise ReferencesError(f"{table.path} has no column {show_name(str(missing.pop()))}.", hint=hint)
     columns = Columns(table, file=file, clips=CLIPS)
     if columns.file is None:
-        raise ReferencesError(f"{table.path} has no column that names the clip.", hint=hint)
+        message = f"{table.path} has no column that names the clip."
+        raise ReferencesError(message, hint=f"The first line has to hold the names of the columns. {hint}")
     found = {attribute: _label_column(table, columns, attribute, lexicon) for attribute in lexicon.attributes}
     labels = {**{attribute: column for attribute, column in found.items() if column}, **labels}
     groups = ([name for name in table.columns if pattern.fullmatch(name)] for pattern in _TEXTS)
@@ -192,7 +226,7 @@ def _label_column(table: Table, columns: Columns, attribute: str, lexicon: Lexic
     plain = plain_name(attribute)
     if column := columns.first((f"c{plain}", f"label{plain}", f"{plain}label", *_ALSO_CALLED.get(attribute, ()))):
         return column
-    if not (column := columns.first((plain,))):
+    if not (column := columns.first((plain, *_MAY_BE.get(attribute, ())))):
         return None
     written = _written(table, column)
     known = any(lexicon.table_words[attribute].get(word) for word in written)
@@ -201,7 +235,8 @@ def _label_column(table: Table, columns: Columns, attribute: str, lexicon: Lexic
 
 def _written(table: Table, column: str) -> set[str]:
     """The different words of a column, folded, without what says that there is none."""
-    return {folded(word) for row in table.rows for word in row.cells.get(column, ())} - NOT_GIVEN
+    found = {folded(word) for row in table.rows for word in row.cell(column)} - NOT_GIVEN
+    return {word for word in found if not _TIE.fullmatch(word)}
 
 
 def _sets_of(written: set[str], attribute: str, lexicon: Lexicon) -> list[str]:
@@ -222,11 +257,13 @@ def _words(
         return {**plain, **sets[corpus]}, corpus
     if written <= plain.keys() or not (fitting := _sets_of(written, attribute, lexicon)):
         return plain, None
+    if (of := _CORPUS_OF.get(plain_name(column))) in fitting:
+        return sets[str(of)], of
     meanings = {tuple(sets[name][word] for word in sorted(written)) for name in fitting}
     if len(meanings) > 1:
         message = f"{table.path}, column {show_name(column)}: its labels are codes of {' and of '.join(fitting)}."
         raise ReferencesError(message, hint=f"Say of which corpus: --label-codes {fitting[0]}.")
-    return sets[fitting[0]], fitting[0]
+    return sets[fitting[0]], " or ".join(fitting)
 
 
 def _require_known(
@@ -236,10 +273,10 @@ def _require_known(
     for attribute, column in labels.items():
         written = _written(table, column)
         if written and not written & words[attribute].keys():
-            row = next(row for row in table.rows if row.cells.get(column))
+            row = next(row for row in table.rows if row.cell(column))
             raise ReferencesError(
                 f"{row.place}, column {show_name(column)}: {attribute} has no class or word "
-                f"{show(row.cells[column][0])}, and none of the column's other {len(written) - 1}.",
+                f"{show(row.cell(column)[0])}, and none of the column's other {len(written) - 1}.",
                 hint=_unknown(attribute, lexicon),
             )
 
@@ -263,8 +300,9 @@ def _classes(
     """The labels of a row; an unknown one is left out, or refused."""
     classes = {}
     for attribute, column in labels.items():
-        word = " ".join(entry.row.cells.get(column, ())) if entry.row else ""
-        if folded(word) not in words[attribute] and folded(word) not in NOT_GIVEN:
+        word = " ".join(entry.row.cell(column)) if entry.row else ""
+        known = folded(word) in words[attribute] or folded(word) in NOT_GIVEN
+        if not (known or _TIE.fullmatch(folded(word))):
             reason = f"column {show_name(column)}: {attribute} has no class or word {show(word)}"
             if refuse or skips.strict:
                 raise ReferencesError(f"{entry.place}, {reason}.", hint=_unknown(attribute, lexicon))

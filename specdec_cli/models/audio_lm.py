@@ -19,7 +19,7 @@ from specdec_cli.models.families import CACHE
 from specdec_cli.models.fused import fuse_layers
 from specdec_cli.models.kernels import replace_layers
 from specdec_cli.models.processor import Processor
-from specdec_cli.models.slots import Slots
+from specdec_cli.models.slots import Slots, let_layers_compile
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +41,8 @@ class AudioLM:
 
     Args:
         weights: their fingerprint; None: unknown.
-        graphs: "auto", "on", "compiled" or "off", see `ModelConfig.graphs`.
+        graphs: "auto", "on" or "off", see `ModelConfig.graphs`.
+        compiled: whether the layers of recorded steps are compiled, see `Slots`.
         quantization: what became of its weights when they were loaded; None: they are as stored.
         encoder_dtype: see `replace_layers`.
     """
@@ -55,6 +56,7 @@ class AudioLM:
         *,
         weights: str | None = None,
         graphs: str = "off",
+        compiled: bool = False,
         quantization: str | None = None,
         encoder_dtype: str | None = None,
     ) -> None:
@@ -78,12 +80,15 @@ class AudioLM:
         spared = self.joins and processor.family.takes_masks
         self._mask_of_one = {"full_attention": None} if spared else None
         self._on_cuda = self.device.type == "cuda"
-        recorded = graphs in ("on", "compiled") or (graphs == "auto" and self._on_cuda)
-        self.fused = fuse_layers(module) if self.joins and (recorded or self.device.type != "cpu") else 0
+        recorded = graphs == "on" or (graphs == "auto" and self._on_cuda)
+        if self.joins and (recorded or self.device.type != "cpu"):
+            fuse_layers(module)
         self.slots: Slots | None = None  # None: every cache grows
         spread = len(set(getattr(module, "hf_device_map", {}).values())) > 1
         if self.joins and not spread and recorded:
-            self.slots = Slots(module, len(self._empty.layers), compiled=graphs == "compiled")
+            self.slots = Slots(module, len(self._empty.layers), compiled=compiled)
+            if compiled:
+                let_layers_compile(module)
         if self.joins and self.device.type != "cpu":
             self.read_in_chunks(_CHUNK)
         self.self_test: str | None = None  # its result, in a phrase; None: it was not run
@@ -100,7 +105,7 @@ class AudioLM:
         except Exception as error:  # a module may do anything that cannot be recorded
             if self.slots.compiled:
                 _log.warning("%s runs without compiled steps: %s", self.name, first_line(error))
-                self.slots = Slots(self.module, len(self._empty.layers), self.slots.count, self.slots.recorder)
+                self.slots = self.slots.like(self.slots.count, compiled=False)
                 self.record_graphs()
             else:
                 _log.warning("%s runs without graphs: %s", self.name, first_line(error))
@@ -109,8 +114,7 @@ class AudioLM:
     def reserve(self, clips: int) -> None:
         """Makes slots for so many clips, if it has fewer. Caches in earlier slots stay as they are, without graphs."""
         if self.slots is not None and self.slots.count < clips:
-            recorder, compiled = self.slots.recorder, self.slots.compiled
-            self.slots = Slots(self.module, len(self._empty.layers), clips, recorder, compiled=compiled)
+            self.slots = self.slots.like(clips, compiled=self.slots.compiled)
             self.record_graphs()
 
     def read_in_chunks(self, size: int) -> None:
@@ -196,7 +200,9 @@ class AudioLM:
         dtype = "/".join(filter(None, (self.quantization, str(self.dtype).removeprefix("torch."))))
         if self.encoder_dtype is not None:
             dtype += f" (encoder {self.encoder_dtype})"
-        graphs = None if self.slots is None else "cuda" if self._on_cuda else "eager"
+        graphs = None
+        if self.slots is not None:
+            graphs = "compiled" if self.slots.compiled else "cuda" if self._on_cuda else "eager"
         known = {"dtype": dtype, "device": str(self.device), "weights": self.weights, "graphs": graphs}
         return {"name": self.name} | {name: value for name, value in known.items() if value is not None}
 

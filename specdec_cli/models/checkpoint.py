@@ -31,6 +31,25 @@ HERE: Final = {
 _OTHER_WEIGHTS: Final = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack")
 _SAMPLE: Final = 1024  # bytes of each tensor in a fingerprint
 _NAMED: Final = "transformers_weights"  # in a config.json: a file in place of model.safetensors
+_LONGROPE: Final = (
+    ": its LoRA adapter for sound is no part of its weights, and its rotary embedding (LongRoPE) changes with the "
+    "length of the text, so that no cache can be rolled back exactly"
+)
+_WHY_NOT: Final = {
+    "phi4_multimodal": _LONGROPE,
+    "phi4mm": _LONGROPE,
+    "nemotron_h_omni": ": the state of its recurrent layers (Mamba) cannot be rolled back",
+    "moss_audio": ": transformers has no class for it (vLLM has: --config moss-audio-vllm-pair)",
+}
+"""Types that people ask for -> why they are refused."""
+_QUANTISERS: Final = {
+    "fp8": (),
+    "compressed-tensors": ("compressed-tensors",),
+    "awq": ("gptqmodel",),
+    "gptq": ("gptqmodel", "optimum"),
+}
+"""What publishers quantise with -> packages that transformers needs for it, by their names on PyPI."""
+_DEQUANTISED: Final = ("fp8", "compressed-tensors")  # when they are loaded; kernels for FP8 would be fetched as code
 _STORED: Final = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 
 
@@ -43,6 +62,7 @@ class Checkpoint:
     folder: Path
     module_config: Any  # of the part that speech needs: of an Omni the thinker's
     offline: bool
+    quantised_by: str | None = None  # method by which its publisher quantised it
 
     @cached_property
     def weights(self) -> list[Path]:
@@ -137,7 +157,11 @@ def _found(config: ModelConfig, *, offline: bool) -> Checkpoint:
         raise CheckpointError(f"{config.label} {why}", hint=hint)
     assert family is not None
     whole = AutoConfig.from_pretrained(str(folder), **HERE)
-    return Checkpoint(config, family, folder, getattr(whole, "thinker_config", whole), offline)
+    module_config, quantised = getattr(whole, "thinker_config", whole), _quantised(raw) or {}
+    method: str | None = quantised.get("quant_method")
+    if method is not None:  # for `from_pretrained`; that of an Omni is not the thinker's own
+        module_config.quantization_config = quantised | ({"dequantize": True} if method in _DEQUANTISED else {})
+    return Checkpoint(config, family, folder, module_config, offline, method)
 
 
 def _of_no_use(config: ModelConfig, raw: Mapping[str, Any], family: Family | None) -> Iterator[tuple[str, str]]:
@@ -146,10 +170,9 @@ def _of_no_use(config: ModelConfig, raw: Mapping[str, Any], family: Family | Non
     if family is None or config.family not in ("auto", family.name):
         loads = "specdec" if family is None else f"the family {config.family!r}"
         hint = "Use a model of one of the families that `specdec doctor` lists, or a vLLM server (cloud.url)."
-        yield f"is of type {kind!r}, which {loads} does not load", hint
-    if any(section.get("quantization_config") for section in sections):
-        hint = "Use the original checkpoint with quantization: int4, which packs it when it is loaded."
-        yield "holds weights that its publisher quantised, which specdec does not load", hint
+        yield f"is of type {kind!r}, which {loads} does not load{_WHY_NOT.get(kind, '')}", hint
+    if (quantised := _quantised(raw)) is not None:
+        yield from _of_no_use_quantised(config, str(quantised.get("quant_method")))
     if kind.startswith("gemma4") and not raw.get("audio_config"):
         yield "has no audio encoder (audio_config is null)", "Use google/gemma-4-E2B-it or google/gemma-4-E4B-it."
     if named := next((section[_NAMED] for section in sections if section.get(_NAMED)), None):
@@ -161,6 +184,29 @@ def _of_no_use(config: ModelConfig, raw: Mapping[str, Any], family: Family | Non
     for package in family.needs if family else ():
         if find_spec(package.replace("-", "_")) is None:
             yield f"needs the package {package}, which is not installed", f"Install it with: pip install {package}"
+
+
+def _quantised(raw: Mapping[str, Any]) -> dict[str, Any] | None:
+    """How a publisher quantised weights, as config.json says at its top or in a section."""
+    sections = (raw, *(part for part in raw.values() if isinstance(part, Mapping)))
+    found = next((found for each in sections if isinstance(found := each.get("quantization_config"), dict)), None)
+    return found or None
+
+
+def _of_no_use_quantised(config: ModelConfig, method: str) -> Iterator[tuple[str, str]]:
+    original = "Use the original checkpoint with quantization: int4, which packs it when it is loaded."
+    if method not in _QUANTISERS:
+        yield f"holds weights that its publisher quantised ({method}), which specdec does not load", original
+        return
+    if method not in _DEQUANTISED and (config.device == "cpu" or not torch.cuda.is_available()):
+        yield f"holds weights that its publisher quantised ({method}), which only a GPU runs", original
+    lacks = [package for package in _QUANTISERS[method] if find_spec(package.replace("-", "_")) is None]
+    if lacks:
+        hint = f"Install with: pip install {' '.join(lacks)}. Or use the original checkpoint with quantization: int4."
+        yield f"holds weights that its publisher quantised ({method}), which needs {' and '.join(lacks)}", hint
+    if config.quantization is not None:
+        says = f"holds weights that its publisher quantised ({method}), and quantization is {config.quantization}"
+        yield says, "Leave quantization out, or use the original checkpoint."
 
 
 def stored_dtype(files: Sequence[Path]) -> torch.dtype | None:

@@ -37,6 +37,15 @@ class Download:
         """Whether the disk has room for it."""
         return self.bytes + _KEPT_FREE <= self.free
 
+    @property
+    def total(self) -> int:
+        """What `Watch` is called with at its end."""
+        return self.bytes
+
+    def so_far(self, done: int) -> str:
+        """How much of it is done, in words."""
+        return f"{size(done)} of {size(self.bytes)}"
+
     def __str__(self) -> str:
         return f"{self.name}: {size(self.bytes)} of weights to download; {size(self.free)} free in {self.cache}"
 
@@ -46,8 +55,23 @@ def size(number: int) -> str:
     return f"{number / 1e9:.1f} GB" if number >= 1e8 else f"{number / 1e6:.1f} MB"
 
 
-Watch: TypeAlias = Callable[[Download, int], None]
-"""Called with a download and the bytes of it that have arrived: before it, and twice a second."""
+@dataclass(frozen=True, slots=True)
+class Compilation:
+    """The compiled steps of a model that is being loaded."""
+
+    label: str
+    total: int  # steps, one for each number of clips and room
+
+    def __str__(self) -> str:
+        return f"compiling {self.total} steps of {self.label}; that takes minutes the first time"
+
+    def so_far(self, done: int) -> str:
+        """How much of it is done, in words."""
+        return f"{done} of {self.total} steps"
+
+
+Watch: TypeAlias = Callable[[Download | Compilation, int], None]
+"""Called with what takes long, and how much of it is done: bytes or steps, before it and as it goes on."""
 
 
 def describe(config: ModelConfig, *, offline: bool, names: Sequence[str] = _SMALL, **how: Any) -> Any:

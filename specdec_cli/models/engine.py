@@ -33,6 +33,8 @@ _log = logging.getLogger(__name__)
 MOST: Final = 16
 """Clips that share a forward at most."""
 
+_SMALL: Final = 100_000_000  # weights up to which one core does a decoding step sooner than several that are busy
+
 _Wanted: TypeAlias = tuple[Session, Sequence[int], int]
 """Scores that a clip waits for: session, text and positions of a call of `Session.logits`."""
 _Scores: TypeAlias = "torch.Tensor | BaseException"
@@ -153,6 +155,14 @@ class Shared(AbstractContextManager["Shared"]):
                 job.future.set_result(scores)
             else:
                 job.future.set_exception(typed(scores, _log))
+
+
+def encoders_and_threads(models: Iterable[AudioLM]) -> tuple[int, int]:
+    """How many encoders of models had best run at a time, and PyTorch's threads of each forward."""
+    # An encoder is a few large products and a decoding step many small ones: on several cores, clips of small
+    # models that are encoded side by side, one core each, are ready sooner than one clip on all cores.
+    small = all(model.parameters <= _SMALL and model.device.type == "cpu" for model in models)
+    return (torch.get_num_threads(), 1) if small else (1, torch.get_num_threads())
 
 
 def _shut_down() -> DecodingError:

@@ -164,6 +164,21 @@ class GraniteSpeech(Family):
         return made["input_ids"][0].tolist(), audio
 
 
+class Gemma3n(Family):
+    """Gemma 3n, whose published class and processor need packages for images."""
+
+    @cached_property
+    def module_class(self) -> Any:
+        from specdec_cli.models.gemma3n import Gemma3nForConditionalGeneration
+
+        return Gemma3nForConditionalGeneration
+
+    def processor(self, source: str, **common: Any) -> Any:
+        from specdec_cli.models.gemma3n import Gemma3nProcessor
+
+        return Gemma3nProcessor.from_pretrained(source, **common)
+
+
 FAMILIES: Final[tuple[Family, ...]] = (
     # of the Omnis only the thinker: talker, token-to-wave model and vision tower are never loaded
     QwenOmni(
@@ -198,6 +213,13 @@ FAMILIES: Final[tuple[Family, ...]] = (
         reduced="Gemma4UnifiedProcessor",
         unused=("model.embed_vision.",),
         payload="waveform",
+    ),
+    Gemma3n(
+        "gemma3n",  # E2B and E4B
+        ("gemma3n",),
+        "Gemma3nForConditionalGeneration",
+        unused=("model.vision_tower.",),
+        eager=("audio_config",),
     ),
     Voxtral(
         "voxtral",

@@ -10,6 +10,7 @@ Layers of all families are built alike. A layer is changed only if its outputs f
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from types import MethodType
 from typing import Any, Final, TypeAlias
 
@@ -18,7 +19,10 @@ from torch import nn
 from torch.nn import functional
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from specdec_cli.models.families import CACHE
 from specdec_cli.models.kernels import FastLinear
+from specdec_cli.models.packed import PackedLinear
+from specdec_cli.models.slots import LayerCache
 
 _Forward: TypeAlias = Callable[..., Any]
 _Angles: TypeAlias = tuple[torch.Tensor, torch.Tensor]
@@ -95,15 +99,15 @@ def _attention(part: Any) -> _Forward:
         hidden_states: torch.Tensor,
         position_embeddings: _Angles,
         attention_mask: torch.Tensor | None = None,
-        past_key_values: Any = None,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, None]:
+        cache = kwargs.pop(CACHE, None)
         clips, tokens, _ = hidden_states.shape
         heads = join(hidden_states).view(clips, tokens, -1, width)
         turned = rotate(normed(heads[:, :, : queries + keys]), *position_embeddings).transpose(1, 2)
         query, key, value = turned[:, :queries], turned[:, queries:], heads[:, :, queries + keys :].transpose(1, 2)
-        if past_key_values is not None:
-            key, value = past_key_values.update(key, value, part.layer_idx)
+        if cache is not None:
+            key, value = cache.update(key, value, 0 if isinstance(cache, LayerCache) else part.layer_idx)
         attend = ALL_ATTENTION_FUNCTIONS.get_interface(part.config._attn_implementation, None)
         if attention_mask is not None and queries > keys and part.config._attn_implementation == "sdpa":
             attended = _packed(query, key, value, attention_mask, part.scaling)
@@ -144,8 +148,10 @@ def _joined_norm(part: Any, queries: int, keys: int) -> _Forward:
     return normed
 
 
-def _joined(layers: Sequence[nn.Linear]) -> _Forward:
-    """The products of layers with the same input, end to end: as one, where they are plain ones."""
+def _joined(layers: Sequence[Any]) -> _Forward:
+    """The products of layers with the same input, end to end: as one, where they are plain or packed alike."""
+    if all(isinstance(layer, PackedLinear) for layer in layers) and len({layer.bits for layer in layers}) == 1:
+        return PackedLinear.joined(layers)
     if not all(type(layer) in (nn.Linear, FastLinear) and type(layer.weight.data) is torch.Tensor for layer in layers):
         return lambda x: torch.cat([layer(x) for layer in layers], -1)
     sizes, first = [layer.out_features for layer in layers], layers[0]
@@ -164,7 +170,7 @@ def _is_norm(part: Any) -> bool:
 
 def _is_mlp(part: Any) -> bool:
     layers = [getattr(part, name, None) for name in ("gate_proj", "up_proj", "down_proj")]
-    return all(isinstance(layer, nn.Linear) for layer in layers) and hasattr(part, "act_fn")
+    return all(isinstance(layer, nn.Linear | PackedLinear) for layer in layers) and hasattr(part, "act_fn")
 
 
 def _is_equal(part: Any, forward: _Forward) -> bool:
@@ -182,9 +188,9 @@ def _attends_equally(part: Any, forward: _Forward) -> bool:
 
 
 def _random(part: Any, width: int) -> torch.Tensor:
-    weight = next(part.parameters())
+    weight = next(each for each in chain(part.parameters(), part.buffers()) if each.is_floating_point())
     made = torch.randn(1, _TOKENS, width, generator=torch.Generator().manual_seed(0))
-    return made.to(weight.device, weight.dtype if weight.is_floating_point() else torch.bfloat16)
+    return made.to(weight.device, weight.dtype)
 
 
 def _agree(ours: torch.Tensor, theirs: torch.Tensor) -> bool:

@@ -30,6 +30,8 @@ _MOST_OF_HEADER: Final = 16 << 20
 _MOST_MODULES: Final = 4_000
 _SPARE: Final = 1 << 24  # numbers that a model may have beyond twice those that its files hold: tables that it computes
 
+_PACKED: Final = 16  # weights of two bits in 32
+
 _NUMBERS: Final = {  # greatest whole numbers, by what their keys hold
     "layers|depth|blocks": 256,
     "experts|labels|heads": 4096,
@@ -127,10 +129,13 @@ def outline(module_class: Any, config: Any, label: str = "the checkpoint") -> An
         hook.remove()
 
 
-def require_held(module: nn.Module, files: list[Path], label: str) -> None:
-    """Raises CheckpointError if a module (an outline) is far larger than what its files of weights hold."""
+def require_held(module: nn.Module, files: list[Path], label: str, *, packed: bool = False) -> None:
+    """Raises CheckpointError if a module (an outline) is far larger than what its files of weights hold.
+
+    `packed`: a stored number may hold several weights, as in AWQ and GPTQ.
+    """
     numbers = sum(each.numel() for each in (*module.parameters(), *module.buffers()))
-    if numbers > 2 * (held := stored(files)) + _SPARE:
+    if numbers > 2 * (held := stored(files) * (_PACKED if packed else 1)) + _SPARE:
         says = f"config.json makes a model of {numbers:,} numbers, but the files of weights hold {held:,}"
         raise _refused(label, says)
 

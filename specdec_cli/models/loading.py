@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any, Final
 
 import psutil
 import torch
-from torch import nn
-from transformers import BitsAndBytesConfig, GenerationConfig, TorchAoConfig
+from transformers import GenerationConfig
 from transformers.utils import GENERATION_CONFIG_NAME
 
+from specdec_cli.cache import cache_folder
 from specdec_cli.config import ModelConfig
+from specdec_cli.config.schema import RuntimeConfig
 from specdec_cli.errors import CheckpointError
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.checkpoint import HERE, Checkpoint, fingerprint, opened, stored_dtype
-from specdec_cli.models.download import Download, Watch, fetch, plan, size
-from specdec_cli.models.families import Family
-from specdec_cli.models.kernels import decoder_layers
+from specdec_cli.models.download import Compilation, Download, Watch, fetch, plan, size
 from specdec_cli.models.limits import outline, require_held
 from specdec_cli.models.packed import (
     BITS,
@@ -28,6 +27,7 @@ from specdec_cli.models.packed import (
     is_whole,
     keep_packed,
     packed_folder,
+    require_product,
 )
 from specdec_cli.models.processor import Processor
 from specdec_cli.models.selftest import self_test
@@ -66,27 +66,39 @@ class Needs:
         return f"{self.config.label} · {self.parameters / 1e6:,.0f} million parameters in {kind} · {takes}"
 
 
-def load_model(config: ModelConfig, *, offline: bool, tested: bool = True, watch: Watch | None = None) -> AudioLM:
-    """Loads and tests one configured model; `watch` is called while its weights are downloaded.
+def load_model(config: ModelConfig, runtime: RuntimeConfig, watch: Watch | None = None) -> AudioLM:
+    """Loads and tests one configured model; `watch` is called while its weights are downloaded or steps are compiled.
 
     Raises CheckpointError: not found, of another family or format, incomplete, or failing the self-test.
     """
+    offline = runtime.offline
     with opened(config, offline=offline) as checkpoint:
         device = resolve_device(config.device)
         if checkpoint.downloads:
             fetch(config, checkpoint.weights, watch)
         checkpoint.require_weights()
         made = outline(checkpoint.family.module_class, checkpoint.module_config, config.label)
-        require_held(made, checkpoint.weights, config.label)
+        require_held(made, checkpoint.weights, config.label, packed=checkpoint.quantised_by is not None)
         processor = _processor(checkpoint)
         weights = fingerprint(checkpoint.weights)
         module = _module(checkpoint, device)
     how = {"quantization": config.quantization, "encoder_dtype": config.encoder_dtype}
-    model = AudioLM(module, processor, weights=weights, graphs=config.graphs, **how)
-    if tested:
+    compiled = runtime.compile == "on" and device.type == "cuda"
+    if compiled:
+        _keep_compiled()
+    model = AudioLM(module, processor, weights=weights, graphs=config.graphs, compiled=compiled, **how)
+    if model.slots is not None and watch is not None:
+        model.slots.told = lambda done, steps: watch(Compilation(config.label, steps), done)
+    if runtime.self_test:
         self_test(model)
     model.record_graphs()
     return model
+
+
+def _keep_compiled() -> None:
+    """Has PyTorch keep what it compiles in the user's cache: its own choice is a folder for all users."""
+    if (folder := cache_folder("compiled")) is not None:
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder))
 
 
 def forecast(config: ModelConfig, *, offline: bool) -> tuple[Needs, Download | None]:
@@ -107,6 +119,9 @@ def forecast(config: ModelConfig, *, offline: bool) -> tuple[Needs, Download | N
         packed = [part for part in module.modules() if isinstance(part, PackedLinear)]
         weights = (*module.parameters(), *(weight for part in packed for weight in part.buffers()))
         taken = round(_ROOM * sum(weight.nbytes for weight in weights))
+        if checkpoint.quantised_by in ("awq", "gptq"):  # they stay as they are stored
+            stored = (path.stat().st_size for path in checkpoint.weights if path.exists())
+            taken = round(_ROOM * (sum(stored) + (download.bytes if download else 0)))
         free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else psutil.virtual_memory().available
         return Needs(config, parameters, str(dtype).removeprefix("torch."), str(device), taken, free), download
 
@@ -124,7 +139,7 @@ def _module(checkpoint: Checkpoint, device: torch.device) -> Any:
         kept = packed_folder(checkpoint.weights, checkpoint.module_config, BITS[config.quantization], dtype)
     if kept is not None and is_whole(kept):
         return _build(checkpoint, device, dtype, str(kept))
-    quantization = quantization_config(config.quantization, device, checkpoint.family, checkpoint.module_config)
+    quantization = quantization_config(config.quantization, device, dtype)
     with checkpoint.tensors() as tensors:
         how = {"config": checkpoint.module_config, "state_dict": tensors, "quantization_config": quantization}
         module = _build(checkpoint, device, dtype, None, **how)
@@ -190,28 +205,17 @@ def _dtype(checkpoint: Checkpoint, device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "cpu" and dtype == torch.float16 else dtype
 
 
-def quantization_config(name: str | None, device: torch.device, family: Family, model_config: Any) -> Any | None:
+def quantization_config(name: str | None, device: torch.device, dtype: torch.dtype) -> PackedConfig | None:
     """The `quantization_config` of `from_pretrained` for "int8" or "int4": of the decoder and the output layer.
 
-    On a CPU both are specdec's own (`models.packed`), elsewhere torchao's int8 and bitsandbytes' nf4, which leave an
-    output layer whole that shares its weight with the embedding. With bitsandbytes' int8, scores would depend on the
-    other rows of a forward: a large number in one of them changes how its column is multiplied in all.
+    Raises CheckpointError where the device has no such products.
     """
     if name is None:
         return None
-    if device.type == "cpu":
-        return PackedConfig(BITS[name])
-    module = outline(family.module_class, model_config)
-    output, quantised = module.get_output_embeddings(), decoder_layers(module)
-    tied = output.weight is module.get_input_embeddings().weight
-    layers = ((path, part) for path, part in module.named_modules() if isinstance(part, nn.Linear))
-    whole = [path for path, part in layers if path not in quantised or (tied and part is output)]
-    if name == "int8":
-        if find_spec("torchao") is None:
-            says = "int8 weights on a GPU need the package torchao, which is not installed"
-            raise CheckpointError(says, hint="Install it with: pip install torchao")
-        from torchao.quantization import Int8WeightOnlyConfig
-
-        return TorchAoConfig(Int8WeightOnlyConfig(), modules_to_not_convert=whole)
-    how = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_compute_dtype": torch.bfloat16}
-    return BitsAndBytesConfig(llm_int8_skip_modules=whole, **how)
+    bits = BITS[name]
+    if device.type != "cpu":
+        if device.type != "cuda" or (bits == 4 and dtype != torch.bfloat16):
+            says = f"{name} weights need a CPU or an NVIDIA GPU, and there bfloat16; not {dtype} on {device}"
+            raise CheckpointError(says.replace("torch.", ""), hint="Use dtype: bfloat16, or quantization: null.")
+        require_product(device, bits)
+    return PackedConfig(bits, device.type)

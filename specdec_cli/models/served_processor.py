@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,12 @@ from specdec_cli.config import ModelConfig
 from specdec_cli.errors import CheckpointError
 from specdec_cli.models.processor import SUGGESTED, Processor, Prompt, eos_ids_of
 
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
 _PLACEHOLDERS: Final = ("audio_token_id", "audio_token_index", "image_token_id", "video_token_id")
+_UNNAMED: Final = {"moss_audio": {"audio_token_id": 151_654}}
+"""`model_type` -> ids that its files leave to its code, `<|vision_pad|>` of Qwen3's table in MOSS-Audio."""
 _SUPPRESSED: Final = "suppress_tokens"
 
 
@@ -22,19 +27,15 @@ class ServedProcessor(Processor):
     """As much of a processor as a client of a server needs. Raises CheckpointError where its files are missing."""
 
     def __init__(self, config: ModelConfig, *, offline: bool) -> None:
-        from tokenizers import Tokenizer
-
         self.name, folder = config.label, _folder(config, offline=offline)
-        if not (folder / "tokenizer.json").is_file():
-            hint = "Name a folder or hub id with the served model's tokenizer in `processor`."
-            raise CheckpointError(f"{self.name} has no tokenizer.json in {folder}", hint=hint)
         whole, generation = _read(folder, "config.json"), _read(folder, "generation_config.json")
         self.config = SimpleNamespace(specdec_prompts=whole.get("specdec_prompts"))
         self.generation: Any = SimpleNamespace(**{name: generation.get(name) for name in (*SUGGESTED, _SUPPRESSED)})
-        self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self.tokenizer = _tokenizer(self.name, folder)
         pieces: dict[str, int] = self.tokenizer.get_vocab()
         self.vocab_size = max(pieces.values()) + 1
-        thinker = whole.get("thinker_config", whole)
+        processing = _read(folder, "processor_config.json")
+        thinker = _UNNAMED.get(str(whole.get("model_type")), {}) | whole.get("thinker_config", whole) | processing
         stand_ins = [thinker[name] for name in _PLACEHOLDERS if isinstance(thinker.get(name), int)]
         if not stand_ins:
             raise CheckpointError(f"{self.name} takes no audio: its config.json names no {_PLACEHOLDERS[0]}")
@@ -44,8 +45,7 @@ class ServedProcessor(Processor):
         end = _read(folder, "tokenizer_config.json").get("eos_token")
         end_id = pieces.get(str(end["content"] if isinstance(end, dict) else end))
         self.eos_ids = eos_ids_of(self.name, generation.get("eos_token_id"), end_id, pieces, self.vocab_size)
-        extractor = _read(folder, "preprocessor_config.json")
-        extractor = _read(folder, "processor_config.json").get("feature_extractor", extractor)
+        extractor = processing.get("feature_extractor", _read(folder, "preprocessor_config.json"))
         self.sampling_rate = int(extractor.get("sampling_rate", 16_000))
         self.window_s = float(extractor.get("chunk_length") or 30.0)
 
@@ -70,6 +70,21 @@ class ServedProcessor(Processor):
 
     def piece(self, id_: int) -> str:
         return str(self.tokenizer.decode([id_], skip_special_tokens=False))
+
+
+def _tokenizer(name: str, folder: Path) -> Tokenizer:
+    if (folder / "tokenizer.json").is_file():
+        from tokenizers import Tokenizer
+
+        return Tokenizer.from_file(str(folder / "tokenizer.json"))
+    kind = str(_read(folder, "tokenizer_config.json").get("tokenizer_class"))
+    if not kind.startswith("Qwen2Tokenizer") or not (folder / "vocab.json").is_file():
+        hint = "Name a folder or hub id with the served model's tokenizer in `processor`."
+        raise CheckpointError(f"{name} has no tokenizer.json in {folder}", hint=hint)
+    from transformers import Qwen2Tokenizer  # from vocab.json and merges.txt, as MOSS-Audio is published
+
+    made: Tokenizer = Qwen2Tokenizer.from_pretrained(str(folder), local_files_only=True).backend_tokenizer
+    return made
 
 
 def _folder(config: ModelConfig, *, offline: bool) -> Path:

@@ -6,6 +6,9 @@ of fixed memory, and a forward of B clips with q tokens each reads `ids [B, q]`,
 Positions and mask follow from `start` on the device. Fewer tokens or clips are padded: a short clip's padding lies
 behind its text, where nothing attends to it and the next forward overwrites; a missing clip's is written to `SPARE`
 places at the end of a slot, which no text reaches.
+
+Compiling the layers of a step fuses what is left of its kernels. One layer is compiled for all: a whole forward would
+be traced for seconds at every start, shape by shape, and gain nothing but kernels before and after the layers.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -36,6 +40,7 @@ CLIPS: Final = (1, 2, 4, 8, 16)
 ROOMS: Final = (512, 1024, 2048)
 """Positions that attention reads; a slot has the most of them, and the cache of a longer clip grows."""
 SPARE: Final = SIZES[-1]
+_COMPILED_AT_MOST: Final = 256  # forms of a layer in a process: clips and rooms, of two models
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +116,43 @@ class LayerMemory(DynamicLayer):  # type: ignore[misc]
             self.values[slot].zero_()
 
 
+class LayerCache(Cache):  # type: ignore[misc]
+    """The memory of a single layer, for code that is compiled once for all layers and must not read their numbers."""
+
+    def __init__(self, memory: LayerMemory) -> None:
+        super().__init__(layers=[memory])
+
+
+class _Step(Cache):  # type: ignore[misc]
+    """The memory of all layers in a step of one token, in which they are compiled."""
+
+    def __init__(self, memories: Sequence[LayerMemory]) -> None:
+        super().__init__(layers=list(memories))
+        self.alone = [LayerCache(memory) for memory in memories]
+
+
+def let_layers_compile(module: Any) -> None:
+    """Has each layer of a decoder run compiled where it is given a `_Step`, and elsewhere as before."""
+    compiled = torch.compile(_layer, dynamic=False, fullgraph=True)
+
+    def watch(at: int, layer: Any) -> None:
+        plain = layer.forward
+
+        def forward(hidden_states: torch.Tensor, **kwargs: Any) -> Any:
+            if not isinstance(cache := kwargs.get(CACHE), _Step):
+                return plain(hidden_states, **kwargs)
+            return compiled(layer, hidden_states, kwargs | {CACHE: cache.alone[at]})
+
+        layer.forward = forward
+
+    for at, layer in enumerate(module.get_decoder().layers):
+        watch(at, layer)
+
+
+def _layer(layer: Any, hidden_states: torch.Tensor, kwargs: dict[str, Any]) -> Any:
+    return type(layer).forward(layer, hidden_states, **kwargs)
+
+
 class Slots:
     """Fixed memory for some clips of a model at a time, and the forwards that are recorded over it.
 
@@ -120,15 +162,19 @@ class Slots:
     Args:
         count: of slots, each for one clip.
         record: see `Record`; None: CUDA graphs on a GPU, and elsewhere each forward is made eagerly.
-        compiled: whether steps of one token are compiled before they are recorded, which takes minutes at the start.
+        compiled: whether the layers of steps of one token are compiled; `let_layers_compile` has seen the module.
+
+    Attributes:
+        told: called with how many forms of a compiled step are recorded, and how many there will be.
     """
 
     def __init__(
         self, module: Any, layers: int, count: int = 1, record: Record | None = None, *, compiled: bool = False
     ) -> None:
         self.device = module.get_input_embeddings().weight.device
-        self.count, self.recorder, self.compiled = count, record, compiled
-        self._module = module
+        self.count, self.compiled = count, compiled
+        self.told: Callable[[int, int], None] = lambda *_: None
+        self._module, self._recorder = module, record
         self._record = record or (_cuda_recorder() if self.device.type == "cuda" else lambda forward: forward)
         self._layers = [LayerMemory(self) for _ in range(layers)]
         self._caches: list[Callable[[], Cache | None]] = [lambda: None] * count
@@ -153,8 +199,21 @@ class Slots:
         shapes = [shape for shape in shapes if shape.clips == 1 or shape.tokens in JOINT_SIZES]
         for shape in shapes:
             self._inputs[shape.clips, shape.tokens] = self._packed([], shape).to(self.device)
-        self._forward(shapes[0])  # the layers take their memory
-        self._recorded = {shape: self._record(self._compiled(shape)) for shape in shapes}
+        self._forward(shapes[-1])  # the layers take their memory
+        steps, recorded = sum(map(self._is_compiled, shapes)), dict[_Shape, Forward]()
+        with self._compiling():
+            for shape in shapes:
+                if self._is_compiled(shape):
+                    self.told(sum(map(self._is_compiled, recorded)), steps)
+                    self._forward(shape)  # compiles it
+                recorded[shape] = self._record(partial(self._forward, shape))
+        self._recorded = recorded
+
+    def like(self, count: int, *, compiled: bool) -> Slots:
+        """Slots for the same module, of which none is taken, and without forwards."""
+        made = Slots(self._module, len(self._layers), count, self._recorder, compiled=compiled)
+        made.told = self.told
+        return made
 
     def cache(self, length: int) -> Cache | None:
         """An empty cache for `length` positions in a free slot; None: there is none, and the cache has to grow."""
@@ -231,22 +290,29 @@ class Slots:
         self.slot = inputs[:, 0]
         self.positions = inputs[:, 1:2] + self._columns[: shape.tokens]
         self.room = shape.room
+        memories = _Step(self._layers) if self._is_compiled(shape) else Cache(layers=self._layers)
         logits: torch.Tensor = self._module(
             input_ids=ids,
             position_ids=self.positions,
             attention_mask=self._mask(shape.room),
             use_cache=True,
-            **{CACHE: Cache(layers=self._layers)},
+            **{CACHE: memories},
         ).logits
         return logits
 
-    def _compiled(self, shape: _Shape) -> Forward:
-        forward = partial(self._forward, shape)
-        if not self.compiled or shape.tokens > 1:
-            return forward
-        compiled: Forward = torch.compile(forward, dynamic=False, fullgraph=True)
-        compiled()  # compiles it
-        return compiled
+    def _is_compiled(self, shape: _Shape) -> bool:
+        return self.compiled and shape.tokens == 1
+
+    def _compiling(self) -> AbstractContextManager[None]:
+        """By default PyTorch compiles eight forms of a function at most."""
+        if not self.compiled:
+            return nullcontext()
+        from torch._dynamo import config  # takes a second
+
+        within: AbstractContextManager[None] = config.patch(
+            recompile_limit=_COMPILED_AT_MOST, accumulated_recompile_limit=_COMPILED_AT_MOST
+        )
+        return within
 
     def _mask(self, room: int) -> torch.Tensor:
         """What is added to attention, [B, 1, q, room]: a boolean mask would be turned into that in every layer."""

@@ -1,5 +1,5 @@
 """Captions as text: where they stop describing, and what makes them no description."""
 
-from specdec_cli.reading.captions import caption_of, description_end, fault_of, flags_of, language_of
+from specdec_cli.reading.captions import caption_of, description_end, fault_of, flags_of, language_of, settled
 
-__all__ = ["caption_of", "description_end", "fault_of", "flags_of", "language_of"]
+__all__ = ["caption_of", "description_end", "fault_of", "flags_of", "language_of", "settled"]

@@ -77,6 +77,21 @@ def description_end(text: str, *, finished: bool = False) -> int | None:
     return 0 if finished and others and not described else None
 
 
+def settled(text: str) -> str:
+    """The part of an unfinished text that `caption_of` keeps of every continuation: all but its last sentence.
+
+    Nothing, as long as no sentence describes: an offer that follows would leave nothing of it.
+    """
+    text, start = _UNFINISHED.sub("", text[: description_end(text)]), 0
+    *complete, last = sentences_of(text)
+    for sentence in complete:
+        end = start + len(sentence)
+        if FILLER.match(text, start, end) is None and not _for_listener(sentence, first=True, complete=True):
+            return caption_of(text[: len(text) - len(last)])
+        start = end
+    return ""
+
+
 def sentences_of(text: str) -> list[str]:
     """The sentences, with the spaces that follow each; what is quoted, and the marks, as NUL characters."""
     bare = _QUOTED.sub(lambda found: "\0" * len(found[0]), text)

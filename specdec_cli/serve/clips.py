@@ -24,11 +24,12 @@ from specdec_cli.decoding.accept import NO_SYNONYMS
 from specdec_cli.decoding.block import Draft, Verdict
 from specdec_cli.decoding.length import GuessCosts
 from specdec_cli.decoding.lookup import Guesses, Lookup, key_of
+from specdec_cli.decoding.pick import choices
 from specdec_cli.decoding.rows import Rows
 from specdec_cli.decoding.verify import LocalVerifier
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.engine import Shared
+from specdec_cli.models.engine import Shared, encoders_and_threads
 from specdec_cli.models.processor import Prompt, test_sound
 from specdec_cli.models.session import Session
 from specdec_cli.serve.limits import Bodies, ClipBounds, ServeLimits
@@ -94,16 +95,16 @@ class Clips:
                 413, f"the clip needs {-(-held.bytes >> 20)} MiB; the server's limit is {room >> 20} MiB"
             )
         with self._lock:
-            dropped = [self._held.pop(held.id, None)]
-            while len(self._held) >= most or self.bytes + held.bytes > room:
-                free = next((each for each in self._held.values() if not each.lock.locked()), None)
-                if free is None:
+            kept = {id_: each for id_, each in self._held.items() if id_ != held.id}
+            free = [each for each in kept.values() if not each.lock.locked()]
+            while len(kept) >= most or sum(each.bytes for each in kept.values()) + held.bytes > room:
+                if not free:
                     raise HTTPException(503, "all sessions are in use")
-                dropped.append(self._held.pop(free.id))
-            self._held[held.id] = held
+                del kept[free.pop(0).id]
+            dropped = [each for id_, each in self._held.items() if id_ not in kept]
+            self._held = {**kept, held.id: held}
         for each in dropped:
-            if each is not None:
-                each.learn()
+            each.learn()
 
     def forget(self, id_: str) -> None:
         """Drops a clip, if it is held, and remembers its text for guessing; not for the event loop: this takes a while.
@@ -128,32 +129,36 @@ class Clips:
                 self.forget(held.id)
 
 
-class _Forwards(Shared):
-    """Forwards of held clips. The thread that answers a request sets `request.left`: its client no longer waits."""
+class Forwards(Shared):
+    """Forwards of all clips. The thread that answers a request sets `request.left`: its client no longer waits."""
 
-    def __init__(self, model: AudioLM, clips: int, threads: int) -> None:
-        super().__init__([model], clips, threads=threads)
+    def __init__(self, models: Sequence[AudioLM], clips: int) -> None:
+        super().__init__(models, clips, *encoders_and_threads(models))
         self.request = threading.local()
 
     def logits(self, session: Session, text: Sequence[int], positions: int) -> torch.Tensor:
         """See `Session.logits`. Raises ClientDisconnect where the client of this thread's request has left."""
-        if self.request.left.is_set():
+        left: threading.Event | None = getattr(self.request, "left", None)  # a helper's thread has none
+        if left is not None and left.is_set():
             raise ClientDisconnect
         return super().logits(session, text, positions)
 
 
 class Service:
-    """A loaded model, the clips that it holds, and the threads that use it."""
+    """A loaded model that verifies, the clips that it holds, and the threads that use it.
 
-    def __init__(self, model: AudioLM, limits: ServeLimits) -> None:
+    `forwards` makes those of its clips; None: one of its own.
+    """
+
+    def __init__(self, model: AudioLM, limits: ServeLimits, forwards: Forwards | None = None) -> None:
         self.limits, self.clips, self.bodies = limits, Clips(limits), Bodies(limits)
         self.metrics = Metrics(lambda: len(self.clips), lambda: self.clips.bytes)
         self._model, self._position_bytes = model, _position_bytes(model)
         self._lookup, self._guess_costs = Lookup(), GuessCosts()
         self._longest_s = min(model.processor.window_s, limits.clip_s or model.processor.window_s)
         self._bounds = ClipBounds(model.processor, self._longest_s)
+        self._shared = forwards or Forwards([model], min(limits.sessions, limits.threads))
         threads = torch.get_num_threads()
-        self._shared = _Forwards(model, min(limits.sessions, limits.threads), threads)
         # the number of PyTorch's threads counts for the thread that sets it alone
         self.pool = ThreadPoolExecutor(limits.threads, "specdec clip", torch.set_num_threads, (threads,))
         self.info = _info(model)
@@ -291,7 +296,7 @@ def _position_bytes(model: AudioLM) -> int:
     """Runs the model once over a second of sound: does it work, and how many bytes does a position take?"""
     processor = model.processor
     session = Session(model, processor.prompt(test_sound(1.0, processor.sampling_rate), "How?"), 1)
-    session.prefill()
+    choices(session.logits(()), model.name)  # scores that are not finite would fail every clip
     assert session.cache is not None
     layers = session.cache.layers
     taken: float = sum((layer.keys.nbytes + layer.values.nbytes) / layer.keys.shape[-2] for layer in layers)

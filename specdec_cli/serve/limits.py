@@ -35,7 +35,10 @@ class ServeLimits:
     bodies_bytes: int = 256 << 20  # of all requests that are being received or answered
     head_s: float = 20.0  # that a connection may take to begin its first request, and a request's head to arrive
     body_s: float = 20.0  # that a request's body may take to arrive
-    answer_s: float = 60.0  # that a request may wait for the model
+    answer_s: float = 60.0  # that a verification may wait for the model
+    caption_s: float = 600.0  # that a recording may wait for its next block
+    recording_s: float = 3600.0  # longest recording to caption, where `clip_s` says nothing
+    waiting: int = 64  # recordings that wait beside those that are being captioned
     text_tokens: int = 1024  # after a prompt
     draft_tokens: int = 64  # of one draft
     more_tokens: int = 64  # that a verification may generate after its own token

@@ -20,5 +20,7 @@ class Metrics:
         self.seconds = Histogram(name, says, ("route",), buckets=_SECONDS, registry=own)
         self.drafted = Counter("specdec_drafted_tokens", "Drafted tokens that were verified.", registry=own)
         self.accepted = Counter("specdec_accepted_tokens", "Drafted tokens that were accepted.", registry=own)
+        self.captions = Counter("specdec_captions", "Pieces that were captioned.", ("mode",), registry=own)
+        self.captioned_s = Counter("specdec_captioned_seconds", "Their length.", registry=own)
         Gauge("specdec_sessions", "Clips held.", registry=own).set_function(sessions)
         Gauge("specdec_session_bytes", "Memory of the clips held.", registry=own).set_function(session_bytes)

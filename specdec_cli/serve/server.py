@@ -12,16 +12,17 @@ from datetime import UTC, datetime
 from typing import Any
 
 import h11
-import torch
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from specdec_cli.config import Config
+from specdec_cli.captioner import Captioner
 from specdec_cli.config.locate import is_loopback
+from specdec_cli.config.resolve import ResolvedConfig
 from specdec_cli.errors import ConfigError
-from specdec_cli.models.loading import load_model
-from specdec_cli.serve.clips import Service
-from specdec_cli.serve.endpoints import create_app, event
+from specdec_cli.labels import Lexicon
+from specdec_cli.serve.captions import Captions
+from specdec_cli.serve.clips import Forwards, Service
+from specdec_cli.serve.endpoints import Offer, create_app, event
 from specdec_cli.serve.limits import ServeLimits
 
 
@@ -91,12 +92,12 @@ class DeadlineProtocol(H11Protocol):
         super().connection_lost(exc)
 
 
-def server(service: Service, place: Place, token: str | None) -> uvicorn.Server:
+def server(offer: Offer, place: Place, token: str | None) -> uvicorn.Server:
     """The server, not started yet; it is to run with the socket of `bind`."""
-    protocol: Any = type("Protocol", (DeadlineProtocol,), {"head_s": service.limits.head_s})
+    protocol: Any = type("Protocol", (DeadlineProtocol,), {"head_s": offer.limits.head_s})
     return uvicorn.Server(
         uvicorn.Config(
-            create_app(service, token),
+            create_app(offer, token),
             loop="asyncio",
             http=protocol,
             ws="none",
@@ -105,7 +106,7 @@ def server(service: Service, place: Place, token: str | None) -> uvicorn.Server:
             access_log=False,
             proxy_headers=False,
             server_header=False,
-            limit_concurrency=service.limits.connections,
+            limit_concurrency=offer.limits.connections,
             timeout_keep_alive=75,
             timeout_graceful_shutdown=10,
             h11_max_incomplete_event_size=1 << 14,
@@ -137,20 +138,31 @@ def log_json(*, debug: bool) -> None:
         logger.setLevel(logging.DEBUG if debug else level)
 
 
-def serve_model(config: Config, place: Place, token: str | None, limits: ServeLimits, *, debug: bool = False) -> None:
-    """Serves the configured cloud model until the process gets SIGTERM or SIGINT, and what is under way is answered."""
+def serve_configured(
+    resolved: ResolvedConfig, place: Place, token: str | None, limits: ServeLimits, *, room: int, debug: bool = False
+) -> None:
+    """Serves what the configuration loads until the process gets SIGTERM or SIGINT, and what is under way is answered.
+
+    `room`: recordings that are captioned at a time.
+    """
     log_json(debug=debug)
     place.require(token)
-    if config.runtime.threads is not None:
-        torch.set_num_threads(config.runtime.threads)
-    assert config.cloud is not None  # the command has checked
     with bind(place) as bound:
-        event("loading", model=config.cloud.model)
-        model = load_model(config.cloud, offline=config.runtime.offline, tested=config.runtime.self_test)
-        service = Service(model, limits)
-        url = place.url(bound.getsockname()[1])
-        event("ready", url=url, host=place.host, model=service.info.model, token=token is not None)
+        event("loading", **{role: model.label for role, model in resolved.config.models.items()})
+        offer = offered(Captioner.load(resolved.config.running_long()), resolved, limits, room)
+        url, modes = place.url(bound.getsockname()[1]), offer.captions.modes if offer.captions else ()
+        model = None if offer.service is None else offer.service.info.model
+        event("ready", url=url, host=place.host, model=model, captions=modes, token=token is not None)
         try:
-            server(service, place, token).run(sockets=[bound])
+            server(offer, place, token).run(sockets=[bound])
         finally:
             event("stopped")
+
+
+def offered(captioner: Captioner, resolved: ResolvedConfig, limits: ServeLimits, room: int) -> Offer:
+    """What a loaded captioner can serve: captions, and verification by a cloud that is loaded here."""
+    models, cloud = captioner.pair.loaded, captioner.pair.local("cloud")
+    forwards = Forwards(models, max(room, min(limits.sessions, limits.threads))) if models else None
+    service = None if cloud is None else Service(cloud, limits, forwards)
+    described = captioner.labelled(Lexicon.shipped()).measuring()
+    return Offer(limits, service, Captions(described, resolved, limits, forwards, room))

@@ -58,7 +58,9 @@ class ModelInfo(Record):
     dtype: str = Field(description="number format of the weights; int4/bfloat16: quantised, with the rest in bfloat16")
     device: str = Field(description="where it ran")
     weights: Text | None = maybe("fingerprint of their files, which tells them from others; null: unknown")
-    graphs: Text | None = maybe("cuda: short forwards ran as CUDA graphs; eager: as such, on a CPU; null: neither")
+    graphs: Text | None = maybe(
+        "cuda: short forwards ran as CUDA graphs; compiled: of compiled steps; eager: as such, on a CPU; null: none"
+    )
 
     @property
     def line(self) -> str:

@@ -52,6 +52,7 @@ class Terms:
         """The transcript of a recording that came to no model."""
         known = {name: getattr(self, name) for name in ("language", "prompt", "mode")}
         known |= {"models": Models(edge=None, cloud=None), "settings": dict(self.settings), "sha256": item.sha256}
+        known |= item.place
         return error_transcript(item.path, error, **known)
 
     def changes(self, head: TranscriptHead) -> Iterator[Change]:

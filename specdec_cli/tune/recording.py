@@ -154,7 +154,9 @@ class StoredRecordings(Journal[Trace | Transcript]):
         self.recordings: dict[str, Trace] = {}
         self._runs: defaultdict[str | None, list[Transcript]] = defaultdict(list)
         here = json.loads(json.dumps(setup))
-        super().__init__(path, RECORDINGS, lambda line: differing(line.setup, here) if isinstance(line, Trace) else ())
+        super().__init__(
+            path, RECORDINGS, lambda line: differing(line.setup, here) if isinstance(line, Trace) else (), anew=False
+        )
 
     def parsed(self, line: StoredLine) -> Trace | Transcript:
         """A recording, or the transcript of a run."""
@@ -164,7 +166,7 @@ class StoredRecordings(Journal[Trace | Transcript]):
         try:
             return Trace.model_validate_json(line.raw)
         except ValidationError as error:
-            hint = "Delete that line, or name another file in --recordings."
+            hint = "Delete that line, or name another file in --traces."
             raise WrongFileError(f"{place} is no recording of this version of specdec.", hint=hint) from error
 
     def take(self, entry: Trace | Transcript) -> None:

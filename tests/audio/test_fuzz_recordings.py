@@ -75,7 +75,7 @@ def check(extension: str, seed: int, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("extension", FORMATS)
-@pytest.mark.parametrize("seeds", [range(5), pytest.param(range(5, 75), marks=pytest.mark.full)], ids=["few", "many"])
+@pytest.mark.parametrize("seeds", [range(5), pytest.param(range(5, 110), marks=pytest.mark.full)], ids=["few", "many"])
 def test_nothing_is_lost_in_silence(extension: str, seeds: range, tmp_path: Path) -> None:
     for seed in seeds:
         check(extension, seed, tmp_path)

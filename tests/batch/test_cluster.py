@@ -42,10 +42,11 @@ def clips(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(clips: Path, output: Path, *more: str) -> subprocess.Popen[str]:
-    command = [*COMMAND, "batch", clips.name, "-o", str(output), *more]
+def run(clips: Path, output: Path, address: str, *more: str) -> subprocess.Popen[str]:
+    command = [*COMMAND, "batch", clips.name, "-o", str(output), "--ray", *more]
+    variables = environment(**EAGER, RAY_ADDRESS=address)
     # Relative paths, so that actors must know the folder.
-    return subprocess.Popen(command, cwd=clips.parent, env=environment(**EAGER), stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, cwd=clips.parent, env=variables, stderr=subprocess.PIPE, text=True)
 
 
 def finish(started: subprocess.Popen[str]) -> tuple[int, str]:
@@ -80,10 +81,10 @@ def test_actors_that_are_killed_and_a_run_that_is_resumed_cost_nothing(
     whole, output = tmp_path / "whole.jsonl", tmp_path / "out.jsonl"
     monkeypatch.chdir(clips.parent)
     assert specdec("batch", clips.name, "-o", whole, *HYBRID).code == 1
-    code, err = finish(run(clips, output, *HYBRID, "--ray-address", two_nodes, "--limit", "10"))
+    code, err = finish(run(clips, output, two_nodes, *HYBRID, "--limit", "10"))
     assert (code, len(list(read_transcripts(output)))) == (0, 10), err
     before = output.stat().st_size
-    started = run(clips, output, *HYBRID, "--ray-address", two_nodes)
+    started = run(clips, output, two_nodes, *HYBRID)
     while started.poll() is None and output.stat().st_size == before:
         time.sleep(0.01)
     actors = _actors()  # the first chunk is written, and the second is on its way
@@ -134,7 +135,7 @@ def test_without_an_address_ray_is_started_for_the_length_of_the_run(clips: Path
 
 
 def test_an_address_where_no_cluster_is_is_refused(clips: Path, tmp_path: Path) -> None:
-    code, err = finish(run(clips, tmp_path / "out.jsonl", *QUICK, "--ray-address", "127.0.0.1:1"))
+    code, err = finish(run(clips, tmp_path / "out.jsonl", "127.0.0.1:1", *QUICK))
     assert code == 2
     assert "127.0.0.1:1" in err
     assert "Traceback" not in err

@@ -25,6 +25,7 @@ import torch
 from specdec_cli.captioner import Captioner
 from specdec_cli.cli import main
 from specdec_cli.config import Config
+from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.pair_loading import Loading
 from specdec_cli.transcript import Transcript
 from tests.cli.status import exit_code
@@ -66,10 +67,10 @@ def telling(transcript: Transcript) -> tuple[object, ...]:
     return (*place, transcript.language, transcript.prompt, *said)
 
 
-def load_mini(config: Config, *, loading: Loading) -> Captioner:
+def load_mini(config: Config, *, loading: Loading, cuts: Cuts | None = None) -> Captioner:
     """Stands in for `Captioner.load`: the display is told, the weights are there already."""
     with loading("edge: package:mini/edge"):
-        return captioner_for(config)
+        return captioner_for(config, cuts)
 
 
 def process(*arguments: str, timeout: float = 120, **variables: str) -> Outcome:

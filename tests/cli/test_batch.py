@@ -107,7 +107,7 @@ def test_transcripts_are_those_of_the_single_command(
     flags: tuple[str, ...],
 ) -> None:
     flags = (*flags, "--labels")
-    size = ("--batch-size", "1", "--workers", "1") if "0.1" in flags else ("--workers", "3")
+    size = ("--batch-size", "1", "--set", "runtime.workers=1") if "0.1" in flags else ("--set", "runtime.workers=3")
     assert batch(clips, "-r", *flags, *size).code == 0
     single = tmp_path / "single.jsonl"
     files = [clips / name for name in by_name(output, clips)]
@@ -240,7 +240,7 @@ def test_the_first_failure_may_end_it(batch: Batch, tmp_path: Path, output: Path
     for index in range(40):
         write_voice(folder / f"{index:02d}.wav", index, 0.3)
     (tmp_path / "broken.wav").write_bytes(b"-")
-    outcome = batch(tmp_path / "broken.wav", folder, "--fail-fast", "--workers", "1", *QUICK)
+    outcome = batch(tmp_path / "broken.wav", folder, "--fail-fast", "--set", "runtime.workers=1", *QUICK)
     assert outcome.code == 1
     lines = list(read_transcripts(output))
     assert sum(line.error is not None for line in lines) == 1
@@ -311,7 +311,12 @@ def test_a_resumed_run_guesses_from_its_output_and_from_transcripts_that_it_is_g
     shipped.write_text('{"weights": {}, "captions": {}}')
     monkeypatch.setattr("specdec_cli.captioner.SHIPPED_CAPTIONS", shipped)
     assert specdec("batch", clips / "ann", "--mode", "edge", "--output", earlier if named else output).code == 0
-    arguments = (clips / "bob" / "1.wav", "--mode", "edge", *(("--lookup", earlier) if named else ()))
+    arguments = (
+        clips / "bob" / "1.wav",
+        "--mode",
+        "edge",
+        *(("--set", f"runtime.lookup_file={earlier}") if named else ()),
+    )
     outcome = batch(*arguments)
     assert outcome.code == 0, outcome.err
     found = {Path(line.file).parent.name: line for line in read_transcripts(output)}["bob"]

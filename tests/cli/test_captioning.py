@@ -134,7 +134,7 @@ def test_warnings_of_a_kind_are_one_line_and_name_three_files() -> None:
         counts.add(outcome)
     show_warnings(View(screen, "errors"), counts)
     (line,) = [line for line in screen.lines if "early" in line]
-    assert line == "warning: 0.wav ends 0.5 s early (0.wav, 1.wav, 2.wav and 2 more)"
+    assert line == "warning: 0.wav ends 0.5 s early (also 1.wav, 2.wav and 2 more)"
 
 
 def test_options_are_added_in_front_of_a_double_hyphen(monkeypatch: pytest.MonkeyPatch) -> None:

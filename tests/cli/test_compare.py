@@ -80,6 +80,7 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return [str(write_voice(folder / f"voice {seed}.wav", seed, 1.0)) for seed in range(3)]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("language", ["zh", pytest.param("en", marks=pytest.mark.full)])
 def test_every_mode_says_what_it_says_alone(run: Runs, recordings: list[str], language: str) -> None:
     outcome = run(language).outcome
@@ -187,7 +188,7 @@ def test_references_bring_accuracy_and_texts(
 
 def test_a_page_is_written(specdec: Specdec, run: Runs, recordings: list[str], tmp_path: Path) -> None:
     html = tmp_path / "report.html"
-    outcome = specdec("compare", recordings[0], recordings[1], *run("zh").again(tmp_path), "--html", html, "-q")
+    outcome = specdec("compare", recordings[0], recordings[1], *run("zh").again(tmp_path), "-o", html, "-q")
     assert outcome.code == 0, outcome.err
     text = html.read_text(encoding="utf-8")
     assert "<html" in text

@@ -60,7 +60,7 @@ def test_one_file_by_its_ending_and_stdout(specdec: Specdec, transcripts: Path) 
         (("export", "--to", "textgrid"), "x.srt"),
         (("export", "--to", "audformat"), "x.csv"),
         (("plot",), "pic.jpg"),
-        (("plot", "--picture", "svg"), "pic.png"),
+        (("plot", "--to", "svg"), "pic.png"),
         (("plot",), "new/pic.webp"),
     ],
 )

@@ -15,6 +15,7 @@ PACKAGE = Path(specdec_cli.__file__).parent
 OF_OTHERS = {
     *("api-key", "max-logprobs", "max-model-len", "served-model-name", "default-chat-template-kwargs"),  # vLLM
     *("enable-scale-out", "head", "reload", "rtt-ms", "mbps"),  # Ray, uvicorn, the relay
+    *("repo-type", "local-dir"),  # hf
     *("install-completion", "help", "version"),  # the root command
 }
 
@@ -51,12 +52,14 @@ def test_an_option_means_the_same_in_every_command() -> None:
     for name in COMMANDS:
         for parameter in parameters_of(name):
             meanings.setdefault(parameter.opts[0], set()).add(parameter.help)
-    # what the command is for; the mode to decode in, or whose captions to take; what there is to draw; with --labels
-    several = {"--output", "--mode", "--plot", "--lexicon"}
+    # what the command is for; what is written besides; what it is done by; with --labels or without
+    several = {"--output", "--to", "--attribute", "--lexicon"}
     assert {flag for flag, helps in meanings.items() if len(helps) > 1} == several
 
 
 def test_caption_has_at_most_39_options_and_the_decoding_ones_last() -> None:
-    panels = list(dict.fromkeys(parameter.rich_help_panel for parameter in parameters_of("caption")))
+    command = load("caption")
+    help_ = command.get_help(command.context_class(command, info_name="specdec caption"))
     assert len(parameters_of("caption")) <= 39
-    assert panels == ["Models and settings", "Caption", "Input", "Output", "Decoding", None]
+    panels = re.findall(r"^([A-Z][a-z ]+):$", help_, re.MULTILINE)
+    assert panels == ["Arguments", "Models and settings", "Caption", "Input", "Output", "Decoding", "Other"]

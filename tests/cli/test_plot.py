@@ -81,7 +81,7 @@ def test_a_png_is_as_large_as_a_page_and_tells_missing_fonts(
     specdec: Specdec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(_SETTINGS, "font.family", ["DejaVu Sans"])
-    outcome = specdec("plot", talk(tmp_path), "--picture", "png", "-o", tmp_path / "out")
+    outcome = specdec("plot", talk(tmp_path), "--to", "png", "-o", tmp_path / "out")
     assert outcome.code == 0
     assert "install Noto Sans CJK" in outcome.err
     picture = (tmp_path / "out" / "会议 1.png").read_bytes()

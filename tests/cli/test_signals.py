@@ -24,9 +24,9 @@ pytestmark = [
 ]
 QUICK = ("--max-new-tokens", "6", "-l", "en")
 COMMANDS = {
-    "batch": ("batch", *QUICK, "--batch-size", "4", "--workers", "2", "-o"),
+    "batch": ("batch", *QUICK, "--batch-size", "4", "--set", "runtime.workers=2", "-o"),
     "caption": ("caption", *QUICK, "--segment", "1", "-o"),
-    "tune": ("tune", *QUICK, "--gates", "entropy", "--ks", "2", "--recordings"),
+    "tune": ("tune", *QUICK, "--gates", "entropy", "--ks", "2", "--traces"),
     "compare": ("compare", *QUICK, "--modes", "edge,cloud", "-o"),
 }
 SIGNALS: dict[str, tuple[Sequence[int], int]] = {
@@ -59,6 +59,7 @@ def length_s(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable
     return measured
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("moments", [3, pytest.param(25, marks=pytest.mark.full)])
 @pytest.mark.parametrize("signalled", SIGNALS)
 @pytest.mark.parametrize("command", COMMANDS)

@@ -1,95 +1,121 @@
-"""What commands say of tables and files of cuts: what was left out, what is refused, which columns they judge by."""
+"""What commands say of tables, cuts and transcripts: at once, and what to do."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
-import soundfile
 
 from tests.cli.conftest import Specdec
-from tests.cli.harness import Outcome
-from tests.cli.test_recordings import Run, lines, places, run, talk  # noqa: F401 (a fixture)
-from tests.mini_pair import RATE
-
-CUTS = "start,end,speaker\n0.7,1.5,ann\n2.0,2.0,bob\n2.2,3.0,bob\n3.0,2.5,bob\n"
-LEFT_OUT = "2 entries were left out: cuts.csv, line 3 (it has no length: 2 s to 2 s), cuts.csv, line 5"
+from tests.export.lines import piece
+from tests.mini_pair import write_voice
 
 
-def said(outcome: Outcome) -> str:
-    """Stderr on one line, without the folder of the files."""
-    return " ".join(outcome.err.split()).replace(f"{Path.cwd()}/", "")
+@pytest.fixture
+def clip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return write_voice(tmp_path / "a.wav", 0, 0.6)
 
 
-@pytest.mark.parametrize("quiet", [(), ("-q",)])
+def refuse_loading(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specdec_cli.captioner.Captioner.load", lambda *_, **__: pytest.fail("loaded"))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "hint"),
+    [
+        ("m.csv", "file\na.wav\n", "--manifest m.csv"),
+        ("m.TSV", "file\na.wav\n", "--manifest m.TSV"),
+        ("m.jsonl", '{"file": "a.wav"}\n', "--manifest m.jsonl"),
+        ("wav.scp", "a a.wav\n", "--manifest wav.scp"),
+        ("t.jsonl", piece(0, 1) + "\n", "specdec export t.jsonl"),
+        ("t.srt", "1\n00:00:00,000 --> 00:00:01,000\nhi\n", "--segment t.srt"),
+        ("t.TextGrid", 'File type = "ooTextFile"\n', "--segment t.TextGrid"),
+    ],
+)
 @pytest.mark.parametrize("command", ["caption", "batch"])
-def test_rows_that_are_left_out_are_told_in_one_line_at_the_end(run: Run, command: str, quiet: tuple[str, ...]) -> None:  # noqa: F811
-    Path("cuts.csv").write_text(CUTS)
-    outcome = run(command, "talk.wav", "-o", "o.jsonl", "--segment", "cuts.csv", *quiet)
-    assert outcome.code == 0
-    assert places(lines()) == [(0.7, 1.5), (2.2, 3.0)]
-    assert said(outcome).count("left out") == 1
-    assert LEFT_OUT in said(outcome)
-
-
-@pytest.mark.parametrize("command", ["caption", "batch"])
-def test_strict_refuses_what_would_be_left_out(run: Run, command: str) -> None:  # noqa: F811
-    Path("cuts.csv").write_text(CUTS)
-    outcome = run(command, "talk.wav", "-o", "o.jsonl", "--segment", "cuts.csv", "--strict")
-    assert outcome.code == 2
-    assert "cuts.csv, line 3: it has no length" in said(outcome)
+def test_a_table_in_the_place_of_a_recording(
+    specdec: Specdec, clip: Path, monkeypatch: pytest.MonkeyPatch, command: str, name: str, text: str, hint: str
+) -> None:
+    refuse_loading(monkeypatch)
+    Path(name).write_text(text, "utf-8")
+    outcome = specdec(command, name, "-o", "o.jsonl")
+    assert (outcome.code, "is no recording" in outcome.err, hint in outcome.err) == (2, True, True), outcome.err
     assert not Path("o.jsonl").exists()
 
 
-@pytest.mark.parametrize("strict", [False, True])
-def test_a_manifest_is_told_and_refused_alike(run: Run, strict: bool) -> None:  # noqa: F811
-    Path("m.csv").write_text("file,start,end\ntalk.wav,0.7,1.5\n,0,1\ntalk.wav,4,3\n")
-    outcome = run("batch", "--manifest", "m.csv", "-o", "o.jsonl", *(["--strict"] if strict else []))
-    assert outcome.code == (2 if strict else 0)
-    assert ("2 entries were left out: m.csv, line" in said(outcome)) is not strict
-    assert Path("o.jsonl").exists() is not strict
+def test_a_table_beside_recordings_costs_itself_and_sound_may_have_any_name(specdec: Specdec, clip: Path) -> None:
+    Path("m.csv").write_text("file\na.wav\n")
+    assert specdec("caption", clip, "m.csv", "-q", "--max-new-tokens", "2").code == 1
+    assert specdec("caption", clip.rename("b.csv"), "-q", "--max-new-tokens", "2").code == 0
 
 
-@pytest.mark.parametrize(("end", "told"), [("60", True), ("6.75", False), ("", False)])
-def test_a_row_that_ends_behind_its_recording_is_told(run: Run, end: str, told: bool) -> None:  # noqa: F811
-    Path("m.csv").write_text(f"file,start,end\ntalk.wav,2.2,{end}\n")
-    total_s = len(talk(4)) / RATE
-    outcome = run("batch", "--manifest", "m.csv", "-o", "o.jsonl")
-    assert outcome.code == 0
-    says = f"ends at {total_s:.2f} s, before its part does (at 60.00 s)"
-    assert (says in " ".join(lines()[0].warnings)) is told
-    assert ("before its part does" in said(outcome)) is told
+@pytest.mark.parametrize("command", ["caption", "batch", "compare"])
+def test_faults_of_cuts_are_told_before_anything_is_loaded(
+    specdec: Specdec, clip: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    refuse_loading(monkeypatch)
+    Path("cuts.srt").write_text("1\n00:00:01,000 --> 00:00:01,000\nhi\n\n2\n00:00:00,000 --> 00:00:01,000\nhi\n")
+    output = [] if command == "caption" else ["-o", "o.jsonl"]
+    outcome = specdec(command, clip, "--segment", "cuts.srt", "--strict", *output)
+    assert (outcome.code, "it has no length" in outcome.err) == (2, True), outcome.err
+    assert "PyTorch" not in outcome.err
+
+
+def test_reading_cuts_is_shown(specdec: Specdec, clip: Path) -> None:
+    Path("cuts.srt").write_text("1\n00:00:00,000 --> 00:00:00,500\nhi\n")
+    outcome = specdec("caption", clip, "--segment", "cuts.srt", "--max-new-tokens", "2")
+    assert (outcome.code, "loading cuts: " in outcome.err) == (0, True), outcome.err
+
+
+def test_an_audiofolder_needs_to_know_which(specdec: Specdec, clip: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse_loading(monkeypatch)
+    Path("t.jsonl").write_text(piece(None, None, file=str(clip)) + "\n", "utf-8")
+    asked = (
+        ("export", "t.jsonl", "--to", "audiofolder"),
+        ("batch", clip, "-o", "o.jsonl", "--export", "audiofolder"),
+        ("caption", clip, "-o", "o.jsonl", "--export", "srt,audiofolder"),
+    )
+    for command in asked:
+        outcome = specdec(*command)
+        assert (outcome.code, "the folder of the recordings" in outcome.err) == (2, True), outcome.err
+    assert sorted(path.name for path in Path().iterdir()) == ["a.wav", "t.jsonl"]
+    assert specdec("export", "t.jsonl", "--to", "audiofolder", "-o", ".").code == 0
+
+
+def test_hints_name_options_that_the_command_has(specdec: Specdec, clip: Path) -> None:
+    assert specdec("caption", clip, "-o", "o.csv", "--max-new-tokens", "2").code == 0
+    for command, has in (("caption", True), ("listen", False)):
+        err = specdec(command, *([clip] if has else []), "-o", "o.csv").err
+        assert ("is there already" in err, "--overwrite" in err) == (True, has), err
+
+
+def test_lines_of_config_list_are_sentences(specdec: Specdec) -> None:
+    lines = specdec("config", "list").lines
+    assert lines
+    assert all(line.endswith(".") for line in lines)
 
 
 @pytest.mark.parametrize("command", ["caption", "batch"])
-def test_cuts_of_one_folder_are_not_those_of_another(run: Run, command: str) -> None:  # noqa: F811
-    for folder in ("ann", "bob"):
-        Path(folder).mkdir()
-        soundfile.write(f"{folder}/1.wav", talk(2), RATE)
-    Path("cuts.csv").write_text("file,start,end,speaker\nann/1.wav,0.7,1.5,ann\n")
-    outcome = run(command, "ann/1.wav", "bob/1.wav", "-o", "o.jsonl", "--segment", "cuts.csv")
-    assert outcome.code == 1
-    ann, bob = sorted(lines(), key=lambda line: line.file)
-    assert (ann.speaker, ann.error) == ("ann", None)
-    assert bob.error is not None
-    assert "cuts.csv has no cuts of" in bob.error.message
+def test_the_line_of_what_failed_names_its_place(specdec: Specdec, clip: Path, command: str) -> None:
+    Path("bad.wav").write_bytes(b"RIFF" + bytes(60))
+    Path("m.csv").write_text("file,id,start,end,channel,speaker\nbad.wav,x,0,1,2,ann\na.wav,y,0,0.5,,bob\n")
+    assert specdec(command, "--manifest", "m.csv", "-o", "o.jsonl", "--max-new-tokens", "2").code == 1
+    found = {line["id"]: line for line in map(json.loads, Path("o.jsonl").read_text("utf-8").splitlines())}
+    bad = found["x"]
+    assert [bad[name] for name in ("start_s", "end_s", "channel", "speaker")] == [0, 1, 2, "ann"]
+    assert bad["error"]
+    Path("m.csv").write_text("file,id,channel\nbad.wav,x,1\nbad.wav,y,2\n")
+    assert specdec(command, "--manifest", "m.csv", "-o", "p.jsonl").code == 1
+    assert not Path("p.jsonl").exists()  # nothing could be opened
 
 
-@pytest.mark.parametrize("quiet", [(), ("-q",)])
-def test_commands_print_the_columns_that_they_judge_by(run: Run, specdec: Specdec, quiet: tuple[str, ...]) -> None:  # noqa: F811
-    Path("r.csv").write_text("file,caption,EmoClass\ntalk.wav,A calm voice.,A\nother.wav,An angry voice.,X\n")
-    judged = ("--references", "r.csv", "--label-codes", "MSP-Podcast", "--max-new-tokens", "4", *quiet)
-    outcome = specdec("compare", "talk.wav", "-o", "t.jsonl", *judged)
-    assert outcome.code == 0
-    columns = "r.csv: emotion from EmoClass, text from caption, emotion by the codes of MSP-Podcast"
-    assert (columns in said(outcome)) is not bool(quiet)
-
-
-def test_files_that_are_linked_in_circles_come_once(run: Run) -> None:  # noqa: F811
-    Path("d").mkdir()
-    soundfile.write("d/talk.wav", talk(1), RATE)
-    Path("d/one").symlink_to(".")
-    Path("d/two").symlink_to("../d")
-    outcome = run("batch", "d", "--recursive", "--glob", "**", "-o", "o.jsonl")
-    assert outcome.code == 0
-    assert len(lines()) == 1
+def test_a_cut_without_an_end_is_not_said_to_be_clipped(specdec: Specdec, clip: Path) -> None:
+    Path("cuts.csv").write_text("start,end\n0,0.2\n0.2,\n")
+    outcome = specdec("caption", clip, "--segment", "cuts.csv", "--max-new-tokens", "2", "-q")
+    assert (outcome.code, "it has no end" in outcome.err) == (0, True), outcome.err
+    assert "clipped" not in outcome.err
+    Path("late.csv").write_text("start,end\n0,0.2\n5,\n")
+    outcome = specdec("caption", clip, "--segment", "late.csv", "--max-new-tokens", "2", "-q")
+    assert "line 3: 5 s to the end" in outcome.err

@@ -59,7 +59,7 @@ def tuned(specdec: Specdec, voices: Path, once: dict[str, Tuned], tmp_path_facto
     if not once:
         folder = tmp_path_factory.mktemp("tuned")
         gate, plot, recordings = (folder / name for name in ("gate.json", "frontier.svg", "recorded.jsonl"))
-        files = (GATE, gate, "--plot", plot, "--recordings", recordings)
+        files = (GATE, gate, "-o", plot, "--traces", recordings)
         once["tuned"] = Tuned(specdec("tune", voices, *QUICK, "--json", *files), gate, plot, recordings)
     return once["tuned"]
 
@@ -138,19 +138,20 @@ def test_a_second_run_does_nothing_again(
     with monkeypatch.context() as patched:
         patched.setattr("specdec_cli.tune.recording.record", refuse)
         patched.setattr(Captioner, "caption", refuse)
-        again = specdec("tune", voices, *QUICK, "--json", "--recordings", recorded)
+        again = specdec("tune", voices, *QUICK, "--json", "--traces", recorded)
         assert Tuning.model_validate_json(again.out) == first
     recorded.write_text("".join([*lines[:3], *lines[4:-1]]) + lines[-1][:80], encoding="utf-8")  # one of each again
-    again = specdec("tune", voices, *QUICK, "--json", "--recordings", recorded)
+    again = specdec("tune", voices, *QUICK, "--json", "--traces", recorded)
     assert untimed(again.out) == untimed(tuned.outcome.out)
     assert len(recorded.read_text(encoding="utf-8").splitlines()) == len(lines)
 
 
+@pytest.mark.ci
 def test_the_learned_gate_is_fitted_and_used(specdec: Specdec, voices: Path, recorded: Path, tmp_path: Path) -> None:
     pytest.importorskip("sklearn", reason="needs the extra [tune]")
     gate = tmp_path / "gate.json"
     gates = ("--ks", "2", "--gates", "learned", "--budget", "blocks=0.9")
-    quick = (*gates, "-l", "zh", *HALVES, *SHORT, "--recordings", recorded)
+    quick = (*gates, "-l", "zh", *HALVES, *SHORT, "--traces", recorded)
     outcome = specdec("tune", voices, *quick, "--json", GATE, gate)
     assert outcome.code == 0, outcome.err
     found = Tuning.model_validate_json(outcome.out)
@@ -170,7 +171,7 @@ def test_a_gate_that_is_not_written_is_an_error_with_its_reason(
     specdec: Specdec, voices: Path, recorded: Path, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate.json"
-    strict = (*QUICK, "--budget", "blocks=0.001", "--recordings", recorded)
+    strict = (*QUICK, "--budget", "blocks=0.001", "--traces", recorded)
     outcome = specdec("tune", voices, *strict, "-q", GATE, gate)
     assert outcome.code == 1
     assert not gate.exists()
@@ -187,7 +188,7 @@ def test_the_page_names_the_gap_the_advice_and_the_gate_that_needs_scikit_learn(
     specdec: Specdec, voices: Path, recorded: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    outcome = specdec("tune", voices, *QUICK, "--recordings", recorded)
+    outcome = specdec("tune", voices, *QUICK, "--traces", recorded)
     assert outcome.code == 0
     said = " ".join(outcome.out.split())
     assert "Recommended: entropy" in said
@@ -201,11 +202,12 @@ def test_the_page_names_the_gap_the_advice_and_the_gate_that_needs_scikit_learn(
     assert "loading" not in refused.err
 
 
+@pytest.mark.ci
 def test_deferred_drafts_are_tried_where_clips_count(
     specdec: Specdec, voices: Path, recorded: Path, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate.json"
-    quick = (*SAME, "--recordings", recorded)
+    quick = (*SAME, "--traces", recorded)
     outcome = specdec("tune", voices, *quick, "--budget", "clips=0.9", "--json", GATE, gate)
     assert outcome.code == 0, outcome.err
     found = Tuning.model_validate_json(outcome.out)
@@ -224,11 +226,12 @@ def test_deferred_drafts_are_tried_where_clips_count(
     assert (settings["defer"], settings["wake"]) == (file.defer, file.wake)
 
 
+@pytest.mark.ci
 def test_a_risk_is_certified_and_written_into_the_gate_file(
     specdec: Specdec, voices: Path, recorded: Path, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate.json"
-    quick = (*SAME, "--recordings", recorded)
+    quick = (*SAME, "--traces", recorded)
     alike = ("--set", "acceptance.grounded=false")  # else captions differ from the cloud's where the sound says so
     outcome = specdec("tune", voices, *quick, *alike, "--risk", "0.5", GATE, gate)
     assert outcome.code == 0, outcome.err

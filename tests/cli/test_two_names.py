@@ -12,6 +12,7 @@ import pytest
 from specdec_cli.bench.timing import comparable
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import CloudConfig, Config, DecodingConfig, EdgeConfig
+from specdec_cli.config.resolve import ResolvedConfig
 from specdec_cli.errors import CheckpointError
 from tests.cli.status import exit_code
 from tests.mini_pair import write_voice
@@ -98,11 +99,11 @@ def test_listen_and_serve_are_given_the_same(
 ) -> None:
     from specdec_cli.serve import server as serving
 
-    def stop(config: Config, *_: object, **__: object) -> None:
-        loaded.append(config)
+    def stop(config: Config | ResolvedConfig, *_: object, **__: object) -> None:
+        loaded.append(config.config if isinstance(config, ResolvedConfig) else config)
         raise CheckpointError("far enough")
 
-    monkeypatch.setattr(serving, "serve_model", stop)
+    monkeypatch.setattr(serving, "serve_configured", stop)
     assert run("serve", "--cloud", pair[1], *SHORT)[0] == 3
     assert loaded.pop() == defaults(None, pair[1], "cloud")
     monkeypatch.setattr(Captioner, "load", stop)

@@ -14,6 +14,7 @@ from specdec_cli.cloud.verify_server import VerifyServer
 from specdec_cli.config import CloudConfig
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.serve.clips import Service
+from specdec_cli.serve.endpoints import Offer
 from specdec_cli.serve.limits import ServeLimits
 from specdec_cli.serve.server import Place, bind, server
 from tests.laws.cases import Case
@@ -21,13 +22,12 @@ from tests.laws.cases import Case
 WAIT_S = 30
 
 
-class Served:
+class Running:
     """The product's own server on a free port of this machine, run by a thread instead of a process."""
 
-    def __init__(self, model: AudioLM, *, token: str | None = None, **limits: Any) -> None:
+    def __init__(self, offer: Offer, token: str | None = None) -> None:
         place = Place("127.0.0.1", 0)
-        self.service = Service(model, ServeLimits(**limits))
-        self._socket, self._server = bind(place), server(self.service, place, token)
+        self._socket, self._server = bind(place), server(offer, place, token)
         self._socket.listen()
         self.port = self._socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
@@ -40,6 +40,14 @@ class Served:
         self._thread.join(WAIT_S)
         self._socket.close()
         assert not self._thread.is_alive()
+
+
+class Served(Running):
+    """One that verifies with a model."""
+
+    def __init__(self, model: AudioLM, *, token: str | None = None, **limits: Any) -> None:
+        self.service = Service(model, ServeLimits(**limits))
+        super().__init__(Offer(self.service.limits, self.service), token)
 
 
 @contextmanager

@@ -104,6 +104,10 @@ class ModelServer:
                 (400, b'{"error": {"message": "Cache miss"}}') if found is None else (200, json.dumps(found).encode())
             )
 
+    def recording_ids(self, tokens: int) -> list[int]:
+        """What stands for a recording of so many audio tokens in place of one placeholder."""
+        return [self._model.processor.placeholder_id] * tokens
+
     def _templated(self, messages: list[dict[str, Any]]) -> list[int]:
         *system, user = messages
         audio, *said = user["content"]
@@ -122,7 +126,7 @@ class ModelServer:
             made, sessions = self._clips[part["uuid"]]
             placeholder = self._model.processor.placeholder_id
             at = ids.index(placeholder)
-            ids, audio = [*ids[:at], *[placeholder] * made.ids.count(placeholder), *ids[at + 1 :]], made.audio
+            ids, audio = [*ids[:at], *self.recording_ids(made.ids.count(placeholder)), *ids[at + 1 :]], made.audio
         session, text, content = Session(self._model, Prompt(tuple(ids[:1]), {}), 4000), list(ids[1:]), []
         if audio:
             split = max(at for at, id_ in enumerate(ids) if id_ == self._model.processor.placeholder_id) + 1

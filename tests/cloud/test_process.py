@@ -217,10 +217,10 @@ def test_what_cannot_be_served_is_refused(
 ) -> None:
     """Before any model is loaded."""
 
-    def load_model(*_: object, **__: object) -> None:
+    def load(*_: object, **__: object) -> None:
         raise AssertionError("a model was loaded")
 
-    monkeypatch.setattr("specdec_cli.serve.server.load_model", load_model)
+    monkeypatch.setattr("specdec_cli.captioner.load_pair", load)
     monkeypatch.setenv("SHORT_TOKEN", "fifteen-letters")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         for arguments, match in (
@@ -233,8 +233,7 @@ def test_what_cannot_be_served_is_refused(
             (("--tls-cert", "x.pem"), "go together"),
             (("--tls-cert", "x.pem", "--tls-key", "y.pem"), "the certificate cannot be used"),
             (("--port", str(taken.getsockname()[1])), "cannot listen on"),
-            (("--set", "cloud.url=http://127.0.0.1:1"), "no cloud model to serve"),
-            (("--set", "cloud=null"), "no cloud model to serve"),
+            (("--batch-size", "0"), "greater than or equal to 1"),
         ):
             code, said = command("serve", *arguments)
             assert (code, match in " ".join(said.split())) == (2, True), said

@@ -294,7 +294,7 @@ def test_a_batch_goes_on_when_a_server_comes_back(servers: Servers, tmp_path: Pa
 
         killer = threading.Thread(target=outage)
         killer.start()
-        batch(servers, tmp_path, "--in-flight", "4")
+        batch(servers, tmp_path, "--set", "runtime.in_flight=4")
         killer.join()
         found = lines(output)
         assert (len(found), len({line["file"] for line in found})) == (12, 12)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from specdec_cli.config import SETTINGS, load_config
@@ -66,6 +68,8 @@ def test_every_gate_has_its_own_threshold(gate: str) -> None:
         ("SPECDEC_GATE__THRESHOLD", "2.0", {"gate__name": "margin", "gate__threshold": 0.5}, "gate.threshold", 0.5),
         ("SPECDEC_PROMPT__TEXT", "Hello", {"prompt__style": "default"}, "prompt.text", None),
         ("SPECDEC_EDGE__REVISION", "abc", {"edge__model": "owner/two"}, "edge.revision", None),
+        ("SPECDEC_CLOUD__INSTRUCTION", "Hm?", {"cloud__model": "owner/two"}, "cloud.instruction", None),
+        ("SPECDEC_EDGE__DTYPE", "bfloat16", {"edge__model": "owner/two"}, "edge.dtype", "bfloat16"),
     ],
 )
 def test_a_choice_resets_what_was_written_for_another(
@@ -89,3 +93,25 @@ def test_who_chooses_blocks_does_not_defer() -> None:
         assert load_config("mini", flags=flags, environ={}).config.decoding.defers == defers
     lower = load_config("mini", flags={"gate.threshold": 0.2}, environ={}).config
     assert Gate.of(lower, learned_gate_file(lower)).wake == 0.2
+
+
+@pytest.mark.parametrize(
+    ("flags", "edge", "cloud", "mode"),
+    [
+        ({"edge": "mine"}, True, False, "edge"),
+        ({"cloud": "mine"}, False, True, "cloud"),
+        ({"edge": "mine", "cloud": "package:mini/cloud"}, True, True, "hybrid"),
+        ({"edge": "mine", "cloud.url": "http://127.0.0.1:1"}, True, True, "hybrid"),
+        ({"edge": "package:mini/edge"}, True, True, "hybrid"),
+        ({"edge": "mine", "decoding.mode": "edge"}, True, False, "edge"),
+    ],
+)
+def test_a_model_in_a_folder_stands_alone_as_one_on_the_hub_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: dict[str, object], edge: bool, cloud: bool, mode: str
+) -> None:
+    """Also where its folder declares the mini pair's prompts: the mini pair's other model is none of its pair."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.json").write_text('{"specdec_prompts": "shipped"}')
+    monkeypatch.chdir(tmp_path)
+    config = load_config(flags=flags, environ={}).config
+    assert (config.edge is not None, config.cloud is not None, config.decoding.mode) == (edge, cloud, mode)

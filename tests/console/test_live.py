@@ -13,7 +13,7 @@ from specdec_cli.batch.tasks import Progress
 from specdec_cli.console.progress import show_totals
 from specdec_cli.console.view import View
 from specdec_cli.errors import AudioContentError
-from specdec_cli.models.download import Download
+from specdec_cli.models.download import Compilation, Download
 from specdec_cli.transcript.updates import EventText, Update
 from specdec_cli.types import Sent
 from tests.console.screens import ESCAPE, Screen, play
@@ -96,6 +96,16 @@ def test_a_download_is_shown_as_a_bar_with_its_rate_and_kept_as_a_line() -> None
     found = " ".join(ESCAPE.sub(" ", screen.output).split())
     assert SIZE in found
     assert "\u2713 loaded edge: acme/omni" in found
+
+
+def test_a_compiler_tells_before_it_begins_and_how_far_it_is() -> None:
+    screen = Screen(120, 24, terminal=True)
+    view = View(screen, "live", clock=iter(range(100_000)).__next__)
+    with view.loading("edge: acme/omni") as watch:
+        for done in (0, 5):
+            watch(Compilation("acme/omni", 15), done)
+        assert "5 of 15 steps" in drawn(screen, view)
+    assert "compiling 15 steps of acme/omni; that takes minutes the first time" in ESCAPE.sub("", screen.output)
 
 
 def test_a_log_tells_how_far_a_download_is() -> None:

@@ -57,6 +57,7 @@ def failing_after(answers: int, case: Case, error: Exception | None = None) -> t
     return loop, verifier
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("mode", ["hybrid", "lossless"])
 @pytest.mark.parametrize("answers", [0, 1, 2])
 @pytest.mark.parametrize("ahead", ["off", "on"])

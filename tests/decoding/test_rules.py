@@ -91,6 +91,7 @@ def test_near_ties_are_pairs_that_a_number_format_cannot_tell_apart() -> None:
     assert [row.ties(1e-2) for row in readings(rows, "cloud")] == [True, True, True, True, False]
 
 
+@pytest.mark.ci
 def test_random_models_count_few_near_ties() -> None:
     counted = verified = 0
     for number in range(94_000, 94_020):

@@ -39,6 +39,7 @@ def suggested_case(number: int, edge: AudioLM, cloud: AudioLM, **given: Any) -> 
     return Case(number, Pair.of(edge, cloud), *prompts, case.given, case.weights)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("suggested", SUGGESTED, ids=lambda found: "+".join(found))
 def test_an_open_setting_follows_the_checkpoint(suggested: dict[str, Any]) -> None:
     plain, model = suggesting(31), suggesting(31, **suggested)

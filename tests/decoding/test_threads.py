@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ import torch
 from specdec_cli.decoding.block import Verdict
 from specdec_cli.decoding.draft import Drafter
 from specdec_cli.decoding.length import Costs
+from specdec_cli.decoding.verify import LocalVerifier
 from specdec_cli.errors import CloudError
 from tests.decoding.test_degraded import failing_after
 from tests.laws.cases import collect, make_case
@@ -83,3 +86,36 @@ def test_no_circle_holds_a_finished_clip(mode: str, ahead: str) -> None:
         assert [ref() for ref in held] == [None] * len(held)
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "lossless"])
+def test_other_clips_wait_for_no_answer_of_a_remote_model(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither for a draft of a remote edge, nor for a remote cloud that reads the clip early or verifies."""
+    case = make_case(90_700, mode=mode, gate="always", cloud_prefill="early", draft_ahead="off", max_new_tokens=8)
+    outside, called, free = list[str](), set[str](), [False]
+
+    @contextmanager
+    def releasing() -> Iterator[None]:
+        free[0] = True
+        yield
+        free[0] = False
+
+    def watch(owner: type, name: str) -> None:
+        call = getattr(owner, name)
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            called.add(name)
+            if not free[0]:
+                outside.append(name)
+            return call(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, watched)
+
+    for owner, names in ((Drafter, ("propose",)), (LocalVerifier, ("prefill", "verify"))):
+        monkeypatch.setattr(owner, "is_remote", True)
+        for name in names:
+            watch(owner, name)
+    loop = case.loop()
+    loop.calls.release_slot = releasing  # type: ignore[method-assign]
+    collect(loop.run())
+    assert (outside, called) == ([], {"propose", "prefill", "verify"})

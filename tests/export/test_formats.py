@@ -156,7 +156,7 @@ def test_srt(tmp_path: Path) -> None:
     srt = pytest.importorskip("srt")
     cues = list(srt.parse(exported(tmp_path, "srt", *PIECES)[0].read_text("utf-8")))
     assert [(c.start.total_seconds(), c.end.total_seconds()) for c in cues] == TIMES
-    assert cues[0].content == f"[{ANN}]: {ONE_LINE.replace('-->', '→')}"
+    assert cues[0].content == f"[{ANN}]: {ONE_LINE.replace('-->', '→')}\n你好"
     assert cues[1].content == f"[{BOB}]: Overlaps Ann."
 
 

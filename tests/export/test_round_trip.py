@@ -1,7 +1,8 @@
-"""What was exported comes back as cuts: same places and speakers, what is said, and never a caption as what is said."""
+"""What was exported comes back as cuts: places, speakers, texts, channels; never a caption as what is said."""
 
 from __future__ import annotations
 
+import csv
 import random
 import shutil
 from pathlib import Path
@@ -10,22 +11,71 @@ import pytest
 
 from specdec_cli.audio.samples import Cut
 from specdec_cli.export.formats import export, export_file
-from specdec_cli.export.recordings import Stored, one_line
+from specdec_cli.export.recordings import Piece, Stored, one_line
 from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.types import ExportFormat
 from tests.export.lines import HOSTILE, piece, write
 
 NAMES = (
     *("ann", "安娜 李", "R&D <x>", 'the "boss"', "a - caption", "caption", "text", "emotion", "x (2)", "ann: b", "a]b"),
-    *("[x]: y", "שרה", "-->", "<v ann>", "NOTE", "&amp;", "words", "'q", "a_b", "=1+1", "speaker", "n" * 255),
+    *(
+        "channel",
+        "- x",
+        "@a;=b",
+        "[x]: y",
+        "שרה",
+        "-->",
+        "<v ann>",
+        "NOTE",
+        "&amp;",
+        "words",
+        "'q",
+        "a_b",
+        "=1+1",
+        "speaker",
+        "n" * 255,
+    ),
 )
 TEXTS = (
     *(None, "你好", HOSTILE, "[x]: hello", "He said [laughs]: hello", "שלום", "a --> b", "<i>&lt;</i>", '"', '""'),
-    *("1", "00:00:01.000 --> 00:00:02.000", "NOTE specdec", "x" * 3000, "item [1]:", "! no comment", "{\\i1}"),
+    *(
+        "=1+1",
+        "'=x",
+        "-1",
+        "5:01 -> 6:02",
+        "1",
+        "00:00:01.000 --> 00:00:02.000",
+        "NOTE specdec",
+        "x" * 3000,
+        "item [1]:",
+        "! no comment",
+        "{\\i1}",
+    ),
 )
 CAPTIONS = ("A calm voice.", HOSTILE, "[x]: A voice.", "", "<v bob>", "NOTE said: x", '"', "-->", "! a", "1")
-FORMATS: tuple[ExportFormat, ...] = ("textgrid", "eaf", "vtt", "srt")
+FORMATS: tuple[ExportFormat, ...] = ("textgrid", "eaf", "vtt", "srt", "csv", "rttm")
 FILE = "/data/talk.wav"
+Row = tuple[int, int, str | None, str | None, int | None]
+"""Start and end in ms, speaker, text, channel from 1."""
+
+
+def kept(name: ExportFormat, piece: Piece, *, channels: bool) -> Row:
+    """What a format can hold of a piece; `channels`: whether the recording has other channels than 1."""
+    speaker, text, channel = (
+        piece.speaker,
+        one_line(piece.details.get("text") or "") or None,
+        piece.details.get("channel"),
+    )
+    if name == "srt":
+        speaker = speaker and speaker.replace("[", "(").replace("]", ")").replace("-->", "→")
+        text, channel = text and text.replace("-->", "→"), None
+    elif name == "csv":  # which holds control characters as they are
+        text = " ".join(str(piece.details.get("text") or "").split()) or None
+    elif name == "rttm":
+        no_speech = "no_speech" in piece.details.get("flags", "")
+        speaker = None if no_speech else speaker and "_".join(speaker.replace('"', "'").split())
+        text, channel = None, (channel or 1) if channels else None
+    return piece.start_ms, piece.end_ms, speaker, text, channel
 
 
 def recording(rng: random.Random) -> list[str]:
@@ -34,6 +84,7 @@ def recording(rng: random.Random) -> list[str]:
     for number in range(rng.randint(1, 8)):
         start, length = round(at, 3), round(rng.uniform(0.2, 3), 3)
         more = {"speaker": rng.choice((None, *NAMES)), "text": rng.choice(TEXTS)}
+        more |= {"channel": rng.randint(1, 3)} if rng.random() < 0.5 else {}
         more |= {"labels": {"emotion": "happy"}} if rng.random() < 0.5 else {}
         more |= {"needs_review": True, "flags": ["no_speech"]} if rng.random() < 0.3 else {}
         known = {name: value for name, value in more.items() if value is not None}
@@ -42,9 +93,10 @@ def recording(rng: random.Random) -> list[str]:
     return lines
 
 
-def found(path: Path) -> list[tuple[int, int, str | None, str | None]]:
-    def row(cut: Cut) -> tuple[int, int, str | None, str | None]:
-        return round(1000 * cut.start_s), round(1000 * cut.end_s), cut.speaker, cut.text
+def found(path: Path) -> list[Row]:
+    def row(cut: Cut) -> Row:
+        channel = None if cut.channel is None else cut.channel + 1
+        return round(1000 * cut.start_s), round(1000 * cut.end_s), cut.speaker, cut.text, channel
 
     return sorted(map(row, Cuts.read(path).of(FILE)), key=str)
 
@@ -56,19 +108,10 @@ def test_exports_come_back_as_cuts(tmp_path: Path, name: ExportFormat, cases: ra
         stored = Stored.read(write(tmp_path, *recording(random.Random(case))))
         out = tmp_path / "out"
         assert export(stored, [name], out, "--output", naming="speaker").problems == []
-        (file,) = (path for path in out.iterdir() if path.name.startswith("talk."))
+        (file,) = (path for path in out.iterdir() if path.name.startswith(("talk.", "captions.")))
         (captioned,) = stored
-        said = [
-            (
-                piece.start_ms,
-                piece.end_ms,
-                piece.speaker
-                if name != "srt"
-                else piece.speaker and piece.speaker.replace("[", "(").replace("]", ")").replace("-->", "→"),
-                None if name == "srt" else one_line(piece.details.get("text") or "") or None,
-            )
-            for piece in captioned.pieces
-        ]
+        channels = any(piece.details.get("channel", 1) > 1 for piece in captioned.pieces)
+        said = [kept(name, piece, channels=channels) for piece in captioned.pieces]
         assert found(file) == sorted(said, key=str), f"case {case}"
         shutil.rmtree(out)
 
@@ -91,6 +134,26 @@ def test_rttm_comes_back_with_names_as_the_format_has_them(tmp_path: Path, file:
     ]
 
 
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_a_table_comes_back_with_whole_recordings_and_without_the_apostrophes(tmp_path: Path, delimiter: str) -> None:
+    """Also as a spreadsheet saves it; the same cells in a table of somebody else's are as they stand."""
+    whole = piece(None, None, "=1", "/d/a.wav", speaker="=ann", text="-x;=y", channel=2)
+    stored = Stored.read(write(tmp_path, whole, piece(1, 2, "Calm.", "/d/b.wav", speaker="'s")))
+    export_file(stored, "csv", tmp_path / "o.csv", naming="speaker")
+    with (tmp_path / "o.csv").open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.reader(file))
+    assert "'=ann" in rows[1]
+    with (tmp_path / "saved.csv").open("w", encoding="utf-8-sig", newline="") as file:
+        csv.writer(file, delimiter=delimiter).writerows(rows)
+    cuts = Cuts.read(tmp_path / "saved.csv", strict=True)
+    assert [(cut.start_s, cut.end_s, cut.speaker, cut.text, cut.channel) for cut in cuts.of("/d/a.wav")] == [
+        (0.0, 1e8, "=ann", "-x;=y", 1)
+    ]
+    assert [(cut.start_s, cut.end_s, cut.speaker) for cut in cuts.of("/d/b.wav")] == [(1.0, 2.0, "'s")]
+    (tmp_path / "other.csv").write_text("start,end,speaker\n0,1,'=ann\n")
+    assert [cut.speaker for cut in Cuts.read(tmp_path / "other.csv").of("a.wav")] == ["'=ann"]
+
+
 @pytest.mark.parametrize("edit", ["boundaries", "another tier", "words"])
 def test_a_textgrid_that_was_corrected_in_praat_is_read_with_its_corrections(tmp_path: Path, edit: str) -> None:
     stored = Stored.read(
@@ -101,7 +164,7 @@ def test_a_textgrid_that_was_corrected_in_praat_is_read_with_its_corrections(tmp
     (tmp_path / "talk.TextGrid").unlink()
     if edit == "boundaries":
         edited = grid.replace('xmax = 1\n            text = "Calm."', 'xmax = 0.9\n            text = "Calm."')
-        expected = [(0, 900, "ann", None)]
+        expected = [(0, 900, "ann", None, None)]
     else:
         name = "bob" if edit == "another tier" else "bob - words"
         tier = (
@@ -111,20 +174,29 @@ def test_a_textgrid_that_was_corrected_in_praat_is_read_with_its_corrections(tmp
             '            text = "yes"\n'
         )
         edited = grid.replace("size = 3\nitem", "size = 4\nitem") + tier
-        expected = [(0, 1000, "ann", "hi"), *([(0, 1000, "bob", "yes")] if edit == "another tier" else [])]
+        expected = [(0, 1000, "ann", "hi", None), *([(0, 1000, "bob", "yes", None)] if edit == "another tier" else [])]
     assert edited != grid
     (tmp_path / "talk.TextGrid").write_text(edited, "utf-8")
     assert found(tmp_path / "talk.TextGrid") == sorted(expected, key=str)
+
+
+def test_an_eaf_that_was_synchronised_in_elan_counts_from_its_origin(tmp_path: Path) -> None:
+    stored = Stored.read(write(tmp_path, piece(0, 1, "Calm.", FILE, speaker="ann", text="hi", channel=2)))
+    export_file(stored, "eaf", tmp_path / "talk.eaf", naming="speaker")
+    document = (tmp_path / "talk.eaf").read_text("utf-8")
+    (tmp_path / "talk.eaf").unlink()
+    (tmp_path / "talk.eaf").write_text(document.replace("<MEDIA_DESCRIPTOR ", '<MEDIA_DESCRIPTOR TIME_ORIGIN="3000" '))
+    assert found(tmp_path / "talk.eaf") == [(3000, 4000, "ann", "hi", 2)]
 
 
 def test_an_srt_that_was_moved_is_read_like_one_of_others(tmp_path: Path) -> None:
     """Nothing in it can say that its texts are captions; the folder's list of exports does."""
     stored = Stored.read(write(tmp_path, piece(0, 1, "Calm.", FILE, speaker="ann")))
     export_file(stored, "srt", tmp_path / "out" / "talk.srt", naming="speaker")
-    assert found(tmp_path / "out" / "talk.srt") == [(0, 1000, "ann", None)]
+    assert found(tmp_path / "out" / "talk.srt") == [(0, 1000, "ann", None, None)]
     (tmp_path / "else").mkdir()
     shutil.copy(tmp_path / "out" / "talk.srt", tmp_path / "else")
-    assert found(tmp_path / "else" / "talk.srt") == [(0, 1000, "ann", "Calm.")]
+    assert found(tmp_path / "else" / "talk.srt") == [(0, 1000, "ann", "Calm.", None)]
 
 
 @pytest.mark.parametrize(

@@ -241,6 +241,44 @@ def _gemma4_unified(ids: dict[str, int]) -> Any:
     )
 
 
+_GEMMA3N = (
+    *("<end_of_turn>", "<pad>", "<bos>", "<start_of_turn>", "<start_of_audio>", "<end_of_image>"),
+    *("<image_soft_token>", "<end_of_audio>", "<audio_soft_token>"),
+)
+GEMMA3N_TOKENS = 24  # of every clip; 188 in the published ones
+
+
+def _gemma3n(ids: dict[str, int]) -> Any:
+    text = _GEMMA_TEXT | {"vocab_size_per_layer_input": ids["<end_of_image>"], "hidden_size_per_layer_input": 8}
+    text |= {
+        "laurel_rank": 4,
+        "altup_num_inputs": 2,
+        "activation_sparsity_pattern": [0.5, 0.0, 0.0, 0.0],
+        "pad_token_id": ids["<pad>"],
+    }
+    del text["global_head_dim"]
+    rope = {"rope_type": "default", "rope_theta": 1e6}
+    text["rope_parameters"] = text["rope_parameters"] | {"full_attention": rope}
+    begin, end = ids["<end_of_image>"], ids["<image_soft_token>"] + 1  # from where on ids are of images, and of sound
+    images = {"hidden_size": 16, "vocab_offset": begin, "vocab_size": end - begin}
+    sound = _LAYER | {"hidden_size": 32, "vocab_offset": end, "vocab_size": VOCAB - end, "input_feat_size": 128}
+    sound |= {"conf_num_hidden_layers": 1, "conf_num_attention_heads": 2, "conf_reduction_factor": 4}
+    return tf.Gemma3nConfig(
+        text_config=text,
+        vision_config=images,
+        audio_config=sound | {"sscp_conv_channel_size": (16, 8)},
+        audio_soft_tokens_per_image=GEMMA3N_TOKENS,
+        **_named(
+            ids,
+            audio_token_id="<audio_soft_token>",
+            image_token_id="<image_soft_token>",
+            boa_token_id="<start_of_audio>",
+            eoa_token_id="<end_of_audio>",
+            eoi_token_id="<end_of_image>",
+        ),
+    )
+
+
 def _granite_speech(ids: dict[str, int]) -> Any:
     text = {key: value for key, value in TEXT.items() if key != "head_dim"}
     return tf.GraniteSpeechConfig(
@@ -253,6 +291,10 @@ def _granite_speech(ids: dict[str, int]) -> Any:
         audio_token_index=ids["<|audio|>"],
         has_lora_adapter=False,
     )
+
+
+def _gemma3n_layout(folder: Path) -> None:
+    write_json(folder / "processor_config.json", {"audio_seq_length": GEMMA3N_TOKENS})
 
 
 def _gemma_layout(folder: Path) -> None:
@@ -294,6 +336,18 @@ KINDS: dict[str, Kind] = {
     ),
     "gemma4": _gemma(_gemma4, "Gemma4AudioFeatureExtractor"),
     "gemma4-unified": _gemma(_gemma4_unified, "Gemma4UnifiedAudioFeatureExtractor"),
+    "gemma3n": Kind(
+        _gemma3n,
+        _GEMMA3N,
+        _GEMMA_TEMPLATE.replace("<|audio|>", "<audio_soft_token>")
+        .replace("<|turn>", "<start_of_turn>")
+        .replace("<turn|>", "<end_of_turn>"),
+        {"feature_extractor_type": "Gemma3nAudioFeatureExtractor", "feature_size": 128, "sampling_rate": 16000},
+        {"bos_token": "<bos>", "pad_token": "<pad>", "audio_token": "<audio_soft_token>"}
+        | {"boa_token": "<start_of_audio>", "eoa_token": "<end_of_audio>"},
+        spread=0.2,
+        finish=_gemma3n_layout,
+    ),
     "voxtral": Kind(
         _voxtral,
         TEKKEN,

@@ -15,6 +15,7 @@ PAIRS = {
     "qwen2.5-omni": ("Qwen/Qwen2.5-Omni-3B", "Qwen/Qwen2.5-Omni-7B"),
     "qwen2.5-omni-vllm": ("Qwen/Qwen2.5-Omni-3B", "Qwen/Qwen2.5-Omni-7B"),
     "qwen2.5-omni-vllm-pair": ("Qwen/Qwen2.5-Omni-3B", "Qwen/Qwen2.5-Omni-7B"),
+    "moss-audio-vllm-pair": ("OpenMOSS-Team/MOSS-Audio-4B-Instruct", "OpenMOSS-Team/MOSS-Audio-8B-Instruct"),
     "qwen3-omni": ("Qwen/Qwen2.5-Omni-3B", "Qwen/Qwen3-Omni-30B-A3B-Instruct"),
     "gemma4": ("google/gemma-4-E2B-it", "google/gemma-4-E4B-it"),
     "voxtral": ("mistralai/Voxtral-Mini-3B-2507", "mistralai/Voxtral-Small-24B-2507"),

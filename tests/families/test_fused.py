@@ -16,7 +16,7 @@ from tests.families.running import model, prompt
 from tests.models.checkpoints import load
 from tests.tiny import tiny_module
 
-JOINING = sorted({*KINDS} - {"gemma4", "gemma4-unified"})
+JOINING = sorted({*KINDS} - {"gemma4", "gemma4-unified", "gemma3n"})
 TEXT = (65, 66, 200, 67, 68, 201)
 
 

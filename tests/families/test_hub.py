@@ -16,7 +16,6 @@ from tests.models.checkpoints import assert_refused, load, write_json
 QUANTIZED: Raw = {"model_type": "qwen2_5_omni", "thinker_config": {}}
 OTHERS = {
     "gemma-4-E2B-it-assistant": "gemma4_assistant",
-    "gemma-3n-E2B-it": "gemma3n",
     "glm-asr-nano": "glmasr",
     "MOSS-Audio-4B": "moss_audio",
     "Nemotron-3-Nano-Omni": "nemotron_h_omni",
@@ -27,7 +26,7 @@ ADAPTED: Raw = {"model_type": "granite_speech", "has_lora_adapter": True}
 REFUSED: dict[str, tuple[Raw, str, str]] = {
     **{
         f"Qwen2.5-Omni-7B-{method}": (
-            QUANTIZED | {"quantization_config": {"quant_method": method.lower(), "bits": 4}},
+            QUANTIZED | {"quantization_config": {"quant_method": method.lower()[:4].rstrip("-"), "bits": 4}},
             "publisher quantised",
             "quantization: int4",
         )
@@ -35,6 +34,8 @@ REFUSED: dict[str, tuple[Raw, str, str]] = {
     },
     "gemma-4-31B-it": ({"model_type": "gemma4", "audio_config": None}, "has no audio encoder", "gemma-4-E4B-it"),
     **{name: ({"model_type": kind}, f"is of type '{kind}'", "specdec doctor") for name, kind in OTHERS.items()},
+    "Phi-4-multimodal": ({"model_type": "phi4_multimodal"}, "no cache can be rolled back exactly", "vLLM server"),
+    "MOSS-Audio-8B": ({"model_type": "moss_audio"}, "--config moss-audio-vllm-pair", "vLLM server"),
     **dict.fromkeys(GRANITES, (ADAPTED, "LoRA adapter", "has_lora_adapter: false")),
 }
 """What matters in the config.json of published checkpoints that cannot be loaded, why, and what to do instead."""

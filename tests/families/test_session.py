@@ -23,7 +23,7 @@ from tests.models.checkpoints import assert_agree, cache_free_logits, load
 from tests.models.test_slots import recordable
 
 families = pytest.mark.parametrize("family", KINDS)
-JOINING = {*KINDS} - {"gemma4", "gemma4-unified"}
+JOINING = {*KINDS} - {"gemma4", "gemma4-unified", "gemma3n"}
 TEXT = (65, 66, 200, 67, 68, 201)
 
 

@@ -17,7 +17,7 @@ from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import References
 from tests.inputs.formats import LHOTSE, RTTM, SHORT_TEXTGRID, SRT, TEXTGRID, VTT, WHISPERX
 
-CASES: Final = int(os.environ.get("SPECDEC_CASES", "60"))
+CASES: Final = int(os.environ.get("SPECDEC_CASES", "20"))
 LEXICON: Final = Lexicon.load()
 TABLE: Final = "file,start,end,speaker,emotion\n" + "".join(f"{n}.wav,{n},{n + 1},ann,sad\n" for n in range(8))
 HEALTHY: Final = {

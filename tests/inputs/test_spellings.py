@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -248,3 +249,114 @@ def test_lines_that_roll_are_shown_once(tmp_path: Path) -> None:
     rolling = "WEBVTT\n\n00:00.000 --> 00:02.000\n \nhello<00:00:01.000><c> you</c>\n\n00:02.000 --> 00:02.010\nhello you\n\n00:02.010 --> 00:04.000\nhello you\nand<00:00:03.000><c> me</c>\n"  # noqa: E501
     assert [text for *_, text in read(tmp_path, "c.vtt", rolling)] == ["hello you", "and me"]
     assert len(read(tmp_path, "c.vtt", VTT)) == 2
+
+
+@pytest.mark.parametrize("bad", ["first", "last"])
+def test_bytes_that_are_no_utf_8_cost_a_row_of_several_lines(tmp_path: Path, bad: str) -> None:
+    said = {"first": ("Gespr\xe4ch\nx", "x"), "last": ("x\nGespr\xe4ch", "y")}[bad]
+    rows = f'start,end,text\n0,1,"{said[0]}"\n1,2,"a\nb"\n'
+    (tmp_path / "c.csv").write_bytes(rows.encode("latin-1"))
+    cuts = Cuts.read(tmp_path / "c.csv")
+    assert [(cut.start_s, cut.text) for cut in cuts.of("a.wav")] == [(1.0, "a b")]
+    assert cuts.skips.sentences() == [f"1 entry was left out: {tmp_path / 'c.csv'}, line 2 (not UTF-8 text)"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "most"),
+    [
+        ("c.rttm", "".join(f"SPEAKER talk 1 {n}.5 0.8 <NA> <NA> ann <NA> <NA>\n" for n in range(1000)), 45),
+        ("c.csv", "file,start,end,text\n" + "".join(f"a.wav,{n},{n}.5,x\n" for n in range(1000)), 90),
+        ("c.json", json.dumps({"segments": [{"id": n, "seek": 0, "start": n, "end": n + 0.5, "text": " hello", "tokens": [*range(20)], "temperature": 0.0} for n in range(1000)]}), 130),  # noqa: E501
+    ],
+)  # fmt: skip
+def test_a_row_takes_a_bounded_number_of_calls(tmp_path: Path, name: str, text: str, most: int) -> None:
+    """So that a million lines take seconds: cells that nobody asks for are not converted, JSON is parsed once."""
+    (tmp_path / name).write_text(text)
+    calls = 0
+
+    def count(_: object, event: str, __: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        Cuts.read(tmp_path / name)
+    finally:
+        sys.setprofile(None)
+    assert 1000 < calls < most * 1000
+
+
+ZOOM = "WEBVTT\n\n1\n00:00:00.700 --> 00:00:01.500\nAnn Lee: hello\n\n2\n00:00:02.000 --> 00:00:03.000\n{}\n\n3\n00:00:03.000 --> 00:00:04.000\n小王: 你好\n"  # noqa: E501
+
+
+@pytest.mark.parametrize(
+    ("second", "speakers"),
+    [
+        ("Ann Lee: so: what?", ["Ann Lee", "Ann Lee", "小王"]),
+        ("Bo: and you?", [None, None, None]),  # nobody comes again
+        ("and so on", [None, None, None]),
+    ],
+)
+def test_names_before_colons_are_speakers_where_every_cue_has_one(
+    tmp_path: Path, second: str, speakers: list[str | None]
+) -> None:
+    (tmp_path / "z.vtt").write_text(ZOOM.format(second), "utf-8")
+    cuts = Cuts.read(tmp_path / "z.vtt")
+    found = cuts.of("talk.wav")
+    assert [cut.speaker for cut in found] == speakers
+    assert found[1].text == ("so: what?" if speakers[0] else second)
+    assert bool(cuts.skips.sentences()) == bool(speakers[0])
+
+
+@pytest.mark.parametrize(
+    ("document", "found"),
+    [
+        ({"results": {"transcripts": [{"transcript": "hi"}], "audio_segments": [{"id": 0, "transcript": "hi", "start_time": "0.7", "end_time": "1.5", "speaker_label": "spk_0", "items": [0]}]}}, ("spk_0", "hi", None)),  # noqa: E501
+        ({"metadata": {}, "results": {"channels": [], "utterances": [{"start": 0.7, "end": 1.5, "channel": 1, "transcript": "hi", "words": [{"word": "hi"}], "speaker": 0}]}}, ("0", "hi", 0)),  # noqa: E501
+        ([{"key": "talk", "text": "hi", "sentence_info": [{"text": "hi", "start": 700, "end": 1500, "spk": 0}]}], ("0", "hi", None)),  # noqa: E501
+    ],
+    ids=["amazon", "deepgram", "funasr"],
+)  # fmt: skip
+def test_documents_of_services(tmp_path: Path, document: object, found: tuple[object, ...]) -> None:
+    (tmp_path / "d.json").write_text(json.dumps(document))
+    (cut,) = Cuts.read(tmp_path / "d.json").of("talk.wav")
+    assert (cut.start_s, cut.end_s) == (pytest.approx(0.7), pytest.approx(1.5))
+    assert (cut.speaker, cut.text, cut.channel) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "hint"),
+    [
+        ("c.ass", "[Events]\n", "SRT"),
+        ("c.trs", "<Trans/>", ".eaf"),
+        ("c.ctm", "talk 1 0.7 0.8 hi\n", "columns file, start, end"),
+        ("segments.txt", "utt talk 0.7 1.5\n", "--manifest FOLDER"),
+        ("rev.json", '{"monologues": []}', "SRT or VTT"),
+        ("bare.csv", "0.7,0.8,hi\n1,2,x\n", "The first line"),
+    ],
+)
+def test_what_is_not_read_says_what_is(tmp_path: Path, name: str, text: str, hint: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ReferencesError) as caught:
+        Cuts.read(tmp_path / name)
+    assert hint in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(("name", "hint"), [("l.txt", "specdec batch - <"), ("l.xlsx", "as CSV"), ("l.m3u", "- <")])
+def test_lists_that_are_no_tables_say_what_to_do(tmp_path: Path, name: str, hint: str) -> None:
+    (tmp_path / name).write_text("a.wav\n")
+    with pytest.raises(ReferencesError) as caught:
+        Manifest.read(tmp_path / name)
+    assert hint in str(caught.value.hint)
+
+
+def test_further_names_of_columns(tmp_path: Path) -> None:
+    (tmp_path / "praat.tsv").write_text("tmin\ttier\ttext\ttmax\n0.7\tAnn\thi\t1.5\n")
+    (tmp_path / "edit.csv").write_text(
+        "Number;Start time in milliseconds;End time in milliseconds;Text\n1;700;1500;hi\n"
+    )
+    for name, speaker in (("praat.tsv", "Ann"), ("edit.csv", None)):
+        (cut,) = Cuts.read(tmp_path / name).of("talk.wav")
+        assert (cut.start_s, cut.end_s, cut.speaker, cut.text) == (pytest.approx(0.7), 1.5, speaker, "hi")
+    (tmp_path / "m.jsonl").write_text('{"wav": "a.wav", "txt": "hi"}\n{"wav": "b.wav", "txt": "-"}\n')
+    assert [item.text for item in Manifest.read(tmp_path / "m.jsonl")] == ["hi", None]

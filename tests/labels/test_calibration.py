@@ -112,7 +112,7 @@ def test_from_captions_to_a_calibration_in_use(specdec: Specdec, tmp_path: Path)
         truth = {f"label_{name}": str(rng.choice(classes)) for name, classes in Lexicon.load().attributes.items()}
         rows.append(json.dumps({"file": str(path), **truth}))
     table.write_text("\n".join(rows))
-    outcome = specdec("calibrate", output, "--references", table, "-o", file, "--plot", tmp_path / "plot.svg")
+    outcome = specdec("calibrate", output, "--references", table, "-o", file, "-o", tmp_path / "plot.svg")
     assert outcome.code == 0, outcome.err
     assert "ECE" in outcome.out
     assert (tmp_path / "plot.svg").read_text().startswith("<svg")

@@ -168,7 +168,7 @@ def test_the_codes_of_corpora(tmp_path: Path, codes: str, classes: str, corpus: 
 
 def test_letters_of_several_corpora_are_asked_for(tmp_path: Path) -> None:
     table = "file\temotion\na.wav\tA\nb.wav\tF\n"
-    with pytest.raises(ReferencesError, match="codes of MSP-Podcast and of EMO-DB") as caught:
+    with pytest.raises(ReferencesError, match="codes of CREMA-D and of MSP-Podcast and of EMO-DB") as caught:
         read(tmp_path / "t.tsv", table)
     assert "--label-codes" in str(caught.value.hint)
     found = read(tmp_path / "t.tsv", table, label_codes="EMO-DB").entries

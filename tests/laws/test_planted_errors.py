@@ -78,6 +78,7 @@ IRRELEVANT = {
 PLANTED = [(law, error) for law in LAWS for error in ERRORS if (law, error) not in IRRELEVANT]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("law", "error"), PLANTED)
 def test_a_planted_error_breaks_the_law(law: str, error: str) -> None:
     make, check = LAWS[law]
@@ -91,6 +92,7 @@ def test_a_planted_error_breaks_the_law(law: str, error: str) -> None:
     pytest.fail("no case of the law finds it")
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("error", list(ERRORS)[:-1])
 def test_a_planted_error_breaks_the_batch_law(error: str) -> None:
     for number in range(50):
@@ -111,6 +113,7 @@ IN_SLOTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
 }
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("error", IN_SLOTS)
 @pytest.mark.parametrize("law", ["batch", "reference"])
 def test_an_error_planted_in_slots_breaks_the_laws(law: str, error: str) -> None:

@@ -72,6 +72,7 @@ def _sampled(edge: TableModel, cloud: TableModel, k: int, temperature: float) ->
     return counts
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("k", "temperature", "seed"),
     [(2, 1.0, 2), *(pytest.param(*row, marks=pytest.mark.full) for row in ((1, 1.0, 1), (3, 0.7, 3), (4, 1.3, 4)))],

@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from transformers import Qwen2_5OmniThinkerForConditionalGeneration
 
 from specdec_cli.config import ModelConfig
+from specdec_cli.config.schema import RuntimeConfig
 from specdec_cli.errors import CheckpointError
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.loading import load_model
@@ -28,7 +29,7 @@ Edit = Callable[[Path], None]
 def load(folder: Path | str, *, offline: bool = True, tested: bool = True, **options: Any) -> AudioLM:
     """What the command line does with a folder, on the CPU."""
     config = ModelConfig(model=str(folder), **{"device": "cpu", **options})
-    return load_model(config, offline=offline, tested=tested)
+    return load_model(config, RuntimeConfig(offline=offline, self_test=tested))
 
 
 def assert_refused(folder: Path | str, *said: str, **options: Any) -> None:

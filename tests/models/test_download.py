@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import save_file
 
 from specdec_cli.config import ModelConfig
+from specdec_cli.config.schema import RuntimeConfig
 from specdec_cli.models import download
 from specdec_cli.models.download import Download
 from specdec_cli.models.loading import forecast, load_model
@@ -24,6 +25,7 @@ from tests.tiny import tiny_module
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 NAME = "acme/omni"
+ONLINE = RuntimeConfig()
 TALKER = "model-talker.safetensors"
 
 
@@ -108,19 +110,19 @@ def model_config(**settings: Any) -> ModelConfig:
 
 def test_the_weights_that_speech_needs_are_downloaded_and_no_others(hub: Hub) -> None:
     seen: list[tuple[Download, int]] = []
-    model = load_model(model_config(), offline=False, watch=lambda *told: seen.append(told))
+    model = load_model(model_config(), ONLINE, lambda *told: seen.append(told))
     needed = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
     assert hub.weights == needed
     told, before = seen[0]
     assert before == 0
     assert told.bytes == sum((hub.folder / name).stat().st_size for name in needed)
     assert greedy(model, 8) == greedy(load(hub.folder), 8)
-    assert load_model(model_config(), offline=False).weights == model.weights
+    assert load_model(model_config(), ONLINE).weights == model.weights
     assert hub.weights == needed
 
 
 def test_what_is_cached_loads_offline_in_silence(hub: Hub, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    weights = load_model(model_config(revision="v1"), offline=False).weights
+    weights = load_model(model_config(revision="v1"), ONLINE).weights
     asked = len(hub.requests)
     capfd.readouterr()
     assert load(NAME, revision="v1").weights == weights

@@ -121,6 +121,7 @@ def test_a_model_far_larger_than_its_weights(damaged: Damage, key: str, value: i
     assert_refused(damaged(edit_json("config.json", **{key: value})), "but the files of weights hold")
 
 
+@pytest.mark.ci
 def test_layers_that_would_take_minutes(damaged: Damage) -> None:
     kinds = ["full_attention"] * 256
     text = {"text_config__num_hidden_layers": 256, "text_config__layer_types": kinds}
@@ -143,12 +144,14 @@ SWELLS = (
 )
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("template", [*LOOPS, *SWELLS])
 def test_a_template_that_never_ends_or_swells(template: str) -> None:
     with pytest.raises(TemplateError):
         rendered(template, [{"role": "user", "content": "x"}], {})
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("template", [LOOPS[0], SWELLS[0], TEMPLATE + "{{ 'a' * 2000000 }}"])
 def test_a_checkpoint_with_such_a_template(damaged: Damage, template: str) -> None:
     assert_refused(damaged(overwrite("chat_template.jinja", template.encode())), "the chat template of edge fails: ")

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from pathlib import Path
-from unittest.mock import Mock, patch
 
 import pytest
 import torch
 from safetensors import SafetensorError
 from torch import nn
-from transformers import TorchAoConfig
-from transformers.quantizers.quantizers_utils import should_convert_module
 
 from specdec_cli.config import ModelConfig
 from specdec_cli.errors import CheckpointError
 from specdec_cli.models import packed
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.families import family_named
-from specdec_cli.models.limits import outline
 from specdec_cli.models.loading import forecast, quantization_config
 from specdec_cli.models.packed import PackedLinear, pack, packable
 from specdec_cli.models.session import Session
-from tests.families.checkpoints import KINDS
 from tests.models.checkpoints import Edit, edit_json, edit_weights, greedy, load, overwrite, remove
 from tests.tiny import save_checkpoint, tiny_clip, tiny_module
 
@@ -191,6 +184,7 @@ def _link_to_zeros(folder: Path) -> None:
     (folder / "config.json").symlink_to("/dev/zero")
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "damage",
     [
@@ -273,35 +267,55 @@ def test_an_output_layer_that_is_the_embedding_is_packed_beside_it(tmp_path: Pat
     assert similarity(whole, small) > 0.99
 
 
-@pytest.mark.parametrize("family", KINDS)
-def test_on_a_gpu_decoder_and_output_layer_are_quantised_and_nothing_else(
-    family: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("specdec_cli.models.loading.find_spec", lambda _: True)
-    monkeypatch.setitem(sys.modules, "torchao.quantization", Mock())
-    config = KINDS[family].config(KINDS[family].tokenizer().get_vocab())
-    module = outline(family_named(family).module_class, config)
-    with patch.object(TorchAoConfig, "post_init"):  # which looks for the package
-        eight, four = (
-            quantization_config(n, torch.device("cuda"), family_named(family), config) for n in ("int8", "int4")
-        )
-    assert isinstance(eight, TorchAoConfig)
-    assert four.load_in_4bit
-    linear = {name for name, part in module.named_modules() if type(part) is nn.Linear}
-    quantised = {name for name in linear if should_convert_module(name, four.llm_int8_skip_modules)}  # as both decide
-    assert eight.modules_to_not_convert == four.llm_int8_skip_modules
-    tied = module.get_output_embeddings().weight is module.get_input_embeddings().weight
-    decoder = {id(part) for part in module.get_decoder().modules()}
-    expected = {name for name in linear if id(module.get_submodule(name)) in decoder}
-    assert quantised == expected | (set() if tied else {"lm_head"})
-    assert expected
-    assert linear - quantised, "the audio encoder has linear layers"
+@BITS
+@pytest.mark.parametrize("bias", [True, False])
+def test_packed_layers_are_joined_without_taking_memory_twice(bits: int, bias: bool) -> None:
+    torch.manual_seed(0)
+    linears = [nn.Linear(64, size, bias).bfloat16().requires_grad_(False) for size in (128, 64, 64)]
+    layers = [of(linear, bits) for linear in linears]
+    x = torch.randn(2, 3, 64).bfloat16()
+    before = torch.cat([layer(x) for layer in layers], -1)
+    joined = PackedLinear.joined(layers)
+    for after in (joined(x), torch.cat([layer(x) for layer in layers], -1)):
+        torch.testing.assert_close(after, before)
+    storages = {part.untyped_storage().data_ptr() for each in (joined, *layers) for part in (each.weight, each.scales)}
+    assert len(storages) == 2
 
 
-def test_a_package_that_is_missing_on_a_gpu_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("specdec_cli.models.loading.find_spec", lambda _: None)
-    kind = KINDS["qwen2-audio"]
-    config = kind.config(kind.tokenizer().get_vocab())
-    with pytest.raises(CheckpointError, match="need the package torchao") as caught:
-        quantization_config("int8", torch.device("cuda"), family_named("qwen2-audio"), config)
-    assert "pip install torchao" in str(caught.value.hint)
+@pytest.mark.parametrize("quantization", ["int4", "int8"])
+def test_packed_layers_of_a_recorded_step_are_fused(checkpoint: Path, quantization: str) -> None:
+    plain, fused = (load(checkpoint, quantization=quantization, graphs=graphs) for graphs in ("off", "on"))
+    layer = fused.module.get_decoder().layers[0]
+    assert all("forward" in vars(part) for part in (layer.mlp, layer.self_attn, layer.input_layernorm))
+    assert similarity(plain, fused) > 0.9999
+
+
+def test_eight_bits_on_a_gpu_are_the_product_of_the_codes() -> None:
+    torch.manual_seed(0)
+    linear = nn.Linear(64, 128, bias=False).requires_grad_(False)
+    layer, x = of(linear, 8), torch.randn(3, 64)
+    torch.testing.assert_close(layer._on_gpu(x), x @ decoded(layer, linear.weight).T)
+
+
+@BITS
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_a_kernel_with_another_order_is_found_out(bits: int, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    packed.require_product.cache_clear()
+    packed.require_product(torch.device(device), bits)
+
+    def turned(weight: torch.Tensor, bits: int) -> tuple[torch.Tensor, torch.Tensor]:
+        made, scales = pack(weight, bits)
+        return made.roll(2, 1), scales
+
+    packed.require_product.cache_clear()
+    monkeypatch.setattr(packed, "pack", turned)
+    with pytest.raises(CheckpointError, match=f"products with {bits}-bit weights are wrong"):
+        packed.require_product(torch.device(device), bits)
+
+
+@pytest.mark.parametrize(("name", "device"), [("int4", "cuda"), ("int4", "mps"), ("int8", "mps")])
+def test_devices_and_formats_without_packed_products_are_named(name: str, device: str) -> None:
+    with pytest.raises(CheckpointError, match=f"not float16 on {device}"):
+        quantization_config(name, torch.device(device), torch.float16)

@@ -127,6 +127,7 @@ def test_files_of_weights_that_are_there_are_not_called_others(damaged: Damage, 
     assert caught.value.message.endswith(f"lacks 1 of 3 files of weights: {folder / SHARD}")
 
 
+@pytest.mark.ci
 def test_another_architecture(damaged: Damage) -> None:
     folder = damaged(edit_json("config.json", model_type="qwen2_audio"))
     assert_refused(folder)

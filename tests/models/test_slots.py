@@ -59,6 +59,7 @@ def _assert_grown(model: AudioLM, prompt: Prompt, text: Sequence[int], found: to
     model.slots = slots
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("seed", range(2))
 def test_recorded_forwards_of_every_size_follow_a_walk_of_drafts_and_rollbacks(seed: int) -> None:
     model, rng = recorded(tiny_model(seed)), random.Random(seed)
@@ -73,6 +74,7 @@ def test_recorded_forwards_of_every_size_follow_a_walk_of_drafts_and_rollbacks(s
     assert recordings == {(size, room) for size in SIZES for room in ROOMS}
 
 
+@pytest.mark.ci
 def test_a_clip_leaves_its_memory_to_the_next_one_clean() -> None:
     model = recorded(tiny_model(3))
     prompt = _prompt(model)
@@ -94,6 +96,7 @@ def test_a_clip_leaves_its_memory_to_the_next_one_clean() -> None:
     assert second.cache.layers[0].keys.data_ptr() == memory.data_ptr()
 
 
+@pytest.mark.ci
 def test_a_clip_without_a_slot_and_a_long_one_grow() -> None:
     model = recorded(tiny_model(4))
     sessions = [Session(model, _prompt(model, clip), 20) for clip in range(2)]

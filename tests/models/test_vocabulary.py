@@ -62,6 +62,7 @@ def test_an_end_beyond_what_is_shared_is_refused_with_both_names() -> None:
         shared_vocab_size(_with(theirs, "large"), _with(mine, "small", (1,)))
 
 
+@pytest.mark.ci
 def test_ids_beyond_the_common_beginning_are_never_generated() -> None:
     """Each model is kept to what both mean alike, and the laws hold with the rest suppressed."""
     edge, cloud = tiny_model(1), tiny_model(2, merges=3)

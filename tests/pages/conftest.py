@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import _own_environment, specdec  # noqa: F401 - fixtures
 from tests.pages.sample import Runs, comparison, page_of, runs_over, voices
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
@@ -32,15 +33,22 @@ PATIENCE_MS = 120_000
 pytestmark = [pytest.mark.full, pytest.mark.xdist_group("browser")]
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[object]:
+@contextmanager
+def launched(*more: str) -> Iterator[object]:
+    """A browser with further flags."""
     found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if found is None:
         pytest.skip("no chromium or google-chrome on the PATH")
     with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=found, args=FLAGS, timeout=PATIENCE_MS)
+        chromium = driver.chromium.launch(executable_path=found, args=[*FLAGS, *more], timeout=PATIENCE_MS)
         yield chromium
         chromium.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[object]:
+    with launched() as chromium:
+        yield chromium
 
 
 @dataclass

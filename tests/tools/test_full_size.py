@@ -39,10 +39,12 @@ def test_the_command_prints_a_table_or_json(capsys: pytest.CaptureFixture[str]) 
     assert "step / floor" in page
     assert "Chosen tokens" in page
     assert "step of 16 clips, ms" in page
+    assert "of the speed of one alone" in page
     main("tiny", dtype="bfloat16", device="cpu", k=2, acceptance="0.5", rounds=1, threads=1, graphs="on", json=True)
     found = FullSize.model_validate_json(capsys.readouterr().out)
     assert (found.device, [(shape.name, shape.dtype) for shape in found.shapes]) == ("cpu", [("tiny", "bfloat16")] * 2)
     eager, recorded = found.shapes
+    assert found.served[0].share == pytest.approx(found.served[0].alone_ms / found.served[0].shared_ms)
     assert (eager.together_ms, recorded.together_ms is not None) == (None, True)
 
 

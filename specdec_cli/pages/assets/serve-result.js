@@ -1,0 +1,185 @@
+// A run as it is written: blocks with the fate of each token, the pieces over time, classes and figures.
+
+const MEANINGS = {
+  edge: "端侧草拟，未经核对", accepted: "端侧草拟，云端接受", rejected: "端侧草拟，云端否决", cut: "未被核对：位于被否决的词之后，或在停止规则之后",
+  corrected: "云端的更正", bonus: "云端的附加词", run_on: "云端在自己的词之后续写", cloud: "由云端单独生成",
+};
+const CHINESE = {
+  voice: "声音", rate: "语速", pitch: "音高", range: "语调起伏", volume: "音量", pauses: "停顿", timbre: "音色", emotion: "情绪",
+  male: "男声", female: "女声", slow: "慢", moderate: "适中", fast: "快", low: "低", medium: "中", high: "高", flat: "平稳", lively: "丰富",
+  soft: "轻", normal: "正常", loud: "响", few: "少", many: "多", mellow: "柔和", balanced: "均衡", bright: "明亮", neutral: "中性",
+  happy: "高兴", sad: "悲伤", angry: "愤怒", fearful: "恐惧", disgusted: "厌恶", surprised: "惊讶",
+};
+const MODES = {
+  hybrid: ["The edge drafts, and the gate decides which blocks the cloud verifies.", "端侧草拟，由门控决定哪些块交给云端核对。"],
+  lossless: ["The cloud verifies every block: the text is the cloud's own.", "每一块都由云端核对：文字与云端独自生成的相同。"],
+  edge: ["The edge writes alone.", "由端侧独自生成。"],
+  cloud: ["The cloud writes alone.", "由云端独自生成。"],
+};
+const FLAGS = {
+  refusal: ["The model refuses to describe the voice.", "模型拒绝描述。"],
+  language: ["The caption is not in the language asked for.", "描述不是所选的语言。"],
+  no_description: ["The text describes no voice.", "文字没有描述声音。"],
+  contradicts: ["The caption names a class that the sound contradicts.", "描述中有一项与测得的声音不符。"],
+  no_speech: ["No speech was found: the caption may be invented.", "没有检测到说话声：描述可能是编造的。"],
+};
+const REASONS = {
+  loop: ["verified: it loops", "核对原因：重复"],
+  refusal: ["verified: it refuses", "核对原因：拒绝描述"],
+  language: ["verified: another language", "核对原因：语言不符"],
+  sound: ["verified: the sound contradicts it", "核对原因：与声音不符"],
+};
+const FIGURES = {
+  rate: ["rate_per_s", (value) => `${value.toFixed(2)} ${say("syllables/s", "音节/秒")}`],
+  pitch: ["f0_median_hz", (value) => `${value.toFixed(1)} Hz`],
+  range: ["f0_range_st", (value) => `${value.toFixed(2)} ${say("semitones", "半音")}`],
+  volume: ["level_dbfs", (value) => `${value.toFixed(1)} dBFS`],
+  pauses: ["pause_share", (value) => `${percent(value, 1)} ${say("silent", "停顿")}`],
+};
+const named = (name) => say(name, CHINESE[name] ?? name);
+
+// Text, fate, entropy and gate's figure of each token of a round, as `token_fates.tokens` has them.
+function fatesOf({ draft_pieces, committed_pieces, source, accepted, entropy, gate_values }) {
+  const stood = Math.min(committed_pieces.length, source.length, accepted);
+  const own = source.includes("corrected") || source.includes("bonus");
+  const fate = (index) => (index < stood ? source[index] : index === stood && source.includes("corrected") ? "rejected" : "cut");
+  const drafted = [...committed_pieces.slice(0, stood), ...draft_pieces.slice(stood)];
+  const added = committed_pieces.slice(stood).map((piece, index) => [piece, source[stood + index]]);
+  return [
+    ...drafted.map((piece, index) => [piece, fate(index), entropy[index] ?? null, gate_values[index] ?? null]),
+    ...added.map(([piece, origin]) => [piece, origin === "cloud" && own ? "run_on" : origin, null, null]),
+  ];
+}
+
+function verdictOf(round, mode) {
+  if (mode === "cloud") return ["cloud", say("by the cloud", "云端生成")];
+  if (!round.escalated) return ["edge", say("kept", "保留")];
+  const share = `${round.accepted}/${round.draft_ids.length}`;
+  if (round.source.includes("corrected")) return ["corrected", say(`corrected, ${share} accepted`, `更正，接受 ${share}`)];
+  if (round.source.includes("bonus")) return ["bonus", say(`accepted ${share}, bonus`, `接受 ${share}，附加一词`)];
+  return ["accepted", say(`accepted ${share}`, `接受 ${share}`)];
+}
+
+const thresholdOf = (round, gate) => (round.waking ? gate.wake : gate.threshold);
+
+// What stands beside a verdict: why the block was verified, the draft's largest entropy, the block's time.
+function reasonsOf(round, { mode, gate }) {
+  const threshold = thresholdOf(round, gate);
+  const facts = [];
+  if (REASONS[round.reason]) facts.push(say(...REASONS[round.reason]));
+  else if (mode === "hybrid" && threshold !== null && round.gate_value !== null) facts.push(`${say("gate", "门控")} ${fixed(round.gate_value, 2)} / ${fixed(threshold, 2)}`);
+  if (round.stood?.length) facts.push(say(`${round.stood.length} kept by the sound`, `依声音保留 ${round.stood.length} 词`));
+  if (round.max_entropy !== null) facts.push(`${fixed(round.max_entropy, 2)} nats`);
+  return [...facts, milliseconds(round.draft_ms + (round.verify_ms ?? 0) + (round.network_ms ?? 0))].join(" · ");
+}
+
+// Tokens as words: marks stay with the word before them.
+function wordsOf(round, { gate }) {
+  const words = [];
+  for (const each of fatesOf(round)) {
+    const element = token(each, { gate }, { threshold: thresholdOf(round, gate) });
+    if (document.documentElement.lang === "zh") element.title = `${MEANINGS[each[1]]}${each[2] === null ? "" : `；熵 ${each[2].toFixed(3)}`}`;
+    if (words.length && /^\p{P}+$/u.test(each[0])) words.at(-1).push(element);
+    else words.push([element]);
+  }
+  return words.map((elements) => html("span", { class: "word" }, ...elements));
+}
+
+function blockOf(round, run) {
+  const [kind, verdict] = verdictOf(round, run.mode);
+  const head = html("p", { class: "verdict" }, html("b", { class: kind }, verdict), html("span", { class: "small" }, reasonsOf(round, run)));
+  return html("li", { class: `round${round.escalated ? " asked" : ""}` }, head, html("div", { class: "words" }, ...wordsOf(round, run)));
+}
+
+function legendOf(rounds, { gate }) {
+  const found = new Set(rounds.flatMap((round) => fatesOf(round).map((each) => each[1])));
+  const figure = gate.name === "learned" ? say("probability of a change by the cloud", "云端会改动的概率") : say("entropy in nats", "熵（nats）");
+  const line = barsOf({ gate }, gate.threshold).threshold === null ? "" : say(", the dashed line is the threshold", "，虚线为阈值");
+  const keys = Object.keys(FATES).filter((fate) => found.has(fate)).map((fate) => {
+    const sample = html("span", { class: `token ${fate}` }, fated(fate, say(fate.replace("_", " "), "词")));
+    return html("span", { class: "key" }, sample, html("span", { class: "meaning" }, say(FATES[fate][1], MEANINGS[fate])));
+  });
+  const texts = [say(`Bars: ${figure}${line}.`, `柱：${figure}${line}。`), say("Beside each verdict: the gate's figure of the block and its threshold, the draft's largest entropy, the time.", "结论旁：该块的门控值与阈值、草稿的最大熵、用时。")];
+  return [...keys, ...texts.map((text) => html("span", { class: "key meaning" }, text))];
+}
+
+// An attribute: its class, the probabilities of all, and what is measured of it.
+function tileOf(name, { labels, scores, measured, agrees }) {
+  const classes = Object.entries(scores?.[name]?.classes ?? {});
+  const [field, written] = FIGURES[name] ?? [];
+  const value = measured?.[field] ?? null;
+  const fits = { true: say("✓ fits", "✓ 相符"), false: say("✗ does not fit", "✗ 不符") }[agrees?.[name]];
+  const rows = classes.map(([class_, p]) => {
+    const level = html("span", { class: "level" });
+    level.style.width = percent(p, 1);
+    const parts = [html("span", {}, named(class_)), html("span", { class: "rail" }, level), html("span", { class: "share" }, percent(p))];
+    return html("li", { class: class_ === labels[name] ? "named" : null }, ...parts);
+  });
+  return html(
+    "section",
+    { class: `tile${classes.length > 4 ? " large" : ""}` },
+    html("h3", {}, named(name)),
+    html("b", {}, labels[name] === null ? say("not named", "未提及") : named(labels[name])),
+    html("ul", {}, ...rows),
+    value === null ? null : html("p", {}, `${say("measured", "测得")} ${written(value)}`, fits ? html("span", { class: `fits ${agrees[name]}` }, fits) : null),
+  );
+}
+
+function factsOf({ rounds, totals, timing, finish_reason }) {
+  const facts = [
+    [milliseconds(timing.total_ms), say("decoding", "解码")],
+    [`${totals.escalations} / ${rounds.length}`, say("blocks verified", "块经云端核对")],
+    [percent(totals.acceptance_rate), say("of verified drafts accepted", "的被核对草稿获接受")],
+    [percent(totals.edge_token_share), say("of tokens from the edge", "的词来自端侧")],
+    [finish_reason === "eos" ? NONE : finish_reason, say("ended it", "使其结束")],
+  ];
+  const known = facts.filter(([figure]) => figure !== NONE);
+  return html("dl", { class: "totals" }, ...known.map(([figure, words]) => html("div", {}, html("dt", {}, words), html("dd", {}, figure))));
+}
+
+// What to know of a caption: what makes it no description, and why there is none.
+function noticesOf(final) {
+  const texts = [...(final?.flags ?? []).map((flag) => say(...FLAGS[flag])), ...(final?.degraded ? [final.degraded] : []), ...(final?.error ? [final.error.message] : [])];
+  return texts.map((text) => html("p", { class: "notice" }, text));
+}
+
+// What lies below the caption: its classes beside what is measured, and its blocks.
+function resultOf(run, rounds, final) {
+  const named_ = Object.keys(final?.labels ?? {}).filter((name) => final.labels[name] !== null || final.scores?.[name]);
+  const tiles = named_.sort((name) => (name === "emotion" ? -1 : 0)).map((name) => tileOf(name, final));
+  return [
+    ...(tiles.length ? [html("h2", {}, say("Classes and measurements", "类别与测量")), html("div", { class: "tiles" }, ...tiles)] : []),
+    html("h2", {}, say("How it was written", "生成过程")),
+    html("ol", { class: "blocks" }, ...rounds.map((round) => blockOf(round, run))),
+    ...(final?.totals ? [factsOf(final)] : []),
+    html("div", { class: "legend" }, ...legendOf(rounds, run)),
+  ];
+}
+
+// Pieces over the recording's time, a button each; `choose(index)` shows one.
+function timelineOf(pieces, seconds, open, choose) {
+  const end = Math.max(seconds ?? 0, ...pieces.map((piece) => piece.end_s));
+  const lane = html("div", { class: "lane", role: "group", "aria-label": say("Pieces of the recording", "录音的各段") });
+  const put = (element, start, width) => {
+    element.style.left = percent(start / end, 3);
+    if (width) element.style.width = percent(width / end, 3);
+    lane.append(element);
+  };
+  for (let mark = 0; mark < 0.94 * end; mark += stepOf(end, 500)) put(html("span", { class: "tick", "aria-hidden": "true" }, stamp(mark)), mark);
+  for (const { index, start_s, end_s, final } of pieces) {
+    const emotion = final?.labels?.emotion ?? null;
+    const kind = Object.keys(final?.scores?.emotion?.classes ?? {}).indexOf(emotion);
+    const words = `${exactly(start_s)}–${exactly(end_s)}${emotion === null ? "" : `, ${named(emotion)}`}`;
+    const state = { type: "button", class: `span kind-${Math.max(0, kind)}${final ? "" : " running"}`, title: words, "aria-label": words };
+    put(html("button", { ...state, "aria-pressed": String(index === open), "data-key": index, click: () => choose(index) }, emotion === null ? "" : named(emotion)), start_s, end_s - start_s);
+  }
+  return lane;
+}
+
+// Buttons to the pieces before and after the one that is shown.
+function stepper(pieces, open, choose) {
+  const at = pieces.findIndex((piece) => piece.index === open);
+  const step = (to, key, sign, words) => html("button", { type: "button", "data-key": key, "aria-label": words, disabled: !to, click: () => choose(to.index) }, sign);
+  const when = ` ${at + 1} / ${pieces.length} · ${exactly(pieces[at].start_s)}–${exactly(pieces[at].end_s)} `;
+  return html("p", { class: "pills" }, step(pieces[at - 1], "before", "←", say("Previous piece", "上一段")), when, step(pieces[at + 1], "after", "→", say("Next piece", "下一段")));
+}

@@ -1,0 +1,107 @@
+"""The page at `/`: what it is made of, what it asks of the server, and which requests of browsers are answered."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import cache
+from typing import Final
+from urllib.parse import urlsplit
+
+from markupsafe import Markup
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from specdec_cli.config.locate import is_loopback
+from specdec_cli.errors import WrongFileError
+from specdec_cli.export.formats import text_of
+from specdec_cli.pages.offline import asset, environment, policy
+from specdec_cli.serve.captions import Captions
+from specdec_cli.serve.limits import Bodies
+from specdec_cli.transcript.terms import recorded_settings
+from specdec_cli.types import LOW_IS_UNSURE, ExportFormat
+
+PAGE: Final = "/"
+"""The page's path, which needs no token: the page holds nothing of the server, and asks for the token itself."""
+
+_FORMATS: Final[dict[str, ExportFormat]] = {"srt": "srt", "TextGrid": "textgrid"}
+_SCRIPTS: Final = (
+    *("dom.js", "sound.js", "tokens.js", "timeline-of-pieces.js", "theme.js"),
+    *("serve-sound.js", "serve-result.js", "serve.js"),
+)
+"""Joined in this order into one module."""
+
+_REST_BYTES: Final = 4096  # of a request, beside its recording in base64
+
+
+def routes(captions: Captions, bodies: Bodies) -> list[Route]:
+    """The page, the settings that it begins with, and its downloads."""
+
+    async def settings(_request: Request) -> Response:
+        return JSONResponse(_settings(captions))
+
+    async def export(request: Request) -> Response:
+        if (name := _FORMATS.get(request.path_params["name"])) is None:
+            raise HTTPException(404, "there is no such format")
+        body = await bodies.read(request)
+        try:
+            return PlainTextResponse(await asyncio.to_thread(text_of, name, body))
+        except WrongFileError as error:
+            raise HTTPException(422, error.message) from error
+        finally:
+            bodies.release(len(body))
+
+    return [
+        Route(PAGE, lambda _: HTMLResponse(*_page())),
+        Route("/page/settings", settings),
+        Route("/page/export/{name}", export, methods=["POST"]),
+    ]
+
+
+def _settings(captions: Captions) -> dict[str, object]:
+    """Modes and models that are loaded, and the gate of the mode hybrid, where that is one of them."""
+    setup, config = captions.loaded.setup, captions.loaded.config
+    if "hybrid" in captions.modes:
+        config = config.model_copy(update={"decoding": config.decoding.model_copy(update={"mode": "hybrid"})})
+    known = recorded_settings(config)
+    return {
+        "modes": captions.modes,
+        "mode": setup.mode,
+        "models": [info.line.partition(" · ")[0] for _, info in setup.models if info is not None],
+        "most_bytes": captions.limits.body_bytes * 3 // 4 - _REST_BYTES,
+        "gate": {
+            "name": known["gate"],
+            "below": known["gate"] in LOW_IS_UNSURE,
+            "threshold": known["threshold"],
+            "wake": known["wake"],
+        },
+    }
+
+
+@cache
+def _page() -> tuple[str, int, dict[str, str]]:
+    """Text, status and headers."""
+    style, script = asset("report.css", "review.css", "serve.css"), asset(*_SCRIPTS)
+    text = environment().get_template("serve.html.j2").render(style=Markup(style), script=Markup(script))
+    return (
+        text,
+        200,
+        {
+            "Content-Security-Policy": f"{policy(script, style)}; connect-src 'self'; frame-ancestors 'none'",
+            "Permissions-Policy": "microphone=(self), camera=(), geolocation=()",
+            "Referrer-Policy": "no-referrer",
+            "X-Content-Type-Options": "nosniff",
+            "Cache-Control": "no-cache",
+        },
+    )
+
+
+def is_own(request: Request) -> bool:
+    """Whether a request comes from this server's own page or from no page at all, as far as a browser says.
+
+    A name that leads to loopback (DNS rebinding) is no loopback name, and another site's script cannot leave out or
+    change `Origin`. Programs other than browsers send none.
+    """
+    host, origin = request.headers.get("host", ""), request.headers.get("origin")
+    return is_loopback(f"http://{host}") and (origin is None or urlsplit(origin).netloc == host)

@@ -1,0 +1,277 @@
+"""Requests of the OpenAI API as specdec takes them: their fields, and what of them is refused by name."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from starlette.exceptions import HTTPException
+
+from specdec_cli.config.fields import AT_PAUSES
+from specdec_cli.config.schema import SECTIONS
+from specdec_cli.config.settings import choices
+from specdec_cli.labels import Lexicon
+
+PREFIX: Final = "specdec/"
+"""Begins the name of each model; the mode follows."""
+
+SETTABLE: Final = frozenset(
+    {
+        *(f"decoding.{name}" for name in SECTIONS["decoding"].model_fields if name != "edge_failed"),
+        *(f"gate.{name}" for name in SECTIONS["gate"].model_fields if name != "file"),
+        *(f"acceptance.{name}" for name in SECTIONS["acceptance"].model_fields),
+        *(f"prompt.{name}" for name in ("language", "style", "force")),
+        *(f"audio.{name}" for name in SECTIONS["audio"].model_fields if name != "strict"),
+    }
+)
+"""Settings that a request may change: none of models, devices, files, addresses or tokens."""
+
+_KINDS: Final = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+_TYPES: Final = {str: "string", list: "array", type(None): "null"}
+_ANY: Final = {"type", "enum", "anyOf", "items", "title", "description", "default"}  # of a wanted property
+
+
+class ApiError(HTTPException):
+    """A request that is not answered, as the API says it: a status, a sentence, the parameter, and a code."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        param: str | None = None,
+        code: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(status, message[:2000], headers)
+        self.param, self.code = param, code
+
+    @property
+    def body(self) -> dict[str, dict[str, str | None]]:
+        """The answer's JSON."""
+        kind = _KINDS.get(self.status_code, "invalid_request_error" if self.status_code < 500 else "server_error")
+        return {"error": {"message": self.detail, "type": kind, "param": self.param, "code": self.code}}
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
+
+
+class SoundData(_Strict):
+    """A recording's bytes in base64; they decide what it is, and `format` only has to be one that is taken."""
+
+    data: str = Field(min_length=1)
+    format: Literal["wav", "mp3", "flac", "ogg", "m4a"]
+
+
+class Address(_Strict):
+    """A recording as a URL: a data URL (data:audio/wav;base64,...)."""
+
+    url: str = Field(min_length=1)
+
+
+class SoundPart(_Strict):
+    """The recording."""
+
+    type: Literal["input_audio"]
+    input_audio: SoundData
+
+
+class AddressPart(_Strict):
+    """The recording, in the form that vLLM takes."""
+
+    type: Literal["audio_url"]
+    audio_url: Address
+
+
+class TextPart(_Strict):
+    """An instruction, for models that take one of your own."""
+
+    type: Literal["text"]
+    text: str
+
+
+class ChatMessage(_Strict):
+    """The user's message, or a system prompt."""
+
+    role: Literal["user", "system", "developer"]
+    content: str | list[Annotated[SoundPart | AddressPart | TextPart, Field(discriminator="type")]]
+
+    @property
+    def text(self) -> str:
+        """All of its text."""
+        if isinstance(self.content, str):
+            return self.content.strip()
+        return "\n".join(part.text for part in self.content if isinstance(part, TextPart)).strip()
+
+
+class StreamOptions(_Strict):
+    """What a stream tells."""
+
+    include_usage: bool = False
+
+
+class NamedSchema(_Strict):
+    """A JSON Schema of an object with the properties that are wanted."""
+
+    name: str = ""
+    description: str | None = None
+    strict: bool | None = None
+    schema_: dict[str, JsonValue] = Field(alias="schema")
+
+
+class Format(_Strict):
+    """The caption as text, an object of it, its classes, emotions and flags, or the wanted properties of that."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: NamedSchema | None = None
+
+
+class ChatRequest(_Strict):
+    """What POST /v1/chat/completions takes."""
+
+    model: str
+    messages: list[ChatMessage] = Field(min_length=1, max_length=16)
+    max_tokens: int | None = Field(None, ge=1)
+    max_completion_tokens: int | None = Field(None, ge=1)
+    temperature: float | None = Field(None, ge=0, le=2)
+    top_p: float | None = Field(None, gt=0, le=1)
+    seed: int | None = Field(None, ge=0, le=2**63 - 1)
+    stop: str | Annotated[list[str], Field(max_length=4)] | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = Field(None, ge=0, le=20)
+    response_format: Format | None = None
+    n: Literal[1] | None = None
+    frequency_penalty: Literal[0] | None = None
+    presence_penalty: Literal[0] | None = None
+    modalities: list[Literal["text"]] | None = None
+    store: Literal[False] | None = None
+    user: str | None = Field(None, description="ignored")
+    specdec: dict[str, JsonValue] = Field({}, description="`language`, and settings by their names: decoding.k")
+
+    @classmethod
+    def read(cls, body: bytes) -> ChatRequest:
+        """The request in a body. Raises ApiError, which names what is not taken."""
+        try:
+            return cls.model_validate_json(body)
+        except ValidationError as error:
+            # of the forms that a field may have, the one that fits furthest
+            first = max(error.errors(include_url=False, include_input=False), key=lambda each: len(each["loc"]))
+            steps = [str(step) for step in first["loc"] if step != "str" and "[" not in str(step)]
+            place = (
+                ".".join(step for step, before in zip(steps, [None, *steps], strict=False) if step != before) or None
+            )
+            if first["type"] == "extra_forbidden":
+                says = f"{place} is not supported; /openapi.json lists what is, and settings stand in specdec."
+                raise ApiError(400, says, place, "unsupported_parameter") from None
+            says, code = f"{place or 'The body'}: {first['msg']}.", "invalid_value" if place else "invalid_json"
+            raise ApiError(400, says, place, code) from None
+
+    def settings(self, most: int) -> dict[str, object]:
+        """The settings that it changes, by dotted name; at most `most` tokens. Raises ApiError for one that it may not.
+
+        A larger `max_tokens` means `most`: clients send what their other models can take.
+        """
+        given: dict[str, object] = dict(self.specdec)
+        if "language" in given:
+            given["prompt.language"] = given.pop("language")
+        for name, value in given.items():
+            files = name == "gate.name" and value not in choices("gate.name")
+            files |= name == "audio.segment" and isinstance(value, str) and value != AT_PAUSES
+            if name not in SETTABLE or files:
+                says = f"specdec.{name[:100]} {'takes no file' if files else 'is no setting of a request'}"
+                says = f"{says}; docs/api.md lists those, and the server's configuration has the others."
+                raise ApiError(400, says, f"specdec.{name[:100]}", "unsupported_parameter")
+        length = self.max_completion_tokens or self.max_tokens
+        own = {
+            "decoding.max_new_tokens": length and min(length, most),
+            "decoding.temperature": self.temperature,
+            "decoding.top_p": self.top_p if self.temperature else None,  # many clients send one with greedy decoding
+            "decoding.seed": self.seed,
+            "decoding.stop_strings": [self.stop] if isinstance(self.stop, str) else self.stop,
+        }
+        return given | {name: value for name, value in own.items() if value is not None}
+
+    @property
+    def sound(self) -> bytes:
+        """The recording's bytes. Raises ApiError where there is not exactly one."""
+        parts = [part for message in self.messages if not isinstance(message.content, str) for part in message.content]
+        found = [part for part in parts if not isinstance(part, TextPart)]
+        if len(found) != 1:
+            says = f"A request has one recording, and this one has {len(found)}: send one input_audio or audio_url."
+            raise ApiError(400, says, "messages", "invalid_audio")
+        if isinstance(part := found[0], SoundPart):
+            data = part.input_audio.data
+        else:
+            head, _, data = part.audio_url.url.partition(",")
+            if not (head.startswith("data:") and head.endswith(";base64")):
+                says = "audio_url takes a data URL (data:audio/wav;base64,...); this server fetches nothing."
+                raise ApiError(400, says, "messages", "unsupported_url")
+        try:
+            return base64.b64decode(data, validate=True)
+        except ValueError:
+            raise ApiError(400, "The recording is not valid base64.", "messages", "invalid_audio") from None
+
+    def text(self, *roles: str) -> str | None:
+        """The text of the messages of these roles; None where there is none."""
+        return "\n".join(message.text for message in self.messages if message.role in roles).strip() or None
+
+    def wanted(self, known: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+        """The properties of the JSON object that is asked for, of those that are `known`; none: the caption as text.
+
+        Raises ApiError where the object could break the given schema.
+        """
+        form = self.response_format
+        if form is None or form.type == "text":
+            return ()
+        if form.type == "json_object":
+            return tuple(known)
+        schema = {} if form.json_schema is None else form.json_schema.schema_
+        properties, required = schema.get("properties"), schema.get("required") or []
+        if not isinstance(properties, dict) or not properties or not isinstance(required, list):
+            raise _wrong_schema("needs `properties`", known)
+        for name in (*properties, *map(str, required)):
+            if name not in known:
+                raise _wrong_schema(f"has no property {name[:100]}", known)
+        for name, given in properties.items():
+            if not _allows(given, known[name]):
+                raise _wrong_schema(f"has to allow for {name}: {json.dumps(known[name])}", known)
+        return tuple(dict.fromkeys((*properties, *map(str, required))))
+
+
+def object_schema(lexicon: Lexicon) -> dict[str, dict[str, Any]]:
+    """The properties of a caption's JSON object, as JSON Schemas."""
+    words = {"type": "array", "items": {"type": "string"}}
+    classes = {name: {"type": ["string", "null"], "enum": [*found, None]} for name, found in lexicon.attributes.items()}
+    return {"caption": {"type": "string"}, **classes, "emotions": words, "flags": words}
+
+
+def _allows(given: JsonValue, needed: Mapping[str, Any]) -> bool:
+    """Whether a schema of a property lets all pass that `needed` does; one with other keywords than these does not."""
+    branches = given.get("anyOf", [given]) if isinstance(given, dict) else None
+    if not isinstance(branches, list):
+        return False
+    examples = needed.get("enum", [[] if needed["type"] == "array" else "a text"])
+    return all(any(_takes(branch, example, needed) for branch in branches) for example in examples)
+
+
+def _takes(branch: JsonValue, example: object, needed: Mapping[str, Any]) -> bool:
+    if (
+        not isinstance(branch, dict)
+        or not branch.keys() <= _ANY
+        or branch.get("items") not in (None, needed.get("items"))
+    ):
+        return False
+    kinds, values = branch.get("type", _TYPES[type(example)]), branch.get("enum", [example])
+    return _TYPES[type(example)] in (kinds if isinstance(kinds, list) else [kinds]) and (
+        isinstance(values, list) and example in values
+    )
+
+
+def _wrong_schema(says: str, known: Mapping[str, Any]) -> ApiError:
+    message = f"response_format: the object of a caption {says}. Its properties: {', '.join(known)} (docs/api.md)."
+    return ApiError(400, message, "response_format", "invalid_json_schema")

@@ -1,0 +1,1 @@
+"""Data sets whose recordings lie inside of other files: Parquet and Arrow of Hugging Face, tars of WebDataset."""

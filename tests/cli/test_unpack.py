@@ -1,0 +1,36 @@
+"""`specdec unpack`: what it prints, and what the next commands make of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Specdec
+from tests.unpack.data_sets import FEATURES, clip, parquet
+
+
+@pytest.fixture
+def emotions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    rows = [clip(1, emotion=0), clip(2, emotion=3), {"audio": {"bytes": None, "path": "gone.wav"}}]
+    return parquet(tmp_path / "emotions" / "data" / "train-00000-of-00001.parquet", rows, FEATURES)
+
+
+def test_a_data_set_is_unpacked_and_the_next_command_reads_it(emotions: Path, specdec: Specdec) -> None:
+    done = specdec("unpack", "emotions:train", "-o", "out")
+    assert done.code == 0
+    assert "2 recordings in out, listed in out/table.jsonl" in done.err
+    assert "row 3 (its recording 'gone.wav' is not in the data set)" in done.err
+    assert "(2 done before)" in specdec("unpack", "emotions:train", "-o", "out").err
+    assert specdec("batch", "--manifest", "out/table.jsonl", "-o", "c.jsonl", "--mode", "edge").code == 0
+    assert len(Path("c.jsonl").read_text().splitlines()) == 2
+
+
+def test_a_damaged_file_is_a_failure_and_nothing_at_all_an_error(emotions: Path, specdec: Specdec) -> None:
+    emotions.with_name("train-00001-of-00002.parquet").write_bytes(b"PAR1")
+    assert specdec("unpack", "emotions", "-o", "out").code == 1
+    parquet(Path("none.parquet"), [{"audio": {"bytes": None, "path": "gone.wav"}}] * 2)
+    none = specdec("unpack", "none.parquet", "-o", "new")
+    assert none.code == 2
+    assert "'gone.wav' is not in the data set" in none.err

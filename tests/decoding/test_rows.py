@@ -1,0 +1,56 @@
+"""The rows of one clip: a guess counts as standing only where the model's own choice was compared with it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from specdec_cli.config.schema import ScoringConfig
+from specdec_cli.decoding.length import GuessCosts
+from specdec_cli.decoding.lookup import Guesses, Lookup
+from specdec_cli.decoding.rows import Rows
+from specdec_cli.errors import DecodingError
+from specdec_cli.models.selftest import _prompt
+from specdec_cli.models.session import UNREAD, Session
+from tests.tiny import tiny_model
+
+LEARNT = (40, 41, 42, 43, 44, 45, 46, 47, 48)
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many guesses were counted as standing, whenever any were counted."""
+    found: list[int] = []
+    monkeypatch.setattr(GuessCosts, "learn", lambda _costs, _expected, stood: found.append(stood))
+    return found
+
+
+@pytest.fixture
+def rows() -> Rows:
+    """Rows that have guessed tokens after the beginning of a caption."""
+    model, lookup = tiny_model(1), Lookup()
+    for _ in range(4):
+        lookup.learn(0, LEARNT, [True] * len(LEARNT))
+    session = Session(model, _prompt(model, 0.5), 40)
+    made = Rows(session, ScoringConfig(), (), Guesses(lookup, 0, 4, 30, GuessCosts()))
+    made.after(())  # the prompt
+    made.after(LEARNT[:1])
+    assert made.guessed > 0
+    return made
+
+
+def test_guesses_do_not_stand_because_their_scores_are_not_finite(rows: Rows, counted: list[int]) -> None:
+    rows._logits = torch.full_like(rows._logits, torch.nan)
+    with pytest.raises(DecodingError, match="not finite"):
+        rows.choice(LEARNT[:1])
+    rows.after(LEARNT[:2])
+    assert counted == []
+
+
+def test_guesses_do_not_stand_because_the_device_went_on_without_them(rows: Rows, counted: list[int]) -> None:
+    other = 99  # the model's own choice, which the host reads later
+    with torch.inference_mode():
+        rows.step([LEARNT[0], UNREAD], torch.tensor([other]))
+    rows.name([other])
+    rows.after((LEARNT[0], other, LEARNT[0]))
+    assert counted == [1]  # the first of four

@@ -1,0 +1,170 @@
+"""The page of `specdec serve` as a server sends it: whom it answers, what it may do, and what its downloads hold."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import httpx
+import numpy as np
+import pytest
+import soundfile
+
+from specdec_cli.labels import Lexicon
+from specdec_cli.pages.offline import asset
+from specdec_cli.transcript import Transcript
+from specdec_cli.types import Flag, GateName, Mode, Reason, Source
+from tests.cli.conftest import Specdec
+from tests.mini_pair import RATE, voice
+from tests.pages.read_page import Page
+from tests.pages.served import TOKEN, Served, serving
+
+PATHS = ("/", "/page/settings", "/v1/models", "/v1/info", "/metrics")
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    with serving() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recording of several pieces: voices with pauses between them."""
+    pause = np.zeros(RATE, np.float32)
+    path = tmp_path_factory.mktemp("long") / "long talk.wav"
+    soundfile.write(path, np.concatenate([each for seed in range(12) for each in (voice(seed, 2.5), pause)]), RATE)
+    return path
+
+
+def streamed(served: Served, path: Path) -> list[Transcript]:
+    """What the page makes of a stream: the transcript of each piece."""
+    sound = {"data": base64.b64encode(path.read_bytes()).decode(), "format": "wav"}
+    content = [{"type": "input_audio", "input_audio": sound}]
+    body = {"model": "specdec/hybrid", "stream": True, "messages": [{"role": "user", "content": content}]}
+    rounds: dict[int, list[object]] = {}
+    found = []
+    answer = httpx.post(f"{served.url}/v1/chat/completions", json=body, timeout=120)
+    lines = [line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith("data: ")]
+    assert lines.pop() == "[DONE]"
+    for told in (json.loads(line)["specdec"] for line in lines[:-1]):
+        index = told["piece"]["index"]
+        if "block" in told:
+            rounds.setdefault(index, []).append(told["block"])
+        else:
+            line = told["transcript"] | {"file": str(path), "rounds": rounds[index]}
+            found.append(Transcript.from_json(json.dumps(line)))
+    return found
+
+
+def test_a_stream_holds_the_transcripts_that_a_command_writes(served: Served, long: Path) -> None:
+    found, expected = streamed(served, long), list(served.captioner.captions(long))
+    assert len(found) == len(expected) > 3
+    for here, there in zip(found, expected, strict=True):
+        for name in ("caption", "labels", "scores", "measured", "agrees", "flags", "settings", "models", "start_s"):
+            assert getattr(here, name) == getattr(there, name)
+        assert [each.committed_ids for each in here.rounds] == [each.committed_ids for each in there.rounds]
+
+
+@pytest.mark.parametrize("suffix", ["srt", "TextGrid"])
+def test_downloads_equal_exports(served: Served, long: Path, specdec: Specdec, tmp_path: Path, suffix: str) -> None:
+    lines = "".join(f"{each.to_json()}\n" for each in streamed(served, long))
+    (tmp_path / "lines.jsonl").write_text(lines)
+    assert specdec("export", tmp_path / "lines.jsonl", "-o", tmp_path / f"out.{suffix}", "-q").code == 0
+    answer = httpx.post(f"{served.url}/page/export/{suffix}", content=lines.encode())
+    assert answer.text == (tmp_path / f"out.{suffix}").read_text("utf-8")
+
+
+def test_what_cannot_be_exported_is_refused(served: Served, long: Path) -> None:
+    good = streamed(served, long)[0]
+    two = f"{good.to_json()}\n{good.model_copy(update={'file': 'other.wav'}).to_json()}\n"
+    for path, content, status in (
+        ("srt", "{}", 422),
+        ("srt", "", 422),
+        ("srt", two, 422),
+        ("eaf", good.to_json(), 404),
+    ):
+        answer = httpx.post(f"{served.url}/page/export/{path}", content=content)
+        assert (answer.status_code, bool(answer.json()["detail"])) == (status, True)
+
+
+def test_the_page_brings_all_that_it_needs_and_may_do_no_more(served: Served) -> None:
+    answer = httpx.get(served.url)
+    read = Page(answer.text)
+    policy = answer.headers["content-security-policy"]
+    (style, script) = (content for _, _, content in read.sources)
+    for name, content in (("style-src", style), ("script-src", script)):
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert f"{name} 'sha256-{digest}'" in policy
+    for rule in ("default-src 'none'", "connect-src 'self'", "frame-ancestors 'none'", "form-action 'none'"):
+        assert rule in policy
+    assert "unsafe" not in policy
+    links = [a.get("src") or a.get("href") for _, a in read.elements if a.get("src") or a.get("href")]
+    assert links == ["data:,"]
+    assert "mini" not in answer.text  # nothing of the server
+    languages = [a["lang"] for _, a in read.elements if "lang" in a]
+    assert languages.count("en") == languages.count("zh") + 1 > 10  # the document's own
+
+
+def admitted(url: str, path: str, **headers: str) -> bool:
+    """Whether a request is answered."""
+    return httpx.get(f"{url}{path}", headers=headers).status_code not in (401, 403)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_without_a_token_other_sites_are_refused(served: Served, path: str) -> None:
+    port = served.url.rpartition(":")[2]
+    assert admitted(served.url, path)
+    assert admitted(served.url, path, Origin=served.url)
+    assert admitted(served.url, path, Host=f"localhost:{port}", Origin=f"http://localhost:{port}")
+    for foreign in (
+        {"Host": f"rebound.example:{port}"},
+        {"Host": f"rebound.example:{port}", "Origin": f"http://rebound.example:{port}"},
+        {"Host": f"127.0.0.1.example:{port}"},
+        {"Host": f"127.0.0.1@rebound.example:{port}"},
+        {"Origin": "https://site.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1:1"},  # a page of another server of this machine
+    ):
+        assert not admitted(served.url, path, **foreign), foreign
+    assert admitted(served.url, "/healthz", Host="probe")
+
+
+def test_another_site_cannot_have_anything_captioned(served: Served) -> None:
+    """A form or a script without a preflight may send text; it must not reach the models."""
+    headers = {"Origin": "https://site.example", "Content-Type": "text/plain"}
+    answer = httpx.post(f"{served.url}/v1/chat/completions", content=b"{}", headers=headers)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "another_site")
+
+
+def test_with_a_token_the_page_alone_is_open() -> None:
+    with serving(TOKEN) as served:
+        assert admitted(served.url, "/", Host="specdec.example")
+        for path in PATHS[1:]:
+            assert not admitted(served.url, path)
+            assert admitted(served.url, path, Authorization=f"Bearer {TOKEN}", Host="specdec.example")
+
+
+def test_settings_are_those_in_force(served: Served) -> None:
+    found = httpx.get(f"{served.url}/page/settings").json()
+    assert found["modes"] == ["hybrid", "lossless", "edge", "cloud"]
+    assert found["mode"] == "hybrid"
+    assert found["gate"]["name"] == served.captioner.gate.name
+    assert found["gate"]["threshold"] == served.captioner.gate.threshold
+    assert found["models"] == ["mini/edge", "mini/cloud"]
+
+
+def test_the_page_has_words_for_every_flag_reason_mode_and_fate() -> None:
+    words = asset("serve-result.js", "tokens.js")
+    fates = {*get_args(Source), "rejected", "cut", "run_on"}
+    reasons = set(get_args(Reason)) - set(get_args(GateName))
+    for name in (*get_args(Flag), *reasons, *get_args(Mode), *Lexicon.load().attributes, *fates):
+        assert re.search(rf"\b{name}: ", words), name
+    for classes in Lexicon.load().attributes.values():
+        for class_ in classes:
+            assert re.search(rf"\b{class_}: ", words), class_

@@ -1,0 +1,383 @@
+"""The OpenAI endpoint, as the official client and others use it: what it answers is what `specdec caption` writes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import openai
+import pytest
+from openai import AsyncOpenAI, OpenAI
+
+from specdec_cli.labels import Lexicon
+from specdec_cli.transcript import Transcript
+from tests.mini_pair import MODES, RATE, captioner, voice, write_voice
+from tests.serve.api import TOKEN, Api, api, encoded, message, spoken
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Api]:
+    with api(room=8) as running:
+        yield running
+
+
+@pytest.fixture
+def client(served: Api) -> OpenAI:
+    return served.client()
+
+
+def alone(tmp_path: Path, seed: int, seconds: float = 1.5, **settings: Any) -> Transcript:
+    """What `specdec caption` writes of a voice."""
+    settings = {"prompt__language": "en", **settings}
+    return captioner(**settings).caption(write_voice(tmp_path / f"{seed}.wav", seed, seconds))
+
+
+def tokens_of(transcript: Transcript) -> list[str]:
+    return [piece for each in transcript.rounds for piece in each.committed_pieces]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_captions_are_those_of_the_command_token_for_token(client: OpenAI, tmp_path: Path, mode: str) -> None:
+    expected = alone(tmp_path, 7, decoding__mode=mode)
+    answer = client.chat.completions.create(model=f"specdec/{mode}", messages=message(spoken(7)), logprobs=True)  # type: ignore[arg-type]
+    choice = answer.choices[0]
+    assert choice.message.content == expected.caption
+    assert choice.logprobs is not None
+    assert choice.logprobs.content is not None
+    assert [each.token for each in choice.logprobs.content] == tokens_of(expected)
+    assert all(-30 < each.logprob <= 0 for each in choice.logprobs.content)
+    assert answer.model == f"specdec/{mode}"
+    assert answer.usage is not None
+    assert expected.totals is not None
+    assert answer.usage.completion_tokens == expected.totals.tokens
+    own = answer.model_extra["specdec"]  # type: ignore[index]
+    assert own["escalations"] == expected.totals.escalations
+    assert own["acceptance_rate"] == expected.totals.acceptance_rate
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_stream_has_the_blocks_and_joins_to_the_caption(client: OpenAI, tmp_path: Path, mode: str) -> None:
+    expected = alone(tmp_path, 8, decoding__mode=mode, decoding__k=3)
+    stream = client.chat.completions.create(
+        model=f"specdec/{mode}",
+        messages=message(spoken(8)),  # type: ignore[arg-type]
+        stream=True,
+        stream_options={"include_usage": True},
+        extra_body={"specdec": {"decoding.k": 3}},
+    )
+    chunks = list(stream)
+    own = [chunk.model_extra.get("specdec", {}) for chunk in chunks if chunk.model_extra is not None]
+    blocks = [each["block"] for each in own if "block" in each]
+    assert [each["committed_ids"] for each in blocks] == [list(each.committed_ids) for each in expected.rounds]
+    assert [each["accepted"] for each in blocks] == [each.accepted for each in expected.rounds]
+    assert "".join(each.choices[0].delta.content or "" for each in chunks if each.choices) == expected.caption
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert [each.choices[0].finish_reason for each in chunks if each.choices][-1] == "stop"
+    assert chunks[-1].choices == []
+    assert chunks[-1].usage is not None
+    assert expected.totals is not None
+    assert chunks[-1].usage.completion_tokens == expected.totals.tokens
+    assert own[-2]["pieces"][0]["caption"] == expected.caption
+    assert own[0]["piece"] == {"index": 0, "start_s": 0.0, "end_s": 1.5}
+
+
+def test_settings_of_a_request_are_those_of_the_command(client: OpenAI, tmp_path: Path) -> None:
+    given = {"gate.threshold": 0.2, "decoding.k": 2, "prompt.language": "zh"}
+    expected = alone(tmp_path, 9, **{name.replace(".", "__"): value for name, value in given.items()})
+    answer = client.chat.completions.create(
+        model="specdec/hybrid",
+        messages=message(spoken(9)),  # type: ignore[arg-type]
+        extra_body={"specdec": {"gate.threshold": 0.2, "decoding.k": 2, "language": "zh"}},
+    )
+    assert answer.choices[0].message.content == expected.caption
+    piece = answer.model_extra["specdec"]["pieces"][0]  # type: ignore[index]
+    assert piece["settings"] == json.loads(expected.to_json())["settings"]
+    drawn = alone(tmp_path, 9, decoding__temperature=1.3, decoding__seed=5, decoding__top_p=0.9)
+    answer = client.chat.completions.create(
+        model="specdec/hybrid",
+        messages=message(spoken(9)),  # type: ignore[arg-type]
+        temperature=1.3,
+        top_p=0.9,
+        seed=5,
+    )
+    assert answer.choices[0].message.content == drawn.caption
+
+
+def test_a_temperature_next_to_nothing_is_greedy(client: OpenAI, tmp_path: Path) -> None:
+    asked: Any = message(spoken(9))
+    answer = client.chat.completions.create(model="specdec/hybrid", messages=asked, temperature=1e-231)
+    drawn = alone(tmp_path, 9, decoding__temperature=1e-9)
+    assert answer.choices[0].message.content == drawn.caption
+
+
+def test_thirty_two_at_a_time_are_those_of_one(served: Api, tmp_path: Path) -> None:
+    expected = {(seed, mode): alone(tmp_path, seed, decoding__mode=mode).caption for seed in range(8) for mode in MODES}
+
+    async def ask(client: AsyncOpenAI, seed: int, mode: str) -> str | None:
+        answer = await client.chat.completions.create(model=f"specdec/{mode}", messages=message(spoken(seed)))  # type: ignore[arg-type]
+        return answer.choices[0].message.content
+
+    async def all_of_them() -> list[str | None]:
+        async with AsyncOpenAI(base_url=f"{served.url}/v1", api_key=TOKEN, max_retries=0) as client:
+            return await asyncio.gather(*(ask(client, *case) for case in expected))
+
+    assert asyncio.run(all_of_them()) == list(expected.values())
+    assert served.becomes_idle()
+
+
+def test_a_long_recording_is_captioned_piece_by_piece(client: OpenAI, tmp_path: Path) -> None:
+    sound = np.concatenate([part for seed in range(4) for part in (voice(seed, 9), np.zeros(RATE, np.float32))])
+    path = tmp_path / "long.wav"
+    import soundfile
+
+    soundfile.write(path, sound, RATE)
+    expected = list(captioner(prompt__language="en").captions(path))
+    assert len(expected) > 1
+    whole = "\n".join(each.caption for each in expected if each.caption)
+    for stream in (False, True):
+        answer: Any = client.chat.completions.create(
+            model="specdec/hybrid",
+            messages=message(encoded(sound)),  # type: ignore[arg-type]
+            stream=stream,
+        )
+        chunks = list(answer) if stream else []
+        if stream:
+            said = "".join(each.choices[0].delta.content or "" for each in chunks)
+        else:
+            said = answer.choices[0].message.content
+        assert said == whole
+        pieces = (chunks[-1] if stream else answer).model_extra["specdec"]["pieces"]
+        assert [(each["start_s"], each["end_s"]) for each in pieces] == [
+            (each.start_s, each.end_s) for each in expected
+        ]
+        assert [each["caption"] for each in pieces] == [each.caption for each in expected]
+
+
+def test_a_silent_piece_costs_the_others_nothing(client: OpenAI) -> None:
+    sound = np.concatenate([voice(1, 2), np.zeros(2 * RATE, np.float32)])
+    answer = client.chat.completions.create(
+        model="specdec/edge",
+        messages=message(encoded(sound)),  # type: ignore[arg-type]
+        extra_body={"specdec": {"audio.segment": 2}},
+    )
+    first, second = answer.model_extra["specdec"]["pieces"]  # type: ignore[index]
+    assert answer.choices[0].message.content == first["caption"]
+    assert second["error"]["type"] == "AudioContentError"
+    assert "The recording" in second["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("format_", "name", "subtype"), [("FLAC", "flac", None), ("OGG", "ogg", "VORBIS"), ("MP3", "mp3", None)]
+)
+def test_formats(client: OpenAI, format_: str, name: str, subtype: str | None) -> None:
+    data = encoded(voice(3, 2), format_, subtype)
+    asked = message(data, name)
+    said = client.chat.completions.create(model="specdec/edge", messages=asked).choices[0].message.content  # type: ignore[arg-type]
+    assert said
+    as_url = [
+        {"role": "user", "content": [{"type": "audio_url", "audio_url": {"url": f"data:audio/{name};base64,{data}"}}]}
+    ]
+    assert client.chat.completions.create(model="specdec/edge", messages=as_url).choices[0].message.content == said  # type: ignore[arg-type]
+
+
+def test_stop_strings_and_length_end_a_caption(client: OpenAI, tmp_path: Path) -> None:
+    whole = alone(tmp_path, 4).caption
+    assert whole is not None
+    stop = whole.split(" ")[4]
+    before = whole[: whole.index(stop)].strip()
+    for stream in (False, True):
+        answer: Any = client.chat.completions.create(
+            model="specdec/hybrid",
+            messages=message(spoken(4)),
+            stop=[stop, "never said"],
+            stream=stream,  # type: ignore[arg-type]
+        )
+        said = (
+            "".join(each.choices[0].delta.content or "" for each in answer)
+            if stream
+            else answer.choices[0].message.content
+        )
+        assert said == before
+    short = client.chat.completions.create(model="specdec/hybrid", messages=message(spoken(4)), max_tokens=5)  # type: ignore[arg-type]
+    assert short.choices[0].finish_reason == "length"
+    assert short.usage is not None
+    assert short.usage.completion_tokens == 5
+    many = client.chat.completions.create(model="specdec/hybrid", messages=message(spoken(4)), max_tokens=100_000)  # type: ignore[arg-type]
+    assert many.choices[0].message.content == whole
+
+
+def test_a_json_object_has_the_classes(client: OpenAI) -> None:
+    answer = client.chat.completions.create(
+        model="specdec/hybrid",
+        messages=message(spoken(5)),  # type: ignore[arg-type]
+        response_format={"type": "json_object"},
+    )
+    found = json.loads(answer.choices[0].message.content or "")
+    own = answer.model_extra["specdec"]  # type: ignore[index]
+    lexicon = Lexicon.load()
+    assert list(found) == ["caption", *lexicon.attributes, "emotions", "flags"]
+    assert {name: found[name] for name in lexicon.attributes} == own["labels"]
+    assert found["caption"] == own["pieces"][0]["caption"]
+    pitch = {"type": ["string", "null"], "enum": [*lexicon.attributes["pitch"], None]}
+    other = {
+        "anyOf": [{"type": "string", "enum": list(lexicon.attributes["voice"])}, {"type": "null"}],
+        "title": "Voice",
+    }
+    schema = {"type": "object", "properties": {"pitch": pitch, "voice": other}, "required": ["pitch", "caption"]}
+    for stream in (False, True):
+        answer_: Any = client.chat.completions.create(
+            model="specdec/hybrid",
+            messages=message(spoken(5)),  # type: ignore[arg-type]
+            response_format={"type": "json_schema", "json_schema": {"name": "voice", "schema": schema}},
+            stream=stream,
+        )
+        said = (
+            "".join(each.choices[0].delta.content or "" for each in answer_)
+            if stream
+            else answer_.choices[0].message.content
+        )
+        assert json.loads(said) == {name: found[name] for name in ("pitch", "voice", "caption")}
+
+
+def test_logprobs_list_the_likeliest(client: OpenAI) -> None:
+    answer = client.chat.completions.create(
+        model="specdec/lossless",
+        messages=message(spoken(6)),
+        logprobs=True,
+        top_logprobs=3,  # type: ignore[arg-type]
+    )
+    assert answer.choices[0].logprobs is not None
+    for each in answer.choices[0].logprobs.content or ():
+        assert len(each.top_logprobs) <= 3
+        assert each.top_logprobs[0].token == each.token  # greedy
+        assert each.top_logprobs[0].logprob == each.logprob
+        assert bytes(each.bytes or []).decode() == each.token
+
+
+def test_text_that_the_models_do_not_follow_is_said_to_be_left_out(client: OpenAI, tmp_path: Path) -> None:
+    asked = [{"role": "system", "content": "Be short."}, *message(spoken(2), text="Transcribe the speech.")]
+    answer = client.chat.completions.create(model="specdec/hybrid", messages=asked)  # type: ignore[arg-type]
+    assert answer.choices[0].message.content == alone(tmp_path, 2).caption
+    assert "left out" in answer.model_extra["specdec"]["warnings"][0]  # type: ignore[index]
+    forced = client.chat.completions.create(
+        model="specdec/hybrid",
+        messages=message(spoken(2), text="Is it loud?"),  # type: ignore[arg-type]
+        extra_body={"specdec": {"prompt.force": True}},
+    )
+    own = forced.model_extra["specdec"]["pieces"][0]  # type: ignore[index]
+    assert own["prompt"] == "Is it loud?"
+
+
+REFUSED: list[tuple[dict[str, Any], int, str, str]] = [
+    ({"model": "gpt-4o-audio-preview"}, 404, "model_not_found", "specdec/hybrid, specdec/lossless"),
+    ({"tools": []}, 400, "unsupported_parameter", "tools is not supported"),
+    ({"n": 2}, 400, "invalid_value", "n: "),
+    ({"messages": [{"role": "user", "content": "Hello"}]}, 400, "invalid_audio", "this one has 0"),
+    ({"messages": message("!!!")}, 400, "invalid_audio", "base64"),
+    ({"messages": message("AAAA")}, 400, "AudioDecodeError", "The recording cannot be decoded"),
+    ({"messages": message(encoded(np.zeros(RATE, np.float32)))}, 400, "AudioContentError", "The recording"),
+    ({"messages": message(encoded(voice(1, 0.01)))}, 400, "AudioContentError", "The recording"),
+    ({"messages": message("AAAA", "aiff")}, 400, "invalid_value", "'wav', 'mp3', 'flac', 'ogg' or 'm4a'"),
+    ({"messages": [{"role": "assistant", "content": "x"}]}, 400, "invalid_value", "messages.0.role"),
+    ({"temperature": 3}, 400, "invalid_value", "temperature"),
+    ({"stop": ["a"] * 5}, 400, "invalid_value", "stop"),
+    ({"stop": ""}, 400, "ConfigError", "stop_strings"),
+    ({"specdec": {"edge.model": "/etc/passwd"}}, 400, "unsupported_parameter", "specdec.edge.model is no setting"),
+    ({"specdec": {"runtime.threads": 64}}, 400, "unsupported_parameter", "runtime.threads"),
+    ({"specdec": {"gate.name": "/etc/gate.json"}}, 400, "unsupported_parameter", "takes no file"),
+    ({"specdec": {"audio.segment": "/etc"}}, 400, "unsupported_parameter", "takes no file"),
+    ({"specdec": {"decoding.mode": "both"}}, 404, "model_not_found", "no such model"),
+    ({"specdec": {"decoding.k": 65}}, 400, "ConfigError", "decoding.k takes auto or a whole number from 1 to 64"),
+    ({"specdec": {"gate.threshold": 0.5}, "model": "specdec/edge"}, 400, "ConfigError", "gate.threshold"),
+    ({"specdec": {"decoding.max_new_tokens": 100_000}}, 400, "invalid_value", "1024"),
+    ({"specdec": {"language": "fr"}}, 400, "ConfigError", "prompt.language"),
+    ({"response_format": {"type": "grammar"}}, 400, "invalid_value", "response_format"),
+    (
+        {
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "a", "schema": {"properties": {"age": {}}}},
+            }
+        },
+        400,
+        "invalid_json_schema",
+        "has no property age",
+    ),
+    (
+        {
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "a", "schema": {"properties": {"pitch": {"enum": ["low"]}}}},
+            }
+        },
+        400,
+        "invalid_json_schema",
+        "has to allow for pitch",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "status", "code", "says"), REFUSED)
+def test_what_is_not_supported_is_refused_by_name(
+    served: Api, client: OpenAI, changes: dict[str, Any], status: int, code: str, says: str
+) -> None:
+    for stream in (False, True):
+        body = {"model": "specdec/hybrid", "messages": message(spoken(1)), "stream": stream, **changes}
+        with pytest.raises(openai.APIStatusError) as caught:
+            client.post("/chat/completions", body=body, cast_to=object)
+        error = caught.value
+        assert (error.status_code, error.code) == (status, code), error.message
+        assert says in error.message
+        assert "/proc/" not in error.message
+        assert error.type in ("invalid_request_error", "not_found_error")
+    assert served.becomes_idle()
+
+
+def test_addresses_are_not_fetched(client: OpenAI) -> None:
+    asked = [{"role": "user", "content": [{"type": "audio_url", "audio_url": {"url": "http://127.0.0.1:1/a.wav"}}]}]
+    with pytest.raises(openai.BadRequestError, match="fetches nothing"):
+        client.chat.completions.create(model="specdec/hybrid", messages=asked)  # type: ignore[arg-type]
+
+
+def test_the_models_are_those_that_are_loaded(client: OpenAI) -> None:
+    assert [each.id for each in client.models.list()] == [f"specdec/{mode}" for mode in MODES]
+    assert client.models.retrieve("specdec/edge").id == "specdec/edge"
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve("specdec/none")
+    with pytest.raises(openai.AuthenticationError, match="the token"):
+        client.with_options(api_key="wrong").models.list()
+    for mode, verifies in (("edge", 404), ("cloud", 200)):
+        with api(settings={"decoding.mode": mode}) as one:
+            assert [each.id for each in one.client().models.list()] == [f"specdec/{mode}"]
+            with pytest.raises(openai.NotFoundError, match=f"This server has specdec/{mode}"):
+                one.client().chat.completions.create(model="specdec/hybrid", messages=message(spoken(1)))  # type: ignore[arg-type]
+            head = {"Authorization": f"Bearer {TOKEN}"}
+            assert one.client()._client.get(f"{one.url}/v1/info", headers=head).status_code == verifies
+
+
+def test_curl_gets_a_caption_and_a_stream(served: Api, tmp_path: Path) -> None:
+    body = {"model": "specdec/hybrid", "messages": message(spoken(7)), "stream": True}
+    (tmp_path / "body.json").write_text(json.dumps(body))
+    command = ["curl", "-sN", f"{served.url}/v1/chat/completions", "-H", f"Authorization: Bearer {TOKEN}"]
+    command += ["-H", "Content-Type: application/json", "-d", f"@{tmp_path / 'body.json'}"]
+    try:
+        lines = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.split("\n\n")
+    except FileNotFoundError:
+        pytest.skip("there is no curl")
+    assert lines[-2:] == ["data: [DONE]", ""]
+    chunks = [json.loads(line.removeprefix("data: ")) for line in lines[:-2]]
+    said = "".join(each["choices"][0]["delta"].get("content", "") for each in chunks)
+    assert said == alone(tmp_path, 7).caption
+
+
+def test_metrics_count_captions_and_name_nobody(served: Api, client: OpenAI) -> None:
+    client.chat.completions.create(model="specdec/edge", messages=message(spoken(1)), user="somebody")  # type: ignore[arg-type]
+    found = client._client.get(f"{served.url}/metrics", headers={"Authorization": f"Bearer {TOKEN}"}).text
+    assert 'specdec_captions_total{mode="edge"}' in found
+    assert 'route="POST /v1/chat/completions",status="200"' in found
+    assert "somebody" not in found
