@@ -142,7 +142,7 @@ def _rows(path: Path) -> Rows:
     """The rows of a table, every cell as text."""
     if path.suffix == ".xlsx":
         return _sheet(path)
-    return [{name: ", ".join(cell) for name, cell in row.cells.items()} for row in read_table(path).rows]
+    return [{name: ", ".join(row.cell(name)) for name in row.values} for row in read_table(path).rows]
 
 
 def _sheet(path: Path) -> Rows:
