@@ -259,14 +259,15 @@ class Captioner:
         """What the claims of a caption are set against; None where the settings and `lexicon` want no such thing."""
         if (lexicon := lexicon or self.setup.grounds) is None:
             return None
-        return Grounding(lexicon, language, self.pair.writer.text, self.setup.caption, measuring)
+        arbitrates = self.config.arbitrates
+        return Grounding(lexicon, language, self.pair.writer.text, self.setup.caption, measuring, arbitrates)
 
     def _grounding_of(self, clip: Started, samples: npt.NDArray[np.float32], dbfs: float | None) -> Grounding | None:
         """The same of a clip, which is measured later if it was not before."""
         known, scorer = clip.measured, self.setup.scorer
         if known is None:
             return self.grounding(partial(measure, samples, self.sampling_rate, dbfs), clip.language)
-        return self.grounding(lambda: known, clip.language, scorer and scorer.lexicon)
+        return self.grounding(lambda: known, clip.language, None if scorer is None else scorer.lexicon)
 
     def error_line(self, item: InputFile, error: SpecdecError) -> Transcript:
         """The line of a recording that cannot be opened, or not be read to its end."""

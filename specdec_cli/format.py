@@ -63,6 +63,11 @@ def percent(value: float | None) -> str:
     return NONE if value is None else f"{100 * value:.0f}%"
 
 
+def times(value: float) -> str:
+    """A ratio: `2.1 times`."""
+    return f"{value:.1f} times"
+
+
 def points(value: float) -> str:
     """A difference of two shares in percentage points: `+4.2`."""
     return f"{100 * value:+.1f}"
@@ -122,10 +127,10 @@ def measured(figures: Measured) -> list[str]:
     return voiced + [form.format(found[name]) for name, form in _WRITTEN.items() if found[name] is not None]
 
 
-def contradiction(claim: Claim) -> str:
-    """A class that the figure does not fit: `rate fast, but 3.12 syllables/s`."""
+def claimed(claim: Claim) -> str:
+    """A class beside the figure that it is about: `low pitch · 119.2 Hz`."""
     form = _WRITTEN[claim.figure]
-    return f"{claim.attribute} {claim.class_}, but {form[form.index('{') :].format(claim.value)}"
+    return f"{claim.class_} {claim.attribute} · {form[form.index('{') :].format(claim.value)}"
 
 
 def setting(value: object) -> str:

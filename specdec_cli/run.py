@@ -191,7 +191,9 @@ class Run:
                     before, text = text, written.rstrip("\ufffd")  # half a character waits for its rest
                     self._rounds.append(Round.of(event, self._writer, text.removeprefix(before)))
                 caption = (text[: description_end(text)] if closes else text).strip()
-                yield Update(self._rounds[-1] if isinstance(event, Block) else event, EventText(caption))
+                claims_in = None if self.sound is None else self.sound.claims  # of what is read only where it is shown
+                shown = EventText(caption, claims_in=claims_in)
+                yield Update(self._rounds[-1] if isinstance(event, Block) else event, shown)
 
     def _finished(self, finished: Finished, text: str, began: tuple[float, float]) -> EventText:
         """The caption with what is known of it, as the transcript has it, which is made here."""

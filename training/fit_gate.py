@@ -167,10 +167,10 @@ class Frontier:
                 draft = part.traces[at].edge.edge[:MOST_DEFERRED]
                 for token in draft:
                     judge.add(token)
-                sound, low = part.sounds[at], name == "margin"
+                sound = part.sounds[at]
                 wrong = sound is not None and sound.contradicts((), [token.id for token in draft])
-                surely = -np.inf if low else np.inf
-                found.append(surely if wrong else min(judge.values) if low else max(judge.values))
+                surely = -np.inf if name == "margin" else np.inf
+                found.append(surely if wrong else judge.block_value)
         return np.array(found)
 
     def run(self, name: Any, threshold: float, wake: float) -> dict[str, float]:

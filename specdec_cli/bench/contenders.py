@@ -170,7 +170,7 @@ def what_pays(found: Sequence[ContenderTime], step_ms: float | None, verificatio
 
     A step of the edge and a forward of the cloud, which a verification is, are given in ms; None: there was none.
     """
-    gains = {each.name: each.to_cloud.value for each in found if each.name in ("lossless", "hybrid")}
+    gains: dict[str, float] = {each.name: each.to_cloud.value for each in found if each.name in ("lossless", "hybrid")}
     measured = ""
     if step_ms is not None and verification_ms is not None:
         measured = f"An edge step takes {step_ms:.1f} ms and a forward of the cloud {verification_ms:.1f} ms: "

@@ -17,6 +17,7 @@ from specdec_cli.errors import ConfigError
 from specdec_cli.evaluate.comparison import comparison
 from specdec_cli.evaluate.modes import in_mode, parse_modes, richest
 from specdec_cli.evaluate.running import Runner, StoredRuns, accepting
+from specdec_cli.evaluate.wheels import Wheels
 from specdec_cli.inputs.find import find_recordings
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.targets import PAGE, TRANSCRIPTS, write
@@ -46,6 +47,7 @@ def compare(
     repeat: options.Repeat = 1,
     recursive: options.Recursive = False,
     limit: options.Limit = None,
+    wheels: options.Wheels = None,
     bertscore: options.Bertscore = False,
     eval_seed: options.Seed = 0,
     output: options.ComparisonOut = None,
@@ -63,8 +65,11 @@ def compare(
         raise ConfigError("--set decoding.mode is ignored here.", hint="Say which modes to compare with --modes.")
     files = find_recordings(paths, recursive=recursive, limit=limit)
     words, table = read_references(context, files, strict=resolved.config.audio.strict)
-    if bertscore and table is None:
-        raise ConfigError("--bertscore needs references.", hint="Name the table: --references FILE")
+    for option in [
+        name for name, given in (("--bertscore", bertscore), ("--wheels", wheels)) if given and table is None
+    ]:
+        raise ConfigError(f"{option} needs references.", hint="Name the table: --references FILE")
+    tables = None if wheels is None else Wheels.read(wheels)
     reads = [*files, references, lexicon, *resolved.reads]
     stored, page = by_ending(output, (TRANSCRIPTS, PAGE), reads)
     configs = {mode: in_mode(resolved.config, mode) for mode in wanted}
@@ -94,7 +99,14 @@ def compare(
         return 130
     planned = len(recordings)
     found = comparison(
-        transcripts, words, modes=wanted, references=table, planned=planned, bertscore=bertscore, seed=eval_seed
+        transcripts,
+        words,
+        modes=wanted,
+        references=table,
+        planned=planned,
+        bertscore=bertscore,
+        wheels=tables,
+        seed=eval_seed,
     )
     if page is not None:
         from specdec_cli.evaluate.page import render

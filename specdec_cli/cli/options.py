@@ -291,6 +291,8 @@ _UNKNOWN: Final = "What an unknown label costs: itself (ignore), or the table (r
 _CODES: Final = "Corpus that labels are codes of: MSP-Podcast, EMO-DB, RAVDESS or SAVEE. Default: found by the codes."
 Seed = Annotated[int, _judging("--eval-seed", metavar="N", help="Seed of whatever is drawn at random.", min=0)]
 JudgingLexicon = Annotated[File, _judging("--lexicon", metavar="FILE", help=f"{_LEXICON}.")]
+_WHEELS: Final = "Folder of emotion wheels by which the captions' emotion words are scored, too (OV-MERD's tables)."
+Wheels = Annotated[File, _judging("--wheels", metavar="FOLDER", help=_WHEELS)]
 Bertscore = Annotated[bool, _judging("--bertscore", help="Compute BERTScore too; needs the extra bertscore.")]
 Attribute = Annotated[str, _output("--attribute", metavar="NAME", help="Attribute whose classes are drawn.")]
 
@@ -399,7 +401,7 @@ def resolve(
     """
     options = {each.opts[0]: each for each in context.command.params if each.param_type_name == "option"}
     flags: dict[str, object] = {}
-    names = FLAG_NAMES | (spelled or {})
+    names = {**FLAG_NAMES, **(spelled or {})}
     for name, flag in FLAG_NAMES.items():
         value = context.params.get(str(options[flag].name)) if flag in options else None
         if value is not None:

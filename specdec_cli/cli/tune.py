@@ -75,6 +75,8 @@ def tune(
         find = table.find if table is not None else lambda _: None
         with StoredRecordings(setup_of(captioner), traces) as journal:
             found, file = tuned(captioner, plan, clips, find, words, journal, view)
+    if table is not None:
+        found = found.model_copy(update={"reference_columns": dict(table.columns)})
     if gate is not None and file is not None:
         write(gate, file.to_json(), GATE)
         found = found.model_copy(update={"output": str(gate)})
@@ -104,8 +106,10 @@ def _picture(found: Tuning, language: str, path: Path) -> bytes:
     from specdec_cli.plot.frontier_plot import frontier
 
     advice = f"recommended: {found.recommended.label}" if found.recommended else "nothing is recommended"
+    if found.recommended is None and found.clips_needed is not None:
+        advice += f"; some {found.clips_needed:,} recordings would decide it"
     title = f"{found.confirmed_on} clips, {language}; {advice}"
-    return frontier(found.confirmed, title=title, kind=path.suffix.lower().lstrip("."))
+    return frontier(found.confirmed, found.gap, what=found.of, title=title, kind=path.suffix.lower().lstrip("."))
 
 
 def parse_gates(text: str | None) -> tuple[GateName, ...]:

@@ -10,9 +10,9 @@ from rich.rule import Rule
 from rich.text import Text
 
 from specdec_cli.console.cells import PROSE_WIDTH, Prose, clean, fit_end
-from specdec_cli.console.rounds import SIGNS_LEGEND, figures_legend
+from specdec_cli.console.rounds import SIGNS_LEGEND, against_sound, figures_legend
 from specdec_cli.console.theme import ASKED, BAD, DIM, DOT, RULE, STRONG
-from specdec_cli.format import contradiction, count, measured, milliseconds, percent, seconds, setting
+from specdec_cli.format import count, measured, milliseconds, percent, seconds, setting
 from specdec_cli.transcript.recorder import totals
 from specdec_cli.transcript.records import Started
 from specdec_cli.transcript.round import Round
@@ -78,7 +78,7 @@ def prefill_line(event: Prefill) -> Prose:
 
 
 def flagged(flags: Iterable[Flag]) -> str:
-    """In words, what makes a caption no description."""
+    """In words, what is wrong with a caption."""
     return "; ".join(FLAG_WORDS[flag] for flag in flags)
 
 
@@ -99,11 +99,8 @@ def summary(clip: Started, rounds: Sequence[Round], event: Finished, text: Event
         yield "labels", Text(DOT.join(said) or "none found")
     if clip.measured is not None:
         yield "measured", Text(", ".join(measured(clip.measured)))
-    claims = text.claims or ()
-    if agreeing := [claim.attribute for claim in claims if claim.agrees]:
-        yield "agrees", Text(clean(", ".join(agreeing)))
-    if differing := [contradiction(claim) for claim in claims if claim.agrees is False]:
-        yield "differs", Text(clean("; ".join(differing)), BAD)
+    if checked := [claim for claim in text.claims or () if claim.agrees is not None]:
+        yield "sound", against_sound(checked)
     yield from _totals(rounds, event, clip.mode)
 
 

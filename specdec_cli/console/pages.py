@@ -57,9 +57,10 @@ def comparison_page(found: Comparison, width: int) -> Iterator[RenderableType]:
     """What it comes to, the figures, and the captions of the first clips where they differ."""
     about = [count(len(found.clips), "clip"), seconds(found.audio_s), found.language]
     about += [f"references of {found.references_found}"] if found.references_found is not None else []
+    about += filter(None, [tables.about_references(found)])
     about += [f"{count(found.unfinished, 'clip')} not finished in every mode"] if found.unfinished else []
     yield facts(*about)
-    yield from map(item, found.headline)
+    yield from map(item, (*found.headline, *filter(None, [tables.worst_confusions(found)]), *found.notes))
     if table := tables.summary(found) if found.clips else None:
         yield Text()
         yield from grid(table.columns, table.rows, width)
@@ -73,7 +74,7 @@ def comparison_page(found: Comparison, width: int) -> Iterator[RenderableType]:
         yield item(named if len(error.modes) == len(found.modes) else f"{named} (in mode {', '.join(error.modes)})")
     counts = {mode: Counter(flag for clip in found.clips for flag in clip.flags.get(mode, ())) for mode in found.modes}
     if flagged := "; ".join(f"{mode} {count_flags(flags)}" for mode, flags in counts.items() if flags):
-        yield from (Text(), item(f"Captions that are no description: {flagged}."))
+        yield from (Text(), item(f"Flagged captions: {flagged}."))
 
 
 def _captions(found: Comparison, width: int) -> Iterator[RenderableType]:
@@ -125,17 +126,19 @@ def tuning_page(found: Tuning, _: int) -> Iterator[RenderableType]:
     """What it comes to, and the settings that were run, gate by gate."""
     about = [count(found.clips, "clip"), f"{found.confirmed_on} of them for confirmation, split by {found.split_by}"]
     about += [f"references of {found.references_found}"] if found.references_found is not None else []
+    about += filter(None, [tables.about_references(found)])
     yield facts(*about)
     yield from map(item, (*_sentences(found), *found.notes))
     yield Text()
-    figures = (*COSTS, "quality", "gap closed")
+    figures = (*COSTS, "quality", "gain, points", f"gap closed ({found.of.removeprefix('the ')})")
     table = columns(" setting", *figures, right=figures)
     gates = list(dict.fromkeys(point.gate for point in found.confirmed))
     for point in sorted(found.confirmed, key=lambda point: gates.index(point.gate)):
         chosen = found.recommended is not None and point.label == found.recommended.label
         label = Text.assemble((OK if chosen else " ", GOOD), (clean(point.label), STRONG if chosen else ""))
         closed = with_ends(point.gap_closed, percent) if point.gap_closed else NONE
-        table.add_row(label, *(share(point.spent[cost]) for cost in COSTS), share(point.quality), closed)
+        gain = with_ends(point.gain, points) if point.gain else NONE
+        table.add_row(label, *(share(point.spent[cost]) for cost in COSTS), share(point.quality), gain, closed)
     yield table
     note = "run on clips that no setting was chosen on; random escalates a fixed share of blocks"
     yield Prose(Text(note, DIM), indent=1)
@@ -151,7 +154,11 @@ def _sentences(found: Tuning) -> Iterator[str | Text]:
         yield Text(found.reason or "", ASKED)
         return
     known = [f"{share(best.spent[cost])} of {_OF[cost]}" for cost in COSTS if best.spent[cost] is not None]
-    closed = f", and closes {with_ends(best.gap_closed, percent)} of the gap" if best.gap_closed is not None else ""
+    closed = (
+        f", and closes {with_ends(best.gap_closed, percent)} of the gap in {found.of}"
+        if best.gap_closed is not None
+        else ""
+    )
     why = "that is certified" if risk else "within one standard error of the best within the budget"
     yield Text(
         f"Recommended: {best.label}. It takes {', '.join(known)} ({best.escalations_per_clip:.1f} calls per clip)"

@@ -29,7 +29,7 @@ def show_counts(view: View, counts: Progress) -> None:
 
 
 def show_totals(view: View, counts: Progress, output: Path | None) -> None:
-    """A run is over: its totals, where its captions are, and which lack the cloud or describe nothing."""
+    """A run is over: its totals, where its captions are, and how many lack the cloud or are flagged."""
     kept = counts.captioned or counts.skipped
     line = Text(f"{counts.captioned:,} captioned")
     line.append(f" ({count(counts.pieces, 'piece')})" if counts.pieces > counts.captioned else "")
@@ -43,7 +43,7 @@ def show_totals(view: View, counts: Progress, output: Path | None) -> None:
         again = "; --retry-failed makes them again" if output is not None and output.suffix == ".jsonl" else ""
         view.warn(f"{count(counts.degraded, 'caption')} degraded: the cloud failed{again}")
     if counts.flags:
-        view.warn(f"captions that are no description: {count_flags(counts.flags)}")
+        view.warn(f"flagged captions: {count_flags(counts.flags)}")
     if output is not None and (kept or counts.tokens):
         view.say(f"captions are in {output}")
 

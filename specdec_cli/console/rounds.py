@@ -15,13 +15,31 @@ from rich.table import Table
 from rich.text import Text
 
 from specdec_cli.console.cells import Prose, clean
-from specdec_cli.console.theme import ABOVE, ASKED, BELOW, DIM, DOT, EOS, JOINT, NEWLINE, PARTIAL, SIGNS, SPACE, STYLES
+from specdec_cli.console.theme import (
+    ABOVE,
+    ASKED,
+    BAD,
+    BELOW,
+    DIM,
+    DOT,
+    EOS,
+    FAIL,
+    GOOD,
+    JOINT,
+    NEWLINE,
+    OK,
+    PARTIAL,
+    SIGNS,
+    SPACE,
+    STYLES,
+)
 from specdec_cli.decoding.gate import crosses
-from specdec_cli.format import milliseconds
+from specdec_cli.format import claimed, count, milliseconds
 from specdec_cli.transcript.records import Started
 from specdec_cli.transcript.round import Round
 from specdec_cli.transcript.token_fates import Fate, tokens
-from specdec_cli.types import LOW_IS_UNSURE
+from specdec_cli.transcript.updates import ClaimsIn
+from specdec_cli.types import LOW_IS_UNSURE, Claim
 
 LABEL: Final = 8
 """Cells before the tokens of a row: for the names of figures, of which a longer one is cut."""
@@ -41,6 +59,7 @@ _OWN_FIGURES: Final = {
 """Gates that look at another figure than entropy, and what it is."""
 _WITHOUT_FIGURE = ("always", "loop", "refusal", "language", "sound")
 """Reasons to escalate that no figure of the gate decides."""
+_REASONS: Final = {"sound": "the draft contradicts the sound"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +69,7 @@ class TokenCell:
     word: Text
     joined: bool
     figures: tuple[Text, ...]
+    written: str = ""  # what it adds to the text
 
     @property
     def width(self) -> int:
@@ -74,7 +94,8 @@ def cells_of(round_: Round, settings: Mapping[str, object]) -> Iterator[TokenCel
         word = shown(piece)
         joined = not (mark[0] or before[0].endswith((" ", "\n")) or piece.startswith((" ", "\n")))
         figures = tuple(_figures(round_, entropy, value, settings))
-        yield TokenCell(Text.assemble(mark, (word, STYLES[fate])), joined, figures)
+        written = "" if fate in ("rejected", "cut") or word == EOS else piece
+        yield TokenCell(Text.assemble(mark, (word, STYLES[fate])), joined, figures, written)
         before = piece, fate
 
 
@@ -89,7 +110,7 @@ def _figures(round_: Round, entropy: float | None, own: float | None, settings: 
 
 def token_rows(
     label: str, cells: Sequence[TokenCell], width: int, names: Sequence[str], *, by_clause: bool = False
-) -> Iterator[Table]:
+) -> Iterator[tuple[Sequence[TokenCell], Table]]:
     """Rows of tokens under the names of their figures; a table for each, so that a token takes the cells that it needs.
 
     `label` stands before the first row; `by_clause`: a row also ends behind each punctuation mark.
@@ -106,7 +127,7 @@ def token_rows(
             figures = [cell.figures[place] if cell.figures else Text() for cell in row]
             if any(figures):
                 table.add_row(name, *(Text(" ") + figure for figure in figures))
-        yield table
+        yield row, table
 
 
 def _divided(cells: Sequence[TokenCell], width: int, by_clause: bool) -> Iterator[Sequence[TokenCell]]:
@@ -141,21 +162,63 @@ def figures_legend(settings: Mapping[str, object]) -> str:
     return "; ".join(["entropy of each token, nats", *own, "! beyond the gate's threshold"])
 
 
-def render_round(round_: Round, clip: Started, width: int) -> Iterator[RenderableType]:
-    """What is printed of one round of `clip` on a terminal of `width` cells."""
+def against_sound(claims: Sequence[Claim]) -> Text:
+    """Claims that could be checked, each with the measured figure and whether it fits."""
+    fits = {True: (OK, GOOD), False: (FAIL, BAD)}
+    parts = [Text.assemble(f"{clean(claimed(claim))} ", fits[bool(claim.agrees)]) for claim in claims]
+    return Text("; ").join(parts)
+
+
+def _fresh(claims: Sequence[Claim], known: set[tuple[str, str | None]]) -> list[Claim]:
+    """Claims that could be checked and are not among those known, which they join."""
+    found = [claim for claim in claims if claim.agrees is not None and (claim.attribute, claim.class_) not in known]
+    known.update((claim.attribute, claim.class_) for claim in found)
+    return found
+
+
+def render_round(
+    round_: Round, clip: Started, width: int, before: str = "", claims_in: ClaimsIn | None = None
+) -> Iterator[RenderableType]:
+    """What is printed of one round of `clip` on a terminal of `width` cells.
+
+    With `claims_in`, what the text claims of the sound stands under the row of tokens that claims it; `before` is the
+    text of the earlier rounds.
+    """
     whole, drafted = bool(clip.settings.get("defer")), len(round_.draft_ids)
     label = "" if whole and drafted else str(round_.index + 1)
     cells = list(cells_of(round_, clip.settings))
-    yield from token_rows(label, cells, width, figure_names(clip.settings), by_clause=whole)
+    known = set[tuple[str, str | None]]()
+    if claims_in is not None and before.strip():
+        _fresh(claims_in(before.strip()), known)
+    written = before
+    for row, table in token_rows(label, cells, width, figure_names(clip.settings), by_clause=whole):
+        yield table
+        written += "".join(cell.written for cell in row)
+        ends = row[-1].word.plain[-1:] in _CLAUSE_ENDS or row[-1] is cells[-1]
+        if claims_in is not None and ends and (claims := _fresh(claims_in(written.strip()), known)):
+            yield _named("sound", against_sound(claims))
+    wrong = []
+    if claims_in is not None and round_.reason == "sound":
+        wrong = [claim for claim in claims_in((before + round_.draft_text).strip()) if claim.agrees is False]
+    yield from _outcome(round_, clip, wrong)
+
+
+def _outcome(round_: Round, clip: Started, wrong: Sequence[Claim]) -> Iterator[RenderableType]:
+    """Who wrote a round, and what the gate and the cloud made of it; `wrong` is what its draft claims wrongly."""
+    drafted = len(round_.draft_ids)
     if clip.mode in ("edge", "cloud"):
         own = round_.draft_ms if round_.verify_ms is None or clip.mode == "edge" else round_.verify_ms
         yield _named(clip.mode, Text(milliseconds(own), DIM))
         return
     if drafted:
+        if wrong:
+            yield _named("draft", against_sound(wrong))
         verdict = (verdict_of(round_, clip.settings), ASKED if round_.escalated else "")
         yield _named("gate", Text.assemble(verdict, (f"{DOT}drafted in {milliseconds(round_.draft_ms)}", DIM)))
     if round_.escalated or not drafted:
         outcome = [f"{round_.accepted}/{drafted} accepted"] if round_.escalated else []
+        stood = count(len(round_.stood), "drafted token")
+        outcome += [f"{stood} kept against the cloud, because the sound fits"] if round_.stood else []
         outcome.append(f"verified in {milliseconds(round_.verify_ms)}")
         outcome += [f"{milliseconds(round_.network_ms)} on the link"] if round_.network_ms is not None else []
         yield _named("cloud" if round_.escalated else "", Text(DOT.join(outcome), DIM))
@@ -172,7 +235,7 @@ def verdict_of(round_: Round, settings: dict[str, object]) -> str:
         outcome += ", the cloud is not called"
     gate = str(settings.get("gate"))
     if round_.reason in _WITHOUT_FIGURE:
-        return f"{round_.reason}: {outcome}"
+        return f"{_REASONS.get(round_.reason, round_.reason)}: {outcome}"
     threshold = threshold_of(settings, waking=round_.waking)
     if round_.gate_value is None or threshold is None:
         return outcome

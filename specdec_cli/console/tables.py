@@ -27,7 +27,7 @@ ONE_LINE: Final = 10_000
 _PIPED_WIDTH: Final = 120  # where there is no terminal to ask
 _WIDEST: Final = 160
 _STATUS: Final[dict[Status, tuple[str, str]]] = {"ok": (OK, GOOD), "warn": (WARN, ASKED), "fail": (FAIL, BAD)}
-_LABEL: Final = 18  # cells of a row's label in a grid, gap included
+_LABEL: Final = (18, 24)  # cells of a row's label in a grid, gap included: on a terminal below 80 cells, and otherwise
 _NARROWEST: Final = 10  # cells of a grid's column, gap included
 
 
@@ -65,13 +65,14 @@ def grid(names: Sequence[str], rows: Sequence[FigureRow], width: int) -> Iterato
 
     What a figure is compared with, its first note, stands beside it, or below it in a narrow column.
     """
-    room = max((width - _LABEL) // _NARROWEST, 1)
+    label = _LABEL[width >= 80]
+    room = max((width - label) // _NARROWEST, 1)
     for start in range(0, len(names), room):
         block = slice(start, start + room)
         table = Table(box=None, pad_edge=False, padding=(0, 0, 0, 1), header_style=STRONG)
-        table.add_column(width=_LABEL)
+        table.add_column(width=label)
         for name in names[block]:
-            table.add_column(Text(name), justify="right", max_width=(width - _LABEL) // len(names[block]) - 1)
+            table.add_column(Text(name), justify="right", max_width=(width - label) // len(names[block]) - 1)
         for row in rows:
             table.add_row(Text(f" {row.label}"), *map(_figure, row.cells[block]))
         yield table

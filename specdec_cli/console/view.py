@@ -113,7 +113,10 @@ class View:
                 self.status.state = "waiting for the cloud"
             case Round():
                 self._rounds.append(event)
-                self._print(*render_round(event, self._clip, self._console.width))
+                before = "".join(round_.committed_text for round_ in self._rounds[:-1])
+                if self._in_rows:
+                    rows = render_round(event, self._clip, self._console.width, before, update.text.claims_in)
+                    self._print(*rows)
                 tokens = count(sum(len(round_.committed_ids) for round_ in self._rounds), "token")
                 self.status.facts = [tokens, count(len(self._rounds), "round")]
             case Finished():

@@ -162,8 +162,7 @@ def build_loop(
         settings,
         CloudCalls(settings, pair.costs, parallel, nullcontext if shared is None else shared.release_slot),
         top_n=top_n,
-        escalating=sound if config.escalates_contradictions else None,
-        arbitrating=sound if config.arbitrates else None,
+        sound=sound if config.escalates_contradictions else None,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from specdec_cli.decoding.gate import Gate, GateState
 from specdec_cli.types import Alternatives, Candidates, Decider, Finished, Prefill, Reason, Sent, Source, Token
@@ -66,7 +66,7 @@ class Verdict:
     def followed_by(self, rest: Verdict) -> Verdict:
         """The verdict on a draft whose token after the accepted ones stands, and which `rest` is about from there."""
         at = self.accepted
-        sums = {
+        sums: dict[str, Any] = {
             name: None if None in (pair := (getattr(self, name), getattr(rest, name))) else sum(pair)
             for name in ("near_ties", "network_ms", "bytes_up", "bytes_down")
         }

@@ -10,9 +10,12 @@ verified block of k tokens gives E(k) = 1 + a + ... + a^k on average (Leviathan 
 
     R = max over k of E(k) / (c (k + o) + 1),
 
-o being what the loop itself takes for a round. In lossless mode k may be 0: then the cloud writes a few tokens alone.
-In hybrid mode the gate ends a block. Nothing of another clip enters but the times, and with `decoding.cost_ratio` given
-nothing at all.
+o being what the loop itself takes for a round. In hybrid mode the gate ends a block.
+
+In lossless mode k may be 0: then the cloud writes a few tokens alone, at its own rate in tokens a forward, which guesses
+raise above 1. Until the edge has read the clip, drafting also costs its prefill, of p verifications: over the n tokens
+that are still expected, the rate is n / (n / R + p). Nothing of another clip enters but times, the cloud's own rate and
+the length of captions, and with `decoding.cost_ratio` given nothing at all.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ MOST_DEFERRED: Final = 64  # tokens of a deferred draft: what the schema allows 
 SOLO_BLOCK: Final = 4  # tokens of a block where nothing is verified, and of the cloud's where nothing is drafted
 CLOUD_CHUNK: Final = 16  # tokens that a cloud writes at a time where nothing drafts: more would delay the view
 PASSES: Final = 0.7  # what a begins at, for pairs that agree less than the mini pair (0.98 on its six samples)
+ALONE: Final = 2.0  # tokens a forward of the cloud alone, with guesses: more than it writes, so that it is tried
 COST: Final = 0.2  # c while nothing has been measured: 0.20 for the mini pair on one CPU thread
 ROUND: Final = 0.1  # o: measured on the mini pair, whose steps are the fastest that the loop has to keep up with
 ROW: Final = 0.1  # cost of a guess while nothing has been measured, in forwards
@@ -125,11 +129,13 @@ class Costs:
     """What drafting, verifying and guessing take on this machine, shared by all clips."""
 
     def __init__(self) -> None:
-        self._ms: dict[str, Mean] = {"token": Mean(), "verification": Mean()}
+        self._ms: dict[str, Mean] = {"token": Mean(), "verification": Mean(), "reading": Mean()}
+        self.alone = Mean(ALONE)  # tokens that the cloud writes in a forward without a draft
+        self.length = Mean()  # tokens of a caption
         self.guesses: defaultdict[str, GuessCosts] = defaultdict(GuessCosts)  # by model
 
-    def took(self, what: Literal["token", "verification"], ms: float) -> None:
-        """Records the time of a drafted token, or of a forward of the cloud that verifies, or writes on."""
+    def took(self, what: Literal["token", "verification", "reading"], ms: float) -> None:
+        """Records the time of a drafted token, of a forward of the cloud, or of reading a clip with the edge."""
         # a token that was guessed takes no time, and the one before it that of them all: that is no hiccup
         record = self._ms[what].add if what == "token" else self._ms[what].add_cost
         record(ms)
@@ -139,6 +145,12 @@ class Costs:
         """A drafted token in units of a verification; `COST` before both have been measured."""
         token, verification = self._ms["token"], self._ms["verification"]
         return token.value / verification.value if token.known and verification.value > 0 else COST
+
+    @property
+    def reading(self) -> float:
+        """The edge's prefill in units of a verification; 0 before both have been measured."""
+        verification = self._ms["verification"].value
+        return self._ms["reading"].value / verification if verification > 0 else 0.0
 
 
 @dataclass(eq=False)
@@ -154,6 +166,8 @@ class BlockLength:
         self._passes = Mean(PASSES)  # accepted / verified tokens, the first rejected one included
         self._trust = Mean(1.0)  # accepted tokens / accepted ones as the edge's probabilities would have it
         self._cost = COST  # of a drafted token, in tokens
+        self._read = False  # whether the edge has read the clip
+        self._written = 0  # tokens of verified blocks
 
     def most(self) -> int:
         """Tokens of the next block at most."""
@@ -162,12 +176,30 @@ class BlockLength:
         a, c = self._passes.value, self.settings.cost_ratio or self.costs.ratio
         expected = accumulate(a**k for k in range(MOST_DRAFTED + 1))
         rates = [tokens / (c * (k + ROUND) + 1) for k, tokens in enumerate(expected)]
-        rates[0] = float(self._lossless)
-        best = max(range(len(rates)), key=rates.__getitem__)
+        best = max(range(1, len(rates)), key=rates.__getitem__)
         self._cost = c * rates[best]
-        if best == 0:
-            self._passes.fade()
-        return best if self._lossless else MOST_DRAFTED
+        if not self._lossless:
+            return MOST_DRAFTED
+        alone = self._alone
+        if self._with_reading(rates[best]) > alone:
+            self.costs.alone.fade()
+            return best
+        self._cost = c * alone
+        self._passes.fade()
+        return 0
+
+    @property
+    def _alone(self) -> float:
+        """Tokens that the cloud writes in a forward without a draft."""
+        guesses = self.settings.lookup_tokens > 0 and self.settings.cost_ratio is None
+        return self.costs.alone.value if guesses else 1.0
+
+    def _with_reading(self, rate: float) -> float:
+        """The rate of drafting, the edge's prefill included if that is still to come."""
+        if self._read or self.settings.cost_ratio is not None:
+            return rate
+        left = max(self.costs.length.value - self._written, 1.0)
+        return left / (left / rate + self.costs.reading)
 
     def enough(self, state: GateState) -> bool:
         """Whether one more token would cost more than it gains, in a block that is to be verified."""
@@ -176,8 +208,12 @@ class BlockLength:
 
     def learn(self, draft: Draft, verdict: Verdict | None) -> None:
         """Records what became of a block."""
-        if verdict is None or not draft.ids or not self.adapts:
+        if verdict is None or not self.adapts:
             return
+        self._written += verdict.accepted + 1 + len(verdict.more)
+        if not draft.ids:
+            return
+        self._read = True
         verified = draft.gate.evidence[: verdict.accepted + 1]  # the accepted tokens, and the first rejected one
         self._passes.add(verdict.accepted, len(verified))
         self._trust.add(verdict.accepted, sum(accumulate((token.probability for token in verified), mul)))

@@ -37,8 +37,7 @@ class Loop:
     settings: DecodingConfig
     calls: CloudCalls
     top_n: int = 0  # likeliest tokens to keep of each committed one
-    escalating: Grounding | None = None  # drafts whose claims contradict the sound are verified; None: nobody looks
-    arbitrating: Grounding | None = None  # drafted classes that fit the sound stand against others that do not
+    sound: Grounding | None = None  # what the claims of drafts are set against; None: they are not
     text: tuple[int, ...] = field(default=(), init=False)  # the committed token ids
     _cloud_called: bool = field(default=False, init=False)  # the cloud has read the clip: further calls cost little
     _cloud_failed: str | None = field(default=None, init=False)  # why the edge writes the rest
@@ -72,6 +71,7 @@ class Loop:
                 index += 1
             total_ms = clock.ms
             work.learn(tokens)
+            self.calls.costs.length.add(len(tokens))
         finally:
             for model in (self.verifier, self.drafter):
                 if model is not None:
@@ -116,7 +116,7 @@ class Loop:
 
     def _contradiction(self, draft: Draft) -> Reason | None:
         """`sound`, if the draft makes a claim that the sound contradicts."""
-        wrong = self.escalating is not None and self.escalating.contradicts(self.text, draft.ids)
+        wrong = self.sound is not None and self.sound.contradicts(self.text, draft.ids)
         return "sound" if wrong else None
 
     def _propose(self, size: int, state: GateState, enough: Enough | None = None, top_k: int | None = None) -> Draft:
@@ -132,6 +132,8 @@ class Loop:
             self._edge_failed = error.message
             return Draft()
         done = self.drafter.work - before
+        if done.encoder_passes:
+            self.calls.costs.took("reading", done.reading_ms)
         if top_k is None and (steps := len(draft.ids) - done.encoder_passes) > 0:  # the prefill gives the first one
             self.calls.costs.took("token", done.step_ms / steps)
         return draft
@@ -163,6 +165,8 @@ class Loop:
         if not verdict.prefilled:
             forwards = max(cloud.work.forwards - forwards, 1)
             self.calls.costs.took("verification", verdict.ms / forwards + (verdict.network_ms or 0.0))
+            if not draft.ids:
+                self.calls.costs.alone.add(1 + len(verdict.more), forwards)
         self._cloud_called = True
         return verdict
 
@@ -170,8 +174,8 @@ class Loop:
         """The cloud's verdict. What follows a rejected token that stands is verified again, behind that token."""
         verify = partial(self.calls.verify, cloud, self.drafter, gate=self.gate, loop_rule=self._end.loop_rule)
         verdict = verify(text=self.text, draft=draft, run_on=run_on)
-        while (at := verdict.accepted) < len(draft.ids) and self.arbitrating is not None:
-            if not self.arbitrating.stands(self.text, draft.ids, at, verdict.token):
+        while (at := verdict.accepted) < len(draft.ids) and self.sound is not None and self.sound.arbitrates:
+            if not self.sound.stands(self.text, draft.ids, at, verdict.token):
                 break
             text = (*self.text, *draft.ids[: at + 1])
             verdict = verdict.followed_by(verify(text=text, draft=draft.after(at + 1), run_on=run_on))

@@ -28,6 +28,10 @@ from specdec_cli.types import Candidates
 NO_TOKEN: Final = 2**62  # equals no token id, so that it completes no n-gram
 
 
+_COLDEST: Final = 1e-30
+"""Temperature below which scores in float32 would be infinite; the likeliest token has all of the probability."""
+
+
 class LogitsPipeline:
     """Turns a model's raw logits into scores. The prompt counts as history, as in `generate()`.
 
@@ -51,7 +55,7 @@ class LogitsPipeline:
         self._warpers = LogitsProcessorList()
         if settings.sampling:
             if settings.temperature != 1.0:
-                self._warpers.append(TemperatureLogitsWarper(float(settings.temperature)))
+                self._warpers.append(TemperatureLogitsWarper(max(float(settings.temperature), _COLDEST)))
             if settings.top_k:
                 self._warpers.append(TopKLogitsWarper(settings.top_k))
             if settings.top_p is not None and settings.top_p < 1.0:

@@ -100,6 +100,17 @@ def mean(values: Values) -> Statistic:
     return statistic
 
 
+def average(statistics: Sequence[Statistic]) -> Statistic:
+    """The mean of several statistics, at least one; those that do not exist are left out."""
+
+    def statistic(counts: Values) -> Values:
+        found = np.stack([of(counts) for of in statistics])
+        exist = np.isfinite(found)
+        return _divided(np.where(exist, found, 0.0).sum(axis=0), exist.sum(axis=0))
+
+    return statistic
+
+
 def middle(values: Values) -> Statistic:
     """The median over clips."""
     if not np.isfinite(values).all():

@@ -6,20 +6,27 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from specdec_cli.evaluate.bootstrap import LEVEL, Resampler
+from specdec_cli.evaluate.bought import sentences
 from specdec_cli.evaluate.costs import costs, measurements
 from specdec_cli.evaluate.modes import MODES, richest
 from specdec_cli.evaluate.pairing import PairedClip, middle_of, pair
 from specdec_cli.evaluate.quality import gaps, quality, scores
 from specdec_cli.evaluate.result import ClipComparison, Comparison, Gap
+from specdec_cli.evaluate.text_scores import describe, in_another_language
 from specdec_cli.format import count, percent, share, with_ends
 from specdec_cli.prompts import Language
 from specdec_cli.transcript.records import Models, Transcript
 from specdec_cli.types import Mode
 
 if TYPE_CHECKING:
+    from specdec_cli.evaluate.wheels import Wheels
     from specdec_cli.labels import Lexicon
     from specdec_cli.labels.references import References
 
+SAID: Final = (
+    "The references' texts are what was said, not descriptions of how, so BLEU, chrF and ROUGE-L are left out "
+    "(--text-column names another column)."
+)
 FEWEST_CLIPS: Final = 10
 """Below this a percentile bootstrap is too narrow to base a claim on."""
 
@@ -32,6 +39,7 @@ def comparison(
     references: References | None = None,
     planned: int | None = None,
     bertscore: bool = False,
+    wheels: Wheels | None = None,
     seed: int = 0,
 ) -> Comparison:
     """Compares modes by their transcripts.
@@ -51,11 +59,13 @@ def comparison(
     paired, failures, unfinished = pair(transcripts, modes)
     clips = [_clip(clip, references, lexicon, first.language) for clip in paired]
     table, resampler = measurements(paired, modes), Resampler(len(clips), seed=seed)
-    by = scores(clips, list(table), lexicon)
+    texts = [text for clip in clips for text in clip.reference_texts]
+    described = describe(texts, lexicon, first.language)
+    by = scores(clips, list(table), lexicon, described=described)
     found = gaps(by, table, resampler)
     unstable = [clip.file for clip, runs in zip(clips, paired, strict=True) if any(map(_unstable, runs.values()))]
-    return Comparison(
-        headline=[*_faults(paired, unstable), *_verdicts(clips, found)],
+    made = Comparison(
+        headline=[],
         modes=modes,
         language=first.language,
         prompt=first.prompt,
@@ -72,13 +82,21 @@ def comparison(
         unstable=unstable,
         errors=failures,
         costs=[costs(mode, table, resampler) for mode in table],
-        quality=[quality(clips, mode, by, first.language, lexicon, resampler, bertscore=bertscore) for mode in table],
+        quality=[
+            quality(clips, mode, by, first.language, lexicon, resampler, bertscore=bertscore, wheels=wheels)
+            for mode in table
+        ],
         gaps=found,
         attributes=list(lexicon.attributes),
         reference_columns=dict(references.columns) if references else None,
+        texts=None if not texts else "descriptions" if described else "said",
+        notes=[*_left_out(paired, references, first.language), *([SAID] if texts and not described else [])],
         references_found=sum(clip.reference is not None for clip in clips) if references else None,
         level=LEVEL,
     )
+    bought = sentences(made) if len(clips) >= FEWEST_CLIPS else ()
+    headline = [*_faults(paired, unstable), *bought, *_verdicts(clips, found)]
+    return made.model_copy(update={"headline": headline})
 
 
 def _clip(clip: PairedClip, references: References | None, lexicon: Lexicon, language: Language) -> ClipComparison:
@@ -105,6 +123,13 @@ def _clip(clip: PairedClip, references: References | None, lexicon: Lexicon, lan
         reference_texts=list(reference.texts_in(language)) if reference else [],
         reference_labels=dict(reference.labels) if reference else {},
     )
+
+
+def _left_out(clips: Sequence[PairedClip], references: References | None, language: Language) -> list[str]:
+    """How many references have texts in another language alone, in a sentence."""
+    runs = [next(iter(clip.values()))[0] for clip in clips]
+    found = [references.find(run.file, run.start_s, run.end_s) for run in runs] if references else []
+    return in_another_language(found, language)
 
 
 def _unstable(repeats: Sequence[Transcript]) -> bool:
@@ -147,7 +172,7 @@ def _closed(gap: Gap) -> str:
     if gap.closed is None:
         verdict = "Cloud-only is not measurably better than edge-only here, so there is no gap to close."
     elif gap.closed.low is not None and gap.closed.low > 0:
-        verdict = f"{gap.mode.capitalize()} closes {with_ends(gap.closed, percent)} of the gap."
+        verdict = f"{gap.mode.capitalize()} closes {with_ends(gap.closed, percent)} of the gap in {gap.of}."
     elif gap.gain.high is not None and gap.gain.high < 0:
         verdict = f"{gap.mode.capitalize()} is worse than edge-only."
     else:

@@ -13,13 +13,14 @@ from rapidfuzz.distance import Levenshtein
 
 from specdec_cli import format as figures
 from specdec_cli.evaluate import comparison_tables as tables
+from specdec_cli.evaluate.bought import HEIGHT, panels
 from specdec_cli.evaluate.result import ClipComparison, Comparison
 from specdec_cli.labels import Lexicon
 from specdec_cli.pages.offline import asset, environment, policy
 from specdec_cli.pages.sound import ClipSound, SoundUnavailable, read_sound, whole_recording
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.token_fates import run_view
-from specdec_cli.types import Mode
+from specdec_cli.types import FLAG_WORDS, Mode
 
 _SCRIPTS: Final = (
     *("dom.js", "audio.js", "sound.js", "timeline.js", "tokens.js", "clip.js", "list.js"),
@@ -58,7 +59,10 @@ def render(comparison: Comparison, transcripts: Iterable[Transcript], *, lexicon
         comparison=comparison,
         settings=[(name, figures.setting(value)) for name, value in comparison.settings.items()],
         tables=tables,
-        data=comparison.model_dump(mode="json", include={"modes", "language", "attributes"}) | {"clips": clips},
+        panels=panels(comparison),
+        height=HEIGHT,
+        data=comparison.model_dump(mode="json", include={"modes", "language", "attributes", "texts"})
+        | {"clips": clips, "flags": FLAG_WORDS},
         audio=audio,
     )
 
@@ -84,12 +88,12 @@ def _clip(
     }, sound
 
 
-def _against_sound(labels: Mapping[str, str | None], sound: ClipSound | None, lexicon: Lexicon | None) -> str:
-    """Which of the classes fit what was measured of the sound, in words; empty where none can be compared."""
+def _against_sound(
+    labels: Mapping[str, str | None], sound: ClipSound | None, lexicon: Lexicon | None
+) -> list[tuple[str, bool]]:
+    """The classes that can be measured, beside the figures, and whether they fit; none where nothing was measured."""
     claims = lexicon.claims(labels, sound.figures) if lexicon and sound else ()
-    fitting = [claim.attribute for claim in claims if claim.agrees]
-    facts = [f"fits the measurement: {', '.join(fitting)}"] if fitting else []
-    return "; ".join([*facts, *(figures.contradiction(claim) for claim in claims if claim.agrees is False)])
+    return [(figures.claimed(claim), claim.agrees) for claim in claims if claim.agrees is not None]
 
 
 def disagreement(captions: Sequence[str]) -> float:

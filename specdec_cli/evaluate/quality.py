@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from specdec_cli.evaluate.bootstrap import Resampler, Values, mean
+from specdec_cli.evaluate.bootstrap import Resampler, Statistic, Values, average, mean
 from specdec_cli.evaluate.costs import Columns, spent
 from specdec_cli.evaluate.gap import measure_gap
-from specdec_cli.evaluate.result import Basis, ClipComparison, Gap, GapMeasure, LabelQuality, ModeQuality
+from specdec_cli.evaluate.result import Basis, ClipComparison, Confusion, Gap, GapMeasure, LabelQuality, ModeQuality
 from specdec_cli.evaluate.text_scores import clip_chrf, text_scores
 from specdec_cli.prompts import Language
 from specdec_cli.types import Mode
 
 if TYPE_CHECKING:
+    from specdec_cli.evaluate.wheels import Wheels
     from specdec_cli.labels import Lexicon
 
 Clips = Sequence[ClipComparison]
@@ -50,14 +51,36 @@ def label_scores(named: Named, truth: Truth, lexicon: Lexicon, resampler: Resamp
             true, said, right = Counter(k for k, _ in pairs), Counter(n for _, n in pairs), Counter(pairs)
             # F1 = 2 TP / (2 TP + FP + FN), and the two counts of a class add up to that denominator
             f1 = [2 * right[name, name] / (true[name] + said[name]) for name in true]
+            uar = resampler.interval(recalls(hits, truth, attribute))
+            assert uar is not None  # where the accuracy is known, so is the recall of some class
             found[attribute] = LabelQuality(
-                clips=len(pairs), accuracy=accuracy, macro_f1=fmean(f1), majority=max(true.values()) / len(pairs)
+                clips=len(pairs),
+                accuracy=accuracy,
+                uar=uar,
+                macro_f1=fmean(f1),
+                majority=max(true.values()) / len(pairs),
+                confusions=[Confusion(true=k, named=n, clips=clips) for (k, n), clips in right.most_common()],
             )
     return found
 
 
-def scores(clips: Clips, modes: Sequence[Mode], lexicon: Lexicon) -> Scores:
-    """Every mode by every measure that there is, in the order of `SUBJECTS`; classes are not those of emotion alone."""
+def recalls(hits: Values, truth: Truth, attribute: str) -> Statistic:
+    """Unweighted average recall (Schuller et al. 2009): the mean over true classes of how many are named right.
+
+    `hits` is one column of `label_hits` [clips], with a value for at least one clip. A class that a resample lacks is
+    left out of its mean.
+    """
+    known = [labels.get(attribute) for labels in truth]
+    classes = dict.fromkeys(class_ for class_ in known if class_ is not None)
+    pairs = zip(hits, known, strict=True)
+    return mean(np.array([[hit if own == class_ else np.nan for class_ in classes] for hit, own in pairs]))
+
+
+def scores(clips: Clips, modes: Sequence[Mode], lexicon: Lexicon, *, described: bool) -> Scores:
+    """Every mode by every measure that there is, in the order of `SUBJECTS`; classes are not those of emotion alone.
+
+    `described` is whether the references' texts are descriptions.
+    """
     truth, texts = [clip.reference_labels for clip in clips], [clip.reference_texts for clip in clips]
     captions = {mode: [clip.captions[mode] for clip in clips] for mode in modes}
     named = {mode: [clip.labels[mode] for clip in clips] for mode in modes}
@@ -69,7 +92,8 @@ def scores(clips: Clips, modes: Sequence[Mode], lexicon: Lexicon) -> Scores:
     if "emotion" in known:
         column = list(lexicon.attributes).index("emotion")
         found["references", "emotion"] = {mode: hits[:, column] for mode, hits in right.items()}
-    found["references", "chrf"] = {mode: clip_chrf(own, texts) / 100 for mode, own in captions.items()}
+    if described:
+        found["references", "chrf"] = {mode: clip_chrf(own, texts) / 100 for mode, own in captions.items()}
     if "cloud" in modes:
         clouds = [{name: class_ for name, class_ in labels.items() if class_} for labels in named["cloud"]]
         same = {mode: [a == b for a, b in zip(own, captions["cloud"], strict=True)] for mode, own in captions.items()}
@@ -79,21 +103,43 @@ def scores(clips: Clips, modes: Sequence[Mode], lexicon: Lexicon) -> Scores:
 
 
 def quality(
-    clips: Clips, mode: Mode, by: Scores, language: Language, lexicon: Lexicon, resampler: Resampler, *, bertscore: bool
+    clips: Clips,
+    mode: Mode,
+    by: Scores,
+    language: Language,
+    lexicon: Lexicon,
+    resampler: Resampler,
+    *,
+    bertscore: bool,
+    wheels: Wheels | None = None,
 ) -> ModeQuality:
     """How good a mode's captions are; ConfigError: BERTScore is requested and not available."""
-    described = [clip for clip in clips if clip.reference_texts]
+    described = [clip for clip in clips if clip.reference_texts] if ("references", "chrf") in by else []
     captions, texts = [clip.captions[mode] for clip in described], [clip.reference_texts for clip in described]
     named, truth = [clip.labels[mode] for clip in clips], [clip.reference_labels for clip in clips]
+    columns = zip(lexicon.attributes, label_hits(named, truth, lexicon).T, strict=True)
+    each = [recalls(hits, truth, name) for name, hits in columns if np.isfinite(hits).any()]
+    words = [lexicon.emotions(clip.captions[mode], language) for clip in clips]
     against = mode != "cloud" and ("cloud", "captions") in by
     return ModeQuality(
         mode=mode,
         text=text_scores(captions, texts, language, bertscore=bertscore) if described else None,
+        wheels=wheels.score(words, [emotion_words(c, wheels, lexicon, language) for c in clips], resampler)
+        if wheels
+        else None,
         labels=label_scores(named, truth, lexicon, resampler),
         label_mean=resampler.interval(mean(label_hits(named, truth, lexicon))),
+        uar_mean=resampler.interval(average(each)) if each else None,
         same_captions=float(by["cloud", "captions"][mode].mean()) if against else None,
         same_labels=resampler.interval(mean(by["cloud", "labels"][mode])) if against else None,
     )
+
+
+def emotion_words(clip: ClipComparison, wheels: Wheels, lexicon: Lexicon, language: Language) -> tuple[str, ...]:
+    """The emotion words of a clip's references: a list of words as it is, those in a description, else the class."""
+    texts = clip.reference_texts
+    found = [word for text in texts for word in wheels.listed(text) or lexicon.emotions(text, language)]
+    return (*dict.fromkeys(found),) or (*filter(None, [clip.reference_labels.get("emotion")]),)
 
 
 def gaps(by: Scores, table: Mapping[Mode, Columns], resampler: Resampler) -> list[Gap]:

@@ -14,6 +14,7 @@ from pydantic import Field
 from specdec_cli.evaluate.bootstrap import Figures, Interval
 from specdec_cli.evaluate.gap import GapClosed
 from specdec_cli.evaluate.text_scores import TextQuality
+from specdec_cli.evaluate.wheels import WheelQuality
 from specdec_cli.transcript.records import Models, Text
 from specdec_cli.types import Flag, Mode
 
@@ -32,6 +33,15 @@ SUBJECTS: Final[Mapping[tuple[Basis, GapMeasure], str]] = {
     ("cloud", "labels"): "Classes equal to the cloud's",
 }
 """What each gap is measured in, that which decides the verdict first."""
+
+GAPS: Final[Mapping[tuple[Basis, GapMeasure], str]] = {
+    ("references", "labels"): "the mean of attributes",
+    ("references", "emotion"): "emotion",
+    ("references", "chrf"): "chrF",
+    ("cloud", "captions"): "equal captions",
+    ("cloud", "labels"): "equal classes",
+}
+"""The same after "the gap in"."""
 
 
 class Figure(Figures):
@@ -61,22 +71,34 @@ class ModeFigures(Figures):
     degraded: int = Field(description="clips that the edge finished without the cloud, which had failed")
 
 
+class Confusion(Figures):
+    """How often captions name a class where the reference has another one, or the same."""
+
+    true: str = Field(description="class of the references")
+    named: str | None = Field(description="class that the captions name; null: none")
+    clips: int
+
+
 class LabelQuality(Figures):
     """One attribute over the clips whose class is known."""
 
     clips: int = Field(description="clips whose reference has a class for it")
     accuracy: Interval = Field(description="share of them whose caption names that class; none named counts as wrong")
+    uar: Interval = Field(description="unweighted average recall: mean over classes of the share of them named right")
     macro_f1: float = Field(description="mean F1 of the classes that occur in the references, 0 to 1")
     majority: float = Field(description="accuracy of always naming the commonest class, 0 to 1")
+    confusions: list[Confusion] = Field(description="the confusion matrix, without its zeros, the commonest first")
 
 
 class ModeQuality(Figures):
     """How good one mode's captions are."""
 
     mode: Mode
-    text: TextQuality | None = Field(description="null: no reference texts")
+    text: TextQuality | None = Field(description="null: no reference texts that describe")
+    wheels: WheelQuality | None = Field(default=None, description="emotion words by wheels; null: none were named")
     labels: dict[str, LabelQuality] = Field(description="attribute -> figures; empty without reference labels")
     label_mean: Interval | None = Field(description="mean accuracy over attributes, 0 to 1; null: no reference labels")
+    uar_mean: Interval | None = Field(description="mean UAR over attributes, 0 to 1; null alike")
     same_captions: float | None = Field(description="share of captions equal to the cloud's; null: itself, or not run")
     same_labels: Interval | None = Field(
         description="mean over attributes, of classes equal to the cloud's; null alike"
@@ -94,6 +116,11 @@ class Gap(GapClosed):
     def subject(self) -> str:
         """What it is measured in."""
         return SUBJECTS[self.basis, self.measure]
+
+    @property
+    def of(self) -> str:
+        """The same in few words, which follow "the gap in"."""
+        return GAPS[self.basis, self.measure]
 
 
 class ClipComparison(Figures):
@@ -150,6 +177,10 @@ class Comparison(Figures):
     reference_columns: dict[str, str] | None = Field(
         description="attribute, or text -> its column; null: no references"
     )
+    texts: Literal["descriptions", "said"] | None = Field(
+        description="what the references' texts are; said: what was spoken, which no caption is scored with; null: none"
+    )
+    notes: list[str] = Field(default=[], description="what was left out of the references, and why, in sentences")
     references_found: int | None = Field(description="clips with a reference; null: no references were given")
     level: float = Field(description="share of the bootstrap draws within each interval; clips are drawn one by one")
 

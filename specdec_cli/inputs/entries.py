@@ -18,64 +18,32 @@ from specdec_cli.times import MOST_S, seconds
 
 # Names of columns without case, blanks and punctuation.
 FILES: Final = (
-    *("file", "path", "filename", "filepath", "audio", "audiopath", "audiofile", "audiofilename", "audiofilepath"),
-    *(
-        "wav",
-        "wavpath",
-        "wavfile",
-        "wavname",
-        "sound",
-        "soundfile",
-        "recording",
-        "recordingpath",
-        "mediafile",
-        "relativeaudiopath",
-        "文件",
-        "文件名",
-    ),
+    *("file", "path", "filename", "filepath", "audio", "audiopath", "audiofile", "audiofilename"),
+    *("audiofilepath", "wav", "wavpath", "wavfile", "wavname", "sound", "soundfile", "recording"),
+    *("recordingpath", "mediafile", "relativeaudiopath", "文件", "文件名"),
 )
 CLIPS: Final = (
     *("recordingid", "clip", "clipid", "key", "itemname", "id", "utt", "uttid", "utteranceid", "name", "uri"),
-    "utterance",  # which is more often what is said
+    *("utterance",),
 )
 """Names that a recording is recognised by, where a column has no paths."""
 _OF_MELD: Final = ("dialogueid", "utteranceid")
 """Whose clips are called after these two, and whose times are those of the episode."""
 IDS: Final = ("id", "uttid", "utteranceid", "segmentid")
 SPEAKERS: Final = (
-    "speaker",
-    "speakerid",
-    "speakername",
-    "spk",
-    "spkid",
-    "spkr",
-    "spkrid",
-    "speakerlabel",
-    "clientid",
-    "actor",
-    "actorid",
-    "说话人",
-    "tier",
+    *("speaker", "speakerid", "speakername", "spk", "spkid", "spkr", "spkrid", "speakerlabel", "clientid"),
+    *("actor", "actorid", "说话人", "tier"),
 )
 TEXTS: Final = ("text", "sentence", "transcript", "transcription", "utterance", "txt", "wrd", "文本")
 LANGUAGES: Final = ("language", "lang", "locale", "语言")
 PROMPTS: Final = ("prompt",)
 CHANNELS: Final = ("channel", "channelid", "chan", "chn")
 _STARTS: Final = (
-    "start",
-    "starttime",
-    "begin",
-    "begintime",
-    "onset",
-    "tmin",
-    "xmin",
-    "from",
-    "timestampsfrom",
-    "开始",
-    "开始时间",
+    *("start", "starttime", "begin", "begintime", "onset", "tmin", "xmin", "from", "timestampsfrom", "开始"),
+    *("开始时间",),
 )
 _OFFSET: Final = "offset"  # the start beside a duration, the end beside an onset
-_ENDS: Final = ("end", "endtime", "stop", "stoptime", "tmax", "xmax", "to", "timestampsto", "结束", "结束时间")
+_ENDS: Final = (*("end", "endtime", "stop", "stoptime", "tmax", "xmax", "to", "timestampsto", "结束", "结束时间"),)
 _LENGTHS: Final = ("duration", "dur", "length", "时长")
 _UNITS: Final = dict.fromkeys(("", "s", "sec", "secs", "seconds", "inseconds", "秒"), 1.0)
 _UNITS_MS: Final = ("ms", "msec", "msecs", "milliseconds", "inmilliseconds", "millis", "毫秒")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import unescape
 from itertools import takewhile
 from pathlib import Path
@@ -108,9 +108,10 @@ def _cut(
     return Entry(place, None, None, one_line(speaker), one_line(text), None, None, *part, number)
 
 
-def cuts_of_eaf(path: Path, root: ElementTree.Element, skips: Skips) -> Iterator[Entry]:
-    """The aligned annotations of an ELAN document of specdec, with the texts that are attached to them."""
-    times = {slot.get("TIME_SLOT_ID"): slot.get("TIME_VALUE") for slot in root.iter("TIME_SLOT")}
+def cuts_of_eaf(
+    path: Path, root: ElementTree.Element, times: Mapping[str | None, float | None], skips: Skips
+) -> Iterator[Entry]:
+    """The aligned annotations of an ELAN document of specdec, with what is attached; `times`: s of its slots."""
     said = {
         (kind[1], reference.get("ANNOTATION_REF")): reference.findtext("ANNOTATION_VALUE")
         for tier in root.iter("TIER")
@@ -123,6 +124,6 @@ def cuts_of_eaf(path: Path, root: ElementTree.Element, skips: Skips) -> Iterator
             start, end = (times.get(found.get(f"TIME_SLOT_REF{side}")) for side in (1, 2))
             if start is None or end is None:
                 skips.leave_out(place, "it has no times of its own: align it in ELAN")
-            elif (part := span(place, skips, moment(start, 1e-3), moment(end, 1e-3))) is not None:
+            elif (part := span(place, skips, start, end)) is not None:
                 text, channel = (said.get((kind, found.get("ANNOTATION_ID"))) for kind in ("text", "channel"))
                 yield _cut(place, tier.get("PARTICIPANT"), text, channel, part)

@@ -33,11 +33,8 @@ class _Node(Generic[_Item]):
 
     def written(self) -> Iterator[list[_Item]]:
         """The items of every path that ends here or above."""
-        nodes = [self]
-        while nodes:
-            node = nodes.pop()
+        for node in _nodes(self):
             yield from node.here.values()
-            nodes += node.above.values()
 
 
 class ByRecording(Generic[_Item]):

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain, starmap
+from itertools import chain, islice, starmap
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -29,6 +29,8 @@ Cell = tuple[str, ...]
 
 MOST_BYTES: Final = 256 << 20
 """Of a table, a manifest or a file of cuts, unpacked."""
+MOST_ROWS: Final = 2_000_000
+"""Of a table: they take some hundred times the room of the shortest rows in the file."""
 JSON: Final = (".json", ".jsonl", ".ndjson")
 _SEPARATED: Final = (".tsv", ".tab", ".csv")
 _OBJECTS: Final = 'Write a list of objects: [{"file": ..., "caption": ...}, ...], or an object on each line.'
@@ -62,7 +64,7 @@ class Row(NamedTuple):
 
     def cell(self, column: str | None) -> Cell:
         """The texts in a cell: none if it is empty or there is no such column."""
-        value = self.values.get(column)  # type: ignore[call-overload]
+        value = None if column is None else self.values.get(column)
         items = value if isinstance(value, list) else [value]
         return tuple(text for item in items if isinstance(item, str | int | float) and (text := str(item).strip()))
 
@@ -72,7 +74,7 @@ class Row(NamedTuple):
         Raises:
             ValueError: there are several; says so.
         """
-        value = self.values.get(column)  # type: ignore[call-overload]
+        value = None if column is None else self.values.get(column)
         if value is None:
             return None
         if isinstance(value, str):
@@ -223,15 +225,18 @@ def _separated(path: Path, kind: str, skips: Skips) -> Iterator[Row]:
 
     A record is ended where its quotes are even, so that an odd quote costs its own line and none behind it.
     """
-    lines = list(enumerate(read_text(path, lenient=True).replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1))
+    lines = read_text(path, lenient=True).replace("\r\n", "\n").replace("\r", "\n").split("\n")
     delimiter = "\t"
-    if told := _SEPARATOR.fullmatch(lines[0][1]):
-        lines, delimiter = lines[1:], told[1]
-    header = next((line for _, line in lines if line.strip()), "")
+    if told := _SEPARATOR.fullmatch(lines[0]):
+        delimiter = told[1]
+        lines[0] = ""
+    header = next((line for line in lines if line.strip()), "")
     if kind == ".csv" and not told:
         delimiter = max(",;\t|", key=header.count)
     plain = kind != ".csv" and not header.startswith('"') and not _is_utf16(path)
-    records = [*_records(path, lines, delimiter, skips, plain=plain)]
+    records = [*islice(_records(path, lines, delimiter, skips, plain=plain), MOST_ROWS + 1)]
+    if len(records) > MOST_ROWS:
+        raise ReferencesError(f"{path} has more than {MOST_ROWS:,} rows.", hint="Split it into smaller files.")
     if not records:
         return
     (place, columns), *rows = records
@@ -266,19 +271,21 @@ def _is_utf16(path: Path) -> bool:
 
 
 def _records(
-    path: Path, lines: Sequence[tuple[int, str]], delimiter: str, skips: Skips, *, plain: bool
+    path: Path, lines: Sequence[str], delimiter: str, skips: Skips, *, plain: bool
 ) -> Iterator[tuple[str, list[str]]]:
     """Place and cells of each record that holds something."""
     at, where = 0, f"{path}, line "
     while at < len(lines):
-        number, text = lines[at]
-        place, at = f"{where}{number}", at + 1
+        text, at = lines[at], at + 1
+        if not text:
+            continue
+        place = f"{where}{at}"
         if not (plain or '"' not in text):
             end, odd = at, text.count('"') % 2
             while odd and end < min(len(lines), at + _MOST_LINES):
-                odd = (odd + lines[end][1].count('"')) % 2
+                odd = (odd + lines[end].count('"')) % 2
                 end += 1
-            whole = "\n".join([text, *(line for _, line in lines[at:end])])
+            whole = "\n".join([text, *lines[at:end]])
             try:
                 (cells,) = csv.reader([whole], delimiter=delimiter, strict=True) if not odd else [None]
             except (csv.Error, ValueError):

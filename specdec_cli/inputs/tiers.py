@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -46,8 +46,8 @@ def textgrid(path: Path, skips: Skips) -> Iterator[Entry]:
 def eaf(path: Path, skips: Skips) -> Iterator[Entry]:
     """The cuts of an ELAN document: annotations of tiers without a parent, and texts that are attached to them."""
     root = _elan(path)
-    own = root.get("AUTHOR") == "specdec"
-    yield from cuts_of_eaf(path, root, skips) if own else _cuts(path, _tiers_of(path, root, skips), skips)
+    times, own = _slots(path, root, skips), root.get("AUTHOR") == "specdec"
+    yield from cuts_of_eaf(path, root, times, skips) if own else _cuts(path, _tiers_of(root, times), skips)
 
 
 def _cuts(path: Path, tiers: Iterable[_Tier], skips: Skips, *, others: bool = False) -> Iterator[Entry]:
@@ -191,25 +191,26 @@ def _elan(path: Path) -> ElementTree.Element:
     return root
 
 
-def _tiers_of(path: Path, root: ElementTree.Element, skips: Skips) -> Iterator[_Tier]:
-    """The tiers of an ELAN document without a parent, and then the texts that are attached to them.
-
-    Their times count from `TIME_ORIGIN` of the media, which ELAN's synchronisation of several media sets.
-    """
+def _slots(path: Path, root: ElementTree.Element, skips: Skips) -> dict[str | None, float | None]:
+    """The time of each slot, s, from `TIME_ORIGIN` of the media, which ELAN's synchronisation of several media sets."""
     begins = {_number(media.get("TIME_ORIGIN") or "0") or 0.0 for media in root.iter("MEDIA_DESCRIPTOR")} or {0.0}
     origin_ms = next(iter(begins)) if len(begins) == 1 else 0.0
     if begins != {0.0}:
         how = f"counted from {origin_ms / 1000:g} s, its TIME_ORIGIN"
         many = "taken as they are, since its media have different TIME_ORIGINs"
         skips.note(f"{path}: its times are {how if len(begins) == 1 else many}")
-    slots = {slot.get("TIME_SLOT_ID"): slot.get("TIME_VALUE") for slot in root.iter("TIME_SLOT")}
+    found = {slot.get("TIME_SLOT_ID"): _number(slot.get("TIME_VALUE") or "") for slot in root.iter("TIME_SLOT")}
+    return {name: None if ms is None else (ms + origin_ms) / 1000 for name, ms in found.items()}
+
+
+def _tiers_of(root: ElementTree.Element, times: Mapping[str | None, float | None]) -> Iterator[_Tier]:
+    """The tiers of an ELAN document without a parent, and then the texts that are attached to them."""
     spans: dict[str | None, tuple[float | None, float | None]] = {}
     attached: list[_Tier] = []
     for element in root.iter("TIER"):
         tier = _Tier(element.get("TIER_ID") or "", one_line(element.get("PARTICIPANT")), empty_counts=True)
         for one in chain(element.iter("ALIGNABLE_ANNOTATION"), element.iter("REF_ANNOTATION")):
-            ends = (slots.get(one.get(name)) for name in ("TIME_SLOT_REF1", "TIME_SLOT_REF2"))
-            start, end = (None if (ms := _number(value or "")) is None else (ms + origin_ms) / 1000 for value in ends)
+            start, end = (times.get(one.get(f"TIME_SLOT_REF{side}")) for side in (1, 2))
             if one.tag == "REF_ANNOTATION":
                 start, end = spans.get(one.get("ANNOTATION_REF"), (None, None))
             spans[one.get("ANNOTATION_ID")] = start, end

@@ -26,6 +26,7 @@ class Grounding:
         decode: token ids to text, special tokens left out.
         caption: the part of a text that is the caption.
         measure: measures the sound.
+        arbitrates: whether drafted tokens may stand; see `stands`.
     """
 
     lexicon: Lexicon
@@ -33,6 +34,7 @@ class Grounding:
     decode: Decode
     caption: Callable[[str], str]
     measure: Callable[[], Measured]
+    arbitrates: bool = True
     _begun: Future[Measured] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:

@@ -157,11 +157,11 @@ def _found(config: ModelConfig, *, offline: bool) -> Checkpoint:
         raise CheckpointError(f"{config.label} {why}", hint=hint)
     assert family is not None
     whole = AutoConfig.from_pretrained(str(folder), **HERE)
-    module_config, quantised = getattr(whole, "thinker_config", whole), _quantised(raw)
-    if quantised is not None:  # for `from_pretrained`; that of an Omni is not the thinker's own
-        dequantised = {"dequantize": True} if quantised["quant_method"] in _DEQUANTISED else {}
-        module_config.quantization_config = {**quantised, **dequantised}
-    return Checkpoint(config, family, folder, module_config, offline, quantised and quantised["quant_method"])
+    module_config, quantised = getattr(whole, "thinker_config", whole), _quantised(raw) or {}
+    method: str | None = quantised.get("quant_method")
+    if method is not None:  # for `from_pretrained`; that of an Omni is not the thinker's own
+        module_config.quantization_config = quantised | ({"dequantize": True} if method in _DEQUANTISED else {})
+    return Checkpoint(config, family, folder, module_config, offline, method)
 
 
 def _of_no_use(config: ModelConfig, raw: Mapping[str, Any], family: Family | None) -> Iterator[tuple[str, str]]:

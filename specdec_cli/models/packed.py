@@ -258,7 +258,7 @@ def _in_order(codes: torch.Tensor) -> torch.Tensor:
         made: torch.Tensor = torch.ops.aten._convert_weight_to_int4pack_for_cpu(codes, 1)
         return made
     pairs = (codes[:, ::2] << 4 | codes[:, 1::2]).to(torch.uint8)
-    tiled = torch.ops.aten._convert_weight_to_int4pack(pairs, _tiles(codes.shape[1]))
+    tiled: torch.Tensor = torch.ops.aten._convert_weight_to_int4pack(pairs, _tiles(codes.shape[1]))
     return tiled.view(torch.uint8).view(pairs.shape)
 
 

@@ -35,7 +35,7 @@ class ServedProcessor(Processor):
         pieces: dict[str, int] = self.tokenizer.get_vocab()
         self.vocab_size = max(pieces.values()) + 1
         processing = _read(folder, "processor_config.json")
-        thinker = _UNNAMED.get(whole.get("model_type"), {}) | whole.get("thinker_config", whole) | processing
+        thinker = _UNNAMED.get(str(whole.get("model_type")), {}) | whole.get("thinker_config", whole) | processing
         stand_ins = [thinker[name] for name in _PLACEHOLDERS if isinstance(thinker.get(name), int)]
         if not stand_ins:
             raise CheckpointError(f"{self.name} takes no audio: its config.json names no {_PLACEHOLDERS[0]}")

@@ -1,4 +1,4 @@
-"""The frontier as a picture: how much of the quality gap is closed, against each cost."""
+"""The frontier as a picture: how much better than the edge alone settings are, against each cost."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from specdec_cli.plot.picture import COLOURS, MUTED, picture
+from specdec_cli.plot.picture import COLOURS, INK, LINE, MUTED, picture
 from specdec_cli.types import COSTS, Cost
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from specdec_cli.evaluate.bootstrap import Interval
     from specdec_cli.tune.outcomes import TunedPoint
 
 _SIGNS: Final = "osD^vP*X"
@@ -24,39 +25,55 @@ _AXES: Final[Mapping[Cost, str]] = {
 }
 
 
-def frontier(points: Sequence[TunedPoint], *, title: str, kind: str = "svg") -> bytes:
-    """The settings with their intervals, and escalation at random (dashed), a panel for each cost that was measured.
+def frontier(points: Sequence[TunedPoint], gap: Interval, *, what: str, title: str, kind: str = "svg") -> bytes:
+    """The settings with their intervals between edge-only and cloud-only, a panel for each cost that was measured.
 
-    Settings of one gate share a colour and a sign. `kind` is one of `picture.KINDS`.
+    Escalation at random is dashed. The settings of one gate share a colour and a sign, and are joined.
+
+    Args:
+        gap: what the cloud alone is better by than the edge alone.
+        what: it is measured in, in words.
+        kind: one of `picture.KINDS`.
     """
-    return picture(lambda figure: _draw(figure, points, title), kind, title)[0]
+    return picture(lambda figure: _draw(figure, points, gap, what, title), kind, title)[0]
 
 
-def _draw(figure: Figure, points: Sequence[TunedPoint], title: str) -> None:
+def _draw(figure: Figure, points: Sequence[TunedPoint], gap: Interval, what: str, title: str) -> None:
     costs = [cost for cost in COSTS if any(point.spent.get(cost) is not None for point in points)] or ["blocks"]
-    figure.set_size_inches(max(4.0 * len(costs), 5.5), 3.9)
+    figure.set_size_inches(max(4.0 * len(costs), 5.5), 4.1)
     figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
     panels = figure.subplots(1, len(costs), sharey=True, squeeze=False)[0]
     for panel, cost in zip(panels, costs, strict=True):
         panel.set(xlabel=_AXES[cost], xlim=(-2, 104))
         panel.grid()
-        panel.plot([0, 100], [0, 100], linestyle=(0, (4, 4)), color=MUTED, label="at random")
+        panel.axhline(0, color=MUTED, linewidth=1, label="edge alone")
+        panel.axhline(100 * gap.value, color=INK, linewidth=1, label="cloud alone")
+        if gap.low is not None and gap.high is not None:
+            panel.axhspan(100 * gap.low, 100 * gap.high, color=LINE, alpha=0.45, linewidth=0)
+        panel.plot([0, 100], [0, 100 * gap.value], linestyle=(0, (4, 4)), color=MUTED, label="at random")
         for number, gate in enumerate(dict.fromkeys(point.gate for point in points)):
             _gate(panel, [point for point in points if point.gate == gate], cost, number)
-    panels[0].set_ylabel("gap closed, %")
+    panels[0].set_ylabel(f"better than the edge, points of\n{what}")
     names = {name: handle for panel in panels for handle, name in zip(*panel.get_legend_handles_labels(), strict=True)}
     figure.legend([*names.values()], [*names], loc="outside lower left", ncols=3 * len(costs), columnspacing=1.2)
 
 
 def _gate(panel: Axes, points: Sequence[TunedPoint], cost: Cost, number: int) -> None:
-    """The settings of one gate with their intervals; beyond -50% and 150% of the gap there is nothing to see."""
-    rows = [
-        (share, gap.value if gap.low is None else gap.low, gap.value, gap.value if gap.high is None else gap.high)
+    """The settings of one gate with their intervals, in the order of their costs."""
+    rows = sorted(
+        (
+            share,
+            gain.value if gain.low is None else gain.low,
+            gain.value,
+            gain.value if gain.high is None else gain.high,
+        )
         for point in points
-        if (share := point.spent.get(cost)) is not None and (gap := point.gap_closed) is not None
-    ]
+        if (share := point.spent.get(cost)) is not None and (gain := point.gain) is not None
+    )
     if not rows:
         return
-    x, low, y, high = 100 * np.clip(np.array(rows).T, -0.5, 1.5)
-    style: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)], "marker": _SIGNS[number % len(_SIGNS)]}
-    panel.errorbar(x, y, yerr=[y - low, high - y], label=points[0].gate, linestyle="", capsize=3, markersize=7, **style)
+    x, low, y, high = 100 * np.array(rows).T
+    colour, sign = COLOURS[number % len(COLOURS)], _SIGNS[number % len(_SIGNS)]
+    ends = [np.maximum(y - low, 0), np.maximum(high - y, 0)]
+    style: dict[str, Any] = {"color": colour, "marker": sign, "linestyle": "-", "linewidth": 0.8}
+    panel.errorbar(x, y, yerr=ends, label=points[0].gate, capsize=3, markersize=7, elinewidth=1.4, **style)

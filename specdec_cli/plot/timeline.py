@@ -136,10 +136,15 @@ def _class(panel: Axes, spans: Sequence[TimelineSpan], row: int, colours: Colour
         for some, colour, start, tall in (
             (own, [colours[span.speaker] for span in own], 0.2, 0.8),
             ([span for span in own if span.run.needs_review], ALERT, 0.0, 0.13),
-            ([span for span in own if span.run.flags], INK, 0.87, 0.13),
+            ([span for span in own if _no_description(span)], INK, 0.87, 0.13),
         ):
             places, across = [(s.start, s.end - s.start) for s in some], (bottom + start * height, tall * height)
             panel.broken_barh(places, across, facecolors=colour, edgecolors=GROUND, linewidth=0.8)
+
+
+def _no_description(span: TimelineSpan) -> bool:
+    """Whether it is flagged for more than contradicting the sound, which its figures show."""
+    return bool({*span.run.flags} - {"contradicts"})
 
 
 def _measured(panel: Axes, spans: Sequence[TimelineSpan], name: str, colours: Colours) -> None:
@@ -202,6 +207,6 @@ def _keys(spans: Sequence[TimelineSpan], colours: Colours) -> list[Any]:
     keys: list[Any] = [Patch(facecolor=colour, label=name[:_LONGEST_NAME]) for name, colour in named.items()]
     if any(span.run.needs_review for span in spans):
         keys.append(Line2D([], [], color=ALERT, linewidth=3, label="needs review"))
-    if any(span.run.flags for span in spans):
+    if any(map(_no_description, spans)):
         keys.append(Line2D([], [], color=INK, linewidth=3, label="no description"))
     return keys + [Line2D([], [], label=name, **style) for name, style in _POINTS.items()]

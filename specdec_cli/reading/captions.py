@@ -78,10 +78,18 @@ def description_end(text: str, *, finished: bool = False) -> int | None:
 
 
 def settled(text: str) -> str:
-    """The part of an unfinished text that `caption_of` keeps of every continuation: all but the last sentence."""
-    text = _UNFINISHED.sub("", text[: description_end(text)])
-    before = text[: len(text) - len(sentences_of(text)[-1])]
-    return caption_of(before)
+    """The part of an unfinished text that `caption_of` keeps of every continuation: all but its last sentence.
+
+    Nothing, as long as no sentence describes: an offer that follows would leave nothing of it.
+    """
+    text, start = _UNFINISHED.sub("", text[: description_end(text)]), 0
+    *complete, last = sentences_of(text)
+    for sentence in complete:
+        end = start + len(sentence)
+        if FILLER.match(text, start, end) is None and not _for_listener(sentence, first=True, complete=True):
+            return caption_of(text[: len(text) - len(last)])
+        start = end
+    return ""
 
 
 def sentences_of(text: str) -> list[str]:

@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from specdec_cli.errors import WrongFileError
 from specdec_cli.export.recordings import Stored
+from specdec_cli.format import claimed
 from specdec_cli.journal import Watch
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import References
@@ -23,9 +24,10 @@ from specdec_cli.pages.sound import BIT_RATE, SoundUnavailable, mp3, pieces_of
 from specdec_cli.targets import REVIEW, write
 from specdec_cli.transcript.lines import transcript_at
 from specdec_cli.transcript.records import Transcript, readable
+from specdec_cli.types import FLAG_WORDS, Claim
 
 _PAGE_BYTES_A_SECOND: Final = BIT_RATE / 8 * 4 / 3  # base64
-_SHOWN: Final = {"language", "caption", "flags", "scores", "speaker", "text", "measured", "agrees"}
+_SHOWN: Final = {"language", "caption", "scores", "speaker", "text", "measured"}
 """Fields of a transcript that the page shows as they are, where it has them."""
 
 
@@ -36,6 +38,7 @@ class ReviewItem:
     run: Transcript
     labels: Mapping[str, str | None]  # attribute -> class that the caption names
     truth: Mapping[str, str]  # attribute -> class, from references
+    claims: tuple[Claim, ...] = ()  # the labels that can be measured, beside the figures
 
     @property
     def doubt(self) -> float | None:
@@ -46,8 +49,12 @@ class ReviewItem:
 
     @property
     def doubtful(self) -> bool:
-        """Whether a person should look at it: the models disagree, a class is unlikely, or it is no description."""
+        """Whether a person should look at it: the models disagree, a class is unlikely, or it is flagged."""
         return self.run.needs_review is True or bool(self.run.flags)
+
+    def order(self) -> tuple[object, ...]:
+        """By which pieces are sorted, the most doubtful first."""
+        return "contradicts" not in self.run.flags, not self.doubtful, -(self.doubt or 0.0)
 
     @property
     def span(self) -> tuple[float, float] | None:
@@ -70,6 +77,8 @@ class ReviewItem:
             "truth": self.truth,
             "scores": {},
             **{name: value for name, value in run.model_dump(mode="json", include=_SHOWN).items() if value is not None},
+            "flags": [FLAG_WORDS[flag] for flag in run.flags],
+            "claims": {each.attribute: [claimed(each), each.agrees] for each in self.claims if each.agrees is not None},
         }
 
 
@@ -77,6 +86,8 @@ def read_pieces(
     paths: Sequence[Path], lexicon: Lexicon, references: References | None, mode: str | None = None
 ) -> list[ReviewItem]:
     """The pieces in files of transcripts, the most doubtful first; of a clip captioned again, the last ones.
+
+    Captions that contradict the sound come before all others, for hardly one of them is right.
 
     `lexicon` finds the classes of transcripts without labels, `references` have those that are known, and `mode`
     chooses captions of one mode.
@@ -100,11 +111,12 @@ def read_pieces(
                 else references.find(run.file, run.start_s, run.end_s, speaker=run.speaker, channel=run.channel)
             )
             truth = {} if reference is None else reference.labels
-            found[piece.line.key, run.start_s, run.end_s, run.channel] = ReviewItem(run, labels, truth)
+            claims = () if run.measured is None else lexicon.claims(labels, run.measured)
+            found[piece.line.key, run.start_s, run.end_s, run.channel] = ReviewItem(run, labels, truth, claims)
     if not found:
         message = f"{', '.join(map(str, paths))} holds no caption."
         raise WrongFileError(message, hint="Caption recordings first: specdec batch --labels")
-    return sorted(found.values(), key=lambda piece: (not piece.doubtful, -(piece.doubt or 0.0)))
+    return sorted(found.values(), key=ReviewItem.order)
 
 
 @dataclass(slots=True)

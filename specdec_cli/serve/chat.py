@@ -35,7 +35,7 @@ UNLIKELY: Final = -9999.0
 _STATUS: Final = {AudioError: 400, ConfigError: 400, CloudError: 503, EdgeError: 503}
 
 
-class Answer:
+class Completion:
     """What has come of a request so far. `wanted` are the properties of a JSON object; none: the caption as text."""
 
     def __init__(self, asked: ChatRequest, order: Order, wanted: tuple[str, ...], writer: Processor) -> None:
@@ -193,7 +193,7 @@ def routes(captions: Captions, bodies: Bodies, metrics: Metrics) -> list[Route]:
             raise
         del body
         told.future.add_done_callback(lambda _: bodies.release(size))  # until then a thread holds the recording
-        answer, steps = Answer(asked, order, wanted, captions.writer), told.steps(metrics)
+        answer, steps = Completion(asked, order, wanted, captions.writer), told.steps(metrics)
         if asked.stream:
             return await _streamed(answer, steps)
         async with aclosing(steps):
@@ -251,7 +251,7 @@ class _Told:
             self.future.cancel()
 
 
-async def _streamed(answer: Answer, steps: AsyncGenerator[Step]) -> Response:
+async def _streamed(answer: Completion, steps: AsyncGenerator[Step]) -> Response:
     """Server-sent events. What is refused before the first block is refused with its status."""
     try:
         first = answer.add(await anext(steps))

@@ -30,49 +30,30 @@ _REFUSED: Final = {
 def document(modes: Iterable[str]) -> dict[str, Any]:
     """The OpenAPI document of a server with models of these modes."""
     request = ChatRequest.model_json_schema(ref_template="#/components/schemas/{model}")
-    schemas = request.pop("$defs") | {"Request": request, "Error": _error(), "Model": _model(modes)}
-    schemas |= {"Completion": _completion()}
-    ref = {name: {"$ref": f"#/components/schemas/{name}"} for name in schemas}
-    listed = _object(object={"const": "list"}, data={"type": "array", "items": ref["Model"]})
-    refused = {str(code): _answer(says, ref["Error"]) for code, says in _REFUSED.items()}
-    found = {
-        "200": {
-            "description": "the caption",
-            "content": {
-                "application/json": {"schema": ref["Completion"]},
-                "text/event-stream": {
-                    "schema": _TEXT | {"description": "with `stream`: a chunk per block, then [DONE]"}
-                },
-            },
-        }
-    }
+    error = _object(error=_object(message=_TEXT, type=_TEXT, param=_MAYBE, code=_MAYBE))
+    names = {"enum": [PREFIX + mode for mode in modes]}
+    model = _object(id=names, object={"const": "model"}, created=_COUNT, owned_by=_TEXT)
+    models = _object(object={"const": "list"}, data={"type": "array", "items": model})
+    schemas = request.pop("$defs") | {"Request": request, "Error": error}
+    refused = {str(code): _answer(says, _ref("Error")) for code, says in _REFUSED.items()}
+    caption = _answer("the caption", _completion())
+    caption["content"]["text/event-stream"] = {"schema": _TEXT}  # with `stream`: a chunk per block, then [DONE]
+    body = {"required": True, "content": {"application/json": {"schema": _ref("Request")}}}
+    chat = {"operationId": "caption", "requestBody": body, "responses": {"200": caption} | refused}
+    every = {"operationId": "models", "responses": {"200": _answer("the models", models)} | refused}
     name = {"name": "name", "in": "path", "required": True, "schema": _TEXT}
+    one = {"operationId": "model", "parameters": [name], "responses": {"200": _answer("the model", model)} | refused}
     return {
         "openapi": "3.1.0",
         "info": {"title": "specdec serve", "version": __version__},
         "security": [{"token": []}, {}],
-        "paths": {
-            CHAT: {
-                "post": {
-                    "operationId": "caption",
-                    "requestBody": {"required": True, "content": {"application/json": {"schema": ref["Request"]}}},
-                    "responses": found | refused,
-                }
-            },
-            MODELS: {"get": {"operationId": "models", "responses": {"200": _answer("the models", listed)} | refused}},
-            MODELS + "/{name}": {
-                "get": {
-                    "operationId": "model",
-                    "parameters": [name],
-                    "responses": {"200": _answer("one model", ref["Model"])} | refused,
-                }
-            },
-        },
-        "components": {
-            "schemas": schemas,
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-        },
+        "paths": {CHAT: {"post": chat}, MODELS: {"get": every}, f"{MODELS}/{{name}}": {"get": one}},
+        "components": {"schemas": schemas, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
     }
+
+
+def _ref(name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{name}"}
 
 
 def _object(**properties: Any) -> dict[str, Any]:
@@ -83,28 +64,11 @@ def _answer(says: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"description": says, "content": {"application/json": {"schema": schema}}}
 
 
-def _error() -> dict[str, Any]:
-    return _object(error=_object(message=_TEXT, type=_TEXT, param=_MAYBE, code=_MAYBE))
-
-
-def _model(modes: Iterable[str]) -> dict[str, Any]:
-    names = {"enum": [PREFIX + mode for mode in modes]}
-    return _object(id=names, object={"const": "model"}, created=_COUNT, owned_by=_TEXT)
-
-
 def _completion() -> dict[str, Any]:
     message = _object(role={"const": "assistant"}, content=_TEXT, refusal={"type": "null"})
-    logprobs = {"type": ["object", "null"], "description": "of committed tokens; -9999: not among the likeliest"}
-    choice = _object(index={"const": 0}, message=message, finish_reason={"enum": ["stop", "length"]}, logprobs=logprobs)
-    details = _object(audio_tokens=_COUNT, cached_tokens=_COUNT)
-    return _object(
-        id=_TEXT,
-        object={"const": "chat.completion"},
-        created=_COUNT,
-        model=_TEXT,
-        choices={"type": "array", "items": choice, "minItems": 1, "maxItems": 1},
-        usage=_object(
-            prompt_tokens=_COUNT, completion_tokens=_COUNT, total_tokens=_COUNT, prompt_tokens_details=details
-        ),
-        specdec={"type": "object", "description": "docs/api.md describes its fields"},
-    )
+    reason, logprobs = {"enum": ["stop", "length"]}, {"type": ["object", "null"]}
+    choice = _object(index={"const": 0}, message=message, finish_reason=reason, logprobs=logprobs)
+    usage = _object(prompt_tokens=_COUNT, completion_tokens=_COUNT, total_tokens=_COUNT)
+    own = {"type": "object", "description": "docs/api.md describes its fields"}
+    head = {"id": _TEXT, "object": {"const": "chat.completion"}, "created": _COUNT, "model": _TEXT}
+    return _object(**head, choices={"type": "array", "items": choice}, usage=usage, specdec=own)

@@ -59,7 +59,7 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
 
 
-class Sound(_Strict):
+class SoundData(_Strict):
     """A recording's bytes in base64; they decide what it is, and `format` only has to be one that is taken."""
 
     data: str = Field(min_length=1)
@@ -76,7 +76,7 @@ class SoundPart(_Strict):
     """The recording."""
 
     type: Literal["input_audio"]
-    input_audio: Sound
+    input_audio: SoundData
 
 
 class AddressPart(_Strict):
@@ -113,12 +113,6 @@ class StreamOptions(_Strict):
     include_usage: bool = False
 
 
-class PlainFormat(_Strict):
-    """The caption as text, or an object of the caption, its classes, emotions and flags."""
-
-    type: Literal["text", "json_object"]
-
-
 class NamedSchema(_Strict):
     """A JSON Schema of an object with the properties that are wanted."""
 
@@ -128,11 +122,11 @@ class NamedSchema(_Strict):
     schema_: dict[str, JsonValue] = Field(alias="schema")
 
 
-class SchemaFormat(_Strict):
-    """The properties that are wanted of that object."""
+class Format(_Strict):
+    """The caption as text, an object of it, its classes, emotions and flags, or the wanted properties of that."""
 
-    type: Literal["json_schema"]
-    json_schema: NamedSchema
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: NamedSchema | None = None
 
 
 class ChatRequest(_Strict):
@@ -150,7 +144,7 @@ class ChatRequest(_Strict):
     stream_options: StreamOptions | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = Field(None, ge=0, le=20)
-    response_format: Annotated[PlainFormat | SchemaFormat, Field(discriminator="type")] | None = None
+    response_format: Format | None = None
     n: Literal[1] | None = None
     frequency_penalty: Literal[0] | None = None
     presence_penalty: Literal[0] | None = None
@@ -231,11 +225,12 @@ class ChatRequest(_Strict):
 
         Raises ApiError where the object could break the given schema.
         """
-        if self.response_format is None or self.response_format.type == "text":
+        form = self.response_format
+        if form is None or form.type == "text":
             return ()
-        if not isinstance(self.response_format, SchemaFormat):
+        if form.type == "json_object":
             return tuple(known)
-        schema = self.response_format.json_schema.schema_
+        schema = {} if form.json_schema is None else form.json_schema.schema_
         properties, required = schema.get("properties"), schema.get("required") or []
         if not isinstance(properties, dict) or not properties or not isinstance(required, list):
             raise _wrong_schema("needs `properties`", known)

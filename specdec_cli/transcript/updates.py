@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from specdec_cli.transcript.records import Started
 from specdec_cli.transcript.round import Round
 from specdec_cli.types import Claim, Finished, Flag, Prefill, Sent
+
+ClaimsIn = Callable[[str], tuple[Claim, ...]]
+"""What a text claims of the sound of its clip."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +22,7 @@ class EventText:
     claims: tuple[Claim, ...] | None = None  # labels that can be measured, beside the figures; None: unset
     probabilities: Mapping[str, float] = field(default_factory=dict)  # attribute -> of its class, where it is known
     flags: tuple[Flag, ...] = ()  # of the finished caption
+    claims_in: ClaimsIn | None = None  # of a text of this clip; None: nothing is measured
 
 
 @dataclass(frozen=True, slots=True)

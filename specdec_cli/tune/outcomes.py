@@ -15,7 +15,7 @@ from specdec_cli.evaluate.bootstrap import Figures, Interval, Resampler, Values,
 from specdec_cli.evaluate.costs import cloud_ms, spent_shares
 from specdec_cli.evaluate.gap import AtCost, GapClosed, Spent, measure_gap
 from specdec_cli.evaluate.quality import label_hits
-from specdec_cli.evaluate.text_scores import clip_chrf
+from specdec_cli.evaluate.text_scores import clip_chrf, describe
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.grounding import Grounding
 from specdec_cli.labels.references import Reference
@@ -35,8 +35,9 @@ PREFILL: Final = 10.0
 class CaptionQuality:
     """Measures texts of recorded clips: the classes that references name, else chrF with their texts.
 
-    Without references (SHA-256 of a clip -> its reference) the cloud's caption is the reference text. `measure` is
-    what counts, and `classes` gives the class of every attribute that token ids name, None where they name none.
+    Without references (SHA-256 of a clip -> its reference), or where their texts are what was spoken, the cloud's
+    caption is the reference text. `measure` is what counts, `said` whether texts were left out for that reason,
+    and `classes` gives the class of every attribute that token ids name, None where they name none.
     """
 
     def __init__(
@@ -47,7 +48,9 @@ class CaptionQuality:
         decode: Callable[[Sequence[int]], str],
     ) -> None:
         known = references.values()
-        texts: Measure = "texts" if any(each.texts_in(language) for each in known) else "agreement"
+        written = [text for each in known for text in each.texts_in(language)]
+        texts: Measure = "texts" if describe(written, lexicon, language) else "agreement"
+        self.said = bool(written) and texts != "texts"  # what was spoken is no caption
         self.measure: Measure = "labels" if any(each.labels for each in known) else texts
 
         @cache
@@ -80,6 +83,7 @@ class TunedPoint(Candidate):
     """A setting that was run on clips that nothing was fitted on."""
 
     spent: Mapping[Cost, float | None]  # share of each cost, 0 to 1; None where it was not measured
+    gain: Interval | None  # quality - that of the edge alone, paired by clip; None: no reference covers the clips
     gap_closed: Interval | None  # share of the distance from edge to cloud; None: the two are not measurably apart
     at_costs: list[AtCost]
     quality: float  # mean of the figure that the gap is taken in, 0 to 1
@@ -104,8 +108,18 @@ class Tuning(Figures):
     confirmed: tuple[TunedPoint, ...] = Field(description="the settings that were run")
     recommended: TunedPoint | None = Field(description="the setting to take; null: none, for the reason below")
     reason: str | None = Field(description="why nothing is recommended; null: a setting is")
+    clips_needed: int | None = Field(description="recordings that would roughly decide it; null: a setting is, or none")
+    attributes: list[str] = Field(description="those whose classes count, of measure labels; of others none")
+    reference_columns: dict[str, str] | None = Field(default=None, description="attribute, or text -> its column")
     notes: list[str] = Field(description="what was left out, and how to have it")
     output: str | None = Field(default=None, description="gate file that was written")
+
+    @property
+    def of(self) -> str:
+        """What quality is measured in, in few words, which follow "the gap in"."""
+        if self.measure != "labels":
+            return "chrF" if self.measure == "texts" else "agreement (chrF)"
+        return self.attributes[0] if len(self.attributes) == 1 else f"the mean of {len(self.attributes)} attributes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +181,7 @@ class SettingOutcome:
         return TunedPoint(
             **asdict(self.candidate),
             spent={cost: share if np.isfinite(share) else None for cost, share in shares.items()},
+            gain=found.gain if found else None,
             gap_closed=found.closed if found else None,
             at_costs=found.at_costs if found else [],
             quality=self.mean,

@@ -131,13 +131,11 @@ class Replayed:
     exact: bool
 
 
-def replay(
-    trace: Trace, gate: Gate, k: int, *, defer: bool = False, sound: Grounding | None = None, arbitrates: bool = True
-) -> Replayed:
+def replay(trace: Trace, gate: Gate, k: int, *, defer: bool = False, sound: Grounding | None = None) -> Replayed:
     """Runs `gate` over a trace, without the models: blocks of `k` tokens, greedy acceptance, no loops.
 
     With `defer` a block is the rest of the caption, and `gate.wake` is the threshold until one is escalated. With
-    `sound` a block whose claims contradict it is escalated, too, and a class that fits it may stand (`arbitrates`).
+    `sound` a block whose claims contradict it is escalated, too, and a class that fits it may stand.
 
     Exact while the run stands on one of the two recorded texts. It leaves them where the gate keeps a token that the
     cloud would have changed, and a later block is escalated: from there the replay keeps the text that it is on and
@@ -160,8 +158,8 @@ def replay(
         departs = _agreement(drafted, track.ids[position:])
         exact = exact and (departs >= size or (crossed is not None and crossed <= departs))
         accepted = size if crossed is None else _agreement(drafted[:size], track.target[position:])
-        while arbitrates and sound is not None and accepted < size:
-            if not sound.stands(ids, block, accepted, track.target[position + accepted]):
+        while sound is not None and accepted < size:
+            if not sound.arbitrates or not sound.stands(ids, block, accepted, track.target[position + accepted]):
                 break
             exact = exact and block[accepted] == track.ids[position + accepted]
             accepted += 1

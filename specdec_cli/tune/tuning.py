@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Final
 
 from specdec_cli import __version__
 from specdec_cli.captioner import Captioner
@@ -16,16 +17,23 @@ from specdec_cli.config import Config
 from specdec_cli.config.gate_file import GateFile, LearnedWeights, tokenizer_fingerprint
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.errors import ConfigError
+from specdec_cli.evaluate.bootstrap import Interval
 from specdec_cli.evaluate.gap import GapClosed
+from specdec_cli.evaluate.text_scores import in_another_language
 from specdec_cli.journal import Watch
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.grounding import Grounding
 from specdec_cli.labels.references import Reference
 from specdec_cli.tune.choosing import best_of, worth_running
-from specdec_cli.tune.outcomes import Baselines, CaptionQuality, SettingOutcome, Tuning, confirmed, swept
+from specdec_cli.tune.outcomes import Baselines, CaptionQuality, SettingOutcome, TunedPoint, Tuning, confirmed, swept
 from specdec_cli.tune.recording import StoredRecordings, Trace, sound_of
 from specdec_cli.tune.replay import Candidate, candidates
 from specdec_cli.tune.tuning_plan import INSTALL, TuningPlan, groups_of, require_clips, split
+
+SAID: Final = (
+    "The references' texts are what was said, not descriptions of how: without classes, quality is agreement with the "
+    "cloud's own captions."
+)
 
 
 def tune(
@@ -68,6 +76,9 @@ def tune(
             hint="Look at the column that names the files (--file-column), or leave the references out.",
         )
     best, guarantee = best_of(runs, alone, plan) if ends.closed or plan.risk is not None else (None, None)
+    points = tuple(outcome.point(alone) for outcome in runs)
+    needed = clips_needed(ends.gap if ends.closed is None else _best_gain(points), len(traces))
+    language, judged = captioner.config.prompt.language, quality.measure == "labels"
     tuning = Tuning(
         measure=quality.measure,
         clips=len(traces),
@@ -81,15 +92,39 @@ def tune(
         edge_quality=ends.edge,
         cloud_quality=ends.cloud,
         gap=ends.gap,
-        confirmed=tuple(outcome.point(alone) for outcome in runs),
+        confirmed=points,
         recommended=best.point(alone) if best else None,
-        reason=None if best else _reason(ends, plan),
-        notes=notes,
+        reason=None if best else _reason(ends, plan, needed),
+        clips_needed=None if best else needed,
+        attributes=sorted({name for each in references.values() for name in each.labels}) if judged else [],
+        notes=[
+            *notes,
+            *in_another_language(references.values(), language),
+            *([SAID] if quality.said and not judged else []),
+        ],
     )
     return tuning, _gate_file(captioner, best.candidate, weights, _origin(captioner, tuning)) if best else None
 
 
-def _reason(ends: GapClosed, plan: TuningPlan) -> str:
+def clips_needed(difference: Interval | None, clips: int) -> int | None:
+    """How many recordings would roughly show a difference, in two figures; None: it is none, or below 0.
+
+    The interval of a mean narrows with the root of the number of clips, which leaves it just above 0 here.
+    """
+    if difference is None or difference.low is None or difference.value <= 0:
+        return None
+    rough = clips * ((difference.value - difference.low) / difference.value) ** 2
+    ten = int(10 ** max(len(str(round(rough))) - 2, 0))
+    return max(math.ceil(rough / ten) * ten, clips + 1)
+
+
+def _best_gain(points: Sequence[TunedPoint]) -> Interval | None:
+    """The gain of the setting that gains most; the random gate is no setting to take."""
+    gains = [point.gain for point in points if point.gain is not None and point.gate != "random"]
+    return max(gains, key=lambda gain: gain.value, default=None)
+
+
+def _reason(ends: GapClosed, plan: TuningPlan, needed: int | None) -> str:
     """Why nothing is recommended."""
     budget = f"a budget of {plan.cost}={plan.budget:g}"
     if plan.risk is not None:
@@ -98,7 +133,11 @@ def _reason(ends: GapClosed, plan: TuningPlan) -> str:
         reason = "The cloud is not measurably better than the edge on these clips, so there is nothing to gain"
     else:
         reason = f"No setting within {budget} is measurably better than the edge alone"
-    return f"{reason}. Tune on more recordings{', or with a larger --risk' if plan.risk else ''}, or use --mode edge."
+    if plan.risk is not None:
+        return f"{reason}. Tune on more recordings, or with a larger --risk, or use --mode edge."
+    if needed is None:
+        return f"{reason}. If that is what it seems, more recordings like these would not change it: use --mode edge."
+    return f"{reason}. If the difference is what it seems, some {needed:,} recordings would show it."
 
 
 def _origin(captioner: Captioner, tuning: Tuning) -> dict[str, Any]:

@@ -169,6 +169,8 @@ class Unpacking:
             draft.unlink(missing_ok=True)
             with draft.open("xb") as file:
                 shutil.copyfileobj(sound, file, 1 << 20)
+                file.flush()
+                os.fsync(file.fileno())  # its row is on the disk, too, once it is written
         folders = shard.split.split("/") if len(self._set.splits) > 1 else []
         for name in _names(sample, head, folders):
             target = self._folder / name

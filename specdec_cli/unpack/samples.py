@@ -17,6 +17,7 @@ from tempfile import SpooledTemporaryFile
 from typing import IO, Any, Final
 
 from specdec_cli.errors import ConfigError, install
+from specdec_cli.inputs.entries import FILES, plain_name
 from specdec_cli.inputs.names import SOUND_ENDINGS
 from specdec_cli.inputs.table_files import UNDECODED
 from specdec_cli.unpack.data_set import PARQUET, TARS, Shard
@@ -109,12 +110,14 @@ def _batches(file: Any) -> Iterator[Any]:
 
 
 def _sound_column(shard: Shard, schema: Any, features: Mapping[str, Any], column: str | None) -> str:
-    """The column that holds recordings: declared as such, or a structure with bytes or samples."""
-    declared = [name for name in schema.names if _type_of(features.get(name)) == "Audio"]
-    parts = {each.name: _parts(each.type) for each in schema if _type_of(features.get(each.name)) in ("", "Audio")}
+    """The column that holds recordings: declared as such, a structure with bytes or samples, or bytes by its name."""
+    kinds = {name: _type_of(features.get(name)) for name in schema.names}
+    parts = {each.name: _parts(each.type) for each in schema if kinds[each.name] in ("", "Audio")}
+    declared = [name for name, kind in kinds.items() if kind == "Audio"]
     shaped = [name for name, known in parts.items() if known & {"bytes", "array"} and known & {"path", "sampling_rate"}]
-    found = [name for name in schema.names if name in (declared or shaped)]
-    if column in found or (column is None and len(found) == 1):
+    raw = [each.name for each in schema if "binary" in str(each.type)]
+    found = declared or shaped or [name for name in raw if plain_name(name) in FILES]
+    if column in (*found, *shaped, *raw) or (column is None and len(found) == 1):
         return column or found[0]
     if not found:
         hint = f"Columns: {', '.join(schema.names)}. Recordings are structures of bytes and path."
@@ -133,15 +136,16 @@ def _parts(kind: Any) -> set[str]:
     return {kind.field(at).name for at in range(kind.num_fields)} if str(kind).startswith("struct") else set()
 
 
-def _recording(value: object, root: Path, shard: Shard) -> tuple[IO[bytes], str]:
+def _recording(value: Any, root: Path, shard: Shard) -> tuple[IO[bytes], str]:
     """A recording and its name, of a cell with its bytes, its samples, or the path of a file of the data set."""
-    if not isinstance(value, dict):
-        value = {"bytes": value} if isinstance(value, bytes) else {"path": value}
-    name, data = str(value.get("path") or ""), value.get("bytes")
-    if data:
-        return io.BytesIO(data), name
-    if value.get("array") and value.get("sampling_rate"):
-        return _as_wav(value["array"], int(value["sampling_rate"])), f"{name}.wav"
+    cell: dict[str, Any] = {"bytes": value} if isinstance(value, bytes) else {"path": value}
+    if isinstance(value, dict):
+        cell = value
+    name = str(cell.get("path") or "")
+    if cell.get("bytes"):
+        return io.BytesIO(cell["bytes"]), name
+    if cell.get("array") and cell.get("sampling_rate"):
+        return _as_wav(cell["array"], int(cell["sampling_rate"])), f"{name}.wav"
     for folder in (shard.path.parent, root):
         file = (folder / name).resolve()
         if name and file.is_relative_to(root) and file.is_file():  # no file of the machine that a row merely names

@@ -92,6 +92,7 @@ def test_the_best_path_is_the_one_that_a_loop_over_frames_finds() -> None:
         assert np.allclose(_best_totals(first, cost), np.stack(totals, axis=1))
 
 
+@pytest.mark.ci
 def test_the_power_within_the_band_is_the_one_of_librosas_spectrum() -> None:
     librosa = pytest.importorskip("librosa")
     samples = voice(5, 2.0)

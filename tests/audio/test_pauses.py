@@ -110,6 +110,7 @@ def test_what_would_count_as_silent_is_no_utterance() -> None:
     assert [round(piece.start_s) for piece in cut(samples)] == [round(places[0][0]), round(places[2][0])]
 
 
+@pytest.mark.ci
 def test_long_sound_without_a_pause_is_cut_in_linear_time() -> None:
     """A minute of it takes as long in forty minutes as in five."""
     rate = 2000

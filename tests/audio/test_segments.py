@@ -81,6 +81,7 @@ def test_segments_are_equal_complete_and_never_too_long(seconds: float, segment_
     assert [(piece.start_s, piece.end_s) for piece in pieces] == list(pairwise(edges))
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("extension", ["wav", "flac", "ogg", "mp3", "m4a", "webm", "opus"])
 @pytest.mark.parametrize("rate", [16000, 22050])
 def test_pieces_are_slices_of_the_whole(extension: str, rate: int, tmp_path: Path) -> None:

@@ -28,7 +28,11 @@ def test_figures_and_what_agrees_stand_in_the_transcript(specdec: Specdec, recor
     assert {line["labels"][name] is None for name, fits in line["agrees"].items() if fits is None} <= {True}
     alone = json.loads(specdec("caption", "--json", "--measure", recordings[0]).out)
     assert alone["measured"] == line["measured"]
-    assert "agrees" not in alone
+    assert alone["agrees"] == line["agrees"]
+    plain = json.loads(specdec("caption", "--json", recordings[0]).out)
+    assert (plain["measured"], plain["agrees"]) == (alone["measured"], alone["agrees"])
+    off = json.loads(specdec("caption", "--json", "--labels", "--set", "gate.grounded=false", recordings[0]).out)
+    assert not {"measured", "agrees"} & off.keys()
 
 
 def test_a_batch_writes_columns_and_refuses_to_mix(specdec: Specdec, recordings: list[str], tmp_path: Path) -> None:
@@ -47,7 +51,8 @@ def test_a_batch_writes_columns_and_refuses_to_mix(specdec: Specdec, recordings:
         assert row["measured_level_relative_db"] == ""
         assert line.agrees is not None
         assert {row[f"agrees_{name}"] for name in line.agrees} <= {"true", "false", ""}
-    mixed = specdec(*command)
+    assert specdec(*command).code == 0  # figures are there anyway
+    mixed = specdec(*command, "--set", "gate.grounded=false")
     assert mixed.code == 2
     assert "measured was true and is false" in mixed.err
     assert specdec(*command, "--measure").code == 0

@@ -5,6 +5,7 @@ The stand-in does what vLLM 0.32 does for it: vllm/model_executor/models/moss_au
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import Any
 import pytest
 import torch
 
-from specdec_cli.cloud.vllm import Vllm
+from specdec_cli.cloud.remote import RemoteClip
+from specdec_cli.cloud.vllm import Vllm, VllmClip
 from specdec_cli.config import EdgeConfig, ModelConfig
 from specdec_cli.decoding.assemble import Pair
 from specdec_cli.errors import CheckpointError
@@ -25,7 +27,9 @@ from tests.cloud.stand_in import ModelServer, answering
 from tests.cloud.test_vllm_pair import pair_case, run
 from tests.cloud.tiny_qwen2_audio import audio_processor
 from tests.cloud.vllm_cases import VllmCase, clip, cloud, configured, edge
+from tests.cloud.vllm_server import serving
 from tests.models.checkpoints import write_json
+from tests.tiny import TEMPLATE, byte_tokenizer, tiny_clip
 
 TOKENS_A_MARKER = 25  # two seconds of 12.5 tokens
 LONG, SHORT = 4, 1  # clips with and without a time marker
@@ -45,10 +49,49 @@ def with_markers(model: AudioLM, tokens: int) -> list[int]:
     return ids + [processor.placeholder_id] * (tokens % TOKENS_A_MARKER)
 
 
-def published(folder: Path, **config: Any) -> Path:
-    """The files of a repository of MOSS-Audio that matter here, with the tiny tokenizer and without weights."""
+CONFIGURATION = """
+from transformers import PretrainedConfig, Qwen3Config
+
+class MossAudioConfig(PretrainedConfig):
+    model_type = "moss_audio"
+
+    def __init__(self, audio_config=None, language_config=None, **others):
+        self.audio_config = audio_config or {}
+        self.language_config = Qwen3Config(**(language_config or {}))
+        super().__init__(**others)
+
+    def get_text_config(self, decoder=False):
+        return self.language_config
+"""
+"""What vLLM reads config.json with, as the class that is published beside it does."""
+TOWER = {"d_model": 32, "output_dim": 32, "encoder_layers": 2, "encoder_attention_heads": 2, "encoder_ffn_dim": 64}
+DECODER = {"vocab_size": 288, "hidden_size": 64, "intermediate_size": 48, "num_hidden_layers": 2} | {
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 32,
+    "max_position_embeddings": 4096,
+}
+
+
+def served(folder: Path) -> Path:
+    """A tiny MOSS-Audio that vLLM loads with random weights; its tokenizer lacks the marks of sound, as published."""
+    tokenizer = byte_tokenizer(("<|im_end|>", "<|endoftext|>", "<|im_start|>", "<|vision_pad|>"))
+    marks = {"audio_token_id": len(tokenizer) - 1, "audio_start_id": len(tokenizer), "audio_end_id": len(tokenizer) + 2}
+    published(folder, tokenizer, **marks, enable_time_marker=True)
+    config: dict[str, Any] = {"model_type": "moss_audio", "architectures": ["MossAudioModel"], "vocab_size": 288}
+    config |= {"auto_map": {"AutoConfig": "configuration_moss_audio.MossAudioConfig"}, "adapter_hidden_size": 64}
+    config |= {"audio_config": TOWER | {"downsample_hidden_size": 16, "deepstack_encoder_layer_indexes": [0]}}
+    config |= {"language_config": DECODER, "deepstack_num_inject_layers": 1}
+    write_json(folder / "config.json", config)
+    (folder / "configuration_moss_audio.py").write_text(CONFIGURATION)
+    (folder / "chat_template.jinja").write_text(TEMPLATE)
+    return folder
+
+
+def published(folder: Path, tokenizer: Any = None, **config: Any) -> Path:
+    """The files of a repository of MOSS-Audio that matter here, with a tiny tokenizer and without weights."""
     folder.mkdir()
-    tokenizer = audio_processor().tokenizer
+    tokenizer = tokenizer or audio_processor().tokenizer
     added = {id_: {"content": piece, "special": True} for piece, id_ in tokenizer.get_added_vocab().items()}
     vocab = {piece: id_ for piece, id_ in tokenizer.get_vocab().items() if id_ not in added}
     write_json(folder / "vocab.json", vocab)
@@ -57,7 +100,7 @@ def published(folder: Path, **config: Any) -> Path:
     write_json(folder / "tokenizer_config.json", names | {"added_tokens_decoder": added})
     write_json(folder / "config.json", {"model_type": "moss_audio", "language_config": {"vocab_size": 272}})
     write_json(folder / "processor_config.json", {"audio_token_id": cloud().processor.placeholder_id} | config)
-    write_json(folder / "generation_config.json", {"eos_token_id": edge("near").processor.eos_ids[0]})
+    write_json(folder / "generation_config.json", {"eos_token_id": tokenizer.eos_token_id})
     return folder
 
 
@@ -102,6 +145,38 @@ def test_texts_are_those_of_the_models_with_time_markers(pair: Pair, mode: str, 
     assert len(set(finished.token_ids)) > 1
     unmarked = of.run()[1].token_ids
     assert (finished.token_ids == unmarked) == (number == SHORT)  # the markers matter
+
+
+@pytest.mark.full
+@pytest.mark.vllm
+def test_a_real_server_takes_one_placeholder_and_puts_markers_in(tmp_path: Path) -> None:
+    """The model is its own edge and cloud, so that all of a draft is accepted, whatever its random weights are."""
+    options = ("--load-format", "dummy", "--trust-remote-code", "--limit-mm-per-prompt", '{"audio": 1}')
+    folder = served(tmp_path / "moss")
+    with serving(folder, tmp_path / "log.txt", *options) as url, ExitStack() as stack:
+        processors = [ServedProcessor(ModelConfig(model=str(folder)), offline=True) for _ in range(2)]
+        named = {"model": "tiny", "timeout_s": 60.0, "allow_audio_upload": True}
+        drafting = Vllm(EdgeConfig(engine="vllm", url=url, **named), processors[0], own=True, side="edge")
+        verifying = Vllm(configured(url), processors[1], own=True)
+        stack.callback(drafting.close)
+        stack.callback(verifying.close)
+        texts = []
+        for mode in ("edge", "lossless"):
+            of = pair_case(LONG, mode=mode, acceptance=None, max_new_tokens=24)
+            rounds, finished = run(Pair.of(drafting, verifying), of)
+            texts.append(finished.token_ids)
+            assert finished.degraded is None
+        assert texts[0] == texts[1]
+        assert all(round_.accepted == len(round_.draft_ids) for round_ in rounds)
+        for seconds in (1.0, 2.0, 4.4, 21.0):
+            sent = processors[0].prompt(tiny_clip(1, seconds), "How?")
+            requests = VllmClip(drafting, RemoteClip(sent, of.config, 260, (256,)))
+            with requests.call.within_deadline():
+                prompt = len(drafting.prompt_ids(sent, requests.call))
+                read = requests.scored((), 0, 1, 5).length
+            tokens = math.ceil(round(seconds * 12.5, 6))
+            markers = sum(len(str(second)) for second in range(2, int(tokens / 12.5) + 1, 2))
+            assert read == prompt - 1 + tokens + markers
 
 
 def test_its_tokenizer_is_read_as_it_is_published(tmp_path: Path) -> None:

@@ -33,14 +33,14 @@ _START_S = 900
 class VllmServer:
     """A server in a process group of its own."""
 
-    def __init__(self, checkpoint: Path, log: Path) -> None:
+    def __init__(self, checkpoint: Path, log: Path, *options: str) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         self.url, self._log = f"http://127.0.0.1:{port}", log
         self._command = [os.environ["SPECDEC_VLLM_PYTHON"], "-m", "vllm.entrypoints.openai.api_server"]
         self._command += ["--model", str(checkpoint), "--served-model-name", NAME, "--dtype", "float32"]
-        self._command += ["--enforce-eager", "--enable-scale-out", "--host", "127.0.0.1", "--port", str(port)]
+        self._command += ["--enforce-eager", "--enable-scale-out", "--host", "127.0.0.1", "--port", str(port), *options]
 
     def start(self) -> None:
         """Returns at once."""
@@ -81,11 +81,11 @@ class VllmServer:
 
 
 @contextmanager
-def serving(checkpoint: Path, log: Path) -> Iterator[str]:
-    """Starts a server and yields its address; skips the test where vLLM is not there."""
+def serving(checkpoint: Path, log: Path, *options: str) -> Iterator[str]:
+    """Starts a server with more options and yields its address; skips the test where vLLM is not there."""
     if not os.environ.get("SPECDEC_VLLM_PYTHON"):
         pytest.skip("SPECDEC_VLLM_PYTHON names no interpreter that has vLLM")
-    server = VllmServer(checkpoint, log)
+    server = VllmServer(checkpoint, log, *options)
     server.start()
     try:
         server.wait()

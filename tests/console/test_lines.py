@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
 from rich.cells import cell_len
@@ -11,7 +12,9 @@ from specdec_cli.console.cells import clean
 from specdec_cli.console.view import Form, View
 from specdec_cli.errors import AudioContentError
 from specdec_cli.transcript.records import ModelInfo, Models, Started
-from specdec_cli.types import Claim, Finished, Measured
+from specdec_cli.transcript.round import Round
+from specdec_cli.transcript.updates import ClaimsIn
+from specdec_cli.types import Claim, Finished, Measured, Reason
 from tests.console.screens import COLOUR, Screen, play, shown
 from tests.console.script import EDGE, EN, LOOP, LOSSLESS, PARTIAL, ZH, Clip, build, started, step
 
@@ -171,5 +174,57 @@ def test_classes_and_figures_and_what_does_not_fit_them_stand_among_the_totals(w
     found = words(screen)
     assert "labels voice female · rate fast · pitch high · volume loud · emotion angry" in found
     assert "measured F0 110.4 Hz, range 6.23 st, level -24.1 dBFS, 3.10 syllables/s, pauses 8.0%" in found
-    assert "agrees pitch, pauses" in found
-    assert "differs rate fast, but 3.10 syllables/s; volume loud, but -24.1 dBFS" in found
+    fits = (
+        "sound fast rate · 3.10 syllables/s ✗; low pitch · 110.4 Hz ✓; loud volume · -24.1 dBFS ✗; few pauses · 8.0% ✓"
+    )
+    assert fits in found
+
+
+@pytest.mark.parametrize("form", ["lines", "rows"])
+def test_where_nothing_measurable_is_named_nothing_is_shown(form: Form) -> None:
+    for claims in (None, (), CLAIMS[2:3]):  # not measured, no lexicon with limits, no class named
+        screen = Screen(100)
+        play(View(screen, form), ending(EN, claims=claims))
+        assert "sound " not in words(screen)
+        assert not re.search("Hz|semitones|syllables/s", screen.output)
+
+
+def claims_in(text: str) -> tuple[Claim, ...]:
+    """As a lexicon would find them in the script's captions."""
+    rate = "slow" if "slow" in text else "fast" if "fast" in text else None
+    return (
+        Claim("rate", rate, "rate_per_s", 7.1, *((None, 5.6) if rate == "slow" else (3.3, None))),
+        Claim("volume", "loud" if "loud volume" in text else None, "level_dbfs", -40.0, -22.0, None),
+    )
+
+
+def hearing(clip: Clip, reason: Reason, index: int, claims: ClaimsIn, **round_: object) -> Clip:
+    """The clip whose texts are set against its sound, round `index` being escalated for `reason`."""
+    events = list[tuple[object, object]]()
+    for event, text in clip.events:
+        if isinstance(event, Round):
+            changes = {"draft_text": "".join(event.draft_pieces), "committed_text": "".join(event.committed_pieces)}
+            more = {"reason": reason, **round_} if event.index == index else {}
+            event = event.model_copy(update=changes | more)
+        events.append((event, dataclasses.replace(text, claims_in=claims)))
+    return Clip(clip.started, tuple(events))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_claim_is_set_against_the_sound_once_under_the_words_that_make_it(width: int) -> None:
+    screen = shown(hearing(EN, "sound", 2, claims_in), width)
+    assert max(map(cell_len, screen.lines)) <= width
+    rows = [line.strip() for line in screen.lines]
+    assert [row for row in rows if "syllables/s" in row or "dBFS" in row] == [
+        "sound fast rate · 7.10 syllables/s ✓",
+        "draft slow rate · 7.10 syllables/s ✗",
+        "sound loud volume · -40.0 dBFS ✗",
+    ]
+    (at,) = (number for number, row in enumerate(rows) if row.startswith("sound fast rate"))
+    assert "→fast" in "".join(rows[at - 2 : at])
+    assert "gate the draft contradicts the sound: the cloud verifies the draft" in words(screen)
+
+
+def test_what_the_sound_kept_against_the_cloud_is_said() -> None:
+    screen = shown(hearing(EN, "entropy", 2, claims_in, stood=(1, 3)), 120)
+    assert "2 drafted tokens kept against the cloud, because the sound fits · verified in" in words(screen)

@@ -40,7 +40,7 @@ def printed(
     cells: Iterable[TokenCell], width: int = 80, names: Sequence[str] = (), *, by_clause: bool = False
 ) -> list[str]:
     screen = Screen(width)
-    for row in token_rows("", list(cells), width, names, by_clause=by_clause):
+    for _, row in token_rows("", list(cells), width, names, by_clause=by_clause):
         screen.print(row)
     return [line.rstrip() for line in screen.lines[:-1]]
 

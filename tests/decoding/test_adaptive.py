@@ -51,6 +51,38 @@ def test_an_edge_that_costs_more_than_it_can_gain_is_not_asked_where_the_cloud_w
         assert _length(mode).most() == SOLO_BLOCK
 
 
+def test_the_cloud_writes_alone_where_guesses_make_it_faster_and_is_tried_now_and_then() -> None:
+    costs = Costs()
+    for _ in range(40):
+        costs.took("token", 2.0)
+        costs.took("verification", 10.0)
+    for rate, expected in ((3.0, 0), (1.1, 2)):
+        for _ in range(60):
+            costs.alone.add(10 * rate, 10)
+        length = BlockLength(settings(mode="lossless", k="auto").decoding, costs)
+        assert (length.most() > 0) == (expected > 0)
+    assert any(length.most() == 0 for _ in range(400)), "what is known of it fades"
+    assert BlockLength(settings(mode="lossless", k="auto", lookup_tokens=0).decoding, Costs()).most() > 0
+
+
+def test_the_first_draft_of_a_clip_pays_for_its_prefill() -> None:
+    def size(length: float, reading_ms: float) -> int:
+        costs = Costs()
+        for what, ms in (("token", 2.0), ("verification", 10.0), ("reading", reading_ms)):
+            costs.took(what, ms)  # type: ignore[arg-type]
+        costs.length.add(length)
+        costs.alone.add(100, 100)
+        block = BlockLength(settings(mode="lossless", k="auto").decoding, costs)
+        first = block.most()
+        block.learn(_block(0.9, 0.9), Verdict(2, 7))  # the clip is read
+        assert block.most() > 0
+        return first
+
+    assert size(60.0, 50.0) > 0
+    assert size(60.0, 900.0) == 0
+    assert size(8.0, 50.0) == 0
+
+
 def test_the_cost_of_a_token_is_a_ratio_of_running_means() -> None:
     costs = Costs()
     assert costs.ratio == COST

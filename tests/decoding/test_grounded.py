@@ -33,10 +33,10 @@ def saying(chain: str) -> TableModel:
     return model
 
 
-def loop_of(edge: str, cloud: str, measured: Measured = SLOW, **given: Any) -> Loop:
+def loop_of(edge: str, cloud: str, measured: Measured = SLOW, *, arbitrates: bool = True, **given: Any) -> Loop:
     """A loop of a gate that escalates nothing."""
     drafting = saying(edge)
-    sound = Grounding(Lexicon.load(), "en", drafting.processor.text, str.strip, lambda: measured)
+    sound = Grounding(Lexicon.load(), "en", drafting.processor.text, str.strip, lambda: measured, arbitrates)
     return table_loop(drafting, saying(cloud), sound=sound, **{"gate": "never"} | given)
 
 

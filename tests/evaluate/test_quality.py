@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from specdec_cli.evaluate.comparison import comparison
+from specdec_cli.evaluate.comparison_tables import confusions, worst_confusions
 from specdec_cli.evaluate.result import Comparison
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import References
@@ -54,9 +55,14 @@ def hits(count: int, of: int, start: int = 0) -> list[bool]:
 
 def test_a_gap_that_is_closed_is_claimed_in_one_sentence(tmp_path: Path, lexicon: Lexicon) -> None:
     right: dict[Mode, list[bool]] = {"edge": hits(24, 60), "hybrid": hits(42, 60), "cloud": hits(52, 60)}
-    (sentence,) = judged(tmp_path, lexicon, right).headline
+    bought, sentence = judged(tmp_path, lexicon, right).headline
     assert sentence.startswith(
         "Emotion named right: edge-only 40.0%, hybrid 70.0%, cloud-only 86.7%. Hybrid closes 64% ("
+    )
+    assert sentence.endswith("of the gap in emotion.")
+    assert bought == (
+        "Hybrid keeps 81% of cloud-only's quality (emotion named right: 70.0% against 86.7%) at 100% (100% to 100%) "
+        "of its time; the cloud was asked for 0% of the clips."
     )
 
 
@@ -73,7 +79,7 @@ def test_no_difference_is_claimed_whose_interval_includes_0(
     tmp_path: Path, lexicon: Lexicon, hybrid: list[bool], cloud: list[bool], verdict: str
 ) -> None:
     found = judged(tmp_path, lexicon, {"edge": hits(30, 60), "hybrid": hybrid, "cloud": cloud})
-    (sentence,) = found.headline
+    *_, sentence = found.headline
     assert sentence.endswith(verdict)
     assert (found.gaps[0].closed is None) == ("no gap" in verdict)
 
@@ -96,9 +102,53 @@ def test_reference_texts_are_scored(tmp_path: Path, lexicon: Lexicon) -> None:
     assert quality_of(found, "edge").labels == {}
 
 
+def described(tmp_path: Path, lexicon: Lexicon, texts: list[str]) -> Comparison:
+    names = [f"c{index}.wav" for index in range(len(texts))]
+    table = tmp_path / "texts.tsv"
+    table.write_text("file\ttext\n" + "".join(f"{n}\t{t}\n" for n, t in zip(names, texts, strict=True)), "utf-8")
+    runs = [made(name, mode, said("sad")) for name in names for mode in ("edge", "cloud")]
+    return comparison(runs, lexicon, references=References.read(table, lexicon=lexicon))
+
+
+def test_what_was_said_is_no_description_and_is_not_scored(tmp_path: Path, lexicon: Lexicon) -> None:
+    spoken = ["Kids are talking by the door.", "I am so angry with you!", "That is exactly what happened.", "Dogs sit."]
+    found = described(tmp_path, lexicon, spoken)
+    assert found.texts == "said"
+    assert [each.text for each in found.quality] == [None, None]
+    assert not any(gap.measure == "chrf" for gap in found.gaps)
+    (note,) = found.notes
+    assert "BLEU, chrF and ROUGE-L are left out" in note
+
+
+def test_descriptions_are_scored_even_if_the_lexicon_reads_nothing_in_some(tmp_path: Path, lexicon: Lexicon) -> None:
+    texts = ["A man speaks slowly.", "She sounds sad.", "There is something in this voice.", "He is angry and loud."]
+    found = described(tmp_path, lexicon, texts)
+    assert (found.texts, found.notes) == ("descriptions", [])
+    assert all(each.text for each in found.quality)
+
+
+def test_references_in_another_language_are_counted(tmp_path: Path, lexicon: Lexicon) -> None:
+    found = described(
+        tmp_path, lexicon, ["A man speaks slowly.", "说话人语速较慢，情绪低落。", "说话人很生气，音量很大。"]
+    )
+    assert found.notes == ["The texts of 2 references are left out: not in the language of the captions (en)."]
+    assert found.texts == "descriptions"
+
+
+def test_the_commonest_confusions_are_said_in_words(tmp_path: Path, lexicon: Lexicon) -> None:
+    found = judged(tmp_path, lexicon, {"edge": hits(8, 40), "hybrid": [False, *[True] * 39], "cloud": [True] * 40})
+    assert worst_confusions(found) == "Most often hybrid names emotion sad as happy (1 of 10 clips)."
+    assert worst_confusions(judged(tmp_path, lexicon, {"edge": hits(8, 40), "cloud": [True] * 40})) is None
+    matrices = confusions(found)["emotion"]
+    assert [matrix.title for matrix in matrices][1] == "hybrid: named, by the true emotion"
+    row = dict(zip(matrices[1].columns, next(r for r in matrices[1].rows if r.label == "sad").cells, strict=True))
+    assert {name: cell.value for name, cell in row.items()} == {"angry": "", "fearful": "", "happy": "1", "sad": "9"}
+
+
 def test_a_lossless_text_that_is_not_the_clouds_is_a_fault_and_said_first(lexicon: Lexicon) -> None:
     runs = [made(f"c{i}", mode, said("sad")) for i in range(12) for mode in ("lossless", "cloud")]
-    assert comparison(runs, lexicon).headline == []  # lossless is the cloud's text
+    (bought,) = comparison(runs, lexicon).headline
+    assert bought.startswith("Lossless gives cloud-only's captions at 100%")
     runs[2] = made("c1", "lossless", said("happy"))
     assert comparison(runs, lexicon).headline[0].startswith("Lossless differs from cloud-only in 1 of 12 captions")
 

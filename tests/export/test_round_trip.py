@@ -180,6 +180,15 @@ def test_a_textgrid_that_was_corrected_in_praat_is_read_with_its_corrections(tmp
     assert found(tmp_path / "talk.TextGrid") == sorted(expected, key=str)
 
 
+def test_an_eaf_that_was_synchronised_in_elan_counts_from_its_origin(tmp_path: Path) -> None:
+    stored = Stored.read(write(tmp_path, piece(0, 1, "Calm.", FILE, speaker="ann", text="hi", channel=2)))
+    export_file(stored, "eaf", tmp_path / "talk.eaf", naming="speaker")
+    document = (tmp_path / "talk.eaf").read_text("utf-8")
+    (tmp_path / "talk.eaf").unlink()
+    (tmp_path / "talk.eaf").write_text(document.replace("<MEDIA_DESCRIPTOR ", '<MEDIA_DESCRIPTOR TIME_ORIGIN="3000" '))
+    assert found(tmp_path / "talk.eaf") == [(3000, 4000, "ann", "hi", 2)]
+
+
 def test_an_srt_that_was_moved_is_read_like_one_of_others(tmp_path: Path) -> None:
     """Nothing in it can say that its texts are captions; the folder's list of exports does."""
     stored = Stored.read(write(tmp_path, piece(0, 1, "Calm.", FILE, speaker="ann")))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import tracemalloc
 from pathlib import Path
 from typing import Any, Final
 
@@ -122,6 +123,24 @@ def test_what_is_read_is_bounded_once_unpacked(tmp_path: Path, name: str, monkey
     (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
     with pytest.raises(ReferencesError, match="more than 1 MiB"):
         Manifest.read(tmp_path / name)
+
+
+def test_rows_are_bounded_and_empty_lines_take_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An archive of some kB holds millions of either."""
+    monkeypatch.setattr(table_files, "MOST_ROWS", 1000)
+    monkeypatch.setattr(table_files, "MOST_BYTES", 4 << 20)  # a buffer of this size is taken at once
+    (tmp_path / "rows.csv.gz").write_bytes(gzip.compress(b"file\n" + b"a\n" * 2000))
+    with pytest.raises(ReferencesError, match="more than 1,000 rows"):
+        read_table(tmp_path / "rows.csv.gz")
+    (tmp_path / "blank.csv.gz").write_bytes(gzip.compress(b"\n" * (1 << 20) + b"file\na.wav\n"))
+    tracemalloc.start()
+    try:
+        (row,) = read_table(tmp_path / "blank.csv.gz").rows
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert row.place.endswith(f"line {(1 << 20) + 2}")
+    assert most < 60 << 20
 
 
 def test_runs_of_brackets_cues_and_wide_tables_are_parsed_in_linear_time(tmp_path: Path) -> None:

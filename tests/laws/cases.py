@@ -86,7 +86,8 @@ class Case:
         """What claims are set against."""
         if (measured := self.measured) is None:
             return None
-        return Grounding(lexicon(), "en", self.pair.writer.text, str.strip, lambda: measured)
+        arbitrates = self.config.arbitrates
+        return Grounding(lexicon(), "en", self.pair.writer.text, str.strip, lambda: measured, arbitrates)
 
     def loop(self, shared: Shared | None = None) -> Loop:
         """A fresh loop over the clip."""

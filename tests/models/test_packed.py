@@ -184,6 +184,7 @@ def _link_to_zeros(folder: Path) -> None:
     (folder / "config.json").symlink_to("/dev/zero")
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "damage",
     [

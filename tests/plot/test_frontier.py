@@ -20,16 +20,19 @@ class Point:
     label: str
     gate: str
     spent: dict[Cost, float | None]
-    gap_closed: Interval | None
+    gain: Interval | None
 
 
-def point(gate: str, blocks: float, closed: float | None, ends: tuple[float, float] | None = None) -> Point:
-    gap = None if closed is None else Interval(closed, *(ends or (None, None)))
+GAP = Interval(0.1, 0.05, 0.15)
+
+
+def point(gate: str, blocks: float, gain: float | None, ends: tuple[float, float] | None = None) -> Point:
+    gap = None if gain is None else Interval(gain, *(ends or (None, None)))
     return Point(gate, gate, {"blocks": blocks}, gap)
 
 
-def drawn(*points: Point, title: str = "Frontier") -> ElementTree.Element:
-    return ElementTree.fromstring(frontier(points, title=title))
+def drawn(*points: Point, title: str = "Frontier", gap: Interval = GAP) -> ElementTree.Element:
+    return ElementTree.fromstring(frontier(points, gap, what="emotion", title=title))
 
 
 def texts(picture: ElementTree.Element) -> list[str]:
@@ -43,7 +46,7 @@ def signs(picture: ElementTree.Element, fill: str) -> list[tuple[float, float]]:
 
 
 def test_the_ends_of_the_gap_lie_on_the_diagonal_and_more_is_further_right_and_higher() -> None:
-    picture = drawn(point("g", 0.0, 0.0), point("g", 0.5, 0.5), point("g", 1.0, 1.0))
+    picture = drawn(point("g", 0.0, 0.0), point("g", 0.5, 0.05), point("g", 1.0, 0.1))
     (x1, y1), (x2, y2), (x3, y3) = signs(picture, "#0b5cad")[:3]
     assert x1 < x2 < x3
     assert y1 > y2 > y3
@@ -69,12 +72,23 @@ def test_names_are_text_and_overlap_nothing_for_they_stand_in_the_legend() -> No
 
 def test_each_cost_that_was_measured_has_a_panel() -> None:
     one = point("a", 0.1, 0.4)
-    picture = ElementTree.fromstring(frontier([replace(one, spent={"blocks": 0.1, "clips": 0.3})], title="t"))
+    picture = ElementTree.fromstring(
+        frontier([replace(one, spent={"blocks": 0.1, "clips": 0.3})], GAP, what="emotion", title="t")
+    )
     assert {"blocks escalated, %", "clips that call the cloud, %"} <= {*texts(picture)}
     assert float(picture.attrib["width"][:-2]) > 1.3 * float(drawn(one).attrib["width"][:-2])
 
 
 def test_other_formats_are_images() -> None:
     point_ = point("a", 0.1, 0.4)
-    assert frontier([point_], title="t", kind="png").startswith(b"\x89PNG")
-    assert frontier([point_], title="t", kind="pdf").startswith(b"%PDF")
+    assert frontier([point_], GAP, what="emotion", title="t", kind="png").startswith(b"\x89PNG")
+    assert frontier([point_], GAP, what="emotion", title="t", kind="pdf").startswith(b"%PDF")
+
+
+def test_settings_are_drawn_also_where_the_cloud_is_no_better() -> None:
+    """As where nothing is recommended: a share of a gap that is none could not be drawn."""
+    picture = drawn(
+        point("a", 0.2, -0.01, (-0.05, 0.03)), point("a", 0.6, 0.02, (-0.03, 0.06)), gap=Interval(0.0, -0.1, 0.1)
+    )
+    assert len(signs(picture, "#0b5cad")) >= 2
+    assert {"edge alone", "cloud alone", "emotion"} <= {*texts(picture)}

@@ -47,6 +47,27 @@ def test_every_piece_with_its_audio_the_doubtful_first(specdec: Specdec, transcr
     assert next(iter(page.data()["attributes"])) == "emotion"
 
 
+def test_what_contradicts_the_sound_comes_first_with_its_figure(
+    specdec: Specdec, transcripts: Path, tmp_path: Path
+) -> None:
+    lines = [json.loads(line) for line in transcripts.read_text("utf-8").splitlines()]
+    least = made(specdec, transcripts, tmp_path / "before.html").data()["pieces"][-1]
+    for line in lines:
+        line["labels"] = {**line["labels"], "rate": "slow"}
+        line["measured"] = {**dict.fromkeys(line.get("measured") or {}), "rate_per_s": 2.0}
+        if (line["file"].endswith(least["name"]), line.get("start_s")) == (True, least["start"]):
+            line["flags"], line["measured"]["rate_per_s"] = ["contradicts"], 9.25
+    path = tmp_path / "contradicts.jsonl"
+    path.write_text(
+        "".join(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines), "utf-8"
+    )
+    first, second, *_ = made(specdec, path, tmp_path / "after.html").data()["pieces"]
+    assert (first["name"], first["start"]) == (least["name"], least["start"])
+    assert first["flags"] == ["contradicting the sound"]
+    assert first["claims"]["rate"] == ["slow rate · 9.25 syllables/s", False]
+    assert second["claims"]["rate"] == ["slow rate · 2.00 syllables/s", True]
+
+
 @pytest.mark.parametrize("parts", [(None, None), (0.0, 0.0), (0.0, 0.5)])
 def test_clips_of_one_recording_are_all_there(
     specdec: Specdec, transcripts: Path, tmp_path: Path, parts: tuple[float | None, ...]

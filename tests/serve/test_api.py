@@ -108,6 +108,13 @@ def test_settings_of_a_request_are_those_of_the_command(client: OpenAI, tmp_path
     assert answer.choices[0].message.content == drawn.caption
 
 
+def test_a_temperature_next_to_nothing_is_greedy(client: OpenAI, tmp_path: Path) -> None:
+    asked: Any = message(spoken(9))
+    answer = client.chat.completions.create(model="specdec/hybrid", messages=asked, temperature=1e-231)
+    drawn = alone(tmp_path, 9, decoding__temperature=1e-9)
+    assert answer.choices[0].message.content == drawn.caption
+
+
 def test_thirty_two_at_a_time_are_those_of_one(served: Api, tmp_path: Path) -> None:
     expected = {(seed, mode): alone(tmp_path, seed, decoding__mode=mode).caption for seed in range(8) for mode in MODES}
 

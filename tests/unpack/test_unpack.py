@@ -214,6 +214,15 @@ def test_decoded_samples_become_a_wav(tmp_path: Path) -> None:
     assert (rate, list(read[:3])) == (8000, [0.0, 0.5, -0.5])
 
 
+def test_a_column_of_bytes_is_a_recording_by_its_name_or_by_choice(tmp_path: Path) -> None:
+    source = parquet(tmp_path / "set.parquet", [{"wav": sound(1), "other": sound(2, "FLAC")}])
+    (row,), work = unpacked(source, tmp_path / "out")
+    assert (tmp_path / "out" / row["file"]).read_bytes() == sound(1)
+    assert "column other holds bytes" in " ".join(work.skips.sentences())
+    (row,), _ = unpacked(source, tmp_path / "chosen", column="other")
+    assert (row["file"], (tmp_path / "chosen" / row["file"]).read_bytes()) == ("000001.flac", sound(2, "FLAC"))
+
+
 def test_one_of_several_columns_is_chosen_by_name(tmp_path: Path) -> None:
     source = parquet(tmp_path / "set.parquet", [{"near": clip(1)["audio"], "far": clip(2)["audio"]}])
     with pytest.raises(ConfigError, match="several columns") as error:

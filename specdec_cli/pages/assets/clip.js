@@ -29,22 +29,27 @@ function labelsTable(data, clip) {
   );
 }
 
-function runFacts(clip, mode, run) {
+function runFacts(data, clip, mode, run) {
   const facts = [milliseconds(clip.total_ms[mode])];
   if (clip.escalation_rate[mode] !== null) facts.push(`${percent(clip.escalation_rate[mode])} of blocks escalated`);
   if (run && mode !== "cloud" && run.edge_share !== null) facts.push(`${percent(run.edge_share)} of tokens from the edge`);
   if (run && run.finish && run.finish !== "eos") facts.push(`ended by ${run.finish}`);
-  if (run?.flags.length) facts.push(run.flags.join(", "));
+  if (run?.flags.length) facts.push(run.flags.map((flag) => data.flags[flag]).join(", "));
   return facts.join(" · ");
+}
+
+// A claim of a caption beside what was measured of the sound.
+function claimItem([claim, fits]) {
+  return html("li", { class: fits ? "right" : "wrong" }, `${claim} `, html("span", { class: "sign", "aria-label": fits ? "fits" : "does not fit" }, fits ? "✓" : "✗"));
 }
 
 // One mode's caption, its tokens and its timeline; a round that is pointed at shows in both and in words.
 function modeCard(data, clip, mode, span) {
   const run = clip.runs[mode];
-  const head = html("div", { class: "card-head" }, html("h2", {}, mode), html("p", { class: "small" }, runFacts(clip, mode, run)));
+  const head = html("div", { class: "card-head" }, html("h2", {}, mode), html("p", { class: "small" }, runFacts(data, clip, mode, run)));
   const caption = html("p", { class: "caption", lang: data.language }, clip.captions[mode]);
   const card = html("section", { class: "card", "aria-label": mode }, head, caption);
-  if (clip.measured[mode]) card.append(html("p", { class: "small" }, clip.measured[mode]));
+  if (clip.measured[mode].length) card.append(html("ul", { class: "claims", "aria-label": "Set against the sound" }, ...clip.measured[mode].map(claimItem)));
   if (!run) {
     card.append(html("p", { class: "small" }, "There is no transcript of this run."));
     return card;
@@ -81,7 +86,7 @@ function showClip(view, data, number, neighbours) {
   const part = clip.start_s === null ? null : html("p", { class: "facts" }, `${fixed(clip.start_s, 1)} s to ${fixed(clip.end_s, 1)} s of the recording`);
   const span = Math.max(...data.modes.map((mode) => (clip.runs[mode] ? schedule(clip.runs[mode], mode).end : 0)), 1e-6);
   const texts = clip.reference_texts.length
-    ? html("section", { class: "card" }, html("h2", {}, "Reference"), ...clip.reference_texts.map((text) => html("p", { class: "caption", lang: data.language }, text)))
+    ? html("section", { class: "card" }, html("h2", {}, data.texts === "said" ? "What is said" : "Reference"), ...clip.reference_texts.map((text) => html("p", { class: "caption", lang: data.language }, text)))
     : null;
   view.replaceChildren(
     html("nav", { class: "steps", "aria-label": "Clips" }, step("← Previous", neighbours.previous, "prev"), html("span", {}, `${number} / ${data.clips.length}`), step("Next →", neighbours.next, "next")),

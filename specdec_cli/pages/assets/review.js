@@ -96,7 +96,7 @@ function doubts(piece) {
     if (scores.edge) words.push(`${name}: edge ${scores.edge}, cloud ${class_}`);
     else if (scores.classes[class_] < 0.5) words.push(`${name}: ${class_} ${percent(scores.classes[class_])}`);
   }
-  for (const [name, fits] of Object.entries(piece.agrees ?? {})) if (fits === false) words.push(`${name}: measured otherwise`);
+  for (const [claim, fits] of Object.values(piece.claims)) if (!fits) words.push(`${claim} ✗`);
   return [...piece.flags, ...words];
 }
 
@@ -152,8 +152,8 @@ function attributeRow(number, name, index) {
   const facts = [];
   if (scores) facts.push(`by the ${scores.by}${scores.temperature === null ? ", not calibrated" : ""}`);
   if (scores && scores.other >= 0.005) facts.push(`other ${percent(scores.other)}`);
-  if (piece.agrees?.[name] === false) facts.push("the measurement says otherwise");
-  if (piece.agrees?.[name] === true) facts.push("fits the measurement");
+  const [claim, fits] = piece.claims[name] ?? [null, null];
+  if (claim) facts.push(fits ? `${claim} ✓ fits the sound` : `${claim} ✗ contradicts the sound`);
   const head = html("div", { class: "attribute" }, name, html("span", { class: "small" }, facts.join(" · ")));
   const buttons = data.attributes[name].map((class_, at) => classButton(number, name, class_, at));
   return html("div", { class: `row${index === row ? " current" : ""}`, role: "group", "aria-label": name }, head, html("div", { class: "choices" }, ...buttons));

@@ -1,0 +1,80 @@
+"""What was bought, as a picture: where modes stand, and what it shows where little is known."""
+
+from __future__ import annotations
+
+import pytest
+
+from specdec_cli.evaluate.bought import HEIGHT, Panel, panels, sentences
+from specdec_cli.evaluate.comparison import comparison
+from specdec_cli.evaluate.result import Comparison
+from specdec_cli.labels import Lexicon
+from specdec_cli.types import Mode
+from tests.evaluate.fabricate import made
+
+MS: dict[Mode, float] = {"edge": 100.0, "hybrid": 250.0, "lossless": 400.0, "cloud": 500.0}
+
+
+def compared(*modes: Mode, clips: int = 12, ms: dict[Mode, float] = MS) -> Comparison:
+    """Each mode as good as it takes long, by the cloud's own classes."""
+    right = {"edge": 3, "hybrid": 8, "lossless": 12, "cloud": 12}
+    runs = [
+        made(f"c{index}", mode, f"He sounds {'sad' if index < right[mode] else 'happy'}.", ms=ms[mode] + index % 3)
+        for index in range(clips)
+        for mode in modes
+    ]
+    return comparison(runs, Lexicon.load())
+
+
+def panel(*modes: Mode) -> Panel:
+    (found,) = panels(compared(*modes))
+    return found
+
+
+def test_more_time_is_further_right_and_better_is_higher() -> None:
+    found = panel("edge", "hybrid", "lossless", "cloud")
+    at = {point.mode: (point.x, point.y) for point in found.points}
+    assert at["edge"][0] < at["hybrid"][0] < at["lossless"][0] < at["cloud"][0]
+    assert at["edge"][1] > at["hybrid"][1] > at["lossless"][1] == at["cloud"][1]
+    assert found.at_random == (at["edge"], at["cloud"])
+    zero, full = (next(x for x, text in found.x_ticks if text == name) for name in ("0%", "100%"))
+    assert at["cloud"][0] == pytest.approx(full)
+    assert at["hybrid"][0] == pytest.approx(zero + (full - zero) * 0.5, abs=0.2)
+    assert "hybrid: 83.3% (" in found.points[1].said
+    assert "at 50% (50% to 50%)" in found.points[1].said
+
+
+def test_everything_lies_within_the_picture_and_names_do_not_overlap() -> None:
+    found = panel("edge", "hybrid", "lossless", "cloud")
+    for point in found.points:
+        assert all(0 <= x <= 100 for x in (point.x, *point.across))
+        assert all(0 <= y <= HEIGHT for y in (point.y, *point.along))
+        assert point.across[0] <= point.x <= point.across[1]
+        assert point.along[0] <= point.y <= point.along[1]
+    assert 2 <= len(found.x_ticks) <= 8
+    assert 2 <= len(found.y_ticks) <= 8
+    names = [(point.x, point.y + point.down) for point in found.points]
+    assert not any(abs(a - c) < 10 and abs(b - d) < 14 for n, (a, b) in enumerate(names) for c, d in names[:n])
+
+
+def test_without_the_cloud_there_is_nothing_to_measure_quality_by() -> None:
+    assert panels(compared("edge", "hybrid")) == []
+    assert list(sentences(compared("edge", "hybrid"))) == []
+
+
+@pytest.mark.parametrize("clips", [1, 2, 12])
+def test_few_clips_without_intervals_are_drawn_as_well(clips: int) -> None:
+    (found,) = panels(compared("edge", "cloud", clips=clips, ms={"edge": 10.0, "cloud": 10.0}))
+    assert len(found.points) == 2
+
+
+def test_sentences_say_what_is_kept_at_which_time_for_how_many_clips() -> None:
+    hybrid, lossless = sentences(compared("edge", "hybrid", "lossless", "cloud"))
+    assert hybrid == (
+        "Hybrid keeps 83% of cloud-only's quality (classes equal to cloud-only's: 83.3% against 100.0%) at 50% "
+        "(50% to 50%) of its time; the cloud was asked for 0% of the clips."
+    )
+    assert lossless.startswith("Lossless gives cloud-only's captions at 80% (80% to 80%) of its time")
+
+
+def test_few_clips_make_no_sentence() -> None:
+    assert not any("keeps" in sentence for sentence in compared("edge", "hybrid", "cloud", clips=9).headline)
