@@ -51,7 +51,7 @@ def main() -> None:
         for n, path in enumerate(paths):
             soundfile.write(path, voice(n, options.seconds), RATE)
         alike = captioner.labelled(Lexicon.load()).measuring()
-        rate, expected = _batch(alike, paths, options.requests // 4)
+        rate, expected = _batch(alike, paths, max(options.requests // 4, len(paths)))
         running = Running(offer := offered(captioner, resolved, ServeLimits(), 16))
         try:
             served = asyncio.run(_ask(running.url, paths, expected, options))

@@ -7,7 +7,7 @@ import io
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ class Api:
 
     offer: Offer
     running: Running
+    clients: list[OpenAI] = field(default_factory=list)
 
     @property
     def url(self) -> str:
@@ -40,7 +41,9 @@ class Api:
 
     def client(self, **settings: Any) -> OpenAI:
         """The official client, which tries nothing again."""
-        return OpenAI(base_url=f"{self.url}/v1", api_key=TOKEN, **{"max_retries": 0, "timeout": 120.0} | settings)
+        client = OpenAI(base_url=f"{self.url}/v1", api_key=TOKEN, **{"max_retries": 0, "timeout": 120.0} | settings)
+        self.clients.append(client)
+        return client
 
     def becomes_idle(self, seconds: float = 5.0) -> bool:
         """Whether soon nothing of any request is left."""
@@ -62,7 +65,9 @@ def api(room: int = 4, settings: dict[str, object] | None = None, **limits: Any)
     offer = offered(Captioner(resolved.config, loaded), resolved, ServeLimits(**limits), room)
     running = Running(offer, TOKEN)
     try:
-        yield Api(offer, running)
+        yield (api_ := Api(offer, running))
+        for client in api_.clients:
+            client.close()
     finally:
         running.stop()
 
