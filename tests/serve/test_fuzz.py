@@ -48,7 +48,7 @@ def test_no_request_makes_the_server_fail() -> None:
 
     statuses = Counter[int]()
     head = {"Authorization": f"Bearer {TOKEN}"}
-    with api(room=8) as served, httpx.Client(base_url=served.url, headers=head, timeout=60) as client:
+    with api(room=8) as served, httpx.Client(base_url=served.url, headers=head, timeout=600) as client:
         schema = schemathesis.openapi.from_dict(client.get("/openapi.json").json())
         modes = [GenerationMode.POSITIVE, GenerationMode.NEGATIVE]
         chat = schema["/v1/chat/completions"]["POST"]
