@@ -279,7 +279,7 @@ def main(
     data: Annotated[Path, typer.Option(help="Folder with labels.tsv and the clips.")],
     clips: Annotated[int, typer.Option(help="Dev clips, the corpora in equal parts as far as they go.")] = 600,
     k: Annotated[int, typer.Option(help="Tokens drafted per block where drafts are not deferred.")] = 2,
-    share: Annotated[float, typer.Option(help="Share of the clips that may wake the cloud, 0 to 1.")] = 0.43,
+    share: Annotated[float, typer.Option(help="Share of the clips that may wake the cloud, 0 to 1.")] = 0.44,
     emotion: Annotated[float, typer.Option(help="How much a change of emotion counts for waking; others: 1.")] = 10.0,
     config: Annotated[str, typer.Option(help="Configuration of the pair, a name or a path.")] = "mini",
     edge: Annotated[str | None, typer.Option(help="Edge checkpoint in place of the configured one.")] = None,
