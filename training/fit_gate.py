@@ -249,6 +249,7 @@ def fitted_gate(
         compared[name] = {f"{s:.0%}": frontier.run(name, low, point) for s, point in at.items()}
     block, waking = fitting.fitted()
     waking = waking.model_copy(update={"combination": frontier.combination})
+    wake = round(wake, 4)
     origin = {
         "specdec": __version__,
         "edge": captioner.config.edge.model if captioner.config.edge else None,
@@ -258,7 +259,10 @@ def fitted_gate(
         "clips": {language: len(part.traces) for language, part in parts.items()},
         "label": "the cloud's token changes a class that the caption names",
         "weights_of_changes_for_waking": dict(weights),
-        "cross_fitted": {"shipped": tried[threshold], "by_share_of_clips": compared},
+        "cross_fitted": {
+            "shipped": {"threshold": threshold, "wake": wake, **tried[threshold]},
+            "by_share_of_clips": compared,
+        },
     }
     gate = GateFile(
         gate="learned",
@@ -266,7 +270,7 @@ def fitted_gate(
         k=k,
         stop_drafting=True,
         defer=True,
-        wake=round(wake, 4),
+        wake=wake,
         tokenizer=tokenizer,
         fitted_on=origin,
         learned=block,
