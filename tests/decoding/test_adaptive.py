@@ -47,7 +47,7 @@ def test_a_hopeless_edge_is_tried_again_only_now_and_then() -> None:
 
 def test_deferred_drafts_of_which_nothing_stands_take_a_few_forwards_a_token() -> None:
     edge = certain({"^": "a", "a": "b", "b": "a", "c": "a"})
-    cloud = certain({letter: "c" for letter in "^abc"})
+    cloud = certain(dict.fromkeys("^abc", "c"))
     loop = table_loop(edge, cloud, gate="always", defer=True, loop_period=0, max_new_tokens=100)
     rounds, finished = collect(loop.run())
     assert len(rounds) == len(finished.token_ids) == 100
