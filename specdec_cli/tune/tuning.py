@@ -36,8 +36,8 @@ SAID: Final = (
 )
 
 CERTIFIED: Final = (
-    "The guarantee is of agreement with the cloud: what was run and the gate file have acceptance.grounded off, so that "
-    "no class stands against the cloud's."
+    "The guarantee is of agreement with the cloud: the runs and the gate file have acceptance.grounded off, so that no "
+    "class stands against the cloud's."
 )
 
 
