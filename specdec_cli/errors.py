@@ -78,6 +78,10 @@ class AudioContentError(AudioError):
     """Decoded, but there is nothing to describe: too short, too long, silent, or not finite."""
 
 
+class TooLongError(AudioContentError):
+    """A recording that is longer than a server takes."""
+
+
 class CutsError(AudioContentError):
     """Given cuts, or a given part, that a recording does not have, or that do not fit it."""
 
