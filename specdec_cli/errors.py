@@ -79,7 +79,7 @@ class AudioContentError(AudioError):
 
 
 class TooLongError(AudioContentError):
-    """Longer than any recording that is read. Its header says so, or its sound: nobody has to read all of its bytes."""
+    """Longer than any recording that is read, or than a server takes: nobody has to read all of its bytes."""
 
 
 class CutsError(AudioContentError):

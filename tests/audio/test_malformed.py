@@ -7,11 +7,13 @@ import struct
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from specdec_cli.audio import from_samples, open_recording
+from specdec_cli.audio.sound import Sound
 from specdec_cli.errors import AudioContentError, AudioDecodeError, AudioError, AudioNotFoundError, TooLongError
 from specdec_cli.inputs.recording import InputFile
 from tests.audio.encode import (
@@ -145,6 +147,23 @@ def test_the_longest_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             load_audio(saved(tmp_path, healthy(extension, 2.5), f"b.{extension}"))
         with pytest.raises(AudioContentError, match="too long"):
             open_recording(tmp_path / f"b.{extension}", window_s=1.0, segment_s=1.0)
+
+
+@pytest.mark.parametrize("extension", ["wav", "flac", "ogg", "mp3", "m4a", "webm"])
+def test_no_more_is_decoded_than_may_be_taken(extension: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Sound] = []
+
+    class Kept(Sound):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            made.append(self)
+
+    monkeypatch.setattr("specdec_cli.audio.reading.Sound", Kept)
+    path = saved(tmp_path, healthy(extension, 60.0), f"long.{extension}")
+    with pytest.raises(TooLongError, match="lasts longer than 2 s"):
+        open_recording(path, window_s=30.0, start_s=1.0, longest_s=2.0)
+    assert [0 < each.source.at / each.source.rate < 20 for each in made] == [True]
+    assert open_recording(path, window_s=30.0, start_s=1.0, end_s=3.0, longest_s=2.0).duration_s == 2.0
 
 
 @pytest.mark.parametrize(
