@@ -1,4 +1,4 @@
-"""How well the shipped calibration holds on other speakers: `python -m training.reliability *.jsonl --references TABLE`.
+"""The shipped calibration on other speakers: `python -m training.reliability *.jsonl --references TABLE`.
 
 Transcripts that were made with `--labels`; nothing is fitted to them, as `specdec calibrate` would.
 """
