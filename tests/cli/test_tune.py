@@ -202,6 +202,21 @@ def test_the_page_names_the_gap_the_advice_and_the_gate_that_needs_scikit_learn(
     assert "loading" not in refused.err
 
 
+def test_texts_of_what_was_said_are_no_references(
+    specdec: Specdec, voices: Path, recorded: Path, tuned: Tuned, tmp_path: Path
+) -> None:
+    table = tmp_path / "truth.tsv"
+    rows = [f"{path.name}\t门在哪里，第{number}扇？\n" for number, path in enumerate(sorted(voices.iterdir()))]
+    table.write_text("file\ttext\n" + "".join(rows), encoding="utf-8")
+    outcome = specdec("tune", voices, *QUICK, "--json", "--traces", recorded, "--references", table)
+    assert outcome.code == 0, outcome.err
+    found, without = Tuning.model_validate_json(outcome.out), tuned.found
+    assert (found.measure, without.measure) == ("agreement", "agreement")
+    assert (found.confirmed, found.recommended) == (without.confirmed, without.recommended)
+    assert [note for note in found.notes if "are what was said" in note]
+    assert not [note for note in without.notes if "are what was said" in note]
+
+
 @pytest.mark.ci
 def test_deferred_drafts_are_tried_where_clips_count(
     specdec: Specdec, voices: Path, recorded: Path, tmp_path: Path
@@ -232,10 +247,12 @@ def test_a_risk_is_certified_and_written_into_the_gate_file(
 ) -> None:
     gate = tmp_path / "gate.json"
     quick = (*SAME, "--traces", recorded)
-    alike = ("--set", "acceptance.grounded=false")  # else captions differ from the cloud's where the sound says so
-    outcome = specdec("tune", voices, *quick, *alike, "--risk", "0.5", GATE, gate)
+    outcome = specdec("tune", voices, *quick, "--risk", "0.5", GATE, gate)
     assert outcome.code == 0, outcome.err
     assert "Certified: on average, at most 50% of captions" in " ".join(outcome.out.split())
+    assert "acceptance.grounded off" in " ".join(outcome.out.split())
+    used = specdec("caption", voices / "voice 00.wav", "--gate", gate, "--json", "-l", "zh")
+    assert json.loads(used.out)["settings"]["arbitrates"] is None
     guarantee = read_gate_file(gate).fitted_on["guarantee"]
     assert (guarantee["alpha"], guarantee["clips"]) == (0.5, 6)
     assert guarantee["bound"] == pytest.approx((guarantee["differing"] + 1) / 7, abs=1e-5)
