@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -206,8 +207,11 @@ class Captioner:
                 raise run.error
             yield run
 
-    def recording(self, item: InputFile) -> Recording:
-        """A recording that was read through once, to be cut as the settings say; errors as in `runs`."""
+    def recording(self, item: InputFile, longest_s: float = math.inf) -> Recording:
+        """A recording that was read through once, to be cut as the settings say; errors as in `runs`.
+
+        Raises TooLongError where it, or the part that counts, is longer than `longest_s`.
+        """
         audio, part = self.config.audio, item.start_s is not None
         recording = open_recording(
             item.path,
@@ -220,6 +224,7 @@ class Captioner:
             end_s=item.end_s if part else audio.end_s,
             channel=audio.channel if item.channel is None else item.channel + 1,
             track=audio.track,
+            longest_s=longest_s,
         )
         if part and item.end_s is not None and item.end_s - (recording.total_s or item.end_s) > ROUNDED_S:
             says = (

@@ -78,6 +78,10 @@ class AudioContentError(AudioError):
     """Decoded, but there is nothing to describe: too short, too long, silent, or not finite."""
 
 
+class TooLongError(AudioContentError):
+    """Longer than any recording that is read, or than a server takes: nobody has to read all of its bytes."""
+
+
 class CutsError(AudioContentError):
     """Given cuts, or a given part, that a recording does not have, or that do not fit it."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -102,6 +103,7 @@ def open_recording(
     end_s: float | None = None,
     channel: Channel = "mix",
     track: int | None = None,
+    longest_s: float = math.inf,
 ) -> Recording:
     """Decode a recording, choose or mix its channels, resample it, check it and cut it.
 
@@ -119,15 +121,17 @@ def open_recording(
         channel: of what names no channel: one, 1-based; `mix`, the mean over all; `each`, which makes every channel a
             speaker with pieces of its own.
         track: of several sound tracks, 1-based; None: the one that is marked as the default, or else the first.
+        longest_s: the longest part that is taken, seconds; decoding ends there.
 
     Raises:
         AudioNotFoundError: no such file, not a regular file, or it may not be read.
         AudioDecodeError: empty, not audio, of an unknown codec, or so damaged that nothing decodes; or it changes.
         AudioContentError: too short, too long, silent, with samples that are not finite, or without an utterance.
+        TooLongError: it is longer than `longest_s`.
         CutsError: it ends before `start_s`, or lacks the channel or track; none of its cuts can be captioned.
     """
     path, begun = os.fsdecode(path), time.perf_counter()
-    part = Part(sampling_rate, start_s, MOST_S if end_s is None else end_s, track)
+    part = Part(sampling_rate, start_s, MOST_S if end_s is None else end_s, track, longest_s)
     cutting = Cutting(window_s, segment_s, at_pauses, cuts, channel)
     with opened(path) as file:
         before = stamp(file)

@@ -18,6 +18,7 @@ STDIN: Final = "-"
 """The path of a recording on standard input, which must be a regular file; `with_list` makes one of a pipe."""
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _LARGE: Final = 1 << 24  # bytes
+_KEPT: Final = 256  # digests
 _digests: dict[tuple[int, ...], str] = {}
 _Error = TypeVar("_Error", bound=AudioError)
 
@@ -50,7 +51,7 @@ def opened(path: str) -> Iterator[FileIO]:
 
 
 def sha256(file: FileIO) -> str:
-    """Hex digest of the file's bytes; that of a large file, of which many parts may be named, is cached."""
+    """Hex digest of the file's bytes; those of the last large files are kept: tables may name many parts of one."""
     found = stamp(file)
     digest = _digests.get(found)
     if digest is None:
@@ -58,6 +59,8 @@ def sha256(file: FileIO) -> str:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         if found[0] >= _LARGE:
             _digests[found] = digest
+            for oldest in list(_digests)[:-_KEPT]:
+                _digests.pop(oldest, None)  # another thread may be doing the same
     return digest
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import soxr
 
 from specdec_cli.audio.codecs import MISSING_S, require_bounded
-from specdec_cli.audio.paths import shown
+from specdec_cli.audio.paths import audio_error, shown
 from specdec_cli.audio.samples import Floats, Source
-from specdec_cli.errors import AudioContentError
+from specdec_cli.errors import AudioContentError, TooLongError
 
 _INCOMPLETE_S: Final = 0.1  # containers round, and may count the encoder's padding
 _INVERTED: Final = -0.9  # correlation of two channels
@@ -31,6 +31,7 @@ class Part(NamedTuple):
     start_s: float
     end_s: float
     track: int | None = None  # 1-based; None: the one marked as the default, or else the first
+    longest_s: float = math.inf  # that the part may last
 
 
 class Sound:
@@ -48,6 +49,7 @@ class Sound:
     def __init__(self, path: str, source: Source, part: Part, selected: Mapping[Selection, Selection]) -> None:
         self.path, self.source, self.sampling_rate = path, source, part.sampling_rate
         self.start_s, self.end_s = max(part.start_s, source.origin_s), part.end_s
+        self._longest_s = part.longest_s
         self.selected = dict(selected)
         self.duration_s, self.ended_s, self.exhausted = 0.0, 0.0, False
         self.channels = _Channels(source.channels)
@@ -64,6 +66,7 @@ class Sound:
 
         Raises:
             AudioContentError: it is longer than six hours.
+            TooLongError: the part is longer than it may be; no more of it is decoded.
         """
         source, rate = self.source, self.source.rate
         require_bounded(self.path, source.longest_s)
@@ -75,6 +78,9 @@ class Sound:
             source.at += len(block)
             self.duration_s = max(0, min(source.at, last) - first) / rate
             require_bounded(self.path, self.start_s + self.duration_s)
+            if self.duration_s > self._longest_s:
+                says = f"lasts longer than {self._longest_s:g} s, the most that is taken"
+                raise audio_error(TooLongError, self.path, says, "Send it in parts.")
             columns = self._columns(inside)
             if rate != self.sampling_rate:
                 columns = [one.resample_chunk(column) for one, column in zip(resamplers, columns, strict=True)]

@@ -16,7 +16,6 @@ from typing import IO, Final, cast
 import torch
 from starlette.requests import ClientDisconnect
 
-from specdec_cli.audio import Recording
 from specdec_cli.captioner import Captioner
 from specdec_cli.config.resolve import ResolvedConfig
 from specdec_cli.decoding.length import capacity
@@ -83,6 +82,7 @@ class Captions:
         self, captioner: Captioner, resolved: ResolvedConfig, limits: ServeLimits, forwards: Forwards | None, room: int
     ) -> None:
         self.limits, self.loaded, self._resolved, self._forwards = limits, captioner, resolved, forwards
+        self._longest_s = limits.recording_s if limits.clip_s is None else limits.clip_s
         self._variants: OrderedDict[str, Captioner] = OrderedDict()
         self._lock, self._most, self.under_way = threading.Lock(), room + limits.waiting, 0  # requests
         self._decoding, self._preparing = threading.Semaphore(room), threading.Semaphore(min(os.cpu_count() or 1, 4))
@@ -174,8 +174,7 @@ class Captions:
             item = InputFile(path, prompt=instruction)
             try:
                 with self._turn(self._preparing, left):
-                    recording = captioner.recording(item)
-                self._require_short(recording)
+                    recording = captioner.recording(item, self._longest_s)
                 says = [warning.replace(path, NAME) for warning in recording.warnings]
                 recording = replace(recording, path=NAME, warnings=(*says, *([UNHEARD] if unheard else ())))
                 runs = captioner.runs_of(recording, item)
@@ -192,12 +191,6 @@ class Captions:
                 if isinstance(error, CheckpointError) and not unheard and (order.instruction or order.system):
                     raise ApiError(400, error.message, "messages", type(error).__name__) from error
                 raise
-
-    def _require_short(self, recording: Recording) -> None:
-        longest = self.limits.recording_s if self.limits.clip_s is None else self.limits.clip_s
-        if recording.duration_s > longest:
-            says = f"The recording lasts {recording.duration_s:.1f} s, and this server takes {longest:g} s: send parts."
-            raise ApiError(413, says, "messages", "recording_too_long")
 
     def _require_fits(self, captioner: Captioner, run: Run) -> None:
         """Refuses a prompt that leaves no room for the text; a session would, as a failure of its own."""

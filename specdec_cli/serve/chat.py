@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from specdec_cli.errors import AudioError, CloudError, ConfigError, EdgeError, typed
+from specdec_cli.errors import AudioError, CloudError, ConfigError, EdgeError, TooLongError, typed
 from specdec_cli.labels import Lexicon
 from specdec_cli.models.processor import Processor
 from specdec_cli.serve.captions import Captions, Order, Step
@@ -32,7 +32,7 @@ from specdec_cli.types import Token
 UNLIKELY: Final = -9999.0
 """Log-probability of a token that is not among the likeliest, as in the API itself."""
 
-_STATUS: Final = {AudioError: 400, ConfigError: 400, CloudError: 503, EdgeError: 503}
+_STATUS: Final = {TooLongError: 413, AudioError: 400, ConfigError: 400, CloudError: 503, EdgeError: 503}
 
 
 class Completion:

@@ -168,7 +168,7 @@ def _as_wav(samples: Any, rate: int) -> IO[bytes]:
 def _of_tar(shard: Shard, column: str | None, note: Callable[[str], None]) -> Iterator[Sample]:
     """The samples of a WebDataset: files that follow each other, with one name up to the first dot of its last part."""
     with tarfile.open(shard.path, "r|*") as tar:
-        members = (member for member in tar if member.isfile() and not _hidden(member.name))
+        members = (member for member in tar if _is_taken(member, note))
         for number, (key, group) in enumerate(groupby(members, key=lambda member: _key(member.name)[0]), 1):
             sample = Sample(number)
             try:
@@ -178,8 +178,10 @@ def _of_tar(shard: Shard, column: str | None, note: Callable[[str], None]) -> It
             yield sample
 
 
-def _hidden(name: str) -> bool:
-    return PurePosixPath(name).name.startswith(".")
+def _is_taken(member: tarfile.TarInfo, note: Callable[[str], None]) -> bool:
+    if not (member.isfile() or member.isdir()):
+        note("links and devices in a tar are left out")
+    return member.isfile() and not PurePosixPath(member.name).name.startswith(".")
 
 
 def _key(name: str) -> tuple[str, str]:

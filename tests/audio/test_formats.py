@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from specdec_cli.audio import Recording
+from specdec_cli.audio import Recording, paths
 from tests.audio.encode import (
     FFMPEG,
     PADDED,
@@ -67,6 +67,16 @@ def test_every_format_gives_the_same_tone(extension: str, tmp_path: Path, capfd:
     assert recording.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
     assert recording.decode_s > 0
     assert capfd.readouterr().err == ""
+
+
+def test_digests_of_few_large_files_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"_LARGE": 1, "_KEPT": 3, "_digests": {}}.items():
+        monkeypatch.setattr(paths, name, value)
+    for count in range(5):
+        path = saved(tmp_path, healthy("wav", 1.0 + count), f"{count}.wav")
+        for _ in range(2):
+            assert load_audio(path)[1].sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+        assert len(paths._digests) == min(count + 1, 3)
 
 
 @pytest.mark.parametrize("extension", ["alac.m4a", "mka"])

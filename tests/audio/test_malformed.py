@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from specdec_cli.audio import from_samples, open_recording
-from specdec_cli.errors import AudioContentError, AudioDecodeError, AudioError, AudioNotFoundError
+from specdec_cli.audio.sound import Sound
+from specdec_cli.errors import AudioContentError, AudioDecodeError, AudioError, AudioNotFoundError, TooLongError
+from specdec_cli.inputs.recording import InputFile
 from tests.audio.encode import (
     FFMPEG,
     SNDFILE,
@@ -123,6 +127,18 @@ def test_a_constant_offset_is_silence(rate: int, tmp_path: Path) -> None:
     load_audio(saved(tmp_path, sndfile_bytes(offset + tone(1.0, rate, amplitude=0.01), rate, "wav")))
 
 
+def test_the_bytes_of_a_recording_that_is_too_long_are_not_read(tmp_path: Path) -> None:
+    size = 40 << 30  # a sparse file: nothing of it lies on the disk
+    path = tmp_path / "sparse.wav"
+    with path.open("wb") as file:
+        file.write(b"RF64\xff\xff\xff\xffWAVEds64" + struct.pack("<IQQQI", 28, size + 72, size, size // 2, 0))
+        file.write(b"fmt " + struct.pack("<IHHIIHH", 16, 1, 1, 16_000, 32_000, 2, 16) + b"data\xff\xff\xff\xff")
+        file.truncate(size)
+    with pytest.raises(TooLongError) as caught:
+        open_recording(path, window_s=30.0)
+    assert InputFile(str(path)).content_of(caught.value) is None  # of the line that says so
+
+
 def test_the_longest_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("specdec_cli.audio.codecs.MAX_DURATION_S", 2.0)
     for extension in ("wav", "flac", "ogg", "mp3", "m4a", "webm", "opus", "aac"):
@@ -131,6 +147,23 @@ def test_the_longest_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             load_audio(saved(tmp_path, healthy(extension, 2.5), f"b.{extension}"))
         with pytest.raises(AudioContentError, match="too long"):
             open_recording(tmp_path / f"b.{extension}", window_s=1.0, segment_s=1.0)
+
+
+@pytest.mark.parametrize("extension", ["wav", "flac", "ogg", "mp3", "m4a", "webm"])
+def test_no_more_is_decoded_than_may_be_taken(extension: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Sound] = []
+
+    class Kept(Sound):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            made.append(self)
+
+    monkeypatch.setattr("specdec_cli.audio.reading.Sound", Kept)
+    path = saved(tmp_path, healthy(extension, 60.0), f"long.{extension}")
+    with pytest.raises(TooLongError, match="lasts longer than 2 s"):
+        open_recording(path, window_s=30.0, start_s=1.0, longest_s=2.0)
+    assert [0 < each.source.at / each.source.rate < 20 for each in made] == [True]
+    assert open_recording(path, window_s=30.0, start_s=1.0, end_s=3.0, longest_s=2.0).duration_s == 2.0
 
 
 @pytest.mark.parametrize(

@@ -197,6 +197,30 @@ def test_exports_mirror_the_folders(batch: Batch, clips: Path, output: Path, tmp
         shutil.rmtree(texts)
 
 
+def test_captions_that_contradict_the_sound_are_marked_in_lines_and_exports(
+    batch: Batch, shared: Path, output: Path, tmp_path: Path
+) -> None:
+    """No rate fits the lexicon of the test, so that every caption with a rate contradicts the sound."""
+    words = {"figure": "rate_per_s", "classes": {name: {"least": 99} for name in ("slow", "moderate", "fast")}}
+    lexicon = tmp_path / "words.yaml"
+    lexicon.write_text(
+        json.dumps({"schema": 1, "extends": "default", "attributes": {"rate": {"measured": [words]}}}), "utf-8"
+    )
+    texts = tmp_path / "texts"
+    asked = ("--threshold", "1", "--lexicon", lexicon, "--export", "csv,textgrid", "--export-dir", texts)
+    assert batch(shared / "ann", *asked).code == 0
+    lines, rows = by_name(output, shared / "ann"), table_rows(texts / f"{output.stem}.csv")
+    assert len(lines) == len(rows) == 2
+    for line in lines.values():
+        assert line.agrees is not None
+        assert line.agrees["rate"] is False
+        assert "contradicts" in line.flags
+        assert {each.reason for each in line.rounds if each.escalated} == {"sound"}
+    assert ["contradicts" in row["flags"] for row in rows] == [True, True]
+    for name in lines:
+        assert '"contradicts"' in (texts / name).with_suffix(".TextGrid").read_text("utf-8")
+
+
 def test_a_manifest_brings_ids_languages_and_prompts(batch: Batch, clips: Path, output: Path, tmp_path: Path) -> None:
     manifest = tmp_path / "list.tsv"
     english = "Summarise the speaker's voice and emotion in one English sentence."

@@ -202,6 +202,21 @@ def test_the_page_names_the_gap_the_advice_and_the_gate_that_needs_scikit_learn(
     assert "loading" not in refused.err
 
 
+def test_texts_of_what_was_said_are_no_references(
+    specdec: Specdec, voices: Path, recorded: Path, tuned: Tuned, tmp_path: Path
+) -> None:
+    table = tmp_path / "truth.tsv"
+    rows = [f"{path.name}\t门在哪里，第{number}扇？\n" for number, path in enumerate(sorted(voices.iterdir()))]
+    table.write_text("file\ttext\n" + "".join(rows), encoding="utf-8")
+    outcome = specdec("tune", voices, *QUICK, "--json", "--traces", recorded, "--references", table)
+    assert outcome.code == 0, outcome.err
+    found, without = Tuning.model_validate_json(outcome.out), tuned.found
+    assert (found.measure, without.measure) == ("agreement", "agreement")
+    assert (found.confirmed, found.recommended) == (without.confirmed, without.recommended)
+    assert [note for note in found.notes if "are what was said" in note]
+    assert not [note for note in without.notes if "are what was said" in note]
+
+
 @pytest.mark.ci
 def test_deferred_drafts_are_tried_where_clips_count(
     specdec: Specdec, voices: Path, recorded: Path, tmp_path: Path

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import av
 import numpy as np
 import openai
 import pytest
@@ -16,6 +18,7 @@ from openai import AsyncOpenAI, OpenAI
 
 from specdec_cli.labels import Lexicon
 from specdec_cli.transcript import Transcript
+from tests.audio.encode import ffmpeg_bytes, sndfile_bytes
 from tests.mini_pair import MODES, RATE, captioner, voice, write_voice
 from tests.serve.api import TOKEN, Api, api, encoded, message, spoken
 
@@ -171,11 +174,12 @@ def test_a_silent_piece_costs_the_others_nothing(client: OpenAI) -> None:
     assert "The recording" in second["error"]["message"]
 
 
-@pytest.mark.parametrize(
-    ("format_", "name", "subtype"), [("FLAC", "flac", None), ("OGG", "ogg", "VORBIS"), ("MP3", "mp3", None)]
-)
-def test_formats(client: OpenAI, format_: str, name: str, subtype: str | None) -> None:
-    data = encoded(voice(3, 2), format_, subtype)
+@pytest.mark.parametrize("name", ["flac", "ogg", "mp3", "m4a"])
+def test_formats(client: OpenAI, name: str) -> None:
+    if name == "m4a" and "aac" not in av.codecs_available:
+        pytest.skip("FFmpeg has no encoder of AAC")
+    write = ffmpeg_bytes if name == "m4a" else sndfile_bytes
+    data = base64.b64encode(write(voice(3, 2)[:, None], RATE, "sf.mp3" if name == "mp3" else name)).decode()
     asked = message(data, name)
     said = client.chat.completions.create(model="specdec/edge", messages=asked).choices[0].message.content  # type: ignore[arg-type]
     assert said

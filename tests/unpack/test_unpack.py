@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import sys
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,18 @@ def test_a_webdataset_gives_its_json_its_texts_and_its_classes(tmp_path: Path) -
         "column npy holds bytes",
     ):
         assert part in told
+
+
+def test_links_in_a_tar_are_left_out_and_told(tmp_path: Path) -> None:
+    source = tar(tmp_path / "set.tar", [("a.wav", sound(1))])
+    with tarfile.open(source, "a") as file:
+        for name, kind in (("b.wav", tarfile.SYMTYPE), ("c.wav", tarfile.LNKTYPE), ("d", tarfile.DIRTYPE)):
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = kind, "/etc/passwd"
+            file.addfile(member)
+    rows, work = unpacked(source, tmp_path / "out")
+    assert [row["file"] for row in rows] == ["a.wav"]
+    assert work.skips.sentences() == ["links and devices in a tar are left out"]
 
 
 def test_splits_and_subsets_are_told_apart_by_files_and_folders(tmp_path: Path) -> None:
