@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -118,6 +119,7 @@ class Captioning:
                     keep(outcome, write=not (self._refused or task.marks))
                 return
             with backend() as entered:
+                counts.started = time.monotonic()  # loading is no part of the pace
                 stored.require(lambda line: loaded_changes(line.head, entered.setup, ("dtype", "weights")))
                 if request.overwrite:
                     stored.clear()
@@ -154,8 +156,8 @@ class Captioning:
         """What the command line names; ConfigError if it names nothing, or contradicts itself."""
         request = self._given
         if (request.manifest is None) == (not request.paths):
-            hint = "Name files, folders or patterns; or a --manifest, and not both."
-            raise ConfigError("No recordings are named, or in two ways.", hint=hint)
+            says = "Recordings are named in two ways." if request.paths else "No recordings are named."
+            raise ConfigError(says, hint="Name files, folders or patterns; or a --manifest, and not both.")
         if request.manifest is not None:
             return Manifest.read(request.manifest, strict=self.config.audio.strict)
         folder = self._exports.folder if self._exports else None

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from specdec_cli.evaluate.bootstrap import Interval
 from specdec_cli.evaluate.comparison_tables import same_as_cloud
 from specdec_cli.evaluate.result import Comparison, ModeQuality
-from specdec_cli.format import percent, seconds, share, short, with_ends
+from specdec_cli.format import percent, seconds, share, with_ends
 from specdec_cli.types import Mode
 
 HEIGHT: Final = 280  # of a picture, CSS pixels; its width is that of the page
@@ -92,8 +92,8 @@ def sentences(found: Comparison) -> Iterator[str]:
         if keeps is None or time is None:
             continue
         woken = own.clips_woken.value if own.clips_woken else None
-        asked = "every clip" if woken == 1 else f"{percent(woken)} of the clips"
-        yield f"{mode.capitalize()} {keeps} at {with_ends(time, percent)} of its time; the cloud was asked for {asked}."
+        called = "every clip" if woken == 1 else f"{percent(woken)} of the clips"
+        yield f"{mode.capitalize()} {keeps} at {with_ends(time, percent)} of its time; the cloud was called for {called}."
 
 
 def _keeps(found: Comparison, mode: Mode) -> str | None:
@@ -103,7 +103,7 @@ def _keeps(found: Comparison, mode: Mode) -> str | None:
     if lead is None or not lead.of["cloud"].value:
         return None
     own, cloud = lead.of[mode].value, lead.of["cloud"].value
-    return f"keeps {percent(own / cloud)} of cloud-only's quality ({lead.name}: {share(own)} against {share(cloud)})"
+    return f"keeps {share(own / cloud)} of cloud-only's quality ({lead.name}: {share(own)} against {share(cloud)})"
 
 
 def panels(found: Comparison) -> list[Panel]:
@@ -151,7 +151,7 @@ def _panel(measure: Measure, found: Comparison) -> Panel:
         horizontal="time, of cloud-only's" if relative else "time of a clip",
         points=tuple(points),
         x_ticks=tuple((across(tick), form(tick)) for tick in _ticks(0.0, width)),
-        y_ticks=tuple((along(tick), f"{short(100 * tick).rstrip('0').rstrip('.')}%") for tick in _ticks(bottom, top)),
+        y_ticks=tuple((along(tick), f"{100 * tick:g}%") for tick in _ticks(bottom, top)),
         at_random=(at["edge"], at["cloud"]) if {"edge", "cloud"} <= at.keys() else None,
     )
 

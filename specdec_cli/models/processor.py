@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _THEIR_NAMES: Final = {"no_repeat_ngram": "no_repeat_ngram_size"}  # in a generation_config.json, where it is another
 SUGGESTED: Final = tuple(_THEIR_NAMES.get(name, name) for name in NOTHING_DONE)
+PLACEHOLDERS: Final = ("audio_token_id", "audio_token_index", "image_token_id", "video_token_id")
+"""Names in a config.json of ids that stand for audio, image or video, one of an audio token first."""
 _CHAT_END = "<|im_end|>"  # ends a turn in the chat templates of many families
 _TEST_SOUND_S = (0.37, 3.0)  # two lengths determine the number of audio tokens per second
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import soundfile
 
 from specdec_cli.batch.tasks import Outcome, Progress
+from specdec_cli.captioner import Captioner
 from specdec_cli.cli.captioning import command_line
 from specdec_cli.console.progress import show_counts, show_warnings
 from specdec_cli.console.view import View
@@ -125,6 +128,27 @@ def test_a_long_recording_shows_how_much_of_its_audio_is_done() -> None:
     assert counts.left_s == pytest.approx(3 * counts.elapsed_s, rel=0.1)
     show_counts(view, counts)
     assert "0 of 1, 5 min 00 s of 20 min 00 s of audio" in screen.output
+
+
+def test_the_pace_counts_from_when_models_are_loaded(run: Run, clips: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Progress] = []
+    loaded: list[float] = []
+    load = Captioner.load
+
+    def counts() -> Progress:
+        made.append(Progress())
+        return made[-1]
+
+    def slowly(*given: Any, **settings: Any) -> Any:
+        found = load(*given, **settings)
+        loaded.append(time.monotonic())
+        return found
+
+    monkeypatch.setattr("specdec_cli.cli.captioning.Progress", counts)
+    monkeypatch.setattr(Captioner, "load", slowly)
+    assert run(clips / "0.wav").code == 0
+    assert (len(made), len(loaded)) == (1, 1)
+    assert made[0].started >= loaded[0]
 
 
 def test_warnings_of_a_kind_are_one_line_and_name_three_files() -> None:

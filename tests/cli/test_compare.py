@@ -197,7 +197,9 @@ def test_emotion_words_are_scored_over_own_wheels(specdec: Specdec, recordings: 
     folder.mkdir()
     (folder / "format.csv").write_text("name,format\n" + "".join(f'{word},"[]"\n' for word in others))
     (folder / "synonym.csv").write_text("word_run1,synonym_run1\n" + "".join(f'{word},"[]"\n' for word in others))
-    (folder / "wheel1.csv").write_text("level1,level2\n" + "".join(f"base of {word},{word}\n" for word in others))
+    (folder / "wheel1.csv").write_text(
+        "level1,level2,level3\n" + "".join(f"base of {word},{word},\n" for word in others)
+    )
     names = [Path(recording).name for recording in recordings]
     table.write_text(f'file,text\n{names[0]},"[{said[0]}]"\n{names[1]},"[{wrong}]"\n')
     scored = (*asked, "--references", table, "--wheels", folder)

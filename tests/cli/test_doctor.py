@@ -173,7 +173,7 @@ def test_packages_that_are_absent_or_of_another_version_are_rows(
         return "1.0"
 
     monkeypatch.setattr(doctor_module, "version", version)
-    monkeypatch.setattr(families.family_named("qwen2.5-omni"), "needs", ("no-such-package",))
+    monkeypatch.setattr(families.FAMILIES["qwen2.5-omni"], "needs", ("no-such-package",))
     outcome = specdec("doctor", "--quick")
     failed = failing(outcome)
     assert "not installed" in failed["safetensors"]

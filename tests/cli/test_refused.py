@@ -16,7 +16,7 @@ from tests.mini_pair import write_voice
 Row = tuple[str, str | tuple[str, ...]]
 
 MISUSED: list[Row] = [
-    ("caption", "No recordings are named"),
+    ("caption", "No recordings are named."),
     ("caption -k", "-k"),
     ("captions a.wav", "caption"),
     ("config shows", "show"),
@@ -47,7 +47,7 @@ RECORDINGS: list[Row] = [
     ("caption a.wav --lexicon words.yaml", "words.yaml: attributes: emotoin has no class"),
     ("caption a.wav --lexicon missing.yaml", "cannot be read"),
     ("batch -o o.jsonl", "No recordings are named"),
-    ("batch a.wav --manifest list.tsv -o o.jsonl", "not both"),
+    ("batch a.wav --manifest list.tsv -o o.jsonl", ("in two ways", "not both")),
     ("batch --manifest none.tsv -o o.jsonl", "cannot be read"),
     ("batch nested -o o.jsonl", "--recursive"),
     ("batch a.wav --batch-size 0 -o o.jsonl", "--batch-size"),

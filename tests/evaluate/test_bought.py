@@ -41,6 +41,7 @@ def test_more_time_is_further_right_and_better_is_higher() -> None:
     assert at["hybrid"][0] == pytest.approx(zero + (full - zero) * 0.5, abs=0.2)
     assert "hybrid: 83.3% (" in found.points[1].said
     assert "at 50% (50% to 50%)" in found.points[1].said
+    assert "100%" in [text for _, text in found.y_ticks]  # which is the cloud's here
 
 
 def test_everything_lies_within_the_picture_and_names_do_not_overlap() -> None:
@@ -70,8 +71,8 @@ def test_few_clips_without_intervals_are_drawn_as_well(clips: int) -> None:
 def test_sentences_say_what_is_kept_at_which_time_for_how_many_clips() -> None:
     hybrid, lossless = sentences(compared("edge", "hybrid", "lossless", "cloud"))
     assert hybrid == (
-        "Hybrid keeps 83% of cloud-only's quality (classes equal to cloud-only's: 83.3% against 100.0%) at 50% "
-        "(50% to 50%) of its time; the cloud was asked for 0% of the clips."
+        "Hybrid keeps 83.3% of cloud-only's quality (classes equal to cloud-only's: 83.3% against 100.0%) at 50% "
+        "(50% to 50%) of its time; the cloud was called for 0% of the clips."
     )
     assert lossless.startswith("Lossless gives cloud-only's captions at 80% (80% to 80%) of its time")
 

@@ -61,8 +61,8 @@ def test_a_gap_that_is_closed_is_claimed_in_one_sentence(tmp_path: Path, lexicon
     )
     assert sentence.endswith("of the gap in emotion.")
     assert bought == (
-        "Hybrid keeps 81% of cloud-only's quality (emotion named right: 70.0% against 86.7%) at 100% (100% to 100%) "
-        "of its time; the cloud was asked for 0% of the clips."
+        "Hybrid keeps 80.8% of cloud-only's quality (emotion named right: 70.0% against 86.7%) at 100% (100% to 100%) "
+        "of its time; the cloud was called for 0% of the clips."
     )
 
 
