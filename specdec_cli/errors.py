@@ -79,7 +79,7 @@ class AudioContentError(AudioError):
 
 
 class TooLongError(AudioContentError):
-    """A recording that is longer than a server takes."""
+    """Longer than any recording that is read, or than a server takes: nobody has to read all of its bytes."""
 
 
 class CutsError(AudioContentError):

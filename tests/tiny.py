@@ -40,7 +40,7 @@ from specdec_cli.decoding.block import Block, Event
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.engine import Shared
-from specdec_cli.models.families import AudioProcessor, family_named
+from specdec_cli.models.families import FAMILIES, AudioProcessor
 from specdec_cli.models.processor import Processor, Prompt
 from specdec_cli.types import Finished
 from training.tokenizer import SPECIAL_TOKENS
@@ -170,7 +170,7 @@ def as_audio_lm(
     compiled: bool = False,
 ) -> AudioLM:
     """A thinker as the loop takes it, without its vision tower."""
-    family = family_named("qwen2.5-omni")
+    family = FAMILIES["qwen2.5-omni"]
     module.model.visual = None
     processor = Processor(name, family, parts or tiny_processor(), module.config, module.generation_config)
     model = AudioLM(module.to(device), processor, graphs=graphs, compiled=compiled)

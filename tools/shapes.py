@@ -16,7 +16,7 @@ from transformers import Qwen2_5OmniThinkerConfig, Qwen2_5OmniThinkerForConditio
 
 import specdec_cli
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.families import AudioProcessor, family_named
+from specdec_cli.models.families import FAMILIES, AudioProcessor
 from specdec_cli.models.packed import BITS, PackedLinear, empty_packed
 from specdec_cli.models.processor import Processor
 from tools.memory import weight_bytes
@@ -147,7 +147,7 @@ def build(shape: Shape, *, dtype: str, device: torch.device) -> AudioLM:
     module = _empty(shape, _special(parts.tokenizer), number, bits).to_empty(device=device)
     _fill(module, number, device)
     module.generation_config.eos_token_id = parts.tokenizer.convert_tokens_to_ids("<|im_end|>")
-    processor = Processor(shape.name, family_named("qwen2.5-omni"), parts, module.config, module.generation_config)
+    processor = Processor(shape.name, FAMILIES["qwen2.5-omni"], parts, module.config, module.generation_config)
     processor.vocab_size = shape.vocabulary  # scored in full, although the tokenizer at hand has fewer ids
     return AudioLM(module.eval().requires_grad_(False), processor, quantization=dtype if bits is not None else None)
 

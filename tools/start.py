@@ -79,9 +79,9 @@ def _in_fresh_process(asked: dict[str, Any]) -> None:
     with _part(parts, "torch"):
         import_module("torch")
     with _part(parts, "transformers"):
-        from specdec_cli.models.families import family_named
+        from specdec_cli.models.families import FAMILIES
 
-        _ = family_named("qwen2.5-omni").module_class  # transformers imports a family when its class is first looked up
+        _ = FAMILIES["qwen2.5-omni"].module_class  # transformers imports a family when its class is first looked up
     with _part(parts, "ours"):
         from specdec_cli.captioner import Captioner
     with _part(parts, "weights"):

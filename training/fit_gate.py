@@ -249,6 +249,7 @@ def fitted_gate(
         compared[name] = {f"{s:.0%}": frontier.run(name, low, point) for s, point in at.items()}
     block, waking = fitting.fitted()
     waking = waking.model_copy(update={"combination": frontier.combination})
+    wake = round(wake, 4)
     origin = {
         "specdec": __version__,
         "edge": captioner.config.edge.model if captioner.config.edge else None,
@@ -258,7 +259,10 @@ def fitted_gate(
         "clips": {language: len(part.traces) for language, part in parts.items()},
         "label": "the cloud's token changes a class that the caption names",
         "weights_of_changes_for_waking": dict(weights),
-        "cross_fitted": {"shipped": tried[threshold], "by_share_of_clips": compared},
+        "cross_fitted": {
+            "shipped": {"threshold": threshold, "wake": wake, **tried[threshold]},
+            "by_share_of_clips": compared,
+        },
     }
     gate = GateFile(
         gate="learned",
@@ -266,7 +270,7 @@ def fitted_gate(
         k=k,
         stop_drafting=True,
         defer=True,
-        wake=round(wake, 4),
+        wake=wake,
         tokenizer=tokenizer,
         fitted_on=origin,
         learned=block,
@@ -279,7 +283,7 @@ def main(
     data: Annotated[Path, typer.Option(help="Folder with labels.tsv and the clips.")],
     clips: Annotated[int, typer.Option(help="Dev clips, the corpora in equal parts as far as they go.")] = 600,
     k: Annotated[int, typer.Option(help="Tokens drafted per block where drafts are not deferred.")] = 2,
-    share: Annotated[float, typer.Option(help="Share of the clips that may wake the cloud, 0 to 1.")] = 0.43,
+    share: Annotated[float, typer.Option(help="Share of the clips that may wake the cloud, 0 to 1.")] = 0.44,
     emotion: Annotated[float, typer.Option(help="How much a change of emotion counts for waking; others: 1.")] = 10.0,
     config: Annotated[str, typer.Option(help="Configuration of the pair, a name or a path.")] = "mini",
     edge: Annotated[str | None, typer.Option(help="Edge checkpoint in place of the configured one.")] = None,

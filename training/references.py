@@ -79,6 +79,7 @@ def main(
     split: Annotated[Split, typer.Option(help="Whose clips.")] = Split.DEV,
     clips: Annotated[int, typer.Option(help="Dev or report clips, the corpora in equal parts; 0: all.")] = 0,
     seed: Annotated[int, typer.Option(help="Of the choice of clips.")] = 0,
+    without: Annotated[Path | None, typer.Option(help="A table whose clips are left out.")] = None,
     meant: Annotated[bool, typer.Option("--meant", help="CREMA-D: what the actor meant, on all clips.")] = False,
 ) -> None:
     """Write the references of a split, for `--references`."""
@@ -86,6 +87,9 @@ def main(
     if clips and split not in (Split.DEV, Split.REPORT):
         raise typer.BadParameter("--clips chooses among dev or report clips; leave it out for another --split")
     chosen = rows_of(rows, split)
+    if without is not None:
+        known = {line.split("\t")[0] for line in without.read_text(encoding="utf-8").splitlines()}
+        chosen = [row for row in chosen if str((data / row.file).resolve()) not in known]
     if clips:
         chosen = balanced(chosen, clips, seed)
     write_references(output, chosen, data, meant=meant)

@@ -24,7 +24,7 @@ from specdec_cli.audio.mpeg_frames import sound_within_tag, tag_end
 from specdec_cli.audio.ogg_pages import has_several_streams
 from specdec_cli.audio.paths import audio_error
 from specdec_cli.audio.samples import BLOCK_SAMPLES, MAX_DURATION_S, STREAMED, Floats, Source
-from specdec_cli.errors import AudioContentError, AudioDecodeError, CutsError
+from specdec_cli.errors import AudioDecodeError, CutsError, TooLongError
 
 MISSING_S: Final = 1.0  # of sound that a header promises: less is rounding, padding, a tail that nobody misses
 _OPENING: Final = threading.Lock()  # all threads share the error code of a file that libsndfile does not open
@@ -65,11 +65,11 @@ def not_sound(path: str, file: FileIO) -> AudioDecodeError:
 
 
 def require_bounded(path: str, seconds: float) -> None:
-    """Raises AudioContentError for more than six hours."""
+    """Raises TooLongError for more than six hours."""
     if seconds > MAX_DURATION_S:
         says = f"is too long: it lasts {seconds:,.0f} s or more, and {MAX_DURATION_S:,.0f} s is the most"
         hint = "Cut it into shorter recordings. If it is short, its header is wrong: convert it with ffmpeg."
-        raise audio_error(AudioContentError, path, says, hint)
+        raise audio_error(TooLongError, path, says, hint)
 
 
 def libraries(file: FileIO, track: int | None) -> list[Callable[..., Source | None]]:
@@ -128,7 +128,7 @@ def from_ffmpeg(path: str, file: FileIO, stack: ExitStack, _from_s: float, track
 
     Raises:
         AudioDecodeError: it is not audio, or of an unknown codec.
-        AudioContentError: it is a WAV without a size, and too large.
+        TooLongError: it is a WAV without a size, and too large.
         CutsError: there is no such track.
     """
     require_bounded(path, _wav_seconds(file))  # FFmpeg would look for chunks in all of it

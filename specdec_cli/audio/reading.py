@@ -49,7 +49,7 @@ def read_through(path: str, file: FileIO, part: Part, select: Select, window_s: 
 
     Raises:
         AudioDecodeError: no library reads it, or nothing of it decodes.
-        AudioContentError: it is too long.
+        TooLongError: it is.
         CutsError: it ends before the part begins; `select` raises it too.
     """
     best = _longest(path, file, part, select, window_s, at_pauses)

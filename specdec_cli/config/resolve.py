@@ -276,6 +276,7 @@ def _of_gate_file(path: str, given: Given) -> Layer:
         "gate.file": path if file.learned else None,
         "decoding.defer": file.defer,
         "decoding.k": file.k,
+        "acceptance.grounded": file.grounded,
     }
     return {
         name: Given(value, f"{given.origin}, {source.name}", given.chosen and name == "gate.name")

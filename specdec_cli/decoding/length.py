@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 MOST_DRAFTED: Final = 16  # tokens per round, where the number is not given
 MOST_DEFERRED: Final = 64  # tokens of a deferred draft: what the schema allows a block, and a server a draft
+PER_TOKEN: Final = 4  # tokens that deferred drafts may spend on each written one
 SOLO_BLOCK: Final = 4  # tokens of a block where nothing is verified, and of the cloud's where nothing is drafted
 CLOUD_CHUNK: Final = 16  # tokens that a cloud writes at a time where nothing drafts: more would delay the view
 PASSES: Final = 0.7  # what a begins at, for pairs that agree less than the mini pair (0.98 on its six samples)
@@ -60,6 +61,15 @@ def most_drafted(settings: DecodingConfig) -> int:
 def capacity(settings: DecodingConfig) -> int:
     """Most tokens that follow a prompt at any time: the text, a block after it and the cloud's own token."""
     return settings.max_new_tokens + most_drafted(settings) + 1
+
+
+def most_deferred(drafted: int, written: int) -> int:
+    """Tokens of the next deferred draft at most, once so many were drafted for a text of so many.
+
+    Where the cloud rejects nearly everything, drafting the whole rest again and again would take the square of its
+    length; so the tokens beyond a first draft are `PER_TOKEN` times the text's at most.
+    """
+    return min(MOST_DEFERRED, max(SOLO_BLOCK, MOST_DEFERRED + PER_TOKEN * written - drafted))
 
 
 class Mean:

@@ -11,7 +11,7 @@ from specdec_cli.config.schema import DecodingConfig
 from specdec_cli.decoding.ahead import CloudCalls
 from specdec_cli.decoding.block import Block, Draft, Enough, Event, Verdict, outcome
 from specdec_cli.decoding.gate import Gate, GateState
-from specdec_cli.decoding.length import CLOUD_CHUNK, MOST_DEFERRED, SOLO_BLOCK, BlockLength
+from specdec_cli.decoding.length import CLOUD_CHUNK, SOLO_BLOCK, BlockLength, most_deferred
 from specdec_cli.decoding.stop import StopRules, TextEnd
 from specdec_cli.decoding.work import ClipWork, Clock
 from specdec_cli.errors import CloudError, EdgeError
@@ -39,6 +39,7 @@ class Loop:
     top_n: int = 0  # likeliest tokens to keep of each committed one
     sound: Grounding | None = None  # what the claims of drafts are set against; None: they are not
     text: tuple[int, ...] = field(default=(), init=False)  # the committed token ids
+    _drafted: int = field(default=0, init=False)  # tokens so far, rejected ones included
     _cloud_called: bool = field(default=False, init=False)  # the cloud has read the clip: further calls cost little
     _cloud_failed: str | None = field(default=None, init=False)  # why the edge writes the rest
     _edge_failed: str | None = field(default=None, init=False)  # why the cloud does
@@ -131,6 +132,7 @@ class Loop:
                 raise
             self._edge_failed = error.message
             return Draft()
+        self._drafted += len(draft.ids)
         done = self.drafter.work - before
         if done.encoder_passes:
             self.calls.costs.took("reading", done.reading_ms)
@@ -141,7 +143,7 @@ class Loop:
     def _block_size(self, *, whole: bool) -> tuple[int, Enough | None]:
         """Most tokens of the next block, and what may end it before."""
         if whole:
-            size = MOST_DEFERRED
+            size = most_deferred(self._drafted, len(self.text))
             enough: Enough | None = partial(self._end.reached, self.text) if self.stop.reads_text else None
         else:
             size = self._length.most()
@@ -164,7 +166,8 @@ class Loop:
             return None
         if not verdict.prefilled:
             forwards = max(cloud.work.forwards - forwards, 1)
-            self.calls.costs.took("verification", verdict.ms / forwards + (verdict.network_ms or 0.0))
+            calls = 1 + len(verdict.stood or ())
+            self.calls.costs.took("verification", verdict.ms / forwards + (verdict.network_ms or 0.0) / calls)
             if not draft.ids:
                 self.calls.costs.alone.add(1 + len(verdict.more), forwards)
         self._cloud_called = True

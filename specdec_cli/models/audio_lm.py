@@ -19,7 +19,7 @@ from specdec_cli.models.families import CACHE
 from specdec_cli.models.fused import fuse_layers
 from specdec_cli.models.kernels import replace_layers
 from specdec_cli.models.processor import Processor
-from specdec_cli.models.slots import Slots, let_layers_compile
+from specdec_cli.models.slots import ROOMS, Slots, let_layers_compile
 
 _log = logging.getLogger(__name__)
 
@@ -85,7 +85,8 @@ class AudioLM:
             fuse_layers(module)
         self.slots: Slots | None = None  # None: every cache grows
         spread = len(set(getattr(module, "hf_device_map", {}).values())) > 1
-        if self.joins and not spread and recorded:
+        # a forward over slots is as long as they are, whatever its clips
+        if self.joins and not spread and recorded and processor.context >= ROOMS[-1]:
             self.slots = Slots(module, len(self._empty.layers), compiled=compiled)
             if compiled:
                 let_layers_compile(module)

@@ -22,6 +22,7 @@ import transformers
 from packaging.version import Version
 from transformers.processing_utils import ProcessorMixin
 
+from specdec_cli.models.processor import PLACEHOLDERS
 from specdec_cli.models.rendering import TemplateError, rendered
 
 Samples: TypeAlias = npt.NDArray[np.float32]
@@ -31,7 +32,6 @@ Made: TypeAlias = tuple[Sequence[int], Mapping[str, torch.Tensor]]
 CACHE: Final = "cache" if Version(transformers.__version__) >= Version("5.24") else "past_key_values"
 """What a module's forward calls its cache."""
 _NOT_AUDIO: Final = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"})
-_PLACEHOLDERS: Final = ("audio_token_id", "audio_token_index", "image_token_id", "video_token_id")
 
 
 @dataclass(eq=False)
@@ -73,7 +73,7 @@ class Family:
 
     def placeholders(self, config: Any) -> list[int]:
         """Ids that stand for audio, image or video, that of one audio token first."""
-        return [id_ for name in _PLACEHOLDERS if isinstance(id_ := getattr(config, name, None), int)]
+        return [id_ for name in PLACEHOLDERS if isinstance(id_ := getattr(config, name, None), int)]
 
     def prompt(self, parts: Any, samples: Samples, instruction: str, system: str | None, placeholder: int) -> Made:  # noqa: ARG002
         """A clip and an instruction as ids and tensors, by transformers' processor; see `Processor.prompt`."""
@@ -179,7 +179,7 @@ class Gemma3n(Family):
         return Gemma3nProcessor.from_pretrained(source, **common)
 
 
-FAMILIES: Final[tuple[Family, ...]] = (
+_FAMILIES: Final[tuple[Family, ...]] = (
     # of the Omnis only the thinker: talker, token-to-wave model and vision tower are never loaded
     QwenOmni(
         "qwen2.5-omni",
@@ -236,15 +236,13 @@ FAMILIES: Final[tuple[Family, ...]] = (
     ),
 )
 
-
-def family_named(name: str) -> Family:
-    """The family called `name` in a configuration."""
-    return next(family for family in FAMILIES if family.name == name)
+FAMILIES: Final[Mapping[str, Family]] = {family.name: family for family in _FAMILIES}
+"""By what a configuration calls them."""
 
 
 def family_of(model_type: str) -> Family | None:
     """The family of a `model_type`, if there is one."""
-    return next((family for family in FAMILIES if model_type in family.model_types), None)
+    return next((family for family in FAMILIES.values() if model_type in family.model_types), None)
 
 
 def conversation(instruction: str, system: str | None, **audio: Any) -> list[dict[str, Any]]:

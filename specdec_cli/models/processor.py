@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _THEIR_NAMES: Final = {"no_repeat_ngram": "no_repeat_ngram_size"}  # in a generation_config.json, where it is another
 SUGGESTED: Final = tuple(_THEIR_NAMES.get(name, name) for name in NOTHING_DONE)
+PLACEHOLDERS: Final = ("audio_token_id", "audio_token_index", "image_token_id", "video_token_id")
+"""Names in a config.json of ids that stand for audio, image or video, one of an audio token first."""
 _CHAT_END = "<|im_end|>"  # ends a turn in the chat templates of many families
 _TEST_SOUND_S = (0.37, 3.0)  # two lengths determine the number of audio tokens per second
 
@@ -53,7 +55,7 @@ class Processor:
         self.extractor = extractor = getattr(parts, "feature_extractor", None) or parts.audio_processor
         text_config = config.get_text_config(decoder=True)
         self.rows = int(text_config.vocab_size)
-        self.context = int(text_config.max_position_embeddings)  # positions of prompt and text together
+        self.context = _context(text_config)  # positions of prompt and text together
         pieces: dict[str, int] = self.tokenizer.get_vocab()
         # Voxtral's table lacks parts of characters
         self.vocab_size = max(*pieces.values(), len(self.tokenizer) - 1) + 1
@@ -146,6 +148,18 @@ class Processor:
             "tokenizer": tokenizer_fingerprint(self.tokenizer.get_vocab()),
             "prompts": f"sha256:{digest.hexdigest()[:32]}",
         }
+
+
+def _context(text_config: Any) -> int:
+    """Positions up to which every token is turned by its own place alone, whatever the length of the whole.
+
+    longrope turns all tokens otherwise once there are more than its original length, those in the cache included, which
+    no cache follows. What transformers calls dynamic does so beyond `max_position_embeddings`.
+    """
+    rope = getattr(text_config, "rope_parameters", None) or {}
+    kinds = [rope, *(kind for kind in rope.values() if isinstance(kind, Mapping))]  # one, or one of each kind of layer
+    originals = [kind["original_max_position_embeddings"] for kind in kinds if kind.get("rope_type") == "longrope"]
+    return int(min([text_config.max_position_embeddings, *originals]))
 
 
 def test_sound(seconds: float, sampling_rate: int) -> npt.NDArray[np.float32]:

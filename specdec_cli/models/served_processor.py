@@ -12,12 +12,11 @@ import numpy.typing as npt
 
 from specdec_cli.config import ModelConfig
 from specdec_cli.errors import CheckpointError
-from specdec_cli.models.processor import SUGGESTED, Processor, Prompt, eos_ids_of
+from specdec_cli.models.processor import PLACEHOLDERS, SUGGESTED, Processor, Prompt, eos_ids_of
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-_PLACEHOLDERS: Final = ("audio_token_id", "audio_token_index", "image_token_id", "video_token_id")
 _UNNAMED: Final = {"moss_audio": {"audio_token_id": 151_654}}
 """`model_type` -> ids that its files leave to its code, `<|vision_pad|>` of Qwen3's table in MOSS-Audio."""
 _SUPPRESSED: Final = "suppress_tokens"
@@ -36,9 +35,9 @@ class ServedProcessor(Processor):
         self.vocab_size = max(pieces.values()) + 1
         processing = _read(folder, "processor_config.json")
         thinker = _UNNAMED.get(str(whole.get("model_type")), {}) | whole.get("thinker_config", whole) | processing
-        stand_ins = [thinker[name] for name in _PLACEHOLDERS if isinstance(thinker.get(name), int)]
+        stand_ins = [thinker[name] for name in PLACEHOLDERS if isinstance(thinker.get(name), int)]
         if not stand_ins:
-            raise CheckpointError(f"{self.name} takes no audio: its config.json names no {_PLACEHOLDERS[0]}")
+            raise CheckpointError(f"{self.name} takes no audio: its config.json names no {PLACEHOLDERS[0]}")
         self.placeholder_id: int = stand_ins[0]
         self._placeholders = set(stand_ins)
         self.banned_ids = tuple(sorted({*stand_ins, *(generation.get(_SUPPRESSED) or ())}))

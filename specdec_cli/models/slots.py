@@ -123,7 +123,7 @@ class LayerCache(Cache):  # type: ignore[misc]
         super().__init__(layers=[memory])
 
 
-class _Step(Cache):  # type: ignore[misc]
+class StepCache(Cache):  # type: ignore[misc]
     """The memory of all layers in a step of one token, in which they are compiled."""
 
     def __init__(self, memories: Sequence[LayerMemory]) -> None:
@@ -132,14 +132,14 @@ class _Step(Cache):  # type: ignore[misc]
 
 
 def let_layers_compile(module: Any) -> None:
-    """Has each layer of a decoder run compiled where it is given a `_Step`, and elsewhere as before."""
+    """Has each layer of a decoder run compiled where it is given a `StepCache`, and elsewhere as before."""
     compiled = torch.compile(_layer, dynamic=False, fullgraph=True)
 
     def watch(at: int, layer: Any) -> None:
         plain = layer.forward
 
         def forward(hidden_states: torch.Tensor, **kwargs: Any) -> Any:
-            if not isinstance(cache := kwargs.get(CACHE), _Step):
+            if not isinstance(cache := kwargs.get(CACHE), StepCache):
                 return plain(hidden_states, **kwargs)
             return compiled(layer, hidden_states, kwargs | {CACHE: cache.alone[at]})
 
@@ -290,7 +290,7 @@ class Slots:
         self.slot = inputs[:, 0]
         self.positions = inputs[:, 1:2] + self._columns[: shape.tokens]
         self.room = shape.room
-        memories = _Step(self._layers) if self._is_compiled(shape) else Cache(layers=self._layers)
+        memories = StepCache(self._layers) if self._is_compiled(shape) else Cache(layers=self._layers)
         logits: torch.Tensor = self._module(
             input_ids=ids,
             position_ids=self.positions,

@@ -11,7 +11,7 @@ from specdec_cli.export.annotation import layers
 from specdec_cli.export.recordings import Piece, Stored
 from specdec_cli.plot.picture import ALERT, COLOURS, GROUND, INK, LINE, MUTED, picture
 from specdec_cli.transcript.lines import transcript_at
-from specdec_cli.transcript.records import Transcript
+from specdec_cli.transcript.records import Transcript, readable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -85,7 +85,7 @@ def timelines(stored: Stored, attribute: str, classes: Sequence[str]) -> Iterato
             yield Timeline(recording.name, recording.name, None, attribute, classes, spans)
     if len(whole) > 1:
         spans = [span(one.pieces[0], n - 0.5, n + 0.5) for n, one in enumerate(whole, 1)]
-        title = f"{len(spans)} recordings of {stored.transcripts.name}"
+        title = f"{len(spans)} recordings of {readable(stored.transcripts.name)}"
         yield Timeline(OVERVIEW, title, [one.name for one in whole], attribute, classes, spans)
 
 

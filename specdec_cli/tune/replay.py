@@ -18,7 +18,7 @@ import torch
 from specdec_cli.decoding.evidence import TokenEvidence
 from specdec_cli.decoding.gate import Gate, GateState
 from specdec_cli.decoding.learned import Classifier
-from specdec_cli.decoding.length import MOST_DEFERRED
+from specdec_cli.decoding.length import MOST_DEFERRED, most_deferred
 from specdec_cli.tune.recording import Trace
 from specdec_cli.types import LOW_IS_UNSURE, TOKEN_GATES, GateName
 
@@ -144,16 +144,17 @@ def replay(trace: Trace, gate: Gate, k: int, *, defer: bool = False, sound: Grou
     """
     track, position = trace.edge, 0
     ids: list[int] = []
-    rounds = escalations = 0
+    rounds = escalations = spent = 0
     exact = True
     while position < len(track.ids):
-        drafted = track.edge[position : position + (MOST_DEFERRED if defer else k)]
+        drafted = track.edge[position : position + (most_deferred(spent, position) if defer else k)]
         state = gate.open(position, waking=defer and not escalations, whole=defer)
         crossed, size = _escalated(state, drafted)
         block = [token.id for token in drafted[:size]]
         if crossed is None and sound is not None and sound.contradicts(ids, block):
             crossed = size - 1
         rounds += 1
+        spent += size
         # after the first token that is not the text's own, a block's evidence is that of the recorded text
         departs = _agreement(drafted, track.ids[position:])
         exact = exact and (departs >= size or (crossed is not None and crossed <= departs))

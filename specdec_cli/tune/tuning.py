@@ -35,6 +35,11 @@ SAID: Final = (
     "cloud's own captions."
 )
 
+CERTIFIED: Final = (
+    "The guarantee is of agreement with the cloud: the runs and the gate file have acceptance.grounded off, so that no "
+    "class stands against the cloud's."
+)
+
 
 def tune(
     captioner: Captioner,
@@ -58,6 +63,9 @@ def tune(
         ConfigError: too few clips can be recorded or compared, or the learned gate alone is tried and cannot be fitted.
         TranscriptError: the journal's file cannot be written.
     """
+    if plan.risk is not None:
+        acceptance = captioner.config.acceptance.model_copy(update={"grounded": False})
+        captioner = captioner.variant(captioner.config.model_copy(update={"acceptance": acceptance}))
     traces = journal.record(captioner, clips, watch)
     require_clips(len(traces))
     references = {trace.sha256: reference for trace in traces if (reference := find(trace.file)) is not None}
@@ -101,6 +109,7 @@ def tune(
             *notes,
             *in_another_language(references.values(), language),
             *([SAID] if quality.said and not judged else []),
+            *([CERTIFIED] if guarantee is not None else []),
         ],
     )
     return tuning, _gate_file(captioner, best.candidate, weights, _origin(captioner, tuning)) if best else None
@@ -269,6 +278,7 @@ def _gate_file(
         **asdict(candidate),
         "stop_drafting": candidate.stop_drafting,
         "defer": candidate.deferred,
+        "grounded": False if "guarantee" in origin else None,
         "tokenizer": tokenizer_fingerprint(captioner.pair.writer.tokenizer.get_vocab()),
         "fitted_on": origin,
         "learned": learned,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from specdec_cli.errors import AudioContentError, AudioDecodeError, AudioError, AudioNotFoundError
+from specdec_cli.errors import AudioContentError, AudioDecodeError, AudioError, AudioNotFoundError, TooLongError
 from tests.audio.encode import FFMPEG, SNDFILE, healthy, sndfile_bytes, tone, video_bytes, wav_bytes
 
 Content = Callable[[np.random.Generator], bytes]
@@ -33,7 +33,11 @@ def malformed_files(folder: Path, seed: int) -> dict[Path, type[AudioError]]:
 
 
 def _cases() -> Iterator[Case]:
-    contents = {AudioDecodeError: {**_other_files(), **_beginnings(), **_headers()}, AudioContentError: _contents()}
+    contents = {
+        AudioDecodeError: {**_other_files(), **_beginnings(), **_headers()},
+        AudioContentError: _contents(),
+        TooLongError: {"claims-seven-hours.flac": lambda _: flac_claiming(16000 * 3600 * 7)},
+    }
     for error, named in contents.items():
         for name, content in named.items():
             yield Case(name, error, lambda path, rng, content=content: path.write_bytes(content(rng)) and None)
@@ -95,7 +99,6 @@ def _contents() -> dict[str, Content]:
         return lambda _: sndfile_bytes(samples, 16000, "float.wav")
 
     cases: dict[str, Content] = {
-        "claims-seven-hours.flac": lambda _: flac_claiming(16000 * 3600 * 7),
         "one-nan.wav": spoiled(np.nan, (777, 0)),
         "nan-in-one-channel.wav": spoiled(np.nan, (slice(None), 1), channels=2),
         "minus-inf.wav": spoiled(-np.inf, slice(100, 200)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from specdec_cli.audio import from_samples, open_recording
 from specdec_cli.audio.sound import Sound
 from specdec_cli.errors import AudioContentError, AudioDecodeError, AudioError, AudioNotFoundError, TooLongError
+from specdec_cli.inputs.recording import InputFile
 from tests.audio.encode import (
     FFMPEG,
     SNDFILE,
@@ -123,6 +125,18 @@ def test_a_constant_offset_is_silence(rate: int, tmp_path: Path) -> None:
     with pytest.raises(AudioContentError, match="silent"):
         load_audio(saved(tmp_path, sndfile_bytes(offset, rate, "wav")))
     load_audio(saved(tmp_path, sndfile_bytes(offset + tone(1.0, rate, amplitude=0.01), rate, "wav")))
+
+
+def test_the_bytes_of_a_recording_that_is_too_long_are_not_read(tmp_path: Path) -> None:
+    size = 40 << 30  # a sparse file: nothing of it lies on the disk
+    path = tmp_path / "sparse.wav"
+    with path.open("wb") as file:
+        file.write(b"RF64\xff\xff\xff\xffWAVEds64" + struct.pack("<IQQQI", 28, size + 72, size, size // 2, 0))
+        file.write(b"fmt " + struct.pack("<IHHIIHH", 16, 1, 1, 16_000, 32_000, 2, 16) + b"data\xff\xff\xff\xff")
+        file.truncate(size)
+    with pytest.raises(TooLongError) as caught:
+        open_recording(path, window_s=30.0)
+    assert InputFile(str(path)).content_of(caught.value) is None  # of the line that says so
 
 
 def test_the_longest_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

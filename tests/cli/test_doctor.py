@@ -82,12 +82,12 @@ def test_models_that_do_not_fit_are_told_with_what_would(specdec: Specdec, monke
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "learned, threshold 0.2, whole captions drafted"),
+        ((), "learned, threshold 0.08, whole captions drafted"),
         (
             ("--set", "gate.name=entropy", "--set", "gate.threshold=0.4"),
             "entropy, threshold 0.4, whole captions drafted",
         ),
-        (("--set", "decoding.k=3"), "learned, threshold 0.2, k 3"),
+        (("--set", "decoding.k=3"), "learned, threshold 0.08, k 3"),
     ],
 )
 def test_the_gate_is_described_as_it_works(specdec: Specdec, arguments: tuple[str, ...], said: str) -> None:
@@ -173,7 +173,7 @@ def test_packages_that_are_absent_or_of_another_version_are_rows(
         return "1.0"
 
     monkeypatch.setattr(doctor_module, "version", version)
-    monkeypatch.setattr(families.family_named("qwen2.5-omni"), "needs", ("no-such-package",))
+    monkeypatch.setattr(families.FAMILIES["qwen2.5-omni"], "needs", ("no-such-package",))
     outcome = specdec("doctor", "--quick")
     failed = failing(outcome)
     assert "not installed" in failed["safetensors"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 from pathlib import Path
 from typing import Any
@@ -100,3 +101,10 @@ def test_transcripts_of_a_run_without_labels(specdec: Specdec, tmp_path: Path, m
     emotions = [Lexicon.load().labels(run.caption or "", "zh")["emotion"] or "not named" for run in runs]
     assert {f"{emotion} ({emotions.count(emotion)})" for emotion in emotions} <= {*found}
     assert "time, s" in found
+
+
+def test_names_that_are_no_text_are_written_out(specdec: Specdec, tmp_path: Path) -> None:
+    lines = write(tmp_path, piece(None, None, file="/data/a.wav"), piece(None, None, file="/data/b.wav"))
+    lines = lines.rename(tmp_path / os.fsdecode(b"n\xff.jsonl"))
+    assert specdec("plot", lines, "-o", tmp_path / "out").code == 0
+    assert "2 recordings of n\\udcff.jsonl" in words(tmp_path / "out" / "overview.svg")

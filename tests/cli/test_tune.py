@@ -247,10 +247,12 @@ def test_a_risk_is_certified_and_written_into_the_gate_file(
 ) -> None:
     gate = tmp_path / "gate.json"
     quick = (*SAME, "--traces", recorded)
-    alike = ("--set", "acceptance.grounded=false")  # else captions differ from the cloud's where the sound says so
-    outcome = specdec("tune", voices, *quick, *alike, "--risk", "0.5", GATE, gate)
+    outcome = specdec("tune", voices, *quick, "--risk", "0.5", GATE, gate)
     assert outcome.code == 0, outcome.err
     assert "Certified: on average, at most 50% of captions" in " ".join(outcome.out.split())
+    assert "acceptance.grounded off" in " ".join(outcome.out.split())
+    used = specdec("caption", voices / "voice 00.wav", "--gate", gate, "--json", "-l", "zh")
+    assert json.loads(used.out)["settings"]["arbitrates"] is None
     guarantee = read_gate_file(gate).fitted_on["guarantee"]
     assert (guarantee["alpha"], guarantee["clips"]) == (0.5, 6)
     assert guarantee["bound"] == pytest.approx((guarantee["differing"] + 1) / 7, abs=1e-5)

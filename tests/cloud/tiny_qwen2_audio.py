@@ -17,7 +17,7 @@ from transformers import (
 )
 
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.families import family_named
+from specdec_cli.models.families import FAMILIES
 from specdec_cli.models.processor import Processor
 from tests.tiny import SPECIALS, tiny_processor
 
@@ -72,7 +72,7 @@ def audio_module(seed: int, *, scale: float = 0.3, **settings: Any) -> Qwen2Audi
 
 def as_audio_lm(module: Qwen2AudioForConditionalGeneration, name: str) -> AudioLM:
     """A module as the loop takes it."""
-    family = family_named("qwen2-audio")
+    family = FAMILIES["qwen2-audio"]
     return AudioLM(module, Processor(name, family, audio_processor(), module.config, module.generation_config))
 
 

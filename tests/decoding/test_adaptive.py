@@ -9,10 +9,11 @@ import pytest
 from specdec_cli.decoding.block import Block, Draft, Verdict
 from specdec_cli.decoding.evidence import TokenEvidence
 from specdec_cli.decoding.gate import Gate
-from specdec_cli.decoding.length import COST, SOLO_BLOCK, BlockLength, Costs, GuessCosts
+from specdec_cli.decoding.length import COST, MOST_DEFERRED, PER_TOKEN, SOLO_BLOCK, BlockLength, Costs, GuessCosts
 from specdec_cli.transcript.recorder import totals
 from specdec_cli.transcript.round import Round
 from tests.laws.cases import collect, make_case
+from tests.table import certain, table_loop
 from tests.tiny import settings
 
 
@@ -42,6 +43,17 @@ def test_a_hopeless_edge_is_tried_again_only_now_and_then() -> None:
         time += cost * k + (1 if k else SOLO_BLOCK)
         tokens += 1 if k else SOLO_BLOCK
     assert 1.0 < time / tokens < 1.03
+
+
+def test_deferred_drafts_of_which_nothing_stands_take_a_few_forwards_a_token() -> None:
+    edge = certain({"^": "a", "a": "b", "b": "a", "c": "a"})
+    cloud = certain(dict.fromkeys("^abc", "c"))
+    loop = table_loop(edge, cloud, gate="always", defer=True, loop_period=0, max_new_tokens=100)
+    rounds, finished = collect(loop.run())
+    assert len(rounds) == len(finished.token_ids) == 100
+    assert finished.edge is not None
+    assert len(rounds[0].draft_ids) == MOST_DEFERRED
+    assert finished.edge.forwards <= MOST_DEFERRED + (PER_TOKEN + 1) * 100
 
 
 def test_an_edge_that_costs_more_than_it_can_gain_is_not_asked_where_the_cloud_writes() -> None:

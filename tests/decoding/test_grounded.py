@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 
 from specdec_cli.decoding.block import Block, Draft, Verdict
 from specdec_cli.decoding.loop import Loop
+from specdec_cli.decoding.verify import LocalVerifier
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.grounding import Grounding
 from specdec_cli.types import Finished, Measured
@@ -79,6 +81,7 @@ def test_a_class_that_fits_stands_where_the_clouds_does_not(way: dict[str, Any])
     assert first.source[:2] == ("accepted", "accepted")
     assert first.accepted == len(first.draft_ids)
     assert finished.cloud is not None
+    assert finished.cloud.forwards <= len(finished.token_ids)
     assert ran("acdef", "abdef", **given, arbitrates=False)[2] == "abdef"
     assert ran("acdef", "abdef", Measured(rate_per_s=4.0), **given)[2] == "abdef"  # both fit
     assert ran("acdef", "abdef", Measured(), **given)[2] == "abdef"
@@ -90,6 +93,17 @@ def test_what_follows_a_token_that_stands_is_verified_behind_it() -> None:
     rounds, _, text = ran("acdfe", "abdef", gate="always", defer=True)
     assert (rounds[0].source, rounds[0].accepted) == (("accepted", "accepted", "accepted", "corrected"), 3)
     assert text.startswith("acde")
+
+
+def test_the_cost_of_a_verification_holds_the_way_of_one_call() -> None:
+    loop = loop_of("acdef", "abdef", gate="always", defer=True, cloud_prefill="early")
+    assert isinstance(loop.verifier, LocalVerifier)
+    verify = loop.verifier.verify
+    loop.verifier.verify = lambda *given: replace(verify(*given), network_ms=1e6)  # type: ignore[method-assign]
+    rounds, _ = collect(loop.run())
+    assert rounds[0].verdict is not None
+    assert rounds[0].verdict.network_ms == 2e6
+    assert loop.calls.costs._ms["verification"].value == pytest.approx(1e6, rel=0.1)
 
 
 def test_figures_of_both_verdicts_add_up() -> None:

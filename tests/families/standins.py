@@ -31,7 +31,7 @@ from transformers.models.qwen2_5_omni.processing_qwen2_5_omni import Qwen2_5Omni
 from transformers.models.qwen3_omni_moe.processing_qwen3_omni_moe import Qwen3OmniMoeProcessor
 from transformers.models.voxtral.processing_voxtral import VoxtralProcessor
 
-from specdec_cli.models.families import family_named
+from specdec_cli.models.families import FAMILIES
 from specdec_cli.models.processor import Processor
 from tests.families.checkpoints import GEMMA3N_TOKENS, KINDS
 
@@ -86,11 +86,11 @@ def install(patch: pytest.MonkeyPatch) -> None:
         audio = SimpleNamespace(transforms=SimpleNamespace(MelSpectrogram=MelSpectrogram))
         patch.setattr(granite_features, "torchaudio", audio, raising=False)
         patch.setattr(granite_features, "requires_backends", lambda *_: None)
-        patch.setattr(family_named("granite-speech"), "needs", ())
-        patch.setattr(family_named("granite-speech"), "processor", _granite_processor)
+        patch.setattr(FAMILIES["granite-speech"], "needs", ())
+        patch.setattr(FAMILIES["granite-speech"], "processor", _granite_processor)
     if not HAS_MISTRAL:
-        patch.setattr(family_named("voxtral"), "needs", ())
-        patch.setattr(family_named("voxtral"), "processor", _voxtral_processor)
+        patch.setattr(FAMILIES["voxtral"], "needs", ())
+        patch.setattr(FAMILIES["voxtral"], "processor", _voxtral_processor)
 
 
 def _granite_processor(source: str, **_: Any) -> GraniteSpeechProcessor:

@@ -35,13 +35,12 @@ def test_configurations_load(name: str) -> None:
 
 def test_the_page_of_families_has_them_all() -> None:
     page = (ROOT / "docs" / "families.md").read_text(encoding="utf-8")
-    for family in families.FAMILIES:
+    for family in families.FAMILIES.values():
         assert f"| `{family.name}` | `{'`, `'.join(family.model_types)}` |" in page
         assert all(f"needs `{package}`" in page for package in family.needs)
 
 
 def test_families_have_the_names_of_the_settings() -> None:
-    assert {"auto", *(family.name for family in families.FAMILIES)} == set(get_args(FamilyName))
-    types = [name for family in families.FAMILIES for name in family.model_types]
+    assert {"auto", *families.FAMILIES} == set(get_args(FamilyName))
+    types = [name for family in families.FAMILIES.values() for name in family.model_types]
     assert len(types) == len(set(types))
-    assert all(families.family_named(family.name) is family for family in families.FAMILIES)

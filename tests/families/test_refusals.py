@@ -45,7 +45,7 @@ def test_a_model_that_reasons_is_refused(tmp_path: Path) -> None:
 
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write(tmp_path / "model", KINDS["voxtral"], 0)
-    monkeypatch.setattr(families.family_named("voxtral"), "needs", ("no-such-package",))
+    monkeypatch.setattr(families.FAMILIES["voxtral"], "needs", ("no-such-package",))
     assert_refused(folder, "needs the package no-such-package, which is not installed", "pip install no-such-package")
 
 

@@ -166,6 +166,7 @@ class Reference:
         self._loop_was_verified, self._loops, self._period = False, 0, decoding.loop_period
         self._awake = decoding.cloud_prefill in ("early", "overlap")
         self._grounded = case.measured is not None and self._config.gate.grounded and decoding.mode == "hybrid"
+        self._drafted = 0
         self._now = Expected()
 
     def read(self, text: Sequence[int]) -> None:
@@ -204,7 +205,7 @@ class Reference:
             decoding.mode == "hybrid" or (decoding.mode == "lossless" and not decoding.sampling)
         )
         if whole:
-            most = DEFERRED
+            most = min(DEFERRED, max(SOLO_BLOCK, DEFERRED + 4 * len(self.text) - self._drafted))
         elif self._lengths is not None:
             most, unclear = self._lengths.most()
             self._call("length", unclear)
@@ -301,6 +302,7 @@ class Reference:
                 self._call("enough", unclear)
                 if enough:
                     break
+        self._drafted += len(now.draft_ids)
         if gate == "always":
             now.reason = "always"
 

@@ -15,11 +15,11 @@ import torch
 from transformers import GenerationConfig, Qwen2_5OmniThinkerForConditionalGeneration, WhisperFeatureExtractor
 
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.families import AudioProcessor, QwenOmni, family_named
+from specdec_cli.models.families import FAMILIES, AudioProcessor, QwenOmni
 from tests.tiny import TEMPLATE, as_audio_lm, tiny_clip, tiny_config, tiny_processor
 
 TINY, HUB, WHOLE = (16, 30, 100), (128, 300, 100), (80, 30, 1500)
-QWEN = family_named("qwen2.5-omni")
+QWEN = FAMILIES["qwen2.5-omni"]
 assert isinstance(QWEN, QwenOmni)
 WINDOW = 30 * 16000
 # around every stride (160, 320, 640), around the tower's windows (2 s), and at the end of the extractor's window,

@@ -11,7 +11,7 @@ from torch import nn
 
 from specdec_cli.errors import CheckpointError
 from specdec_cli.models import kernels
-from specdec_cli.models.families import family_named
+from specdec_cli.models.families import FAMILIES
 from specdec_cli.models.kernels import FastLinear
 from tests.families.checkpoints import KINDS
 from tests.tiny import tiny_module
@@ -64,7 +64,7 @@ def test_many_16_bit_rows_are_multiplied_in_float32(layer: nn.Linear) -> None:
 @pytest.mark.parametrize("family", ["qwen2.5-omni", "gemma4"])  # Gemma's convolutions pad in their own forward
 def test_16_bit_convolutions_run_in_float32(family: str) -> None:
     kind = KINDS[family]
-    module = family_named(family).module_class(kind.config(kind.tokenizer().get_vocab())).to(torch.bfloat16)
+    module = FAMILIES[family].module_class(kind.config(kind.tokenizer().get_vocab())).to(torch.bfloat16)
     module.requires_grad_(False)
     other = copy.deepcopy(module)
     kernels.replace_layers(module, None)

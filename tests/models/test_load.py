@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import save_file
+from transformers import GenerationConfig
 
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.checkpoint import fingerprint
+from specdec_cli.models.families import FAMILIES
+from specdec_cli.models.processor import Processor
 from tests.models.checkpoints import (
     Edit,
     assert_refused,
@@ -24,7 +27,7 @@ from tests.models.checkpoints import (
     split_weights,
     write_hub,
 )
-from tests.tiny import save_checkpoint, tiny_model, tiny_module
+from tests.tiny import save_checkpoint, tiny_config, tiny_model, tiny_module, tiny_processor
 
 Damage = Callable[..., Path]
 
@@ -49,6 +52,27 @@ def test_a_thinker_only_folder_loads_bit_for_bit(thinker_dir: Path) -> None:
     assert (processor.sampling_rate, processor.window_s, processor.context) == (16000, 30.0, 4096)
     assert not any(weight.requires_grad for weight in model.module.parameters())
     assert not model.module.training
+
+
+LONG = {"rope_type": "longrope", "original_max_position_embeddings": 1024}
+
+
+@pytest.mark.parametrize(
+    ("rope", "context"),
+    [
+        (LONG, 1024),
+        ({"sliding_attention": {"rope_type": "default"}, "full_attention": LONG}, 1024),
+        ({"rope_type": "yarn", "original_max_position_embeddings": 1024}, 4096),
+        ({"rope_type": "dynamic", "factor": 2.0}, 4096),
+        (None, 4096),
+    ],
+)
+def test_a_text_ends_where_its_length_would_turn_cached_tokens_otherwise(rope: object, context: int) -> None:
+    config = tiny_config()
+    config.get_text_config(decoder=True).rope_parameters = rope
+    family = FAMILIES["qwen2.5-omni"]
+    processor = Processor("tiny", family, tiny_processor(), config, GenerationConfig(eos_token_id=1))
+    assert processor.context == context
 
 
 def test_both_layouts_write_the_same_text_as_the_model_that_was_saved(thinker_dir: Path, hub_dir: Path) -> None:

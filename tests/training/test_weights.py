@@ -51,6 +51,8 @@ def test_the_shipped_gate_was_fitted_to_the_shipped_weights() -> None:
     gate = read_gate_file(WEIGHTS / "gate.json")
     shipped = {name: fingerprint([folder / "model.safetensors"]) for name, folder in SIDES.items()}
     assert gate.fitted_on["weights"] == shipped
+    of_fit = gate.fitted_on["cross_fitted"]["shipped"]
+    assert (of_fit["threshold"], of_fit["wake"]) == (gate.threshold, gate.wake)  # its figures are of these values
 
 
 def test_both_sides_share_a_vocabulary_and_pad_it_differently(captioners: dict[str, Captioner]) -> None:
