@@ -93,7 +93,8 @@ def sentences(found: Comparison) -> Iterator[str]:
             continue
         woken = own.clips_woken.value if own.clips_woken else None
         called = "every clip" if woken == 1 else f"{percent(woken)} of the clips"
-        yield f"{mode.capitalize()} {keeps} at {with_ends(time, percent)} of its time; the cloud was called for {called}."
+        spent = with_ends(time, percent)
+        yield f"{mode.capitalize()} {keeps} at {spent} of its time; the cloud was called for {called}."
 
 
 def _keeps(found: Comparison, mode: Mode) -> str | None:

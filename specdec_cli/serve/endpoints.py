@@ -140,6 +140,11 @@ async def _failed(request: Request, error: Exception) -> Response:
             if refused.status_code == 500:
                 event("model_failed", error=type(error).__name__)
             return JSONResponse(refused.body, refused.status_code, refused.headers)
+        case HTTPException(status_code=404) if (
+            "route" not in request.scope
+        ):  # a path of the API that is not answered here
+            unknown = ApiError(404, "nothing is at this path; /openapi.json lists what is", code="unknown_path")
+            return JSONResponse({"detail": unknown.detail, **unknown.body}, 404)
         case HTTPException():
             status, reason = error.status_code, error.detail
         case MalformedError():

@@ -342,6 +342,12 @@ def test_what_is_not_supported_is_refused_by_name(
     assert served.becomes_idle()
 
 
+def test_other_paths_of_the_api_are_refused_in_its_form(client: OpenAI) -> None:
+    with pytest.raises(openai.NotFoundError, match="nothing is at this path") as error:
+        client.responses.create(model="specdec/hybrid", input="Hello")
+    assert (error.value.code, error.value.type) == ("unknown_path", "not_found_error")
+
+
 def test_addresses_are_not_fetched(client: OpenAI) -> None:
     asked = [{"role": "user", "content": [{"type": "audio_url", "audio_url": {"url": "http://127.0.0.1:1/a.wav"}}]}]
     with pytest.raises(openai.BadRequestError, match="fetches nothing"):
