@@ -21,6 +21,7 @@ from specdec_cli.config.problems import show
 from specdec_cli.errors import AudioError, ConfigError, SpecdecError, typed
 from specdec_cli.inputs.names import SOUND_ENDINGS
 from specdec_cli.inputs.recording import InputFile, Key
+from specdec_cli.regular_files import open_regular
 
 _SOUND: Final = re.compile(rf"[^.].*\.({SOUND_ENDINGS})", re.IGNORECASE | re.DOTALL)
 """What a folder is searched for; a file that is named, or matched by a pattern, may have any name."""
@@ -168,7 +169,7 @@ def _other_way(path: str) -> tuple[str, str] | None:
     kind = os.path.splitext(path.lower().removesuffix(".gz"))[1]
     what, way = next((other for endings, other in _OTHERS.items() if kind in endings), ("", ""))
     head = b""
-    with suppress(OSError, ValueError), open(path, "rb") as file:
+    with suppress(OSError, ValueError), open_regular(path) as file:  # a FIFO would never answer
         head = file.read(4096)
     if head.startswith(_TRANSCRIPT):
         hint = f"To go on with it, name the recordings and --output {path}; specdec export {path} reads it."

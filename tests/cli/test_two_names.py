@@ -90,6 +90,8 @@ def test_a_command_needs_two_names_and_inherits_nothing(
     code, said = run(*command, "--edge", pair[0], "--cloud", pair[1])
     assert code == 0, said
     expected = comparable(defaults(*pair)) if command[0] == "bench" else defaults(*pair)
+    if command[0] != "caption":  # commands that run long compile steps, where a GPU makes them
+        expected = expected.model_copy(update={"runtime": expected.runtime.model_copy(update={"compile": "on"})})
     assert [config for config in loaded if config != expected] == []
     assert loaded
 

@@ -111,7 +111,7 @@ def test_bodies_are_bounded(served: Served) -> None:
     status, body = call(served, "PUT", new_session(), b"\0" * (BODY_BYTES + 1))
     assert (status, "a body may have" in detail(body)) == (413, True)
     with socket.create_connection(("127.0.0.1", served.port), timeout=10) as raw:  # no length announced
-        head = f"PUT {new_session()} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
+        head = f"PUT {new_session()} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\n"
         raw.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
         sent = 0
         answer = b""
@@ -128,7 +128,7 @@ def test_bodies_are_bounded(served: Served) -> None:
 
 def test_slow_bodies_are_cut_off(served: Served) -> None:
     with socket.create_connection(("127.0.0.1", served.port), timeout=10) as raw:
-        head = f"PUT {new_session()} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
+        head = f"PUT {new_session()} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\n"
         raw.sendall(f"{head}Content-Length: 1000\r\n\r\nslow".encode())
         assert b" 408 " in raw.recv(4096)
 
@@ -423,7 +423,7 @@ def test_nothing_more_is_done_for_a_client_that_has_left(case: Case, monkeypatch
     with serving(case.cloud) as served, held_up(monkeypatch) as (started, go_on):
         good, features = a_clip(served, case)
         body = framed(good | {"capacity": 64, "longest": 60, "block": {"text": [], "draft": [], "more": 40}}, features)
-        head = f"PUT {new_session()} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+        head = f"PUT {new_session()} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n\r\n".encode()
         with connections(served, 1, head + body):
             assert started.acquire(timeout=20)
         asked = served.service.metrics.requests.labels("PUT /v1/sessions/{id_}", "499")
@@ -487,7 +487,7 @@ def test_large_integers_are_refused_before_they_are_widened(case: Case, monkeypa
         assert max(summed, default=0) < 1 << 20
 
 
-@pytest.mark.parametrize("first", [b"", b"GET /healthz HT", b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: "])
+@pytest.mark.parametrize("first", [b"", b"GET /healthz HT", b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: "])
 def test_connections_that_say_nothing_make_room(case: Case, first: bytes) -> None:
     with serving(case.cloud, connections=4, head_s=0.5) as served, connections(served, 4, first) as opened:
         for connection in opened:
@@ -499,7 +499,7 @@ def test_connections_that_say_nothing_make_room(case: Case, first: bytes) -> Non
 def test_a_head_that_drips_is_cut_off_on_a_used_connection_too(case: Case) -> None:
     with serving(case.cloud, head_s=0.5) as served, connections(served, 1) as (connection,):
         for _ in range(2):  # a connection that is used stays
-            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
             answer = b""
             while not answer.endswith(b'"ok"}'):
                 answer += (received := connection.recv(4096))
@@ -527,7 +527,7 @@ def connections(served: Served, count: int, first: bytes = b"") -> Iterator[list
 def test_bodies_in_flight_are_a_budget(case: Case) -> None:
     size = 100_000
     with serving(case.cloud, bodies_bytes=3 * size, body_bytes=2 * size, body_s=20.0) as served:
-        head = f"PUT {new_session()} HTTP/1.1\r\nHost: x\r\nContent-Length: {size}\r\n\r\n".encode()
+        head = f"PUT {new_session()} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {size}\r\n\r\n".encode()
         with connections(served, 4, head + b"\0" * (size - 1)) as opened:  # a byte is missing of each
             assert select.select(opened, [], [], 20.0)[0]
             time.sleep(0.2)  # would another one be refused, too?
