@@ -22,17 +22,9 @@ _FORMATS: Final = (
     "mpegvideo,ogg,oma,rm,sln,sox,spdif,tak,truehd,tta,voc,w64,wav,webm,wsd,wv,xwma"
 )
 _DECLARE_LENGTH: Final = ("aiff", "ape", "au", "caf", "flac", "mov", "mp3", "tta", "wv")  # the others: estimated
-_HAVE_CLOCKS: Final = (
-    "asf",
-    "avi",
-    "flac",
-    "flv",
-    "matroska",
-    "mov",
-    "mpeg",
-    "mpegts",
-    "ogg",
-)  # the others: counted samples
+_HAVE_CLOCKS: Final = (  # the others: counted samples
+    *("asf", "avi", "flac", "flv", "matroska", "mov", "mpeg", "mpegts", "ogg"),
+)
 _JITTER_S: Final = 0.1  # of timestamps; containers round them
 _LONGEST_GAP_S: Final = 3600.0  # where no length is declared
 _TOLD_S: Final = 1.0  # a gap that is told

@@ -113,8 +113,8 @@ class View:
                 self.status.state = "waiting for the cloud"
             case Round():
                 self._rounds.append(event)
-                before = "".join(round_.committed_text for round_ in self._rounds[:-1])
                 if self._in_rows:
+                    before = "".join(round_.committed_text for round_ in self._rounds[:-1])
                     rows = render_round(event, self._clip, self._console.width, before, update.text.claims_in)
                     self._print(*rows)
                 tokens = count(sum(len(round_.committed_ids) for round_ in self._rounds), "token")

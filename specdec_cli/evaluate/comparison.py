@@ -21,7 +21,7 @@ from specdec_cli.types import Mode
 if TYPE_CHECKING:
     from specdec_cli.evaluate.wheels import Wheels
     from specdec_cli.labels import Lexicon
-    from specdec_cli.labels.references import References
+    from specdec_cli.labels.references import Reference, References
 
 SAID: Final = (
     "The references' texts are what was said, not descriptions of how, so BLEU, chrF and ROUGE-L are left out "
@@ -57,7 +57,9 @@ def comparison(
     occurring, first = {transcript.mode for transcript in transcripts}, transcripts[0]
     modes = [mode for mode in MODES if mode in (modes or occurring)]
     paired, failures, unfinished = pair(transcripts, modes)
-    clips = [_clip(clip, references, lexicon, first.language) for clip in paired]
+    about = [next(iter(clip.values()))[0] for clip in paired]  # file, length and place are the same in all modes
+    answers = [references.of(run) if references else None for run in about]
+    clips = [_clip(clip, answer, lexicon, first.language) for clip, answer in zip(paired, answers, strict=True)]
     table, resampler = measurements(paired, modes), Resampler(len(clips), seed=seed)
     texts = [text for clip in clips for text in clip.reference_texts]
     described = describe(texts, lexicon, first.language)
@@ -90,7 +92,7 @@ def comparison(
         attributes=list(lexicon.attributes),
         reference_columns=dict(references.columns) if references else None,
         texts=None if not texts else "descriptions" if described else "said",
-        notes=[*_left_out(paired, references, first.language), *([SAID] if texts and not described else [])],
+        notes=[*in_another_language(answers, first.language), *([SAID] if texts and not described else [])],
         references_found=sum(clip.reference is not None for clip in clips) if references else None,
         level=LEVEL,
     )
@@ -99,14 +101,9 @@ def comparison(
     return made.model_copy(update={"headline": headline})
 
 
-def _clip(clip: PairedClip, references: References | None, lexicon: Lexicon, language: Language) -> ClipComparison:
+def _clip(clip: PairedClip, reference: Reference | None, lexicon: Lexicon, language: Language) -> ClipComparison:
     first = {mode: runs[0] for mode, runs in clip.items()}
-    about = next(iter(first.values()))  # file, length and place are the same in all
-    reference = (
-        references.find(about.file, about.start_s, about.end_s, speaker=about.speaker, channel=about.channel)
-        if references
-        else None
-    )
+    about = next(iter(first.values()))
     return ClipComparison(
         file=about.file,
         sha256=about.sha256 or "",
@@ -123,13 +120,6 @@ def _clip(clip: PairedClip, references: References | None, lexicon: Lexicon, lan
         reference_texts=list(reference.texts_in(language)) if reference else [],
         reference_labels=dict(reference.labels) if reference else {},
     )
-
-
-def _left_out(clips: Sequence[PairedClip], references: References | None, language: Language) -> list[str]:
-    """How many references have texts in another language alone, in a sentence."""
-    runs = [next(iter(clip.values()))[0] for clip in clips]
-    found = [references.find(run.file, run.start_s, run.end_s) for run in runs] if references else []
-    return in_another_language(found, language)
 
 
 def _unstable(repeats: Sequence[Transcript]) -> bool:

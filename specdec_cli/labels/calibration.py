@@ -153,9 +153,7 @@ def read_decisions(paths: Sequence[Path], references: References) -> Iterator[De
     """
     for path, line in ((each, line) for each in paths for line in stored_lines(each) if line.head.good):
         run = transcript_at(path, line)
-        if (
-            reference := references.find(run.file, run.start_s, run.end_s, speaker=run.speaker, channel=run.channel)
-        ) is None:
+        if (reference := references.of(run)) is None:
             continue
         for attribute, scores in (run.scores or {}).items():
             named, truth = (run.labels or {}).get(attribute), reference.labels.get(attribute)

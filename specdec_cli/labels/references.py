@@ -20,6 +20,7 @@ from specdec_cli.labels.lexicon import NOT_GIVEN, Lexicon
 from specdec_cli.labels.units import folded
 from specdec_cli.prompts import Language
 from specdec_cli.reading import language_of
+from specdec_cli.transcript.records import TranscriptHead
 
 _TEXTS: Final = (
     re.compile(r"(captions?|references?|ref|(text_)?descriptions?|style_prompts?)([_ ]?(zh|en|\d+))*", re.IGNORECASE),
@@ -174,6 +175,10 @@ class References:
             left = own or [(off, entry) for known, off, entry in of if known is None] or left
         nearest = [entry for off, entry in left if off == min(left, key=itemgetter(0))[0]]
         return nearest[0] if len(nearest) == 1 else None
+
+    def of(self, run: TranscriptHead) -> Reference | None:
+        """The reference of the clip that a transcript is of; see `find`."""
+        return self.find(run.file, run.start_s, run.end_s, speaker=run.speaker, channel=run.channel)
 
     def require_some(self, files: Sequence[str]) -> None:
         """Raises ReferencesError if the table has a row about none of these recordings; see `ByRecording.expect`."""

@@ -105,11 +105,7 @@ def read_pieces(
             run = transcript_at(path, piece.line)
             labels = piece.line.head.labels or {}
             labels = {name: of if of in known[name] else None for name, of in labels.items() if name in known}
-            reference = (
-                None
-                if references is None
-                else references.find(run.file, run.start_s, run.end_s, speaker=run.speaker, channel=run.channel)
-            )
+            reference = None if references is None else references.of(run)
             truth = {} if reference is None else reference.labels
             claims = () if run.measured is None else lexicon.claims(labels, run.measured)
             found[piece.line.key, run.start_s, run.end_s, run.channel] = ReviewItem(run, labels, truth, claims)

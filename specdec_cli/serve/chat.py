@@ -217,9 +217,7 @@ class _Told:
         self._queue: asyncio.Queue[Step | BaseException | None] = asyncio.Queue()
         self._request, self._mode = request, order.mode
         self.future = captions.submit(order, self._tell, self._left)
-        self.future.add_done_callback(
-            lambda done: self._tell(ClientDisconnect() if done.cancelled() else done.exception())
-        )
+        self.future.add_done_callback(self._end)
 
     def _end(self, done: Future[None]) -> None:
         self._tell(ClientDisconnect() if done.cancelled() else done.exception())
