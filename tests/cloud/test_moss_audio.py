@@ -104,6 +104,17 @@ def published(folder: Path, tokenizer: Any = None, **config: Any) -> Path:
     return folder
 
 
+def joined(stack: ExitStack, folder: Path, at_edge: str, at_cloud: str) -> tuple[Vllm, Vllm]:
+    """Clients of an edge's and a cloud's server, for both of which `folder` has tokenizer and prompt."""
+    processors = [ServedProcessor(ModelConfig(model=str(folder)), offline=True) for _ in range(2)]
+    named = {"model": "tiny", "timeout_s": 60.0, "allow_audio_upload": True}
+    drafting = Vllm(EdgeConfig(engine="vllm", url=at_edge, **named), processors[0], own=True, side="edge")
+    verifying = Vllm(configured(at_cloud), processors[1], own=True)
+    stack.callback(drafting.close)
+    stack.callback(verifying.close)
+    return drafting, verifying
+
+
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     folder = published(tmp_path_factory.mktemp("moss") / "audio")
@@ -111,13 +122,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
         at_edge, at_cloud = (
             stack.enter_context(answering(MossServer(model).respond)) for model in (edge("near"), cloud())
         )
-        processors = [ServedProcessor(ModelConfig(model=str(folder)), offline=True) for _ in range(2)]
-        named = {"model": "tiny", "timeout_s": 60.0, "allow_audio_upload": True}
-        drafting = Vllm(EdgeConfig(engine="vllm", url=at_edge, **named), processors[0], own=True, side="edge")
-        verifying = Vllm(configured(at_cloud), processors[1], own=True)
-        stack.callback(drafting.close)
-        stack.callback(verifying.close)
-        yield Pair.of(drafting, verifying)
+        yield Pair.of(*joined(stack, folder, at_edge, at_cloud))
 
 
 def alone(model: AudioLM, of: VllmCase, size: int) -> tuple[int, ...]:
@@ -154,12 +159,7 @@ def test_a_real_server_takes_one_placeholder_and_puts_markers_in(tmp_path: Path)
     options = ("--load-format", "dummy", "--trust-remote-code", "--limit-mm-per-prompt", '{"audio": 1}')
     folder = served(tmp_path / "moss")
     with serving(folder, tmp_path / "log.txt", *options) as url, ExitStack() as stack:
-        processors = [ServedProcessor(ModelConfig(model=str(folder)), offline=True) for _ in range(2)]
-        named = {"model": "tiny", "timeout_s": 60.0, "allow_audio_upload": True}
-        drafting = Vllm(EdgeConfig(engine="vllm", url=url, **named), processors[0], own=True, side="edge")
-        verifying = Vllm(configured(url), processors[1], own=True)
-        stack.callback(drafting.close)
-        stack.callback(verifying.close)
+        drafting, verifying = joined(stack, folder, url, url)
         texts = []
         for mode in ("edge", "lossless"):
             of = pair_case(LONG, mode=mode, acceptance=None, max_new_tokens=24)
@@ -169,7 +169,7 @@ def test_a_real_server_takes_one_placeholder_and_puts_markers_in(tmp_path: Path)
         assert texts[0] == texts[1]
         assert all(round_.accepted == len(round_.draft_ids) for round_ in rounds)
         for seconds in (1.0, 2.0, 4.4, 21.0):
-            sent = processors[0].prompt(tiny_clip(1, seconds), "How?")
+            sent = drafting.processor.prompt(tiny_clip(1, seconds), "How?")
             requests = VllmClip(drafting, RemoteClip(sent, of.config, 260, (256,)))
             with requests.call.within_deadline():
                 prompt = len(drafting.prompt_ids(sent, requests.call))

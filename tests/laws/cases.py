@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -87,7 +87,7 @@ class Case:
         if (measured := self.measured) is None:
             return None
         arbitrates = self.config.arbitrates
-        return Grounding(lexicon(), "en", self.pair.writer.text, str.strip, lambda: measured, arbitrates)
+        return Grounding(Lexicon.shipped(), "en", self.pair.writer.text, str.strip, lambda: measured, arbitrates)
 
     def loop(self, shared: Shared | None = None) -> Loop:
         """A fresh loop over the clip."""
@@ -175,9 +175,14 @@ WORDS: Final = (
 @cache
 def wordy_edge(cloud_seed: int, kind: str) -> AudioLM:
     """The drafter, whose token ids read as pieces of descriptions, refusals and chatter in both languages."""
-    model = copy(edge(cloud_seed, kind))
+    return _reading_as(WORDS, edge(cloud_seed, kind))
+
+
+def _reading_as(pieces: Sequence[str], of: AudioLM) -> AudioLM:
+    """A model, whose token ids read as some pieces of text."""
+    model = copy(of)
     model.processor = copy(model.processor)
-    model.processor.text = lambda ids: "".join(WORDS[id_ * 7 % len(WORDS)] for id_ in ids if id_ < 256)
+    model.processor.text = lambda ids: "".join(pieces[id_ * 7 % len(pieces)] for id_ in ids if id_ < 256)
     return model
 
 
@@ -189,18 +194,9 @@ CLAIMS: Final = (
 
 
 @cache
-def lexicon() -> Lexicon:
-    """The shipped one."""
-    return Lexicon.load()
-
-
-@cache
 def claiming_edge(cloud_seed: int, kind: str) -> AudioLM:
     """The drafter, whose token ids read as pieces of claims about pace, pitch, volume and pauses."""
-    model = copy(edge(cloud_seed, kind))
-    model.processor = copy(model.processor)
-    model.processor.text = lambda ids: "".join(CLAIMS[id_ * 7 % len(CLAIMS)] for id_ in ids if id_ < 256)
-    return model
+    return _reading_as(CLAIMS, edge(cloud_seed, kind))
 
 
 def drawn_sound(rng: random.Random) -> Measured:

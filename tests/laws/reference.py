@@ -30,12 +30,13 @@ from specdec_cli.decoding.assemble import gate_generator
 from specdec_cli.decoding.block import Block
 from specdec_cli.decoding.stop import count_sentences
 from specdec_cli.decoding.verify import draws_at
+from specdec_cli.labels import Lexicon
 from specdec_cli.labels.probabilities import rivals
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
 from specdec_cli.reading import description_end, fault_of
 from specdec_cli.types import Finished, FinishReason, Reason, Source
-from tests.laws.cases import SYNONYMS, Case, lexicon, on
+from tests.laws.cases import SYNONYMS, Case, on
 from tests.laws.lengths import SOLO_BLOCK, Lengths
 from tests.laws.tolerance import LawBroken, allowed, assert_figures, figures
 
@@ -227,7 +228,7 @@ class Reference:
         measured = self._case.measured
         assert measured is not None
         found = {}
-        for claim in lexicon().claims(labels, measured):
+        for claim in Lexicon.shipped().claims(labels, measured):
             known = claim.class_ is not None and claim.value is not None
             bounds = (-math.inf if claim.least is None else claim.least, math.inf if claim.most is None else claim.most)
             limited = known and bounds != (-math.inf, math.inf)
@@ -239,7 +240,7 @@ class Reference:
 
     def _wrong(self, ids: Sequence[int]) -> set[tuple[str, str | None]]:
         """The claims in a text that the sound contradicts."""
-        claims = self._claims(lexicon().labels(self._case.pair.writer.text(ids), "en"))
+        claims = self._claims(Lexicon.shipped().labels(self._case.pair.writer.text(ids), "en"))
         return {(name, class_) for name, (class_, fits) in claims.items() if fits is False}
 
     def _stands(self, at: int, token: int) -> bool:
@@ -247,9 +248,9 @@ class Reference:
         if not (self._grounded and self._config.acceptance.grounded) or self._decoding.temperature > 0:
             return False
         text, read = [*self.text, *self._now.draft_ids], self._case.pair.writer.text
-        labels = lexicon().labels(read(text), "en")
+        labels = Lexicon.shipped().labels(read(text), "en")
         fitting = {name for name, (_, fits) in self._claims(labels).items() if fits}
-        for name, named in rivals(lexicon(), fitting, text, len(self.text) + at, token, read, "en"):
+        for name, named in rivals(Lexicon.shipped(), fitting, text, len(self.text) + at, token, read, "en"):
             if named and all(self._claims({**labels, name: class_})[name][1] is False for class_ in named):
                 return True
         return False

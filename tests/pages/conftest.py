@@ -1,13 +1,15 @@
-"""Three generated voices in all modes, captioned once, and the page about them."""
+"""Three generated voices in all modes, captioned once, and the page about them; a server with its page."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import _own_environment, specdec  # noqa: F401 - fixtures
 from tests.pages.sample import Runs, comparison, page_of, runs_over, voices
+from tests.pages.served import Served, serving
 
 
 @pytest.fixture(scope="session")
@@ -22,3 +24,10 @@ def page(runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "report.html"
     path.write_text(page_of(comparison(runs), runs), encoding="utf-8")
     return path
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    """A server of the mini pair without a token."""
+    with serving() as running:
+        yield running

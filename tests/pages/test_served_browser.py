@@ -36,12 +36,6 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[Served]:
-    with serving() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_voice(tmp_path_factory.mktemp("clip") / "voice 3.wav", 3, 2.0)
 

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
@@ -25,12 +24,6 @@ from tests.pages.read_page import Page
 from tests.pages.served import TOKEN, Served, serving
 
 PATHS = ("/", "/page/settings", "/v1/models", "/v1/info", "/metrics")
-
-
-@pytest.fixture(scope="module")
-def served() -> Iterator[Served]:
-    with serving() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

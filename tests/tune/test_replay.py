@@ -7,10 +7,11 @@ from collections import Counter
 
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.learned import Classifier
+from specdec_cli.labels import Lexicon
 from specdec_cli.labels.grounding import Grounding
 from specdec_cli.tune.replay import Candidate, replay
 from specdec_cli.types import GateName
-from tests.laws.cases import CLAIMS, collect, drawn_sound, learned_weights, lexicon
+from tests.laws.cases import CLAIMS, collect, drawn_sound, learned_weights
 from tests.laws.tolerance import ENOUGH, cases, numbers
 from tests.table import table_loop
 from tests.tune.recorded import GROUPS, LENGTH, table_pair, trace_of
@@ -26,7 +27,9 @@ def _gate(rng: random.Random) -> tuple[GateName, float]:
 def claims(rng: random.Random) -> Grounding:
     """A sound, and claims about it that the tokens of a table read as."""
     words, measured = rng.sample(CLAIMS, 14), drawn_sound(rng)
-    return Grounding(lexicon(), "en", lambda ids: "".join(words[id_] for id_ in ids), str.strip, lambda: measured)
+    return Grounding(
+        Lexicon.shipped(), "en", lambda ids: "".join(words[id_] for id_ in ids), str.strip, lambda: measured
+    )
 
 
 def test_an_exact_replay_is_what_a_run_does() -> None:
