@@ -38,6 +38,7 @@ from specdec_cli.models.slots import SlotLayer
 from tests.cloud.serving import Served, clip_message, linked, serving
 from tests.laws.cases import Case, collect, make_case
 from tests.laws.test_wire_law import assert_wire, far_loop
+from tests.tiers import few
 
 TOKEN = "a-token-of-these-tests"
 BODY_BYTES = 400_000
@@ -230,7 +231,7 @@ def _fuzz(served: Served, case: Case, count: int) -> Counter[int]:
     return found
 
 
-@pytest.mark.parametrize("count", [500, pytest.param(5000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("count", few([100, 5000]))
 def test_broken_bodies(served: Served, case: Case, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     _fuzz(served, case, 200)  # what grows once has grown
     before = psutil.Process().memory_info().rss
@@ -292,12 +293,15 @@ def test_logs_and_metrics_hold_nothing_of_a_clip(
 
 @pytest.mark.parametrize(
     ("failure", "status", "said"),
-    [
-        (DecodingError("the logits of tiny are not finite"), 500, "the logits of tiny are not finite"),
-        (RuntimeError("CUDA error: an illegal memory access"), 500, "an illegal memory access"),
-        (ValueError("a bug"), 500, "a bug"),
-        (torch.OutOfMemoryError("no memory"), 500, "no memory"),
-    ],
+    few(
+        [
+            (DecodingError("the logits of tiny are not finite"), 500, "the logits of tiny are not finite"),
+            (RuntimeError("CUDA error: an illegal memory access"), 500, "an illegal memory access"),
+            (ValueError("a bug"), 500, "a bug"),
+            (torch.OutOfMemoryError("no memory"), 500, "no memory"),
+        ],
+        2,
+    ),
 )
 def test_a_failing_model_is_not_the_clips_fault(
     case: Case, served: Served, failure: Exception, status: int, said: str, monkeypatch: pytest.MonkeyPatch
@@ -487,7 +491,9 @@ def test_large_integers_are_refused_before_they_are_widened(case: Case, monkeypa
         assert max(summed, default=0) < 1 << 20
 
 
-@pytest.mark.parametrize("first", [b"", b"GET /healthz HT", b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: "])
+@pytest.mark.parametrize(
+    "first", few([b"GET /healthz HT", b"", b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: "])
+)
 def test_connections_that_say_nothing_make_room(case: Case, first: bytes) -> None:
     with serving(case.cloud, connections=4, head_s=0.5) as served, connections(served, 4, first) as opened:
         for connection in opened:
@@ -496,6 +502,7 @@ def test_connections_that_say_nothing_make_room(case: Case, first: bytes) -> Non
         assert call(served, "GET", "/healthz")[0] == 200
 
 
+@pytest.mark.ci
 def test_a_head_that_drips_is_cut_off_on_a_used_connection_too(case: Case) -> None:
     with serving(case.cloud, head_s=0.5) as served, connections(served, 1) as (connection,):
         for _ in range(2):  # a connection that is used stays
