@@ -157,7 +157,7 @@ def assert_degraded(case: Case, link: VerifyServer, said: str) -> None:
         collect(far_loop(case.but(degrade=False), link).run())
 
 
-@pytest.mark.parametrize("fault", few(FAULTS, 6), ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", few(FAULTS, 4), ids=lambda fault: fault.name)
 def test_a_caption_is_right_or_says_that_it_is_degraded(case: Case, served: Served, fault: Fault) -> None:
     started = time.monotonic()
     limit_s = TIMEOUT_S if "did not answer" in fault.said else 20.0
@@ -234,6 +234,7 @@ def test_a_call_ends_when_its_time_is_up(case: Case, behaviour: str) -> None:
             assert time.monotonic() - started < SLACK_S
 
 
+@pytest.mark.ci
 def test_an_answer_is_read_within_the_deadline_and_beside_other_calls(case: Case) -> None:
     with answering(lambda *_: (200, b"here")) as url:
         config = CloudConfig(url=url, timeout_s=0.8)
@@ -260,6 +261,7 @@ def test_an_answer_is_read_within_the_deadline_and_beside_other_calls(case: Case
             assert failed.is_set()
 
 
+@pytest.mark.ci
 def test_calls_may_begin_while_all_are_ended(case: Case) -> None:
     interval, config = sys.getswitchinterval(), CloudConfig(url="http://127.0.0.1:9")
     with closing(Anything(config, case.edge.processor, "features", own=False)) as link:
@@ -300,6 +302,7 @@ def test_closing_ends_a_call_under_way(case: Case, served: Served) -> None:
         assert link.failure is None
 
 
+@pytest.mark.ci
 def test_the_end_of_a_link_ends_its_calls_as_that_of_a_clip_does(case: Case) -> None:
     reached = threading.Event()
     with behaving(lambda _: time.sleep(30) if reached.set() is None else None) as url:
@@ -322,6 +325,7 @@ def test_an_abandoned_stream_lets_the_server_forget_the_clip(case: Case) -> None
         assert len(running.service.clips) == 0
 
 
+@pytest.mark.ci
 def test_a_server_that_failed_is_left_alone_for_a_while(case: Case, served: Served) -> None:
     """The next clips do not wait for it; when the time has come, it is used again."""
     hung, calls = Fault("hung", partial(_late, 2.0), always=True), list[float]()

@@ -127,6 +127,7 @@ def test_bodies_are_bounded(served: Served) -> None:
     assert sent < 50 * BODY_BYTES or b"413" in answer
 
 
+@pytest.mark.ci
 def test_slow_bodies_are_cut_off(served: Served) -> None:
     with socket.create_connection(("127.0.0.1", served.port), timeout=10) as raw:
         head = f"PUT {new_session()} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\n"
@@ -256,6 +257,7 @@ def test_memory_is_a_budget(case: Case) -> None:
         assert len(served.service.clips) == 5
 
 
+@pytest.mark.ci
 def test_idle_clips_are_forgotten(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("specdec_cli.serve.endpoints._SWEEP_S", 0.05)
     with serving(case.cloud, idle_s=0.2) as served:
@@ -350,6 +352,7 @@ def test_the_budget_counts_what_a_clip_holds(case: Case) -> None:
                 assert sum(each.untyped_storage().nbytes() for each in kept if each is not None) <= held.bytes
 
 
+@pytest.mark.ci
 def test_a_clip_may_be_forgotten_while_it_is_verified(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its text is read by one thread while another one replaces it; whatever is read, ids and owners go together."""
     verdicts = [Verdict(2, 7, (8,)), Verdict(1, 9), Verdict(0, 4, (5, 6, 7))]
@@ -422,6 +425,7 @@ def held_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Semapho
             go_on.set()
 
 
+@pytest.mark.ci
 def test_nothing_more_is_done_for_a_client_that_has_left(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """And its body counts as long as a thread holds it, however soon the client goes."""
     with serving(case.cloud) as served, held_up(monkeypatch) as (started, go_on):
@@ -438,6 +442,7 @@ def test_nothing_more_is_done_for_a_client_that_has_left(case: Case, monkeypatch
         assert not started.acquire(timeout=0.2)  # 40 more tokens were wanted: nobody is left to read them
 
 
+@pytest.mark.ci
 def test_a_request_that_waits_for_too_long_holds_its_body_until_it_ends(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -459,6 +464,7 @@ def until(holds: Callable[[], bool], seconds: float = 20.0) -> bool:
     return held
 
 
+@pytest.mark.ci
 def test_wrong_json_costs_little(case: Case) -> None:
     """Of a list the first wrong item is one too many: errors of all of them take a hundred times the text."""
     size = (1 << 20) - 200
@@ -479,6 +485,7 @@ def test_wrong_json_costs_little(case: Case) -> None:
             assert psutil.Process().memory_info().rss - before < 150 << 20, number
 
 
+@pytest.mark.ci
 def test_large_integers_are_refused_before_they_are_widened(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(case.cloud) as served:
         good, _ = a_clip(served, case)
@@ -566,6 +573,7 @@ def test_what_is_no_distribution_is_refused(change: list[float]) -> None:
             unpack_rows(good, draft, vocab_size)
 
 
+@pytest.mark.ci
 def test_what_is_being_answered_is_answered_before_the_server_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     case = make_case(91_000, mode="lossless", temperature=0.0)
     served = Served(case.cloud)

@@ -311,6 +311,7 @@ def test_a_tokenizer_that_may_not_be_downloaded_is_named() -> None:
     assert "set `processor` to its folder" in str(caught.value.hint)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("edge_failed", few(["cloud", "fail"]))
 def test_an_edge_that_fails(servers: Servers, tmp_path: Path, edge_failed: str) -> None:
     if not servers.doubles:

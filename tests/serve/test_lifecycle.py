@@ -158,6 +158,7 @@ def test_malformed_bodies(served: Api, body: bytes) -> None:
     assert found["error"]["type"] == "invalid_request_error"
 
 
+@pytest.mark.ci
 def test_an_edge_elsewhere_is_served_beside_captions(served: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the same engine: the rounds of its clip are those of a cloud of its own."""
     monkeypatch.setenv("API_TOKEN", TOKEN)
