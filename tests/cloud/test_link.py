@@ -326,7 +326,7 @@ def test_a_probe_calls_a_server_that_failed_and_says_what_to_do(case: Case) -> N
 @pytest.mark.parametrize(
     ("changed", "error", "said"),
     [
-        ({"protocol": 1}, ConfigError, "different protocols: 8 and 1"),
+        ({"protocol": 1}, ConfigError, "different protocols: 9 and 1"),
         ({"tokenizer": "sha256:0"}, TokenizerMismatchError, "have different tokenizers"),
         ({"prompts": "sha256:0"}, ConfigError, "different features or prompts"),
         ({"eos_ids": [7]}, ConfigError, "different ids that end a text"),
