@@ -120,7 +120,7 @@ FILES: list[tuple[str, str, int]] = [
     ("caption a.wav -o no/out.jsonl", "cannot be written", 2),
     ("caption a.wav -o b.wav", "something else than transcripts", 2),
     ("batch a.wav -o settings.json --overwrite", "something else than transcripts", 2),
-    ("batch a.wav -o o.jsonl --set runtime.lookup_file=none.jsonl", "none.jsonl cannot be read", 2),
+    ("batch a.wav -o o.jsonl --set runtime.guess_file=none.jsonl", "none.jsonl cannot be read", 2),
     ("export a.wav", "a.wav:1 is no transcript of schema 1", 2),
     ("export captions.jsonl --to rttm --attribute pitch", "no pitch to name them by", 1),
     ("export captions.jsonl -o mine.srt", "was left as it is", 2),

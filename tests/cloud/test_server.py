@@ -329,17 +329,17 @@ def test_a_failing_model_is_not_the_clips_fault(
 
 def test_the_budget_counts_what_a_clip_holds(case: Case) -> None:
     asked = case.but(max_new_tokens=30)
-    for lookup_tokens in (0, 8):
+    for guess_tokens in (0, 8):
         with serving(asked.cloud) as served:
             good, features = a_clip(served, asked)
-            good |= {"lookup_tokens": lookup_tokens, "capacity": 64, "longest": 40}
+            good |= {"guess_tokens": guess_tokens, "capacity": 64, "longest": 40}
             session = new_session()
             for _ in range(3):  # later clips are guessed from earlier ones
                 good["block"] = {"text": [], "draft": [3] * 30, "more": 20}
                 assert call(served, "PUT", session, framed(good, features))[0] == 200
                 (held,) = served.service.clips._held.values()
                 scores = held.verifier.rows._logits
-                assert len(scores) <= lookup_tokens
+                assert len(scores) <= guess_tokens
                 assert scores.untyped_storage().nbytes() == scores.nbytes
                 prompt = held.verifier.session.prompt
                 kept = [*prompt.audio.values(), scores, held.verifier.session._after_prompt]
