@@ -13,7 +13,7 @@ from specdec_cli.audio.samples import Cut
 from specdec_cli.config.problems import show
 from specdec_cli.errors import CutsError, ReferencesError
 from specdec_cli.inputs.corpora import table_or_cuts
-from specdec_cli.inputs.entries import Columns, Entry, moment, span
+from specdec_cli.inputs.entries import Columns, Entry, channel_from_1, moment, span
 from specdec_cli.inputs.names import ByRecording
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.subtitles import subtitles
@@ -163,9 +163,8 @@ def _rttm(path: Path, skips: Skips) -> Iterator[Entry]:
                 who.pop()
         speaker = " ".join(who)
         if (part := span(place, skips, _given(start), length=_given(length))) is not None:
-            taken = int(channel) - 1 if channel.isdecimal() and 0 < int(channel[:4]) < 1000 else None
             name, known = " ".join(fields[1 : gap - 3]), None if speaker in _NO_NAMES else speaker
-            found.append(Entry(place, name, None, known, None, None, None, *part, taken))
+            found.append(Entry(place, name, None, known, None, None, None, *part, channel_from_1(channel)))
     apart = {entry.file for entry in found if entry.channel}
     for entry in found:
         yield entry if entry.file in apart or entry.channel is None else entry._replace(channel=None)
@@ -216,15 +215,7 @@ _NO_TIMES: Final = (
     "transcribe also write SRT or VTT, which are read."
 )
 _CONVERTED: Final = {
-    (
-        ".ass",
-        ".ssa",
-        ".sbv",
-        ".ttml",
-        ".dfxp",
-        ".lrc",
-        ".sub",
-    ): "Subtitle Edit, or ffmpeg -i FILE out.srt, makes an SRT of it.",
+    (".ass", ".ssa", ".sbv", ".ttml", ".dfxp", ".lrc", ".sub"): "ffmpeg -i FILE out.srt makes an SRT of most of these.",
     (".trs", ".cha", ".antx", ".exb", ".flextext"): "ELAN imports it: save it there as .eaf.",
     (".ctm", ".stm", ".lab", ".mlf"): "Write it as a table with the columns file, start, end, speaker, text.",
 }

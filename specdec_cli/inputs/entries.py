@@ -178,6 +178,11 @@ class Columns:
         return int(value) - (0 if self._from_zero else 1)
 
 
+def channel_from_1(value: str | None) -> int | None:
+    """The channel, 0-based, of a number that counts from 1, as in RTTM; None for all else."""
+    return int(value) - 1 if value and value.strip().isdecimal() and 0 < int(value[:5]) < 1000 else None
+
+
 def language_named(place: str, value: object, skips: Skips) -> Language | None:
     """zh or en of "zh-CN", "cmn", "Mandarin", "English"; None for nothing, and counted for any other."""
     if value is None or (folded := str(value).strip().casefold()) in _NONE:

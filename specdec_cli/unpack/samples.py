@@ -184,7 +184,9 @@ def _tell(sample: Sample, ending: str, data: bytes) -> None:
     """Adds the columns that a file of a sample gives, or what is wrong with it."""
     is_json = ending.endswith("json")
     try:
-        tree = json.loads(data) if is_json else {"text" if ending == "txt" else ending: data.decode("utf-8-sig").strip()}
+        tree = (
+            json.loads(data) if is_json else {"text" if ending == "txt" else ending: data.decode("utf-8-sig").strip()}
+        )
         sample.cells |= {name: _cell(value) for name, value in tree.items()}
     except (AttributeError, ValueError):
         sample.problem = f"its .{ending} is no {'JSON object' if is_json else 'UTF-8 text'}"
