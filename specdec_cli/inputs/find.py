@@ -99,12 +99,14 @@ class Paths:
 
 def _matching(pattern: str) -> Iterator[str]:
     """What a pattern matches. `**` follows no link, or one that leads to its own folder would be walked for ever."""
-    before, wild, after = pattern.partition("**")
-    if not wild or (before and not before.endswith(os.sep)) or (after and not after.startswith(os.sep)):
+    parts = [part if part == "**" else part.replace("**", "*") for part in pattern.rstrip(os.sep).split(os.sep)]
+    if "**" not in parts:
         yield from glob.iglob(pattern)
         return
+    at = parts.index("**")
+    before, within = os.sep.join([*parts[:at], ""]), [*parts[at:], *(["*"] if parts[-1] == "**" else [])]
     for top in glob.glob(before) if glob.has_magic(before) else [before]:
-        for path in Path(top).glob(f"**/{after.strip(os.sep) or '*'}"):
+        for path in Path(top).glob(os.sep.join(within)):
             if not any(part.startswith(".") for part in path.relative_to(top).parts):
                 yield str(path)
 

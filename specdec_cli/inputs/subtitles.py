@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from specdec_cli.config.problems import show
-from specdec_cli.inputs.entries import Entry, channel_from_1, moment, span
+from specdec_cli.inputs.entries import Entry, channel_from_1, moment, pieces
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.table_files import one_line, read_text
 from specdec_cli.marks import is_listed
@@ -73,9 +73,9 @@ def _own_vtt(path: Path, text: str, skips: Skips) -> Iterator[Entry]:
         elif times := _OWN_CUE.match(line):
             place = f"{path}, line {number}"
             voice = _OWN_VOICE.match(next(lines, (0, ""))[1])
-            if (part := span(place, skips, moment(times[1]), moment(times[2]))) is not None:
-                speaker = one_line(unescape(voice[1])) if voice else None
-                yield Entry(place, None, None, speaker, said, None, None, *part, channel)
+            speaker = one_line(unescape(voice[1])) if voice else None
+            known = {"speaker": speaker, "text": said, "channel": channel}
+            yield from pieces(place, skips, moment(times[1]), moment(times[2]), **known)
             said = channel = None
 
 
@@ -86,9 +86,8 @@ def _own_srt(path: Path, text: str, skips: Skips) -> Iterator[Entry]:
         if times := _OWN_CUE.match(line):
             place, cue = f"{path}, line {number}", [line for _, line in takewhile(lambda each: each[1], lines)]
             prefix = _OWN_PREFIX.match(cue[0]) if cue else None
-            if (part := span(place, skips, moment(times[1]), moment(times[2]))) is not None:
-                speaker, said = one_line(prefix[1]) if prefix else None, one_line(" ".join(cue[1:]))
-                yield Entry(place, None, None, speaker, said, None, None, *part)
+            known = {"speaker": one_line(prefix[1]) if prefix else None, "text": one_line(" ".join(cue[1:]))}
+            yield from pieces(place, skips, moment(times[1]), moment(times[2]), **known)
 
 
 def _cues(path: Path, text: str, skips: Skips) -> Iterator[Entry]:
@@ -109,10 +108,8 @@ def _cues(path: Path, text: str, skips: Skips) -> Iterator[Entry]:
             if not said:
                 repeated += 1
                 continue
-        part = span(place, skips, _moment(times[1]), _moment(times[2]))
-        if part is not None:
-            speaker, spoken = _spoken(place, "\n".join(said), skips)
-            yield Entry(place, None, None, speaker, spoken, None, None, *part)
+        speaker, spoken = _spoken(place, "\n".join(said), skips)
+        yield from pieces(place, skips, _moment(times[1]), _moment(times[2]), speaker=speaker, text=spoken)
     if repeated:
         skips.note(f"{path}: {repeated} cues only repeat the lines of others and are passed over")
 

@@ -44,7 +44,7 @@ class _Tier:
 
 
 def textgrid(path: Path, skips: Skips) -> Iterator[Entry]:
-    """The cuts of a TextGrid, in the long, the short or the chronological format; see `_cuts`."""
+    """The cuts of a TextGrid, in the long or the short format; see `_cuts`."""
     yield from _cuts(path, list(_grid(path, skips)), skips)
 
 
@@ -154,54 +154,24 @@ def _grid(path: Path, skips: Skips) -> Iterator[_Tier]:
     Source: https://www.fon.hum.uva.nl/praat/manual/TextGrid_file_formats.html
     """
     values = (found[1] for found in _VALUE.finditer(read_text(path, lenient=True)) if found[1])
-    head = next(values, "").strip('"')
-    chronological = head.startswith("Praat chronological TextGrid")
-    if not chronological and not (head.startswith("ooTextFile") and next(values, "").strip('"') == "TextGrid"):
+    if not (next(values, "").strip('"').startswith("ooTextFile") and next(values, "").strip('"') == "TextGrid"):
         raise ReferencesError(f"{path} is no TextGrid that can be read: its first lines are others.", hint=_AGAIN)
-    yield from _in_time_order(path, values, skips) if chronological else _tier_by_tier(path, values, skips)
-
-
-def _tier_by_tier(path: Path, values: Iterator[str], skips: Skips) -> Iterator[_Tier]:
     value = next((value for value in values if value.startswith('"')), None)
     while value is not None:
         kind, tier = _unquoted(value), _Tier(_unquoted(next(values, '""')))
         rest = [next(values, None) for _ in range(3)]  # start, end, number of intervals
-        if rest[-1] is None:
-            _early(path, skips)
+        complete = rest[-1] is not None
         value = next(values, None)
         while value is not None and not value.startswith('"'):
             start, end = _number(value), _number(next(values, "")) if kind == "IntervalTier" else None
-            if (label := next(values, None)) is None:
-                _early(path, skips)
-            elif kind == "IntervalTier":
+            label = next(values, None)
+            complete = label is not None
+            if label is not None and kind == "IntervalTier":
                 tier.intervals.append((start, end, _unquoted(label)))
             value = next(values, None)
+        if not complete:
+            skips.leave_out(f"{path}, at its end", "the file ends within an interval or a tier")
         yield tier
-
-
-def _in_time_order(path: Path, values: Iterator[str], skips: Skips) -> Iterator[_Tier]:
-    count = [next(values, "0") for _ in range(3)][2]
-    kinds, tiers = list[str](), list[_Tier]()
-    for _ in range(min(int(_number(count) or 0), 10_000)):
-        kinds.append(_unquoted(next(values, '""')))
-        tiers.append(_Tier(_unquoted(next(values, '""'))))
-        next(values, None), next(values, None)  # start and end
-    for value in values:
-        number = int(_number(value) or 0) - 1
-        if not 0 <= number < len(tiers):
-            skips.leave_out(f"{path}, {show(value[:80])}", "there is no such tier")
-            continue
-        start = _number(next(values, ""))
-        end = _number(next(values, "")) if kinds[number] == "IntervalTier" else None
-        if (label := next(values, None)) is None:
-            _early(path, skips)
-        elif kinds[number] == "IntervalTier":
-            tiers[number].intervals.append((start, end, _unquoted(label)))
-    yield from tiers
-
-
-def _early(path: Path, skips: Skips) -> None:
-    skips.leave_out(f"{path}, at its end", "the file ends within an interval or a tier")
 
 
 def _unquoted(value: str) -> str:
