@@ -23,11 +23,11 @@ from specdec_cli.cli.bench import files_of
 from specdec_cli.config import load_config
 from specdec_cli.config.schema import DecodingConfig
 from specdec_cli.decoding.assemble import Pair
-from specdec_cli.evaluate.bootstrap import median
 from specdec_cli.evaluate.modes import turns
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.kernels import FastLinear
 from specdec_cli.models.processor import Prompt
+from specdec_cli.stats import median
 from tools.table import print_table, spread_text
 
 

@@ -26,8 +26,8 @@ from specdec_cli.bench.timing import BenchClip, CaptionTiming, caption, generate
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import ResolvedConfig
 from specdec_cli.errors import ConfigError, first_line
-from specdec_cli.evaluate.bootstrap import Figures, Interval, median
 from specdec_cli.evaluate.modes import MODES, in_mode, turns
+from specdec_cli.stats import Figures, Interval, median
 from specdec_cli.transcript.records import Models
 
 Contender = Literal["edge", "cloud", "lossless", "hybrid", "generate-edge", "generate-cloud"]

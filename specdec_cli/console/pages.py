@@ -16,9 +16,9 @@ from specdec_cli.console.clip import count_flags
 from specdec_cli.console.tables import columns, facts, grid, item
 from specdec_cli.console.theme import ASKED, BAD, DIM, FAIL, GOOD, OK, STRONG
 from specdec_cli.evaluate import comparison_tables as tables
-from specdec_cli.evaluate.bootstrap import Interval
 from specdec_cli.evaluate.comparison_tables import Cell, FigureRow, measured
 from specdec_cli.format import NONE, count, milliseconds, percent, points, seconds, share, short, with_ends
+from specdec_cli.stats import Interval
 from specdec_cli.types import COSTS, Cost
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from specdec_cli.evaluate.bootstrap import Interval
 from specdec_cli.evaluate.comparison_tables import same_as_cloud
 from specdec_cli.evaluate.result import Comparison, ModeQuality
 from specdec_cli.format import percent, seconds, share, with_ends
+from specdec_cli.stats import Interval
 from specdec_cli.types import Mode
 
 HEIGHT: Final = 280  # of a picture, CSS pixels; its width is that of the page

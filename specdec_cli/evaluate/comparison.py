@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from specdec_cli.evaluate.bootstrap import LEVEL, Resampler
 from specdec_cli.evaluate.bought import sentences
 from specdec_cli.evaluate.costs import costs, measurements
 from specdec_cli.evaluate.modes import MODES, richest
@@ -15,6 +14,7 @@ from specdec_cli.evaluate.result import ClipComparison, Comparison, Gap
 from specdec_cli.evaluate.text_scores import describe, in_another_language
 from specdec_cli.format import count, percent, share, with_ends
 from specdec_cli.prompts import Language
+from specdec_cli.stats import LEVEL, Resampler
 from specdec_cli.transcript.records import Models, Transcript
 from specdec_cli.types import Mode
 

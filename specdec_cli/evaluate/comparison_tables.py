@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from specdec_cli import format as written
-from specdec_cli.evaluate.bootstrap import Interval
 from specdec_cli.evaluate.modes import richest
 from specdec_cli.evaluate.result import Comparison, Figure, LabelQuality
+from specdec_cli.stats import Interval
 from specdec_cli.types import COSTS, Mode
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import Final
 
 import numpy as np
 
-from specdec_cli.evaluate.bootstrap import Interval, Resampler, Statistic, Values, mean, middle, quotient, ratio, total
 from specdec_cli.evaluate.gap import Spent
 from specdec_cli.evaluate.pairing import PairedClip, middle_of
 from specdec_cli.evaluate.result import Figure, ModeFigures
+from specdec_cli.stats import Interval, Resampler, Statistic, Values, mean, middle, quotient, ratio, total
 from specdec_cli.transcript.records import Totals, Transcript
 from specdec_cli.types import Mode
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from specdec_cli.evaluate.bootstrap import Resampler, Statistic, Values, average, mean
 from specdec_cli.evaluate.costs import Columns, spent
 from specdec_cli.evaluate.gap import measure_gap
 from specdec_cli.evaluate.result import Basis, ClipComparison, Confusion, Gap, GapMeasure, LabelQuality, ModeQuality
 from specdec_cli.evaluate.text_scores import clip_chrf, text_scores
 from specdec_cli.prompts import Language
+from specdec_cli.stats import Resampler, Statistic, Values, average, mean
 from specdec_cli.types import Mode
 
 if TYPE_CHECKING:

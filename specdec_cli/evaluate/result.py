@@ -11,10 +11,10 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from specdec_cli.evaluate.bootstrap import Figures, Interval
 from specdec_cli.evaluate.gap import GapClosed
 from specdec_cli.evaluate.text_scores import TextQuality
 from specdec_cli.evaluate.wheels import WheelQuality
+from specdec_cli.stats import Figures, Interval
 from specdec_cli.transcript.records import Models, Text
 from specdec_cli.types import Flag, Mode
 

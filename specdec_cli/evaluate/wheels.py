@@ -20,8 +20,8 @@ import numpy as np
 from pydantic import Field
 
 from specdec_cli.errors import ReferencesError, install
-from specdec_cli.evaluate.bootstrap import Figures, Interval, Resampler, Statistic, Values, average, mean
 from specdec_cli.inputs.table_files import read_table
+from specdec_cli.stats import Figures, Interval, Resampler, Statistic, Values, average, mean
 
 _ENDINGS: Final = (".csv", ".tsv", ".xlsx")
 _LEVELS: Final = ("level1", "level2", "level3")

@@ -7,10 +7,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from specdec_cli.evaluate.bootstrap import Resampler
 from specdec_cli.evaluate.quality import label_scores
 from specdec_cli.evaluate.result import LabelQuality
 from specdec_cli.labels import Lexicon
+from specdec_cli.stats import Resampler
 
 LEXICON = Lexicon.load()
 EMOTIONS = LEXICON.attributes["emotion"]

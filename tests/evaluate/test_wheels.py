@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.errors import ReferencesError
-from specdec_cli.evaluate.bootstrap import Resampler
 from specdec_cli.evaluate.comparison import comparison
 from specdec_cli.evaluate.wheels import Wheels
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import References
+from specdec_cli.stats import Resampler
 from tests.evaluate.fabricate import made, quality_of
 
 FORMAT = """name,format
