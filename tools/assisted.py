@@ -85,8 +85,8 @@ def main(
     for contend in contenders.values():
         contend(recordings[0])  # the first run allocates memory and picks kernels
     runs: dict[str, list[CaptionTiming]] = {name: [] for name in contenders}
-    for turn in turns(recordings, list(contenders), rounds):
-        runs[turn.mode].append(contenders[turn.mode](turn.recording))
+    for recording, name in turns(recordings, list(contenders), rounds):
+        runs[name].append(contenders[name](recording))
     if any(len({runs[name][at].ids for name in ("lossless", *same)}) > 1 for at in range(len(runs["lossless"]))):
         raise SystemExit("the three wrote different tokens")
     rows = []

@@ -123,10 +123,10 @@ def benchmark(
             del contenders[name]
             notes.append(f"{name} does not run here: {first_line(error)}")
     timings: dict[Contender, list[CaptionTiming]] = {name: [] for name in contenders}
-    for number, turn in enumerate(turns(clips, list(contenders), rounds)):
+    for number, (clip, name) in enumerate(turns(clips, list(contenders), rounds)):
         if number % (len(clips) * len(contenders)) == 0:
             contenders |= _modes(both)
-        timings[turn.mode].append(contenders[turn.mode](turn.recording))
+        timings[name].append(contenders[name](clip))
         if (number + 1) % len(contenders) == 0:
             done()
     return timings, notes

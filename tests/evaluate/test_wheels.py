@@ -104,7 +104,7 @@ def test_references_name_words_in_lists_descriptions_or_classes(folder: Path, tm
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"wheel1.csv": None, "wheel2.csv": None}, "has no table of an emotion wheel"),
+        ({"wheel1.csv": None, "wheel2.csv": None}, "has no table wheel1"),
         ({"format.csv": None}, "has no table format"),
         ({"synonym.csv": "a,b\n1,2\n"}, "has no column word_run1"),
         ({"wheel2.csv": "level1,level2\na,b\n"}, "has no column level3"),
