@@ -17,6 +17,7 @@ from specdec_cli.transcript import Transcript
 from tests.cli.harness import Fork, environment, on_terminal, process
 from tests.console.screens import COLOUR, ESCAPE
 from tests.export.lines import piece
+from tests.mini_pair import write_voice
 from tests.tiers import few
 from tests.transcript.lines import read_transcripts
 
@@ -179,7 +180,8 @@ def test_a_signal_gives_the_terminal_back(recordings: list[str], tmp_path: Path,
 @pytest.mark.ci
 def test_a_comparison_that_is_interrupted_shows_what_was_done_so_far(recordings: list[str], tmp_path: Path) -> None:
     output = tmp_path / "t.jsonl"
-    fork = Fork(["compare", *recordings, "-o", str(output), "--repeat", "20", "--max-new-tokens", "8"])
+    more = [write_voice(tmp_path / f"voice {seed}.wav", seed, 1.0) for seed in range(20)]
+    fork = Fork(["compare", *recordings, *map(str, more), "-o", str(output), "--max-new-tokens", "8"])
     fork.wait_for_lines(output, 9)
     fork.send(signal.SIGINT)
     outcome = fork.wait()

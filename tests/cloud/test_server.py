@@ -80,7 +80,7 @@ def framed(message: object, numbers: bytes = b"") -> bytes:
 
 def detail(answer: bytes) -> str:
     """Why a request was refused."""
-    return str(json.loads(answer)["detail"])
+    return str(json.loads(answer)["error"]["message"])
 
 
 def new_session() -> str:
@@ -331,17 +331,17 @@ def test_a_failing_model_is_not_the_clips_fault(
 
 def test_the_budget_counts_what_a_clip_holds(case: Case) -> None:
     asked = case.but(max_new_tokens=30)
-    for lookup_tokens in (0, 8):
+    for guess_tokens in (0, 8):
         with serving(asked.cloud) as served:
             good, features = a_clip(served, asked)
-            good |= {"lookup_tokens": lookup_tokens, "capacity": 64, "longest": 40}
+            good |= {"guess_tokens": guess_tokens, "capacity": 64, "longest": 40}
             session = new_session()
             for _ in range(3):  # later clips are guessed from earlier ones
                 good["block"] = {"text": [], "draft": [3] * 30, "more": 20}
                 assert call(served, "PUT", session, framed(good, features))[0] == 200
                 (held,) = served.service.clips._held.values()
                 scores = held.verifier.rows._logits
-                assert len(scores) <= lookup_tokens
+                assert len(scores) <= guess_tokens
                 assert scores.untyped_storage().nbytes() == scores.nbytes
                 prompt = held.verifier.session.prompt
                 kept = [*prompt.audio.values(), scores, held.verifier.session._after_prompt]
@@ -379,19 +379,6 @@ def test_a_clip_may_be_forgotten_while_it_is_verified(case: Case, monkeypatch: p
         writing.join()
         assert len({length for length, _ in learnt}) > 1
         assert all(one == other for one, other in learnt)
-
-
-def test_a_clip_that_failed_takes_none_of_its_name_with_it(case: Case, served: Served) -> None:
-    """A client sends a clip again while the first try of it still waits for the model."""
-    session, found = new_session(), []
-    for _ in range(2):
-        assert call(served, "PUT", session, framed(*a_clip(served, case)))[0] == 200
-        found.append(served.service.clips.find(uuid.UUID(session[-32:]).hex))
-    first, second = found
-    assert first is not second
-    assert first is not None
-    served.service.clips.drop(first)
-    assert served.service.clips.find(first.id) is second
 
 
 def test_own_tokens_are_known_by_their_place(case: Case, served: Served) -> None:
@@ -436,9 +423,9 @@ def test_nothing_more_is_done_for_a_client_that_has_left(case: Case, monkeypatch
             assert started.acquire(timeout=20)
         asked = served.service.metrics.requests.labels("PUT /v1/sessions/{id_}", "499")
         assert until(lambda: asked._value.get() == 1.0)
-        assert served.service.bodies.held == len(body)
+        assert served.offer.bodies.held == len(body)
         go_on.set()
-        assert until(lambda: served.service.bodies.held == 0)
+        assert until(lambda: served.offer.bodies.held == 0)
         assert not started.acquire(timeout=0.2)  # 40 more tokens were wanted: nobody is left to read them
 
 
@@ -451,9 +438,9 @@ def test_a_request_that_waits_for_too_long_holds_its_body_until_it_ends(
         status, answer = call(served, "PUT", new_session(), body)
         assert (status, detail(answer)) == (503, "the model did not answer within 0.2 s")
         assert started.acquire(timeout=20)
-        assert served.service.bodies.held == len(body)
+        assert served.offer.bodies.held == len(body)
         go_on.set()
-        assert until(lambda: served.service.bodies.held == 0)
+        assert until(lambda: served.offer.bodies.held == 0)
 
 
 def until(holds: Callable[[], bool], seconds: float = 20.0) -> bool:

@@ -108,7 +108,7 @@ def pair(servers: Servers) -> Iterator[Pair]:
 def pair_case(number: int, **fixed: Any) -> VllmCase:
     """With blocks of 1 to 8 tokens, or the whole caption at once."""
     rng = random.Random(number)
-    drawn: dict[str, Any] = {"loop_period": 0, "lookup_tokens": 0, "defer": rng.random() < 0.5}
+    drawn: dict[str, Any] = {"loop_period": 0, "guess_tokens": 0, "defer": rng.random() < 0.5}
     drawn |= {"repetition_penalty": 1.0, "no_repeat_ngram": 0, "min_new_tokens": 0}
     drawn["gate"] = rng.choice(("entropy", "margin", "logprob", "learned", "always", "never"))
     given, _ = drawn_settings(rng, **drawn | fixed)

@@ -94,7 +94,7 @@ def test_what_cannot_be_exported_is_refused(served: Served, pieces: list[Transcr
         ("eaf", good.to_json(), 404),
     ):
         answer = httpx.post(f"{served.url}/page/export/{path}", content=content)
-        assert (answer.status_code, bool(answer.json()["detail"])) == (status, True)
+        assert (answer.status_code, bool(answer.json()["error"]["message"])) == (status, True)
 
 
 def test_the_page_brings_all_that_it_needs_and_may_do_no_more(served: Served) -> None:
