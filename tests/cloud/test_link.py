@@ -265,7 +265,7 @@ def test_calls_may_begin_while_all_are_ended(case: Case) -> None:
 
 def test_closing_ends_a_call_under_way(case: Case, served: Served) -> None:
     """From another thread, as an abandoned stream does; nothing is believed broken for it."""
-    hung = Fault("hung", partial(_late, 5.0), always=True)
+    hung = Fault("hung", partial(_late, 20.0), always=True)
     with faulty(served, hung) as url, linked(url, case.edge) as link:
         verifier = link.verifier(RemoteClip(case.cloud_prompt, case.config, case.pair.vocab_size, (1,)))
         threading.Timer(0.3, verifier.close).start()
@@ -273,7 +273,7 @@ def test_closing_ends_a_call_under_way(case: Case, served: Served) -> None:
         for _ in range(2):
             with pytest.raises(CloudError, match="the clip is closed"):
                 verifier.verify((), Draft((5, 6)))
-        assert time.monotonic() - started < 4.0
+        assert time.monotonic() - started < 15.0
         assert link.failure is None
 
 
@@ -303,14 +303,18 @@ def test_an_abandoned_stream_lets_the_server_forget_the_clip(case: Case) -> None
 @pytest.mark.ci
 def test_a_server_that_failed_is_left_alone_for_a_while(case: Case, served: Served) -> None:
     """The next clips do not wait for it; when the time has come, it is used again."""
-    hung, calls = Fault("hung", partial(_late, 2.0), always=True), list[float]()
-    with faulty(served, hung) as url, linked(url, case.edge, timeout_s=0.5, retry_s=60.0) as link:
+    asked = list[Pass]()
+
+    def hang(go_on: Pass) -> tuple[int, bytes]:
+        asked.append(go_on)
+        return _late(10.0, go_on)
+
+    hung = Fault("hung", hang, always=True)
+    with faulty(served, hung) as url, linked(url, case.edge, timeout_s=2.0, retry_s=60.0) as link:
         for _ in range(3):
-            started = time.monotonic()
             assert collect(far_loop(case, link).run())[1].degraded is not None
-            calls.append(time.monotonic() - started)
         assert link.failure is not None
-        assert calls[0] >= 0.5 > min(calls[1:])
+        assert len(asked) == 1
         link.connection.url, link.failed_at = served.url, -60.0
         assert_wire(case, collect(far_loop(case, link).run()))
         assert link.failure is None
