@@ -129,7 +129,7 @@ class ClipComparison(Figures):
     file: Text = Field(description="path as given")
     sha256: str
     duration_s: float | None
-    start_s: float | None = Field(description="start of the segment in the recording, s; null: the whole recording")
+    start_s: float | None = Field(description="start of the piece in the recording, s; null: the whole recording")
     end_s: float | None
     channel: int | None = Field(default=None, description="channel that was read, from 1; null: the mean of all")
     captions: dict[Mode, Text]

@@ -93,7 +93,7 @@ class Runner:
     _broken: set[str] = field(default_factory=set)
 
     def steps(self, recordings: Sequence[InputFile], repeats: int) -> list[Step]:
-        """What there is to do, in the order in which to do it; a segmented recording is looked into again."""
+        """What there is to do, in the order in which to do it; a recording in pieces is looked into again."""
         readable = [recording for recording in recordings if recording.sha256 is not None]
         return [
             step
@@ -122,7 +122,7 @@ class Runner:
             self.watch.advance()
 
     def _take(self, step: Step, captioner: Captioner) -> None:
-        """Captions every segment of a recording that is not captioned yet."""
+        """Captions every piece of a recording that is not captioned yet."""
         recording = step.recording
         try:
             for run in captioner.runs(recording.path):

@@ -88,7 +88,7 @@ def test_models_settings_and_warnings_are_told_once() -> None:
     assert not any(name in screen.output for name in ("\x1b", "cc809e5a"))
 
 
-def test_a_segment_says_where_it_lies_and_a_long_path_keeps_its_end() -> None:
+def test_a_piece_says_where_it_lies_and_a_long_path_keeps_its_end() -> None:
     assert "61.5 s to 65.0 s" in shown(starting(EN, start_s=61.5, end_s=65.0), 100).output
     for width in (60, 200):
         (line,) = (line for line in shown(starting(EN, file=f"{'a/' * 99}b.wav"), width).lines if "wav" in line)
