@@ -26,8 +26,8 @@ from specdec_cli.cloud.verify_server import VerifyServer
 from specdec_cli.config.schema import Config, GateConfig
 from specdec_cli.decoding.assemble import Pair, build_loop
 from specdec_cli.decoding.loop import Loop
-from specdec_cli.evaluate.bootstrap import Figures, Interval, median
 from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.stats import Figures, Interval, median
 from tools.table import print_table, spread_text
 
 ForcedMode = Literal["edge", "cloud", "lossless", "hybrid"]

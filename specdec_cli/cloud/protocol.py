@@ -11,7 +11,7 @@ A body is four bytes (length of the JSON, little-endian, at most 1 MiB), the JSO
 clip's by the names of the module's forward; under the rule `sampling` also the draft's distributions.
 Every request may be repeated: the client names the session by a random UUID, and a block comes with the whole text
 before it, so the server needs no memory of earlier blocks to verify it. Of a refusal the status says what it is and
-`{"detail": ...}` why. A reason with `http.FORGOTTEN`: send the clip again; 5xx: try again later.
+`{"error": {"message": ...}}` why. A reason with `http.FORGOTTEN`: send the clip again; 5xx: try again later.
 """
 
 from __future__ import annotations

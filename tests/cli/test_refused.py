@@ -99,7 +99,7 @@ STUDIES: list[Row] = [
     ("compare a.wav --references truth.tsv --label-column mood=mood", "emotion"),
     ("compare a.wav b.wav --references other.tsv", ("0 of 2 recordings were found in", "somewhere/else.wav")),
     ("compare a.wav -o report.pdf", ".html"),
-    ("compare a.wav --repeat 0", "--repeat"),
+    ("bench --repeat 0", "--repeat"),
     ("compare a.wav --bertscore", "--references"),
     ("compare a.wav --accept sampling", "temperature"),
     ("tune many --gates always", "no gate to tune 'always'"),

@@ -29,6 +29,7 @@ from tests.cloud.stand_in import Answer, answering, behaving
 from tests.laws.cases import Case, collect, make_case
 from tests.laws.reference import assert_rounds
 from tests.laws.test_wire_law import as_sent, assert_wire, far_loop
+from tests.tiers import few, named
 
 TIMEOUT_S = 0.3
 SLACK_S = 10.0  # what a busy machine may take beside; without deadlines these calls take a minute
@@ -153,7 +154,7 @@ def assert_degraded(case: Case, link: VerifyServer, said: str) -> None:
         collect(far_loop(case.but(degrade=False), link).run())
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", few(FAULTS, 6), ids=lambda fault: fault.name)
 def test_a_caption_is_right_or_says_that_it_is_degraded(case: Case, served: Served, fault: Fault) -> None:
     started = time.monotonic()
     limit_s = TIMEOUT_S if "did not answer" in fault.said else 20.0
@@ -197,7 +198,7 @@ BEHAVIOURS = {
 }
 
 
-@pytest.mark.parametrize("behaviour", BEHAVIOURS)
+@pytest.mark.parametrize("behaviour", named(BEHAVIOURS, "https: silent"))
 def test_a_call_ends_when_its_time_is_up(case: Case, behaviour: str) -> None:
     with behaving(BEHAVIOURS[behaviour]) as url:
         config = CloudConfig(url=url.replace("http:", behaviour.split()[0]), timeout_s=0.5)

@@ -174,6 +174,7 @@ def test_settings_that_are_left_open_are_the_servers_own(servers: Servers) -> No
             generation.repetition_penalty = before
 
 
+@pytest.mark.ci
 def test_clips_in_flight_together_disturb_each_other_in_nothing(servers: Servers) -> None:
     """Clips in threads, whose verdicts come in whatever order they come."""
     parted, count = list[str](), 0
