@@ -80,9 +80,9 @@ class Captioner:
         self.cuts = cuts or Cuts.of_config(config.audio)
         file = gate_file_of(config, pair)
         summed = config.gate_in_force == "class-entropy"
-        served = summed and pair.edge in pair.links  # its tokens are summed here, not on a device
-        self._synonyms = self.word_groups if config.acceptance.rule == "class" or served else NO_SYNONYMS
-        self.gate = Gate.of(config, file, self.class_groups if summed and not served else None)
+        remote = summed and pair.edge in pair.remotes  # its tokens are summed here, not on a device
+        self._synonyms = self.word_groups if config.acceptance.rule == "class" or remote else NO_SYNONYMS
+        self.gate = Gate.of(config, file, self.class_groups if summed and not remote else None)
         self.setup = Setup.of(config, pair, load_s, file)
         if config.gate.grounded:
             self.setup = replace(self.setup, grounds=self._grounds(Lexicon.shipped()))

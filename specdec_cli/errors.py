@@ -99,13 +99,13 @@ class ContextError(DecodingError):
 
 
 class CloudError(SpecdecError):
-    """A cloud behind a link that cannot be reached, refuses to answer, or answers nonsense."""
+    """A remote cloud that cannot be reached, refuses to answer, or answers nonsense."""
 
     about_clip = False  # whether it concerns this clip alone and says nothing about the next
 
 
 class EdgeError(SpecdecError):
-    """An edge behind a link that cannot be reached, refuses to answer, or answers nonsense."""
+    """A remote edge that cannot be reached, refuses to answer, or answers nonsense."""
 
 
 class TranscriptError(SpecdecError):

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from specdec_cli.config.fields import AT_PAUSES, CutAt, Instruction, Moment, PlainText, Section, setting
 from specdec_cli.config.locate import model_source
-from specdec_cli.config.model_schema import CloudConfig, EdgeConfig, LinkedConfig
+from specdec_cli.config.model_schema import CloudConfig, EdgeConfig, RoleConfig
 from specdec_cli.prompts import Language, Style, prompt_for
 from specdec_cli.types import AcceptanceName, Decider, GateName, Mode
 
@@ -97,7 +97,7 @@ class DecodingConfig(ScoringConfig, BlockConfig):
         "lazy",
         "when the cloud encodes a clip: at its first call, before the edge, or beside it",
     )
-    draft_ahead: Toggle = setting("auto", "draft on during verifications; auto: of a cloud elsewhere, where it pays")
+    draft_ahead: Toggle = setting("auto", "draft on during verifications; auto: of a remote cloud, where it pays")
     run_on: int = setting(0, "tokens that the cloud generates after its own token; 0: none", ge=0, le=64)
     guess_tokens: int = setting(8, "most tokens to guess from earlier captions, with the same text", ge=0, le=64)
     edge_failed: Literal["fail", "cloud"] = setting(
@@ -257,10 +257,10 @@ class Config(Section):
         return self.decoding.closing == "on" or (self.decoding.closing == "auto" and not self._by_mini)
 
     @property
-    def models(self) -> dict[Decider, LinkedConfig]:
+    def models(self) -> dict[Decider, RoleConfig]:
         """The models that the mode uses."""
         unused = {"edge": "cloud", "cloud": "edge"}.get(self.decoding.mode)
-        models: dict[Decider, LinkedConfig | None] = {"edge": self.edge, "cloud": self.cloud}
+        models: dict[Decider, RoleConfig | None] = {"edge": self.edge, "cloud": self.cloud}
         return {role: model for role, model in models.items() if model is not None and role != unused}
 
     def running_long(self) -> Config:

@@ -1,4 +1,4 @@
-"""Tokenizer, feature extractor and chat template of a checkpoint, which are all that a cloud elsewhere needs here."""
+"""Tokenizer, feature extractor and chat template of a checkpoint, which are all that a remote cloud needs here."""
 
 from __future__ import annotations
 

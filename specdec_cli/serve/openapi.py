@@ -23,7 +23,7 @@ _REFUSED: Final = {
     413: "the body or the recording is too long",
     429: "as many recordings wait as may: see Retry-After",
     500: "a model failed",
-    503: "a model elsewhere does not answer, or the server is full",
+    503: "a remote model does not answer, or the server is full",
 }
 
 

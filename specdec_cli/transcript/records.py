@@ -111,8 +111,8 @@ class Totals(Record):
     run_on: int | None = maybe(
         "tokens that the cloud generated after its own of a round; null where it wrote all or nothing"
     )
-    network_ms: Figure | None = maybe("time on the link, ms; null where there is none")
-    hidden_ms: Figure | None = maybe("drafting of kept blocks while earlier ones were verified elsewhere, ms")
+    network_ms: Figure | None = maybe("time on the network, ms; null for a loaded cloud")
+    hidden_ms: Figure | None = maybe("drafting of kept blocks while earlier ones were verified by a remote cloud, ms")
     thrown_away: int | None = maybe("tokens drafted ahead in vain")
     near_ties: int | None = maybe("sum over the rounds; null where nothing was verified")
     guessed: int | None = maybe("tokens guessed and scored with the next one, by models loaded here; null: off")

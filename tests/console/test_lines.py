@@ -70,8 +70,8 @@ def test_a_round_and_the_totals_say_why_it_was_escalated_and_what_that_brought()
     ):
         assert fact in found, fact
     assert "stopped by" not in found
-    assert "112 ms · 18 ms on the link" in words(shown(ZH, 60))
-    assert "1 exchange · 0.02 s on the link" in words(shown(ZH, 120))
+    assert "112 ms · 18 ms on the network" in words(shown(ZH, 60))
+    assert "1 exchange · 0.02 s" in words(shown(ZH, 120))
     assert "stopped by loop" in words(shown(LOOP, 100))
     assert "the cloud verified every round" in words(shown(LOSSLESS, 100))
 

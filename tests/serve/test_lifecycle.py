@@ -18,7 +18,7 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
-from tests.cloud.serving import linked
+from tests.cloud.serving import remote_cloud
 from tests.mini_pair import RATE, captioner, mini_pair, voice
 from tests.serve.api import TOKEN, Api, api, encoded, message, spoken
 from tests.tiers import few
@@ -158,7 +158,7 @@ def test_malformed_bodies(served: Api, body: bytes) -> None:
     assert found["error"]["type"] == "invalid_request_error"
 
 
-def test_an_edge_elsewhere_is_served_beside_captions(served: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_remote_edge_is_served_beside_captions(served: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the same engine: the rounds of its clip are those of a cloud of its own."""
     monkeypatch.setenv("API_TOKEN", TOKEN)
     pair = mini_pair()
@@ -174,7 +174,7 @@ def test_an_edge_elsewhere_is_served_beside_captions(served: Api, monkeypatch: p
 
     thread = threading.Thread(target=ask)
     thread.start()
-    with linked(served.url, pair.edge, token_env="API_TOKEN") as cloud:  # type: ignore[arg-type]
+    with remote_cloud(served.url, pair.edge, token_env="API_TOKEN") as cloud:  # type: ignore[arg-type]
         from specdec_cli.captioner import Captioner
         from specdec_cli.decoding.assemble import Pair
 
