@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from specdec_cli.audio.samples import BLOCK_SAMPLES, STREAMED, Floats, Source
+from specdec_cli.regular_files import read_at
 
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE  # tags of a WAV
 _OF_WAV: Final = {_PCM: {1: "u1", 2: "<i2", 3: "<i3", 4: "<i4"}, _FLOAT: {4: "<f4", 8: "<f8"}}
@@ -44,7 +45,7 @@ def from_bare_samples(_path: str, file: FileIO, _stack: ExitStack, from_s: float
     def blocks() -> Iterator[Floats]:
         length = max(1, BLOCK_SAMPLES // found.channels)
         for begin in range(at, frames, length):
-            data = os.pread(file.fileno(), width * min(length, frames - begin), found.at + width * begin)
+            data = read_at(file, width * min(length, frames - begin), found.at + width * begin)
             yield _floats(data[: len(data) // width * width], found.kind).reshape(-1, found.channels)
 
     source = Source(found.rate, found.channels, blocks(), at=at, longest_s=frames / found.rate)
@@ -54,7 +55,7 @@ def from_bare_samples(_path: str, file: FileIO, _stack: ExitStack, from_s: float
 
 def _of_au(file: FileIO) -> _Layout | None:
     """An AU that counts 0 bytes of sound, as of a recorder that died."""
-    head = os.pread(file.fileno(), 24, 0)
+    head = read_at(file, 24, 0)
     if len(head) < 24 or not head.startswith(b".snd"):
         return None
     at, size, encoding, rate, channels = struct.unpack_from(">5I", head, 4)
@@ -70,7 +71,7 @@ def _of_wav(file: FileIO) -> _Layout | None:
     if not {b"fmt ", b"data"} <= chunks.keys() or chunks[b"fmt "][1] < 14:
         return None
     (at, length), (data_at, size) = chunks[b"fmt "], chunks[b"data"]
-    fields = os.pread(file.fileno(), min(length, 26), at).ljust(26, b"\0")
+    fields = read_at(file, min(length, 26), at).ljust(26, b"\0")
     tag, channels, rate, _, block, bits = struct.unpack_from("<HHIIHH", fields)
     bits = bits if length >= 16 else 0
     bare = tag == _EXTENSIBLE and length < 40
@@ -86,10 +87,10 @@ def _of_wav(file: FileIO) -> _Layout | None:
 def chunks_of_wav(file: FileIO) -> dict[bytes, tuple[int, int]]:
     """Name -> first byte and size, of the chunks up to the sound; nothing for other formats."""
     found: dict[bytes, tuple[int, int]] = {}
-    head = os.pread(file.fileno(), 12, 0)
+    head = read_at(file, 12, 0)
     at, is_wav = 12, head[:4] == b"RIFF" and head[8:] == b"WAVE"
     for _ in range(_MOST_CHUNKS * is_wav):
-        name, size = os.pread(file.fileno(), 4, at), int.from_bytes(os.pread(file.fileno(), 4, at + 4), "little")
+        name, size = read_at(file, 4, at), int.from_bytes(read_at(file, 4, at + 4), "little")
         if len(name) < 4:
             break
         found.setdefault(name, (at + 8, size))
