@@ -218,7 +218,7 @@ def test_a_channel_is_read_by_cuts_by_setting_or_each_by_itself(tmp_path: Path) 
 
     assert pieces(channel=2) == [(None, 1, 660)]
     assert pieces(channel="each") == [("channel 1", 0, 440), ("channel 2", 1, 660)]
-    assert pieces(channel="each", segment_s=1.0) == 2 * pieces(channel="each")
+    assert pieces(channel="each", piece_s=1.0) == 2 * pieces(channel="each")
     cuts = [Cut(0.0, 1.0, "ann", channel=0), Cut(0.0, 1.0, "bob", channel=1), Cut(1.0, 2.0)]
     assert pieces(cuts=cuts)[:2] == [("ann", 0, 440), ("bob", 1, 660)]
     assert pieces(cuts=cuts, channel=2)[2] == (None, 1, 660)
