@@ -143,8 +143,8 @@ def tuning_page(found: Tuning, _: int) -> Iterator[RenderableType]:
         table.add_row(label, *cells[: len(figures)])
     yield table
     note = (
-        "Each setting ran on clips that it was not chosen on. The cloud verified this share of the blocks, was called "
-        "for this share of the clips, and took this share of cloud-only's time. random: blocks drawn at random."
+        "blocks, clips, time: what the cloud got of the blocks, of the clips, and of cloud-only's time. Each setting "
+        "ran on clips that it was not chosen on. random escalates a fixed share of the blocks."
     )
     yield Prose(Text(note, DIM), indent=1)
 

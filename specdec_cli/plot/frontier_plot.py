@@ -51,7 +51,9 @@ def _draw(figure: Figure, points: Sequence[TunedPoint], gap: Interval, what: str
         panel.axhline(0, color=MUTED, linewidth=1, label="edge alone")
         panel.axhline(100 * gap.value, color=INK, linewidth=1, label="cloud alone")
         if gap.low is not None and gap.high is not None:
-            panel.axhspan(100 * gap.low, 100 * gap.high, color=LINE, alpha=0.45, linewidth=0, label="its 95% interval")
+            panel.axhspan(
+                100 * gap.low, 100 * gap.high, color=LINE, alpha=0.45, linewidth=0, label="its 95% interval (grey)"
+            )
         panel.plot([0, 100], [0, 100 * gap.value], linestyle=(0, (4, 4)), color=MUTED, label="calls at random")
         for number, gate in enumerate(gates):
             _gate(panel, [point for point in points if point.gate == gate], cost, number)
