@@ -31,7 +31,7 @@ _COSTS: Final[dict[str, tuple[str, Written]]] = {
     "edge_token_share": ("drafted by edge", written.share),
     "acceptance_rate": ("drafts accepted", written.share),
     "uplink_bytes": ("uplink", written.volume),
-    "network_s": ("on the link", written.seconds),
+    "network_s": ("on the network", written.seconds),
     "degraded": ("clips degraded", written.whole),
 }
 """Field of `ModeFigures` -> its label, and how it is written."""

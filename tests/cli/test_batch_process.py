@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX"),
     pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
 ]
-QUICK = ("--mode", "edge", "--max-new-tokens", "4", "--segment", "1", "--batch-size", "4", "--set", "runtime.workers=2")
+QUICK = ("--mode", "edge", "--max-new-tokens", "4", "--cut", "1", "--batch-size", "4", "--set", "runtime.workers=2")
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 CLIPS = 30
 

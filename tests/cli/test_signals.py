@@ -26,7 +26,7 @@ pytestmark = [
 QUICK = ("--max-new-tokens", "6", "-l", "en")
 COMMANDS = {
     "batch": ("batch", *QUICK, "--batch-size", "4", "--set", "runtime.workers=2", "-o"),
-    "caption": ("caption", *QUICK, "--segment", "1", "-o"),
+    "caption": ("caption", *QUICK, "--cut", "1", "-o"),
     "tune": ("tune", *QUICK, "--gates", "entropy", "--ks", "2", "--traces"),
     "compare": ("compare", *QUICK, "--modes", "edge,cloud", "-o"),
 }
