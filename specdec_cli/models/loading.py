@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import shutil
 from dataclasses import dataclass
 from typing import Any, Final
 
 import psutil
 import torch
 from transformers import GenerationConfig
-from transformers.utils import GENERATION_CONFIG_NAME
+from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
 
 from specdec_cli.cache import cache_folder
 from specdec_cli.config import ModelConfig
 from specdec_cli.config.schema import RuntimeConfig
-from specdec_cli.errors import CheckpointError
+from specdec_cli.errors import CheckpointError, first_line
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.checkpoint import HERE, Checkpoint, fingerprint, opened, stored_dtype
 from specdec_cli.models.download import Compilation, Download, Watch, fetch, plan, size
 from specdec_cli.models.limits import outline, require_held
-from specdec_cli.models.packed import BITS, PackedConfig, PackedLinear, empty_packed, require_product
+from specdec_cli.models.packed import (
+    BITS,
+    PackedConfig,
+    PackedLinear,
+    empty_packed,
+    keep_packed,
+    packed_folder,
+    require_product,
+)
 from specdec_cli.models.processor import Processor
 from specdec_cli.models.selftest import self_test
+
+_log = logging.getLogger(__name__)
 
 _NOT_APPLIED: Final = {
     **dict.fromkeys(("num_beams", "encoder_repetition_penalty"), 1),
@@ -124,25 +136,43 @@ def load_processor(config: ModelConfig, *, offline: bool) -> Processor:
 
 
 def _module(checkpoint: Checkpoint, device: torch.device) -> Any:
-    """The module in evaluation mode, its weights packed if they are to be."""
-    config, family, dtype = checkpoint.config, checkpoint.family, _dtype(checkpoint, device)
+    """The module in evaluation mode; one that is packed for a CPU out of the cache, if it is kept there."""
+    config, dtype, kept = checkpoint.config, _dtype(checkpoint, device), None
+    if config.quantization is not None and device.type == "cpu":
+        kept = packed_folder(checkpoint.weights, checkpoint.module_config, BITS[config.quantization], dtype)
+    if kept is not None and kept.is_dir():
+        try:
+            (kept / CONFIG_NAME).stat()  # without it, a model of default size would be built
+            return _build(checkpoint, device, dtype, str(kept))
+        except Exception as error:  # damaged files may raise anything
+            _log.warning("the packed weights in %s are damaged, and are made again: %s", kept, first_line(error))
+            shutil.rmtree(kept, ignore_errors=True)
+    quantization = quantization_config(config.quantization, device, dtype)
+    with checkpoint.tensors() as tensors:
+        how = {"config": checkpoint.module_config, "state_dict": tensors, "quantization_config": quantization}
+        module = _build(checkpoint, device, dtype, None, **how)
+    if kept is not None:
+        keep_packed(module, kept)
+    return module
+
+
+def _build(checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype, source: str | None, **how: Any) -> Any:
+    """The module of a folder with packed weights, or of what `how` gives `from_pretrained`."""
+    config, family = checkpoint.config, checkpoint.family
     attention: Any = config.attention
     if family.eager:  # of every part by its name
         parts = dict.fromkeys(("", *checkpoint.module_config.sub_configs), config.attention)
         attention = parts | dict.fromkeys(family.eager, "eager")
-    with checkpoint.tensors() as tensors:
-        module, info = family.module_class.from_pretrained(
-            None,
-            config=checkpoint.module_config,
-            state_dict=tensors,
-            dtype=dtype,
-            attn_implementation=attention,
-            device_map=config.device_map or (None if device.type == "cpu" else {"": device}),
-            quantization_config=quantization_config(config.quantization, device, dtype),
-            ignore_mismatched_sizes=True,  # reported below, with the names
-            output_loading_info=True,
-            **HERE,
-        )
+    module, info = family.module_class.from_pretrained(
+        source,
+        dtype=dtype,
+        attn_implementation=attention,
+        device_map=config.device_map or (None if device.type == "cpu" else {"": device}),
+        ignore_mismatched_sizes=True,  # reported below, with the names
+        output_loading_info=True,
+        **how,
+        **HERE,
+    )
     checkpoint.require_complete(info)
     return module.eval().requires_grad_(False)
 

@@ -11,26 +11,35 @@ prompt of 300 tokens.
 On a GPU both products can be captured in a CUDA graph, and no row depends on its neighbours.
 
 `PackedConfig` is a `quantization_config` for `from_pretrained`, which then reads, packs and drops one weight after the
-other.
+other. A later start maps the packed weights that were kept.
 """
 
 from __future__ import annotations
 
+import hashlib
+import logging
+import tempfile
 from collections.abc import Callable, Container, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from itertools import product
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import torch
+import transformers
+from safetensors import SafetensorError
 from torch import nn
 from transformers.core_model_loading import ConversionOps
 from transformers.quantizers import register_quantization_config, register_quantizer
 from transformers.quantizers.base import HfQuantizer
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
+from specdec_cli.cache import cache_folder
 from specdec_cli.errors import CheckpointError, first_line
 from specdec_cli.models.kernels import decoder_layers, has_int8, int8_product, lacks_16_bits
+
+_log = logging.getLogger(__name__)
 
 BITS: Final = {"int8": 8, "int4": 4}
 GROUP: Final = 32  # inputs that share a scale and a zero point, of four bits
@@ -45,6 +54,8 @@ _NIBBLES: Final = 0x0F0F0F0F
 _TILES: Final = (8, 4, 2)  # of 16 inputs, which a GPU's kernel keeps together
 _TRIED: Final = (64, 256)  # outputs and inputs
 _METHOD: Final = "specdec_packed"
+_MADE_WITH: Final = (_METHOD, 2, torch.__version__, transformers.__version__)  # 2: of the way to pack
+_SHARD: Final = "256MB"  # of a kept file, which is copied in memory while it is written
 
 _Layout: TypeAlias = tuple[int, bool]
 """Bytes of a block's input, and whether a byte holds two adjacent outputs or one of each half of the block."""
@@ -166,7 +177,7 @@ def _workers(threads: int) -> ThreadPoolExecutor:
 
 
 def _codes(weight: torch.Tensor, inputs: int, layout: _Layout | None = None) -> tuple[torch.Tensor, torch.Tensor]:
-    """Packed weights of some blocks as codes int8 [inputs / 32, 32, outputs / 2], -8 to 7, in the order of `_halves`."""
+    """Packed weights of some blocks as codes -8 to 7: int8 [inputs / 32, 32, outputs / 2] in the order of `_halves`."""
     length, _ = layout or _cpu_layout()
     words = torch.stack([*weight.view(-1, inputs, length).view(torch.int32)], dim=1)
     low, high = words & _NIBBLES, words.bitwise_right_shift_(4).bitwise_and_(_NIBBLES)
@@ -307,6 +318,8 @@ class _Quantizer(HfQuantizer):  # type: ignore[misc]
             packed = PackedLinear(linear.to("meta"), self.quantization_config.bits)
             packed.weight, packed.scales = pack(model.get_input_embeddings().weight.data, packed.bits)
             model.set_submodule(name, packed)
+            for config in (model.config, model.config.get_text_config(decoder=True)):
+                config.tie_word_embeddings = False
 
     def param_needs_quantization(self, model: Any, param_name: str, **_: Any) -> bool:
         owner, _dot, name = param_name.rpartition(".")
@@ -316,7 +329,7 @@ class _Quantizer(HfQuantizer):  # type: ignore[misc]
         return _Packing(self.quantization_config.bits, self.quantization_config.device)
 
     def is_serializable(self) -> bool:
-        return False
+        return True
 
 
 class _Packing(ConversionOps):  # type: ignore[misc]
@@ -328,3 +341,28 @@ class _Packing(ConversionOps):  # type: ignore[misc]
         whole = value[0] if isinstance(value, list) else value
         weight, scales = pack(whole.to(self.device) if self.device != whole.device.type else whole, self.bits)
         return {full_layer_name: weight, f"{full_layer_name.removesuffix('weight')}scales": scales}
+
+
+def packed_folder(weights: Sequence[Path], config: Any, bits: int, dtype: torch.dtype) -> Path | None:
+    """Where the packed form of some files of weights is kept; None: nowhere.
+
+    It is of these files as they are now (their places, sizes and times of change, which no copy can set), of the
+    configuration, and of the CPU's order.
+    """
+    files = [(str(path.resolve()), (of := path.stat()).st_size, of.st_mtime_ns, of.st_ctime_ns) for path in weights]
+    way = (files, config.to_dict(), bits, dtype, torch.backends.cpu.get_cpu_capability(), _MADE_WITH)
+    home = cache_folder("packed")
+    return home and home / hashlib.sha256(repr(way).encode()).hexdigest()[:32]
+
+
+def keep_packed(module: Any, folder: Path) -> None:
+    """Writes a packed model for later starts, all of it or nothing."""
+    home = folder.parent
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=home) as made:
+            module.save_pretrained(Path(made) / folder.name, max_shard_size=_SHARD)
+            (Path(made) / folder.name).rename(folder)
+    except (OSError, SafetensorError) as error:
+        if not folder.is_dir():  # another run may have kept them meanwhile
+            _log.warning("packed weights are not kept for later starts in %s: %s", home, error)

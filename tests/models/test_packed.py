@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from torch import nn
 
 from specdec_cli.config import ModelConfig
@@ -15,7 +18,7 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.loading import forecast, quantization_config
 from specdec_cli.models.packed import PackedLinear, pack, packable
 from specdec_cli.models.session import Session
-from tests.models.checkpoints import load
+from tests.models.checkpoints import Edit, edit_json, edit_weights, greedy, load, overwrite, remove
 from tests.tiny import save_checkpoint, tiny_clip, tiny_module
 
 BITS = pytest.mark.parametrize("bits", [4, 8])
@@ -133,6 +136,95 @@ def test_the_memory_that_is_forecast_is_what_the_weights_take(checkpoint: Path, 
     tensors = [*module.parameters(), *(buffer for buffer in module.buffers() if id(buffer) in packed)]
     assert found.bytes == round(1.1 * sum(tensor.nbytes for tensor in tensors))
     assert download is None
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The cache's folder of packed weights."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "specdec" / "packed"
+
+
+def kept(home: Path) -> list[Path]:
+    return [path for path in home.iterdir() if path.is_dir()]
+
+
+@pytest.mark.parametrize(
+    ("quantization", "shard", "weights"),
+    [("int8", "256MB", "model.safetensors"), ("int4", "64KB", "model.safetensors.index.json")],
+)
+def test_a_later_start_reads_what_was_packed(
+    checkpoint: Path, quantization: str, shard: str, weights: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packed, "_SHARD", shard)
+    first = load(checkpoint, quantization=quantization)
+    (folder,) = kept(home)
+    assert {path.name for path in folder.iterdir()} >= {"config.json", weights}
+    monkeypatch.setattr(packed, "pack", None)  # nothing is packed again
+    second = load(checkpoint, quantization=quantization)
+    assert second.describe() == first.describe()
+    ours, theirs = first.module.state_dict(), second.module.state_dict()
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert greedy(second, 8) == greedy(first, 8)
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize(
+    "damage",
+    [
+        overwrite("model.safetensors", b"\0" * 100),
+        remove("model.safetensors"),
+        remove("config.json"),
+        overwrite("config.json", b""),
+    ],
+)
+def test_kept_weights_that_are_damaged_are_packed_again(
+    damage: Edit, checkpoint: Path, home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = greedy(load(checkpoint, quantization="int4"), 8)
+    (folder,) = kept(home)
+    damage(folder)
+    assert greedy(load(checkpoint, quantization="int4"), 8) == text
+    assert f"the packed weights in {folder} are damaged" in caplog.text
+    assert kept(home) == [folder]
+    caplog.clear()
+    assert greedy(load(checkpoint, quantization="int4"), 8) == text
+    assert not caplog.text
+
+
+def _tune_one_row(folder: Path) -> None:
+    """Changes the first row of a layer, with the file's size and times as they were."""
+    path = folder / "model.safetensors"
+    before = path.stat()
+    edit_weights(lambda tensors: tensors["lm_head.weight"][0].mul_(-3))(folder)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+@pytest.mark.parametrize(
+    "edit", [_tune_one_row, edit_json("config.json", text_config__rms_norm_eps=0.5)], ids=["a row", "the configuration"]
+)
+def test_a_checkpoint_that_was_changed_in_its_folder_is_packed_anew(
+    edit: Edit, checkpoint: Path, home: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(checkpoint, tmp_path / "own")
+    before = load(folder, quantization="int8")
+    edit(folder)
+    after = load(folder, quantization="int8")
+    assert len(kept(home)) == 2
+    assert similarity(before, after) < 0.9999
+
+
+def test_a_full_disk_costs_the_kept_copy_only(
+    checkpoint: Path, home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise SafetensorError("No space left on device")
+
+    monkeypatch.setattr("transformers.modeling_utils.safe_save_file", full)
+    assert kinds(load(checkpoint, quantization="int4", tested=False))
+    assert kept(home) == []
+    assert "No space left" in caplog.text
 
 
 def test_an_output_layer_that_is_the_embedding_is_packed_beside_it(tmp_path: Path) -> None:
