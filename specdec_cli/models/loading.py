@@ -26,6 +26,10 @@ from specdec_cli.models.packed import (
     PackedConfig,
     PackedLinear,
     empty_packed,
+<<<<<<< HEAD
+=======
+    is_whole,
+>>>>>>> main
     keep_packed,
     packed_folder,
     require_product,
@@ -130,12 +134,13 @@ def forecast(config: ModelConfig, *, offline: bool) -> tuple[Needs, Download | N
 
 
 def load_processor(config: ModelConfig, *, offline: bool) -> Processor:
-    """Loads only tokenizer, feature extractor and chat template, for a cloud that runs elsewhere."""
+    """Loads only tokenizer, feature extractor and chat template, for a remote cloud."""
     with opened(config, offline=offline) as checkpoint:
         return _processor(checkpoint)
 
 
 def _module(checkpoint: Checkpoint, device: torch.device) -> Any:
+<<<<<<< HEAD
     """The module in evaluation mode; one that is packed for a CPU out of the cache, if it is kept there."""
     config, dtype, kept = checkpoint.config, _dtype(checkpoint, device), None
     if config.quantization is not None and device.type == "cpu":
@@ -147,6 +152,14 @@ def _module(checkpoint: Checkpoint, device: torch.device) -> Any:
         except Exception as error:  # damaged files may raise anything
             _log.warning("the packed weights in %s are damaged, and are made again: %s", kept, first_line(error))
             shutil.rmtree(kept, ignore_errors=True)
+=======
+    """The module in evaluation mode; one that is packed for a CPU out of the cache, if it is kept there whole."""
+    config, dtype, kept = checkpoint.config, _dtype(checkpoint, device), None
+    if config.quantization is not None and device.type == "cpu":
+        kept = packed_folder(checkpoint.weights, checkpoint.module_config, BITS[config.quantization], dtype)
+    if kept is not None and is_whole(kept):
+        return _build(checkpoint, device, dtype, str(kept))
+>>>>>>> main
     quantization = quantization_config(config.quantization, device, dtype)
     with checkpoint.tensors() as tensors:
         how = {"config": checkpoint.module_config, "state_dict": tensors, "quantization_config": quantization}
