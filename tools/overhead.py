@@ -92,9 +92,7 @@ def measure(
     loaded = Captioner.load("mini", {"decoding.mode": "hybrid", "runtime.threads": 1}).pair
     text = [1000 + at for at in range(tokens)]
     edge_text = [id_ + 500 * (at % _WRONG == _WRONG - 1) for at, id_ in enumerate(text)]
-    edge, cloud = (
-        StubLM(model, own, vocabulary) for model, own in zip(loaded.loaded, (edge_text, text), strict=True)
-    )
+    edge, cloud = (StubLM(model, own, vocabulary) for model, own in zip(loaded.loaded, (edge_text, text), strict=True))
     table = []
     for name in mode:
         pair = Pair(edge if name != "cloud" else None, cloud if name != "edge" else None, vocabulary)

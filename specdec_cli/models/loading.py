@@ -26,10 +26,6 @@ from specdec_cli.models.packed import (
     PackedConfig,
     PackedLinear,
     empty_packed,
-<<<<<<< HEAD
-=======
-    is_whole,
->>>>>>> main
     keep_packed,
     packed_folder,
     require_product,
@@ -140,7 +136,6 @@ def load_processor(config: ModelConfig, *, offline: bool) -> Processor:
 
 
 def _module(checkpoint: Checkpoint, device: torch.device) -> Any:
-<<<<<<< HEAD
     """The module in evaluation mode; one that is packed for a CPU out of the cache, if it is kept there."""
     config, dtype, kept = checkpoint.config, _dtype(checkpoint, device), None
     if config.quantization is not None and device.type == "cpu":
@@ -152,14 +147,6 @@ def _module(checkpoint: Checkpoint, device: torch.device) -> Any:
         except Exception as error:  # damaged files may raise anything
             _log.warning("the packed weights in %s are damaged, and are made again: %s", kept, first_line(error))
             shutil.rmtree(kept, ignore_errors=True)
-=======
-    """The module in evaluation mode; one that is packed for a CPU out of the cache, if it is kept there whole."""
-    config, dtype, kept = checkpoint.config, _dtype(checkpoint, device), None
-    if config.quantization is not None and device.type == "cpu":
-        kept = packed_folder(checkpoint.weights, checkpoint.module_config, BITS[config.quantization], dtype)
-    if kept is not None and is_whole(kept):
-        return _build(checkpoint, device, dtype, str(kept))
->>>>>>> main
     quantization = quantization_config(config.quantization, device, dtype)
     with checkpoint.tensors() as tensors:
         how = {"config": checkpoint.module_config, "state_dict": tensors, "quantization_config": quantization}
