@@ -376,6 +376,8 @@ Host = Annotated[str, _network("--host", metavar="ADDRESS", help="Address to lis
 Port = Annotated[int, _network("--port", metavar="N", help="Port to listen at; 0: any that is free.", min=0, max=65535)]
 _TOKEN: Final = "Variable that holds the clients' token, 16 characters or more; required beyond loopback."
 TokenVariable = Annotated[Text, _network("--token-env", metavar="NAME", help=_TOKEN)]
+_HOSTS: Final = "Host, or address of a private network, that recordings may be fetched from; repeat it for more."
+AudioHosts = Annotated[list[str] | None, _network("--audio-host", metavar="NAME", help=_HOSTS)]
 TlsCert = Annotated[File, _network("--tls-cert", metavar="PEM", help="Certificate, for HTTPS.")]
 TlsKey = Annotated[File, _network("--tls-key", metavar="PEM", help="Private key of the certificate.")]
 ServedAtATime = Annotated[

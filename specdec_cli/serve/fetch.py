@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import threading
+from collections.abc import Iterable
 from ipaddress import ip_address
-from typing import Final
+from typing import Any, Final
 
 import httpx
 from starlette.requests import ClientDisconnect
 
-from specdec_cli.errors import first_line
+from specdec_cli.config.problems import show
+from specdec_cli.errors import ConfigError, first_line
 from specdec_cli.serve.bodies import Body
 from specdec_cli.serve.limits import ServeLimits
 from specdec_cli.serve.requests import ApiError
 
 _REDIRECTS: Final = 3  # that are followed, each to a host that is allowed
+
+
+def hosts(names: Iterable[str]) -> frozenset[str]:
+    """Names and addresses of --audio-host, as URLs have them. Raises ConfigError for what is neither."""
+    found = frozenset(name.lower().strip("[]") for name in names)
+    for name in found:
+        if re.fullmatch(r"[\w-]+(\.[\w-]+)*|[\da-f:]+", name) is None:
+            raise ConfigError(f"--audio-host {show(name)} is no host.", hint="Give a name alone: media.example.org")
+    return found
 
 
 def fetched(url: str, limits: ServeLimits, body: Body, left: threading.Event) -> bytes:
@@ -53,7 +65,7 @@ async def _fetched(url: str, limits: ServeLimits, body: Body, left: threading.Ev
     raise _refused(f"leads on more than {_REDIRECTS} times")
 
 
-async def _checked(url: str, limits: ServeLimits) -> dict[str, object]:
+async def _checked(url: str, limits: ServeLimits) -> dict[str, Any]:
     """What to ask for: what stands at the address that the host's name leads to now, which is checked."""
     asked, allowed = httpx.URL(url), limits.audio_hosts
     if asked.scheme not in ("http", "https") or asked.host not in allowed or asked.userinfo:
