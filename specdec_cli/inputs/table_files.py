@@ -277,7 +277,7 @@ def _records(
                 end += 1
             text = "\n".join([text, *lines[at:end]])
             try:
-                (cells,) = csv.reader([text], delimiter=delimiter, strict=True)
+                (cells,) = csv.reader([text], delimiter=delimiter, skipinitialspace=True, strict=True)
             except (csv.Error, ValueError):
                 skips.leave_out(place, "its quotes are not closed, or stand inside of a cell")
                 continue
