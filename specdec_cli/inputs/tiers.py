@@ -215,25 +215,35 @@ def _slots(path: Path, root: ElementTree.Element, skips: Skips) -> dict[str | No
 
 
 def _tiers_of(root: ElementTree.Element, times: Mapping[str | None, float | None]) -> Iterator[_Tier]:
-    """The tiers of an ELAN document without a parent, and then what specdec attaches to them: texts and channels."""
-    sides = "TIME_SLOT_REF1", "TIME_SLOT_REF2"
-    aligned = {
-        one.get("ANNOTATION_ID"): tuple(times.get(one.get(side)) for side in sides)
+    """The tiers of an ELAN document without a parent, and then what specdec attaches to them: texts and channels.
+
+    What is attached has the times of the annotation, and the speaker of the tier, that it is attached to in the end.
+    """
+    tiers = list(root.iter("TIER"))
+    speakers = {tier.get("TIER_ID"): one_line(tier.get("PARTICIPANT")) for tier in tiers}
+    of_tiers = {tier.get("TIER_ID"): tier.get("PARENT_REF") for tier in tiers if tier.get("PARENT_REF") in speakers}
+    of = {one.get("ANNOTATION_ID"): one.get("ANNOTATION_REF") for one in root.iter("REF_ANNOTATION")}
+    spans: dict[str | None, _Span] = {
+        one.get("ANNOTATION_ID"): (times.get(one.get("TIME_SLOT_REF1")), times.get(one.get("TIME_SLOT_REF2")))
         for one in root.iter("ALIGNABLE_ANNOTATION")
     }
-    parents = {one.get("ANNOTATION_ID"): one.get("ANNOTATION_REF") for one in root.iter("REF_ANNOTATION")}
+    captioned = any(_CAPTIONS.fullmatch(name or "") for name in speakers)
     attached: list[_Tier] = []
-    captioned = any(_CAPTIONS.fullmatch(tier.get("TIER_ID", "")) for tier in root.iter("TIER"))
-    for element in root.iter("TIER"):
+    for element in tiers:
         tier = _Tier(element.get("TIER_ID") or "", one_line(element.get("PARTICIPANT")), empty_counts=True)
         for one in chain(element.iter("ALIGNABLE_ANNOTATION"), element.iter("REF_ANNOTATION")):
-            of = one.get("ANNOTATION_ID")
-            for _ in range(_DEEPEST):
-                of = parents.get(of, of)
-            start, end = aligned.get(of, (None, None))
+            start, end = spans.get(_topmost(one.get("ANNOTATION_ID"), of), (None, None))
             tier.intervals.append((start, end, one.findtext("ANNOTATION_VALUE") or ""))
         if element.get("PARENT_REF") is None:
             yield tier
         elif (kind := _ATTACHED.search(tier.name.strip())) and (captioned or kind[1] != "channel"):
+            top = _topmost(tier.name, of_tiers)
+            tier.speaker = speakers[top] or _kind(_Tier(top or ""))[0]
             attached.append(tier)
     yield from attached
+
+
+def _topmost(name: str | None, above: Mapping[str | None, str | None]) -> str | None:
+    for _ in range(_DEEPEST):
+        name = above.get(name, name)
+    return name
