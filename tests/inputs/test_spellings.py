@@ -55,6 +55,7 @@ HI: Said = [(0.7, 1.5, "Ann", "hi")]
         ("c.rttm", "SPEAKER talk 1 0.7 0.8 <NA> <NA> Ann Lee <NA> <NA>\n", [(0.7, 1.5, "Ann Lee", None)]),
         ("c.txt", "0.7\t1.5\thi\n\\\t100\t200\n", [(0.7, 1.5, None, "hi")]),
         ("c.tsv", "start\tend\ttext\n700\t1500\thi\n2200\t3000\tyou\n", [(0.7, 1.5, None, "hi"), (2.2, 3.0, None, "you")]),  # noqa: E501
+        ("c.csv", "start,end,text\n700.0,1500.0,hi\n2200.0,3000.0,you\n", [(0.7, 1.5, None, "hi"), (2.2, 3.0, None, "you")]),  # noqa: E501
         ("c.csv", "sep=;\r\n;Start;Ende;End;Speaker;\r\n0;0,7;;1,5;Ann;\r\n;;;;;\r\n", [(0.7, 1.5, "Ann", None)]),
         ("c.csv", "start_ms,duration_ms,spk,Sentence\n700,800,Ann,hi\n", HI),
         ("c.json", json.dumps({"chunks": [{"timestamp": [0.7, 1.5], "text": " hi"}]}), [(0.7, 1.5, None, "hi")]),
@@ -396,3 +397,24 @@ def test_times_that_may_mean_something_else_are_told(tmp_path: Path, name: str, 
     assert [cut.start_s for cut in cuts.of("talk.wav")] == [0.7]
     assert (told or "") in "".join(cuts.skips.sentences())
     assert bool(cuts.skips.sentences()) == bool(told)
+
+
+def test_parts_in_samples_are_not_taken_for_whole_recordings_in_silence(tmp_path: Path) -> None:
+    (tmp_path / "m.csv").write_text("file,start_sample,end_sample\na.wav,16000,32000\n")
+    assert "column start_sample is not read" in Manifest.read(tmp_path / "m.csv").skips.sentences()[0]
+
+
+@pytest.mark.parametrize(("index", "left_out"), [("1", 0), ("x.wav", 2)])
+def test_a_cell_too_many_is_an_index_only_if_it_is_a_number(tmp_path: Path, index: str, left_out: int) -> None:
+    others = "c.wav,x\n" if left_out else ""
+    (tmp_path / "m.csv").write_text(f"file,text\n{index},a.wav,hi\n{index},b.wav,you\n{others}")
+    manifest = Manifest.read(tmp_path / "m.csv")
+    assert [Path(item.path).name for item in manifest] == (["c.wav"] if left_out else ["a.wav", "b.wav"])
+    assert manifest.skips.left_out == left_out
+
+
+@pytest.mark.parametrize("written", ['"talk.wav"', "talk"])
+def test_a_path_in_quotes_or_without_its_ending_is_found(tmp_path: Path, written: str) -> None:
+    (tmp_path / "talk.wav").touch()
+    (tmp_path / "m.tsv").write_text(f"file\n{written}\n")
+    assert [Path(item.path).name for item in Manifest.read(tmp_path / "m.tsv")] == ["talk.wav"]
