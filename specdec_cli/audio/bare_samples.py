@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from specdec_cli.audio.samples import BLOCK_SAMPLES, STREAMED, Floats, Source
+from specdec_cli.regular_files import read_at
 
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE  # tags
 _KINDS: Final = {_PCM: {1: "u1", 2: "<i2", 3: "<i3", 4: "<i4"}, _FLOAT: {4: "<f4", 8: "<f8"}}
@@ -47,7 +48,7 @@ def from_bare_samples(_path: str, file: FileIO, _stack: ExitStack, from_s: float
     def blocks() -> Iterator[Floats]:
         length = max(1, BLOCK_SAMPLES // found.channels)
         for begin in range(at, frames, length):
-            data = os.pread(file.fileno(), width * min(length, frames - begin), found.at + width * begin)
+            data = read_at(file, width * min(length, frames - begin), found.at + width * begin)
             yield _floats(data[: len(data) // width * width], found.kind).reshape(-1, found.channels)
 
     source = Source(found.rate, found.channels, blocks(), at=at, longest_s=frames / found.rate)
@@ -61,7 +62,7 @@ def _layout(file: FileIO) -> _Layout | None:
     if not {b"fmt ", b"data"} <= chunks.keys() or chunks[b"fmt "][1] < 14:
         return None
     (at, length), (data_at, size) = chunks[b"fmt "], chunks[b"data"]
-    fields = os.pread(file.fileno(), min(length, 26), at).ljust(26, b"\0")
+    fields = read_at(file, min(length, 26), at).ljust(26, b"\0")
     tag, channels, rate, _, block, bits = struct.unpack_from("<HHIIHH", fields)
     bits = bits if length >= 16 else 0
     bare = tag == _EXTENSIBLE and length < 40
@@ -79,7 +80,7 @@ def _layout(file: FileIO) -> _Layout | None:
 
 def _look_like_floats(file: FileIO, at: int, size: int) -> bool:
     starts = (at + size // 4 * place // _PLACES * 4 for place in range(_PLACES))
-    data = b"".join(os.pread(file.fileno(), 4 * min(_LOOKED_AT, size // 4 // _PLACES), start) for start in starts)
+    data = b"".join(read_at(file, 4 * min(_LOOKED_AT, size // 4 // _PLACES), start) for start in starts)
     with np.errstate(invalid="ignore"):  # NaN, as small negative integers are
         samples = np.frombuffer(data[: len(data) // 4 * 4], "<f4").astype(np.float64)
     magnitudes = np.abs(samples[samples != 0])
@@ -91,10 +92,10 @@ def _look_like_floats(file: FileIO, at: int, size: int) -> bool:
 def chunks_of_wav(file: FileIO) -> dict[bytes, tuple[int, int]]:
     """Name -> first byte and size, of the chunks up to the sound; nothing for other formats."""
     found: dict[bytes, tuple[int, int]] = {}
-    head = os.pread(file.fileno(), 12, 0)
+    head = read_at(file, 12, 0)
     at, is_wav = 12, head[:4] == b"RIFF" and head[8:] == b"WAVE"
     for _ in range(_MOST_CHUNKS * is_wav):
-        name, size = os.pread(file.fileno(), 4, at), int.from_bytes(os.pread(file.fileno(), 4, at + 4), "little")
+        name, size = read_at(file, 4, at), int.from_bytes(read_at(file, 4, at + 4), "little")
         if len(name) < 4:
             break
         found.setdefault(name, (at + 8, size))

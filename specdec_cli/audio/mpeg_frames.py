@@ -9,6 +9,8 @@ import os
 from io import FileIO
 from typing import Final
 
+from specdec_cli.regular_files import read_at
+
 _SEARCHED: Final = 1 << 22  # bytes of a tag
 _MOST_FRAMES: Final = 1 << 20  # that may stand within one
 _KBIT: Final = {
@@ -22,7 +24,7 @@ _HZ: Final = {3: (44100, 48000, 32000), 2: (22050, 24000, 16000), 0: (11025, 120
 
 def tag_end(file: FileIO, at: int) -> int | None:
     """Byte behind an ID3 tag at a byte, by its own size; None where there is no tag."""
-    head = os.pread(file.fileno(), 10, at)
+    head = read_at(file, 10, at)
     if head[:3] != b"ID3" or len(head) < 10:
         return None
     size = sum((byte & 0x7F) << shift for byte, shift in zip(head[6:], (21, 14, 7, 0), strict=True))
@@ -34,7 +36,7 @@ def sound_within_tag(file: FileIO) -> int | None:
     end = tag_end(file, 0)
     if end is None or end > os.fstat(file.fileno()).st_size:  # the latter is passed over by FFmpeg
         return None
-    tag = os.pread(file.fileno(), min(end, _SEARCHED), 0)
+    tag = read_at(file, min(end, _SEARCHED), 0)
     at = tag.find(b"\xff", 10)
     while at >= 0:
         if _run_on(file, at, end):
@@ -47,7 +49,7 @@ def _run_on(file: FileIO, at: int, end: int) -> bool:
     """Whether frames of one kind follow each other from a byte over the end of the tag, and go on behind it."""
     kind, behind = None, 0
     for _ in range(_MOST_FRAMES):
-        head = int.from_bytes(os.pread(file.fileno(), 4, at), "big")
+        head = int.from_bytes(read_at(file, 4, at), "big")
         size = _frame_size(head)
         if size is None or kind not in (None, head & 0xFFFE0C00) or at == end:
             return False

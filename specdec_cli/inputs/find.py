@@ -22,13 +22,13 @@ from specdec_cli.config.problems import show
 from specdec_cli.errors import AudioError, ConfigError, SpecdecError, typed
 from specdec_cli.inputs.names import SOUND_ENDINGS
 from specdec_cli.inputs.recording import InputFile, Key
-from specdec_cli.regular_files import open_regular
+from specdec_cli.regular_files import POSIX, open_regular
 
 _SOUND: Final = re.compile(rf"[^.].*\.({SOUND_ENDINGS})", re.IGNORECASE | re.DOTALL)
 """What a folder is searched for; a file that is named, or matched by a pattern, may have any name."""
 _OTHERS: Final = {
     (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".scp"): ("a table", "To caption what it lists: --manifest {}"),
-    (".rttm", ".srt", ".vtt", ".textgrid", ".eaf"): ("a file of cuts", "Name the recording, and --segment {}"),
+    (".rttm", ".srt", ".vtt", ".textgrid", ".eaf"): ("a file of cuts", "Name the recording, and --cut {}"),
 }
 _TRANSCRIPT: Final = b'{"schema":1,"file":'
 _NO_TEXT: Final = re.compile(rb"[\x01-\x08\x0e-\x1a]")  # every recording has such bytes, and no list of names
@@ -126,7 +126,7 @@ def with_list(paths: Sequence[str], *, may_be_sound: bool = False) -> list[str]:
             at, text = given.index(STDIN), head + sys.stdin.buffer.read()
             names = text.split(b"\0") if b"\0" in text else text.splitlines()
             given[at : at + 1] = [os.fsdecode(name) for name in names if name.strip()]
-        elif may_be_sound:
+        elif may_be_sound and POSIX:
             _keep(head, sys.stdin.buffer)
         else:
             hint = "Save it to a file, and name that file."

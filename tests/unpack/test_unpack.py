@@ -296,6 +296,7 @@ def test_a_damaged_file_costs_no_other(tmp_path: Path, damage: str) -> None:
     assert [row["file"] for row in rows] == (["0.wav"] if damage == "cut" else []) + ["x.wav"]
 
 
+@pytest.mark.ci
 def test_memory_does_not_grow_with_the_data_set(tmp_path: Path) -> None:
     rows = [{"audio": {"bytes": bytes([n]) * (1 << 20), "path": f"{n}.wav"}} for n in range(96)]
     layout = {"row_group_size": 96, "write_batch_size": 1, "use_dictionary": False, "compression": "none"}
