@@ -135,7 +135,7 @@ def write_review(
     sounds = _sounds(pieces, audio_mb * 1e6, watch)
     shown = [piece.shown() | {"missing": sounds.missing.get(number)} for number, piece in enumerate(pieces)]
     style = asset("report.css", "review.css")
-    script = asset("dom.js", "audio.js", "timeline-of-pieces.js", "review.js", "theme.js")
+    script = asset("dom.js", "audio.js", "timeline-of-pieces.js", "review.js")
     data: dict[str, Any] = {"attributes": _attributes(pieces, lexicon), "pieces": shown}
     data["id"] = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
     template = environment().get_template("review.html.j2")
