@@ -1,4 +1,4 @@
-"""`specdec serve`: the configured models behind HTTP: captions for programs, verification for edges elsewhere."""
+"""`specdec serve`: the configured models behind HTTP: captions for programs, verification for remote edges."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def serve(
     idle_s: options.IdleSeconds = 120.0,
     debug: options.Debug = False,
 ) -> None:
-    """Serve captions at an OpenAI-compatible endpoint, and the cloud model to edges elsewhere.
+    """Serve captions at an OpenAI-compatible endpoint, and the cloud model to remote edges.
 
     Programs send recordings to /v1/chat/completions (docs/api.md). Edges name this server in `cloud.url`
     (docs/remote.md), if it loads a cloud. Logs are JSON lines on stderr, without audio or text. SIGTERM and SIGINT let

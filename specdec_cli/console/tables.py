@@ -16,7 +16,7 @@ from specdec_cli.console.theme import ASKED, BAD, DIM, DOT, FAIL, GOOD, OK, STRO
 from specdec_cli.format import count
 
 if TYPE_CHECKING:
-    from specdec_cli.evaluate.comparison_tables import Cell, FigureRow
+    from specdec_cli.figure_tables import Cell, FigureRow
 
 Status = Literal["ok", "warn", "fail"]
 Page = Callable[[int], Iterable[RenderableType]]
@@ -63,7 +63,7 @@ def columns(*names: str, right: Sequence[str] = ()) -> Table:
 def grid(names: Sequence[str], rows: Sequence[FigureRow], width: int) -> Iterator[RenderableType]:
     """Rows under the names of their columns; columns that do not fit come in further blocks below.
 
-    What a figure is compared with, its first note, stands beside it, or below it in a narrow column.
+    The ends of an interval stand beside its figure, or below it in a narrow column.
     """
     label = _LABEL[width >= 80]
     room = max((width - label) // _NARROWEST, 1)
@@ -79,8 +79,7 @@ def grid(names: Sequence[str], rows: Sequence[FigureRow], width: int) -> Iterato
 
 
 def _figure(cell: Cell) -> Text:
-    compared = cell.notes[0] if cell.notes else ()
-    return Text.assemble(cell.value, ("".join(f" {part}" for part in compared if part), DIM))
+    return Text.assemble(cell.value, (f" {cell.ends}" if cell.ends else "", DIM))
 
 
 def config_page(rows: Iterable[Sequence[object]], _: int) -> Iterator[RenderableType]:

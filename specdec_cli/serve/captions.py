@@ -8,10 +8,10 @@ import tempfile
 import threading
 from collections.abc import Callable, Collection, Generator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import IO, Final, cast
+from typing import Final, cast
 
 import torch
 from starlette.requests import ClientDisconnect
@@ -214,13 +214,14 @@ def _piece(run: Run, placeholders: Collection[int]) -> Piece:
 @contextmanager
 def _file_of(sound: bytes) -> Generator[str]:
     """The path of a file that holds a recording: in memory, or, where the system has no such files, on disk for now."""
-    with ExitStack() as stack:
-        if hasattr(os, "memfd_create"):
-            file: IO[bytes] = stack.enter_context(os.fdopen(os.memfd_create("specdec"), "wb"))
-            path = f"/proc/{os.getpid()}/fd/{file.fileno()}"
-        else:
-            file = stack.enter_context(tempfile.NamedTemporaryFile("wb"))
-            path = file.name
+    if not hasattr(os, "memfd_create"):
+        with tempfile.TemporaryDirectory(prefix="specdec-") as folder:
+            path = os.path.join(folder, "recording")
+            with open(path, "wb") as on_disk:
+                on_disk.write(sound)
+            yield path
+        return
+    with os.fdopen(os.memfd_create("specdec"), "wb") as file:
         file.write(sound)
         file.flush()
-        yield path
+        yield f"/proc/{os.getpid()}/fd/{file.fileno()}"

@@ -22,8 +22,8 @@ from specdec_cli.cloud import protocol as wire
 from specdec_cli.cloud.http import FORGOTTEN, MalformedError
 from specdec_cli.decoding.accept import NO_SYNONYMS
 from specdec_cli.decoding.block import Draft, Verdict
+from specdec_cli.decoding.guesses import Guesses, GuessTable, key_of
 from specdec_cli.decoding.length import GuessCosts
-from specdec_cli.decoding.lookup import Guesses, Lookup, key_of
 from specdec_cli.decoding.pick import choices
 from specdec_cli.decoding.rows import Rows
 from specdec_cli.decoding.verify import LocalVerifier
@@ -148,7 +148,7 @@ class Service:
         self.limits, self.clips = limits, Clips(limits)
         self.metrics = Metrics(lambda: len(self.clips), lambda: self.clips.bytes)
         self._model, self._position_bytes = model, _position_bytes(model)
-        self._lookup, self._guess_costs = Lookup(), GuessCosts()
+        self._guess_table, self._guess_costs = GuessTable(), GuessCosts()
         self._longest_s = min(model.processor.window_s, limits.clip_s or model.processor.window_s)
         self._bounds = ClipBounds(model.processor, self._longest_s)
         self._shared = forwards or Forwards([model], min(limits.sessions, limits.threads))
@@ -222,14 +222,14 @@ class Service:
             session = Session(model, prompt, clip.capacity, clip.vocab_size, self._shared)
         except DecodingError as error:
             raise HTTPException(413, error.message) from None
-        name, most = model.weights or model.name, clip.lookup_tokens
+        name, most = model.weights or model.name, clip.guess_tokens
         key = key_of(name, "cloud", prompt.ids)
-        guesses = Guesses(self._lookup, key, most, clip.longest, self._guess_costs)
+        guesses = Guesses(self._guess_table, key, most, clip.longest, self._guess_costs)
         rows = Rows(session, clip.scoring, clip.stop_ids, guesses)
         synonyms = clip.synonyms or NO_SYNONYMS
         verifier = LocalVerifier(rows, clip.acceptance, clip.longest, clip.top_n or 0, synonyms)
         # scores are kept of the place after the prompt, and of guesses that may come true
-        scores = 4 * clip.vocab_size * (1 + clip.lookup_tokens)
+        scores = 4 * clip.vocab_size * (1 + clip.guess_tokens)
         taken = self._position_bytes * (len(prompt.ids) + clip.capacity) + scores
         return Held(id_, clip, verifier, taken + sum(tensor.nbytes for tensor in tensors.values()))
 
