@@ -138,7 +138,7 @@ class Property(Message):
 
     type: str | list[str] | None = None
     enum: list[JsonValue] | None = None
-    any_of: list[Property] | None = Field(None, alias="anyOf", min_length=1)
+    any_of: list[Property] | None = Field(None, alias="anyOf")
     items: Property | None = None
     title: str | None = None
     description: str | None = None
