@@ -373,7 +373,7 @@ def _served(run: _Run, order: Order) -> Served:
 def _clients_ms(model: AudioLM, order: Order, clients: int) -> float:
     """Milliseconds of a verification, over all of so many clients; each has a clip that the server has read."""
     draft = Draft(tuple(range(1, 1 + order.k)))
-    config = Config(decoding=DecodingConfig(mode="cloud", lookup_tokens=0))
+    config = Config(decoding=DecodingConfig(mode="cloud", guess_tokens=0))
     clip = RemoteClip(_clip(model, short=order.short).cloud, config, model.processor.vocab_size, ())
     ready = threading.Barrier(clients)
 

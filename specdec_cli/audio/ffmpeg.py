@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from specdec_cli.audio.samples import Floats
+from specdec_cli.regular_files import POSIX
 from specdec_cli.times import seconds
 
 _FORMATS: Final = (
@@ -37,11 +38,11 @@ def open_container(file: FileIO, skipped: int = 0) -> Any:
 
     av.logging.set_level(None)  # FFmpeg would write to stderr
     file.seek(0)
-    # A descriptor: PyAV prints errors of a Python reader, and cannot encode every name. Other protocols stay closed.
-    options = {"fd": str(file.fileno()), "protocol_whitelist": "fd", "format_whitelist": _FORMATS}
-    options["skip_initial_bytes"] = str(skipped)
+    options = {"protocol_whitelist": "fd", "format_whitelist": _FORMATS, "skip_initial_bytes": str(skipped)}
     options["probesize"] = str(1 << 18)  # FFmpeg's own 5 MB are seconds of work where a packet is a byte
-    return av.open("fd:", mode="r", metadata_errors="replace", options=options)
+    # A descriptor: PyAV prints errors of a Python reader, and cannot encode every name. Other protocols stay closed.
+    options |= {"fd": str(file.fileno())} if POSIX else {}
+    return av.open("fd:" if POSIX else file, mode="r", metadata_errors="replace", options=options)
 
 
 def chosen_track(tracks: Any) -> int:

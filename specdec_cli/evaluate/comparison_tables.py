@@ -31,7 +31,7 @@ _COSTS: Final[dict[str, tuple[str, Written]]] = {
     "edge_token_share": ("edge's tokens", written.share),
     "acceptance_rate": ("drafts accepted", written.share),
     "uplink_bytes": ("sent to the cloud", written.volume),
-    "network_s": ("time on the link", written.seconds),
+    "network_s": ("on the network", written.seconds),
     "degraded": ("clips degraded", written.whole),
 }
 """Field of `ModeFigures` -> its label, and how it is written."""

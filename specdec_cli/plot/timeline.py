@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from specdec_cli.export.annotation import layers
-from specdec_cli.export.recordings import Piece, Stored
+from specdec_cli.export.recordings import CaptionedPiece, Stored
 from specdec_cli.plot.picture import ALERT, COLOURS, GROUND, INK, LINE, MUTED, picture
 from specdec_cli.transcript.lines import transcript_at
 from specdec_cli.transcript.records import Transcript, readable
@@ -77,7 +77,7 @@ def timelines(stored: Stored, attribute: str, classes: Sequence[str]) -> Iterato
     Raises TranscriptError if a line of `stored` holds something else. `attribute` and `classes`: see `Timeline`.
     """
 
-    def span(piece: Piece, start: float, end: float) -> TimelineSpan:
+    def span(piece: CaptionedPiece, start: float, end: float) -> TimelineSpan:
         run = transcript_at(stored.transcripts, piece.line)
         return TimelineSpan(start, end, piece.speaker, piece.details.get(f"label_{attribute}"), run)
 

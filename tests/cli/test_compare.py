@@ -99,6 +99,7 @@ def test_every_mode_says_what_it_says_alone(run: Runs, recordings: list[str], la
     assert cloud.total_s.to_edge is not None
 
 
+@pytest.mark.ci
 def test_a_second_run_does_only_what_is_missing(
     specdec: Specdec, run: Runs, recordings: list[str], tmp_path: Path
 ) -> None:

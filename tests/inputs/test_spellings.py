@@ -16,15 +16,6 @@ from tests.inputs.test_cuts import Said, read
 
 ANN: Said = [(0.7, 1.5, "Ann", '你"好')]
 TWO_SPEAKERS = TEXTGRID.replace("Ann - words", "Bo").replace("1.1", "1.5").replace('"你"', '"hi"')
-CHRONOLOGICAL = """"Praat chronological TextGrid text file"
-0 4   ! Time domain.
-1   ! Number of tiers.
-"IntervalTier" "Ann" 0 4
-1 0 0.7
-""
-1 0.7 1.5
-"hi"
-"""
 EAF = """<?xml version="1.0" encoding="UTF-8"?>
 <ANNOTATION_DOCUMENT><TIME_ORDER>
 <TIME_SLOT TIME_SLOT_ID="a" TIME_VALUE="700"/><TIME_SLOT TIME_SLOT_ID="b" TIME_VALUE="1500"/>
@@ -41,7 +32,6 @@ HI: Said = [(0.7, 1.5, "Ann", "hi")]
         ("c.TextGrid", SHORT_TEXTGRID.replace('"ooTextFile"\nObject class = ', '"ooTextFile short"\n'), ANN),
         ("c.TextGrid", TEXTGRID.replace("intervals: size = 3", "intervals: size = 7"), [(0.7, 1.5, "Ann", "你好。")]),
         ("c.TextGrid", TWO_SPEAKERS, [(0.7, 1.5, "Ann", "你好。"), (0.7, 1.5, "Bo", "hi")]),
-        ("c.TextGrid", CHRONOLOGICAL, HI),
         ("c.eaf", EAF, [(0.7, 1.5, "R&D", "hi")]),
         ("c.vtt", "WEBVTT\n\n00:00.700 --> 00:01.500\n<v R&amp;D>a &lt; b\n", [(0.7, 1.5, "R&D", "a < b")]),
         ("c.vtt", "WEBVTT\n\n00:00.700 --> 00:01.500\n<v Ann>hi\n\nthere\n\nNOTE no\n\n1\n00:02.000 --> 00:03.000\nx\n", [(0.7, 1.5, "Ann", "hi there"), (2.0, 3.0, None, "x")]),  # noqa: E501
@@ -331,6 +321,7 @@ def test_documents_of_services(tmp_path: Path, document: object, found: tuple[ob
         ("c.trs", "<Trans/>", ".eaf"),
         ("c.ctm", "talk 1 0.7 0.8 hi\n", "columns file, start, end"),
         ("segments.txt", "utt talk 0.7 1.5\n", "--manifest FOLDER"),
+        ("c.TextGrid", '"Praat chronological TextGrid text file"\n0 4\n', "Save it again as a text file"),
         ("rev.json", '{"monologues": []}', "SRT or VTT"),
         ("bare.csv", "0.7,0.8,hi\n1,2,x\n", "The first line"),
     ],
@@ -360,3 +351,20 @@ def test_further_names_of_columns(tmp_path: Path) -> None:
         assert (cut.start_s, cut.end_s, cut.speaker, cut.text) == (pytest.approx(0.7), 1.5, speaker, "hi")
     (tmp_path / "m.jsonl").write_text('{"wav": "a.wav", "txt": "hi"}\n{"wav": "b.wav", "txt": "-"}\n')
     assert [item.text for item in Manifest.read(tmp_path / "m.jsonl")] == ["hi", None]
+
+
+def test_times_of_iemocap_count_in_the_dialogue_and_not_in_its_clips(tmp_path: Path) -> None:
+    path = tmp_path / "iemocap.csv"
+    path.write_text(
+        "start_time,end_time,wav_file,emotion\n6.2901,8.2357,Ses01F_impro01_F000,neu\n10.01,11.3925,Ses01F_impro01_F001,neu\n"
+    )
+    manifest = Manifest.read(path)
+    assert [(Path(item.path).name, item.start_s, item.end_s) for item in manifest] == [
+        ("Ses01F_impro01_F000", None, None),
+        ("Ses01F_impro01_F001", None, None),
+    ]
+    assert "whose times count in the dialogue" in manifest.skips.sentences()[0]
+    with pytest.raises(ReferencesError, match="its times count in the dialogues"):
+        Cuts.read(path)
+    path.write_text("start_time,end_time,wav_file,id\n6.2901,8.2357,Ses01F_impro01.wav,Ses01F_impro01_F000\n")
+    assert [(cut.start_s, cut.end_s) for cut in Cuts.read(path).of("Ses01F_impro01.wav")] == [(6.2901, 8.2357)]
