@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader
 
-from specdec_cli.export.recordings import CaptionedRecording, CaptionedPiece, columns, one_line, short_name
+from specdec_cli.export.recordings import CaptionedPiece, CaptionedRecording, columns, one_line, short_name
 
 _Item = TypeVar("_Item")
 _WITHOUT: Final = ("speaker", "agrees", "score")

@@ -8,7 +8,7 @@ from html import escape
 from typing import Final
 
 from specdec_cli.errors import ConfigError
-from specdec_cli.export.recordings import CaptionedRecording, CaptionedPiece, one_line
+from specdec_cli.export.recordings import CaptionedPiece, CaptionedRecording, one_line
 from specdec_cli.format import marked
 from specdec_cli.inputs.subtitles import SRT_NOTHING, SRT_SPEAKER, VTT_CHANNEL, VTT_NOTE, VTT_SAID
 
