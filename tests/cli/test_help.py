@@ -16,16 +16,10 @@ from tests.cli.harness import environment, process
 
 HEAVY = ("torch", "transformers", "tokenizers", "av", "soundfile", "scipy")
 LIGHT = [
-    ["--help"],
-    ["caption", "--help"],
-    ["tune", "--help"],
-    ["compare", "--modes", "edge", "missing.wav"],
-    ["config", "show"],
-    ["config", "validate", "qwen2.5-omni"],
-    ["batch", "--manifest", "missing.tsv", "-o", "o.jsonl"],
-    ["caption", "-k", "0", "missing.wav"],
-    ["caption", "--json", "-q", "missing.wav"],
-]
+    ["--help"], ["caption", "--help"], ["tune", "--help"], ["compare", "--modes", "edge", "missing.wav"],
+    ["config", "show"], ["config", "validate", "qwen2.5-omni"], ["batch", "--manifest", "missing.tsv", "-o", "o.jsonl"],
+    ["caption", "-k", "0", "missing.wav"], ["caption", "--json", "-q", "missing.wav"],
+]  # fmt: skip
 PROBE = f"""
 import json, resource, sys
 from specdec_cli.cli import main

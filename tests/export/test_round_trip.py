@@ -19,39 +19,17 @@ from tests.export.lines import HOSTILE, piece, write
 NAMES = (
     *("ann", "安娜 李", "R&D <x>", 'the "boss"', "a - caption", "caption", "text", "emotion", "x (2)", "ann: b", "a]b"),
     *(
-        "channel",
-        "- x",
-        "@a;=b",
-        "[x]: y",
-        "שרה",
-        "-->",
-        "<v ann>",
-        "NOTE",
-        "&amp;",
-        "words",
-        "'q",
-        "a_b",
-        "=1+1",
-        "speaker",
-        "n" * 255,
+        "channel", "- x", "@a;=b", "[x]: y", "שרה", "-->", "<v ann>", "NOTE", "&amp;", "words", "'q", "a_b", "=1+1",
+        "speaker", "n" * 255,
     ),
-)
+)  # fmt: skip
 TEXTS = (
     *(None, "你好", HOSTILE, "[x]: hello", "He said [laughs]: hello", "שלום", "a --> b", "<i>&lt;</i>", '"', '""'),
     *(
-        "=1+1",
-        "'=x",
-        "-1",
-        "5:01 -> 6:02",
-        "1",
-        "00:00:01.000 --> 00:00:02.000",
-        "NOTE specdec",
-        "x" * 3000,
-        "item [1]:",
-        "! no comment",
-        "{\\i1}",
+        "=1+1", "'=x", "-1", "5:01 -> 6:02", "1", "00:00:01.000 --> 00:00:02.000", "NOTE specdec", "x" * 3000,
+        "item [1]:", "! no comment", "{\\i1}",
     ),
-)
+)  # fmt: skip
 CAPTIONS = ("A calm voice.", HOSTILE, "[x]: A voice.", "", "<v bob>", "NOTE said: x", '"', "-->", "! a", "1")
 FORMATS: tuple[ExportFormat, ...] = ("textgrid", "eaf", "vtt", "srt", "csv", "rttm")
 FILE = "/data/talk.wav"

@@ -17,15 +17,9 @@ playwright = pytest.importorskip("playwright.sync_api", reason="playwright drive
 
 SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
 FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--autoplay-policy=no-user-gesture-required",
-]
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--autoplay-policy=no-user-gesture-required",
+]  # fmt: skip
 
 PATIENCE_MS = 120_000
 """A busy machine is no failure."""
