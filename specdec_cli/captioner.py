@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from specdec_cli.audio import Recording, Segment, from_samples, has_speech, open_recording
+from specdec_cli.audio import AudioPiece, Recording, from_samples, has_speech, open_recording
 from specdec_cli.audio.paths import shown
 from specdec_cli.audio.pieces import ROUNDED_S
 from specdec_cli.audio.prosody import measure
@@ -29,7 +29,7 @@ from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
 from specdec_cli.decoding.assemble import Pair, build_loop
 from specdec_cli.decoding.evidence import Groups
 from specdec_cli.decoding.gate import Gate
-from specdec_cli.decoding.lookup import OWN, Lookup
+from specdec_cli.decoding.guesses import OWN, GuessTable
 from specdec_cli.errors import AudioContentError, ConfigError, SpecdecError, typed
 from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.inputs.recording import InputFile
@@ -75,18 +75,18 @@ class Captioner:
         self.window_s = min(processor.window_s for processor in processors)
         if any(processor.sampling_rate != self.sampling_rate for processor in processors):
             raise ConfigError("edge and cloud take audio at different sampling rates")
-        if (segment_s := config.audio.length_s) is not None and segment_s > self.window_s:
-            raise ConfigError(f"audio.segment is {segment_s:g} s, but the models take {self.window_s:g} s at once")
+        if (piece_s := config.audio.length_s) is not None and piece_s > self.window_s:
+            raise ConfigError(f"audio.cut is {piece_s:g} s, but the models take {self.window_s:g} s at once")
         self.cuts = cuts or Cuts.of_config(config.audio)
         file = gate_file_of(config, pair)
         summed = config.gate_in_force == "class-entropy"
-        served = summed and pair.edge in pair.links  # its tokens are summed here, not on a device
-        self._synonyms = self.word_groups if config.acceptance.rule == "class" or served else NO_SYNONYMS
-        self.gate = Gate.of(config, file, self.class_groups if summed and not served else None)
+        remote = summed and pair.edge in pair.remotes  # its tokens are summed here, not on a device
+        self._synonyms = self.word_groups if config.acceptance.rule == "class" or remote else NO_SYNONYMS
+        self.gate = Gate.of(config, file, self.class_groups if summed and not remote else None)
         self.setup = Setup.of(config, pair, load_s, file)
         if config.gate.grounded:
             self.setup = replace(self.setup, grounds=self._grounds(Lexicon.shipped()))
-        if config.decoding.lookup_tokens:
+        if config.decoding.guess_tokens:
             shipped = _shipped_captions(SHIPPED_CAPTIONS)
             for ids in shipped["captions"].get(self.setup.prompt, ()):
                 self._learn(self.setup.prompt, shipped["weights"], ids, ["accepted"] * len(ids))  # either model's
@@ -110,7 +110,7 @@ class Captioner:
             edge, cloud: names of models, folders or hub ids; without `config`, all else is what published models need.
                 One alone makes the mode: edge, or cloud.
             loading: called with what is being loaded, for a display; the context lasts until it is.
-            cuts: those of `audio.segment`, if they were read before; None: read here, before models are.
+            cuts: those of `audio.cut`, if they were read before; None: read here, before models are.
 
         Raises:
             ConfigError: a setting is unknown, malformed or contradicts another.
@@ -133,7 +133,7 @@ class Captioner:
             raise ConfigError("A variant keeps the loaded models, and its settings need others.", hint=hint)
         edge, cloud = (getattr(self.pair, role) if role in config.models else None for role in ("edge", "cloud"))
         # the shared vocabulary stays, so that a model alone writes what it writes in the pair
-        pair = replace(self.pair, edge=edge, cloud=cloud, lookup=Lookup())
+        pair = replace(self.pair, edge=edge, cloud=cloud, guess_table=GuessTable())
         here, there = config.audio, self.config.audio
         same_cuts = (here.cuts_path, here.strict) == (there.cuts_path, there.strict)
         varied = Captioner(config, pair, self.setup.load_s, cuts=self.cuts if same_cuts else None)
@@ -175,16 +175,16 @@ class Captioner:
         runs = self.runs(path)
         run = next(runs)
         if next(runs, None) is not None:
-            raise ConfigError(f"{path} was cut into several segments", hint="captions() returns a transcript for each.")
+            raise ConfigError(f"{path} was cut into several pieces", hint="captions() returns a transcript for each.")
         return run.finish()
 
     def captions(self, path: str | PathLike[str]) -> Iterator[Transcript]:
-        """Captions a recording, one transcript per segment; errors as in `runs`."""
+        """Captions a recording, one transcript per piece; errors as in `runs`."""
         for run in self.runs(path):
             yield run.finish()
 
     def stream(self, path: str | PathLike[str]) -> Iterator[Update]:
-        """Captions a recording, yielding what happens; a silent segment raises its AudioContentError and ends it."""
+        """Captions a recording, yielding what happens; a silent piece raises its AudioContentError and ends it."""
         for run in self.runs(path):
             yield from run
 
@@ -193,12 +193,12 @@ class Captioner:
         path: str | PathLike[str] | InputFile,
         skip: Callable[[Recording], Collection[int]] = lambda _: (),
     ) -> Iterator[Run]:
-        """One run per segment of a recording; iterate a run for its updates, then ask it for its transcript.
+        """One run per piece of a recording; iterate a run for its updates, then ask it for its transcript.
 
-        `skip` gives the indices of segments that are left out.
+        `skip` gives the indices of pieces that are left out.
 
         Raises:
-            AudioError: the recording cannot be captioned as a whole; a single silent segment fails its run only.
+            AudioError: the recording cannot be captioned as a whole; a single silent piece fails its run only.
         """
         item = path if isinstance(path, InputFile) else InputFile(os.fsdecode(path))
         recording = self.recording(item)
@@ -217,7 +217,7 @@ class Captioner:
             item.path,
             self.sampling_rate,
             window_s=self.window_s,
-            segment_s=audio.length_s,
+            piece_s=audio.length_s,
             at_pauses=audio.at_pauses,
             cuts=None if self.cuts is None else self.cuts.of(item.path),
             start_s=(item.start_s if part else audio.start_s) or 0.0,
@@ -289,7 +289,7 @@ class Captioner:
         settings = {**setup.settings, "style": config.prompt.style if shipped else None}
         return replace(setup, language=language, prompt=instruction, settings=settings)
 
-    def _clip(self, recording: Recording, cut: Segment, item: InputFile, setup: Setup) -> Started:
+    def _clip(self, recording: Recording, cut: AudioPiece, item: InputFile, setup: Setup) -> Started:
         whole, fit, pieces = recording.whole, cut.fault is None, len(recording.cuts)
         silent = fit and not has_speech(cut.samples, self.sampling_rate)
         return Started(
@@ -346,7 +346,7 @@ class Captioner:
         for role, own in OWN.items():
             guesses = self.pair.guesses(role, instruction, self.config)
             if guesses is not None and weights.get(role, "") == self.setup.models.weights.get(role):
-                guesses.lookup.learn(guesses.key, ids, [source in own for source in sources])
+                guesses.table.learn(guesses.key, ids, [source in own for source in sources])
 
     def decode(self, ids: Sequence[int]) -> str:
         """The caption that token ids write."""

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, Self, TypeVar
@@ -14,7 +15,7 @@ from filelock import FileLock, Timeout
 
 from specdec_cli.config.problems import show
 from specdec_cli.errors import ConfigError, SpecdecError, TranscriptError, WrongFileError
-from specdec_cli.regular_files import open_regular
+from specdec_cli.regular_files import open_regular, read_at
 from specdec_cli.targets import LONGEST, Kind, require_ours, writing
 
 Change = tuple[str, object, object]
@@ -109,7 +110,7 @@ class Journal(Generic[Entry]):
         with writing(self.path), open(real, mode, buffering=0) as file:
             self._new = False
             size = file.seek(0, os.SEEK_END)
-            if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
+            if size and read_at(file, 1, size - 1) != b"\n":
                 data = b"\n" + data
             written = file.write(data)
             if written != len(data):
@@ -162,7 +163,8 @@ class Journal(Generic[Entry]):
 
     def _close(self) -> None:
         if self._lock is not None:
-            Path(self._lock.lock_file).unlink(missing_ok=True)
+            with suppress(OSError):  # Windows deletes no open file, and filelock deletes it there
+                Path(self._lock.lock_file).unlink()
             self._lock.release()
 
 

@@ -25,12 +25,14 @@ from specdec_cli.audio.ogg_pages import has_several_streams
 from specdec_cli.audio.paths import audio_error
 from specdec_cli.audio.samples import BLOCK_SAMPLES, MAX_DURATION_S, STREAMED, Floats, Source
 from specdec_cli.errors import AudioDecodeError, CutsError, TooLongError
+from specdec_cli.regular_files import POSIX, read_at
 
 MISSING_S: Final = 1.0  # of sound that a header promises: less is rounding, padding, a tail that nobody misses
 _OPENING: Final = threading.Lock()  # all threads share the error code of a file that libsndfile does not open
 _SHORTENED: Final = re.compile(r"^ *(?:data|SSND|Data Size|riff|Riff size) *: (\d+) \(should be (\d+)\)", re.MULTILINE)
 """In libsndfile's log: the size that a WAV, AIFF, AU, CAF, W64 or RF64 declares, and what the file has room for."""
 _BLOCKS: Final = re.compile(r"^ *Block Align *: (\d+).*\n *Bit Width *: (\d+)$", re.MULTILINE)
+_OF_NIST: Final = re.compile(rb"sample_count -i (\d{1,12})")
 _SNDFILE_MAGIC: Final = (b"RIFF", b"RIFX", b"RF64", b"riff", b"FORM", b".snd", b"caff", b"fLaC", b"OggS")
 _CHUNK_NAME: Final = re.compile(rb"[\x20-\x7e]{4}|\0{4}")
 _OTHERS: Final = {
@@ -54,7 +56,7 @@ def refused(path: str, says: str) -> AudioDecodeError:
 
 def not_sound(path: str, file: FileIO) -> AudioDecodeError:
     """The error of a file that no library reads, which says what it is where that is plain."""
-    start = os.pread(file.fileno(), 4096, 0)
+    start = read_at(file, 4096, 0)
     if start.startswith(b"RIFF") and start[-8:-4] == b"data":
         return audio_error(AudioDecodeError, path, "holds a header and no sound", "Record or copy it again.")
     head = start.lstrip()
@@ -87,7 +89,7 @@ def from_sndfile(_path: str, file: FileIO, stack: ExitStack, from_s: float, _tra
     file.seek(0)  # a descriptor: soundfile guesses from names (`x.raw` raises), and C prints errors of a Python reader
     try:
         with _OPENING:
-            sound = stack.enter_context(soundfile.SoundFile(file.fileno(), closefd=False))
+            sound = stack.enter_context(soundfile.SoundFile(file.fileno() if POSIX else file, closefd=False))
     except soundfile.LibsndfileError:
         return None
     if not 0 < sound.frames < 1 << 62:  # a streamed WAV; FLAC and Ogg of unknown length
@@ -100,6 +102,10 @@ def from_sndfile(_path: str, file: FileIO, stack: ExitStack, from_s: float, _tra
         declared, present = map(int, shortened.groups())
         if present < declared < STREAMED:
             source.declared_s = duration_s * (1 + (declared - present) / max(1, present))
+    if sound.format == "NIST" and (counted := _OF_NIST.search(read_at(file, 1024, 0))):
+        source.declared_s = int(counted[1]) / sound.samplerate
+    if "truncated" in sound.extra_info:  # a VOC
+        source.faults.append("it lacks its end")
     if sound.subtype.startswith("PCM") and (stored := _BLOCKS.search(sound.extra_info)):
         block, bits = map(int, stored.groups())
         if block != sound.channels * math.ceil(bits / 8):
@@ -114,7 +120,9 @@ def from_sndfile(_path: str, file: FileIO, stack: ExitStack, from_s: float, _tra
             yield block
 
     def unread_s(read_s: float) -> float:
-        place = os.lseek(file.fileno(), 0, os.SEEK_CUR)
+        place = file.tell()
+        if sound.format in ("WAV", "WAVEX"):
+            return _unread_of_wav(file, read_s)
         if sound.format not in ("FLAC", "OGG") and _is_chunks(file, place, size):
             return 0.0
         return max(0, size - place) * read_s / max(1, place)
@@ -161,6 +169,9 @@ def from_ffmpeg(path: str, file: FileIO, stack: ExitStack, _from_s: float, track
     if container.format.name == "caf" and (missing := _missing_of_caf(file)):
         size = os.fstat(file.fileno()).st_size
         source.declared_s = timeline.longest_s * (size + missing) / size
+    if container.format.name == "avi" and (missing := _missing_of_avi(file)):
+        source.faults.append(f"it lacks {missing:,} bytes at its end")
+    source.searched = container.format.name in ("flac", "ogg")
     if container.format.name == "wav":
         source.unread_s = partial(_unread_of_wav, file)
     if track is None and len(tracks) > 1:
@@ -173,24 +184,29 @@ def _magic(file: FileIO) -> tuple[bytes, bool]:
     at = 0
     while (end := tag_end(file, at)) is not None:
         at = end
-    return os.pread(file.fileno(), 12, at), at > 0
+    return read_at(file, 12, at), at > 0
 
 
 def _missing_of_caf(file: FileIO) -> int:
     """Bytes that the chunks of a CAF promise and the file lacks, which FFmpeg does not tell and libsndfile refuses."""
-    descriptor, at = file.fileno(), 8
-    size = os.fstat(descriptor).st_size
+    at, size = 8, os.fstat(file.fileno()).st_size
     while at < size:
-        length = int.from_bytes(os.pread(descriptor, 8, at + 4), "big", signed=True)
+        length = int.from_bytes(read_at(file, 8, at + 4), "big", signed=True)
         if length <= 0:  # up to the end; or sound that is not counted
             return 0
         at += 12 + length
     return at - size
 
 
+def _missing_of_avi(file: FileIO) -> int:
+    """Bytes that the first chunk of an AVI promises and the file lacks; 0 where it was streamed."""
+    promised = int.from_bytes(read_at(file, 4, 4), "little") + 8
+    return max(0, promised - os.fstat(file.fileno()).st_size) if promised < STREAMED else 0
+
+
 def _wav_seconds(file: FileIO) -> float:
     """How long a WAV or RF64 would be if all of the file were sound; 0 for other formats."""
-    head = os.pread(file.fileno(), 4096, 0)
+    head = read_at(file, 4096, 0)
     if (at := head.find(b"fmt ")) < 0 or not head.startswith((b"RIFF", b"RF64")):
         return 0.0
     bytes_per_s = int.from_bytes(head[at + 16 : at + 20], "little")
@@ -204,15 +220,14 @@ def _unread_of_wav(file: FileIO, read_s: float) -> float:
     at = begin + length + length % 2
     if not length or at >= size or _is_chunks(file, at, size):  # 0: of a pipe, and read to the end
         return 0.0
-    return (size - at) * read_s / at
+    return (size - at) * read_s / length
 
 
 def _is_chunks(file: FileIO, at: int, size: int) -> bool:
     """Whether what follows the sound is a list of named chunks up to the end of the file, as WAV, AIFF and CAF have."""
-    descriptor = file.fileno()
     at += at % 2
     while at < size - 8:
-        head = os.pread(descriptor, 12, at)
+        head = read_at(file, 12, at)
         if head[:3] in (b"ID3", b"TAG"):
             return True
         if not _CHUNK_NAME.fullmatch(head[:4]) or head[:4] in _MORE_SOUND:

@@ -29,7 +29,7 @@ class Cutting:
     """How recordings are cut; the fields are as in `open_recording`."""
 
     window_s: float
-    segment_s: float | None = None
+    piece_s: float | None = None
     at_pauses: bool = False
     cuts: Sequence[Cut] | None = None
     channel: Channel = "mix"
@@ -37,7 +37,7 @@ class Cutting:
     @property
     def divided(self) -> bool:
         """Whether the pieces do not follow from pauses."""
-        return self.cuts is not None or self.segment_s is not None
+        return self.cuts is not None or self.piece_s is not None
 
     def selected(self, path: str, channels: int) -> Mapping[Selection, Selection]:
         """What is read of a recording with so many channels; raises CutsError where it lacks the configured one."""
@@ -75,14 +75,14 @@ class Cutting:
             reading.warnings.append(f"{shown(path)} has one channel, which is read in place of channel {self.channel}.")
         if self.cuts is not None:
             found = list(_Given(self, sound, shown(path), heard).usable(reading.warnings))
-        elif self.segment_s is None and (self.at_pauses or reading.samples is None):
+        elif self.piece_s is None and (self.at_pauses or reading.samples is None):
             between = utterances_of(reading, self.window_s)
             found = [cut for channel in heard for cut in _on((channel,), between[channel], len(heard))]
             if not found:
-                hint = "Its level hardly changes, as in music or noise. Give the length of pieces: audio.segment."
+                hint = "Its level hardly changes, as in music or noise. Give the length of pieces: audio.cut."
                 raise audio_error(AudioContentError, path, "has no utterances between pauses", hint)
         else:
-            found = list(_on(heard, _equal(sound, self.segment_s), len(heard)))
+            found = list(_on(heard, _equal(sound, self.piece_s), len(heard)))
         return sorted(found, key=lambda cut: (cut.start_s, cut.end_s, -1 if cut.channel is None else cut.channel))
 
     def _heard(self, path: str, reading: FirstPass) -> Sequence[Selection]:
@@ -118,10 +118,10 @@ def _on(channels: Iterable[Selection], cuts: Iterable[Cut], speakers: int) -> It
             yield cut if alike else replace(cut, channel=channel, speaker=known)
 
 
-def _equal(sound: Sound, segment_s: float | None) -> list[Cut]:
+def _equal(sound: Sound, piece_s: float | None) -> list[Cut]:
     """The fewest equal pieces within a length, or one piece."""
     total, rate = sound.length, sound.sampling_rate
-    longest = math.inf if segment_s is None else math.floor(segment_s * rate + _ROUNDING)
+    longest = math.inf if piece_s is None else math.floor(piece_s * rate + _ROUNDING)
     count = max(1, math.ceil(total / longest))
     edges = [sound.start_s + total * index // count / rate for index in range(count + 1)]
     return list(map(Cut, edges, edges[1:]))
@@ -135,11 +135,13 @@ class _Given:
     sound: Sound
     name: str  # of the recording, for messages
     default: Sequence[Selection]  # channels of what names none
+    _named: frozenset[Selection] = frozenset()  # channels that cuts name
     _told: dict[str, list[Cut]] = field(default_factory=dict)  # what happened -> to which cuts
 
     def usable(self, warnings: list[str]) -> Iterator[Cut]:
         """The cuts within the part, clipped to it; what was left out or clipped is added to the warnings."""
         given = sorted(self.cutting.cuts or (), key=lambda cut: (cut.start_s, cut.end_s))
+        self._named = frozenset(cut.channel for cut in given if cut.channel is not None)
         found = [piece for cut in given for piece in self._fitted(cut)]
         told = [f"{self.name}: {self._sentence(what, which)}" for what, which in self._told.items()]
         if not found:
@@ -164,8 +166,8 @@ class _Given:
         count = sound.source.channels
         if cut.channel is not None and cut.channel >= count > 1:
             return self._tell(f"on a channel that it lacks (it has {count}), and left out", cut)
-        if cut.channel and count == 1:
-            self._tell("on another channel than the first, but it has one channel, which is read", cut)
+        if count == 1 and cut.channel is not None and (cut.channel > 0 or len(self._named) > 1):
+            self._tell("on one of several channels, but it has one channel, which is read", cut)
         if lost_s > ROUNDED_S:
             self._tell(f"clipped to its sound from {start_s:.2f} s to {end_s:.2f} s", cut)
         channels = self.default if cut.channel is None or count == 1 else (cut.channel,)

@@ -44,7 +44,6 @@ def compare(
     references: Path | None,
     lexicon: Path | None,
     modes: options.Modes = "edge,hybrid,lossless,cloud",
-    repeat: options.Repeat = 1,
     recursive: options.Recursive = False,
     limit: options.Limit = None,
     wheels: options.Wheels = None,
@@ -82,7 +81,7 @@ def compare(
                 tell_references(view, table)
                 recordings = identified(view, files)
                 runner = Runner(terms, journal, view)
-                steps = runner.steps(recordings, repeat)
+                steps = runner.steps(recordings)
                 captioners = _captioners(resolved.config, configs, view) if steps else {}
                 journal.require(
                     lambda run: loaded_changes(run, captioners[run.mode].setup) if run.mode in captioners else None
@@ -97,13 +96,11 @@ def compare(
         transcripts = journal.of(recordings)
     if interrupted and all(transcript.error for transcript in transcripts):
         return 130
-    planned = len(recordings)
     found = comparison(
         transcripts,
         words,
         modes=wanted,
         references=table,
-        planned=planned,
         bertscore=bertscore,
         wheels=tables,
         seed=eval_seed,

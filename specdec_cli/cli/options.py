@@ -43,7 +43,7 @@ FLAG_NAMES: Final[dict[str, str]] = {
     "prompt.language": "--language",
     "prompt.style": "--style",
     "prompt.text": "--prompt",
-    "audio.segment": "--segment",
+    "audio.cut": "--cut",
     "audio.start_s": "--start",
     "audio.end_s": "--end",
     "audio.channel": "--channel",
@@ -152,7 +152,7 @@ class PromptOptions:
     max_new_tokens: Annotated[Text, _decoding("--max-new-tokens", metavar="N", help=_LENGTH)] = None
 
 
-_SEGMENT: Final = (
+_CUT: Final = (
     "Where to cut: at pauses, every so many seconds, or as a file or folder says (RTTM, TextGrid, SRT, VTT, CSV, "
     "WhisperX ...). Default: only recordings too long for the model, at pauses."
 )
@@ -168,7 +168,7 @@ Strict = Annotated[bool | None, _caption("--strict/--no-strict", help=_STRICT)]
 class CuttingOptions:
     """Which part of a recording counts, and how it is cut."""
 
-    segment: Annotated[Text, _caption("--segment", metavar="pauses|SECONDS|FILE", help=_SEGMENT)] = None
+    cut: Annotated[Text, _caption("--cut", metavar="pauses|SECONDS|FILE", help=_CUT)] = None
     start: Annotated[Text, _caption("--start", metavar="TIME", help=_START)] = None
     end: Annotated[Text, _caption("--end", metavar="TIME", help="Caption up to here: seconds or HH:MM:SS.")] = None
     channel: Annotated[Text, _caption("--channel", metavar="mix|each|N", help=_CHANNEL)] = None
@@ -376,6 +376,8 @@ Host = Annotated[str, _network("--host", metavar="ADDRESS", help="Address to lis
 Port = Annotated[int, _network("--port", metavar="N", help="Port to listen at; 0: any that is free.", min=0, max=65535)]
 _TOKEN: Final = "Variable that holds the clients' token, 16 characters or more; required beyond loopback."
 TokenVariable = Annotated[Text, _network("--token-env", metavar="NAME", help=_TOKEN)]
+_HOSTS: Final = "Host, or address of a private network, that recordings may be fetched from; repeat it for more."
+AudioHosts = Annotated[list[str] | None, _network("--audio-host", metavar="NAME", help=_HOSTS)]
 TlsCert = Annotated[File, _network("--tls-cert", metavar="PEM", help="Certificate, for HTTPS.")]
 TlsKey = Annotated[File, _network("--tls-key", metavar="PEM", help="Private key of the certificate.")]
 ServedAtATime = Annotated[

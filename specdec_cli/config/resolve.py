@@ -35,7 +35,7 @@ Layer = dict[str, Given]
 _MODELS: Final = ("edge", "cloud")
 """Sections that a model's name, or null, may stand for as a whole."""
 
-_FILES: Final = ("audio.segment", "edge.ca_file", "cloud.ca_file", "gate.file", "runtime.lookup_file")
+_FILES: Final = ("audio.cut", "edge.ca_file", "cloud.ca_file", "gate.file", "runtime.guess_file")
 """Settings that name a file, relative to the config file or to the working folder."""
 
 _LOCALES: Final = ("LC_ALL", "LC_MESSAGES", "LANG")
@@ -96,7 +96,7 @@ class ResolvedConfig:
     def reads(self) -> list[Path]:
         """The files that it came from or names: a learned gate's weights, cuts, and transcripts to guess from."""
         config = self.config
-        named = (self.path, config.gate.weights_path, config.audio.cuts_path, config.runtime.lookup_path)
+        named = (self.path, config.gate.weights_path, config.audio.cuts_path, config.runtime.guess_path)
         return [path for path in named if path is not None]
 
     def rows(self) -> Iterator[tuple[str, object, str]]:

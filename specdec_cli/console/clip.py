@@ -11,7 +11,7 @@ from rich.text import Text
 
 from specdec_cli.console.cells import PROSE_WIDTH, Prose, clean, fit_end
 from specdec_cli.console.rounds import SIGNS_LEGEND, against_sound, figures_legend
-from specdec_cli.console.theme import ASKED, BAD, DIM, DOT, RULE, STRONG
+from specdec_cli.console.theme import BAD, DIM, DOT, NOTICE, RULE, STRONG
 from specdec_cli.format import count, measured, milliseconds, percent, seconds, setting
 from specdec_cli.transcript.recorder import totals
 from specdec_cli.transcript.records import Started
@@ -117,14 +117,14 @@ def _totals(rounds: Sequence[Round], event: Finished, mode: Mode) -> Iterator[tu
         yield "accepted", Text(DOT.join([accepted, count(found.corrected, "correction"), f"{found.bonus} bonus"]))
     if found.network_ms is not None:
         exchanges = count(sum(round_.network_ms is not None for round_ in rounds), "exchange")
-        yield "link", Text(f"{exchanges}{DOT}{seconds(found.network_ms / 1000)} on the link")
+        yield "network", Text(f"{exchanges}{DOT}{seconds(found.network_ms / 1000)}")
     times = [f"first token {milliseconds(event.ttft_ms)}", f"total {seconds(event.total_ms / 1000)}"]
     times += [f"{found.tokens / event.total_ms * 1000:.1f} tokens/s"] if event.total_ms > 0 else []
     yield "time", Text(DOT.join(times))
     if event.degraded is not None:
         yield "degraded", Text(clean(event.degraded), BAD)
     if event.finish_reason != "eos":
-        yield "end", Text(f"stopped by {event.finish_reason}", ASKED)
+        yield "end", Text(f"stopped by {event.finish_reason}", NOTICE)
 
 
 def _verified(escalated: int, rounds: int, mode: Mode) -> str:

@@ -17,7 +17,6 @@ from rich.text import Text
 from specdec_cli.console.cells import Prose, clean
 from specdec_cli.console.theme import (
     ABOVE,
-    ASKED,
     BAD,
     BELOW,
     DIM,
@@ -27,6 +26,7 @@ from specdec_cli.console.theme import (
     GOOD,
     JOINT,
     NEWLINE,
+    NOTICE,
     OK,
     PARTIAL,
     SIGNS,
@@ -213,14 +213,14 @@ def _outcome(round_: Round, clip: Started, wrong: Sequence[Claim]) -> Iterator[R
     if drafted:
         if wrong:
             yield _named("draft", against_sound(wrong))
-        verdict = (verdict_of(round_, clip.settings), ASKED if round_.escalated else "")
+        verdict = (verdict_of(round_, clip.settings), NOTICE if round_.escalated else "")
         yield _named("gate", Text.assemble(verdict, (f"{DOT}drafted in {milliseconds(round_.draft_ms)}", DIM)))
     if round_.escalated or not drafted:
         outcome = [f"{round_.accepted}/{drafted} accepted"] if round_.escalated else []
         stood = count(len(round_.stood), "drafted token")
         outcome += [f"{stood} kept against the cloud, because the sound fits"] if round_.stood else []
         outcome.append(f"verified in {milliseconds(round_.verify_ms)}")
-        outcome += [f"{milliseconds(round_.network_ms)} on the link"] if round_.network_ms is not None else []
+        outcome += [f"{milliseconds(round_.network_ms)} on the network"] if round_.network_ms is not None else []
         yield _named("cloud" if round_.escalated else "", Text(DOT.join(outcome), DIM))
 
 

@@ -12,11 +12,11 @@ from rich.text import Text
 from specdec_cli.config.problems import show
 from specdec_cli.console.cells import Prose, clean
 from specdec_cli.console.plain import console_on
-from specdec_cli.console.theme import ASKED, BAD, DIM, DOT, FAIL, GOOD, OK, STRONG, WARN
+from specdec_cli.console.theme import BAD, DIM, DOT, FAIL, GOOD, NOTICE, OK, STRONG, WARN
 from specdec_cli.format import count
 
 if TYPE_CHECKING:
-    from specdec_cli.evaluate.comparison_tables import Cell, FigureRow
+    from specdec_cli.figure_tables import Cell, FigureRow
 
 Status = Literal["ok", "warn", "fail"]
 Page = Callable[[int], Iterable[RenderableType]]
@@ -26,7 +26,7 @@ ONE_LINE: Final = 10_000
 """Cells in which each row of a table is one line."""
 _PIPED_WIDTH: Final = 120  # where there is no terminal to ask
 _WIDEST: Final = 160
-_STATUS: Final[dict[Status, tuple[str, str]]] = {"ok": (OK, GOOD), "warn": (WARN, ASKED), "fail": (FAIL, BAD)}
+_STATUS: Final[dict[Status, tuple[str, str]]] = {"ok": (OK, GOOD), "warn": (WARN, NOTICE), "fail": (FAIL, BAD)}
 _LABEL: Final = (18, 24)  # cells of a row's label in a grid, gap included: on a terminal below 80 cells, and otherwise
 _NARROWEST: Final = 10  # cells of a grid's column, gap included
 
@@ -63,7 +63,7 @@ def columns(*names: str, right: Sequence[str] = ()) -> Table:
 def grid(names: Sequence[str], rows: Sequence[FigureRow], width: int) -> Iterator[RenderableType]:
     """Rows under the names of their columns; columns that do not fit come in further blocks below.
 
-    What a figure is compared with, its first note, stands beside it, or below it in a narrow column.
+    The ends of an interval stand beside its figure, or below it in a narrow column.
     """
     label = _LABEL[width >= 80]
     room = max((width - label) // _NARROWEST, 1)
@@ -79,8 +79,7 @@ def grid(names: Sequence[str], rows: Sequence[FigureRow], width: int) -> Iterato
 
 
 def _figure(cell: Cell) -> Text:
-    compared = cell.notes[0] if cell.notes else ()
-    return Text.assemble(cell.value, ("".join(f" {part}" for part in compared if part), DIM))
+    return Text.assemble(cell.value, (f" {cell.ends}" if cell.ends else "", DIM))
 
 
 def config_page(rows: Iterable[Sequence[object]], _: int) -> Iterator[RenderableType]:
@@ -101,5 +100,5 @@ def doctor_page(checks: Sequence[tuple[str, Status, str]], _: int) -> Iterator[R
     statuses = [status for _, status, _ in checks]
     problems = [(statuses.count("fail"), "problem"), (statuses.count("warn"), "warning")]
     verdict = ", ".join(count(number, noun) for number, noun in problems if number)
-    style = BAD if "fail" in statuses else ASKED if verdict else GOOD
+    style = BAD if "fail" in statuses else NOTICE if verdict else GOOD
     yield from (table, Text(), Text(f"{verdict or 'No problem found'}.", style))

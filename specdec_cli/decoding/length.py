@@ -201,7 +201,7 @@ class BlockLength:
     @property
     def _alone(self) -> float:
         """Tokens that the cloud writes in a forward without a draft."""
-        guesses = self.settings.lookup_tokens > 0 and self.settings.cost_ratio is None
+        guesses = self.settings.guess_tokens > 0 and self.settings.cost_ratio is None
         return self.costs.alone.value if guesses else 1.0
 
     def _with_reading(self, rate: float) -> float:
@@ -220,7 +220,7 @@ class BlockLength:
         """Records what became of a block."""
         if verdict is None or not self.adapts:
             return
-        self._written += verdict.accepted + 1 + len(verdict.more)
+        self._written += verdict.accepted + 1 + len(verdict.run_on)
         if not draft.ids:
             return
         self._read = True

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from specdec_cli.config.problems import show
+from specdec_cli.config.problems import show, show_name
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.table_files import Row, Table, one_line
 from specdec_cli.prompts import Language
@@ -29,6 +29,9 @@ CLIPS: Final = (
 """Names that a recording is recognised by, where a column has no paths."""
 _OF_MELD: Final = ("dialogueid", "utteranceid")
 """Whose clips are called after these two, and whose times are those of the episode."""
+_OF_IEMOCAP: Final = re.compile(r"Ses\d\d[FM]_\w+_[FM]X?\d{3}")
+"""What clips of IEMOCAP are called, whose published times are those of the dialogue that they were cut from."""
+_LOOKED_AT: Final = 100  # rows
 IDS: Final = ("id", "uttid", "utteranceid", "segmentid")
 SPEAKERS: Final = (
     *("speaker", "speakerid", "speakername", "spk", "spkid", "spkr", "spkrid", "speakerlabel", "clientid"),
@@ -45,11 +48,13 @@ _STARTS: Final = (
 _OFFSET: Final = "offset"  # the start beside a duration, the end beside an onset
 _ENDS: Final = (*("end", "endtime", "stop", "stoptime", "tmax", "xmax", "to", "timestampsto", "结束", "结束时间"),)
 _LENGTHS: Final = ("duration", "dur", "length", "时长")
-_UNITS: Final = dict.fromkeys(("", "s", "sec", "secs", "seconds", "inseconds", "秒"), 1.0)
+_UNITS: Final = dict.fromkeys(("", "s", "sec", "secs", "seconds", "inseconds", "秒", "ssmsec", "hhmmssms"), 1.0)
 _UNITS_MS: Final = ("ms", "msec", "msecs", "milliseconds", "inmilliseconds", "millis", "毫秒")
 _WITH_UNIT: Final = re.compile(r"(.*\d)\s*(ms|msec|s|sec|secs|seconds|秒|毫秒)", re.IGNORECASE)
 _OF_PANDAS: Final = re.compile(r"(\d{1,4}) days?(?: (\d\d:\d\d:\d\d(?:\.\d{1,9})?))?")  # audformat has such times
 _WHOLE: Final = re.compile(r"\d+")
+_WHOLE_TIME: Final = re.compile(r"(\d{1,15})(?:\.0+)?")  # also as pandas writes a column with gaps
+_UNREAD: Final = re.compile(r"(?:start|begin|onset)(?:in|time)?(?:samples?|frames?|index)")
 _LONG: Final = 400.0
 """Whole numbers without a unit, half of them this far apart, are milliseconds: no model reads as many seconds."""
 _NONE: Final = frozenset({"", "na", "n/a", "nan", "nat", "none", "null", "<na>", "-"})
@@ -107,6 +112,8 @@ class Columns:
             self._parts = []
         else:
             self.file, self.id, self.start, self.end, self.length = " and ".join(self._parts), None, None, None, None
+        files = (cell for row in table.rows[:_LOOKED_AT] for cell in row.cell(self.file))
+        self.of_dialogues = start is not None and any(map(_OF_IEMOCAP.search, files))
 
     def first(self, wanted: Sequence[str]) -> str | None:
         """The first of the plain names that is a column."""
@@ -114,6 +121,16 @@ class Columns:
 
     def entries(self, skips: Skips) -> Iterator[Entry]:
         """The rows that can be read, each with its part."""
+        if self.of_dialogues:
+            skips.note(
+                f"{self.table.path}: its clips are of IEMOCAP, whose times count in the dialogue: all of each clip"
+            )
+            self.start = self.end = self.length = None
+        elif self.start is None and (unread := next((name for name in self._by_name if _UNREAD.fullmatch(name)), None)):
+            column = show_name(self._by_name[unread])
+            skips.note(
+                f"{self.table.path}: column {column} is not read, so rows are about whole recordings: give seconds"
+            )
         scale = self._scale(skips)
         named = self.file, self.id, self.speaker, self.text, self.language, self.prompt, self.channel
         times = [
@@ -153,9 +170,10 @@ class Columns:
         for row in self.table.rows:
             begin, until = row.cell(self.start.column), row.cell(end.column)
             if begin and until:
-                if not (_WHOLE.fullmatch(begin[0]) and _WHOLE.fullmatch(until[0])):
+                first, last = _WHOLE_TIME.fullmatch(begin[0]), _WHOLE_TIME.fullmatch(until[0])
+                if first is None or last is None:
                     return 1.0
-                lengths.append(int(until[0]) - (int(begin[0]) if self.end else 0))
+                lengths.append(int(last[1]) - (int(first[1]) if self.end else 0))
         if not lengths or median(lengths) < _LONG:
             return 1.0
         skips.note(f"{self.table.path}: its times are whole numbers this far apart, so they are read as milliseconds")
@@ -176,6 +194,11 @@ class Columns:
             skips.change(place, f"{show(value)} is no channel: the mix of all is taken")
             return None
         return int(value) - (0 if self._from_zero else 1)
+
+
+def channel_from_1(value: str | None) -> int | None:
+    """The channel, 0-based, of a number that counts from 1, as in RTTM; None for all else."""
+    return int(value) - 1 if value and value.strip().isdecimal() and 0 < int(value[:5]) < 1000 else None
 
 
 def language_named(place: str, value: object, skips: Skips) -> Language | None:
@@ -218,6 +241,11 @@ def moment(value: object, scale: float = 1.0) -> float | str | None:
     return (-found if text.startswith("-") else found) * scale
 
 
+def required_moment(value: object) -> float | str:
+    """A time as `moment` gives it, and the text itself also for what is not given, as "nan" is."""
+    return show(value) if (found := moment(value)) is None else found
+
+
 _Moment = float | str | None
 
 
@@ -249,3 +277,11 @@ def span(
         skips.change(place, f"it begins at {start:g} s: from the beginning")
         start = 0.0
     return start, end
+
+
+def pieces(
+    place: str, skips: Skips, start: _Moment, end: _Moment = None, length: _Moment = None, **known: Any
+) -> Iterator[Entry]:
+    """The entry of a part with what is `known` of it, or none if it is no part: see `span`."""
+    if (part := span(place, skips, start, end, length)) is not None:
+        yield Entry(place, start_s=part[0], end_s=part[1], **known)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import IO, Final
 
 from specdec_cli.audio.paths import STDIN, is_url, opened, sha256
@@ -21,13 +22,13 @@ from specdec_cli.config.problems import show
 from specdec_cli.errors import AudioError, ConfigError, SpecdecError, typed
 from specdec_cli.inputs.names import SOUND_ENDINGS
 from specdec_cli.inputs.recording import InputFile, Key
-from specdec_cli.regular_files import open_regular
+from specdec_cli.regular_files import POSIX, open_regular
 
 _SOUND: Final = re.compile(rf"[^.].*\.({SOUND_ENDINGS})", re.IGNORECASE | re.DOTALL)
 """What a folder is searched for; a file that is named, or matched by a pattern, may have any name."""
 _OTHERS: Final = {
     (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".scp"): ("a table", "To caption what it lists: --manifest {}"),
-    (".rttm", ".srt", ".vtt", ".textgrid", ".eaf"): ("a file of cuts", "Name the recording, and --segment {}"),
+    (".rttm", ".srt", ".vtt", ".textgrid", ".eaf"): ("a file of cuts", "Name the recording, and --cut {}"),
 }
 _TRANSCRIPT: Final = b'{"schema":1,"file":'
 _NO_TEXT: Final = re.compile(rb"[\x01-\x08\x0e-\x1a]")  # every recording has such bytes, and no list of names
@@ -98,22 +99,16 @@ class Paths:
 
 def _matching(pattern: str) -> Iterator[str]:
     """What a pattern matches. `**` follows no link, or one that leads to its own folder would be walked for ever."""
-    before, wild, after = pattern.partition("**")
-    whole = (not before or before.endswith(os.sep)) and (not after or after.startswith(os.sep))
-    if not (wild and whole):
+    parts = [part if part == "**" else part.replace("**", "*") for part in pattern.rstrip(os.sep).split(os.sep)]
+    if "**" not in parts:
         yield from glob.iglob(pattern)
         return
-    seen = set[str]()
+    at = parts.index("**")
+    before, within = os.sep.join([*parts[:at], ""]), [*parts[at:], *(["*"] if parts[-1] == "**" else [])]
     for top in glob.glob(before) if glob.has_magic(before) else [before]:
-        for at, _, names in os.walk(top or os.curdir):
-            folder = os.path.normpath(at) if top or at != os.curdir else ""
-            folder = os.path.relpath(folder) if not top and folder else folder
-            inner = after.lstrip(os.sep)
-            found = (os.path.join(folder, name) for name in names if not name.startswith("."))
-            for path in _matching(os.path.join(glob.escape(folder), inner)) if inner else found:
-                if path not in seen:
-                    seen.add(path)
-                    yield path
+        for path in Path(top).glob(os.sep.join(within)):
+            if not any(part.startswith(".") for part in path.relative_to(top).parts):
+                yield str(path)
 
 
 def with_list(paths: Sequence[str], *, may_be_sound: bool = False) -> list[str]:
@@ -131,7 +126,7 @@ def with_list(paths: Sequence[str], *, may_be_sound: bool = False) -> list[str]:
             at, text = given.index(STDIN), head + sys.stdin.buffer.read()
             names = text.split(b"\0") if b"\0" in text else text.splitlines()
             given[at : at + 1] = [os.fsdecode(name) for name in names if name.strip()]
-        elif may_be_sound:
+        elif may_be_sound and POSIX:
             _keep(head, sys.stdin.buffer)
         else:
             hint = "Save it to a file, and name that file."

@@ -5,23 +5,36 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from html import unescape
+from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
 from specdec_cli.config.problems import show
-from specdec_cli.inputs.entries import Entry, moment, span
-from specdec_cli.inputs.exported import cuts_of_srt, cuts_of_vtt, is_vtt
+from specdec_cli.inputs.entries import Entry, channel_from_1, moment, pieces
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.table_files import one_line, read_text
 from specdec_cli.marks import is_listed
 
-_TIME: Final = r"(-?\d[\d:]{0,20}(?:\s?[.,]\s?\d{1,9})?)"
+VTT_NOTE: Final = "NOTE specdec: each cue says how somebody speaks, not what they say"
+VTT_SAID: Final = "NOTE said: "
+VTT_CHANNEL: Final = "NOTE channel: "
+SRT_SPEAKER: Final = "[{}]: "
+"""What stands before a cue's text, as WhisperX writes it; a name has round brackets in place of square ones."""
+SRT_NOTHING: Final = "…"
+"""An empty caption above what is said."""
+
+_OWN_CUE: Final = re.compile(r"([\d:.,]+) --> ([\d:.,]+)")
+_OWN_PREFIX: Final = re.compile(r"\[([^\]]*)\]: ")
+_OWN_VOICE: Final = re.compile(r"<v ([^<>\n]*)>")
+_TIME: Final = r"(-?\d[\d:]{0,20}(?:\s?[.,]\s?\d[\d.]{0,30})?)"
+_TOO_FINE: Final = re.compile(r"([.,]\d{1,9})[\d.]*\Z")  # milliseconds with decimals, as JavaScript prints them
 _AN_ARROW: Final = r"(?:[-–—=]\s?){1,3}>"  # also as machine translation leaves it
 _ARROW: Final = re.compile(rf"\s*{_TIME}\s*{_AN_ARROW}\s*{_TIME}(?:\s.*)?")
 _LIKE_ARROW: Final = re.compile(
     rf"\s*-?\d\S{{0,30}}\s{{0,9}}-->|\s*-?\d{{1,5}}:[\d:., ]{{1,30}}{_AN_ARROW}\s*-?\d{{1,5}}:\d"
 )
-_OF_COLONS: Final = re.compile(r"(\d{1,5}:\d{1,2}:\d{1,2}):(\d{1,3})")  # in the place of a comma
+_OF_COLONS: Final = re.compile(r"(\d{1,5}:\d{1,2}:\d{1,2}):(\d{3})")  # in the place of a comma; two digits are frames
+_IN_STREAM: Final = re.compile(r"X-TIMESTAMP-MAP=\S{0,60}[1-9]\S{0,60}")  # of HLS; with zeros it means nothing
 _VOICE: Final = re.compile(r"<v(?:\.[^\s<>]{0,100})?\s{1,9}([^<>]{1,255})>")
 _PREFIX: Final = re.compile(r"\[([^\]\n]{1,255})\]:\s+")  # as WhisperX writes speakers into subtitles
 _NUMBERED: Final = re.compile(r"\[?((?:speaker|说话人|发言人)[ _]?\d{1,3})(?:\]:?|[:：])\s*", re.IGNORECASE)  # others
@@ -38,10 +51,10 @@ def subtitles(path: Path, skips: Skips) -> Iterator[Entry]:
     YouTube writes them, every line comes in several cues, of which the first counts.
     """
     text = read_text(path, lenient=True)
-    if is_vtt(text):
-        yield from cuts_of_vtt(path, text, skips)
-    elif is_listed(path):  # an SRT of specdec's, with captions in the place of texts
-        yield from cuts_of_srt(path, text, skips)
+    if VTT_NOTE in text.splitlines()[:4]:
+        yield from _own_vtt(path, text, skips)
+    elif is_listed(path):  # an SRT of specdec's that nobody edited
+        yield from _own_srt(path, text, skips)
     else:
         cues = list(_cues(path, text, skips))
         if _all_named(cues):
@@ -50,11 +63,42 @@ def subtitles(path: Path, skips: Skips) -> Iterator[Entry]:
         yield from cues
 
 
+def _own_vtt(path: Path, text: str, skips: Skips) -> Iterator[Entry]:
+    """The cues of a WebVTT of specdec: they say how somebody speaks, and the comments above them what they say."""
+    said = channel = None
+    lines = iter(enumerate(text.splitlines(), 1))
+    for number, line in lines:
+        if line.startswith(VTT_SAID):
+            said = one_line(unescape(line.removeprefix(VTT_SAID)))
+        elif line.startswith(VTT_CHANNEL):
+            channel = channel_from_1(line.removeprefix(VTT_CHANNEL))
+        elif times := _OWN_CUE.match(line):
+            place = f"{path}, line {number}"
+            voice = _OWN_VOICE.match(next(lines, (0, ""))[1])
+            speaker = one_line(unescape(voice[1])) if voice else None
+            known = {"speaker": speaker, "text": said, "channel": channel}
+            yield from pieces(place, skips, moment(times[1]), moment(times[2]), **known)
+            said = channel = None
+
+
+def _own_srt(path: Path, text: str, skips: Skips) -> Iterator[Entry]:
+    """The cues of an SRT of specdec: a caption after its speaker, and below it what is said."""
+    lines = iter(enumerate(text.split("\n"), 1))
+    for number, line in lines:
+        if times := _OWN_CUE.match(line):
+            place, cue = f"{path}, line {number}", [line for _, line in takewhile(lambda each: each[1], lines)]
+            prefix = _OWN_PREFIX.match(cue[0]) if cue else None
+            known = {"speaker": one_line(prefix[1]) if prefix else None, "text": one_line(" ".join(cue[1:]))}
+            yield from pieces(place, skips, moment(times[1]), moment(times[2]), **known)
+
+
 def _cues(path: Path, text: str, skips: Skips) -> Iterator[Entry]:
     """Every cue."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     web, rolls, repeated = lines[0].startswith("WEBVTT"), _TIMED.search(text) is not None, 0
     starts = [number for number, line in enumerate(lines) if _LIKE_ARROW.match(line)]
+    if web and (place_in_stream := _IN_STREAM.search(text)):
+        skips.note(f"{path}: its times are taken as they are, also if {place_in_stream[0]} moves them in its stream")
     shown: list[str] = []
     for at, until in zip(starts, [*starts[1:], None], strict=False):
         place, times = f"{path}, line {at + 1}", _ARROW.fullmatch(lines[at])
@@ -68,10 +112,8 @@ def _cues(path: Path, text: str, skips: Skips) -> Iterator[Entry]:
             if not said:
                 repeated += 1
                 continue
-        part = span(place, skips, _moment(times[1]), _moment(times[2]))
-        if part is not None:
-            speaker, spoken = _spoken(place, "\n".join(said), skips)
-            yield Entry(place, None, None, speaker, spoken, None, None, *part)
+        speaker, spoken = _spoken(place, "\n".join(said), skips)
+        yield from pieces(place, skips, _moment(times[1]), _moment(times[2]), speaker=speaker, text=spoken)
     if repeated:
         skips.note(f"{path}: {repeated} cues only repeat the lines of others and are passed over")
 
@@ -87,7 +129,7 @@ def _named(cue: Entry) -> re.Match[str] | None:
 
 
 def _moment(time: str) -> float | str | None:
-    return moment(_OF_COLONS.sub(r"\1,\2", "".join(time.split())))
+    return moment(_OF_COLONS.sub(r"\1,\2", _TOO_FINE.sub(r"\1", "".join(time.split()))))
 
 
 def _spoken(place: str, text: str, skips: Skips) -> tuple[str | None, str | None]:

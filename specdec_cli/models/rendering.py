@@ -8,7 +8,6 @@ as a script, this module is that process; it imports jinja2 and nothing of specd
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
 from contextlib import suppress
@@ -94,10 +93,19 @@ def _render(task: dict[str, Any]) -> dict[str, str]:
 
 def _main() -> None:
     task = json.loads(sys.stdin.buffer.read())
+    _limit()
+    sys.stdout.write(json.dumps(_render(task)))
+
+
+def _limit() -> None:
+    """Limits time and memory of this process; Windows knows no such limits, and `_WAIT_S` alone holds there."""
+    try:
+        import resource
+    except ImportError:
+        return
     for kind, most in ((resource.RLIMIT_CPU, LIMIT_S), (resource.RLIMIT_AS, _MEMORY), (resource.RLIMIT_CORE, 0)):
         with suppress(ValueError, OSError):  # a stricter one is set already, or the system knows none
             resource.setrlimit(kind, (most, most))
-    sys.stdout.write(json.dumps(_render(task)))
 
 
 if __name__ == "__main__":

@@ -22,17 +22,17 @@ from specdec_cli.cloud import protocol as wire
 from specdec_cli.cloud.http import FORGOTTEN, MalformedError
 from specdec_cli.decoding.accept import NO_SYNONYMS
 from specdec_cli.decoding.block import Draft, Verdict
+from specdec_cli.decoding.guesses import Guesses, GuessTable, key_of
 from specdec_cli.decoding.length import GuessCosts
-from specdec_cli.decoding.lookup import Guesses, Lookup, key_of
+from specdec_cli.decoding.next_scores import NextScores
 from specdec_cli.decoding.pick import choices
-from specdec_cli.decoding.rows import Rows
 from specdec_cli.decoding.verify import LocalVerifier
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.engine import Shared, encoders_and_threads
 from specdec_cli.models.processor import Prompt, test_sound
 from specdec_cli.models.session import Session
-from specdec_cli.serve.limits import Bodies, ClipBounds, ServeLimits
+from specdec_cli.serve.limits import ClipBounds, ServeLimits
 from specdec_cli.serve.metrics import Metrics
 
 
@@ -53,13 +53,13 @@ class Held:
     def write(self, block: wire.BlockRequest, verdict: Verdict) -> None:
         """Takes in the text that a verdict leads to."""
         own = self.written[1][: len(block.text)]
-        text = (*block.text, *block.draft[: verdict.accepted], verdict.token, *verdict.more)
+        text = (*block.text, *block.draft[: verdict.accepted], verdict.token, *verdict.run_on)
         given = (*own, *(False for _ in block.text[len(own) :]))
         self.written = text, (*given, *(True for _ in text[len(given) :]))
 
     def learn(self) -> None:
         """Lets later clips guess from its text."""
-        self.verifier.rows.learn(*self.written)
+        self.verifier.scores.learn(*self.written)
 
 
 class Clips:
@@ -116,12 +116,6 @@ class Clips:
         if held is not None:
             held.learn()
 
-    def drop(self, held: Held) -> None:
-        """Drops a clip that could not be read, and not one of the same name that has come since."""
-        with self._lock:
-            if self._held.get(held.id) is held:
-                del self._held[held.id]
-
     def sweep(self) -> None:
         """Drops the clips that are idle."""
         for held in list(self._held.values()):
@@ -151,10 +145,10 @@ class Service:
     """
 
     def __init__(self, model: AudioLM, limits: ServeLimits, forwards: Forwards | None = None) -> None:
-        self.limits, self.clips, self.bodies = limits, Clips(limits), Bodies(limits)
+        self.limits, self.clips = limits, Clips(limits)
         self.metrics = Metrics(lambda: len(self.clips), lambda: self.clips.bytes)
         self._model, self._position_bytes = model, _position_bytes(model)
-        self._lookup, self._guess_costs = Lookup(), GuessCosts()
+        self._guess_table, self._guess_costs = GuessTable(), GuessCosts()
         self._longest_s = min(model.processor.window_s, limits.clip_s or model.processor.window_s)
         self._bounds = ClipBounds(model.processor, self._longest_s)
         self._shared = forwards or Forwards([model], min(limits.sessions, limits.threads))
@@ -172,9 +166,9 @@ class Service:
         """
         clip, tensors = wire.unpack(wire.ClipRequest, body)
         self._require_clip(clip)
-        rows: wire.Tensors = {name: tensors.pop(name) for name in wire.ROWS if name in tensors}
+        distributions: wire.Tensors = {name: tensors.pop(name) for name in wire.DISTRIBUTIONS if name in tensors}
         self._bounds.require(clip.prompt_ids, tensors)
-        draft = self._draft(clip, clip.block or wire.BlockRequest(text=[], draft=[]), rows)
+        draft = self._draft(clip, clip.block or wire.BlockRequest(text=[], draft=[]), distributions)
         held = self._held(id_, clip, wire.widened(tensors))
         self.clips.add(held)
         return self._answer(held, clip.block, draft, started, left)
@@ -184,8 +178,8 @@ class Service:
         held = self.clips.find(id_)
         if held is None:
             raise HTTPException(404, f"{FORGOTTEN}: no such clip is held, or no longer")
-        block, rows = wire.unpack(wire.BlockRequest, body)
-        return self._answer(held, block, self._draft(held.clip, block, rows), started, left)
+        block, distributions = wire.unpack(wire.BlockRequest, body)
+        return self._answer(held, block, self._draft(held.clip, block, distributions), started, left)
 
     def close(self) -> None:
         """Ends after the forwards under way."""
@@ -205,21 +199,21 @@ class Service:
         if max(*clip.prompt_ids, clip.vocab_size - 1, *clip.stop_ids) >= known:
             raise MalformedError(f"an id is none of the model's, which has {known}")
 
-    def _draft(self, clip: wire.ClipRequest, block: wire.BlockRequest, rows: wire.Tensors) -> Draft:
+    def _draft(self, clip: wire.ClipRequest, block: wire.BlockRequest, distributions: wire.Tensors) -> Draft:
         """The draft of a block. Refuses one that exceeds what the clip was opened for, or contradicts itself."""
         limits, tokens = self.limits, (*block.text, *block.draft)
         compares = bool(block.draft) and clip.acceptance.in_force(sampling=clip.scoring.sampling) == "sampling"
         if (
             len(block.draft) > limits.draft_tokens
-            or block.more > limits.more_tokens
-            or len(tokens) + block.more > clip.capacity
+            or block.run_on > limits.run_on_tokens
+            or len(tokens) + block.run_on > clip.capacity
             or max(tokens, default=0) >= clip.vocab_size
             or not self._model.processor.placeholders.isdisjoint(tokens)
-            or rows.keys() != (set(wire.ROWS) if compares else set())
+            or distributions.keys() != (set(wire.DISTRIBUTIONS) if compares else set())
         ):
-            most = f"{limits.draft_tokens} drafted tokens, {limits.more_tokens} more, and {clip.capacity} in all"
+            most = f"{limits.draft_tokens} drafted tokens, {limits.run_on_tokens} more, and {clip.capacity} in all"
             raise MalformedError(f"a block may have {most}, ids below {clip.vocab_size}, and what its rule needs")
-        logits = wire.unpack_rows(rows, block.draft, clip.vocab_size).log() if compares else None
+        logits = wire.unpack_distributions(distributions, block.draft, clip.vocab_size).log() if compares else None
         return Draft(tuple(block.draft), logits)
 
     def _held(self, id_: str, clip: wire.ClipRequest, tensors: wire.Tensors) -> Held:
@@ -228,15 +222,15 @@ class Service:
             session = Session(model, prompt, clip.capacity, clip.vocab_size, self._shared)
         except DecodingError as error:
             raise HTTPException(413, error.message) from None
-        name, most = model.weights or model.name, clip.lookup_tokens
+        name, most = model.weights or model.name, clip.guess_tokens
         key = key_of(name, "cloud", prompt.ids)
-        guesses = Guesses(self._lookup, key, most, clip.longest, self._guess_costs)
-        rows = Rows(session, clip.scoring, clip.stop_ids, guesses)
+        guesses = Guesses(self._guess_table, key, most, clip.longest, self._guess_costs)
+        scores = NextScores(session, clip.scoring, clip.stop_ids, guesses)
         synonyms = clip.synonyms or NO_SYNONYMS
-        verifier = LocalVerifier(rows, clip.acceptance, clip.longest, clip.top_n or 0, synonyms)
+        verifier = LocalVerifier(scores, clip.acceptance, clip.longest, clip.top_n or 0, synonyms)
         # scores are kept of the place after the prompt, and of guesses that may come true
-        scores = 4 * clip.vocab_size * (1 + clip.lookup_tokens)
-        taken = self._position_bytes * (len(prompt.ids) + clip.capacity) + scores
+        scores_bytes = 4 * clip.vocab_size * (1 + clip.guess_tokens)
+        taken = self._position_bytes * (len(prompt.ids) + clip.capacity) + scores_bytes
         return Held(id_, clip, verifier, taken + sum(tensor.nbytes for tensor in tensors.values()))
 
     def _answer(
@@ -244,34 +238,24 @@ class Service:
     ) -> wire.Answer:
         verdict, verifier = None, held.verifier
         with held.lock:
-            fresh = not verifier.work.encoder_passes
             self._shared.request.left = left
             try:
                 if block is None:
                     verifier.prefill()
                 else:
-                    verdict = verifier.verify(block.text, draft, block.more)
+                    verdict = verifier.verify(block.text, draft, block.run_on)
                     self.metrics.drafted.inc(len(draft.ids))
                     self.metrics.accepted.inc(verdict.accepted)
                     held.write(block, verdict)
-            except Exception as error:
-                if fresh:
-                    self.clips.drop(held)
-                    self._blame(held, error)
-                raise
-            work = verifier.work
-        return wire.Answer(verdict=verdict, work=work, cloud_ms=(time.perf_counter() - started) * 1e3)
-
-    def _blame(self, held: Held, error: Exception) -> None:
-        """Raises MalformedError if a forward failed because the parts of the clip do not fit each other.
-
-        Everything else is the server's failure: memory, a device, scores that are not finite.
-        """
-        if isinstance(error, ValueError | IndexError | RuntimeError) and not isinstance(error, torch.OutOfMemoryError):
-            prompt = held.verifier.session.prompt
-            if not self._bounds.fit(prompt.ids, prompt.audio, held.clip.samples):
+            except (ValueError, IndexError, RuntimeError) as error:
+                # all else is the server's failure: memory, a device, scores that are not finite
+                prompt = verifier.session.prompt
+                if self._bounds.fit(prompt.ids, prompt.audio, held.clip.samples):
+                    raise
                 what = "the model cannot read the clip: ids and tensors do not fit each other"
                 raise MalformedError(what) from error
+            work = verifier.work
+        return wire.Answer(verdict=verdict, work=work, cloud_ms=(time.perf_counter() - started) * 1e3)
 
 
 def _info(model: AudioLM) -> wire.Info:

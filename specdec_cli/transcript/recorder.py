@@ -85,10 +85,10 @@ def error_transcript(file: str, error: SpecdecError, **known: Any) -> Transcript
 
 def peak_rss_mb() -> float | None:
     """Largest resident memory that this process has had, MiB; None where the system does not tell."""
-    if sys.platform == "win32":
+    try:
+        import resource
+    except ImportError:  # Windows
         return None
-    import resource
-
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return round(peak / (2**20 if sys.platform == "darwin" else 2**10), 1)
 

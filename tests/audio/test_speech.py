@@ -15,6 +15,7 @@ from specdec_cli.audio import has_speech
 from specdec_cli.captioner import Captioner
 from specdec_cli.errors import AudioContentError
 from tests.audio.encode import load_audio
+from tests.tiers import few
 from training.sounds import PURE, RATE, mixed, sound
 
 ROOT = Path(__file__).parents[2]
@@ -46,8 +47,8 @@ def test_speech_is_found_at_any_level_and_beside_silence(level_db: float) -> Non
 
 
 @pytest.mark.data
-@pytest.mark.parametrize("clips_of_each", [50, pytest.param(200, marks=pytest.mark.full)])
-@pytest.mark.parametrize("corpus", ["casia", "cremad", "emodb", "nemo", "ravdess", "secap"])
+@pytest.mark.parametrize("clips_of_each", few([50, 200]))
+@pytest.mark.parametrize("corpus", few(["casia", "cremad", "emodb", "nemo", "ravdess", "secap"]))
 def test_speech_of_the_corpora_is_found(corpus: str, clips_of_each: int, data: Path) -> None:
     paths = sorted((data / corpus / "audio").iterdir())
     chosen = random.Random(7).sample(paths, min(clips_of_each, len(paths)))
@@ -94,8 +95,8 @@ def test_a_tone_is_refused_where_that_is_asked_for(edge: Captioner, clips: tuple
 
 
 def test_pieces_are_checked_one_by_one(edge: Captioner, clips: tuple[Path, Path]) -> None:
-    assert ["no_speech" in piece.flags for piece in _with(edge, segment=6.0).captions(clips[1])] == [False, True]
-    first, second = _with(edge, segment=6.0, refuse_no_speech=True).captions(clips[1])
+    assert ["no_speech" in piece.flags for piece in _with(edge, cut=6.0).captions(clips[1])] == [False, True]
+    first, second = _with(edge, cut=6.0, refuse_no_speech=True).captions(clips[1])
     assert first.error is None
     assert second.error is not None
     assert "from 6.00 s to 12.00 s holds no speech" in second.error.message

@@ -22,7 +22,7 @@ from specdec_cli.decoding.assemble import Pair
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.session import Session
-from tests.cloud.serving import linked, serving
+from tests.cloud.serving import remote_cloud, serving
 from tests.mini_pair import captioner, write_voice
 
 QUICK = {"decoding__mode": "edge", "decoding__max_new_tokens": 6, "decoding__k": 2}
@@ -102,6 +102,7 @@ def test_a_clip_whose_encoder_fails_fails_alone(
     assert "no memory for it" in failed.error.message
 
 
+@pytest.mark.ci
 def test_an_abandoned_batch_waits_for_no_cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second Ctrl-C stops at once, and not when the server's time is up."""
     local = captioner(decoding__mode="lossless")
@@ -119,7 +120,7 @@ def test_an_abandoned_batch_waits_for_no_cloud(tmp_path: Path, monkeypatch: pyte
 
     with (
         serving(cloud) as served,
-        linked(served.url, local.pair.edge, timeout_s=60.0) as cloud,
+        remote_cloud(served.url, local.pair.edge, timeout_s=60.0) as cloud,
     ):
         far = Captioner(local.config, Pair.of(local.pair.edge, cloud), load_s=0.0)
         left = prepared(far, tmp_path, 1)

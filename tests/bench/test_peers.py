@@ -11,6 +11,7 @@ from specdec_cli.decoding.assemble import Pair, build_loop
 from tests.families import standins
 from tests.families.checkpoints import KINDS
 from tests.families.running import model, prompt
+from tests.tiers import named
 from tests.tiny import settings
 
 MOST = 12
@@ -23,13 +24,13 @@ def _stand_ins() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("family", KINDS)
+@pytest.mark.parametrize("family", named(KINDS, "qwen2-audio"))
 def test_generate_takes_the_prompt_of_any_family(family: str) -> None:
     edge = model(family, 0)
     clip = prompt(edge, 1)
     given = settings(mode="edge", max_new_tokens=MOST, loop_period=0, repetition_penalty=1.0, no_repeat_ngram=0)
     pair = Pair.of(edge, None)
     ours = drive(build_loop(pair, given, clip, None))
-    never = [*edge.processor.banned_ids, *range(pair.vocab_size, edge.processor.rows)]
+    never = [*edge.processor.banned_ids, *range(pair.vocab_size, edge.processor.logits_size)]
     theirs = generate(edge, clip, given.decoding, suppress_tokens=never)
     assert theirs.ids == ours.ids

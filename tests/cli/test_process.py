@@ -17,6 +17,8 @@ from specdec_cli.transcript import Transcript
 from tests.cli.harness import Fork, environment, on_terminal, process
 from tests.console.screens import COLOUR, ESCAPE
 from tests.export.lines import piece
+from tests.mini_pair import write_voice
+from tests.tiers import few
 from tests.transcript.lines import read_transcripts
 
 pytestmark = [
@@ -27,6 +29,7 @@ HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 FILES = 60
 
 
+@pytest.mark.ci
 def test_a_process_of_its_own_captions_with_the_shipped_models(recordings: list[str]) -> None:
     outcome = process("caption", recordings[0], recordings[1], "--json", OMP_DISPLAY_ENV="true")
     assert outcome.code == 0, outcome.err
@@ -42,7 +45,7 @@ def test_a_process_of_its_own_captions_with_the_shipped_models(recordings: list[
 
 
 @pytest.mark.parametrize(
-    "command", [["caption"], ["config", "show"], ["batch", "--help"], ["export", "-o", "-", "--to", "csv"]]
+    "command", few([["caption"], ["config", "show"], ["batch", "--help"], ["export", "-o", "-", "--to", "csv"]], 2)
 )
 def test_a_reader_that_leaves_ends_the_run_quietly(recordings: list[str], tmp_path: Path, command: list[str]) -> None:
     reading, writing = os.pipe()
@@ -59,12 +62,15 @@ def test_a_reader_that_leaves_ends_the_run_quietly(recordings: list[str], tmp_pa
 
 @pytest.mark.parametrize(
     ("command", "code", "closed"),
-    [
-        ("caption missing", 2, (0,)),
-        ("caption -", 2, (0,)),
-        ("caption missing", 2, (1, 2)),
-        ("config show", 0, (1,)),
-    ],
+    few(
+        [
+            ("caption missing", 2, (0,)),
+            ("caption -", 2, (0,)),
+            ("caption missing", 2, (1, 2)),
+            ("config show", 0, (1,)),
+        ],
+        2,
+    ),
 )
 def test_closed_streams_are_no_accident(command: str, code: int, closed: tuple[int, ...]) -> None:
     outcome = Fork(command.split(), closed=closed).wait()
@@ -95,7 +101,7 @@ def copies(recordings: list[str], folder: Path) -> list[str]:
     return [shutil.copy(file, name) for file, name in names]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), few([(signal.SIGINT, 130), (signal.SIGTERM, 143)]))
 def test_a_signal_keeps_whole_lines_and_leaves_no_traceback(
     recordings: list[str], tmp_path: Path, number: int, code: int
 ) -> None:
@@ -147,7 +153,7 @@ def test_a_piped_stdout_gets_the_caption_while_the_terminal_shows_the_run(record
     assert HIDE in shown
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", few([signal.SIGINT, signal.SIGTERM]))
 def test_a_signal_gives_the_terminal_back(recordings: list[str], tmp_path: Path, number: int) -> None:
     leader, follower = os.openpty()
     output = tmp_path / "out.jsonl"
@@ -171,9 +177,11 @@ def test_a_signal_gives_the_terminal_back(recordings: list[str], tmp_path: Path,
     assert "Traceback" not in text
 
 
+@pytest.mark.ci
 def test_a_comparison_that_is_interrupted_shows_what_was_done_so_far(recordings: list[str], tmp_path: Path) -> None:
     output = tmp_path / "t.jsonl"
-    fork = Fork(["compare", *recordings, "-o", str(output), "--repeat", "20", "--max-new-tokens", "8"])
+    more = [write_voice(tmp_path / f"voice {seed}.wav", seed, 1.0) for seed in range(20)]
+    fork = Fork(["compare", *recordings, *map(str, more), "-o", str(output), "--max-new-tokens", "8"])
     fork.wait_for_lines(output, 9)
     fork.send(signal.SIGINT)
     outcome = fork.wait()

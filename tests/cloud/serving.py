@@ -47,7 +47,8 @@ class Served(Running):
 
     def __init__(self, model: AudioLM, *, token: str | None = None, **limits: Any) -> None:
         self.service = Service(model, ServeLimits(**limits))
-        super().__init__(Offer(self.service.limits, self.service), token)
+        self.offer = Offer(self.service.limits, self.service)
+        super().__init__(self.offer, token)
 
 
 @contextmanager
@@ -61,7 +62,7 @@ def serving(model: AudioLM, **settings: Any) -> Iterator[Served]:
 
 
 @contextmanager
-def linked(url: str, edge: AudioLM, *, own: bool = False, **settings: Any) -> Iterator[VerifyServer]:
+def remote_cloud(url: str, edge: AudioLM, *, own: bool = False, **settings: Any) -> Iterator[VerifyServer]:
     """A client of a server, with the edge's processor."""
     cloud = VerifyServer(CloudConfig(url=url, **{"timeout_s": 20.0, **settings}), edge.processor, own=own)
     try:

@@ -104,6 +104,7 @@ def captioner(url: str, **settings: object) -> Captioner:
         return Captioner.load(load_config("mini", flags={"cloud.timeout_s": 30.0} | flags, environ={}).config)
 
 
+@pytest.mark.ci
 def test_captions_are_those_of_one_process(process: Process) -> None:
     pair = mini_pair()
     for mode, k, seed in (("hybrid", 2, 1), ("hybrid", 5, 2), ("lossless", 5, 3), ("lossless", 3, 4)):
@@ -124,9 +125,9 @@ def test_captions_are_those_of_one_process(process: Process) -> None:
         assert sum(round_.bytes_up or 0 for round_ in asked) == transcript.uplink.bytes
         assert transcript.models.cloud is not None
         assert (transcript.models.cloud.name, transcript.models.cloud.serves) == (process.url, "package:mini/cloud")
-        assert away.pair.links
-        assert "answered in" in away.pair.links[0].probe()
-        away.pair.links[0].close()
+        assert away.pair.remotes
+        assert "answered in" in away.pair.remotes[0].probe()
+        away.pair.remotes[0].close()
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:
@@ -139,6 +140,7 @@ def certificate(folder: Path) -> tuple[Path, Path]:
     return folder / "cert.pem", folder / "key.pem"
 
 
+@pytest.mark.ci
 def test_a_token_and_a_certificate_of_its_own(
     process: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Callable[..., tuple[int, str]]
 ) -> None:

@@ -24,20 +24,21 @@ from safetensors.torch import save
 
 from specdec_cli.cloud.http import MalformedError
 from specdec_cli.cloud.protocol import (
-    ROWS,
+    DISTRIBUTIONS,
     BlockRequest,
     as_sent,
-    unpack_rows,
+    unpack_distributions,
 )
 from specdec_cli.cloud.remote import RemoteClip
 from specdec_cli.decoding.block import Draft, Verdict
-from specdec_cli.decoding.rows import Rows
+from specdec_cli.decoding.next_scores import NextScores
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.session import Session
 from specdec_cli.models.slots import SlotLayer
-from tests.cloud.serving import Served, clip_message, linked, serving
+from tests.cloud.serving import Served, clip_message, remote_cloud, serving
 from tests.laws.cases import Case, collect, make_case
 from tests.laws.test_wire_law import assert_wire, far_loop
+from tests.tiers import few
 
 TOKEN = "a-token-of-these-tests"
 BODY_BYTES = 400_000
@@ -50,7 +51,7 @@ def case() -> Case:
 
 @pytest.fixture(scope="module")
 def served(case: Case) -> Iterator[Served]:
-    with serving(case.cloud, token=TOKEN, body_bytes=BODY_BYTES, sessions=8, body_s=0.5) as running:
+    with serving(case.cloud, token=TOKEN, body_bytes=BODY_BYTES, sessions=8) as running:
         yield running
 
 
@@ -79,7 +80,7 @@ def framed(message: object, numbers: bytes = b"") -> bytes:
 
 def detail(answer: bytes) -> str:
     """Why a request was refused."""
-    return str(json.loads(answer)["detail"])
+    return str(json.loads(answer)["error"]["message"])
 
 
 def new_session() -> str:
@@ -89,7 +90,7 @@ def new_session() -> str:
 def honest_caption(served: Served, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """A caption over the wire, as right as ever."""
     monkeypatch.setenv("SPECDEC_TEST_TOKEN", TOKEN)
-    with linked(served.url, case.edge, token_env="SPECDEC_TEST_TOKEN") as link:
+    with remote_cloud(served.url, case.edge, token_env="SPECDEC_TEST_TOKEN") as link:
         assert_wire(case, collect(far_loop(case, link).run()))
 
 
@@ -126,11 +127,11 @@ def test_bodies_are_bounded(served: Served) -> None:
     assert sent < 50 * BODY_BYTES or b"413" in answer
 
 
-def test_slow_bodies_are_cut_off(served: Served) -> None:
-    with socket.create_connection(("127.0.0.1", served.port), timeout=10) as raw:
-        head = f"PUT {new_session()} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\n"
-        raw.sendall(f"{head}Content-Length: 1000\r\n\r\nslow".encode())
-        assert b" 408 " in raw.recv(4096)
+@pytest.mark.ci
+def test_slow_bodies_are_cut_off(case: Case) -> None:
+    head = f"PUT {new_session()} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\nslow".encode()
+    with serving(case.cloud, body_s=0.5) as served, connections(served, 1, head) as (connection,):
+        assert b" 408 " in connection.recv(4096)
 
 
 def test_what_is_not_a_clip_is_refused(served: Served, case: Case) -> None:
@@ -177,7 +178,7 @@ def test_what_is_not_a_clip_is_refused(served: Served, case: Case) -> None:
         (422, framed(good | {"block": {"text": [placeholder], "draft": []}}, features)),
         (422, framed(good | {"block": {"text": [], "draft": [10**5]}}, features)),
         (422, framed(good | {"block": {"text": [1] * 100, "draft": []}}, features)),
-        (422, framed(good | {"block": {"text": [], "draft": [], "more": 10**5}}, features)),
+        (422, framed(good | {"block": {"text": [], "draft": [], "run_on": 10**5}}, features)),
         (422, framed(good | {"block": {"text": [], "draft": [1], "rows": [5]}}, features)),
         (422, b"\x04\0\0\0" + b"[[[["),
         (422, (BODY_BYTES - 10).to_bytes(4, "little") + b"[" * (BODY_BYTES - 10)),
@@ -230,7 +231,7 @@ def _fuzz(served: Served, case: Case, count: int) -> Counter[int]:
     return found
 
 
-@pytest.mark.parametrize("count", [500, pytest.param(5000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("count", few([100, 5000]))
 def test_broken_bodies(served: Served, case: Case, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     _fuzz(served, case, 200)  # what grows once has grown
     before = psutil.Process().memory_info().rss
@@ -255,6 +256,7 @@ def test_memory_is_a_budget(case: Case) -> None:
         assert len(served.service.clips) == 5
 
 
+@pytest.mark.ci
 def test_idle_clips_are_forgotten(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("specdec_cli.serve.endpoints._SWEEP_S", 0.05)
     with serving(case.cloud, idle_s=0.2) as served:
@@ -292,12 +294,15 @@ def test_logs_and_metrics_hold_nothing_of_a_clip(
 
 @pytest.mark.parametrize(
     ("failure", "status", "said"),
-    [
-        (DecodingError("the logits of tiny are not finite"), 500, "the logits of tiny are not finite"),
-        (RuntimeError("CUDA error: an illegal memory access"), 500, "an illegal memory access"),
-        (ValueError("a bug"), 500, "a bug"),
-        (torch.OutOfMemoryError("no memory"), 500, "no memory"),
-    ],
+    few(
+        [
+            (DecodingError("the logits of tiny are not finite"), 500, "the logits of tiny are not finite"),
+            (RuntimeError("CUDA error: an illegal memory access"), 500, "an illegal memory access"),
+            (ValueError("a bug"), 500, "a bug"),
+            (torch.OutOfMemoryError("no memory"), 500, "no memory"),
+        ],
+        2,
+    ),
 )
 def test_a_failing_model_is_not_the_clips_fault(
     case: Case, served: Served, failure: Exception, status: int, said: str, monkeypatch: pytest.MonkeyPatch
@@ -316,7 +321,7 @@ def test_a_failing_model_is_not_the_clips_fault(
         found, answer = call(served, "PUT", new_session(), framed(good, features))
         assert (found, said in detail(answer)) == (status, True), answer
         failing.setenv("SPECDEC_TEST_TOKEN", TOKEN)
-        with linked(served.url, case.edge, token_env="SPECDEC_TEST_TOKEN", retry_s=60.0) as link:
+        with remote_cloud(served.url, case.edge, token_env="SPECDEC_TEST_TOKEN", retry_s=60.0) as link:
             ends = [collect(far_loop(case.but(degrade=True), link).run())[1].degraded or "" for _ in range(2)]
         assert said in ends[0]
         assert "was not called again" in ends[1]  # the next clips do not wait for it
@@ -325,17 +330,17 @@ def test_a_failing_model_is_not_the_clips_fault(
 
 def test_the_budget_counts_what_a_clip_holds(case: Case) -> None:
     asked = case.but(max_new_tokens=30)
-    for lookup_tokens in (0, 8):
+    for guess_tokens in (0, 8):
         with serving(asked.cloud) as served:
             good, features = a_clip(served, asked)
-            good |= {"lookup_tokens": lookup_tokens, "capacity": 64, "longest": 40}
+            good |= {"guess_tokens": guess_tokens, "capacity": 64, "longest": 40}
             session = new_session()
             for _ in range(3):  # later clips are guessed from earlier ones
-                good["block"] = {"text": [], "draft": [3] * 30, "more": 20}
+                good["block"] = {"text": [], "draft": [3] * 30, "run_on": 20}
                 assert call(served, "PUT", session, framed(good, features))[0] == 200
                 (held,) = served.service.clips._held.values()
-                scores = held.verifier.rows._logits
-                assert len(scores) <= lookup_tokens
+                scores = held.verifier.scores._logits
+                assert len(scores) <= guess_tokens
                 assert scores.untyped_storage().nbytes() == scores.nbytes
                 prompt = held.verifier.session.prompt
                 kept = [*prompt.audio.values(), scores, held.verifier.session._after_prompt]
@@ -346,6 +351,7 @@ def test_the_budget_counts_what_a_clip_holds(case: Case) -> None:
                 assert sum(each.untyped_storage().nbytes() for each in kept if each is not None) <= held.bytes
 
 
+@pytest.mark.ci
 def test_a_clip_may_be_forgotten_while_it_is_verified(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its text is read by one thread while another one replaces it; whatever is read, ids and owners go together."""
     verdicts = [Verdict(2, 7, (8,)), Verdict(1, 9), Verdict(0, 4, (5, 6, 7))]
@@ -355,7 +361,7 @@ def test_a_clip_may_be_forgotten_while_it_is_verified(case: Case, monkeypatch: p
         assert call(served, "PUT", session, framed(good, features))[0] == 200
         (held,) = served.service.clips._held.values()
         learnt, stop = list[tuple[int, int]](), threading.Event()
-        monkeypatch.setattr(Rows, "learn", lambda _, text, own: learnt.append((len(text), len(list(own)))))
+        monkeypatch.setattr(NextScores, "learn", lambda _, text, own: learnt.append((len(text), len(list(own)))))
 
         def write() -> None:
             while not stop.is_set():
@@ -372,19 +378,6 @@ def test_a_clip_may_be_forgotten_while_it_is_verified(case: Case, monkeypatch: p
         writing.join()
         assert len({length for length, _ in learnt}) > 1
         assert all(one == other for one, other in learnt)
-
-
-def test_a_clip_that_failed_takes_none_of_its_name_with_it(case: Case, served: Served) -> None:
-    """A client sends a clip again while the first try of it still waits for the model."""
-    session, found = new_session(), []
-    for _ in range(2):
-        assert call(served, "PUT", session, framed(*a_clip(served, case)))[0] == 200
-        found.append(served.service.clips.find(uuid.UUID(session[-32:]).hex))
-    first, second = found
-    assert first is not second
-    assert first is not None
-    served.service.clips.drop(first)
-    assert served.service.clips.find(first.id) is second
 
 
 def test_own_tokens_are_known_by_their_place(case: Case, served: Served) -> None:
@@ -418,22 +411,26 @@ def held_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Semapho
             go_on.set()
 
 
+@pytest.mark.ci
 def test_nothing_more_is_done_for_a_client_that_has_left(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """And its body counts as long as a thread holds it, however soon the client goes."""
     with serving(case.cloud) as served, held_up(monkeypatch) as (started, go_on):
         good, features = a_clip(served, case)
-        body = framed(good | {"capacity": 64, "longest": 60, "block": {"text": [], "draft": [], "more": 40}}, features)
+        body = framed(
+            good | {"capacity": 64, "longest": 60, "block": {"text": [], "draft": [], "run_on": 40}}, features
+        )
         head = f"PUT {new_session()} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n\r\n".encode()
         with connections(served, 1, head + body):
             assert started.acquire(timeout=20)
         asked = served.service.metrics.requests.labels("PUT /v1/sessions/{id_}", "499")
         assert until(lambda: asked._value.get() == 1.0)
-        assert served.service.bodies.held == len(body)
+        assert served.offer.bodies.held == len(body)
         go_on.set()
-        assert until(lambda: served.service.bodies.held == 0)
+        assert until(lambda: served.offer.bodies.held == 0)
         assert not started.acquire(timeout=0.2)  # 40 more tokens were wanted: nobody is left to read them
 
 
+@pytest.mark.ci
 def test_a_request_that_waits_for_too_long_holds_its_body_until_it_ends(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -442,9 +439,9 @@ def test_a_request_that_waits_for_too_long_holds_its_body_until_it_ends(
         status, answer = call(served, "PUT", new_session(), body)
         assert (status, detail(answer)) == (503, "the model did not answer within 0.2 s")
         assert started.acquire(timeout=20)
-        assert served.service.bodies.held == len(body)
+        assert served.offer.bodies.held == len(body)
         go_on.set()
-        assert until(lambda: served.service.bodies.held == 0)
+        assert until(lambda: served.offer.bodies.held == 0)
 
 
 def until(holds: Callable[[], bool], seconds: float = 20.0) -> bool:
@@ -455,6 +452,7 @@ def until(holds: Callable[[], bool], seconds: float = 20.0) -> bool:
     return held
 
 
+@pytest.mark.ci
 def test_wrong_json_costs_little(case: Case) -> None:
     """Of a list the first wrong item is one too many: errors of all of them take a hundred times the text."""
     size = (1 << 20) - 200
@@ -471,10 +469,11 @@ def test_wrong_json_costs_little(case: Case) -> None:
             started = time.process_time()
             status, answer = call(served, "POST" if path.endswith("verify") else "PUT", path, body)
             assert (status, len(answer) < 500) == (422, True), (number, answer)
-            assert time.process_time() - started < 1.0, number
+            assert time.process_time() - started < 5.0, number
             assert psutil.Process().memory_info().rss - before < 150 << 20, number
 
 
+@pytest.mark.ci
 def test_large_integers_are_refused_before_they_are_widened(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(case.cloud) as served:
         good, _ = a_clip(served, case)
@@ -487,15 +486,17 @@ def test_large_integers_are_refused_before_they_are_widened(case: Case, monkeypa
         assert max(summed, default=0) < 1 << 20
 
 
-@pytest.mark.parametrize("first", [b"", b"GET /healthz HT", b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: "])
+@pytest.mark.parametrize(
+    "first", few([b"GET /healthz HT", b"", b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: "])
+)
 def test_connections_that_say_nothing_make_room(case: Case, first: bytes) -> None:
     with serving(case.cloud, connections=4, head_s=0.5) as served, connections(served, 4, first) as opened:
         for connection in opened:
-            connection.settimeout(10)
             assert connection.recv(4096) == b""  # closed by the server
         assert call(served, "GET", "/healthz")[0] == 200
 
 
+@pytest.mark.ci
 def test_a_head_that_drips_is_cut_off_on_a_used_connection_too(case: Case) -> None:
     with serving(case.cloud, head_s=0.5) as served, connections(served, 1) as (connection,):
         for _ in range(2):  # a connection that is used stays
@@ -519,7 +520,7 @@ def connections(served: Served, count: int, first: bytes = b"") -> Iterator[list
     with ExitStack() as stack:
         opened = []
         for _ in range(count):
-            opened.append(stack.enter_context(socket.create_connection(("127.0.0.1", served.port), timeout=10)))
+            opened.append(stack.enter_context(socket.create_connection(("127.0.0.1", served.port), timeout=30)))
             opened[-1].sendall(first)
         yield opened
 
@@ -536,29 +537,30 @@ def test_bodies_in_flight_are_a_budget(case: Case) -> None:
             good, numbers = a_clip(served, case)
             status, answer = call(served, "PUT", new_session(), framed(good, numbers))
         assert (status, "as many bodies" in detail(answer)) == (503, True)
-        until = time.monotonic() + 10
-        while status != 200 and time.monotonic() < until:
+        deadline = time.monotonic() + 30
+        while status != 200 and time.monotonic() < deadline:
             status, _ = call(served, "PUT", new_session(), framed(good, numbers))
         assert status == 200  # the others have gone, and their bytes with them
 
 
 def distribution(*probabilities: float, places: tuple[int, ...] = (1, 2)) -> dict[str, torch.Tensor]:
     """Of two tokens."""
-    return dict(zip(ROWS, (torch.tensor(places, dtype=torch.int32), torch.tensor(probabilities)), strict=True))
+    return dict(zip(DISTRIBUTIONS, (torch.tensor(places, dtype=torch.int32), torch.tensor(probabilities)), strict=True))
 
 
 @pytest.mark.parametrize("change", [[0.5, 0.6], [-0.5, 1.5], [float("nan"), 1.0], [0.0, 1.0]])
 def test_what_is_no_distribution_is_refused(change: list[float]) -> None:
     good = distribution(0.5, 0.5)
-    assert unpack_rows(good, [1], 10)[0, 1] == 0.5
+    assert unpack_distributions(good, [1], 10)[0, 1] == 0.5
     for wrong in (distribution(*change), distribution(0.5, 0.5, places=(1, 10)), distribution(0.5, 0.5, places=(1,))):
         with pytest.raises(MalformedError):
-            unpack_rows(wrong, [1], 10)
+            unpack_distributions(wrong, [1], 10)
     for draft, vocab_size in (([1], 2), ([3], 10), ([1, 1], 10)):
         with pytest.raises(MalformedError):
-            unpack_rows(good, draft, vocab_size)
+            unpack_distributions(good, draft, vocab_size)
 
 
+@pytest.mark.ci
 def test_what_is_being_answered_is_answered_before_the_server_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     case = make_case(91_000, mode="lossless", temperature=0.0)
     served = Served(case.cloud)
@@ -571,7 +573,7 @@ def test_what_is_being_answered_is_answered_before_the_server_ends(monkeypatch: 
         return logits(session, *arguments)
 
     found = []
-    with linked(served.url, case.edge) as link:
+    with remote_cloud(served.url, case.edge) as link:
         clip = RemoteClip(case.cloud_prompt, case.config, case.pair.vocab_size, case.cloud.processor.eos_ids)
         verifier = link.verifier(clip)
         monkeypatch.setattr(Session, "logits", held_up)

@@ -25,6 +25,7 @@ from specdec_cli.decoding.block import Draft
 from specdec_cli.errors import CloudError, ConfigError, DecodingError, SpecdecError, TokenizerMismatchError
 from tests.cloud.stand_in import Answer, ModelServer, Respond, answering
 from tests.cloud.vllm_cases import VllmCase, clip, cloud, configured, edge, outcome, prompt
+from tests.tiers import few
 from tests.tiny import tiny_clip
 
 Change = Callable[[dict[str, Any]], object]
@@ -92,6 +93,7 @@ def test_texts_equal_those_in_process_and_a_recording_is_sent_once(monkeypatch: 
     assert {headers.get("Authorization") for headers in server.headers} == {"Bearer s3cret"}
 
 
+@pytest.mark.ci
 def test_a_forgotten_recording_is_sent_again_and_the_text_is_the_same() -> None:
     server = ModelServer(cloud())
 
@@ -139,20 +141,22 @@ def _generate(*tokens: Any) -> Change:
 
 @pytest.mark.parametrize(
     ("change", "said"),
-    [
-        (lambda told: told["prompt_logprobs"].pop(5), "scored and 1 generated, of"),
-        (lambda told: told.pop("prompt_logprobs"), "0 scored and"),
-        (lambda told: told["prompt_logprobs"].__setitem__(-1, {"1": {"logprob": -0.5}}), "was not scored"),
-        (lambda told: told["prompt_logprobs"][-1].update(x7={"logprob": -0.5}), "prompt_logprobs"),
-        (_of_drafted(-9999.0), "scores are not finite"),
-        (_of_drafted(float("nan")), "finite"),
-        (_of_drafted(3.0), "less than or equal to"),
-        (_generate(-1), "greater than or equal to 0"),
-        (_generate(), "at least 1 item"),
-        (_generate(1, 2), "2 generated"),
-        (lambda told: told["choices"].clear(), "Field required"),
-        (lambda told: told["usage"].update(prompt_tokens=3), "3 tokens were read"),
-    ],
+    few(
+        [
+            (lambda told: told["prompt_logprobs"].pop(5), "scored and 1 generated, of"),
+            (lambda told: told.pop("prompt_logprobs"), "0 scored and"),
+            (lambda told: told["prompt_logprobs"].__setitem__(-1, {"1": {"logprob": -0.5}}), "was not scored"),
+            (lambda told: told["prompt_logprobs"][-1].update(x7={"logprob": -0.5}), "prompt_logprobs"),
+            (_of_drafted(-9999.0), "scores are not finite"),
+            (_of_drafted(float("nan")), "finite"),
+            (_of_drafted(3.0), "less than or equal to"),
+            (_generate(-1), "greater than or equal to 0"),
+            (_generate(), "at least 1 item"),
+            (_generate(1, 2), "2 generated"),
+            (lambda told: told["choices"].clear(), "Field required"),
+            (lambda told: told["usage"].update(prompt_tokens=3), "3 tokens were read"),
+        ]
+    ),
 )
 def test_nonsense_is_never_believed(change: Change, said: str) -> None:
     def altered(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
@@ -218,28 +222,33 @@ MEBIBYTE = 1 << 20
 
 @pytest.mark.parametrize(
     ("path", "body", "said", "asked"),
-    [
-        (MODELS, b" " * 3 * MEBIBYTE, "longer than the 1048576 bytes", 1),
-        (TOKENIZE, b'{"tokens": [' + b"1," * 2 * MEBIBYTE + b"1]}", "longer than the 1048576 bytes", 1),
-        (GENERATE, b" " * 3 * MEBIBYTE, "longer than the", 1),
-        (MODELS, gzip.compress(b'{"data": [' + b"{}," * (10 * MEBIBYTE)), "as a whole: Invalid JSON", 6),
-        (MODELS, b'{"data": [' + b"{}," * 300_000 + b"{}]}", "data.0.id", 6),
-        (TOKENIZE, b'{"tokens": [' + b'"",' * 300_000 + b"1]}", "tokens.0", 6),
-        (
-            GENERATE,
-            b'{"usage": {"prompt_tokens": 1}, "choices": [{"logprobs": {"content": [' + b"{}," * 300_000 + b"{}]}}]}",
-            "content.0",
-            6,
-        ),
-        (
-            GENERATE,
-            b'{"usage": {"prompt_tokens": 1}, "prompt_logprobs": [{'
-            + b",".join(b'"x%d":0' % number for number in range(90_000))
-            + b"}]}",
-            "Field required",
-            6,
-        ),
-    ],
+    few(
+        [
+            (MODELS, b" " * 3 * MEBIBYTE, "longer than the 1048576 bytes", 1),
+            (TOKENIZE, b'{"tokens": [' + b"1," * 2 * MEBIBYTE + b"1]}", "longer than the 1048576 bytes", 1),
+            (GENERATE, b" " * 3 * MEBIBYTE, "longer than the", 1),
+            (MODELS, gzip.compress(b'{"data": [' + b"{}," * (10 * MEBIBYTE)), "as a whole: Invalid JSON", 6),
+            (MODELS, b'{"data": [' + b"{}," * 300_000 + b"{}]}", "data.0.id", 6),
+            (TOKENIZE, b'{"tokens": [' + b'"",' * 300_000 + b"1]}", "tokens.0", 6),
+            (
+                GENERATE,
+                b'{"usage": {"prompt_tokens": 1}, "choices": [{"logprobs": {"content": ['
+                + b"{}," * 300_000
+                + b"{}]}}]}",
+                "content.0",
+                6,
+            ),
+            (
+                GENERATE,
+                b'{"usage": {"prompt_tokens": 1}, "prompt_logprobs": [{'
+                + b",".join(b'"x%d":0' % number for number in range(90_000))
+                + b"}]}",
+                "Field required",
+                6,
+            ),
+        ],
+        2,
+    ),
 )
 def test_a_server_that_lies_costs_little(path: str, body: bytes, said: str, asked: int) -> None:
     """At each start; a much larger answer is not even read, nor asked for again."""

@@ -16,6 +16,7 @@ import specdec_cli
 from specdec_cli.decoding import draft
 from specdec_cli.types import Finished
 from tests.mini_pair import RATE, captioner, voice
+from tests.tiers import few
 
 PACKAGE = str(Path(specdec_cli.__file__).parent)
 FETCHES = ("__int__", "__float__", "__bool__", "item", "tolist", "cpu", "numpy")
@@ -41,7 +42,7 @@ def counted() -> Iterator[Counter[str]]:
         yield found
 
 
-@pytest.mark.parametrize("penalties", [{}, {"repetition_penalty": 1.1}, {"no_repeat_ngram": 4}])
+@pytest.mark.parametrize("penalties", few([{"repetition_penalty": 1.1}, {}, {"no_repeat_ngram": 4}]))
 def test_a_lossless_caption_waits_once_a_block_and_model(
     monkeypatch: pytest.MonkeyPatch, penalties: dict[str, float]
 ) -> None:
@@ -49,7 +50,7 @@ def test_a_lossless_caption_waits_once_a_block_and_model(
     given: dict[str, float] = {
         "decoding__k": 5,
         "decoding__defer": False,
-        "decoding__lookup_tokens": 0,
+        "decoding__guess_tokens": 0,
         "decoding__max_new_tokens": 34,
     }
     given |= {f"decoding__{name}": value for name, value in penalties.items()} | {"decoding__min_new_tokens": 34}

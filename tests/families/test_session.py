@@ -18,12 +18,11 @@ from specdec_cli.models.kernels import has_int8
 from specdec_cli.models.selftest import self_test
 from specdec_cli.models.session import Session
 from tests.families.checkpoints import KINDS, write
-from tests.families.running import model, prompt
+from tests.families.running import JOINING, families, joining, model, prompt
 from tests.models.checkpoints import assert_agree, cache_free_logits, load
 from tests.models.test_slots import recordable
+from tests.tiers import few, named
 
-families = pytest.mark.parametrize("family", KINDS)
-JOINING = {*KINDS} - {"gemma4", "gemma4-unified", "gemma3n"}
 TEXT = (65, 66, 200, 67, 68, 201)
 
 
@@ -67,7 +66,7 @@ def test_a_verification_after_an_early_prefill_runs_the_encoder_once(family: str
 
 
 @pytest.mark.parametrize("graphs", ["off", "on"])
-@pytest.mark.parametrize("family", sorted(JOINING))
+@joining
 def test_a_prompt_that_is_read_in_chunks_scores_alike(tmp_path: Path, family: str, graphs: str) -> None:
     of, parts = load(write(tmp_path / "model", KINDS[family], 0), graphs=graphs), list[int]()
     layer = of.module.get_decoder().layers[0]
@@ -127,7 +126,7 @@ def test_a_forward_that_fails_half_way_leaves_the_session_right(family: str) -> 
     assert_agree(scores, expected(of, 1, 4))
 
 
-@pytest.mark.parametrize("family", sorted(JOINING))
+@joining
 def test_a_joint_forward_that_fails_half_way_leaves_every_session_right(family: str) -> None:
     of = model(family, 0)
     sessions = [session_of(of, clip) for clip in range(3)]
@@ -140,7 +139,7 @@ def test_a_joint_forward_that_fails_half_way_leaves_every_session_right(family: 
 
 
 @families
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("attention", few(["eager", "sdpa"]))
 def test_the_attention_that_is_asked_for_is_that_of_the_decoder(tmp_path: Path, family: str, attention: str) -> None:
     of = load(write(tmp_path / "model", KINDS[family], 0), attention=attention)
     assert of.module.get_decoder().config._attn_implementation == attention
@@ -148,7 +147,7 @@ def test_the_attention_that_is_asked_for_is_that_of_the_decoder(tmp_path: Path, 
     assert_agree(session_of(of).logits(TEXT, 3), expected(of, 1, 3))
 
 
-@families
+@pytest.mark.parametrize("family", named(KINDS, "qwen2-audio"))
 def test_a_family_is_recorded_or_keeps_a_cache_that_grows(family: str) -> None:
     of = recordable(model(family, 0))
     try:

@@ -26,12 +26,13 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.engine import Shared
 from specdec_cli.models.processor import Prompt
 from specdec_cli.types import Finished
-from tests.cloud.serving import Served, linked, serving
+from tests.cloud.serving import Served, remote_cloud, serving
 from tests.laws.cases import SYNONYMS, Case, cloud, collect, make_case
 from tests.laws.checks import assert_best, parts
 from tests.laws.conftest import Run
 from tests.laws.reference import assert_rounds, cloud_oracle
 from tests.laws.tolerance import most_parting, numbers
+from tests.tiers import few
 from tests.tiny import gate_file
 
 MODELS = 9
@@ -54,7 +55,7 @@ class Servers:
         return self._stack.enter_context(serving(cloud(seed)))
 
     def _link(self, seed: int, edge: AudioLM) -> VerifyServer:
-        return self._stack.enter_context(linked(self._served(seed).url, edge))
+        return self._stack.enter_context(remote_cloud(self._served(seed).url, edge))
 
 
 @pytest.fixture(scope="module")
@@ -148,10 +149,11 @@ def test_a_cloud_alone_writes_what_it_would_write_here(servers: Servers, law: Ru
     law("wire: cloud alone", (make_case(number, mode="cloud") for number in numbers(73_000, 0.1)), check)
 
 
+@pytest.mark.ci
 def test_nothing_is_generated_past_the_limit_of_tokens(servers: Servers) -> None:
-    """A cloud elsewhere runs on exactly as far as one in this process does."""
+    """A remote cloud runs on exactly as far as one in this process does."""
     for number in range(76_000, 76_010):
-        lengths = {"max_new_tokens": 5 + number % 3, "lookup_tokens": 0}
+        lengths = {"max_new_tokens": 5 + number % 3, "guess_tokens": 0}
         case = make_case(number, mode="lossless", k=3, run_on=8, loop_period=0, **lengths)
         _, far = collect(far_loop(case, servers.link(case)).run())
         _, here = as_sent(case).run()
@@ -161,6 +163,7 @@ def test_nothing_is_generated_past_the_limit_of_tokens(servers: Servers) -> None
         assert (far.cloud.forwards, far.cloud.fed_tokens) == (here.cloud.forwards, here.cloud.fed_tokens), number
 
 
+@pytest.mark.ci
 def test_settings_that_are_left_open_are_the_servers_own(servers: Servers) -> None:
     """null: as the cloud's checkpoint suggests, on either side of the wire."""
     for number in range(75_000, 75_006):
@@ -174,6 +177,7 @@ def test_settings_that_are_left_open_are_the_servers_own(servers: Servers) -> No
             generation.repetition_penalty = before
 
 
+@pytest.mark.ci
 def test_clips_in_flight_together_disturb_each_other_in_nothing(servers: Servers) -> None:
     """Clips in threads, whose verdicts come in whatever order they come."""
     parted, count = list[str](), 0
@@ -209,12 +213,12 @@ def test_the_clip_goes_out_once_and_only_if_a_block_escalates(servers: Servers) 
     assert all(verdict.bytes_down for verdict in asked)
 
 
-@pytest.mark.parametrize("mode", ["cloud", "lossless"])
+@pytest.mark.parametrize("mode", few(["lossless", "cloud"]))
 def test_a_server_guesses_from_the_captions_that_it_has_finished(mode: str) -> None:
     case = make_case(
-        7, mode=mode, temperature=0.0, acceptance=None, loop_period=0, max_new_tokens=18, k=2, run_on=8, lookup_tokens=8
+        7, mode=mode, temperature=0.0, acceptance=None, loop_period=0, max_new_tokens=18, k=2, run_on=8, guess_tokens=8
     )
-    with serving(case.cloud) as served, linked(served.url, case.edge) as link:
+    with serving(case.cloud) as served, remote_cloud(served.url, case.edge) as link:
         forwards, texts = [], set()
         for _ in range(3):
             _, finished = collect(far_loop(case, link).run())

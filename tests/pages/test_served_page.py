@@ -10,29 +10,18 @@ from pathlib import Path
 from typing import get_args
 
 import httpx
-import numpy as np
 import pytest
-import soundfile
 
 from specdec_cli.labels import Lexicon
 from specdec_cli.pages.offline import asset
 from specdec_cli.transcript import Transcript
 from specdec_cli.types import Flag, GateName, Mode, Reason, Source
 from tests.cli.conftest import Specdec
-from tests.mini_pair import RATE, voice
 from tests.pages.read_page import Page
 from tests.pages.served import TOKEN, Served, serving
+from tests.tiers import few
 
 PATHS = ("/", "/page/settings", "/v1/models", "/v1/info", "/metrics")
-
-
-@pytest.fixture(scope="module")
-def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A recording of several pieces: voices with pauses between them."""
-    pause = np.zeros(RATE, np.float32)
-    path = tmp_path_factory.mktemp("long") / "long talk.wav"
-    soundfile.write(path, np.concatenate([each for seed in range(12) for each in (voice(seed, 2.5), pause)]), RATE)
-    return path
 
 
 def streamed(served: Served, path: Path) -> list[Transcript]:
@@ -55,8 +44,16 @@ def streamed(served: Served, path: Path) -> list[Transcript]:
     return found
 
 
-def test_a_stream_holds_the_transcripts_that_a_command_writes(served: Served, long: Path) -> None:
-    found, expected = streamed(served, long), list(served.captioner.captions(long))
+@pytest.fixture(scope="module")
+def pieces(served: Served, long: Path) -> list[Transcript]:
+    """The transcripts of the long recording, asked for once."""
+    return streamed(served, long)
+
+
+def test_a_stream_holds_the_transcripts_that_a_command_writes(
+    served: Served, long: Path, pieces: list[Transcript]
+) -> None:
+    found, expected = pieces, list(served.captioner.captions(long))
     assert len(found) == len(expected) > 3
     for here, there in zip(found, expected, strict=True):
         for name in ("caption", "labels", "scores", "measured", "agrees", "flags", "settings", "models", "start_s"):
@@ -64,17 +61,19 @@ def test_a_stream_holds_the_transcripts_that_a_command_writes(served: Served, lo
         assert [each.committed_ids for each in here.rounds] == [each.committed_ids for each in there.rounds]
 
 
-@pytest.mark.parametrize("suffix", ["srt", "TextGrid"])
-def test_downloads_equal_exports(served: Served, long: Path, specdec: Specdec, tmp_path: Path, suffix: str) -> None:
-    lines = "".join(f"{each.to_json()}\n" for each in streamed(served, long))
+@pytest.mark.parametrize("suffix", few(["TextGrid", "srt"]))
+def test_downloads_equal_exports(
+    served: Served, pieces: list[Transcript], specdec: Specdec, tmp_path: Path, suffix: str
+) -> None:
+    lines = "".join(f"{each.to_json()}\n" for each in pieces)
     (tmp_path / "lines.jsonl").write_text(lines)
     assert specdec("export", tmp_path / "lines.jsonl", "-o", tmp_path / f"out.{suffix}", "-q").code == 0
     answer = httpx.post(f"{served.url}/page/export/{suffix}", content=lines.encode())
     assert answer.text == (tmp_path / f"out.{suffix}").read_text("utf-8")
 
 
-def test_what_cannot_be_exported_is_refused(served: Served, long: Path) -> None:
-    good = streamed(served, long)[0]
+def test_what_cannot_be_exported_is_refused(served: Served, pieces: list[Transcript]) -> None:
+    good = pieces[0]
     two = f"{good.to_json()}\n{good.model_copy(update={'file': 'other.wav'}).to_json()}\n"
     for path, content, status in (
         ("srt", "{}", 422),
@@ -83,7 +82,7 @@ def test_what_cannot_be_exported_is_refused(served: Served, long: Path) -> None:
         ("eaf", good.to_json(), 404),
     ):
         answer = httpx.post(f"{served.url}/page/export/{path}", content=content)
-        assert (answer.status_code, bool(answer.json()["detail"])) == (status, True)
+        assert (answer.status_code, bool(answer.json()["error"]["message"])) == (status, True)
 
 
 def test_the_page_brings_all_that_it_needs_and_may_do_no_more(served: Served) -> None:
@@ -109,7 +108,7 @@ def admitted(url: str, path: str, **headers: str) -> bool:
     return httpx.get(f"{url}{path}", headers=headers).status_code not in (401, 403)
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", few(PATHS, 2))
 def test_without_a_token_other_sites_are_refused(served: Served, path: str) -> None:
     port = served.url.rpartition(":")[2]
     assert admitted(served.url, path)

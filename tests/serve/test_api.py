@@ -21,6 +21,7 @@ from specdec_cli.transcript import Transcript
 from tests.audio.encode import ffmpeg_bytes, sndfile_bytes
 from tests.mini_pair import MODES, RATE, captioner, voice, write_voice
 from tests.serve.api import TOKEN, Api, api, encoded, message, spoken
+from tests.tiers import few, named
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def tokens_of(transcript: Transcript) -> list[str]:
     return [piece for each in transcript.rounds for piece in each.committed_pieces]
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", named(MODES, "hybrid"))
 def test_captions_are_those_of_the_command_token_for_token(client: OpenAI, tmp_path: Path, mode: str) -> None:
     expected = alone(tmp_path, 7, decoding__mode=mode)
     answer = client.chat.completions.create(model=f"specdec/{mode}", messages=message(spoken(7)), logprobs=True)  # type: ignore[arg-type]
@@ -63,7 +64,7 @@ def test_captions_are_those_of_the_command_token_for_token(client: OpenAI, tmp_p
     assert own["acceptance_rate"] == expected.totals.acceptance_rate
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", named(MODES, "lossless"))
 def test_a_stream_has_the_blocks_and_joins_to_the_caption(client: OpenAI, tmp_path: Path, mode: str) -> None:
     expected = alone(tmp_path, 8, decoding__mode=mode, decoding__k=3)
     stream = client.chat.completions.create(
@@ -118,6 +119,7 @@ def test_a_temperature_next_to_nothing_is_greedy(client: OpenAI, tmp_path: Path)
     assert answer.choices[0].message.content == drawn.caption
 
 
+@pytest.mark.ci
 def test_thirty_two_at_a_time_are_those_of_one(served: Api, tmp_path: Path) -> None:
     expected = {(seed, mode): alone(tmp_path, seed, decoding__mode=mode).caption for seed in range(8) for mode in MODES}
 
@@ -133,6 +135,7 @@ def test_thirty_two_at_a_time_are_those_of_one(served: Api, tmp_path: Path) -> N
     assert served.becomes_idle()
 
 
+@pytest.mark.ci
 def test_a_long_recording_is_captioned_piece_by_piece(client: OpenAI, tmp_path: Path) -> None:
     sound = np.concatenate([part for seed in range(4) for part in (voice(seed, 9), np.zeros(RATE, np.float32))])
     path = tmp_path / "long.wav"
@@ -166,7 +169,7 @@ def test_a_silent_piece_costs_the_others_nothing(client: OpenAI) -> None:
     answer = client.chat.completions.create(
         model="specdec/edge",
         messages=message(encoded(sound)),  # type: ignore[arg-type]
-        extra_body={"specdec": {"audio.segment": 2}},
+        extra_body={"specdec": {"audio.cut": 2}},
     )
     first, second = answer.model_extra["specdec"]["pieces"]  # type: ignore[index]
     assert answer.choices[0].message.content == first["caption"]
@@ -174,7 +177,7 @@ def test_a_silent_piece_costs_the_others_nothing(client: OpenAI) -> None:
     assert "The recording" in second["error"]["message"]
 
 
-@pytest.mark.parametrize("name", ["flac", "ogg", "mp3", "m4a"])
+@pytest.mark.parametrize("name", few(["flac", "ogg", "mp3", "m4a"]))
 def test_formats(client: OpenAI, name: str) -> None:
     if name == "m4a" and "aac" not in av.codecs_available:
         pytest.skip("FFmpeg has no encoder of AAC")
@@ -263,6 +266,7 @@ def test_logprobs_list_the_likeliest(client: OpenAI) -> None:
         assert bytes(each.bytes or []).decode() == each.token
 
 
+@pytest.mark.ci
 def test_text_that_the_models_do_not_follow_is_said_to_be_left_out(client: OpenAI, tmp_path: Path) -> None:
     asked = [{"role": "system", "content": "Be short."}, *message(spoken(2), text="Transcribe the speech.")]
     answer = client.chat.completions.create(model="specdec/hybrid", messages=asked)  # type: ignore[arg-type]
@@ -294,7 +298,7 @@ REFUSED: list[tuple[dict[str, Any], int, str, str]] = [
     ({"specdec": {"edge.model": "/etc/passwd"}}, 400, "unsupported_parameter", "specdec.edge.model is no setting"),
     ({"specdec": {"runtime.threads": 64}}, 400, "unsupported_parameter", "runtime.threads"),
     ({"specdec": {"gate.name": "/etc/gate.json"}}, 400, "unsupported_parameter", "takes no file"),
-    ({"specdec": {"audio.segment": "/etc"}}, 400, "unsupported_parameter", "takes no file"),
+    ({"specdec": {"audio.cut": "/etc"}}, 400, "unsupported_parameter", "takes no file"),
     ({"specdec": {"decoding.mode": "both"}}, 404, "model_not_found", "no such model"),
     ({"specdec": {"decoding.k": 65}}, 400, "ConfigError", "decoding.k takes auto or a whole number from 1 to 64"),
     ({"specdec": {"gate.threshold": 0.5}, "model": "specdec/edge"}, 400, "ConfigError", "gate.threshold"),
@@ -370,6 +374,7 @@ def test_the_models_are_those_that_are_loaded(client: OpenAI) -> None:
             assert one.client()._client.get(f"{one.url}/v1/info", headers=head).status_code == verifies
 
 
+@pytest.mark.ci
 def test_curl_gets_a_caption_and_a_stream(served: Api, tmp_path: Path) -> None:
     body = {"model": "specdec/hybrid", "messages": message(spoken(7)), "stream": True}
     (tmp_path / "body.json").write_text(json.dumps(body))

@@ -1,12 +1,12 @@
-"""What was bought, as a picture: where modes stand, and what it shows where little is known."""
+"""Quality against time, as a picture: where modes stand, and what it shows where little is known."""
 
 from __future__ import annotations
 
 import pytest
 
-from specdec_cli.evaluate.bought import HEIGHT, Panel, panels, sentences
 from specdec_cli.evaluate.comparison import comparison
 from specdec_cli.evaluate.result import Comparison
+from specdec_cli.evaluate.trade_off import HEIGHT, Panel, panels
 from specdec_cli.labels import Lexicon
 from specdec_cli.types import Mode
 from tests.evaluate.fabricate import made
@@ -40,7 +40,7 @@ def test_more_time_is_further_right_and_better_is_higher() -> None:
     assert at["cloud"][0] == pytest.approx(full)
     assert at["hybrid"][0] == pytest.approx(zero + (full - zero) * 0.5, abs=0.2)
     assert "hybrid: 83.3% (" in found.points[1].said
-    assert "at 50% (50% to 50%)" in found.points[1].said
+    assert "at 50% (50% to 50%) of cloud-only's time" in found.points[1].said
     assert "100%" in [text for _, text in found.y_ticks]  # which is the cloud's here
 
 
@@ -50,16 +50,16 @@ def test_everything_lies_within_the_picture_and_names_do_not_overlap() -> None:
         assert all(0 <= x <= 100 for x in (point.x, *point.across))
         assert all(0 <= y <= HEIGHT for y in (point.y, *point.along))
         assert point.across[0] <= point.x <= point.across[1]
-        assert point.along[0] <= point.y <= point.along[1]
+        assert point.along[1] <= point.y <= point.along[0]  # higher is fewer pixels from the top
     assert 2 <= len(found.x_ticks) <= 8
     assert 2 <= len(found.y_ticks) <= 8
-    names = [(point.x, point.y + point.down) for point in found.points]
+    names = [(point.x, point.y + (18 if point.below else -9)) for point in found.points]
     assert not any(abs(a - c) < 10 and abs(b - d) < 14 for n, (a, b) in enumerate(names) for c, d in names[:n])
 
 
 def test_without_the_cloud_there_is_nothing_to_measure_quality_by() -> None:
     assert panels(compared("edge", "hybrid")) == []
-    assert list(sentences(compared("edge", "hybrid"))) == []
+    assert compared("edge", "hybrid").headline == []
 
 
 @pytest.mark.parametrize("clips", [1, 2, 12])
@@ -68,14 +68,13 @@ def test_few_clips_without_intervals_are_drawn_as_well(clips: int) -> None:
     assert len(found.points) == 2
 
 
-def test_sentences_say_what_is_kept_at_which_time_for_how_many_clips() -> None:
-    hybrid, lossless = sentences(compared("edge", "hybrid", "lossless", "cloud"))
-    assert hybrid == (
-        "Hybrid keeps 83.3% of cloud-only's quality (classes equal to cloud-only's: 83.3% against 100.0%) at 50% "
-        "(50% to 50%) of its time; the cloud was called for 0% of the clips."
-    )
-    assert lossless.startswith("Lossless gives cloud-only's captions at 80% (80% to 80%) of its time")
+def test_sentences_say_the_quality_the_time_and_the_calls_of_each_mode() -> None:
+    hybrid, time, lossless, its_time = compared("edge", "hybrid", "lossless", "cloud").headline
+    assert hybrid.startswith("Captions equal to the cloud's: edge-only 25.0%, hybrid 66.7%, cloud-only 100.0%. Hybrid")
+    assert time == "Hybrid takes 50% (50% to 50%) of cloud-only's time and calls the cloud for 0% of the clips."
+    assert lossless == "Lossless gives cloud-only's captions."
+    assert its_time.startswith("Lossless takes 80% (80% to 80%)")
 
 
 def test_few_clips_make_no_sentence() -> None:
-    assert not any("keeps" in sentence for sentence in compared("edge", "hybrid", "cloud", clips=9).headline)
+    assert not any("takes" in sentence for sentence in compared("edge", "hybrid", "cloud", clips=9).headline)

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -24,14 +24,12 @@ from specdec_cli.cloud.verify_server import VerifyServer
 from specdec_cli.config import CloudConfig
 from specdec_cli.decoding.block import Draft
 from specdec_cli.errors import CloudError, ConfigError, DecodingError, SpecdecError, TokenizerMismatchError
-from tests.cloud.serving import Served, linked, serving
-from tests.cloud.stand_in import Answer, answering
+from tests.cloud.serving import Served, remote_cloud, serving
+from tests.cloud.stand_in import Answer, answering, behaving
 from tests.laws.cases import Case, collect, make_case
 from tests.laws.reference import assert_rounds
 from tests.laws.test_wire_law import as_sent, assert_wire, far_loop
-
-# a connection that is cancelled while it is being made is closed by the collector, wherever that runs next
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+from tests.tiers import few, named
 
 TIMEOUT_S = 0.3
 SLACK_S = 10.0  # what a busy machine may take beside; without deadlines these calls take a minute
@@ -103,7 +101,7 @@ FAULTS = (
     lie("work.step_ms", 1e308, "work"),
     lie("cloud_ms", -1.0, "cloud_ms"),
     lie("verdict.token", 259, "token=259"),
-    lie("verdict.more", [1, 2], "more=(1, 2)"),
+    lie("verdict.run_on", [1, 2], "run_on=(1, 2)"),
     lie("verdict.accepted", 4, "accepted=4"),
     lie("verdict.likeliest", [[[5, 0.9], [6, 0.9]]] * 4, "nonsense"),
     lie("verdict", None, "nonsense: None"),
@@ -156,11 +154,11 @@ def assert_degraded(case: Case, link: VerifyServer, said: str) -> None:
         collect(far_loop(case.but(degrade=False), link).run())
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", few(FAULTS, 4), ids=lambda fault: fault.name)
 def test_a_caption_is_right_or_says_that_it_is_degraded(case: Case, served: Served, fault: Fault) -> None:
     started = time.monotonic()
     limit_s = TIMEOUT_S if "did not answer" in fault.said else 20.0
-    with faulty(served, fault) as url, linked(url, case.edge, retry_s=0.0, timeout_s=limit_s) as link:
+    with faulty(served, fault) as url, remote_cloud(url, case.edge, retry_s=0.0, timeout_s=limit_s) as link:
         if fault.said:
             assert_degraded(case, link, fault.said)
         else:
@@ -171,28 +169,6 @@ def test_a_caption_is_right_or_says_that_it_is_degraded(case: Case, served: Serv
 
 
 # --- deadlines ---
-
-
-@contextmanager
-def behaving(behaviour: Callable[[socket.socket], None]) -> Iterator[str]:
-    """A server that does something to each connection; yields its address."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-
-        def accept() -> None:
-            with suppress(OSError):
-                while True:
-                    threading.Thread(target=behave, args=(listening.accept()[0],), daemon=True).start()
-
-        def behave(connection: socket.socket) -> None:
-            with connection, suppress(OSError):
-                behaviour(connection)
-
-        thread = threading.Thread(target=accept, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        with suppress(OSError):
-            listening.shutdown(socket.SHUT_RDWR)
-        thread.join(10)
 
 
 def dripping(head: bytes, piece: bytes, connection: socket.socket) -> None:
@@ -222,7 +198,7 @@ BEHAVIOURS = {
 }
 
 
-@pytest.mark.parametrize("behaviour", BEHAVIOURS)
+@pytest.mark.parametrize("behaviour", named(BEHAVIOURS, "https: silent"))
 def test_a_call_ends_when_its_time_is_up(case: Case, behaviour: str) -> None:
     with behaving(BEHAVIOURS[behaviour]) as url:
         config = CloudConfig(url=url.replace("http:", behaviour.split()[0]), timeout_s=0.5)
@@ -233,6 +209,7 @@ def test_a_call_ends_when_its_time_is_up(case: Case, behaviour: str) -> None:
             assert time.monotonic() - started < SLACK_S
 
 
+@pytest.mark.ci
 def test_an_answer_is_read_within_the_deadline_and_beside_other_calls(case: Case) -> None:
     with answering(lambda *_: (200, b"here")) as url:
         config = CloudConfig(url=url, timeout_s=0.8)
@@ -259,6 +236,7 @@ def test_an_answer_is_read_within_the_deadline_and_beside_other_calls(case: Case
             assert failed.is_set()
 
 
+@pytest.mark.ci
 def test_calls_may_begin_while_all_are_ended(case: Case) -> None:
     interval, config = sys.getswitchinterval(), CloudConfig(url="http://127.0.0.1:9")
     with closing(Anything(config, case.edge.processor, "features", own=False)) as link:
@@ -287,18 +265,19 @@ def test_calls_may_begin_while_all_are_ended(case: Case) -> None:
 
 def test_closing_ends_a_call_under_way(case: Case, served: Served) -> None:
     """From another thread, as an abandoned stream does; nothing is believed broken for it."""
-    hung = Fault("hung", partial(_late, 5.0), always=True)
-    with faulty(served, hung) as url, linked(url, case.edge) as link:
+    hung = Fault("hung", partial(_late, 20.0), always=True)
+    with faulty(served, hung) as url, remote_cloud(url, case.edge) as link:
         verifier = link.verifier(RemoteClip(case.cloud_prompt, case.config, case.pair.vocab_size, (1,)))
         threading.Timer(0.3, verifier.close).start()
         started = time.monotonic()
         for _ in range(2):
             with pytest.raises(CloudError, match="the clip is closed"):
                 verifier.verify((), Draft((5, 6)))
-        assert time.monotonic() - started < 4.0
+        assert time.monotonic() - started < 15.0
         assert link.failure is None
 
 
+@pytest.mark.ci
 def test_the_end_of_a_link_ends_its_calls_as_that_of_a_clip_does(case: Case) -> None:
     reached = threading.Event()
     with behaving(lambda _: time.sleep(30) if reached.set() is None else None) as url:
@@ -310,7 +289,7 @@ def test_the_end_of_a_link_ends_its_calls_as_that_of_a_clip_does(case: Case) -> 
 
 
 def test_an_abandoned_stream_lets_the_server_forget_the_clip(case: Case) -> None:
-    with serving(case.cloud) as running, linked(running.url, case.edge) as link:
+    with serving(case.cloud) as running, remote_cloud(running.url, case.edge) as link:
         events = far_loop(case, link).run()
         next(event for event in events if getattr(event, "verdict", None))
         assert len(running.service.clips) == 1
@@ -321,23 +300,28 @@ def test_an_abandoned_stream_lets_the_server_forget_the_clip(case: Case) -> None
         assert len(running.service.clips) == 0
 
 
+@pytest.mark.ci
 def test_a_server_that_failed_is_left_alone_for_a_while(case: Case, served: Served) -> None:
     """The next clips do not wait for it; when the time has come, it is used again."""
-    hung, calls = Fault("hung", partial(_late, 2.0), always=True), list[float]()
-    with faulty(served, hung) as url, linked(url, case.edge, timeout_s=0.5, retry_s=60.0) as link:
+    asked = list[Pass]()
+
+    def hang(go_on: Pass) -> tuple[int, bytes]:
+        asked.append(go_on)
+        return _late(10.0, go_on)
+
+    hung = Fault("hung", hang, always=True)
+    with faulty(served, hung) as url, remote_cloud(url, case.edge, timeout_s=2.0, retry_s=60.0) as link:
         for _ in range(3):
-            started = time.monotonic()
             assert collect(far_loop(case, link).run())[1].degraded is not None
-            calls.append(time.monotonic() - started)
         assert link.failure is not None
-        assert calls[0] >= 0.5 > min(calls[1:])
+        assert len(asked) == 1
         link.connection.url, link.failed_at = served.url, -60.0
         assert_wire(case, collect(far_loop(case, link).run()))
         assert link.failure is None
 
 
 def test_a_probe_calls_a_server_that_failed_and_says_what_to_do(case: Case) -> None:
-    with linked("http://127.0.0.1:9", case.edge, retry_s=60.0) as link:
+    with remote_cloud("http://127.0.0.1:9", case.edge, retry_s=60.0) as link:
         assert link.failure is not None
         with pytest.raises(CloudError, match="All connection attempts failed") as caught:
             link.probe()
@@ -351,7 +335,7 @@ def test_a_probe_calls_a_server_that_failed_and_says_what_to_do(case: Case) -> N
 @pytest.mark.parametrize(
     ("changed", "error", "said"),
     [
-        ({"protocol": 1}, ConfigError, "different protocols: 8 and 1"),
+        ({"protocol": 1}, ConfigError, "different protocols: 9 and 1"),
         ({"tokenizer": "sha256:0"}, TokenizerMismatchError, "have different tokenizers"),
         ({"prompts": "sha256:0"}, ConfigError, "different features or prompts"),
         ({"eos_ids": [7]}, ConfigError, "different ids that end a text"),
@@ -374,15 +358,15 @@ def test_a_cloud_of_another_kind_is_refused_with_both_names(
 
 
 def test_a_clip_longer_than_the_server_takes_is_the_edges(case: Case) -> None:
-    with serving(case.cloud, clip_s=0.01) as small, linked(small.url, case.edge) as link:
+    with serving(case.cloud, clip_s=0.01) as small, remote_cloud(small.url, case.edge) as link:
         assert_degraded(case, link, "answers status 413")
 
 
 def test_a_processor_of_its_own_makes_the_prompts(case: Case, served: Served) -> None:
-    with linked(served.url, case.cloud, own=True) as link:
+    with remote_cloud(served.url, case.cloud, own=True) as link:
         assert_wire(case, collect(far_loop(case, link).run()))
 
 
 def test_a_prompt_without_a_recording_is_refused(case: Case, served: Served) -> None:
-    with linked(served.url, case.edge) as link, pytest.raises(DecodingError, match="needs the recording"):
+    with remote_cloud(served.url, case.edge) as link, pytest.raises(DecodingError, match="needs the recording"):
         collect(far_loop(replace(case, cloud_prompt=replace(case.cloud_prompt, waveform=None)), link).run())

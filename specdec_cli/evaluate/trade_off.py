@@ -1,0 +1,124 @@
+"""Quality against time: where each mode stands, as a picture that needs no framework."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from specdec_cli.evaluate.result import Comparison, ModeQuality
+from specdec_cli.format import count, percent, share, with_ends
+from specdec_cli.stats import Interval
+from specdec_cli.types import Mode
+
+HEIGHT: Final = 280  # of a picture, CSS pixels; its width is that of the page
+_TICKS: Final = 6  # at most
+_NEAR: Final = (16.0, 22.0)  # % and pixels within which two names would overlap
+
+
+class Axis(NamedTuple):
+    """Places of figures: % of the width from the left, or pixels from the top."""
+
+    start: float  # place of `least`
+    end: float  # place of `most`
+    least: float
+    most: float
+
+    def place(self, value: float) -> float:
+        """Where a figure stands."""
+        return round(self.start + (self.end - self.start) * (value - self.least) / (self.most - self.least), 2)
+
+    def places(self, found: Interval) -> tuple[float, float]:
+        """Where the ends of an interval stand."""
+        low, high = _ends(found)
+        return self.place(low), self.place(high)
+
+    def ticks(self, written: Callable[[float], str]) -> tuple[tuple[float, str], ...]:
+        """Places of round figures, with the figures."""
+        rough = (self.most - self.least) / _TICKS
+        ten = 10.0 ** math.floor(math.log10(rough))
+        step = next(ten * times for times in (1, 2, 5, 10) if ten * times >= rough)
+        first, last = math.ceil(round(self.least / step, 6)), math.floor(round(self.most / step, 6))
+        figures = [round(step * number, 6) for number in range(first, last + 1)]
+        return tuple((self.place(figure), written(figure)) for figure in figures)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A mode in the plane: x in % of the width, y in pixels; equal ends where there is no interval."""
+
+    mode: Mode
+    x: float
+    y: float
+    across: tuple[float, float]
+    along: tuple[float, float]
+    below: bool  # whether its name stands below it
+    said: str  # in words
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A picture: points with their intervals, and the lines of its axes with their figures."""
+
+    title: str
+    points: tuple[Placed, ...]
+    x_ticks: tuple[tuple[float, str], ...]
+    y_ticks: tuple[tuple[float, str], ...]
+    at_random: tuple[tuple[float, float], tuple[float, float]] | None  # edge-only and cloud-only
+
+
+def panels(found: Comparison) -> list[Panel]:
+    """The pictures of a comparison with cloud-only, whose time is that which others are measured in."""
+    compared = "cloud" in found.modes and len(found.costs) > 1
+    return [_panel(*measure, found) for measure in _measures(found.quality)] if compared else []
+
+
+def _measures(of: Sequence[ModeQuality]) -> Iterator[tuple[str, dict[Mode, Interval]]]:
+    """What is shown, the leading one first: classes, and emotion beside them; texts; or agreement with the cloud."""
+    means = {each.mode: each.label_mean for each in of if each.label_mean}
+    texts = {each.mode: _alone(each.text.chrf / 100) for each in of if each.text}
+    if means:
+        attributes = [*of[0].labels]
+        if attributes != ["emotion"]:
+            yield f"Classes named right, mean of {count(len(attributes), 'attribute')}", means
+        if "emotion" in attributes:
+            yield "Emotion named right", {each.mode: each.labels["emotion"].accuracy for each in of}
+    elif texts:
+        yield "chrF with the references", texts
+    else:
+        yield "Classes equal to cloud-only's", {each.mode: each.same_labels or _alone(1.0) for each in of}
+
+
+def _alone(value: float) -> Interval:
+    return Interval(value, None, None)
+
+
+def _panel(title: str, qualities: Mapping[Mode, Interval], found: Comparison) -> Panel:
+    times = {each.mode: each.total_s.to_cloud or _alone(1.0) for each in found.costs}
+    ends = [_ends(quality) for quality in qualities.values()]
+    least, most = min(low for low, _ in ends), max(high for _, high in ends)
+    margin = 0.12 * max(most - least, 0.02)
+    across = Axis(12.0, 94.0, 0.0, max(_ends(time)[1] for time in times.values()) * 1.02)
+    along = Axis(236.0, 18.0, max(least - margin, 0.0), min(most + margin, 1.0))
+    points: list[Placed] = []
+    for mode, time in times.items():
+        quality = qualities[mode]
+        x, y = across.place(time.value), along.place(quality.value)
+        near = any(abs(x - other.x) < _NEAR[0] and abs(y - other.y) < _NEAR[1] for other in points)
+        said = f"{mode}: {with_ends(quality, share)} at {with_ends(time, percent)} of cloud-only's time"
+        points.append(Placed(mode, x, y, across.places(time), along.places(quality), near, said))
+    at = {point.mode: (point.x, point.y) for point in points}
+    return Panel(
+        title=title,
+        points=tuple(points),
+        x_ticks=across.ticks(percent),
+        y_ticks=along.ticks(lambda tick: f"{100 * tick:g}%"),
+        at_random=(at["edge"], at["cloud"]) if "edge" in at else None,
+    )
+
+
+def _ends(found: Interval) -> tuple[float, float]:
+    """Its ends, with the figure itself between them."""
+    low, high = (found.value if end is None else end for end in (found.low, found.high))
+    return min(low, found.value), max(high, found.value)
