@@ -273,7 +273,7 @@ def object_schema(lexicon: Lexicon) -> dict[str, dict[str, Any]]:
     return {"caption": {"type": "string"}, **classes, "emotions": words, "flags": words}
 
 
-def _allows(schema: JsonValue, value: str | list[str] | None) -> bool:
+def _allows(schema: object, value: str | list[str] | None) -> bool:
     """Whether a JSON Schema lets a value pass; one with other keywords than these, which may forbid it, does not."""
     match schema:
         case {"anyOf": [*branches], **rest}:
