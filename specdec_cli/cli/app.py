@@ -15,6 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from specdec_cli.cli.ending import signals
+from specdec_cli.cli.moved import MOVED
 from specdec_cli.cli.options import PANELS
 from specdec_cli.errors import BROKEN_PIPE_STATUS, ConfigError, SpecdecError, typed
 
@@ -145,8 +146,11 @@ def main() -> None:
         if type(error).__name__ == "NoArgsIsHelpError":
             typer.echo(error.format_message(), err=True)
         else:
-            path = error.ctx.command_path if error.ctx else "specdec"
-            _report(ConfigError(error.format_message(), hint=f"See {path} --help."), debug)
+            message, hint = error.format_message(), f"See {error.ctx.command_path if error.ctx else 'specdec'} --help."
+            option = getattr(error, "option_name", None)
+            if option in MOVED:
+                message, hint = f"{option} is no option any more.", f"Use now: {MOVED[option]}"
+            _report(ConfigError(message, hint=hint), debug)
         raise SystemExit(2) from None
     except Exception as error:
         known = typed(error)

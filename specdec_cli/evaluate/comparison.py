@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SAID: Final = (
     "The references' texts are what was said, not descriptions of how, so BLEU, chrF and ROUGE-L are left out "
-    "(--text-column names another column)."
+    "(--column text=NAME names another)."
 )
 FEWEST_CLIPS: Final = 10
 """Below this a percentile bootstrap is too narrow to base a claim on."""

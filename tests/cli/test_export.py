@@ -15,7 +15,7 @@ from tests.export.lines import write
 from tests.mini_pair import RATE, captioner, write_voice
 from tests.transcript.lines import read_transcripts
 
-QUICK = ("--mode", "edge", "--max-new-tokens", "4")
+QUICK = ("--mode", "edge", "--set", "decoding.max_new_tokens=4")
 
 
 @pytest.fixture(scope="module")

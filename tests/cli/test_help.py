@@ -17,7 +17,7 @@ LIGHT = [
     ["--help"],
     ["caption", "--help"],
     ["tune", "--help"],
-    ["compare", "--modes", "edge", "missing.wav"],
+    ["compare", "--mode", "edge", "missing.wav"],
     ["config", "show"],
     ["config", "validate", "qwen2.5-omni"],
     ["batch", "--manifest", "missing.tsv", "-o", "o.jsonl"],

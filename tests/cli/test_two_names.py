@@ -80,7 +80,7 @@ def defaults(edge: str | None, cloud: str | None, mode: str = "hybrid") -> Confi
         ("batch", "in", "-o", "o.jsonl", *SHORT),
         ("compare", "in", "-o", "o.jsonl", *SHORT),
         ("bench", "in/0.wav", "--repeat", "1", *SHORT),
-        ("tune", "in", "--gates", "entropy", "--ks", "2", *SHORT),
+        ("tune", "in", "--gate", "entropy", "-k", "2", *SHORT),
     ],
     ids=lambda command: command[0],
 )
