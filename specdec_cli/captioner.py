@@ -29,7 +29,7 @@ from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
 from specdec_cli.decoding.assemble import Pair, build_loop
 from specdec_cli.decoding.evidence import Groups
 from specdec_cli.decoding.gate import Gate
-from specdec_cli.decoding.lookup import OWN, Lookup
+from specdec_cli.decoding.guesses import OWN, GuessTable
 from specdec_cli.errors import AudioContentError, ConfigError, SpecdecError, typed
 from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.inputs.recording import InputFile
@@ -86,7 +86,7 @@ class Captioner:
         self.setup = Setup.of(config, pair, load_s, file)
         if config.gate.grounded:
             self.setup = replace(self.setup, grounds=self._grounds(Lexicon.shipped()))
-        if config.decoding.lookup_tokens:
+        if config.decoding.guess_tokens:
             shipped = _shipped_captions(SHIPPED_CAPTIONS)
             for ids in shipped["captions"].get(self.setup.prompt, ()):
                 self._learn(self.setup.prompt, shipped["weights"], ids, ["accepted"] * len(ids))  # either model's
@@ -133,7 +133,7 @@ class Captioner:
             raise ConfigError("A variant keeps the loaded models, and its settings need others.", hint=hint)
         edge, cloud = (getattr(self.pair, role) if role in config.models else None for role in ("edge", "cloud"))
         # the shared vocabulary stays, so that a model alone writes what it writes in the pair
-        pair = replace(self.pair, edge=edge, cloud=cloud, lookup=Lookup())
+        pair = replace(self.pair, edge=edge, cloud=cloud, guess_table=GuessTable())
         here, there = config.audio, self.config.audio
         same_cuts = (here.cuts_path, here.strict) == (there.cuts_path, there.strict)
         varied = Captioner(config, pair, self.setup.load_s, cuts=self.cuts if same_cuts else None)
@@ -346,7 +346,7 @@ class Captioner:
         for role, own in OWN.items():
             guesses = self.pair.guesses(role, instruction, self.config)
             if guesses is not None and weights.get(role, "") == self.setup.models.weights.get(role):
-                guesses.lookup.learn(guesses.key, ids, [source in own for source in sources])
+                guesses.table.learn(guesses.key, ids, [source in own for source in sources])
 
     def decode(self, ids: Sequence[int]) -> str:
         """The caption that token ids write."""

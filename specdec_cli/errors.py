@@ -94,6 +94,10 @@ class DecodingError(SpecdecError):
     """What the settings or a model make impossible to decode."""
 
 
+class ContextError(DecodingError):
+    """A prompt and a text that do not fit into a model's context together."""
+
+
 class CloudError(SpecdecError):
     """A cloud behind a link that cannot be reached, refuses to answer, or answers nonsense."""
 

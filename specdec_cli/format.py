@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from specdec_cli.types import Claim, Measured
 
 if TYPE_CHECKING:
-    from specdec_cli.evaluate.bootstrap import Interval
+    from specdec_cli.stats import Interval
 
 NONE: Final = "—"
 """In place of a figure that was not measured."""

@@ -91,6 +91,7 @@ def test_a_stream_tells_the_run_in_order(clips: list[Path]) -> None:
     assert events[0].duration_s == pytest.approx(1.4)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("mode", MODES_BY_TIER)
 def test_a_used_captioner_gives_the_texts_of_a_fresh_one(clips: list[Path], mode: str) -> None:
     settings = {"decoding.mode": mode, "decoding.k": 4, "prompt.language": "en"}
@@ -242,6 +243,7 @@ def test_a_model_whose_scores_are_no_numbers_is_an_error_and_no_caption(clips: l
     assert runner.caption(clips[0]).caption
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("language", ["en", pytest.param("zh", marks=pytest.mark.full)])
 def test_a_variant_says_what_a_captioner_of_its_own_says(clips: list[Path], language: str) -> None:
     both = captioner(prompt__language=language)

@@ -14,6 +14,7 @@ from specdec_cli.errors import TranscriptError
 from specdec_cli.journal import LONGEST, lock_file, read_lines
 from specdec_cli.targets import RECORDINGS, TRANSCRIPTS, Kind
 from tests.batch.lines import failed_line
+from tests.tiers import few
 from tests.transcript.lines import Raw, append_transcript
 
 HEAD = f"{failed_line('a').to_json()}\n".encode()
@@ -23,6 +24,7 @@ from pathlib import Path
 from specdec_cli.errors import TranscriptError
 from tests.batch.lines import failed_line
 from tests.transcript.lines import append_transcript
+from tests.tiers import few
 path = Path(sys.argv[1])
 """
 
@@ -96,7 +98,7 @@ def test_another_process_is_refused_while_the_file_is_held(tmp_path: Path) -> No
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no limits on file sizes")
-@pytest.mark.parametrize(("room", "end"), [(0, "\n"), (1, ""), (100, "")])
+@pytest.mark.parametrize(("room", "end"), few([(100, ""), (0, "\n"), (1, "")]))
 def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path, room: int, end: str) -> None:
     path = tmp_path / "out.jsonl"
     before = (failed_line("kept").to_json() + end).encode()

@@ -23,11 +23,11 @@ from specdec_cli.cli.bench import files_of
 from specdec_cli.config import load_config
 from specdec_cli.config.schema import DecodingConfig
 from specdec_cli.decoding.assemble import Pair
-from specdec_cli.evaluate.bootstrap import median
 from specdec_cli.evaluate.modes import turns
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.kernels import FastLinear
 from specdec_cli.models.processor import Prompt
+from specdec_cli.stats import median
 from tools.table import print_table, spread_text
 
 
@@ -85,8 +85,8 @@ def main(
     for contend in contenders.values():
         contend(recordings[0])  # the first run allocates memory and picks kernels
     runs: dict[str, list[CaptionTiming]] = {name: [] for name in contenders}
-    for turn in turns(recordings, list(contenders), rounds):
-        runs[turn.mode].append(contenders[turn.mode](turn.recording))
+    for recording, name in turns(recordings, list(contenders), rounds):
+        runs[name].append(contenders[name](recording))
     if any(len({runs[name][at].ids for name in ("lossless", *same)}) > 1 for at in range(len(runs["lossless"]))):
         raise SystemExit("the three wrote different tokens")
     rows = []

@@ -36,13 +36,13 @@ from specdec_cli.cloud.verify_server import VerifyServer
 from specdec_cli.config import Config, DecodingConfig, EdgeConfig
 from specdec_cli.decoding.block import Draft
 from specdec_cli.errors import ConfigError
-from specdec_cli.evaluate.bootstrap import Figures, Interval, median
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.engine import forward_together
 from specdec_cli.models.loading import resolve_device
 from specdec_cli.models.processor import test_sound
 from specdec_cli.models.session import Session
 from specdec_cli.models.slots import Slots, let_layers_compile
+from specdec_cli.stats import Figures, Interval, median
 from specdec_cli.transcript.recorder import gpu_mb, peak_rss_mb
 from tools.forced import MODES, Forced, ForcedLM, ForcedLoop, force, numbers, print_forced, read_texts
 from tools.link import linked
@@ -373,7 +373,7 @@ def _served(run: _Run, order: Order) -> Served:
 def _clients_ms(model: AudioLM, order: Order, clients: int) -> float:
     """Milliseconds of a verification, over all of so many clients; each has a clip that the server has read."""
     draft = Draft(tuple(range(1, 1 + order.k)))
-    config = Config(decoding=DecodingConfig(mode="cloud", lookup_tokens=0))
+    config = Config(decoding=DecodingConfig(mode="cloud", guess_tokens=0))
     clip = RemoteClip(_clip(model, short=order.short).cloud, config, model.processor.vocab_size, ())
     ready = threading.Barrier(clients)
 

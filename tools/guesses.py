@@ -19,7 +19,7 @@ import torch
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import load_config
 from specdec_cli.decoding.assemble import Pair
-from specdec_cli.decoding.lookup import Lookup
+from specdec_cli.decoding.guesses import GuessTable
 from specdec_cli.transcript.records import Transcript
 from specdec_cli.types import Mode
 from training.labels import dev_rows, read_rows
@@ -37,7 +37,7 @@ def _timed(captioner: Captioner, clip: Path) -> tuple[float, Transcript]:
 def _captioner(pair: Pair, mode: str, language: str, guesses: int | None) -> Captioner:
     """On the loaded models, with costs and a memory of its own."""
     flags = {"decoding.mode": mode, "prompt.language": language, "runtime.threads": 1}
-    flags |= {} if guesses is None else {"decoding.lookup_tokens": guesses}
+    flags |= {} if guesses is None else {"decoding.guess_tokens": guesses}
     edge, cloud = pair.edge if mode != "cloud" else None, pair.cloud if mode != "edge" else None
     return Captioner(load_config("mini", flags=flags).config, Pair(edge, cloud, pair.vocab_size))
 
@@ -51,7 +51,7 @@ def measure(pair: Pair, mode: Mode, language: str, clips: list[Path]) -> None:
         times, kept, tokens, differ = list[tuple[float, float]](), 0, 0, 0
         for index, clip in enumerate(clips):
             if kind == "empty":
-                ours.pair = replace(ours.pair, lookup=Lookup())
+                ours.pair = replace(ours.pair, guess_table=GuessTable())
             turns = (off, ours) if index % 2 else (ours, off)
             done = {captioner: _timed(captioner, clip) for captioner in turns}
             (plain_s, plain), (s, guessed) = done[off], done[ours]

@@ -1,10 +1,11 @@
 """A load test of `specdec serve`: clients by the dozen, some of whom vanish, beside what `specdec batch` does.
 
-    python -m tools.load --requests 1000 --at-a-time 32 --vanishing 0.1
+    python -m tools.load --requests 1000 --at-a-time 32 --vanishing 100 --pairs 5
 
-It makes recordings, captions them with `specdec batch` and then through a server of the same models, both in this
-process, and prints what was lost or differs, the memory of the server's process as it goes, and both rates. A client
-that vanishes closes its connection after the first block; its recording is asked for again.
+It makes recordings and captions them in turns with `specdec batch` and through a server of the same models, both in
+this process; the clients are another process. It prints for each pair of turns the rates and the CPU time of a
+recording, and at the end what was lost or differs, and the memory of the server's process as it went. Of the clients
+that vanish, half close their connection after the first block, and half before any; theirs are asked for again.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import base64
+import multiprocessing
+import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 import soundfile
@@ -27,101 +30,133 @@ from specdec_cli.batch.output_file import Task
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import load_config
 from specdec_cli.inputs.recording import InputFile
-from specdec_cli.labels import Lexicon
 from specdec_cli.serve.limits import ServeLimits
 from specdec_cli.serve.server import offered
 from tests.cloud.serving import Running
 from tests.mini_pair import RATE, voice
 
 _DISTINCT = 100
+_VANISHED_S = 0.05  # after which a client leaves that waits for no block
+
+
+class Turn(NamedTuple):
+    """What a turn of one of both took."""
+
+    per_s: float  # recordings
+    cpu_s: float  # of this process, of each recording
 
 
 def main() -> None:
     """Prints the figures."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=1000)
     parser.add_argument("--at-a-time", type=int, default=32)
-    parser.add_argument("--vanishing", type=float, default=0.1, help="share of clients")
+    parser.add_argument("--vanishing", type=int, default=100, help="clients that do, beside the requests")
+    parser.add_argument("--pairs", type=int, default=5, help="turns of each")
     parser.add_argument("--seconds", type=float, default=3.0, help="length of a recording")
     options = parser.parse_args()
     resolved = load_config("mini", environ={"LANG": "en_US"})
-    captioner = Captioner.load(resolved.config)
-    with tempfile.TemporaryDirectory() as folder:
-        paths = [Path(folder) / f"{n}.wav" for n in range(_DISTINCT)]
-        for n, path in enumerate(paths):
-            soundfile.write(path, voice(n, options.seconds), RATE)
-        alike = captioner.labelled(Lexicon.load()).measuring()
-        rate, expected = _batch(alike, paths, max(options.requests // 4, len(paths)))
-        running = Running(offer := offered(captioner, resolved, ServeLimits(), 16))
-        try:
-            served = asyncio.run(_ask(running.url, paths, expected, options))
-            assert offer.captions is not None
-            print(f"left over: {offer.captions.under_way} requests, {offer.bodies.held} bytes")
-        finally:
-            running.stop()
-        again, _ = _batch(alike, paths, options.requests // 4)  # a machine that others use is not as fast all the time
-        print(f"of batch's rate: {2 * served / (rate + again):.2f}")
+    running = Running(offer := offered(Captioner.load(resolved.config.running_long()), resolved, ServeLimits(), 16))
+    assert offer.captions is not None
+    process, memory = psutil.Process(), list[int]()
+    try:
+        with tempfile.TemporaryDirectory() as folder, multiprocessing.get_context("spawn").Pool(1) as clients:
+            paths = [Path(folder) / f"{n}.wav" for n in range(_DISTINCT)]
+            for n, path in enumerate(paths):
+                soundfile.write(path, voice(n, options.seconds), RATE)
+            expected = _batch(offer.captions.loaded, paths)
+            pairs = list[tuple[Turn, Turn]]()
+            lost, wrong, vanished = 0, 0, 0
+            asked, leaving = options.requests // options.pairs, options.vanishing // options.pairs
+
+            def ask(requests: int, leaving: int) -> None:
+                nonlocal lost, wrong, vanished
+                given = (running.url, paths, requests, leaving, options.at_a_time)
+                answers, left = clients.apply(_ask, given)
+                lost += sum(answer is None for answer in answers)
+                wrong += sum(answer not in (None, expected[n % len(paths)]) for n, answer in enumerate(answers))
+                vanished += left
+
+            ask(len(paths), 0)  # the first captions hold what loads late
+            for number in range(options.pairs):
+                turns = [lambda: _batch(offer.captions.loaded, paths, asked), lambda: ask(asked, leaving)]  # type: ignore[union-attr]
+                order = (0, 1) if number % 2 == 0 else (1, 0)
+                timed = {each: _timed(turns[each], asked) for each in order}
+                batch, serve = timed[0], timed[1]
+                pairs.append((batch, serve))
+                memory.append(process.memory_info().rss >> 20)
+                print(
+                    f"batch {batch.per_s:.2f} recordings/s, {batch.cpu_s:.3f} CPU s each; serve {serve.per_s:.2f}, "
+                    f"{serve.cpu_s:.3f}; {memory[-1]} MiB",
+                    flush=True,
+                )
+        print(f"left over: {offer.captions.under_way} requests, {offer.bodies.held} bytes")
+    finally:
+        running.stop()
+    print(f"{options.requests} asked, {lost} lost, {wrong} other than batch's, {vanished} clients vanished")
+    print(f"memory: {memory[0]} MiB after the first pair, {memory[-1]} MiB after the last")
+    for name, ratios in (
+        ("rate", [serve.per_s / batch.per_s for batch, serve in pairs]),
+        ("CPU time", [serve.cpu_s / batch.cpu_s for batch, serve in pairs]),
+    ):
+        print(f"{name} of batch's: median {statistics.median(ratios):.3f}, {min(ratios):.3f} to {max(ratios):.3f}")
 
 
-def _batch(captioner: Captioner, paths: list[Path], requests: int) -> tuple[float, list[str | None]]:
-    """Recordings a second of a batch of so many, and the caption of each distinct one."""
+def _timed(turn: Callable[[], object], recordings: int) -> Turn:
+    started, worked = time.perf_counter(), time.process_time()
+    turn()
+    return Turn(recordings / (time.perf_counter() - started), (time.process_time() - worked) / recordings)
+
+
+def _batch(captioner: Captioner, paths: list[Path], recordings: int = _DISTINCT) -> list[str | None]:
+    """Captions so many recordings; returns the caption of each distinct one."""
     found: dict[str, str | None] = {}
 
     def tasks() -> Iterator[Task]:
-        for n in range(requests):
+        for n in range(recordings):
             yield Task(InputFile(str(paths[n % len(paths)])))
 
-    started, worked = time.perf_counter(), time.process_time()
-    backend = LocalBackend(captioner, batch_size=16, workers=4)
-    for outcome in backend.run(tasks(), lambda: False):
+    for outcome in LocalBackend(captioner, batch_size=16, workers=4).run(tasks(), lambda: False):
         assert outcome.line is not None
         found[outcome.line.file] = outcome.line.caption
-    took, work = time.perf_counter() - started, time.process_time() - worked
-    print(f"batch: {requests / took:.2f} recordings/s ({took:.1f} s), {work / requests:.3f} CPU s each", flush=True)
-    return requests / took, [found.get(str(path)) for path in paths]
+    return [found.get(str(path)) for path in paths]
 
 
-async def _ask(url: str, paths: list[Path], expected: list[str | None], options: Any) -> float:
-    """Asks for every recording, so many at a time, and prints what came of it; returns recordings a second."""
+def _ask(url: str, paths: list[Path], requests: int, leaving: int, at_a_time: int) -> tuple[list[str | None], int]:
+    """In the clients' process: asks so often, while so many others vanish; the answers, and how many vanished."""
+    return asyncio.run(_asked(url, paths, requests, leaving, at_a_time))
+
+
+async def _asked(url: str, paths: list[Path], requests: int, leaving: int, at_a_time: int) -> Any:
     data = [base64.b64encode(path.read_bytes()).decode() for path in paths]
-    places, process = asyncio.Semaphore(options.at_a_time), psutil.Process()
-    every = round(1 / options.vanishing) if options.vanishing else 0
-    wrong, vanished, memory, done = 0, 0, list[int](), 0
-    client = AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=600)
+    places, vanished = asyncio.Semaphore(at_a_time), 0
+    every = requests // leaving if leaving else 0
 
-    async def one(n: int) -> None:
-        nonlocal wrong, vanished, done
-        asked: Any = {
-            "model": "specdec/hybrid",
-            "messages": [
-                {
-                    "role": "user",
-                    "content": [{"type": "input_audio", "input_audio": {"data": data[n % len(data)], "format": "wav"}}],
-                }
-            ],
-        }
+    async def one(client: AsyncOpenAI, n: int) -> str | None:
+        nonlocal vanished
+        sound = {"type": "input_audio", "input_audio": {"data": data[n % len(data)], "format": "wav"}}
+        asked: Any = {"model": "specdec/hybrid", "messages": [{"role": "user", "content": [sound]}]}
         async with places:
             if every and n % every == 0:
-                stream = await client.chat.completions.create(**asked, stream=True)
-                await anext(aiter(stream))
-                await stream.close()
                 vanished += 1
+                await _vanish(client, asked, begun=n // every % 2 == 0)
             answer = await client.chat.completions.create(**asked)
-            wrong += answer.choices[0].message.content != expected[n % len(data)]
-            done += 1
-            if done % (options.requests // 10) == 0:
-                memory.append(process.memory_info().rss >> 20)
-                print(f"{done} requests, {memory[-1]} MiB", flush=True)
+            return answer.choices[0].message.content
 
-    started, worked = time.perf_counter(), time.process_time()
-    await asyncio.gather(*(one(n) for n in range(options.requests)))
-    took, work = time.perf_counter() - started, time.process_time() - worked
-    await client.close()
-    each = work / options.requests  # the clients' own among them
-    print(f"serve: {options.requests / took:.2f} recordings/s ({took:.1f} s), {each:.3f} CPU s each")
-    print(f"{done} answered, {options.requests - done} lost, {wrong} other than batch's, {vanished} vanished")
-    print(f"memory: {memory[0]} MiB after a tenth, {memory[-1]} MiB at the end")
-    return float(options.requests / took)
+    async with AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=600) as client:
+        found = await asyncio.gather(*(one(client, n) for n in range(requests)), return_exceptions=True)
+    return [None if isinstance(each, BaseException) else each for each in found], vanished
+
+
+async def _vanish(client: AsyncOpenAI, asked: Any, *, begun: bool) -> None:
+    if not begun:
+        try:
+            await asyncio.wait_for(client.chat.completions.create(**asked), _VANISHED_S)
+        except TimeoutError:
+            return
+    stream = await client.chat.completions.create(**asked, stream=True)
+    await anext(aiter(stream))
+    await stream.close()
 
 
 if __name__ == "__main__":

@@ -29,12 +29,12 @@ from specdec_cli.console.view import choose_view
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.decoding.length import MOST_DEFERRED
-from specdec_cli.evaluate.bootstrap import Values, mean
 from specdec_cli.journal import Watch
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.grounding import Grounding
 from specdec_cli.labels.references import Reference
 from specdec_cli.prompts import Language
+from specdec_cli.stats import Values, mean
 from specdec_cli.tune.learned_gate import Consequences, examples, fit
 from specdec_cli.tune.outcomes import CaptionQuality
 from specdec_cli.tune.recording import StoredRecordings, Trace, setup_of, sound_of

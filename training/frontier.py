@@ -24,11 +24,11 @@ from specdec_cli.config import load_config
 from specdec_cli.config.gate_file import read_gate_file
 from specdec_cli.console.view import choose_view
 from specdec_cli.decoding.learned import Classifier
-from specdec_cli.evaluate.bootstrap import Interval, Resampler, Statistic, Values, difference, mean
 from specdec_cli.evaluate.gap import share_of_gap
 from specdec_cli.inputs.find import identify
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import References
+from specdec_cli.stats import Interval, Resampler, Statistic, Values, difference, mean
 from specdec_cli.transcript.records import Transcript
 from specdec_cli.tune.outcomes import CaptionQuality, SettingOutcome, swept
 from specdec_cli.tune.recording import StoredRecordings, setup_of, sound_of

@@ -35,7 +35,7 @@ def shipped_captions(weights: dict[str, str | None]) -> str:
 
 def main() -> None:
     """Writes the file for the shipped weights."""
-    weights = Captioner.load("mini", {"decoding.lookup_tokens": 0}).setup.models.weights
+    weights = Captioner.load("mini", {"decoding.guess_tokens": 0}).setup.models.weights
     SHIPPED_CAPTIONS.write_text(shipped_captions(weights), encoding="utf-8")
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specdec_cli.evaluate.bootstrap import Statistic, Values
+from specdec_cli.stats import Statistic, Values
 from specdec_cli.types import Cost
 
 

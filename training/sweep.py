@@ -20,8 +20,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from specdec_cli.evaluate.bootstrap import Interval
 from specdec_cli.evaluate.result import Comparison, GapMeasure
+from specdec_cli.stats import Interval
 from specdec_cli.types import COSTS, LOSSY_RULES, Mode
 
 Figures = dict[str, str]

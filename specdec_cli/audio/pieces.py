@@ -135,11 +135,13 @@ class _Given:
     sound: Sound
     name: str  # of the recording, for messages
     default: Sequence[Selection]  # channels of what names none
+    _named: frozenset[Selection] = frozenset()  # channels that cuts name
     _told: dict[str, list[Cut]] = field(default_factory=dict)  # what happened -> to which cuts
 
     def usable(self, warnings: list[str]) -> Iterator[Cut]:
         """The cuts within the part, clipped to it; what was left out or clipped is added to the warnings."""
         given = sorted(self.cutting.cuts or (), key=lambda cut: (cut.start_s, cut.end_s))
+        self._named = frozenset(cut.channel for cut in given if cut.channel is not None)
         found = [piece for cut in given for piece in self._fitted(cut)]
         told = [f"{self.name}: {self._sentence(what, which)}" for what, which in self._told.items()]
         if not found:
@@ -164,8 +166,8 @@ class _Given:
         count = sound.source.channels
         if cut.channel is not None and cut.channel >= count > 1:
             return self._tell(f"on a channel that it lacks (it has {count}), and left out", cut)
-        if cut.channel and count == 1:
-            self._tell("on another channel than the first, but it has one channel, which is read", cut)
+        if count == 1 and cut.channel is not None and (cut.channel > 0 or len(self._named) > 1):
+            self._tell("on one of several channels, but it has one channel, which is read", cut)
         if lost_s > ROUNDED_S:
             self._tell(f"clipped to its sound from {start_s:.2f} s to {end_s:.2f} s", cut)
         channels = self.default if cut.channel is None or count == 1 else (cut.channel,)

@@ -26,8 +26,8 @@ from specdec_cli.bench.timing import BenchClip, CaptionTiming, caption, generate
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import ResolvedConfig
 from specdec_cli.errors import ConfigError, first_line
-from specdec_cli.evaluate.bootstrap import Figures, Interval, median
 from specdec_cli.evaluate.modes import MODES, in_mode, turns
+from specdec_cli.stats import Figures, Interval, median
 from specdec_cli.transcript.records import Models
 
 Contender = Literal["edge", "cloud", "lossless", "hybrid", "generate-edge", "generate-cloud"]
@@ -123,10 +123,10 @@ def benchmark(
             del contenders[name]
             notes.append(f"{name} does not run here: {first_line(error)}")
     timings: dict[Contender, list[CaptionTiming]] = {name: [] for name in contenders}
-    for number, turn in enumerate(turns(clips, list(contenders), rounds)):
+    for number, (clip, name) in enumerate(turns(clips, list(contenders), rounds)):
         if number % (len(clips) * len(contenders)) == 0:
             contenders |= _modes(both)
-        timings[turn.mode].append(contenders[turn.mode](turn.recording))
+        timings[name].append(contenders[name](clip))
         if (number + 1) % len(contenders) == 0:
             done()
     return timings, notes

@@ -44,7 +44,7 @@ def batch(
     """
     size = _number("--batch-size", batch_size)
     job = Captioning(context, may_be_sound=not ray)
-    ignored = ("runtime.lookup_file", "runtime.in_flight") if ray else ()
+    ignored = ("runtime.guess_file", "runtime.in_flight") if ray else ()
     for name in filter(job.resolved.chosen, ignored):
         raise ConfigError(f"{name} has no effect on a Ray cluster.", hint="Leave it out.")
     work = Work(job.config, job.labelling, measure, size)

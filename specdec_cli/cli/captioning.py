@@ -150,7 +150,7 @@ class Captioning:
     def earlier(self) -> list[Path]:
         """Files of transcripts that guesses begin with."""
         output = self._given.output if self._resumes else None
-        return [path for path in (self.config.runtime.lookup_path, output) if path is not None]
+        return [path for path in (self.config.runtime.guess_path, output) if path is not None]
 
     def _find_inputs(self, may_be_sound: bool) -> Inputs:
         """What the command line names; ConfigError if it names nothing, or contradicts itself."""

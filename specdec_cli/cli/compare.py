@@ -48,7 +48,6 @@ def compare(
     lexicon: Path | None,
     modes: Annotated[str, options.of_study("--mode", metavar="MODE,MODE", help=_MODES)] = "edge,hybrid,lossless,cloud",
     accept: options.Accept = None,
-    repeat: options.Repeat = 1,
     recursive: options.Recursive = False,
     limit: options.Limit = None,
     output: Annotated[list[Path] | None, options.out(metavar="FILE", help=_OUTPUT)] = None,
@@ -83,7 +82,7 @@ def compare(
                 tell_references(view, table)
                 recordings = identified(view, files)
                 runner = Runner(terms, journal, view)
-                steps = runner.steps(recordings, repeat)
+                steps = runner.steps(recordings)
                 captioners = _captioners(resolved.config, configs, view) if steps else {}
                 journal.require(
                     lambda run: loaded_changes(run, captioners[run.mode].setup) if run.mode in captioners else None
@@ -98,13 +97,11 @@ def compare(
         transcripts = journal.of(recordings)
     if interrupted and all(transcript.error for transcript in transcripts):
         return 130
-    planned = len(recordings)
     found = comparison(
         transcripts,
         words,
         modes=wanted,
         references=table,
-        planned=planned,
         bertscore=judging.bertscore,
         wheels=tables,
         seed=judging.seed,

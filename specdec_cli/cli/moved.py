@@ -22,7 +22,7 @@ MOVED: Final = {
     "--label-codes": "--set judging.label_codes=CORPUS",
     "--label-column": "--column ATTRIBUTE=COLUMN",
     "--list-devices": "--device list",
-    "--lookup": "--set runtime.lookup_file=FILE",
+    "--lookup": "--set runtime.guess_file=FILE",
     "--max-clip-seconds": "--set serve.clip_s=SECONDS",
     "--max-new-tokens": "--set decoding.max_new_tokens=N",
     "--max-sessions": "--set serve.sessions=N",

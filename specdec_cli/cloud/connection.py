@@ -8,6 +8,7 @@ import time
 import weakref
 from collections.abc import AsyncIterator, Coroutine
 from concurrent.futures import Future
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -46,17 +47,32 @@ class Connection:
             headers=headers,
             verify=trusted(config, side),
             trust_env=False,
-            # a handshake ends a little before the deadline: one that is cancelled leaves its socket open
-            timeout=httpx.Timeout(None, connect=0.9 * config.timeout_s),
+            timeout=None,  # an exchange has one deadline for all that it does
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=60.0),
         )
-        self._loop = asyncio.new_event_loop()
-        threading.Thread(target=_run, args=(self._loop,), name="specdec http", daemon=True).start()
-        self.close = weakref.finalize(self, _end, self._loop, self._client)  # also called when this is dropped
+        self._loop, self._lock = _Loop(), threading.Lock()
+        self._thread = threading.Thread(target=_run, args=(self._loop, self._client), name="specdec http", daemon=True)
+        self._thread.start()
+        self._stop = weakref.finalize(self, _stop, self._loop)  # also called when this is dropped
+
+    def close(self) -> None:
+        """Ends the exchanges under way after a second at most, and returns when every connection is closed."""
+        with self._lock:
+            self._stop()
+        self._thread.join()
 
     def submit(self, exchange: Coroutine[Any, Any, T], limit_s: float) -> Future[T]:
-        """Makes an exchange in the thread of all. The future raises TimeoutError if it takes longer than that."""
-        return asyncio.run_coroutine_threadsafe(asyncio.wait_for(exchange, limit_s), self._loop)
+        """Makes an exchange in the thread of all. The future raises TimeoutError if it takes longer than that.
+
+        After `close` the future is cancelled.
+        """
+        with self._lock:  # what is submitted before the loop is told to stop is begun, and so ended
+            if self._stop.alive:
+                return asyncio.run_coroutine_threadsafe(asyncio.wait_for(exchange, limit_s), self._loop)
+        exchange.close()
+        future = Future[T]()
+        future.cancel()
+        return future
 
     async def exchange(self, method: str, path: str, body: bytes, traffic: Traffic, most: int) -> tuple[int, bytes]:
         """Sends a request and reads the answer: its status and body. Raises CloudError for one longer than `most`.
@@ -64,6 +80,16 @@ class Connection:
         Nothing is unpacked: a body that is compressed, though nobody asked for that, makes no sense. The reason of a
         refusal is cut off at its limit.
         """
+        opened = list[asyncio.Transport]()
+        _opened.set(opened)
+        try:
+            return await self._exchange(method, path, body, traffic, most)
+        except BaseException:
+            for transport in opened:  # httpx drops one, open, whose connecting or handshake was cancelled
+                transport.abort()
+            raise
+
+    async def _exchange(self, method: str, path: str, body: bytes, traffic: Traffic, most: int) -> tuple[int, bytes]:
         answer, sent_at = bytearray(), time.perf_counter()
 
         async def content() -> AsyncIterator[bytes]:
@@ -86,21 +112,38 @@ class Connection:
         return response.status_code, bytes(answer)
 
 
-def _run(loop: asyncio.AbstractEventLoop) -> None:
+_opened: ContextVar[list[asyncio.Transport]] = ContextVar("opened")  # by the exchange that runs, and its tasks
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """An event loop whose exchanges know the transports that they opened."""
+
+    async def create_connection(self, *args: Any, **kwargs: Any) -> Any:
+        made = await super().create_connection(*args, **kwargs)
+        _opened.get().append(made[0])
+        return made
+
+
+def _stop(loop: asyncio.AbstractEventLoop) -> None:
+    loop.call_soon_threadsafe(loop.stop)
+
+
+def _run(loop: asyncio.AbstractEventLoop, client: httpx.AsyncClient) -> None:
     loop.run_forever()
+    loop.run_until_complete(_end(loop, client))
     loop.close()
 
 
-def _end(loop: asyncio.AbstractEventLoop, client: httpx.AsyncClient) -> None:
-    """Closes the connections and ends their thread."""
-
-    async def end() -> None:
-        if under_way := asyncio.all_tasks() - {asyncio.current_task()}:
-            _, late = await asyncio.wait(under_way, timeout=1.0)
-            for task in late:
-                task.cancel()
-        await client.aclose()
-        await asyncio.sleep(0.05)  # in which the sockets are closed
-        loop.stop()
-
-    asyncio.run_coroutine_threadsafe(end(), loop)
+async def _end(loop: asyncio.AbstractEventLoop, client: httpx.AsyncClient) -> None:
+    """Ends the tasks of a loop, then its connections. Requests under way have a second, such as to forget a clip."""
+    this = asyncio.current_task()
+    if under_way := asyncio.all_tasks() - {this}:
+        await asyncio.wait(under_way, timeout=1.0)
+    while late := asyncio.all_tasks() - {this}:
+        for task in late:
+            task.cancel()
+        await asyncio.wait(late)
+        await asyncio.sleep(0)  # an answer that was broken off begins a task that closes what read it
+    await client.aclose()
+    await loop.shutdown_asyncgens()
+    await asyncio.sleep(0)  # an aborted transport closes its socket in the loop's next turn

@@ -11,7 +11,7 @@ A body is four bytes (length of the JSON, little-endian, at most 1 MiB), the JSO
 clip's by the names of the module's forward; under the rule `sampling` also the draft's distributions.
 Every request may be repeated: the client names the session by a random UUID, and a block comes with the whole text
 before it, so the server needs no memory of earlier blocks to verify it. Of a refusal the status says what it is and
-`{"detail": ...}` why. A reason with `http.FORGOTTEN`: send the clip again; 5xx: try again later.
+`{"error": {"message": ...}}` why. A reason with `http.FORGOTTEN`: send the clip again; 5xx: try again later.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from specdec_cli.config.schema import AcceptanceRules, ScoringConfig
 from specdec_cli.decoding.block import Verdict
 from specdec_cli.types import ModelWork
 
-PROTOCOL: Final = 8  # both ends must use the same
+PROTOCOL: Final = 9  # both ends must use the same
 MAX_JSON_BYTES: Final = 1 << 20  # of the JSON part of a body
 MOST_LISTED: Final = 20  # likeliest tokens of a position that an answer may list
 ROWS: Final = ("rows.places", "rows.probabilities")
@@ -90,7 +90,7 @@ class ClipRequest(Message):
     stop_ids: Ids = Field(max_length=1000)  # nothing is generated after any of these
     scoring: ScoringConfig  # of the run; null: as the server's checkpoint suggests
     acceptance: AcceptanceRules
-    lookup_tokens: int = Field(default=0, ge=0, le=64)  # most to guess from the captions that the server has finished
+    guess_tokens: int = Field(default=0, ge=0, le=64)  # most to guess from the captions that the server has finished
     top_n: int | None = Field(default=None, ge=1, le=MOST_LISTED)  # likeliest tokens to list; null: none
     synonyms: dict[Annotated[int, Field(strict=False, ge=0, lt=1 << 31)], Count] | None = Field(
         default=None, max_length=20_000

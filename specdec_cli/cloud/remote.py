@@ -113,7 +113,6 @@ class RemoteModel(ABC):
         self.failed_at = 0.0  # by `monotonic`
         self._calls, self._lock = weakref.WeakSet[Call](), threading.Lock()
         self.connection = Connection(config, side, self.content_type)
-        self.close = self.connection.close
 
     @abstractmethod
     def require_fit(self, call: Call) -> None:
@@ -152,6 +151,11 @@ class RemoteModel(ABC):
         """Lets `end_calls` end a call, too."""
         with self._lock:
             self._calls.add(call)
+
+    def close(self) -> None:
+        """Ends all calls, and closes the connections."""
+        self.end_calls()
+        self.connection.close()
 
     def end_calls(self) -> None:
         """Ends the calls of all clips, as `Call.close` does."""
@@ -239,7 +243,7 @@ class Call:
     def send(self, method: str, path: str) -> None:
         """Sends a request and returns at once; the answer is dropped."""
         model = self.model
-        if model.close.alive and model.failure is None:
+        if model.failure is None:
             self._exchange(method, path, b"", model.most_bytes, model.config.timeout_s)
 
     def close(self) -> None:

@@ -79,7 +79,7 @@ class ServerVerifier:
             stop_ids=sorted(clip.stop_ids),
             scoring=decoding.scoring(),
             acceptance=clip.config.acceptance.rules(),
-            lookup_tokens=decoding.lookup_tokens,
+            guess_tokens=decoding.guess_tokens,
             top_n=min(clip.top_n, wire.MOST_LISTED) or None,
             synonyms=dict(clip.synonyms) or None,
             block=block,

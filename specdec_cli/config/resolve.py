@@ -36,7 +36,7 @@ _MODELS: Final = ("edge", "cloud")
 """Sections that a model's name, or null, may stand for as a whole."""
 
 _FILES: Final = (
-    *("audio.segment", "edge.ca_file", "cloud.ca_file", "gate.file", "runtime.lookup_file"),
+    *("audio.segment", "edge.ca_file", "cloud.ca_file", "gate.file", "runtime.guess_file"),
     *("judging.wheels", "serve.tls_cert", "serve.tls_key"),
 )
 """Settings that name a file, relative to the config file or to the working folder."""
@@ -99,7 +99,7 @@ class ResolvedConfig:
     def reads(self) -> list[Path]:
         """The files that it came from or names: a learned gate's weights, cuts, and transcripts to guess from."""
         config = self.config
-        named = (self.path, config.gate.weights_path, config.audio.cuts_path, config.runtime.lookup_path)
+        named = (self.path, config.gate.weights_path, config.audio.cuts_path, config.runtime.guess_path)
         return [path for path in named if path is not None]
 
     def rows(self) -> Iterator[tuple[str, object, str]]:

@@ -39,8 +39,8 @@ class RuntimeConfig(Section):
         "auto", "clips of a batch under way where both models are servers; auto: as many as pay"
     )
     fail_fast: bool = setting(False, "true: a batch stops at the first failure")
-    lookup_file: PlainText | None = setting(
-        None, "transcripts (.jsonl) to learn likely phrases from: saves time, changes no caption; null: none"
+    guess_file: PlainText | None = setting(
+        None, "transcripts (.jsonl) to guess from as well: saves time, changes no caption; null: none"
     )
 
     @property
@@ -49,9 +49,9 @@ class RuntimeConfig(Section):
         return self.workers or min(os.cpu_count() or 1, 4)
 
     @property
-    def lookup_path(self) -> Path | None:
+    def guess_path(self) -> Path | None:
         """The file of transcripts that guesses begin with."""
-        return None if self.lookup_file is None else Path(self.lookup_file)
+        return None if self.guess_file is None else Path(self.guess_file)
 
 
 class ScoringConfig(Section):
@@ -100,7 +100,7 @@ class DecodingConfig(ScoringConfig, BlockConfig):
     )
     draft_ahead: Toggle = setting("auto", "draft on during verifications; auto: of a cloud elsewhere, where it pays")
     run_on: int = setting(0, "tokens that the cloud generates after its own token; 0: none", ge=0, le=64)
-    lookup_tokens: int = setting(8, "most tokens to guess from earlier captions, with the same text", ge=0, le=64)
+    guess_tokens: int = setting(8, "most tokens to guess from earlier captions, with the same text", ge=0, le=64)
     edge_failed: Literal["fail", "cloud"] = setting(
         "fail", "a failing edge at `edge.url`: fail the clip, or the cloud writes on"
     )

@@ -16,9 +16,9 @@ from specdec_cli.console.clip import count_flags
 from specdec_cli.console.tables import columns, facts, grid, item
 from specdec_cli.console.theme import ASKED, BAD, DIM, FAIL, GOOD, OK, STRONG
 from specdec_cli.evaluate import comparison_tables as tables
-from specdec_cli.evaluate.bootstrap import Interval
-from specdec_cli.evaluate.comparison_tables import Cell, FigureRow, measured
+from specdec_cli.figure_tables import FigureRow, measured
 from specdec_cli.format import NONE, count, milliseconds, percent, points, seconds, share, short, with_ends
+from specdec_cli.stats import Interval
 from specdec_cli.types import COSTS, Cost
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ def bench_page(bench: Bench, width: int) -> Iterator[RenderableType]:
     yield from _machine(bench)
     yield from (Text(), Text("Captions from the ready prompt to the last token: median and its 95% interval", STRONG))
     found = bench.contenders
-    rows = [FigureRow(label, tuple(_cell(of(each), show) for each in found)) for label, of, show in _TIMES]
+    rows = [FigureRow(label, tuple(measured(of(each), show) for each in found)) for label, of, show in _TIMES]
     yield from grid([each.name.replace("-", " ") for each in found], rows, width)
     unequal = [each.name for each in found if each.equal is False]
     if unequal:
@@ -214,10 +214,6 @@ def bench_page(bench: Bench, width: int) -> Iterator[RenderableType]:
     elif any(each.equal for each in found):
         yield Text(f" {OK} edge, cloud and lossless: tokens equal to those of transformers' generate", GOOD)
     yield from map(facts, bench.notes)
-
-
-def _cell(found: Interval | float | None, show: Callable[[float], str]) -> Cell:
-    return Cell(show(found)) if isinstance(found, float) else measured(found, show)
 
 
 def _machine(bench: Bench) -> Iterator[Prose]:

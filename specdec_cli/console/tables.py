@@ -16,7 +16,7 @@ from specdec_cli.console.theme import ASKED, BAD, DIM, DOT, FAIL, GOOD, OK, STRO
 from specdec_cli.format import count
 
 if TYPE_CHECKING:
-    from specdec_cli.evaluate.comparison_tables import Cell, FigureRow
+    from specdec_cli.figure_tables import Cell, FigureRow
 
 Status = Literal["ok", "warn", "fail"]
 Page = Callable[[int], Iterable[RenderableType]]
@@ -79,8 +79,7 @@ def grid(names: Sequence[str], rows: Sequence[FigureRow], width: int) -> Iterato
 
 
 def _figure(cell: Cell) -> Text:
-    compared = cell.notes[0] if cell.notes else ()
-    return Text.assemble(cell.value, ("".join(f" {part}" for part in compared if part), DIM))
+    return Text.assemble(cell.value, *((f" {note}", DIM) for note in cell.notes[:1]))
 
 
 def config_page(rows: Iterable[Sequence[object]], _: int) -> Iterator[RenderableType]:

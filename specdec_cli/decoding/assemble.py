@@ -12,8 +12,8 @@ from specdec_cli.config.schema import Config, DecodingConfig
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
 from specdec_cli.decoding.ahead import CloudCalls
 from specdec_cli.decoding.gate import Gate
+from specdec_cli.decoding.guesses import Guesses, GuessTable, key_of
 from specdec_cli.decoding.length import Costs, capacity
-from specdec_cli.decoding.lookup import Guesses, Lookup, key_of
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.stop import StopRules
 from specdec_cli.errors import DecodingError
@@ -42,7 +42,7 @@ class Pair:
     cloud: AudioLM | RemoteModel | None
     vocab_size: int  # leading token ids that both may use
     costs: Costs = field(default_factory=Costs, compare=False, repr=False)  # what their steps have taken so far
-    lookup: Lookup = field(default_factory=Lookup, compare=False, repr=False)  # what their captions have said so far
+    guess_table: GuessTable = field(default_factory=GuessTable, compare=False, repr=False)  # of their captions so far
 
     @classmethod
     def of(cls, edge: AudioLM | Vllm | None, cloud: AudioLM | RemoteModel | None) -> Pair:
@@ -79,8 +79,8 @@ class Pair:
             return None
         asked = config.instruction_of(role, instruction), config.prompt.system
         key = key_of(model.weights or model.name, role, asked)
-        most, longest = config.decoding.lookup_tokens, config.decoding.max_new_tokens
-        return Guesses(self.lookup, key, most, longest, self.costs.guesses[role])
+        most, longest = config.decoding.guess_tokens, config.decoding.max_new_tokens
+        return Guesses(self.guess_table, key, most, longest, self.costs.guesses[role])
 
     def rows(
         self,

@@ -201,7 +201,7 @@ class BlockLength:
     @property
     def _alone(self) -> float:
         """Tokens that the cloud writes in a forward without a draft."""
-        guesses = self.settings.lookup_tokens > 0 and self.settings.cost_ratio is None
+        guesses = self.settings.guess_tokens > 0 and self.settings.cost_ratio is None
         return self.costs.alone.value if guesses else 1.0
 
     def _with_reading(self, rate: float) -> float:

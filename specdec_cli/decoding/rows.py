@@ -17,7 +17,7 @@ from typing import Final
 import torch
 
 from specdec_cli.config.schema import ScoringConfig
-from specdec_cli.decoding.lookup import NO_GUESS, Guess, Guesses
+from specdec_cli.decoding.guesses import NO_GUESS, Guess, Guesses
 from specdec_cli.decoding.pick import ScoreReading, choices, readings
 from specdec_cli.decoding.scores import LogitsPipeline, shared_length
 from specdec_cli.errors import DecodingError
@@ -72,7 +72,7 @@ class Rows:
     def learn(self, text: Sequence[int], own: Iterable[bool]) -> None:
         """Takes in the finished caption; `own` says of each token whether this model chose it."""
         if self._guesses is not None:
-            self._guesses.lookup.learn(self._guesses.key, text, own)
+            self._guesses.table.learn(self._guesses.key, text, own)
 
     def choice(self, text: Sequence[int]) -> int:
         """The most likely token after `text`, whose row is there: of all rows of a forward in one fetch."""
@@ -94,7 +94,7 @@ class Rows:
     @property
     def guesses(self) -> bool:
         """Whether anything may be guessed: something was learnt."""
-        return self._guesses is not None and self._guesses.lookup.learnt
+        return self._guesses is not None and self._guesses.table.learnt
 
     def step(self, text: list[int], token: torch.Tensor) -> torch.Tensor:
         """[1, vocab] after `text`, whose last token, int64 [1] on the device, the host has not read (`UNREAD`).
@@ -185,7 +185,7 @@ class Rows:
 
     def _next_guess(self, text: Sequence[int]) -> Guess:
         """What may follow `text`, as far as it pays."""
-        if (guesses := self._guesses) is None or not (guesses.lookup.learnt or len(text) < len(self.tail)):
+        if (guesses := self._guesses) is None or not (guesses.table.learnt or len(text) < len(self.tail)):
             return NO_GUESS
         self._settle_guess()
         end, most = len(text), guesses.room(text)

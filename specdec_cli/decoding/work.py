@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from specdec_cli.decoding.lookup import OWN
+from specdec_cli.decoding.guesses import OWN
 from specdec_cli.types import Decider, ModelWork, Prefill, Source, Token
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class ClipWork:
         loop = self._loop
         roles: tuple[Decider, Decider] = ("cloud" if loop.settings.mode == "cloud" else "edge", "cloud")
         for model, role in zip((loop.drafter, loop.verifier), roles, strict=True):
-            if loop.settings.lookup_tokens and model is not None and model.rows is not None:
+            if loop.settings.guess_tokens and model is not None and model.rows is not None:
                 yield model.rows, OWN[role]
 
 

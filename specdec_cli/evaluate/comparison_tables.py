@@ -1,43 +1,23 @@
-"""The figures of a comparison as tables of text, which the terminal and the page set each in its own way."""
+"""The figures of a comparison as tables of text."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from specdec_cli import format as written
-from specdec_cli.evaluate.bootstrap import Interval
 from specdec_cli.evaluate.modes import richest
 from specdec_cli.evaluate.result import Comparison, Figure, LabelQuality
-from specdec_cli.types import COSTS, Mode
+from specdec_cli.figure_tables import Cell, FigureRow, FigureTable, measured
+from specdec_cli.types import COSTS
 
 if TYPE_CHECKING:
     from specdec_cli.tune.outcomes import Tuning
 
 Written = Callable[[Any], str]
-
-
-class Cell(NamedTuple):
-    """A figure, and what it is compared with: pairs of a comparison (or nothing) and its interval."""
-
-    value: str
-    notes: tuple[tuple[str, str], ...] = ()
-
-
-class FigureRow(NamedTuple):
-    """A line of a table; one cell for each column."""
-
-    label: str
-    cells: Sequence[Cell]
-
-
-class FigureTable(NamedTuple):
-    """Rows under the headings of their columns."""
-
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[FigureRow]
-
+_Measure = tuple[str, str]
+"""What quality is measured against, and what is compared."""
 
 _COSTS: Final[dict[str, tuple[str, Written]]] = {
     "total_s": ("time of all clips", written.seconds),
@@ -58,42 +38,36 @@ _COSTS: Final[dict[str, tuple[str, Written]]] = {
 _COMPARED: Final = ("total_s", "ttft_ms", "forwards_cloud")
 """Of these the ratios to the baselines are shown as well; the others' say the same."""
 _SUMMARY: Final = ("total_s", "ttft_ms", "escalation_rate", "clips_woken", "cloud_time", "network_s", "degraded")
-_LEADING: Final = frozenset(
-    {*(("references", name) for name in ("labels", "emotion", "uar", "wheels", "chrf")), ("cloud", "captions")}
-)
-"""What the terminal shows of costs, and above them of quality; the page has all of it."""
-_FIRST_ALONE: Final = ("uar", "wheels")
-"""Of these the first row alone; attributes and parts are on the page."""
-_TEXTS: Final = {"bleu": "BLEU", "chrf": "chrF", "rouge_l": "ROUGE-L", "bertscore": "BERTScore F1"}
-_WHEELS: Final = {"f1": "emotion words F1", "precision": "  precision", "recall": "  recall"}
+"""What the terminal shows of costs; the page has all of it."""
+_EMOTION: Final[dict[str, _Measure]] = {"emotion": ("references", "emotion")}
+_WHEELS: Final[dict[str, tuple[_Measure | None, str]]] = {
+    "f1": (("references", "wheels"), "emotion words F1"),
+    "precision": (None, "  precision"),
+    "recall": (None, "  recall"),
+}
+_TEXTS: Final[dict[str, tuple[_Measure | None, str]]] = {
+    "bleu": (None, "BLEU"),
+    "chrf": (("references", "chrf"), "chrF"),
+    "rouge_l": (None, "ROUGE-L"),
+    "bertscore": (None, "BERTScore F1"),
+}
+"""Field of a mode's quality -> its measure, if the terminal shows it, and its label."""
 _NOT_NAMED: Final = "none"
-
-
-def measured(found: Interval | Figure | LabelQuality | float | None, show: Written = written.share) -> Cell:
-    """A figure with its interval."""
-    if isinstance(found, LabelQuality):
-        more = f"F1 {100 * found.macro_f1:.0f}, commonest {written.percent(found.majority)}"
-        return Cell(show(found.accuracy.value), (*measured(found.accuracy).notes, (more, "")))
-    if isinstance(found, Figure):
-        return measured(found.value, show)
-    if isinstance(found, Interval):
-        ends = written.interval(found, written.percent if show is written.share else show)
-        return Cell(show(found.value), (("", ends),) if ends else ())
-    return Cell(written.NONE if found is None else show(found))
 
 
 def summary(comparison: Comparison) -> FigureTable | None:
     """One table of modes for the terminal: quality, gap closed by the measure that leads, time, and the three costs."""
     rows: list[FigureRow] = []
     for measure, row in _quality(comparison):
-        if measure not in _LEADING or (measure[1] in _FIRST_ALONE and row.label.startswith(" ")):
+        if measure is None:
             continue
         rows.append(row)
-        gaps = [gap for gap in comparison.stated_gaps() if (gap.basis, gap.measure) == measure]
-        closed = {gap.mode: gap.closed for gap in gaps}
-        if any(closed.values()):
-            cells = [measured(gap, written.percent) if gap else Cell("") for gap in map(closed.get, comparison.modes)]
-            rows.append(FigureRow(f"  gap closed ({gaps[0].of.removeprefix('the ')})", cells))
+        gaps = {gap.mode: gap for gap in comparison.stated_gaps() if (gap.basis, gap.measure) == measure}
+        if any(gap.closed for gap in gaps.values()):
+            of = next(iter(gaps.values())).of
+            closed = [gaps[mode].closed if mode in gaps else None for mode in comparison.modes]
+            cells = [measured(each, written.percent) if each else Cell("") for each in closed]
+            rows.append(FigureRow(f"  gap closed ({of})", cells))
     return _table("", comparison.modes, [*rows, *_costs(comparison, _SUMMARY, ratios=1)])
 
 
@@ -113,26 +87,19 @@ def gaps(comparison: Comparison) -> FigureTable | None:
     """How much of the gap between edge and cloud each mode closes, and how far that is above random escalation."""
     rows = []
     for gap in comparison.gaps:
-        if same_as_cloud(comparison, gap.mode):
+        if comparison.same_as_cloud(gap.mode):
             continue  # its gap is closed by its rule, and says nothing of the clips
         above = {each.cost: each.above_random for each in gap.at_costs}
-        ends = map(measured, (gap.edge, gap.value, gap.cloud))
-        beyond = (measured(above.get(cost), written.whole_points) for cost in COSTS)
-        cells = [*ends, measured(gap.gain, written.points), measured(gap.closed, written.percent), *beyond]
-        rows.append(FigureRow(f"{gap.mode}: {gap.of.removeprefix('the ')}", cells))
-    columns = (
-        "edge-only",
-        "this mode",
-        "cloud-only",
-        "gain, points",
-        "gap closed",
-        *(f"beyond random {c}, points" for c in COSTS),
-    )
+        cells = [
+            *map(measured, (gap.edge, gap.value, gap.cloud)),
+            measured(gap.gain, written.points),
+            measured(gap.closed, written.percent),
+            *(measured(above.get(cost), written.whole_points) for cost in COSTS),
+        ]
+        rows.append(FigureRow(f"{gap.mode}: {gap.of}", cells))
+    beyond = [f"beyond random {cost}, points" for cost in COSTS]
+    columns = ("edge-only", "this mode", "cloud-only", "gain, points", "gap closed", *beyond)
     return _table("Share of the gap between edge and cloud that is closed", columns, rows)
-
-
-def _table(title: str, columns: Sequence[str], rows: Iterable[FigureRow]) -> FigureTable | None:
-    return FigureTable(title, columns, kept) if (kept := list(rows)) else None
 
 
 def confusions(comparison: Comparison) -> dict[str, list[FigureTable]]:
@@ -140,44 +107,34 @@ def confusions(comparison: Comparison) -> dict[str, list[FigureTable]]:
     found: dict[str, list[FigureTable]] = {}
     for of in comparison.quality:
         for attribute, labels in of.labels.items():
-            cells = {(each.true, each.named): each.clips for each in labels.confusions}
-            true = [*dict.fromkeys(each.true for each in sorted(labels.confusions, key=lambda each: each.true))]
-            others = sorted({each.named for each in labels.confusions if each.named is not None} - {*true})
-            named: list[str | None] = [*true, *others]
-            named += [None] if any(each.named is None for each in labels.confusions) else []
-            rows = [
-                FigureRow(
-                    class_, [Cell(f"{cells[class_, other]:,}" if (class_, other) in cells else "") for other in named]
-                )
-                for class_ in true
-            ]
-            title = f"{of.mode}: named, by the true {attribute}"
-            found.setdefault(attribute, []).append(FigureTable(title, [each or _NOT_NAMED for each in named], rows))
+            clips = {(each.true, each.named or _NOT_NAMED): f"{each.clips:,}" for each in labels.confusions}
+            true = sorted({each.true for each in labels.confusions})
+            others = {name for _, name in clips} - {*true, _NOT_NAMED}
+            none = [_NOT_NAMED] if any(each.named is None for each in labels.confusions) else []
+            named = [*true, *sorted(others), *none]
+            rows = [FigureRow(class_, [Cell(clips.get((class_, name), "")) for name in named]) for class_ in true]
+            title = f"{of.mode}: clips by the true {attribute} (rows) and the one named (columns)"
+            found.setdefault(attribute, []).append(FigureTable(title, named, rows))
     return found
 
 
 def worst_confusions(comparison: Comparison, most: int = 3) -> str | None:
     """The commonest confusions of the mode that uses most settings, in a sentence; None: there is none."""
-    of = next((each for each in comparison.quality if each.mode == richest(comparison.modes)), None)
-    wrong = [
-        (each.clips, attribute, each, sum(other.clips for other in labels.confusions if other.true == each.true))
-        for attribute, labels in (of.labels.items() if of else ())
-        for each in labels.confusions
-        if each.named != each.true
-    ]
-    wrong.sort(key=lambda each: -each[0])
-    if not wrong or of is None:
+    mode = richest(comparison.modes)
+    labels = next((of.labels for of in comparison.quality if of.mode == mode), {})
+    wrong = [(name, each) for name, of in labels.items() for each in of.confusions if each.named != each.true]
+    wrong.sort(key=lambda found: -found[1].clips)
+    if not wrong:
         return None
+    known = Counter[tuple[str, str]]()  # clips by attribute and true class
+    for name, each in ((name, each) for name, of in labels.items() for each in of.confusions):
+        known[name, each.true] += each.clips
     words = [
-        f"{attribute} {each.true} as {each.named or _NOT_NAMED} ({clips:,} of {written.count(known, 'clip')})"
-        for clips, attribute, each, known in wrong[:most]
+        f"{name} {each.true} as {each.named or _NOT_NAMED} "
+        f"({each.clips:,} of {written.count(known[name, each.true], 'clip')})"
+        for name, each in wrong[:most]
     ]
-    return f"Most often {of.mode} names {', '.join(words)}."
-
-
-def same_as_cloud(comparison: Comparison, mode: Mode) -> bool:
-    """Whether every caption of a mode is the cloud's own."""
-    return all(clip.captions.get("cloud") == clip.captions[mode] for clip in comparison.clips)
+    return f"Most often {mode} names {', '.join(words)}."
 
 
 def about_references(found: Comparison | Tuning) -> str | None:
@@ -186,44 +143,51 @@ def about_references(found: Comparison | Tuning) -> str | None:
     return f"references: {', '.join(read)}" if read else None
 
 
+def _table(title: str, columns: Sequence[str], rows: Iterable[FigureRow]) -> FigureTable | None:
+    return FigureTable(title, columns, kept) if (kept := list(rows)) else None
+
+
 def _costs(comparison: Comparison, fields: Iterable[str], *, ratios: int) -> Iterator[FigureRow]:
     """A row for each of these figures that some mode has above 0, and behind a compared one `ratios` to baselines."""
     for field in fields:
         label, show = _COSTS[field]
         found = [getattr(of, field) for of in comparison.costs]
-        if any(figure.value if isinstance(figure, Figure) else figure for figure in found):
-            yield FigureRow(label, [measured(figure, show) for figure in found])
-        compared = [figure for figure in found if isinstance(figure, Figure) and field in _COMPARED]
+        values = [each.value if isinstance(each, Figure) else each for each in found]
+        if any(values):
+            yield FigureRow(label, [measured(value, show) for value in values])
+        compared = [each for each in found if isinstance(each, Figure) and field in _COMPARED]
         to_cloud, to_edge = [each.to_cloud for each in compared], [each.to_edge for each in compared]
         shown = [("  of cloud-only's", to_cloud, written.percent), ("  of edge-only's", to_edge, written.times)]
         for name, own, form in [each for each in shown if any(each[1])][:ratios]:
             yield FigureRow(name, [measured(ratio, form) if ratio else Cell("") for ratio in own])
 
 
-def _quality(comparison: Comparison) -> Iterator[tuple[tuple[str, str], FigureRow]]:
-    """The rows of quality that some mode has a figure for, each by what it is measured against and what is compared."""
+def _quality(comparison: Comparison) -> Iterator[tuple[_Measure | None, FigureRow]]:
+    """The rows of quality that some mode has a figure for, each with its measure if the terminal shows it."""
     found = comparison.quality
-    wheels = [each.wheels for each in found]
     named = found[0].labels if found else ()  # attributes, which the references decide
-    rows: list[tuple[str, str, str, list[Any], Written]] = [
-        ("references", "labels", "classes right", [each.label_mean for each in found], written.share),
-        *(("references", name, f"  {name}", [each.labels[name] for each in found], written.share) for name in named),
-        ("references", "uar", "UAR", [each.uar_mean for each in found], written.share),
+    rows: list[tuple[_Measure | None, str, list[Any], Written]] = [
+        (("references", "labels"), "classes right", [each.label_mean for each in found], written.share),
+        *((_EMOTION.get(name), f"  {name}", [each.labels[name] for each in found], written.share) for name in named),
+        (("references", "uar"), "UAR", [each.uar_mean for each in found], written.share),
+        *((None, f"  {name}", [each.labels[name].uar for each in found], written.share) for name in named),
         *(
-            ("references", "uar", f"  {name}", [each.labels[name].uar for each in found], written.share)
-            for name in named
+            (measure, name, [each.wheels and getattr(each.wheels, field) for each in found], written.share)
+            for field, (measure, name) in _WHEELS.items()
         ),
         *(
-            ("references", "wheels", name, [each and getattr(each, field) for each in wheels], written.share)
-            for field, name in _WHEELS.items()
+            (measure, name, [each.text and getattr(each.text, field) for each in found], "{:.1f}".format)
+            for field, (measure, name) in _TEXTS.items()
         ),
-        *(
-            ("references", field, name, [each.text and getattr(each.text, field) for each in found], "{:.1f}".format)
-            for field, name in _TEXTS.items()
-        ),
-        ("cloud", "captions", "as the cloud's", [each.same_captions for each in found], written.share),
-        ("cloud", "labels", "  classes", [each.same_labels for each in found], written.share),
+        (("cloud", "captions"), "as the cloud's", [each.same_captions for each in found], written.share),
+        (None, "  classes", [each.same_labels for each in found], written.share),
     ]
-    for basis, measure, label, figures, show in rows:
+    for measure, label, figures, show in rows:
         if any(figure is not None for figure in figures):
-            yield (basis, measure), FigureRow(label, [measured(figure, show) for figure in figures])
+            cells = [_accuracy(each) if isinstance(each, LabelQuality) else measured(each, show) for each in figures]
+            yield measure, FigureRow(label, cells)
+
+
+def _accuracy(found: LabelQuality) -> Cell:
+    cell = measured(found.accuracy)
+    return cell._replace(notes=(*cell.notes, f"always the commonest: {written.percent(found.majority)}"))

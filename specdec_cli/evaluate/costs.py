@@ -7,15 +7,15 @@ from typing import Final
 
 import numpy as np
 
-from specdec_cli.evaluate.bootstrap import Interval, Resampler, Statistic, Values, mean, middle, quotient, ratio, total
 from specdec_cli.evaluate.gap import Spent
-from specdec_cli.evaluate.pairing import PairedClip, middle_of
+from specdec_cli.evaluate.pairing import PairedClip
 from specdec_cli.evaluate.result import Figure, ModeFigures
+from specdec_cli.stats import Interval, Resampler, Statistic, Values, mean, middle, quotient, ratio, total
 from specdec_cli.transcript.records import Totals, Transcript
 from specdec_cli.types import Mode
 
 Columns = dict[str, Values]
-"""One mode's measurements by name, [clips] each; of repeats the median, NaN where not measured."""
+"""One mode's measurements by name, [clips] each, NaN where not measured."""
 
 _COMPARED: Final[dict[str, Callable[[Columns], Statistic]]] = {
     "total_s": lambda of: total(of["total_ms"] / 1e3),
@@ -52,8 +52,8 @@ def measurements(clips: Sequence[PairedClip], modes: Sequence[Mode]) -> dict[Mod
     """What was measured of each mode; empty where there is no clip."""
     table: dict[Mode, Columns] = {}
     for mode in modes if clips else ():
-        rows = [[_measured(run) for run in clip[mode]] for clip in clips]
-        table[mode] = {name: np.array([middle_of(each[name] for each in row) for row in rows]) for name in rows[0][0]}
+        rows = [_measured(clip[mode]) for clip in clips]
+        table[mode] = {name: np.array([row[name] for row in rows], dtype=np.float64) for name in rows[0]}
     return table
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from specdec_cli.evaluate.bootstrap import Figures, Interval, Resampler, Statistic, difference, mean, quotient
+from specdec_cli.stats import Figures, Interval, Resampler, Statistic, difference, mean, quotient
 from specdec_cli.types import Cost
 
 _ROUNDING: Final = 1e-9  # differences of shares below this are none

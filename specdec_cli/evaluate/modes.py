@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from specdec_cli.config import Config
 from specdec_cli.config.problems import chosen
@@ -41,22 +41,14 @@ def in_mode(config: Config, mode: Mode) -> Config:
     return config.model_copy(update=changed)
 
 
-class Turn(NamedTuple, Generic[R, M]):
-    """One recording in one mode; repeats count from 0."""
-
-    recording: R
-    mode: M
-    repeat: int
-
-
-def turns(recordings: Sequence[R], modes: Sequence[M], repeats: int) -> Iterator[Turn[R, M]]:
-    """Every recording once in all modes, then every one again for each further repeat.
+def turns(recordings: Sequence[R], modes: Sequence[M], rounds: int = 1) -> Iterator[tuple[R, M]]:
+    """Every recording once in all modes, then every one again for each further round.
 
     The modes take turns clip by clip rather than one after the whole of the other, so that a machine that grows hot or
     busy slows all of them; their order rotates, so that each comes first, second and so on equally often.
     """
-    for repeat in range(repeats):
+    for round_ in range(rounds):
         for index, recording in enumerate(recordings):
-            first = (index + repeat) % len(modes)
+            first = (index + round_) % len(modes)
             for mode in (*modes[first:], *modes[:first]):
-                yield Turn(recording, mode, repeat)
+                yield recording, mode

@@ -8,15 +8,14 @@ from itertools import combinations
 from pathlib import PurePath
 from typing import Any, Final
 
-from markupsafe import Markup
 from rapidfuzz.distance import Levenshtein
 
 from specdec_cli import format as figures
 from specdec_cli.evaluate import comparison_tables as tables
-from specdec_cli.evaluate.bought import HEIGHT, panels
 from specdec_cli.evaluate.result import ClipComparison, Comparison
+from specdec_cli.evaluate.trade_off import HEIGHT, panels
 from specdec_cli.labels import Lexicon
-from specdec_cli.pages.offline import asset, environment, policy
+from specdec_cli.pages.offline import offline_page
 from specdec_cli.pages.sound import ClipSound, SoundUnavailable, read_sound, whole_recording
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.token_fates import run_view
@@ -35,8 +34,7 @@ def render(comparison: Comparison, transcripts: Iterable[Transcript], *, lexicon
     Recordings are read again for their waveform and pitch; one that is gone or has changed since is shown without.
 
     Args:
-        transcripts: found by mode, file, digest and start; of several of one clip and mode, as repeats give, the first
-            is shown.
+        transcripts: found by mode, file, digest and start; of several of one clip and mode the first is shown.
         lexicon: by which classes are set against what is measured of the sound; None: they are not.
     """
     runs: dict[tuple[object, ...], Transcript] = {}
@@ -51,19 +49,18 @@ def render(comparison: Comparison, transcripts: Iterable[Transcript], *, lexicon
         clips.append(values)
         audio += [(number, base64.b64encode(sound.mp3).decode("ascii"))] if sound else []
     whole_recording.cache_clear()
-    template, style, script = environment().get_template("page.html.j2"), asset("report.css"), asset(*_SCRIPTS)
-    return template.render(
-        policy=policy(script, style),
-        style=Markup(style),
-        script=Markup(script),
+    return offline_page(
+        "page.html.j2",
+        ["report.css"],
+        _SCRIPTS,
+        data=comparison.model_dump(mode="json", include={"modes", "language", "attributes", "texts"})
+        | {"clips": clips, "flags": FLAG_WORDS},
+        audio=audio,
         comparison=comparison,
         settings=[(name, figures.setting(value)) for name, value in comparison.settings.items()],
         tables=tables,
         panels=panels(comparison),
         height=HEIGHT,
-        data=comparison.model_dump(mode="json", include={"modes", "language", "attributes", "texts"})
-        | {"clips": clips, "flags": FLAG_WORDS},
-        audio=audio,
     )
 
 

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from specdec_cli.evaluate.bootstrap import Resampler, Statistic, Values, average, mean
 from specdec_cli.evaluate.costs import Columns, spent
 from specdec_cli.evaluate.gap import measure_gap
 from specdec_cli.evaluate.result import Basis, ClipComparison, Confusion, Gap, GapMeasure, LabelQuality, ModeQuality
 from specdec_cli.evaluate.text_scores import clip_chrf, text_scores
 from specdec_cli.prompts import Language
+from specdec_cli.stats import Resampler, Statistic, Values, average, mean
 from specdec_cli.types import Mode
 
 if TYPE_CHECKING:
@@ -46,20 +45,15 @@ def label_scores(named: Named, truth: Truth, lexicon: Lexicon, resampler: Resamp
     """Scores of every attribute that at least one clip has a true class for, in the lexicon's order."""
     found = {}
     for attribute, hits in zip(lexicon.attributes, label_hits(named, truth, lexicon).T, strict=True):
-        if accuracy := resampler.interval(mean(hits)):
+        accuracy, uar = resampler.interval(mean(hits)), resampler.interval(recalls(hits, truth, attribute))
+        if accuracy is not None and uar is not None:  # where one is known, so is the other
             pairs = [(k[attribute], n.get(attribute)) for n, k in zip(named, truth, strict=True) if attribute in k]
-            true, said, right = Counter(k for k, _ in pairs), Counter(n for _, n in pairs), Counter(pairs)
-            # F1 = 2 TP / (2 TP + FP + FN), and the two counts of a class add up to that denominator
-            f1 = [2 * right[name, name] / (true[name] + said[name]) for name in true]
-            uar = resampler.interval(recalls(hits, truth, attribute))
-            assert uar is not None  # where the accuracy is known, so is the recall of some class
             found[attribute] = LabelQuality(
                 clips=len(pairs),
                 accuracy=accuracy,
                 uar=uar,
-                macro_f1=fmean(f1),
-                majority=max(true.values()) / len(pairs),
-                confusions=[Confusion(true=k, named=n, clips=clips) for (k, n), clips in right.most_common()],
+                majority=max(Counter(known for known, _ in pairs).values()) / len(pairs),
+                confusions=[Confusion(true=k, named=n, clips=clips) for (k, n), clips in Counter(pairs).most_common()],
             )
     return found
 
@@ -67,8 +61,7 @@ def label_scores(named: Named, truth: Truth, lexicon: Lexicon, resampler: Resamp
 def recalls(hits: Values, truth: Truth, attribute: str) -> Statistic:
     """Unweighted average recall (Schuller et al. 2009): the mean over true classes of how many are named right.
 
-    `hits` is one column of `label_hits` [clips], with a value for at least one clip. A class that a resample lacks is
-    left out of its mean.
+    `hits` is one column of `label_hits` [clips]. A class that a resample lacks is left out of its mean.
     """
     known = [labels.get(attribute) for labels in truth]
     classes = dict.fromkeys(class_ for class_ in known if class_ is not None)
@@ -77,7 +70,7 @@ def recalls(hits: Values, truth: Truth, attribute: str) -> Statistic:
 
 
 def scores(clips: Clips, modes: Sequence[Mode], lexicon: Lexicon, *, described: bool) -> Scores:
-    """Every mode by every measure that there is, in the order of `SUBJECTS`; classes are not those of emotion alone.
+    """Every mode by every measure that there is, in the order of `MEASURES`; classes are not those of emotion alone.
 
     `described` is whether the references' texts are descriptions.
     """
@@ -117,8 +110,8 @@ def quality(
     described = [clip for clip in clips if clip.reference_texts] if ("references", "chrf") in by else []
     captions, texts = [clip.captions[mode] for clip in described], [clip.reference_texts for clip in described]
     named, truth = [clip.labels[mode] for clip in clips], [clip.reference_labels for clip in clips]
-    columns = zip(lexicon.attributes, label_hits(named, truth, lexicon).T, strict=True)
-    each = [recalls(hits, truth, name) for name, hits in columns if np.isfinite(hits).any()]
+    hits = label_hits(named, truth, lexicon)
+    columns = zip(lexicon.attributes, hits.T, strict=True)
     words = [lexicon.emotions(clip.captions[mode], language) for clip in clips]
     against = mode != "cloud" and ("cloud", "captions") in by
     return ModeQuality(
@@ -128,8 +121,8 @@ def quality(
         if wheels
         else None,
         labels=label_scores(named, truth, lexicon, resampler),
-        label_mean=resampler.interval(mean(label_hits(named, truth, lexicon))),
-        uar_mean=resampler.interval(average(each)) if each else None,
+        label_mean=resampler.interval(mean(hits)),
+        uar_mean=resampler.interval(average([recalls(own, truth, name) for name, own in columns])),
         same_captions=float(by["cloud", "captions"][mode].mean()) if against else None,
         same_labels=resampler.interval(mean(by["cloud", "labels"][mode])) if against else None,
     )

@@ -11,10 +11,10 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from specdec_cli.evaluate.bootstrap import Figures, Interval
 from specdec_cli.evaluate.gap import GapClosed
 from specdec_cli.evaluate.text_scores import TextQuality
 from specdec_cli.evaluate.wheels import WheelQuality
+from specdec_cli.stats import Figures, Interval
 from specdec_cli.transcript.records import Models, Text
 from specdec_cli.types import Flag, Mode
 
@@ -25,23 +25,14 @@ GapMeasure = Literal["labels", "emotion", "chrf", "captions"]
 """What of two captions is compared: the mean over attributes of the share of clips that name the right class; the share
 of emotion alone; the mean over clips of their chrF, 0 to 1; or the share of captions that equal the cloud's exactly."""
 
-SUBJECTS: Final[Mapping[tuple[Basis, GapMeasure], str]] = {
-    ("references", "labels"): "Classes named right",
-    ("references", "emotion"): "Emotion named right",
-    ("references", "chrf"): "chrF with the references",
-    ("cloud", "captions"): "Captions equal to the cloud's",
-    ("cloud", "labels"): "Classes equal to the cloud's",
+MEASURES: Final[Mapping[tuple[Basis, GapMeasure], tuple[str, str]]] = {
+    ("references", "labels"): ("Classes named right, mean of attributes", "mean of attributes"),
+    ("references", "emotion"): ("Emotion named right", "emotion"),
+    ("references", "chrf"): ("chrF with the references", "chrF"),
+    ("cloud", "captions"): ("Captions equal to the cloud's", "equal captions"),
+    ("cloud", "labels"): ("Classes equal to the cloud's", "equal classes"),
 }
-"""What each gap is measured in, that which decides the verdict first."""
-
-GAPS: Final[Mapping[tuple[Basis, GapMeasure], str]] = {
-    ("references", "labels"): "the mean of attributes",
-    ("references", "emotion"): "emotion",
-    ("references", "chrf"): "chrF",
-    ("cloud", "captions"): "equal captions",
-    ("cloud", "labels"): "equal classes",
-}
-"""The same after "the gap in"."""
+"""What each gap is measured in, at the beginning of a sentence and in few words; what decides the verdict is first."""
 
 
 class Figure(Figures):
@@ -53,7 +44,7 @@ class Figure(Figures):
 
 
 class ModeFigures(Figures):
-    """What one mode cost. Sums are over clips; of repeats of one clip the median counts."""
+    """What one mode cost. Sums are over clips."""
 
     mode: Mode
     total_s: Figure = Field(description="time decoding, s: prefill and audio towers included, reading files left out")
@@ -85,7 +76,6 @@ class LabelQuality(Figures):
     clips: int = Field(description="clips whose reference has a class for it")
     accuracy: Interval = Field(description="share of them whose caption names that class; none named counts as wrong")
     uar: Interval = Field(description="unweighted average recall: mean over classes of the share of them named right")
-    macro_f1: float = Field(description="mean F1 of the classes that occur in the references, 0 to 1")
     majority: float = Field(description="accuracy of always naming the commonest class, 0 to 1")
     confusions: list[Confusion] = Field(description="the confusion matrix, without its zeros, the commonest first")
 
@@ -115,12 +105,12 @@ class Gap(GapClosed):
     @property
     def subject(self) -> str:
         """What it is measured in."""
-        return SUBJECTS[self.basis, self.measure]
+        return MEASURES[self.basis, self.measure][0]
 
     @property
     def of(self) -> str:
-        """The same in few words, which follow "the gap in"."""
-        return GAPS[self.basis, self.measure]
+        """The same in few words."""
+        return MEASURES[self.basis, self.measure][1]
 
 
 class ClipComparison(Figures):
@@ -135,7 +125,7 @@ class ClipComparison(Figures):
     captions: dict[Mode, Text]
     flags: dict[Mode, tuple[Flag, ...]] = Field(default={}, description="what makes a caption no description, if it is")
     labels: dict[Mode, dict[str, str | None]] = Field(description="attribute -> class that the caption names")
-    total_ms: dict[Mode, float] = Field(description="time decoding, ms, median over repeats")
+    total_ms: dict[Mode, float | None] = Field(description="time decoding, ms")
     escalation_rate: dict[Mode, float | None]
     reference: str | None = Field(description="key of the clip's reference; null: none was found")
     reference_texts: list[Text]
@@ -156,7 +146,7 @@ class Comparison(Figures):
     """Modes side by side on the same clips, prompts and settings."""
 
     kind: Literal["specdec comparison"] = "specdec comparison"
-    version: Literal[2] = Field(default=2, description="of this layout")
+    version: Literal[3] = Field(default=3, description="of this layout")
     headline: list[str] = Field(description="what it comes to, in sentences; none claims what its interval denies")
     modes: list[Mode]
     language: Literal["zh", "en"]
@@ -164,11 +154,8 @@ class Comparison(Figures):
     models: Models
     settings: dict[str, Any] = Field(description="settings of the mode that uses most of them (hybrid, if compared)")
     clips: list[ClipComparison] = Field(description="those that every mode captioned, in the order given")
-    planned: int | None = Field(description="recordings that were to be compared; null: not known")
     unfinished: int = Field(description="clips that some mode did not get to; not among `clips`")
     audio_s: float = Field(description="length of all clips together, s")
-    repeats: int = Field(description="most times that any clip was captioned by one mode")
-    unstable: list[Text] = Field(description="clips whose greedy caption differs between repeats: a fault")
     errors: list[ClipError]
     costs: list[ModeFigures] = Field(description="one for each mode, in the order of `modes`")
     quality: list[ModeQuality] = Field(description="one for each mode, in the order of `modes`")
@@ -187,3 +174,7 @@ class Comparison(Figures):
     def stated_gaps(self) -> list[Gap]:
         """The gaps that sentences go by: against references if there are any."""
         return [gap for gap in self.gaps if gap.basis == "references"] or self.gaps
+
+    def same_as_cloud(self, mode: Mode) -> bool:
+        """Whether every caption of a mode is the cloud's own."""
+        return all(clip.captions.get("cloud") == clip.captions[mode] for clip in self.clips)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from specdec_cli.errors import AudioContentError, AudioDecodeError, AudioError, SpecdecError, TranscriptError, typed
-from specdec_cli.evaluate.modes import Turn, turns
+from specdec_cli.evaluate.modes import turns
 from specdec_cli.evaluate.pairing import ClipKey, clip_key
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.journal import Accepts, Change, Journal, StoredLine, Watch
@@ -22,7 +22,8 @@ from specdec_cli.types import Mode
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
 
-Step = Turn[InputFile, Mode]
+Step = tuple[InputFile, Mode]
+"""A recording to caption in a mode."""
 _FINAL: Final = frozenset({AudioDecodeError.__name__, AudioContentError.__name__})
 
 
@@ -64,9 +65,9 @@ class StoredRuns(Journal[Transcript]):
             self.append(transcript.to_json())
         self.take(transcript)
 
-    def repeats(self, clip: ClipKey, mode: Mode) -> int:
-        """How often a mode has captioned a clip."""
-        return sum(run.error is None for run in self._runs[clip, mode])
+    def captioned(self, clip: ClipKey, mode: Mode) -> bool:
+        """Whether a mode has captioned a clip."""
+        return any(run.error is None for run in self._runs[clip, mode])
 
     def refused(self, clip: ClipKey, mode: Mode) -> bool:
         """Whether a recording is known to be broken: its bytes are the same, so it would be again."""
@@ -92,15 +93,15 @@ class Runner:
     watch: Watch
     _broken: set[str] = field(default_factory=set)
 
-    def steps(self, recordings: Sequence[InputFile], repeats: int) -> list[Step]:
+    def steps(self, recordings: Sequence[InputFile]) -> list[Step]:
         """What there is to do, in the order in which to do it; a segmented recording is looked into again."""
         readable = [recording for recording in recordings if recording.sha256 is not None]
-        return [
-            step
-            for step in turns(readable, list(self.terms), repeats)
-            if self.journal.repeats(whole := (step.recording.sha256 or "", None), step.mode) <= step.repeat
-            and not self.journal.refused(whole, step.mode)
-        ]
+
+        def missing(recording: InputFile, mode: Mode) -> bool:
+            whole = recording.sha256 or "", None
+            return not (self.journal.captioned(whole, mode) or self.journal.refused(whole, mode))
+
+        return [step for step in turns(readable, list(self.terms)) if missing(*step)]
 
     def run(self, recordings: Sequence[InputFile], steps: Sequence[Step], captioners: Mapping[Mode, Captioner]) -> None:
         """Takes all steps. What is wrong with one recording is kept and never costs the next one.
@@ -115,18 +116,17 @@ class Runner:
             return
         _warm_up(steps, captioners)
         self.watch.begin(len(steps))
-        for step in steps:
-            if step.recording.path not in self._broken:
-                self.watch.step(f"{step.mode} {step.recording.path}")
-                self._take(step, captioners[step.mode])
+        for recording, mode in steps:
+            if recording.path not in self._broken:
+                self.watch.step(f"{mode} {recording.path}")
+                self._take(recording, mode, captioners[mode])
             self.watch.advance()
 
-    def _take(self, step: Step, captioner: Captioner) -> None:
+    def _take(self, recording: InputFile, mode: Mode, captioner: Captioner) -> None:
         """Captions every segment of a recording that is not captioned yet."""
-        recording = step.recording
         try:
             for run in captioner.runs(recording.path):
-                if self.journal.repeats(clip_key(run.clip), step.mode) <= step.repeat:
+                if not self.journal.captioned(clip_key(run.clip), mode):
                     self.journal.add(run.finish())
         except TranscriptError:
             raise
@@ -134,7 +134,7 @@ class Runner:
             self._refuse(recording, error)
         except Exception as error:
             known = typed(error)
-            self.watch.failed(f"{recording.path} ({step.mode})", known)
+            self.watch.failed(f"{recording.path} ({mode})", known)
             self.journal.add(captioner.error_line(recording, known))
 
     def _refuse(self, recording: InputFile, error: AudioError) -> None:
@@ -150,7 +150,7 @@ def _warm_up(steps: Sequence[Step], captioners: Mapping[Mode, Captioner]) -> Non
 
     A first run allocates memory and picks kernels; that would be charged to whichever mode comes first.
     """
-    for recording in dict.fromkeys(step.recording for step in steps):
+    for recording in dict.fromkeys(recording for recording, _ in steps):
         with suppress(SpecdecError):
             for captioner in captioners.values():
                 next(captioner.captions(recording.path))

@@ -17,9 +17,9 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from specdec_cli.errors import ConfigError, install
-from specdec_cli.evaluate.bootstrap import Figures, Values
 from specdec_cli.format import count
 from specdec_cli.prompts import Language
+from specdec_cli.stats import Figures, Values
 
 if TYPE_CHECKING:
     from specdec_cli.labels import Lexicon

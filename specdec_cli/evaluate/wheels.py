@@ -20,12 +20,12 @@ import numpy as np
 from pydantic import Field
 
 from specdec_cli.errors import ReferencesError, install
-from specdec_cli.evaluate.bootstrap import Figures, Interval, Resampler, Statistic, Values, average, mean
 from specdec_cli.inputs.table_files import read_table
+from specdec_cli.stats import Figures, Interval, Resampler, Statistic, Values, average, mean
 
 _ENDINGS: Final = (".csv", ".tsv", ".xlsx")
 _LEVELS: Final = ("level1", "level2", "level3")
-_RUN: Final = re.compile(r"word(_\w+)?")
+_RUN: Final = re.compile(r"word_run\w+")
 _BETWEEN: Final = re.compile(r"[\[\]'\",;，、；]+")
 _LONGEST: Final = 3  # words of an item of a list of emotions; a longer one is part of a sentence
 _LAYOUT: Final = "It has format, synonym and wheel1, wheel2 ... as .csv, .tsv or .xlsx: see docs/compare-and-tune.md."
@@ -56,19 +56,13 @@ class Wheels:
 
         ReferencesError: one is missing, has other columns, or cannot be read.
         """
-        paths = sorted(
-            (
-                path
-                for path in folder.glob("wheel*")
-                if re.fullmatch(r"wheel\d+", path.stem) and path.suffix in _ENDINGS
-            ),
-            key=lambda path: int(path.stem[5:]),
-        )
-        if not paths:
-            raise ReferencesError(f"{folder} has no table of an emotion wheel.", hint=_LAYOUT)
-        forms = _grouped(_forms(_table(folder, "format")))
-        meanings = _grouped(_meanings(_table(folder, "synonym")))
-        wheels = [_wheel(path) for path in paths]
+        tables = {path.stem: path for ending in reversed(_ENDINGS) for path in folder.glob(f"*{ending}")}
+        numbers = sorted(int(found[1]) for name in tables if (found := re.fullmatch(r"wheel(\d+)", name)))
+        names = ["format", "synonym", *(f"wheel{number}" for number in numbers or [1])]
+        if missing := [name for name in names if name not in tables]:
+            raise ReferencesError(f"{folder} has no table {missing[0]}.", hint=_LAYOUT)
+        forms, meanings = _forms(tables["format"]), _meanings(tables["synonym"])
+        wheels = [_wheel(tables[name]) for name in names[2:]]
         words = forms.keys() | {word for wheel in wheels for word in wheel}
         return cls(tuple(dict(_based(words, forms, meanings, wheel)) for wheel in wheels))
 
@@ -131,18 +125,15 @@ def _harmonic(precision: Values, recall: Values) -> Statistic:
     return average([of(wheel) for wheel in range(precision.shape[1])])
 
 
-def _table(folder: Path, name: str) -> tuple[Path, Rows]:
-    path = next((folder / f"{name}{ending}" for ending in _ENDINGS if (folder / f"{name}{ending}").is_file()), None)
-    if path is None:
-        raise ReferencesError(f"{folder} has no table {name}.", hint=_LAYOUT)
-    return path, _rows(path)
-
-
-def _rows(path: Path) -> Rows:
-    """The rows of a table, every cell as text."""
+def _rows(path: Path, *columns: str) -> Rows:
+    """The rows of a table, every cell as text; ReferencesError if it lacks one of the columns."""
     if path.suffix == ".xlsx":
-        return _sheet(path)
-    return [{name: ", ".join(row.cell(name)) for name in row.values} for row in read_table(path).rows]
+        rows = _sheet(path)
+    else:
+        rows = [{name: ", ".join(row.cell(name)) for name in row.values} for row in read_table(path).rows]
+    if missing := [name for name in columns if not any(name in row for row in rows)]:
+        raise ReferencesError(f"{path} has no column {missing[0]}.", hint=_LAYOUT)
+    return rows
 
 
 def _sheet(path: Path) -> Rows:
@@ -165,50 +156,37 @@ def _items(cell: str) -> list[str]:
     return [item.strip().lower() for item in _BETWEEN.split(cell) if item.strip()]
 
 
-def _forms(table: tuple[Path, Rows]) -> Iterator[tuple[str, str]]:
-    """Form and word."""
-    path, rows = table
-    for row in _with(path, rows, "name"):
+def _forms(path: Path) -> dict[str, set[str]]:
+    """Form -> the words that have it; a word is a form of itself."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for row in _rows(path, "name"):
         name = row["name"].strip().lower()
-        yield from ((form, name) for form in (*_items(row.get("format", "")), name))
+        for form in (*_items(row.get("format", "")), name):
+            found[form].add(name)
+    return found
 
 
-def _meanings(table: tuple[Path, Rows]) -> Iterator[tuple[str, str]]:
-    """Synonym and word of a wheel, of all runs."""
-    path, rows = table
-    runs = sorted({found[1] or "" for row in rows for name in row if (found := _RUN.fullmatch(name))})
-    if not runs:
-        raise ReferencesError(f"{path} has no column word_run1.", hint=_LAYOUT)
-    for run in runs:
-        for row in rows:
-            if word := row.get(f"word{run}", "").strip().lower():
-                yield from ((each, word) for each in (*_items(row.get(f"synonym{run}", "")), word))
+def _meanings(path: Path) -> dict[str, set[str]]:
+    """Synonym -> the words of a wheel that it may stand for, of all runs; a word is a synonym of itself."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for row in _rows(path, "word_run1"):
+        for run in (name.removeprefix("word") for name in row if _RUN.fullmatch(name)):
+            if word := row[f"word{run}"].strip().lower():
+                for synonym in (*_items(row.get(f"synonym{run}", "")), word):
+                    found[synonym].add(word)
+    return found
 
 
 def _wheel(path: Path) -> dict[str, str]:
-    """Word of a wheel -> its base word."""
+    """Word of a wheel -> its base word; an empty cell is that above it, and what is given ends what stood below it."""
     above = dict.fromkeys(_LEVELS, "")
     bases: dict[str, str] = {}
-    for row in _with(path, _rows(path), *_LEVELS):
-        given = [level for level in _LEVELS if row.get(level, "").strip()]
-        for number, level in enumerate(_LEVELS):  # what is given ends what stood below it
-            if given and number >= _LEVELS.index(given[0]):
-                above[level] = row.get(level, "").strip().lower()
+    for row in _rows(path, *_LEVELS):
+        given = [row[level].strip().lower() for level in _LEVELS]
+        first = next((place for place, word in enumerate(given) if word), len(given))
+        above |= zip(_LEVELS[first:], given[first:], strict=True)
         bases |= {word: above["level1"] for word in above.values() if word}
     return bases
-
-
-def _with(path: Path, rows: Rows, *columns: str) -> Rows:
-    if missing := [name for name in columns if not any(name in row for row in rows)]:
-        raise ReferencesError(f"{path} has no column {missing[0]}.", hint=_LAYOUT)
-    return rows
-
-
-def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
-    found: defaultdict[str, set[str]] = defaultdict(set)
-    for one, other in pairs:
-        found[one].add(other)
-    return found
 
 
 def _based(

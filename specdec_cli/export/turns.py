@@ -10,7 +10,7 @@ from typing import Final
 from specdec_cli.errors import ConfigError
 from specdec_cli.export.recordings import CaptionedRecording, Piece, one_line
 from specdec_cli.format import marked
-from specdec_cli.inputs.exported import SRT_NOTHING, SRT_SPEAKER, VTT_CHANNEL, VTT_NOTE, VTT_SAID
+from specdec_cli.inputs.subtitles import SRT_NOTHING, SRT_SPEAKER, VTT_CHANNEL, VTT_NOTE, VTT_SAID
 
 _ROUND: Final = str.maketrans("[]", "()")
 _NO_SPEAKER: Final = re.compile(r"^\[([^\]]*)\]: ")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from specdec_cli.config.problems import show
-from specdec_cli.inputs.entries import Entry, language_named, moment, span
+from specdec_cli.inputs.entries import Entry, language_named, moment, pieces, required_moment, span
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.table_files import JSON, Object, Table, ending, one_line, read_objects, read_table, read_text
 
@@ -37,12 +37,9 @@ def kaldi(scp: Path, skips: Skips) -> Iterator[Entry]:
             why = f"{show(of)} is a command, and specdec runs no commands of a list: write it to a file of its own"
             skips.leave_out(listed, why)
             continue
-        part: tuple[float | None, float | None] | None = (None, None)
-        if cut:
-            part = span(place, skips, moment(start) if start else show(start), None if end == "-1" else moment(end))
-        if part is not None:
-            known = speakers.get(utterance) or None, texts.get(utterance) or None
-            yield Entry(place, file, utterance, *known, start_s=part[0], end_s=part[1])
+        known = {"speaker": speakers.get(utterance) or None, "text": texts.get(utterance) or None}
+        begin, until = (required_moment(start), moment(end) if end != "-1" else None) if cut else (None, None)
+        yield from pieces(place, skips, begin, until, file=file, id=utterance, **known)
 
 
 def _pairs(path: Path) -> Iterator[tuple[str, str, str]]:
@@ -86,9 +83,8 @@ def _lhotse(objects: Iterable[Object], skips: Skips) -> Iterator[Entry]:
                 place, "this is no cut of a recording in a file: write it to one with cuts.save_audios(...)"
             )
             continue
-        start, channel = row.get("start"), row.get("channel")
-        wrong = show(start) if start is None else moment(start)
-        if (part := span(place, skips, wrong, length=moment(row.get("duration")))) is None:
+        channel, length = row.get("channel"), moment(row.get("duration"))
+        if (part := span(place, skips, required_moment(row.get("start")), length=length)) is None:
             continue
         if part[0] == 0 and (part[1] is None or (isinstance(total, float) and abs(total - part[1]) < _ROUNDING_S)):
             part = None, None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -13,11 +15,11 @@ from specdec_cli.audio.samples import Cut
 from specdec_cli.config.problems import show
 from specdec_cli.errors import CutsError, ReferencesError
 from specdec_cli.inputs.corpora import table_or_cuts
-from specdec_cli.inputs.entries import Columns, Entry, moment, span
+from specdec_cli.inputs.entries import Columns, Entry, channel_from_1, moment, pieces, required_moment
 from specdec_cli.inputs.names import ByRecording
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.subtitles import subtitles
-from specdec_cli.inputs.table_files import JSON, Table, decoded, ending, one_line, read_text, uncollected
+from specdec_cli.inputs.table_files import JSON, Table, decoded, ending, one_line, read_text
 from specdec_cli.inputs.tiers import eaf, textgrid
 from specdec_cli.times import MOST_S
 
@@ -57,7 +59,7 @@ class Cuts:
         if path.is_dir():
             return cls(path, skips)
         named, of_all = ByRecording[Cut](path), list[Cut]()
-        with uncollected():
+        with _uncollected():
             for entry, cut in _closed(_read(path, skips), skips):
                 if entry.file is None:
                     of_all.append(cut)
@@ -137,6 +139,18 @@ def _closed(entries: Sequence[Entry], skips: Skips) -> Iterator[tuple[Entry, Cut
         yield entry, Cut(start_s, end_s, speaker, text, entry.place, entry.channel)
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Looks for no cycles of garbage meanwhile: rows by the million make none, and a third of the time goes on it."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
 def _rttm(path: Path, skips: Skips) -> Iterator[Entry]:
     """SPEAKER lines; names may hold blanks, which the format does not have room for and tools write all the same.
 
@@ -157,27 +171,17 @@ def _rttm(path: Path, skips: Skips) -> Iterator[Entry]:
             skips.leave_out(place, "this is no line of RTTM: SPEAKER name channel start duration <NA> <NA> speaker")
             continue
         channel, start, length = fields[gap - 3 : gap]
-        who = fields[gap + 2 :]
+        names = fields[gap + 2 :]
         for _ in range(2):  # confidence and lookahead
-            if len(who) > 1 and (who[-1] == "<NA>" or _is_number(who[-1])):
-                who.pop()
-        speaker = " ".join(who)
-        if (part := span(place, skips, _given(start), length=_given(length))) is not None:
-            taken = int(channel) - 1 if channel.isdecimal() and 0 < int(channel[:4]) < 1000 else None
-            name, known = " ".join(fields[1 : gap - 3]), None if speaker in _NO_NAMES else speaker
-            found.append(Entry(place, name, None, known, None, None, None, *part, taken))
+            if len(names) > 1 and (names[-1] == "<NA>" or isinstance(moment(names[-1]), float)):
+                names.pop()
+        speaker = " ".join(names)
+        name, who = " ".join(fields[1 : gap - 3]), None if speaker in _NO_NAMES else speaker
+        known = {"file": name, "speaker": who, "channel": channel_from_1(channel)}
+        found += pieces(place, skips, required_moment(start), length=required_moment(length), **known)
     apart = {entry.file for entry in found if entry.channel}
     for entry in found:
         yield entry if entry.file in apart or entry.channel is None else entry._replace(channel=None)
-
-
-def _given(text: str) -> float | str:
-    """A time; the text itself where it is none, as is "nan"."""
-    return show(text) if (found := moment(text)) is None else found
-
-
-def _is_number(text: str) -> bool:
-    return isinstance(moment(text), float)
 
 
 def _labels(path: Path, skips: Skips) -> Iterator[Entry]:
@@ -188,8 +192,10 @@ def _labels(path: Path, skips: Skips) -> Iterator[Entry]:
             continue
         if len(cells) < 2:
             skips.leave_out(place, "this is no label: start, end and label, separated by tabs")
-        elif (part := span(place, skips, _given(cells[0]), _given(cells[1]))) is not None:
-            yield Entry(place, text=one_line(" ".join(cells[2:])), start_s=part[0], end_s=part[1])
+        else:
+            yield from pieces(
+                place, skips, required_moment(cells[0]), required_moment(cells[1]), text=one_line(" ".join(cells[2:]))
+            )
 
 
 def _table(path: Path, skips: Skips) -> Iterator[Entry]:
@@ -202,6 +208,9 @@ def _table(path: Path, skips: Skips) -> Iterator[Entry]:
     if columns.start is None or (columns.end is None and columns.length is None):
         message = f"{path} has no columns start and end; there are {show(', '.join(table.columns))}."
         raise ReferencesError(message, hint=_NO_TIMES)
+    if columns.of_dialogues:
+        message = f"{path} names clips of IEMOCAP, and its times count in the dialogues that they were cut from."
+        raise ReferencesError(message, hint="Name the dialogues in its column of files: Ses01F_impro01.wav.")
     for entry in columns.entries(skips):
         if entry.start_s is None and not table.own:
             skips.leave_out(entry.place, "it has no start")
@@ -216,15 +225,7 @@ _NO_TIMES: Final = (
     "transcribe also write SRT or VTT, which are read."
 )
 _CONVERTED: Final = {
-    (
-        ".ass",
-        ".ssa",
-        ".sbv",
-        ".ttml",
-        ".dfxp",
-        ".lrc",
-        ".sub",
-    ): "Subtitle Edit, or ffmpeg -i FILE out.srt, makes an SRT of it.",
+    (".ass", ".ssa", ".sbv", ".ttml", ".dfxp", ".lrc", ".sub"): "ffmpeg -i FILE out.srt makes an SRT of most of these.",
     (".trs", ".cha", ".antx", ".exb", ".flextext"): "ELAN imports it: save it there as .eaf.",
     (".ctm", ".stm", ".lab", ".mlf"): "Write it as a table with the columns file, start, end, speaker, text.",
 }

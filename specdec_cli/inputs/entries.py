@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from specdec_cli.config.problems import show
 from specdec_cli.inputs.skipped import Skips
@@ -29,6 +29,9 @@ CLIPS: Final = (
 """Names that a recording is recognised by, where a column has no paths."""
 _OF_MELD: Final = ("dialogueid", "utteranceid")
 """Whose clips are called after these two, and whose times are those of the episode."""
+_OF_IEMOCAP: Final = re.compile(r"Ses\d\d[FM]_\w+_[FM]X?\d{3}")
+"""What clips of IEMOCAP are called, whose published times are those of the dialogue that they were cut from."""
+_LOOKED_AT: Final = 100  # rows
 IDS: Final = ("id", "uttid", "utteranceid", "segmentid")
 SPEAKERS: Final = (
     *("speaker", "speakerid", "speakername", "spk", "spkid", "spkr", "spkrid", "speakerlabel", "clientid"),
@@ -107,6 +110,8 @@ class Columns:
             self._parts = []
         else:
             self.file, self.id, self.start, self.end, self.length = " and ".join(self._parts), None, None, None, None
+        files = (cell for row in table.rows[:_LOOKED_AT] for cell in row.cell(self.file))
+        self.of_dialogues = start is not None and any(map(_OF_IEMOCAP.search, files))
 
     def first(self, wanted: Sequence[str]) -> str | None:
         """The first of the plain names that is a column."""
@@ -114,6 +119,11 @@ class Columns:
 
     def entries(self, skips: Skips) -> Iterator[Entry]:
         """The rows that can be read, each with its part."""
+        if self.of_dialogues:
+            skips.note(
+                f"{self.table.path}: its clips are of IEMOCAP, whose times count in the dialogue: all of each clip"
+            )
+            self.start = self.end = self.length = None
         scale = self._scale(skips)
         named = self.file, self.id, self.speaker, self.text, self.language, self.prompt, self.channel
         times = [
@@ -178,6 +188,11 @@ class Columns:
         return int(value) - (0 if self._from_zero else 1)
 
 
+def channel_from_1(value: str | None) -> int | None:
+    """The channel, 0-based, of a number that counts from 1, as in RTTM; None for all else."""
+    return int(value) - 1 if value and value.strip().isdecimal() and 0 < int(value[:5]) < 1000 else None
+
+
 def language_named(place: str, value: object, skips: Skips) -> Language | None:
     """zh or en of "zh-CN", "cmn", "Mandarin", "English"; None for nothing, and counted for any other."""
     if value is None or (folded := str(value).strip().casefold()) in _NONE:
@@ -218,6 +233,11 @@ def moment(value: object, scale: float = 1.0) -> float | str | None:
     return (-found if text.startswith("-") else found) * scale
 
 
+def required_moment(value: object) -> float | str:
+    """A time as `moment` gives it, and the text itself also for what is not given, as "nan" is."""
+    return show(value) if (found := moment(value)) is None else found
+
+
 _Moment = float | str | None
 
 
@@ -249,3 +269,11 @@ def span(
         skips.change(place, f"it begins at {start:g} s: from the beginning")
         start = 0.0
     return start, end
+
+
+def pieces(
+    place: str, skips: Skips, start: _Moment, end: _Moment = None, length: _Moment = None, **known: Any
+) -> Iterator[Entry]:
+    """The entry of a part with what is `known` of it, or none if it is no part: see `span`."""
+    if (part := span(place, skips, start, end, length)) is not None:
+        yield Entry(place, start_s=part[0], end_s=part[1], **known)

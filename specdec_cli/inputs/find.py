@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import IO, Final
 
 from specdec_cli.audio.paths import STDIN, is_url, opened, sha256
@@ -98,22 +99,16 @@ class Paths:
 
 def _matching(pattern: str) -> Iterator[str]:
     """What a pattern matches. `**` follows no link, or one that leads to its own folder would be walked for ever."""
-    before, wild, after = pattern.partition("**")
-    whole = (not before or before.endswith(os.sep)) and (not after or after.startswith(os.sep))
-    if not (wild and whole):
+    parts = [part if part == "**" else part.replace("**", "*") for part in pattern.rstrip(os.sep).split(os.sep)]
+    if "**" not in parts:
         yield from glob.iglob(pattern)
         return
-    seen = set[str]()
+    at = parts.index("**")
+    before, within = os.sep.join([*parts[:at], ""]), [*parts[at:], *(["*"] if parts[-1] == "**" else [])]
     for top in glob.glob(before) if glob.has_magic(before) else [before]:
-        for at, _, names in os.walk(top or os.curdir):
-            folder = os.path.normpath(at) if top or at != os.curdir else ""
-            folder = os.path.relpath(folder) if not top and folder else folder
-            inner = after.lstrip(os.sep)
-            found = (os.path.join(folder, name) for name in names if not name.startswith("."))
-            for path in _matching(os.path.join(glob.escape(folder), inner)) if inner else found:
-                if path not in seen:
-                    seen.add(path)
-                    yield path
+        for path in Path(top).glob(os.sep.join(within)):
+            if not any(part.startswith(".") for part in path.relative_to(top).parts):
+                yield str(path)
 
 
 def with_list(paths: Sequence[str], *, may_be_sound: bool = False) -> list[str]:

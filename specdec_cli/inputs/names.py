@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final, Generic, TypeVar
 
@@ -20,21 +19,8 @@ SOUND_ENDINGS: Final = (
     r"|w64|wave?|webm|wma"
 )
 """Pattern of the endings by which a folder is searched for recordings, and that a table may write or leave out."""
+_ROOT: Final = 0
 _ENDING: Final = re.compile(rf"(.+)\.(?:{SOUND_ENDINGS})", re.IGNORECASE | re.DOTALL)
-
-
-@dataclass(slots=True, eq=False)
-class _Node(Generic[_Item]):
-    """A folder on the way up from a name; `here`: items of the path that ends here, by the name as it is written."""
-
-    above: dict[str, _Node[_Item]] = field(default_factory=dict)
-    here: dict[str, list[_Item]] = field(default_factory=dict)
-    paths: int = 0  # different paths that end here or above
-
-    def written(self) -> Iterator[list[_Item]]:
-        """The items of every path that ends here or above."""
-        for node in _nodes(self):
-            yield from node.here.values()
 
 
 class ByRecording(Generic[_Item]):
@@ -45,31 +31,27 @@ class ByRecording(Generic[_Item]):
     """
 
     def __init__(self, source: object) -> None:
-        self._source, self._root = source, _Node[_Item]()
-        self._lists: dict[str, list[_Item]] = {}  # by the path as the table has it
+        self._source = source
+        self._items: dict[str, list[_Item]] = {}  # by the path as the table has it
+        self._nodes: dict[tuple[int, str], int] = {}  # a node of the tree and the part above it -> the node there
+        self._through = defaultdict[int, list[str]](list)  # node -> paths of the table that lead through it
+        self._whole = defaultdict[int, list[str]](list)  # node -> those of which it is the first part
         self._called: Counter[str] | None = None
-        self._first: dict[int, str] = {}  # identity of a list of items -> path as the table has it
 
     def add(self, name: str, item: _Item) -> None:
         """Files an item under the path or name that the table gives."""
-        if (known := self._lists.get(name)) is not None:
+        if (known := self._items.get(name)) is not None:
             known.append(item)
             return
-        parts = parts_of(name)
-        node, way = self._root, [self._root]
-        for part in (_stem(parts[-1]), *parts[-2::-1]):
-            node = node.above.setdefault(_alike(part), _Node())
-            way.append(node)
-        if not node.here:
-            for passed in way:
-                passed.paths += 1
-        items = self._lists[name] = node.here.setdefault(parts[-1], [])
-        self._first.setdefault(id(items), name)
-        items.append(item)
+        self._items[name], node = [item], _ROOT
+        for part in _upwards(name):
+            node = self._nodes.setdefault((node, part), len(self._nodes) + 1)
+            self._through[node].append(name)
+        self._whole[node].append(name)
 
     def expect(self, recordings: Iterable[str]) -> None:
         """Tells which recordings there are: a name that two of them share is not enough to find one by."""
-        self._called = Counter(_alike(_stem(parts_of(path)[-1])) for path in set(recordings))
+        self._called = Counter(_upwards(path)[0] for path in set(recordings))
 
     def of(self, recording: str) -> list[_Item]:
         """The items of a recording; none if the table does not name it.
@@ -77,48 +59,43 @@ class ByRecording(Generic[_Item]):
         Raises:
             ReferencesError: the table names several that it may be; says which.
         """
-        *folders, last = parts_of(os.path.abspath(recording.replace("\\", "/")))
-        called = _alike(_stem(last))
-        if (node := self._root.above.get(called)) is None:
-            return []
-        whole, shared = (node if node.here else None), 1
-        for folder in reversed(folders):
-            if (inner := node.above.get(_alike(folder))) is None:
+        way = _upwards(os.path.abspath(recording.replace("\\", "/")))
+        node, shared, whole = _ROOT, 0, None
+        for part in way:
+            if (above := self._nodes.get((node, part))) is None:
                 break
-            node, shared = inner, shared + 1
-            whole = node if node.here else whole
+            node, shared = above, shared + 1
+            whole = node if node in self._whole else whole
         if whole is not None:
-            return self._of_ending(recording, whole, last)
-        if node.paths > 1:
-            self._refuse(recording, node.written())
-        if shared == 1 and self._called is not None and self._called[called] > 1:
+            return self._of_ending(recording, self._whole[whole])
+        names = self._through.get(node, [])
+        if any(_upwards(name) != _upwards(names[0]) for name in names):
+            self._refuse(recording, names)
+        if shared == 1 and self._called is not None and self._called[way[0]] > 1:
             return []
-        return self._of_ending(recording, next(other for other in _nodes(node) if other.here), last)
+        return self._of_ending(recording, names)
 
-    def _of_ending(self, recording: str, node: _Node[_Item], last: str) -> list[_Item]:
+    def _of_ending(self, recording: str, names: Sequence[str]) -> list[_Item]:
         """The items of the very name, and of that without an ending; else of the only other ending."""
-        found = [items for name, items in node.here.items() if name in (last, _stem(last))]
-        found = found or [
-            items for name, items in node.here.items() if _alike(name) in (_alike(last), _alike(_stem(last)))
-        ]
-        if not found and len(node.here) > 1:
-            self._refuse(recording, node.here.values())
-        return [item for items in found or node.here.values() for item in items]
+        last = parts_of(recording)[-1]
+        lasts = {name: parts_of(name)[-1] for name in names}
+        found = [name for name in names if lasts[name] in (last, _stem(last))]
+        found = found or [name for name in names if _alike(lasts[name]) in (_alike(last), _alike(_stem(last)))]
+        if not found and len({*lasts.values()}) > 1:
+            self._refuse(recording, names)
+        return [item for name in found or names for item in self._items[name]]
 
-    def _refuse(self, recording: str, found: Iterable[list[_Item]]) -> None:
-        names = [self._first[id(items)] for items, _ in zip(found, range(3), strict=False)]
+    def _refuse(self, recording: str, names: Sequence[str]) -> None:
         raise ReferencesError(
-            f"{recording} may be {' or '.join(names)} of {self._source}.",
+            f"{recording} may be {' or '.join(names[:3])} of {self._source}.",
             hint="Name recordings there by as much of their path as makes them different.",
         )
 
 
-def _nodes(node: _Node[_Item]) -> Iterator[_Node[_Item]]:
-    nodes = [node]
-    while nodes:
-        node = nodes.pop()
-        yield node
-        nodes += node.above.values()
+def _upwards(path: str) -> list[str]:
+    """The name without its ending, and the folders above it from the last one on, as they are compared."""
+    *folders, last = parts_of(path)
+    return [_alike(part) for part in (_stem(last), *reversed(folders))]
 
 
 @lru_cache(maxsize=4096)

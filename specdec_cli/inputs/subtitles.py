@@ -5,16 +5,27 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from html import unescape
+from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
 from specdec_cli.config.problems import show
-from specdec_cli.inputs.entries import Entry, moment, span
-from specdec_cli.inputs.exported import cuts_of_srt, cuts_of_vtt, is_vtt
+from specdec_cli.inputs.entries import Entry, channel_from_1, moment, pieces
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.table_files import one_line, read_text
 from specdec_cli.marks import is_listed
 
+VTT_NOTE: Final = "NOTE specdec: each cue says how somebody speaks, not what they say"
+VTT_SAID: Final = "NOTE said: "
+VTT_CHANNEL: Final = "NOTE channel: "
+SRT_SPEAKER: Final = "[{}]: "
+"""What stands before a cue's text, as WhisperX writes it; a name has round brackets in place of square ones."""
+SRT_NOTHING: Final = "…"
+"""An empty caption above what is said."""
+
+_OWN_CUE: Final = re.compile(r"([\d:.,]+) --> ([\d:.,]+)")
+_OWN_PREFIX: Final = re.compile(r"\[([^\]]*)\]: ")
+_OWN_VOICE: Final = re.compile(r"<v ([^<>\n]*)>")
 _TIME: Final = r"(-?\d[\d:]{0,20}(?:\s?[.,]\s?\d{1,9})?)"
 _AN_ARROW: Final = r"(?:[-–—=]\s?){1,3}>"  # also as machine translation leaves it
 _ARROW: Final = re.compile(rf"\s*{_TIME}\s*{_AN_ARROW}\s*{_TIME}(?:\s.*)?")
@@ -38,16 +49,45 @@ def subtitles(path: Path, skips: Skips) -> Iterator[Entry]:
     YouTube writes them, every line comes in several cues, of which the first counts.
     """
     text = read_text(path, lenient=True)
-    if is_vtt(text):
-        yield from cuts_of_vtt(path, text, skips)
-    elif is_listed(path):  # an SRT of specdec's, with captions in the place of texts
-        yield from cuts_of_srt(path, text, skips)
+    if VTT_NOTE in text.splitlines()[:4]:
+        yield from _own_vtt(path, text, skips)
+    elif is_listed(path):  # an SRT of specdec's that nobody edited
+        yield from _own_srt(path, text, skips)
     else:
         cues = list(_cues(path, text, skips))
         if _all_named(cues):
             skips.note(f"{path}: every cue begins with a name and a colon, so these are read as speakers")
             cues = [cue._replace(speaker=of[1], text=one_line(of[2])) for cue in cues if (of := _named(cue))]
         yield from cues
+
+
+def _own_vtt(path: Path, text: str, skips: Skips) -> Iterator[Entry]:
+    """The cues of a WebVTT of specdec: they say how somebody speaks, and the comments above them what they say."""
+    said = channel = None
+    lines = iter(enumerate(text.splitlines(), 1))
+    for number, line in lines:
+        if line.startswith(VTT_SAID):
+            said = one_line(unescape(line.removeprefix(VTT_SAID)))
+        elif line.startswith(VTT_CHANNEL):
+            channel = channel_from_1(line.removeprefix(VTT_CHANNEL))
+        elif times := _OWN_CUE.match(line):
+            place = f"{path}, line {number}"
+            voice = _OWN_VOICE.match(next(lines, (0, ""))[1])
+            speaker = one_line(unescape(voice[1])) if voice else None
+            known = {"speaker": speaker, "text": said, "channel": channel}
+            yield from pieces(place, skips, moment(times[1]), moment(times[2]), **known)
+            said = channel = None
+
+
+def _own_srt(path: Path, text: str, skips: Skips) -> Iterator[Entry]:
+    """The cues of an SRT of specdec: a caption after its speaker, and below it what is said."""
+    lines = iter(enumerate(text.split("\n"), 1))
+    for number, line in lines:
+        if times := _OWN_CUE.match(line):
+            place, cue = f"{path}, line {number}", [line for _, line in takewhile(lambda each: each[1], lines)]
+            prefix = _OWN_PREFIX.match(cue[0]) if cue else None
+            known = {"speaker": one_line(prefix[1]) if prefix else None, "text": one_line(" ".join(cue[1:]))}
+            yield from pieces(place, skips, moment(times[1]), moment(times[2]), **known)
 
 
 def _cues(path: Path, text: str, skips: Skips) -> Iterator[Entry]:
@@ -68,10 +108,8 @@ def _cues(path: Path, text: str, skips: Skips) -> Iterator[Entry]:
             if not said:
                 repeated += 1
                 continue
-        part = span(place, skips, _moment(times[1]), _moment(times[2]))
-        if part is not None:
-            speaker, spoken = _spoken(place, "\n".join(said), skips)
-            yield Entry(place, None, None, speaker, spoken, None, None, *part)
+        speaker, spoken = _spoken(place, "\n".join(said), skips)
+        yield from pieces(place, skips, _moment(times[1]), _moment(times[2]), speaker=speaker, text=spoken)
     if repeated:
         skips.note(f"{path}: {repeated} cues only repeat the lines of others and are passed over")
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import codecs
 import csv
-import gc
 import gzip
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice, starmap
 from pathlib import Path
@@ -22,10 +20,8 @@ from specdec_cli.errors import ReferencesError
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.regular_files import open_regular
 
-Object = tuple[str, dict[str, Any]]
-"""The place of an item or a line of JSON, and what it holds."""
-Cell = tuple[str, ...]
-"""What a cell holds: nothing, one text, or (in JSON) a list of them."""
+Object = tuple[str, dict[str, Any]]  # the place of an item or a line of JSON, and what it holds
+Cell = tuple[str, ...]  # what a cell holds: nothing, one text, or (in JSON) a list of them
 
 MOST_BYTES: Final = 256 << 20
 """Of a table, a manifest or a file of cuts, unpacked."""
@@ -34,9 +30,7 @@ MOST_ROWS: Final = 2_000_000
 JSON: Final = (".json", ".jsonl", ".ndjson")
 _SEPARATED: Final = (".tsv", ".tab", ".csv")
 _OBJECTS: Final = 'Write a list of objects: [{"file": ..., "caption": ...}, ...], or an object on each line.'
-_LISTS: Final = (
-    *("segments", "utterances", "chunks", "diarization", "transcription", "audio_segments", "sentence_info"),
-)
+_LISTS: Final = ["segments", "utterances", "chunks", "diarization", "transcription", "audio_segments", "sentence_info"]
 """Under which Whisper and WhisperX, AssemblyAI and Deepgram, transformers, pyannote, whisper.cpp, Amazon and FunASR
 list what was said."""
 _WITHIN: Final = ("output", "results")  # of the services of pyannoteAI, and of Deepgram and Amazon
@@ -75,10 +69,8 @@ class Row(NamedTuple):
             ValueError: there are several; says so.
         """
         value = None if column is None else self.values.get(column)
-        if value is None:
-            return None
-        if isinstance(value, str):
-            return value.strip() or None
+        if value is None or isinstance(value, str):
+            return (value or "").strip() or None
         if len(cell := self.cell(column)) > 1:
             raise ValueError(f"column {show_name(str(column))}: one value was expected, not {show(list(cell))}")
         return cell[0] if cell else None
@@ -148,10 +140,11 @@ def read_text(path: Path, *, lenient: bool = False) -> str:
         raise ReferencesError(f"{path} holds more than {MOST_BYTES >> 20} MiB.", hint="Split it into smaller files.")
     if data[:2].count(0) == 1:  # UTF-16 without a mark; no text begins with a NUL
         data = (codecs.BOM_UTF16_BE if data[0] == 0 else codecs.BOM_UTF16_LE) + data
+    utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
-        if lenient and not data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            return data.decode("utf-8-sig", "surrogateescape")
-        return data.decode("utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig")
+        if utf16:
+            return data.decode("utf-16")
+        return data.decode("utf-8-sig", "surrogateescape" if lenient else "strict")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ReferencesError(f"{path}, line {line}: not UTF-8 text.", hint="Save it as UTF-8.") from error
@@ -172,12 +165,16 @@ def read_objects(path: Path, skips: Skips) -> Iterator[Object]:
         if not text.lstrip().startswith("{"):  # the first of several lines
             raise ReferencesError(f"{path}: not valid JSON: {error}.", hint=_OBJECTS) from error
         tree = {}
-    if isinstance(tree, list) and len(tree) == 1 and isinstance(tree[0], dict) and not _lists_nothing(tree[0]):
+    if (
+        isinstance(tree, list)
+        and len(tree) == 1
+        and isinstance(tree[0], dict)
+        and not tree[0].keys().isdisjoint(_LISTS)
+    ):
         (tree,) = tree
-    for within in _WITHIN if isinstance(tree, dict) else ():
-        if isinstance(inner := tree.get(within), dict) and not _lists_nothing(inner):
-            tree = inner
-    items = next((tree[name] for name in _LISTS if name in tree), None) if isinstance(tree, dict) else tree
+    within = [*map(tree.get, _WITHIN), tree] if isinstance(tree, dict) else []
+    lists = (one[name] for one in within if isinstance(one, dict) for name in _LISTS if name in one)
+    items = next(lists, None) if within else tree
     if isinstance(items, list):
         found: Iterator[tuple[str, Any]] = ((f"{path}, item {number}", item) for number, item in enumerate(items, 1))
     else:
@@ -187,10 +184,6 @@ def read_objects(path: Path, skips: Skips) -> Iterator[Object]:
             yield place, value
         else:
             skips.leave_out(place, f"an object was expected, not {show(value)}")
-
-
-def _lists_nothing(value: Mapping[str, Any]) -> bool:
-    return value.keys().isdisjoint(_LISTS)
 
 
 def _lines(path: Path, text: str, skips: Skips) -> Iterator[tuple[str, Any]]:
@@ -233,7 +226,9 @@ def _separated(path: Path, kind: str, skips: Skips) -> Iterator[Row]:
     header = next((line for line in lines if line.strip()), "")
     if kind == ".csv" and not told:
         delimiter = max(",;\t|", key=header.count)
-    plain = kind != ".csv" and not header.startswith('"') and not _is_utf16(path)
+    with path.open("rb") as file:  # Excel's "Unicode text" has quotes as CSV has
+        is_utf16 = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    plain = kind != ".csv" and not header.startswith('"') and not is_utf16
     records = [*islice(_records(path, lines, delimiter, skips, plain=plain), MOST_ROWS + 1)]
     if len(records) > MOST_ROWS:
         raise ReferencesError(f"{path} has more than {MOST_ROWS:,} rows.", hint="Split it into smaller files.")
@@ -242,10 +237,9 @@ def _separated(path: Path, kind: str, skips: Skips) -> Iterator[Row]:
     (place, columns), *rows = records
     while columns and not columns[-1]:
         columns.pop()
-    if rows and not all(len(columns) < len(cells) and cells[len(columns)] for _, cells in rows):
-        named = [name for name in columns if name]
-    else:  # R writes an index without a name for it
-        columns, named = (["", *columns] if rows else columns), columns
+    if rows and all(len(columns) < len(cells) and cells[len(columns)] for _, cells in rows):
+        columns.insert(0, "")  # R writes an index without a name for it
+    named = [name for name in columns if name]
     if len(set(named)) < len(named):
         twice = next(name for name in named if named.count(name) > 1)
         message = f"{place}: two columns are called {show_name(twice)}."
@@ -264,12 +258,6 @@ def as_cell(text: str) -> str:
     return _FORMULA.sub(r"\1'\2", text)
 
 
-def _is_utf16(path: Path) -> bool:
-    """Whether a file begins with the mark of UTF-16, as Excel's "Unicode text" does, which has quotes as CSV has."""
-    with path.open("rb") as file:
-        return file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-
-
 def _records(
     path: Path, lines: Sequence[str], delimiter: str, skips: Skips, *, plain: bool
 ) -> Iterator[tuple[str, list[str]]]:
@@ -280,41 +268,25 @@ def _records(
         if not text:
             continue
         place = f"{where}{at}"
-        if not (plain or '"' not in text):
+        if plain or '"' not in text:
+            cells = text.split(delimiter)
+        else:
             end, odd = at, text.count('"') % 2
             while odd and end < min(len(lines), at + _MOST_LINES):
                 odd = (odd + lines[end].count('"')) % 2
                 end += 1
-            whole = "\n".join([text, *lines[at:end]])
+            text = "\n".join([text, *lines[at:end]])
             try:
-                (cells,) = csv.reader([whole], delimiter=delimiter, strict=True) if not odd else [None]
+                (cells,) = csv.reader([text], delimiter=delimiter, strict=True)
             except (csv.Error, ValueError):
-                cells = None
-            if cells is None:
                 skips.leave_out(place, "its quotes are not closed, or stand inside of a cell")
                 continue
-            at, text = end, whole
-        else:
-            cells = text.split(delimiter)
+            at = end
         cells = [cell.strip() for cell in cells]
-        if not any(cells):
-            continue
-        if not decoded(text):
-            skips.leave_out(place, "not UTF-8 text")
-        else:
+        if any(cells) and decoded(text):
             yield place, cells
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Looks for no cycles of garbage meanwhile: rows by the million make none, and a third of the time goes on it."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
+        elif any(cells):
+            skips.leave_out(place, "not UTF-8 text")
 
 
 def decoded(text: str) -> bool:

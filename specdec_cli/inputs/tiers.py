@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -12,8 +13,7 @@ from xml.etree import ElementTree
 
 from specdec_cli.config.problems import show
 from specdec_cli.errors import ReferencesError
-from specdec_cli.inputs.entries import Entry, span
-from specdec_cli.inputs.exported import cuts_of_eaf, cuts_of_tiers
+from specdec_cli.inputs.entries import Entry, channel_from_1, span
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.table_files import one_line, read_text
 
@@ -23,8 +23,16 @@ _TEXT: Final = frozenset({"text", "transcript", "utterance", "utterances", "segm
 _OF_SPEAKER: Final = re.compile(r"(.+) - (\w+)(?: \(\d+\))?", re.DOTALL)
 _LAYER: Final = re.compile(r"(\w+) \(\d+\)")
 _SILENT: Final = frozenset({"", "sil", "silent", "silence", "sp", "<sil>", "<p:>", "#"})
+_CAPTIONS: Final = re.compile(r"(?P<before>(?P<speaker>.+) - )?caption(?P<number> \(\d+\))?", re.DOTALL)
+_ATTACHED: Final = re.compile(r"(?:^| - )(text|channel)(?: \(\d+\))?$")  # a text, and no translation or gloss
+_OF_CAPTIONS: Final = re.compile(r"(?:text|channel|emotions|needs_review|flags|measured_.*)(?: \(\d+\))?")
 _XML: Final = re.compile(r"\s*<\?xml[^>]{0,200}\?>")  # it may name another encoding
 _AGAIN: Final = "Save it again as a text file, with the program that it is of."
+
+
+_Span = tuple[float | None, float | None]
+_Key = tuple[float | None, float | None, str | None]
+"""Start and end of a cut, seconds, and who speaks."""
 
 
 @dataclass(slots=True)
@@ -36,43 +44,37 @@ class _Tier:
 
 
 def textgrid(path: Path, skips: Skips) -> Iterator[Entry]:
-    """The cuts of a TextGrid, in the long, the short or the chronological format; see `_cuts`."""
-    tiers = list(_grid(path, skips))
-    own, about = cuts_of_tiers(path, [(tier.name, *one) for tier in tiers for one in tier.intervals], skips)
-    yield from own
-    yield from _cuts(path, [tier for tier in tiers if tier.name not in about], skips, others=bool(own))
+    """The cuts of a TextGrid, in the long or the short format; see `_cuts`."""
+    yield from _cuts(path, list(_grid(path, skips)), skips)
 
 
 def eaf(path: Path, skips: Skips) -> Iterator[Entry]:
     """The cuts of an ELAN document: annotations of tiers without a parent, and texts that are attached to them."""
     root = _elan(path)
-    times, own = _slots(path, root, skips), root.get("AUTHOR") == "specdec"
-    yield from cuts_of_eaf(path, root, times, skips) if own else _cuts(path, _tiers_of(root, times), skips)
+    yield from _cuts(path, list(_tiers_of(root, _slots(path, root, skips))), skips)
 
 
-def _cuts(path: Path, tiers: Iterable[_Tier], skips: Skips, *, others: bool = False) -> Iterator[Entry]:
+def _cuts(path: Path, tiers: Sequence[_Tier], skips: Skips) -> Iterator[Entry]:
     """Intervals of all tiers but those of words and sounds; equal ones of one speaker are one cut.
 
-    A tier is called like its speaker, or `ANN - text`; the labels of one called `speaker` are speakers. `others`:
-    whether the file has cuts beside these.
+    A tier is called like its speaker, or `ANN - text`; the labels of one called `speaker` are speakers. Captions say
+    how somebody speaks: of tiers called so, and of those about them, the intervals and what `text` holds are taken.
     """
-    kinds = [(tier, *_kind(tier)) for tier in tiers]
-    found: dict[tuple[float | None, float | None, str | None], Entry] = {}
-    spans: dict[tuple[float | None, float | None], list[tuple[float | None, float | None, str | None]]] = {}
+    captioned, about = _captions(path, tiers, skips)
+    yield from captioned
+    kinds = [(tier, *_kind(tier)) for tier in tiers if tier.name not in about]
+    found: dict[_Key, Entry] = {}
+    spans = defaultdict[_Span, list[_Key]](list)
     for tier, speaker, kind in sorted(kinds, key=lambda one: one[2] == "speaker"):
-        if kind == "words":
-            continue
-        for start, end, label in tier.intervals:
+        for start, end, label in tier.intervals if kind != "words" else ():
             if label.strip().lower() in _SILENT and (label.strip() or not tier.empty_counts):
                 continue
             place = f"{path}, {show(label[:80])} of {show(tier.name[:80])}"
-            if start is None or end is None:
-                skips.leave_out(place, "it has no times of its own")
+            if (part := _part(place, start, end, skips)) is None:
                 continue
-            if (part := span(place, skips, start, end)) is None:
-                continue
-            if kind == "speaker" and len(same := spans.get(part, [])) == 1:
-                found[same[0]] = found[same[0]]._replace(speaker=one_line(label))
+            if kind == "speaker" and len(spans[part]) == 1:
+                (key,) = spans[part]
+                found[key] = found[key]._replace(speaker=one_line(label))
                 continue
             who = one_line(label) if kind == "speaker" else speaker
             text = one_line(label) if kind == "text" else None
@@ -82,15 +84,51 @@ def _cuts(path: Path, tiers: Iterable[_Tier], skips: Skips, *, others: bool = Fa
                 found[key] = known._replace(text=text)
             elif text is not None and known.text != text:
                 skips.leave_out(place, "the speaker has another interval with these times")
-            if key not in spans.setdefault(part, []):
+            if key not in spans[part]:
                 spans[part].append(key)
     passed = [show(tier.name) for tier, _, kind in kinds if kind == "words" or not tier.intervals]
     skips.require_some(
-        found or others or not passed,
+        found or captioned or not passed,
         f"{path} has no cuts: its tiers are {', '.join(passed[:3])}.",
         "Tiers of words, phones, syllables and points are passed over: rename one that is of utterances.",
     )
     yield from found.values()
+
+
+def _part(place: str, start: float | None, end: float | None, skips: Skips) -> _Span | None:
+    if start is None or end is None:
+        skips.leave_out(place, "it has no times of its own")
+        return None
+    return span(place, skips, start, end)
+
+
+def _captions(path: Path, tiers: Sequence[_Tier], skips: Skips) -> tuple[list[Entry], set[str]]:
+    """The intervals of the tiers `caption` and `SPEAKER - caption`; and the names of all tiers that are about them."""
+    families = {tier.name: named for tier in tiers if (named := _CAPTIONS.fullmatch(tier.name))}
+    said = {(tier.name, start, end): label for tier in tiers if families for start, end, label in tier.intervals}
+    cuts = list[Entry]()
+    for tier in tiers:
+        if (named := families.get(tier.name)) is None:
+            continue
+        before, number = named["before"] or "", named["number"] or ""
+        for start, end, label in tier.intervals:
+            place = f"{path}, a caption at {start} s"
+            if (label.strip() or tier.empty_counts) and (part := _part(place, start, end, skips)) is not None:
+                text, channel = (said.get((f"{before}{kind}{number}", start, end)) for kind in ("text", "channel"))
+                who = tier.speaker or one_line(named["speaker"])
+                cuts.append(Entry(place, None, None, who, one_line(text), None, None, *part, channel_from_1(channel)))
+    starts = tuple(named["before"] for named in families.values() if named["before"])
+    about = {tier.name for tier in tiers if tier.name in families or tier.name.startswith(starts)}
+    if any(named["before"] is None for named in families.values()):
+        places = {(cut.start_s, cut.end_s) for cut in cuts}
+        about |= {tier.name for tier in tiers if _says_more(tier, places)}
+    return cuts, about
+
+
+def _says_more(tier: _Tier, places: Container[_Span]) -> bool:
+    """Whether a tier says more of captions without a speaker: by its name, or as most of it stands where they do."""
+    own = [(start, end) in places for start, end, label in tier.intervals if label.strip()]
+    return _OF_CAPTIONS.fullmatch(tier.name) is not None or (bool(own) and 2 * sum(own) > len(own))
 
 
 def _kind(tier: _Tier) -> tuple[str | None, str]:
@@ -116,54 +154,24 @@ def _grid(path: Path, skips: Skips) -> Iterator[_Tier]:
     Source: https://www.fon.hum.uva.nl/praat/manual/TextGrid_file_formats.html
     """
     values = (found[1] for found in _VALUE.finditer(read_text(path, lenient=True)) if found[1])
-    head = next(values, "").strip('"')
-    chronological = head.startswith("Praat chronological TextGrid")
-    if not chronological and not (head.startswith("ooTextFile") and next(values, "").strip('"') == "TextGrid"):
+    if not (next(values, "").strip('"').startswith("ooTextFile") and next(values, "").strip('"') == "TextGrid"):
         raise ReferencesError(f"{path} is no TextGrid that can be read: its first lines are others.", hint=_AGAIN)
-    yield from _in_time_order(path, values, skips) if chronological else _tier_by_tier(path, values, skips)
-
-
-def _tier_by_tier(path: Path, values: Iterator[str], skips: Skips) -> Iterator[_Tier]:
     value = next((value for value in values if value.startswith('"')), None)
     while value is not None:
         kind, tier = _unquoted(value), _Tier(_unquoted(next(values, '""')))
         rest = [next(values, None) for _ in range(3)]  # start, end, number of intervals
-        if rest[-1] is None:
-            _early(path, skips)
+        complete = rest[-1] is not None
         value = next(values, None)
         while value is not None and not value.startswith('"'):
             start, end = _number(value), _number(next(values, "")) if kind == "IntervalTier" else None
-            if (label := next(values, None)) is None:
-                _early(path, skips)
-            elif kind == "IntervalTier":
+            label = next(values, None)
+            complete = label is not None
+            if label is not None and kind == "IntervalTier":
                 tier.intervals.append((start, end, _unquoted(label)))
             value = next(values, None)
+        if not complete:
+            skips.leave_out(f"{path}, at its end", "the file ends within an interval or a tier")
         yield tier
-
-
-def _in_time_order(path: Path, values: Iterator[str], skips: Skips) -> Iterator[_Tier]:
-    count = [next(values, "0") for _ in range(3)][2]
-    kinds, tiers = list[str](), list[_Tier]()
-    for _ in range(min(int(_number(count) or 0), 10_000)):
-        kinds.append(_unquoted(next(values, '""')))
-        tiers.append(_Tier(_unquoted(next(values, '""'))))
-        next(values, None), next(values, None)  # start and end
-    for value in values:
-        number = int(_number(value) or 0) - 1
-        if not 0 <= number < len(tiers):
-            skips.leave_out(f"{path}, {show(value[:80])}", "there is no such tier")
-            continue
-        start = _number(next(values, ""))
-        end = _number(next(values, "")) if kinds[number] == "IntervalTier" else None
-        if (label := next(values, None)) is None:
-            _early(path, skips)
-        elif kinds[number] == "IntervalTier":
-            tiers[number].intervals.append((start, end, _unquoted(label)))
-    yield from tiers
-
-
-def _early(path: Path, skips: Skips) -> None:
-    skips.leave_out(f"{path}, at its end", "the file ends within an interval or a tier")
 
 
 def _unquoted(value: str) -> str:
@@ -204,9 +212,10 @@ def _slots(path: Path, root: ElementTree.Element, skips: Skips) -> dict[str | No
 
 
 def _tiers_of(root: ElementTree.Element, times: Mapping[str | None, float | None]) -> Iterator[_Tier]:
-    """The tiers of an ELAN document without a parent, and then the texts that are attached to them."""
-    spans: dict[str | None, tuple[float | None, float | None]] = {}
+    """The tiers of an ELAN document without a parent, and then what specdec attaches to them: texts and channels."""
+    spans: dict[str | None, _Span] = {}
     attached: list[_Tier] = []
+    captioned = any(_CAPTIONS.fullmatch(tier.get("TIER_ID", "")) for tier in root.iter("TIER"))
     for element in root.iter("TIER"):
         tier = _Tier(element.get("TIER_ID") or "", one_line(element.get("PARTICIPANT")), empty_counts=True)
         for one in chain(element.iter("ALIGNABLE_ANNOTATION"), element.iter("REF_ANNOTATION")):
@@ -217,12 +226,6 @@ def _tiers_of(root: ElementTree.Element, times: Mapping[str | None, float | None
             tier.intervals.append((start, end, one.findtext("ANNOTATION_VALUE") or ""))
         if element.get("PARENT_REF") is None:
             yield tier
-        elif _kind(tier)[1] == "text" and (_is_text(tier.name)):
+        elif (kind := _ATTACHED.search(tier.name.strip())) and (captioned or kind[1] != "channel"):
             attached.append(tier)
     yield from attached
-
-
-def _is_text(name: str) -> bool:
-    """Whether a tier below another one is called a text, as specdec calls it, and no translation or gloss."""
-    of = _OF_SPEAKER.fullmatch(name.strip())
-    return (of[2] if of else name).split(" (")[0].strip().lower() == "text"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import torch
 
-from specdec_cli.errors import CheckpointError, DecodingError
+from specdec_cli.errors import CheckpointError, ContextError
 from specdec_cli.types import ModelWork
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Session:
         vocab_size: ids from here on are never scored; None: all that the tokenizer has.
         engine: makes the forwards with those of other clips; None: they are made here.
 
-    Raises DecodingError where prompt and text together would not fit into the model's context.
+    Raises ContextError where prompt and text together would not fit into the model's context.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Session:
     ) -> None:
         context = model.processor.context
         if len(prompt.ids) + capacity > context:
-            raise DecodingError(
+            raise ContextError(
                 f"{model.name} takes {context} tokens, but the prompt has {len(prompt.ids)} (audio included) "
                 f"and {capacity} may follow",
                 hint="Use a shorter prompt, a smaller decoding.max_new_tokens, or shorter pieces with audio.segment.",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from importlib.resources import files
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from specdec_cli import format as figures
 
@@ -31,3 +33,16 @@ def policy(script: str, style: str) -> str:
     digests = (base64.b64encode(hashlib.sha256(source.encode()).digest()).decode() for source in (script, style))
     own = "script-src 'sha256-{}'; style-src 'sha256-{}'".format(*digests)
     return f"default-src 'none'; {own}; img-src data:; media-src blob:; base-uri 'none'; form-action 'none'"
+
+
+def offline_page(template: str, styles: Sequence[str], scripts: Sequence[str], **values: object) -> str:
+    """A page in one file, out of a template that extends `offline.html.j2`.
+
+    Args:
+        styles: files of `assets/`, which become its style.
+        scripts: likewise, joined in this order into one module.
+        values: what the template inserts: `data` for the script, `audio` (number and base64 of each MP3), and its own.
+    """
+    style, script = asset(*styles), asset(*scripts)
+    inserted = {"policy": policy(script, style), "style": Markup(style), "script": Markup(script), **values}
+    return environment().get_template(template).render(inserted)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from specdec_cli.evaluate.bootstrap import Interval
+    from specdec_cli.stats import Interval
     from specdec_cli.tune.outcomes import TunedPoint
 
 _SIGNS: Final = "osD^vP*X"

@@ -11,15 +11,13 @@ from itertools import accumulate, groupby, repeat
 from pathlib import Path, PurePath
 from typing import Any, Final
 
-from markupsafe import Markup
-
 from specdec_cli.errors import WrongFileError
 from specdec_cli.export.recordings import Stored
 from specdec_cli.format import claimed
 from specdec_cli.journal import Watch
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import References
-from specdec_cli.pages.offline import asset, environment, policy
+from specdec_cli.pages.offline import offline_page
 from specdec_cli.pages.sound import BIT_RATE, SoundUnavailable, mp3, pieces_of
 from specdec_cli.targets import REVIEW, write
 from specdec_cli.transcript.lines import transcript_at
@@ -134,21 +132,18 @@ def write_review(
     """
     sounds = _sounds(pieces, audio_mb * 1e6, watch)
     shown = [piece.shown() | {"missing": sounds.missing.get(number)} for number, piece in enumerate(pieces)]
-    style = asset("report.css", "review.css")
-    script = asset("dom.js", "audio.js", "timeline-of-pieces.js", "review.js", "theme.js")
     data: dict[str, Any] = {"attributes": _attributes(pieces, lexicon), "pieces": shown}
     data["id"] = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
-    template = environment().get_template("review.html.j2")
-    page = template.render(
-        policy=policy(script, style),
-        style=Markup(style),
-        script=Markup(script),
+    page = offline_page(
+        "review.html.j2",
+        ["report.css", "review.css"],
+        ["dom.js", "audio.js", "timeline-of-pieces.js", "review.js", "theme.js"],
+        data=data,
+        audio=sorted(sounds.audio.items()),
         pieces=len(pieces),
         doubtful=sum(piece.doubtful for piece in pieces),
         left_out=sounds.left_out,
         scored=any(piece.run.scores for piece in pieces),
-        data=data,
-        audio=sorted(sounds.audio.items()),
     )
     write(path, page, REVIEW)
     return sounds

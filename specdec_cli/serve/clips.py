@@ -22,8 +22,8 @@ from specdec_cli.cloud import protocol as wire
 from specdec_cli.cloud.http import FORGOTTEN, MalformedError
 from specdec_cli.decoding.accept import NO_SYNONYMS
 from specdec_cli.decoding.block import Draft, Verdict
+from specdec_cli.decoding.guesses import Guesses, GuessTable, key_of
 from specdec_cli.decoding.length import GuessCosts
-from specdec_cli.decoding.lookup import Guesses, Lookup, key_of
 from specdec_cli.decoding.pick import choices
 from specdec_cli.decoding.rows import Rows
 from specdec_cli.decoding.verify import LocalVerifier
@@ -32,7 +32,7 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.engine import Shared, encoders_and_threads
 from specdec_cli.models.processor import Prompt, test_sound
 from specdec_cli.models.session import Session
-from specdec_cli.serve.limits import Bodies, ClipBounds, ServeLimits
+from specdec_cli.serve.limits import ClipBounds, ServeLimits
 from specdec_cli.serve.metrics import Metrics
 
 
@@ -116,12 +116,6 @@ class Clips:
         if held is not None:
             held.learn()
 
-    def drop(self, held: Held) -> None:
-        """Drops a clip that could not be read, and not one of the same name that has come since."""
-        with self._lock:
-            if self._held.get(held.id) is held:
-                del self._held[held.id]
-
     def sweep(self) -> None:
         """Drops the clips that are idle."""
         for held in list(self._held.values()):
@@ -151,10 +145,10 @@ class Service:
     """
 
     def __init__(self, model: AudioLM, limits: ServeLimits, forwards: Forwards | None = None) -> None:
-        self.limits, self.clips, self.bodies = limits, Clips(limits), Bodies(limits)
+        self.limits, self.clips = limits, Clips(limits)
         self.metrics = Metrics(lambda: len(self.clips), lambda: self.clips.bytes)
         self._model, self._position_bytes = model, _position_bytes(model)
-        self._lookup, self._guess_costs = Lookup(), GuessCosts()
+        self._guess_table, self._guess_costs = GuessTable(), GuessCosts()
         self._longest_s = min(model.processor.window_s, limits.clip_s or model.processor.window_s)
         self._bounds = ClipBounds(model.processor, self._longest_s)
         self._shared = forwards or Forwards([model], min(limits.sessions, limits.threads))
@@ -228,14 +222,14 @@ class Service:
             session = Session(model, prompt, clip.capacity, clip.vocab_size, self._shared)
         except DecodingError as error:
             raise HTTPException(413, error.message) from None
-        name, most = model.weights or model.name, clip.lookup_tokens
+        name, most = model.weights or model.name, clip.guess_tokens
         key = key_of(name, "cloud", prompt.ids)
-        guesses = Guesses(self._lookup, key, most, clip.longest, self._guess_costs)
+        guesses = Guesses(self._guess_table, key, most, clip.longest, self._guess_costs)
         rows = Rows(session, clip.scoring, clip.stop_ids, guesses)
         synonyms = clip.synonyms or NO_SYNONYMS
         verifier = LocalVerifier(rows, clip.acceptance, clip.longest, clip.top_n or 0, synonyms)
         # scores are kept of the place after the prompt, and of guesses that may come true
-        scores = 4 * clip.vocab_size * (1 + clip.lookup_tokens)
+        scores = 4 * clip.vocab_size * (1 + clip.guess_tokens)
         taken = self._position_bytes * (len(prompt.ids) + clip.capacity) + scores
         return Held(id_, clip, verifier, taken + sum(tensor.nbytes for tensor in tensors.values()))
 
@@ -244,7 +238,6 @@ class Service:
     ) -> wire.Answer:
         verdict, verifier = None, held.verifier
         with held.lock:
-            fresh = not verifier.work.encoder_passes
             self._shared.request.left = left
             try:
                 if block is None:
@@ -254,24 +247,15 @@ class Service:
                     self.metrics.drafted.inc(len(draft.ids))
                     self.metrics.accepted.inc(verdict.accepted)
                     held.write(block, verdict)
-            except Exception as error:
-                if fresh:
-                    self.clips.drop(held)
-                    self._blame(held, error)
-                raise
-            work = verifier.work
-        return wire.Answer(verdict=verdict, work=work, cloud_ms=(time.perf_counter() - started) * 1e3)
-
-    def _blame(self, held: Held, error: Exception) -> None:
-        """Raises MalformedError if a forward failed because the parts of the clip do not fit each other.
-
-        Everything else is the server's failure: memory, a device, scores that are not finite.
-        """
-        if isinstance(error, ValueError | IndexError | RuntimeError) and not isinstance(error, torch.OutOfMemoryError):
-            prompt = held.verifier.session.prompt
-            if not self._bounds.fit(prompt.ids, prompt.audio, held.clip.samples):
+            except (ValueError, IndexError, RuntimeError) as error:
+                # all else is the server's failure: memory, a device, scores that are not finite
+                prompt = verifier.session.prompt
+                if self._bounds.fit(prompt.ids, prompt.audio, held.clip.samples):
+                    raise
                 what = "the model cannot read the clip: ids and tensors do not fit each other"
                 raise MalformedError(what) from error
+            work = verifier.work
+        return wire.Answer(verdict=verdict, work=work, cloud_ms=(time.perf_counter() - started) * 1e3)
 
 
 def _info(model: AudioLM) -> wire.Info:

@@ -6,9 +6,9 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from typing import Any, Final
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager, suppress
+from typing import Final
 
 from prometheus_client import generate_latest
 from starlette.applications import Starlette
@@ -16,19 +16,16 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
-from starlette.types import Message as Event
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from specdec_cli.cloud import protocol as wire
 from specdec_cli.cloud.http import MalformedError
-from specdec_cli.cloud.protocol import Message
-from specdec_cli.errors import typed
 from specdec_cli.serve import chat, page
+from specdec_cli.serve.bodies import Bodies, Body, told
 from specdec_cli.serve.captions import Captions
-from specdec_cli.serve.chat import departure
 from specdec_cli.serve.clips import Service
-from specdec_cli.serve.limits import Bodies, ServeLimits, has_token
+from specdec_cli.serve.limits import ServeLimits, has_token
 from specdec_cli.serve.metrics import Metrics
-from specdec_cli.serve.openapi import CHAT, MODELS
 from specdec_cli.serve.requests import ApiError
 
 _log = logging.getLogger("specdec_cli.serve")
@@ -49,7 +46,7 @@ class Offer:
 
     def __init__(self, limits: ServeLimits, service: Service | None = None, captions: Captions | None = None) -> None:
         self.limits, self.service, self.captions = limits, service, captions
-        self.bodies = Bodies(limits) if service is None else service.bodies
+        self.bodies = Bodies(limits)
         self.metrics = Metrics(lambda: 0, lambda: 0) if service is None else service.metrics
 
     def sweep(self) -> None:
@@ -83,7 +80,7 @@ def create_app(offer: Offer, token: str | None) -> ASGIApp:
         routes=[
             Route(_HEALTH, lambda _: JSONResponse({"status": "ok"})),
             Route("/metrics", metrics),
-            *(_verification(offer.service) if offer.service is not None else ()),
+            *(_verification(offer.service, offer.bodies) if offer.service is not None else ()),
             *(chat.routes(offer.captions, offer.bodies, offer.metrics) if offer.captions is not None else ()),
             *(page.routes(offer.captions, offer.bodies) if offer.captions is not None else ()),
         ],
@@ -93,30 +90,17 @@ def create_app(offer: Offer, token: str | None) -> ASGIApp:
     return _guarded(app, offer, token)
 
 
-def _verification(service: Service) -> list[Route]:
+def _verification(service: Service, bodies: Bodies) -> list[Route]:
     """The routes of edges elsewhere, see `cloud.protocol`."""
-    bodies = service.bodies
 
     async def open_or_verify(request: Request) -> Response:
-        work = service.open if request.method == "PUT" else service.verify
-        body = await bodies.read(request)
-        left, size = threading.Event(), len(body)
-        future = service.pool.submit(work, request.path_params["id_"].hex, body, time.perf_counter(), left)
-        future.add_done_callback(lambda _: bodies.release(size))  # until then a thread holds it, whoever has left
-        del body
-        answer, leaving = asyncio.wrap_future(future), asyncio.create_task(departure(request))
-        try:
-            either: set[asyncio.Future[Any]] = {answer, leaving}
-            await asyncio.wait(either, timeout=service.limits.answer_s, return_when=asyncio.FIRST_COMPLETED)
-            if answer.done():
-                return _answer(await answer)
-            if leaving.done():
-                raise ClientDisconnect
-            raise HTTPException(503, f"the model did not answer within {service.limits.answer_s:g} s")
-        finally:
-            left.set()
-            leaving.cancel()
-            answer.cancel()
+        id_, act = request.path_params["id_"].hex, service.open if request.method == "PUT" else service.verify
+
+        def answer(body: Body, left: threading.Event) -> Iterator[wire.Answer]:
+            yield act(id_, body.content, body.came, left)
+
+        async with aclosing(told(request, bodies, service.pool.submit, answer, service.limits.answer_s)) as answers:
+            return _answer(await anext(answers))
 
     async def forget(request: Request) -> Response:
         await asyncio.to_thread(service.clips.forget, request.path_params["id_"].hex)
@@ -132,27 +116,15 @@ def _verification(service: Service) -> list[Route]:
 
 async def _failed(request: Request, error: Exception) -> Response:
     """What is answered where a route raises, or there is none; no reason of a verification quotes what was sent."""
-    match error:
-        case ClientDisconnect():  # nobody is there to read it
-            return Response(status_code=_GONE)
-        case _ if request.url.path.startswith((MODELS, CHAT)):
-            refused = chat.refusal(error)
-            if refused.status_code == 500:
-                event("model_failed", error=type(error).__name__)
-            return JSONResponse(refused.body, refused.status_code, refused.headers)
-        case HTTPException(status_code=404) if (
-            "route" not in request.scope
-        ):  # a path of the API that is not answered here
-            unknown = ApiError(404, "nothing is at this path; /openapi.json lists what is", code="unknown_path")
-            return JSONResponse({"detail": unknown.detail, **unknown.body}, 404)
-        case HTTPException():
-            status, reason = error.status_code, error.detail
-        case MalformedError():
-            status, reason = 422, str(error)
-        case _:
-            event("model_failed", error=type(error).__name__)
-            status, reason = 500, typed(error, _log).message
-    return JSONResponse({"detail": reason[:2000]}, status, getattr(error, "headers", None))
+    if isinstance(error, ClientDisconnect):  # nobody is there to read it
+        return Response(status_code=_GONE)
+    if isinstance(error, HTTPException) and error.status_code == 404 and "route" not in request.scope:
+        error = ApiError(404, "nothing is at this path; /openapi.json lists what is", code="unknown_path")
+    refused = ApiError.of(error)
+    if refused.status_code == 500:
+        event("model_failed", error=type(error).__name__)
+        _log.debug("unexpected error", exc_info=error)
+    return JSONResponse(refused.body, refused.status_code, refused.headers)
 
 
 def _guarded(app: ASGIApp, offer: Offer, token: str | None) -> ASGIApp:
@@ -161,7 +133,7 @@ def _guarded(app: ASGIApp, offer: Offer, token: str | None) -> ASGIApp:
     if token is None:
         says = "without a token this server answers at localhost and 127.0.0.1 alone, and to no page of another site"
         denied = ApiError(403, says, code="another_site")
-    refused = JSONResponse({"detail": denied.detail, **denied.body}, denied.status_code)
+    refused = JSONResponse(denied.body, denied.status_code)
 
     def admits(request: Request) -> bool:
         if token is None:
@@ -174,7 +146,7 @@ def _guarded(app: ASGIApp, offer: Offer, token: str | None) -> ASGIApp:
             return
         started, status = time.perf_counter(), _GONE
 
-        async def sending(message: Event) -> None:
+        async def sending(message: Message) -> None:
             nonlocal status
             status = message.get("status", status)
             await send(message)
@@ -193,7 +165,7 @@ def _guarded(app: ASGIApp, offer: Offer, token: str | None) -> ASGIApp:
     return guarded
 
 
-def _answer(message: Message) -> Response:
+def _answer(message: wire.Message) -> Response:
     return Response(message.model_dump_json(), media_type="application/json")
 
 

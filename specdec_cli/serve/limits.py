@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import math
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import torch
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from specdec_cli.cloud.http import MalformedError
@@ -38,6 +35,8 @@ class ServeLimits:
     answer_s: float = 60.0  # that a verification may wait for the model
     caption_s: float = 600.0  # that a recording may wait for its next block
     recording_s: float = 3600.0  # longest recording to caption, where `clip_s` says nothing
+    fetch_s: float = 30.0  # that a recording may take to be fetched
+    audio_hosts: frozenset[str] = frozenset()  # names and addresses that recordings are fetched from
     waiting: int = 64  # recordings that wait beside those that are being captioned
     text_tokens: int = 1024  # after a prompt
     draft_tokens: int = 64  # of one draft
@@ -53,43 +52,6 @@ def has_token(token: str | None, request: Request) -> bool:
     return token is None or (
         scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode("utf-8", "replace"), token.encode())
     )
-
-
-class Bodies:
-    """Reads the bodies of requests within a budget of memory. Any thread may use it."""
-
-    def __init__(self, limits: ServeLimits) -> None:
-        self._limits, self._lock = limits, threading.Lock()
-        self.held = 0  # bytes
-
-    async def read(self, request: Request) -> bytes:
-        """The body of a request, which counts towards the budget until `release`. Raises HTTPException."""
-        limits, parts, size = self._limits, list[bytes](), 0
-        try:
-            async with asyncio.timeout(limits.body_s):
-                async for part in request.stream():
-                    parts.append(part)
-                    size += len(part)
-                    held = self._add(len(part))
-                    if size > limits.body_bytes:
-                        raise HTTPException(413, f"a body may have {limits.body_bytes} bytes")
-                    if held > limits.bodies_bytes:
-                        raise HTTPException(503, "the server holds as many bodies of requests as it may")
-            return b"".join(parts)
-        except BaseException as error:
-            self.release(size)
-            if isinstance(error, TimeoutError):
-                raise HTTPException(408, f"the body did not arrive within {limits.body_s:g} s") from None
-            raise
-
-    def release(self, size: int) -> None:
-        """Takes a body of so many bytes out of the budget: nobody holds it any longer."""
-        self._add(-size)
-
-    def _add(self, size: int) -> int:
-        with self._lock:
-            self.held += size
-            return self.held
 
 
 class ClipBounds:

@@ -17,8 +17,8 @@ from specdec_cli.config.locate import is_loopback
 from specdec_cli.errors import WrongFileError
 from specdec_cli.export.formats import text_of
 from specdec_cli.pages.offline import asset, environment, policy
+from specdec_cli.serve.bodies import Bodies
 from specdec_cli.serve.captions import Captions
-from specdec_cli.serve.limits import Bodies
 from specdec_cli.transcript.terms import recorded_settings
 from specdec_cli.types import LOW_IS_UNSURE, ExportFormat
 
@@ -46,11 +46,11 @@ def routes(captions: Captions, bodies: Bodies) -> list[Route]:
             raise HTTPException(404, "there is no such format")
         body = await bodies.read(request)
         try:
-            return PlainTextResponse(await asyncio.to_thread(text_of, name, body))
+            return PlainTextResponse(await asyncio.to_thread(text_of, name, body.content))
         except WrongFileError as error:
             raise HTTPException(422, error.message) from error
         finally:
-            bodies.release(len(body))
+            body.release()
 
     return [
         Route(PAGE, lambda _: HTMLResponse(*_page())),

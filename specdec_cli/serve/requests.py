@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import Field, JsonValue, ValidationError
 from starlette.exceptions import HTTPException
 
+from specdec_cli.cloud.http import MalformedError
+from specdec_cli.cloud.protocol import Message
 from specdec_cli.config.fields import AT_PAUSES
 from specdec_cli.config.schema import SECTIONS
 from specdec_cli.config.settings import choices
+from specdec_cli.errors import AudioError, CloudError, ConfigError, ContextError, EdgeError, TooLongError, typed
 from specdec_cli.labels import Lexicon
 
 PREFIX: Final = "specdec/"
@@ -30,8 +33,15 @@ SETTABLE: Final = frozenset(
 """Settings that a request may change: none of models, devices, files, addresses or tokens."""
 
 _KINDS: Final = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+_STATUS: Final = {
+    ContextError: 400,
+    TooLongError: 413,
+    AudioError: 400,
+    ConfigError: 400,
+    CloudError: 503,
+    EdgeError: 503,
+}
 _TYPES: Final = {str: "string", list: "array", type(None): "null"}
-_ANY: Final = {"type", "enum", "anyOf", "items", "title", "description", "default"}  # of a wanted property
 
 
 class ApiError(HTTPException):
@@ -48,6 +58,22 @@ class ApiError(HTTPException):
         super().__init__(status, message[:2000], headers)
         self.param, self.code = param, code
 
+    @classmethod
+    def of(cls, error: BaseException) -> ApiError:
+        """What is answered where an error ends a request: specdec's sentence and hint."""
+        if isinstance(error, cls):
+            return error
+        if isinstance(error, HTTPException):
+            return cls(error.status_code, error.detail, headers=error.headers)
+        if isinstance(error, MalformedError):
+            return cls(422, str(error))
+        known = typed(error)
+        status = next((code for kind, code in _STATUS.items() if isinstance(known, kind)), 500)
+        says = known.message if known.hint is None else f"{known.message} {known.hint}"
+        about = "messages" if isinstance(known, AudioError | ContextError) else None
+        code = "context_length_exceeded" if isinstance(known, ContextError) else type(known).__name__
+        return cls(status, says, about, code)
+
     @property
     def body(self) -> dict[str, dict[str, str | None]]:
         """The answer's JSON."""
@@ -55,81 +81,110 @@ class ApiError(HTTPException):
         return {"error": {"message": self.detail, "type": kind, "param": self.param, "code": self.code}}
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
-
-
-class SoundData(_Strict):
+class SoundData(Message):
     """A recording's bytes in base64; they decide what it is, and `format` only has to be one that is taken."""
 
     data: str = Field(min_length=1)
     format: Literal["wav", "mp3", "flac", "ogg", "m4a"]
 
 
-class Address(_Strict):
-    """A recording as a URL: a data URL (data:audio/wav;base64,...)."""
+class Address(Message):
+    """A recording as a data URL (data:audio/wav;base64,...), or at a host that the server fetches from."""
 
     url: str = Field(min_length=1)
 
 
-class SoundPart(_Strict):
+class SoundPart(Message):
     """The recording."""
 
     type: Literal["input_audio"]
     input_audio: SoundData
 
 
-class AddressPart(_Strict):
+class AddressPart(Message):
     """The recording, in the form that vLLM takes."""
 
     type: Literal["audio_url"]
     audio_url: Address
 
 
-class TextPart(_Strict):
+class TextPart(Message):
     """An instruction, for models that take one of your own."""
 
     type: Literal["text"]
     text: str
 
 
-class ChatMessage(_Strict):
+class ChatMessage(Message):
     """The user's message, or a system prompt."""
 
     role: Literal["user", "system", "developer"]
     content: str | list[Annotated[SoundPart | AddressPart | TextPart, Field(discriminator="type")]]
 
     @property
-    def text(self) -> str:
-        """All of its text."""
-        if isinstance(self.content, str):
-            return self.content.strip()
-        return "\n".join(part.text for part in self.content if isinstance(part, TextPart)).strip()
+    def parts(self) -> list[SoundPart | AddressPart | TextPart]:
+        """What it says, in parts."""
+        return [TextPart(type="text", text=self.content)] if isinstance(self.content, str) else self.content
 
 
-class StreamOptions(_Strict):
+class StreamOptions(Message):
     """What a stream tells."""
 
     include_usage: bool = False
 
 
-class NamedSchema(_Strict):
+class Property(Message):
+    """The JSON Schema of a wanted property; keywords that could forbid more than these are not taken."""
+
+    type: str | list[str] | None = None
+    enum: list[JsonValue] | None = None
+    any_of: list[Property] | None = Field(None, alias="anyOf", min_length=1)
+    items: Property | None = None
+    title: str | None = None
+    description: str | None = None
+    default: JsonValue = None
+
+    def allows(self, value: str | list[str] | None) -> bool:
+        """Whether it may be the property's value."""
+        if self.any_of is not None and not any(each.allows(value) for each in self.any_of):
+            return False
+        kinds = [self.type] if isinstance(self.type, str) else self.type
+        if kinds is not None and _TYPES[type(value)] not in kinds:
+            return False
+        if self.enum is not None and value not in self.enum:
+            return False
+        return self.items is None or not isinstance(value, list) or all(map(self.items.allows, value))
+
+
+class ObjectSchema(Message):
     """A JSON Schema of an object with the properties that are wanted."""
+
+    type: Literal["object"] = "object"
+    properties: dict[str, Property] = Field(min_length=1)
+    required: list[str] = Field([])
+    additional: bool = Field(False, alias="additionalProperties")
+    title: str | None = None
+    description: str | None = None
+    dialect: str | None = Field(None, alias="$schema")
+
+
+class NamedSchema(Message):
+    """What is asked for as an object."""
 
     name: str = ""
     description: str | None = None
     strict: bool | None = None
-    schema_: dict[str, JsonValue] = Field(alias="schema")
+    schema_: ObjectSchema = Field(alias="schema")
 
 
-class Format(_Strict):
+class Format(Message):
     """The caption as text, an object of it, its classes, emotions and flags, or the wanted properties of that."""
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: NamedSchema | None = None
 
 
-class ChatRequest(_Strict):
+class ChatRequest(Message):
     """What POST /v1/chat/completions takes."""
 
     model: str
@@ -161,15 +216,14 @@ class ChatRequest(_Strict):
         except ValidationError as error:
             # of the forms that a field may have, the one that fits furthest
             first = max(error.errors(include_url=False, include_input=False), key=lambda each: len(each["loc"]))
-            steps = [str(step) for step in first["loc"] if step != "str" and "[" not in str(step)]
-            place = (
-                ".".join(step for step, before in zip(steps, [None, *steps], strict=False) if step != before) or None
-            )
-            if first["type"] == "extra_forbidden":
-                says = f"{place} is not supported; /openapi.json lists what is, and settings stand in specdec."
-                raise ApiError(400, says, place, "unsupported_parameter") from None
-            says, code = f"{place or 'The body'}: {first['msg']}.", "invalid_value" if place else "invalid_json"
-            raise ApiError(400, says, place, code) from None
+        steps = [str(step) for step in first["loc"] if step != "str" and "[" not in str(step)]
+        once = (step for step, before in zip(steps, [None, *steps], strict=False) if step != before)
+        place = ".".join(once) or None
+        if first["type"] == "extra_forbidden":
+            says = f"{place} is not supported; /openapi.json lists what is, and settings stand in specdec."
+            raise ApiError(400, says, place, "unsupported_parameter")
+        code = "invalid_value" if place else "invalid_json"
+        raise ApiError(400, f"{place or 'The body'}: {first['msg']}.", place, code)
 
     def settings(self, most: int) -> dict[str, object]:
         """The settings that it changes, by dotted name; at most `most` tokens. Raises ApiError for one that it may not.
@@ -196,29 +250,27 @@ class ChatRequest(_Strict):
         }
         return given | {name: value for name, value in own.items() if value is not None}
 
-    @property
-    def sound(self) -> bytes:
-        """The recording's bytes. Raises ApiError where there is not exactly one."""
-        parts = [part for message in self.messages if not isinstance(message.content, str) for part in message.content]
-        found = [part for part in parts if not isinstance(part, TextPart)]
-        if len(found) != 1:
-            says = f"A request has one recording, and this one has {len(found)}: send one input_audio or audio_url."
+    def sound(self, fetch: Callable[[str], bytes]) -> bytes:
+        """The recording's bytes, which `fetch` gets of an address. Raises ApiError where there is not exactly one."""
+        parts = [part for message in self.messages for part in message.parts if not isinstance(part, TextPart)]
+        if len(parts) != 1:
+            says = f"A request has one recording, and this one has {len(parts)}: send one input_audio or audio_url."
             raise ApiError(400, says, "messages", "invalid_audio")
-        if isinstance(part := found[0], SoundPart):
+        if isinstance(part := parts[0], SoundPart):
             data = part.input_audio.data
         else:
             head, _, data = part.audio_url.url.partition(",")
             if not (head.startswith("data:") and head.endswith(";base64")):
-                says = "audio_url takes a data URL (data:audio/wav;base64,...); this server fetches nothing."
-                raise ApiError(400, says, "messages", "unsupported_url")
+                return fetch(part.audio_url.url)
         try:
             return base64.b64decode(data, validate=True)
         except ValueError:
             raise ApiError(400, "The recording is not valid base64.", "messages", "invalid_audio") from None
 
-    def text(self, *roles: str) -> str | None:
-        """The text of the messages of these roles; None where there is none."""
-        return "\n".join(message.text for message in self.messages if message.role in roles).strip() or None
+    def text(self, *roles: str) -> str:
+        """The text of the messages of these roles."""
+        parts = [part for message in self.messages if message.role in roles for part in message.parts]
+        return "\n".join(part.text.strip() for part in parts if isinstance(part, TextPart)).strip()
 
     def wanted(self, known: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
         """The properties of the JSON object that is asked for, of those that are `known`; none: the caption as text.
@@ -230,17 +282,17 @@ class ChatRequest(_Strict):
             return ()
         if form.type == "json_object":
             return tuple(known)
-        schema = {} if form.json_schema is None else form.json_schema.schema_
-        properties, required = schema.get("properties"), schema.get("required") or []
-        if not isinstance(properties, dict) or not properties or not isinstance(required, list):
-            raise _wrong_schema("needs `properties`", known)
-        for name in (*properties, *map(str, required)):
+        if form.json_schema is None:
+            raise _wrong_schema("needs json_schema", known)
+        schema = form.json_schema.schema_
+        names = tuple(dict.fromkeys((*schema.properties, *schema.required)))
+        for name in names:
             if name not in known:
                 raise _wrong_schema(f"has no property {name[:100]}", known)
-        for name, given in properties.items():
-            if not _allows(given, known[name]):
+            values = known[name].get("enum", [["a word"] if known[name]["type"] == "array" else "a text"])
+            if not all(map(schema.properties.get(name, Property()).allows, values)):
                 raise _wrong_schema(f"has to allow for {name}: {json.dumps(known[name])}", known)
-        return tuple(dict.fromkeys((*properties, *map(str, required))))
+        return names
 
 
 def object_schema(lexicon: Lexicon) -> dict[str, dict[str, Any]]:
@@ -248,28 +300,6 @@ def object_schema(lexicon: Lexicon) -> dict[str, dict[str, Any]]:
     words = {"type": "array", "items": {"type": "string"}}
     classes = {name: {"type": ["string", "null"], "enum": [*found, None]} for name, found in lexicon.attributes.items()}
     return {"caption": {"type": "string"}, **classes, "emotions": words, "flags": words}
-
-
-def _allows(given: JsonValue, needed: Mapping[str, Any]) -> bool:
-    """Whether a schema of a property lets all pass that `needed` does; one with other keywords than these does not."""
-    branches = given.get("anyOf", [given]) if isinstance(given, dict) else None
-    if not isinstance(branches, list):
-        return False
-    examples = needed.get("enum", [[] if needed["type"] == "array" else "a text"])
-    return all(any(_takes(branch, example, needed) for branch in branches) for example in examples)
-
-
-def _takes(branch: JsonValue, example: object, needed: Mapping[str, Any]) -> bool:
-    if (
-        not isinstance(branch, dict)
-        or not branch.keys() <= _ANY
-        or branch.get("items") not in (None, needed.get("items"))
-    ):
-        return False
-    kinds, values = branch.get("type", _TYPES[type(example)]), branch.get("enum", [example])
-    return _TYPES[type(example)] in (kinds if isinstance(kinds, list) else [kinds]) and (
-        isinstance(values, list) and example in values
-    )
 
 
 def _wrong_schema(says: str, known: Mapping[str, Any]) -> ApiError:

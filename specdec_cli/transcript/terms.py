@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SUGGESTED: Final = "suggested"  # setting that records what the checkpoints add to settings that were left open
 _MODEL: Final = tuple(ModelInfo.model_fields)
 # the prompt says the style, and what checkpoints suggest is known once they are loaded
-_NOT_COMPARED: Final = frozenset({"style", SUGGESTED, "lookup_tokens", "degrade"})  # guesses change no text
+_NOT_COMPARED: Final = frozenset({"style", SUGGESTED, "guess_tokens", "degrade"})  # guesses change no text
 
 
 @dataclass(frozen=True, slots=True)

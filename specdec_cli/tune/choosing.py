@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from specdec_cli.evaluate.bootstrap import Values, difference, mean
+from specdec_cli.stats import Values, difference, mean
 from specdec_cli.tune.outcomes import Baselines, SettingOutcome
 from specdec_cli.tune.replay import Candidate
 from specdec_cli.tune.risk import Certified, certify

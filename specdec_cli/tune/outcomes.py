@@ -11,7 +11,6 @@ import numpy as np
 from pydantic import Field
 
 from specdec_cli.decoding.learned import Classifier
-from specdec_cli.evaluate.bootstrap import Figures, Interval, Resampler, Values, mean
 from specdec_cli.evaluate.costs import cloud_ms, spent_shares
 from specdec_cli.evaluate.gap import AtCost, GapClosed, Spent, measure_gap
 from specdec_cli.evaluate.quality import label_hits
@@ -20,6 +19,7 @@ from specdec_cli.labels import Lexicon
 from specdec_cli.labels.grounding import Grounding
 from specdec_cli.labels.references import Reference
 from specdec_cli.prompts import Language
+from specdec_cli.stats import Figures, Interval, Resampler, Values, mean
 from specdec_cli.transcript.records import Transcript
 from specdec_cli.tune.recording import Trace
 from specdec_cli.tune.replay import Candidate

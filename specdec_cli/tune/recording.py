@@ -24,11 +24,11 @@ from specdec_cli.decoding.pick import choices
 from specdec_cli.decoding.stop import StopRules
 from specdec_cli.decoding.verify import LocalVerifier
 from specdec_cli.errors import AudioContentError, TranscriptError, WrongFileError, typed
-from specdec_cli.evaluate.bootstrap import Figures
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.journal import Journal, StoredLine, Watch
 from specdec_cli.labels.grounding import Grounding
 from specdec_cli.models.processor import Prompt
+from specdec_cli.stats import Figures
 from specdec_cli.targets import RECORDINGS
 from specdec_cli.transcript.records import Transcript
 from specdec_cli.transcript.terms import SUGGESTED, differing

@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 from pydantic import Field
 
-from specdec_cli.evaluate.bootstrap import Figures, Values
+from specdec_cli.stats import Figures, Values
 
 LOSS: Final = "captions of which a class that the lexicon reads differs from that in the cloud's own caption"
 

@@ -17,13 +17,13 @@ from specdec_cli.config import Config
 from specdec_cli.config.gate_file import GateFile, LearnedWeights, tokenizer_fingerprint
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.errors import ConfigError
-from specdec_cli.evaluate.bootstrap import Interval
 from specdec_cli.evaluate.gap import GapClosed
 from specdec_cli.evaluate.text_scores import in_another_language
 from specdec_cli.journal import Watch
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.grounding import Grounding
 from specdec_cli.labels.references import Reference
+from specdec_cli.stats import Interval
 from specdec_cli.tune.choosing import best_of, worth_running
 from specdec_cli.tune.outcomes import Baselines, CaptionQuality, SettingOutcome, TunedPoint, Tuning, confirmed, swept
 from specdec_cli.tune.recording import StoredRecordings, Trace, sound_of

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import filecmp
 import json
 import os
 import re
-import shutil
 from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from itertools import count
 from pathlib import Path, PurePosixPath
-from typing import IO, Final
+from typing import Final
 
 from specdec_cli.errors import ConfigError, SpecdecError, WrongFileError, typed
 from specdec_cli.export.folder import shortened
@@ -47,6 +45,7 @@ _HEADS: Final = {
     b"caff": "caf",
     b"#!AMR": "amr",
     b".snd": "au",
+    b"ftyp": "m4a",  # behind four bytes
 }
 
 
@@ -133,9 +132,8 @@ class Unpacking:
         if sample.sound is None:
             self.skips.leave_out(f"{shard.label}, row {sample.number}", sample.problem or "it has no recording")
             return
-        with sample.sound as sound:
-            file = self._written(sound, shard, sample, named=rows.files)
-        rows.files.clear()
+        file = self._written(sample.sound, shard, sample, rows.files)
+        rows.files.add(file)
         own = {"unpacked": 1, "file": file}
         cells = {self._column_named(name, sample.cells): cell for name, cell in sample.cells.items()}
         more = {} if len(self._set.splits) == 1 or "split" in cells else {"split": shard.split}
@@ -157,30 +155,28 @@ class Unpacking:
                 )
         return self._renamed[name]
 
-    def _written(self, sound: IO[bytes], shard: Shard, sample: Sample, *, named: Collection[object]) -> str:
+    def _written(self, sound: bytes, shard: Shard, sample: Sample, taken: Collection[object]) -> str:
         """Writes a recording under a name that is free, and returns it.
 
-        `named`: files of rows from earlier runs. Another one may be of this row, if the last run was ended before it.
+        `taken`: files that have a row. A file without a row that holds the same is of this row: the last run was ended
+        before it was written.
         """
-        head = sound.read(16)
-        sound.seek(0)
         draft = self._folder / _DRAFT
         with writing(draft):
             draft.unlink(missing_ok=True)
             with draft.open("xb") as file:
-                shutil.copyfileobj(sound, file, 1 << 20)
+                file.write(sound)
                 file.flush()
                 os.fsync(file.fileno())  # its row is on the disk, too, once it is written
         folders = shard.split.split("/") if len(self._set.splits) > 1 else []
-        for name in _names(sample, head, folders):
+        for name in _names(sample, sound[:16], folders):
             target = self._folder / name
-            if named and name not in named and target.is_file() and _is_of(target, draft):
-                target.unlink()
             with writing(target):
                 try:
                     target.parent.mkdir(parents=True, exist_ok=True)
-                    target.open("xb").close()
                 except (FileExistsError, NotADirectoryError):
+                    continue
+                if os.path.lexists(target) and (name in taken or not _holds(target, sound)):
                     continue
                 draft.replace(target)
                 return name
@@ -210,13 +206,8 @@ def _safe(part: str) -> str:
 
 def _ending_of(head: bytes) -> str:
     """The ending of a recording by its first bytes; wav where they are of no kind that is known."""
-    if head[4:8] == b"ftyp":
-        return "m4a"
-    if head[:4] in (b"RIFF", b"RF64"):
-        return "wav"
-    return next((ending for magic, ending in _HEADS.items() if head.startswith(magic)), "wav")
+    return next((ending for magic, ending in _HEADS.items() if magic in (head[: len(magic)], head[4:8])), "wav")
 
 
-def _is_of(target: Path, draft: Path) -> bool:
-    """Whether a file is what a killed run may have left of a recording: all of it, or its place."""
-    return not target.stat().st_size or filecmp.cmp(target, draft, shallow=False)
+def _holds(file: Path, content: bytes) -> bool:
+    return file.is_file() and file.stat().st_size == len(content) and file.read_bytes() == content

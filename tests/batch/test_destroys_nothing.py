@@ -25,6 +25,7 @@ from specdec_cli.transcript.terms import recorded_settings
 from specdec_cli.types import ExportFormat
 from tests.batch.lines import good_line
 from tests.mini_pair import write_voice
+from tests.tiers import in_ci
 
 CONFIG = load_config("mini", flags={"decoding.mode": "edge"}, environ={}).config
 MADE = {
@@ -121,7 +122,7 @@ def run(rng: random.Random) -> None:
     load("batch").main(["--mode=edge", "-q", *flags, *valued, "--", *given], standalone_mode=False)
 
 
-@pytest.mark.parametrize("cases", [range(150), pytest.param(range(150, 1000), marks=pytest.mark.full)], ids=str)
+@pytest.mark.parametrize("cases", [range(40), in_ci(range(40, 1000))], ids=str)
 def test_nothing_is_destroyed(
     cases: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stubbed: None, capsys: pytest.CaptureFixture[str]
 ) -> None:

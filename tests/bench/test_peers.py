@@ -11,6 +11,7 @@ from specdec_cli.decoding.assemble import Pair, build_loop
 from tests.families import standins
 from tests.families.checkpoints import KINDS
 from tests.families.running import model, prompt
+from tests.tiers import named
 from tests.tiny import settings
 
 MOST = 12
@@ -23,7 +24,7 @@ def _stand_ins() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("family", KINDS)
+@pytest.mark.parametrize("family", named(KINDS, "qwen2-audio"))
 def test_generate_takes_the_prompt_of_any_family(family: str) -> None:
     edge = model(family, 0)
     clip = prompt(edge, 1)

@@ -97,7 +97,7 @@ def break_file(path: Path) -> bytes:
             marks=pytest.mark.full,
         ),
         # without guesses it always drafts; with them, measured times decide whether the cloud writes a clip alone
-        pytest.param(("--mode", "lossless", "-l", "en", "--set", "decoding.lookup_tokens=0"), marks=pytest.mark.full),
+        pytest.param(("--mode", "lossless", "-l", "en", "--set", "decoding.guess_tokens=0"), marks=pytest.mark.full),
     ],
     ids=" ".join,
 )
@@ -344,12 +344,12 @@ def test_a_resumed_run_guesses_from_its_output_and_from_transcripts_that_it_is_g
         clips / "bob" / "1.wav",
         "--mode",
         "edge",
-        *(("--set", f"runtime.lookup_file={earlier}") if named else ()),
+        *(("--set", f"runtime.guess_file={earlier}") if named else ()),
     )
     outcome = batch(*arguments)
     assert outcome.code == 0, outcome.err
     found = {Path(line.file).parent.name: line for line in read_transcripts(output)}["bob"]
     assert found.totals is not None
     assert (found.totals.guesses_kept or 0) > 0
-    plain = captioner(decoding__mode="edge", decoding__lookup_tokens=0).caption(clips / "bob" / "1.wav")
+    plain = captioner(decoding__mode="edge", decoding__guess_tokens=0).caption(clips / "bob" / "1.wav")
     assert found.caption == plain.caption

@@ -19,6 +19,7 @@ from tests.mini_pair import RATE, voice, write_voice
 from tests.transcript.lines import read_transcripts
 
 pytestmark = [
+    pytest.mark.ci,
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX"),
     pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
 ]
@@ -87,9 +88,7 @@ def kill_and_resume(folder: Path, output: Path, seed: int, kills: int) -> int:
     return died
 
 
-@pytest.mark.parametrize(
-    ("seeds", "kills"), [(range(1), 3), pytest.param(range(1, 6), 5, marks=pytest.mark.full)], ids=["few", "many"]
-)
+@pytest.mark.parametrize(("seeds", "kills"), [(range(1), 3), (range(1, 6), 5)], ids=["few", "many"])
 def test_a_batch_that_is_killed_again_and_again_ends_as_if_it_had_not_been(
     many: Path, tmp_path: Path, uninterrupted: list[tuple[object, ...]], seeds: Sequence[int], kills: int
 ) -> None:
@@ -167,7 +166,6 @@ def test_five_thousand_files_are_begun_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.full
 def test_memory_stays_flat(tmp_path: Path) -> None:
     files = 600
     folder, output = many_links(tmp_path / "many", files), tmp_path / "out.jsonl"

@@ -20,7 +20,7 @@ from specdec_cli.run import Run
 from specdec_cli.targets import writing
 from specdec_cli.transcript import Transcript, json_schema
 from tests.cli.conftest import Specdec
-from tests.mini_pair import RATE, captioner, voice
+from tests.mini_pair import RATE, captioner, mini_pair, voice
 from tests.transcript.lines import read_transcripts
 
 LOAD = Captioner.load  # which `specdec` has replaced
@@ -249,15 +249,22 @@ def test_pieces_keep_their_times_in_a_pipe(specdec: Specdec, tmp_path: Path) -> 
 UNREACHABLE = ("-l", "zh", "--set", "cloud.url=http://127.0.0.1:9")
 
 
+@pytest.fixture
+def edge_here(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mini edge is loaded as ever, and a cloud is called, after pauses of milliseconds."""
+    monkeypatch.setattr(Captioner, "load", LOAD)
+    monkeypatch.setattr("specdec_cli.models.loading.load_model", lambda *_, **__: mini_pair().edge)
+    monkeypatch.setattr("specdec_cli.cloud.remote.PAUSE_S", 0.001)
+
+
 @pytest.mark.parametrize(
     "given",
     [["--gate", "never"], ["--gate", "always"], ["--mode", "lossless", "--set", "decoding.degrade=true"]],
     ids=repr,
 )
 def test_where_the_edge_may_write_alone_an_unreachable_cloud_is_a_warning(
-    specdec: Specdec, recordings: list[str], monkeypatch: pytest.MonkeyPatch, given: list[str]
+    specdec: Specdec, edge_here: None, recordings: list[str], given: list[str]
 ) -> None:
-    monkeypatch.setattr(Captioner, "load", LOAD)
     outcome = specdec("caption", recordings[0], *UNREACHABLE, *given, "--json")
     assert outcome.code == 0, outcome.err
     found = Transcript.from_json(outcome.out)
@@ -278,14 +285,8 @@ def test_where_the_edge_may_write_alone_an_unreachable_cloud_is_a_warning(
     ids=str,
 )
 def test_without_its_cloud_a_mode_that_needs_it_is_refused_before_the_first_clip(
-    specdec: Specdec,
-    recordings: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    command: str,
-    given: list[str],
+    specdec: Specdec, edge_here: None, recordings: list[str], tmp_path: Path, command: str, given: list[str]
 ) -> None:
-    monkeypatch.setattr(Captioner, "load", LOAD)
     output = tmp_path / "out.jsonl"
     kept = [] if command == "bench" else ["-o", str(output)]
     outcome = specdec(command, recordings[0], *UNREACHABLE, *given, *kept)

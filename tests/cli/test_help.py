@@ -7,6 +7,8 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 from specdec_cli import __version__
 from specdec_cli.cli.app import COMMANDS, EXIT_CODES
 from tests.cli.conftest import Specdec
@@ -48,6 +50,7 @@ def probe(*commands: list[str]) -> list[tuple[list[str], int | None, list[str], 
     return [tuple(one) for one in json.loads(done.stderr.splitlines()[-1])]
 
 
+@pytest.mark.ci
 def test_what_needs_no_model_loads_nothing_heavy_and_help_takes_a_quarter_of_a_second() -> None:
     done = probe(*LIGHT)
     assert done[0][3] < 1.0  # CPU seconds from the interpreter's start; below 0.25 on an idle machine

@@ -17,6 +17,7 @@ from specdec_cli.transcript import Transcript
 from tests.cli.harness import Fork, environment, on_terminal, process
 from tests.console.screens import COLOUR, ESCAPE
 from tests.export.lines import piece
+from tests.mini_pair import write_voice
 from tests.transcript.lines import read_transcripts
 
 pytestmark = [
@@ -27,6 +28,7 @@ HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 FILES = 60
 
 
+@pytest.mark.ci
 def test_a_process_of_its_own_captions_with_the_shipped_models(recordings: list[str]) -> None:
     outcome = process("caption", recordings[0], recordings[1], "--json", OMP_DISPLAY_ENV="true")
     assert outcome.code == 0, outcome.err
@@ -171,9 +173,11 @@ def test_a_signal_gives_the_terminal_back(recordings: list[str], tmp_path: Path,
     assert "Traceback" not in text
 
 
+@pytest.mark.ci
 def test_a_comparison_that_is_interrupted_shows_what_was_done_so_far(recordings: list[str], tmp_path: Path) -> None:
     output = tmp_path / "t.jsonl"
-    fork = Fork(["compare", *recordings, "-o", str(output), "--repeat", "20", "--set", "decoding.max_new_tokens=8"])
+    more = [write_voice(tmp_path / f"voice {seed}.wav", seed, 1.0) for seed in range(20)]
+    fork = Fork(["compare", *recordings, *map(str, more), "-o", str(output), "--set", "decoding.max_new_tokens=8"])
     fork.wait_for_lines(output, 9)
     fork.send(signal.SIGINT)
     outcome = fork.wait()

@@ -18,6 +18,7 @@ from tests.cli.conftest import Specdec
 from tests.cli.harness import Outcome
 from tests.mini_pair import captioner, write_voice
 
+pytestmark = pytest.mark.ci
 SHORT = ("--set", "decoding.max_new_tokens=24")
 HALVES = ("--set", "judging.seed=1")  # with some clips in the second half of which edge and cloud differ
 SAME = ("-k", "2", "--gate", "entropy", "-l", "zh", *HALVES, *SHORT)
@@ -146,7 +147,6 @@ def test_a_second_run_does_nothing_again(
     assert len(recorded.read_text(encoding="utf-8").splitlines()) == len(lines)
 
 
-@pytest.mark.ci
 def test_the_learned_gate_is_fitted_and_used(specdec: Specdec, voices: Path, recorded: Path, tmp_path: Path) -> None:
     pytest.importorskip("sklearn", reason="needs the extra [tune]")
     gate = tmp_path / "gate.json"
@@ -217,7 +217,6 @@ def test_texts_of_what_was_said_are_no_references(
     assert not [note for note in without.notes if "are what was said" in note]
 
 
-@pytest.mark.ci
 def test_deferred_drafts_are_tried_where_clips_count(
     specdec: Specdec, voices: Path, recorded: Path, tmp_path: Path
 ) -> None:
@@ -241,7 +240,6 @@ def test_deferred_drafts_are_tried_where_clips_count(
     assert (settings["defer"], settings["wake"]) == (file.defer, file.wake)
 
 
-@pytest.mark.ci
 def test_a_risk_is_certified_and_written_into_the_gate_file(
     specdec: Specdec, voices: Path, recorded: Path, tmp_path: Path
 ) -> None:

@@ -47,7 +47,8 @@ class Served(Running):
 
     def __init__(self, model: AudioLM, *, token: str | None = None, **limits: Any) -> None:
         self.service = Service(model, ServeLimits(**limits))
-        super().__init__(Offer(self.service.limits, self.service), token)
+        self.offer = Offer(self.service.limits, self.service)
+        super().__init__(self.offer, token)
 
 
 @contextmanager

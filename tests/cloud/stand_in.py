@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import io
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -61,6 +62,28 @@ def answering(respond: Respond) -> Iterator[str]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@contextmanager
+def behaving(behaviour: Callable[[socket.socket], None]) -> Iterator[str]:
+    """A server that does something to each connection; yields its address."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def accept() -> None:
+            with suppress(OSError):
+                while True:
+                    threading.Thread(target=behave, args=(listening.accept()[0],), daemon=True).start()
+
+        def behave(connection: socket.socket) -> None:
+            with connection, suppress(OSError):
+                behaviour(connection)
+
+        thread = threading.Thread(target=accept, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        with suppress(OSError):
+            listening.shutdown(socket.SHUT_RDWR)
+        thread.join(10)
 
 
 class ModelServer:

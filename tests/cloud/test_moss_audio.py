@@ -29,6 +29,7 @@ from tests.cloud.tiny_qwen2_audio import audio_processor
 from tests.cloud.vllm_cases import VllmCase, clip, cloud, configured, edge
 from tests.cloud.vllm_server import serving
 from tests.models.checkpoints import write_json
+from tests.tiers import few
 from tests.tiny import TEMPLATE, byte_tokenizer, tiny_clip
 
 TOKENS_A_MARKER = 25  # two seconds of 12.5 tokens
@@ -139,8 +140,8 @@ def alone(model: AudioLM, of: VllmCase, size: int) -> tuple[int, ...]:
     return tuple(text)
 
 
-@pytest.mark.parametrize("number", [LONG, SHORT])
-@pytest.mark.parametrize("mode", ["edge", "lossless"])
+@pytest.mark.parametrize("number", few([LONG, SHORT]))
+@pytest.mark.parametrize("mode", few(["lossless", "edge"]))
 def test_texts_are_those_of_the_models_with_time_markers(pair: Pair, mode: str, number: int) -> None:
     writer = edge("near") if mode == "edge" else cloud()
     drawn = pair_case(number, mode=mode, acceptance=None, max_new_tokens=24)

@@ -104,6 +104,7 @@ def captioner(url: str, **settings: object) -> Captioner:
         return Captioner.load(load_config("mini", flags={"cloud.timeout_s": 30.0} | flags, environ={}).config)
 
 
+@pytest.mark.ci
 def test_captions_are_those_of_one_process(process: Process) -> None:
     pair = mini_pair()
     for mode, k, seed in (("hybrid", 2, 1), ("hybrid", 5, 2), ("lossless", 5, 3), ("lossless", 3, 4)):
@@ -139,6 +140,7 @@ def certificate(folder: Path) -> tuple[Path, Path]:
     return folder / "cert.pem", folder / "key.pem"
 
 
+@pytest.mark.ci
 def test_a_token_and_a_certificate_of_its_own(
     process: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Callable[..., tuple[int, str]]
 ) -> None:

@@ -25,6 +25,7 @@ from specdec_cli.decoding.block import Draft
 from specdec_cli.errors import CloudError, ConfigError, DecodingError, SpecdecError, TokenizerMismatchError
 from tests.cloud.stand_in import Answer, ModelServer, Respond, answering
 from tests.cloud.vllm_cases import VllmCase, clip, cloud, configured, edge, outcome, prompt
+from tests.tiers import few
 from tests.tiny import tiny_clip
 
 Change = Callable[[dict[str, Any]], object]
@@ -139,20 +140,22 @@ def _generate(*tokens: Any) -> Change:
 
 @pytest.mark.parametrize(
     ("change", "said"),
-    [
-        (lambda told: told["prompt_logprobs"].pop(5), "scored and 1 generated, of"),
-        (lambda told: told.pop("prompt_logprobs"), "0 scored and"),
-        (lambda told: told["prompt_logprobs"].__setitem__(-1, {"1": {"logprob": -0.5}}), "was not scored"),
-        (lambda told: told["prompt_logprobs"][-1].update(x7={"logprob": -0.5}), "prompt_logprobs"),
-        (_of_drafted(-9999.0), "scores are not finite"),
-        (_of_drafted(float("nan")), "finite"),
-        (_of_drafted(3.0), "less than or equal to"),
-        (_generate(-1), "greater than or equal to 0"),
-        (_generate(), "at least 1 item"),
-        (_generate(1, 2), "2 generated"),
-        (lambda told: told["choices"].clear(), "Field required"),
-        (lambda told: told["usage"].update(prompt_tokens=3), "3 tokens were read"),
-    ],
+    few(
+        [
+            (lambda told: told["prompt_logprobs"].pop(5), "scored and 1 generated, of"),
+            (lambda told: told.pop("prompt_logprobs"), "0 scored and"),
+            (lambda told: told["prompt_logprobs"].__setitem__(-1, {"1": {"logprob": -0.5}}), "was not scored"),
+            (lambda told: told["prompt_logprobs"][-1].update(x7={"logprob": -0.5}), "prompt_logprobs"),
+            (_of_drafted(-9999.0), "scores are not finite"),
+            (_of_drafted(float("nan")), "finite"),
+            (_of_drafted(3.0), "less than or equal to"),
+            (_generate(-1), "greater than or equal to 0"),
+            (_generate(), "at least 1 item"),
+            (_generate(1, 2), "2 generated"),
+            (lambda told: told["choices"].clear(), "Field required"),
+            (lambda told: told["usage"].update(prompt_tokens=3), "3 tokens were read"),
+        ]
+    ),
 )
 def test_nonsense_is_never_believed(change: Change, said: str) -> None:
     def altered(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:

@@ -45,6 +45,7 @@ from tests.cloud.vllm_cases import CLOUD, VllmCase, clip, cloud, configured, edg
 from tests.cloud.vllm_server import serving, write_recordings
 from tests.laws.cases import INSTRUCTIONS, drawn_settings, learned_weights
 from tests.laws.tolerance import most_parting
+from tests.tiers import few, in_ci
 from tests.tiny import collect, gate_file
 
 KIND = "near"
@@ -107,7 +108,7 @@ def pair(servers: Servers) -> Iterator[Pair]:
 def pair_case(number: int, **fixed: Any) -> VllmCase:
     """With blocks of 1 to 8 tokens, or the whole caption at once."""
     rng = random.Random(number)
-    drawn: dict[str, Any] = {"loop_period": 0, "lookup_tokens": 0, "defer": rng.random() < 0.5}
+    drawn: dict[str, Any] = {"loop_period": 0, "guess_tokens": 0, "defer": rng.random() < 0.5}
     drawn |= {"repetition_penalty": 1.0, "no_repeat_ngram": 0, "min_new_tokens": 0}
     drawn["gate"] = rng.choice(("entropy", "margin", "logprob", "learned", "always", "never"))
     given, _ = drawn_settings(rng, **drawn | fixed)
@@ -163,8 +164,8 @@ def fed(of: VllmCase, listed: Listed) -> tuple[list[Block], Finished]:
     return collect(loop.run())
 
 
-@pytest.mark.parametrize("in_flight", [1, 16])
-@pytest.mark.parametrize("mode", ["edge", "lossless", "hybrid"])
+@pytest.mark.parametrize("in_flight", few([1, 16]))
+@pytest.mark.parametrize("mode", few(["hybrid", "lossless", "edge"]))
 def test_texts_are_those_of_the_servers(pair: Pair, request: pytest.FixtureRequest, mode: str, in_flight: int) -> None:
     """100 cases against real servers: k and deferral varied; texts that part for a near tie are counted."""
     count = 100 if "real" in request.node.callspec.id else 6 * min(in_flight, 2)
@@ -248,6 +249,7 @@ def batch(servers: Servers, folder: Path, *arguments: str, program: Sequence[str
     return ran.stderr
 
 
+@pytest.mark.ci
 def test_a_batch_loads_no_torch_and_is_quick_to_its_first_request(servers: Servers, tmp_path: Path) -> None:
     """At most 1 s of CPU time, interpreter included."""
     program = tmp_path / "first.py"
@@ -275,6 +277,7 @@ def test_a_batch_loads_no_torch_and_is_quick_to_its_first_request(servers: Serve
     assert float(seconds) < max(1.0, 5 * alone)
 
 
+@pytest.mark.ci
 def test_a_batch_goes_on_when_a_server_comes_back(servers: Servers, tmp_path: Path) -> None:
     """Nothing is lost and nothing is there twice; captions without their cloud say so."""
     if not servers.doubles:
@@ -308,7 +311,7 @@ def test_a_tokenizer_that_may_not_be_downloaded_is_named() -> None:
     assert "set `processor` to its folder" in str(caught.value.hint)
 
 
-@pytest.mark.parametrize("edge_failed", ["fail", "cloud"])
+@pytest.mark.parametrize("edge_failed", few(["cloud", "fail"]))
 def test_an_edge_that_fails(servers: Servers, tmp_path: Path, edge_failed: str) -> None:
     if not servers.doubles:
         pytest.skip("this is about the client")
@@ -332,9 +335,9 @@ def test_an_edge_that_fails(servers: Servers, tmp_path: Path, edge_failed: str) 
     ("given", "most"),
     [
         ({"mode": "hybrid", "gate": "never", "defer": True}, 0),
-        ({"mode": "lossless", "defer": False, "max_new_tokens": 12, "k": 2}, 99),
+        in_ci(({"mode": "lossless", "defer": False, "max_new_tokens": 12, "k": 2}, 99)),
         # from its second call on, the cloud's answer holds the verdicts to come
-        ({"mode": "hybrid", "gate": "always", "defer": True, "max_new_tokens": 24}, 2),
+        in_ci(({"mode": "hybrid", "gate": "always", "defer": True, "max_new_tokens": 24}, 2)),
     ],
 )
 def test_requests_are_counted(servers: Servers, pair: Pair, given: dict[str, Any], most: int) -> None:

@@ -68,6 +68,11 @@ def test_model_folders_count_from_the_place_that_names_them(tmp_path: Path, monk
     ("text", "message", "hint"),
     [
         ("decoding:\n  kk: 3\n", "my.yaml:6: there is no setting decoding.kk", "Did you mean decoding.k?"),
+        (
+            "decoding:\n  lookup_tokens: 3\n",
+            "my.yaml:6: decoding.lookup_tokens is called decoding.guess_tokens now",
+            "",
+        ),
         ("decodin: {}\n", "my.yaml:5: there is no setting decodin", "Did you mean decoding?"),
         (
             "gate: {zzz: 3}\n",

@@ -74,7 +74,7 @@ def test_the_cloud_writes_alone_where_guesses_make_it_faster_and_is_tried_now_an
         length = BlockLength(settings(mode="lossless", k="auto").decoding, costs)
         assert (length.most() > 0) == (expected > 0)
     assert any(length.most() == 0 for _ in range(400)), "what is known of it fades"
-    assert BlockLength(settings(mode="lossless", k="auto", lookup_tokens=0).decoding, Costs()).most() > 0
+    assert BlockLength(settings(mode="lossless", k="auto", guess_tokens=0).decoding, Costs()).most() > 0
 
 
 def test_the_first_draft_of_a_clip_pays_for_its_prefill() -> None:

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from specdec_cli.config.schema import ScoringConfig
+from specdec_cli.decoding.guesses import Guesses, GuessTable
 from specdec_cli.decoding.length import GuessCosts
-from specdec_cli.decoding.lookup import Guesses, Lookup
 from specdec_cli.decoding.rows import Rows
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.selftest import _prompt
@@ -28,11 +28,11 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.fixture
 def rows() -> Rows:
     """Rows that have guessed tokens after the beginning of a caption."""
-    model, lookup = tiny_model(1), Lookup()
+    model, table = tiny_model(1), GuessTable()
     for _ in range(4):
-        lookup.learn(0, LEARNT, [True] * len(LEARNT))
+        table.learn(0, LEARNT, [True] * len(LEARNT))
     session = Session(model, _prompt(model, 0.5), 40)
-    made = Rows(session, ScoringConfig(), (), Guesses(lookup, 0, 4, 30, GuessCosts()))
+    made = Rows(session, ScoringConfig(), (), Guesses(table, 0, 4, 30, GuessCosts()))
     made.after(())  # the prompt
     made.after(LEARNT[:1])
     assert made.guessed > 0

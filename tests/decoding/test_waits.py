@@ -49,7 +49,7 @@ def test_a_lossless_caption_waits_once_a_block_and_model(
     given: dict[str, float] = {
         "decoding__k": 5,
         "decoding__defer": False,
-        "decoding__lookup_tokens": 0,
+        "decoding__guess_tokens": 0,
         "decoding__max_new_tokens": 34,
     }
     given |= {f"decoding__{name}": value for name, value in penalties.items()} | {"decoding__min_new_tokens": 34}

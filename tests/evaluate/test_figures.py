@@ -96,13 +96,11 @@ def test_a_clip_whose_prefill_was_early_wakes_the_cloud(lexicon: Lexicon) -> Non
     assert (hybrid.escalation_rate.value, hybrid.clips_woken.value, hybrid.cloud_time.value) == (0.0, 1.0, 0.5)
 
 
-def test_of_repeats_the_median_counts(lexicon: Lexicon) -> None:
-    runs = [made("a", "edge", ms=ms) for ms in (100, 900, 110)]
-    runs += [made("a", "cloud", "She sounds happy.", ms=ms) for ms in (220, 200, 9000)]
-    found = comparison(runs, lexicon)
-    assert [mode.total_s.value for mode in found.costs] == pytest.approx([0.11, 0.22])
-    assert found.repeats == 3
-    assert found.unstable == []
+def test_of_several_captions_of_one_mode_the_first_counts(lexicon: Lexicon) -> None:
+    runs = [made("a", "edge", text, ms=ms) for text, ms in (("She sounds sad.", 100), ("She sounds calm.", 900))]
+    found = comparison([failed("a", "edge"), *runs, made("a", "cloud", ms=200)], lexicon)
+    assert [mode.total_s.value for mode in found.costs] == pytest.approx([0.1, 0.2])
+    assert found.clips[0].captions["edge"] == "She sounds sad."
 
 
 def test_one_clip_has_ratios_and_no_spread(lexicon: Lexicon) -> None:

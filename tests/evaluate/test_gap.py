@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from specdec_cli.evaluate.bootstrap import Interval, Resampler, mean, ratio
 from specdec_cli.evaluate.gap import measure_gap
+from specdec_cli.stats import Interval, Resampler, mean, ratio
 
 NAN = float("nan")
 

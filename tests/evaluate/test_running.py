@@ -42,8 +42,8 @@ def refused(made: Callable[[], object]) -> ConfigError:
 def test_modes_rotate_so_that_each_comes_first_equally_often() -> None:
     recordings = [InputFile(f"{index}.wav", digest(str(index))) for index in range(8)]
     order = list(turns(recordings, MODES, 2))
-    assert [turn.recording for turn in order[::4]] == recordings * 2
-    modes = [tuple(turn.mode for turn in order[at : at + 4]) for at in range(0, len(order), 4)]
+    assert [recording for recording, _ in order[::4]] == recordings * 2
+    modes = [tuple(mode for _, mode in order[at : at + 4]) for at in range(0, len(order), 4)]
     assert all(sorted(each) == sorted(MODES) for each in modes)
     for place in range(4):
         assert Counter(each[place] for each in modes[:8]) == dict.fromkeys(MODES, 2)
@@ -76,8 +76,8 @@ def test_a_journal_knows_what_is_done(tmp_path: Path) -> None:
     again = reopened(path)
     assert [run.file for run in again.transcripts] == ["b", "a", "b", "c"]  # the same failure stands there once
     for known in (journal, again):
-        assert known.repeats((digest("b"), None), "edge") == 2
-        assert known.repeats((digest("b"), None), "cloud") == 0
+        assert known.captioned((digest("b"), None), "edge")
+        assert not known.captioned((digest("b"), None), "cloud")
         assert known.refused((digest("c"), None), "edge")
         assert not known.refused((digest("b"), None), "edge")
     order = [InputFile(name, digest(name)) for name in "ab"]

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.errors import ReferencesError
-from specdec_cli.evaluate.bootstrap import Resampler
 from specdec_cli.evaluate.comparison import comparison
 from specdec_cli.evaluate.wheels import Wheels
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import References
+from specdec_cli.stats import Resampler
 from tests.evaluate.fabricate import made, quality_of
 
 FORMAT = """name,format
@@ -104,7 +104,7 @@ def test_references_name_words_in_lists_descriptions_or_classes(folder: Path, tm
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"wheel1.csv": None, "wheel2.csv": None}, "has no table of an emotion wheel"),
+        ({"wheel1.csv": None, "wheel2.csv": None}, "has no table wheel1"),
         ({"format.csv": None}, "has no table format"),
         ({"synonym.csv": "a,b\n1,2\n"}, "has no column word_run1"),
         ({"wheel2.csv": "level1,level2\na,b\n"}, "has no column level3"),

@@ -19,6 +19,7 @@ from specdec_cli.transcript.records import ErrorInfo
 from specdec_cli.types import ExportFormat
 from tests.export.lines import HOSTILE, ONE_LINE, piece, write
 from tests.mini_pair import RATE, captioner, voice
+from tests.tiers import few
 
 ANN, BOB = "安娜", "=Bob <x>"
 PIECES = (
@@ -63,7 +64,7 @@ def test_textgrid(tmp_path: Path) -> None:
     assert tiers[f"{ANN} - pitch"][0] == (0, 1.5, "")
 
 
-@pytest.mark.parametrize("segment", ["pauses", 1.0, None])
+@pytest.mark.parametrize("segment", few([1.0, "pauses", None]))
 def test_a_textgrid_is_as_long_as_its_recording_and_has_no_slivers(tmp_path: Path, segment: object) -> None:
     """As Praat reads both; in pieces cut at pauses, in equal ones, or whole."""
     parselmouth = pytest.importorskip("parselmouth")

@@ -8,14 +8,21 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from specdec_cli.decoding.assemble import Pair
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
 from tests.families.checkpoints import KINDS, write
 from tests.laws.cases import INSTRUCTIONS, Case, drawn_settings
 from tests.models.checkpoints import load
+from tests.tiers import named
 from tests.tiny import tiny_clip
 
+families = pytest.mark.parametrize("family", named(KINDS, "qwen2-audio", "gemma4"))
+"""Each family; the fast tier has one whose clips share forwards, and one that keeps a cache of its own."""
+JOINING = sorted({*KINDS} - {"gemma4", "gemma4-unified", "gemma3n"})
+joining = pytest.mark.parametrize("family", named(JOINING, "qwen2-audio"))
 NOISES = {"same": 0.0, "near": 0.05, "far": 0.3}
 SECONDS = (0.1, 0.4, 0.9, 1.7, 3.2)
 

@@ -12,15 +12,14 @@ import torch
 from specdec_cli.models.fused import fuse_layers, rotate, signed
 from specdec_cli.models.session import Session
 from tests.families.checkpoints import KINDS, write
-from tests.families.running import model, prompt
+from tests.families.running import joining, model, prompt
 from tests.models.checkpoints import load
 from tests.tiny import tiny_module
 
-JOINING = sorted({*KINDS} - {"gemma4", "gemma4-unified", "gemma3n"})
 TEXT = (65, 66, 200, 67, 68, 201)
 
 
-@pytest.mark.parametrize("family", JOINING)
+@joining
 def test_every_layer_of_every_family_is_fused_and_scores_alike(tmp_path: Path, family: str) -> None:
     fused = load(write(tmp_path / "model", KINDS[family], 0), graphs="on")
     changed = Counter(type(part).__name__ for part in fused.module.get_decoder().modules() if "forward" in vars(part))

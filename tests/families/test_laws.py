@@ -9,7 +9,7 @@ import pytest
 
 from specdec_cli.errors import SpecdecError
 from tests.families.checkpoints import KINDS
-from tests.families.running import drawn_case
+from tests.families.running import drawn_case, families
 from tests.laws.checks import assert_best, cloud_law, edge_law
 from tests.laws.conftest import Run
 from tests.laws.reference import cloud_oracle
@@ -20,7 +20,7 @@ CLIPS = 8
 
 
 @pytest.mark.parametrize("mode", ["edge", "lossless"])
-@pytest.mark.parametrize("family", KINDS)  # one after the other: both laws use the same checkpoints
+@families  # one after the other: both laws use the same checkpoints
 def test_the_text_is_that_of_generate(law: Run, family: str, mode: str) -> None:
     """Without escalations that of the edge, with every block verified that of the cloud."""
     cases = (drawn_case(family, number, mode=mode) for number in numbers(share=0.065))

@@ -15,18 +15,18 @@ from specdec_cli.errors import AudioContentError, CheckpointError
 from specdec_cli.models.processor import same_prompts
 from specdec_cli.models.session import Session
 from tests.families.checkpoints import KINDS
-from tests.families.running import model
+from tests.families.running import families, model
 from tests.families.standins import HAS_MISTRAL, published
 from tests.models.checkpoints import assert_agree
+from tests.tiers import named
 from tests.tiny import tiny_clip
 
-families = pytest.mark.parametrize("family", KINDS)
 SECONDS = (0.1, 0.33, 1.0, 2.99, 7.7, 15.01, 29.99, 30.0)
 LONG = (30.01, 60.0)
 TEXTS = ("a\n b\t<b>&amp; {{ x }} {% y %}", " ", "é🙂", "")
 
 
-@families
+@pytest.mark.parametrize("family", named(KINDS, "qwen2-audio"))
 def test_prompts_equal_those_of_the_published_processor(family: str) -> None:
     if family == "voxtral" and not HAS_MISTRAL:
         pytest.skip("mistral-common is not installed")

@@ -18,12 +18,10 @@ from specdec_cli.models.kernels import has_int8
 from specdec_cli.models.selftest import self_test
 from specdec_cli.models.session import Session
 from tests.families.checkpoints import KINDS, write
-from tests.families.running import model, prompt
+from tests.families.running import JOINING, families, joining, model, prompt
 from tests.models.checkpoints import assert_agree, cache_free_logits, load
 from tests.models.test_slots import recordable
 
-families = pytest.mark.parametrize("family", KINDS)
-JOINING = {*KINDS} - {"gemma4", "gemma4-unified", "gemma3n"}
 TEXT = (65, 66, 200, 67, 68, 201)
 
 
@@ -67,7 +65,7 @@ def test_a_verification_after_an_early_prefill_runs_the_encoder_once(family: str
 
 
 @pytest.mark.parametrize("graphs", ["off", "on"])
-@pytest.mark.parametrize("family", sorted(JOINING))
+@joining
 def test_a_prompt_that_is_read_in_chunks_scores_alike(tmp_path: Path, family: str, graphs: str) -> None:
     of, parts = load(write(tmp_path / "model", KINDS[family], 0), graphs=graphs), list[int]()
     layer = of.module.get_decoder().layers[0]
@@ -127,7 +125,7 @@ def test_a_forward_that_fails_half_way_leaves_the_session_right(family: str) -> 
     assert_agree(scores, expected(of, 1, 4))
 
 
-@pytest.mark.parametrize("family", sorted(JOINING))
+@joining
 def test_a_joint_forward_that_fails_half_way_leaves_every_session_right(family: str) -> None:
     of = model(family, 0)
     sessions = [session_of(of, clip) for clip in range(3)]

@@ -45,6 +45,11 @@ def test_a_pattern_chooses_by_name_in_folders(tree: Path) -> None:
 def test_a_pattern_as_a_path_is_expanded(tree: Path) -> None:
     assert found(tree, tree / "*" / "x.wav") == ["a/x.wav", "b/x.wav"]
     assert found(tree, tree / "**" / "*.mp3") == ["b/deep/z.mp3"]
+    (tree / "b" / "again").symlink_to(tree)  # a circle
+    everything = ["a/notes.txt", "a/x.wav", "a/y.FLAC", "b/deep/x.wav", "b/deep/z.mp3", "b/x.wav", "top.ogg"]
+    assert found(tree, f"{tree}/**") == found(tree, f"{tree}/**/") == everything
+    assert found(tree, tree / "**" / "x**") == ["a/x.wav", "b/deep/x.wav", "b/x.wav"]
+    assert found(tree, tree / "b**" / "**" / "deep" / "*.wav") == ["b/deep/x.wav"]
     (tree / "a[1].wav").write_bytes(b"-")  # a name that only looks like a pattern
     assert found(tree, tree / "a[1].wav") == ["a[1].wav"]
 

@@ -125,6 +125,7 @@ def test_what_is_read_is_bounded_once_unpacked(tmp_path: Path, name: str, monkey
         Manifest.read(tmp_path / name)
 
 
+@pytest.mark.ci
 def test_rows_are_bounded_and_empty_lines_take_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An archive of some kB holds millions of either."""
     monkeypatch.setattr(table_files, "MOST_ROWS", 1000)
@@ -143,6 +144,7 @@ def test_rows_are_bounded_and_empty_lines_take_no_room(tmp_path: Path, monkeypat
     assert most < 60 << 20
 
 
+@pytest.mark.ci
 def test_runs_of_brackets_cues_and_wide_tables_are_parsed_in_linear_time(tmp_path: Path) -> None:
     (tmp_path / "a.srt").write_text("00:01.000 --> 00:02.000\n" + "<" * 400_000 + "<v " * 100_000 + "\n")
     (tmp_path / "wide.csv").write_text(",".join(f"c{index}" for index in range(100_000)) + "\nx" + "," * 99_999 + "\n")

@@ -101,6 +101,7 @@ def test_the_shipped_file_is_of_the_shipped_weights() -> None:
     assert scores["emotion"].temperature is not None
 
 
+@pytest.mark.ci
 def test_from_captions_to_a_calibration_in_use(specdec: Specdec, tmp_path: Path) -> None:
     """Transcripts, references, file, and captions with it."""
     files = [write_voice(tmp_path / f"{seed}.wav", seed, 0.6) for seed in range(50)]

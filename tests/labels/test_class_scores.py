@@ -18,6 +18,7 @@ from specdec_cli.transcript.records import ClassScores, Transcript
 from specdec_cli.transcript.round import Round
 from tests.cloud.serving import serving
 from tests.mini_pair import MODES, RATE, captioner, mini_pair, voice
+from tests.tiers import few
 
 LEXICON = Lexicon.load()
 
@@ -43,8 +44,8 @@ def test_a_labelled_captioner() -> None:
     assert plain.run_samples(voice(0), RATE).finish().labels is None
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("language", ["zh", "en"])
+@pytest.mark.parametrize("mode", few(MODES, 2))
+@pytest.mark.parametrize("language", few(["zh", "en"]))
 def test_the_classes_of_a_caption_have_probabilities(mode: str, language: str) -> None:
     use = captioner(decoding__mode=mode, prompt__language=language)
     made, plain = scored(use), use.run_samples(voice(0), RATE).finish()
@@ -64,13 +65,15 @@ def test_the_classes_of_a_caption_have_probabilities(mode: str, language: str) -
 
 @pytest.mark.parametrize(
     "settings",
-    [
-        {"decoding__mode": "lossless", "decoding__run_on": 3},
-        {"decoding__mode": "lossless", "decoding__temperature": 1.0},
-        {"decoding__mode": "hybrid", "gate__threshold": 0.1, "acceptance__rule": "rank"},
-        {"decoding__mode": "cloud", "decoding__sentences": 1},
-        {"decoding__mode": "edge", "decoding__max_new_tokens": 3},
-    ],
+    few(
+        [
+            {"decoding__mode": "lossless", "decoding__run_on": 3},
+            {"decoding__mode": "lossless", "decoding__temperature": 1.0},
+            {"decoding__mode": "hybrid", "gate__threshold": 0.1, "acceptance__rule": "rank"},
+            {"decoding__mode": "cloud", "decoding__sentences": 1},
+            {"decoding__mode": "edge", "decoding__max_new_tokens": 3},
+        ]
+    ),
 )
 def test_every_token_keeps_its_alternatives(settings: dict[str, object]) -> None:
     use = captioner(**settings).labelled(LEXICON)

@@ -114,7 +114,7 @@ class Case:
             collect(self.loop().run())
         if memory in ("empty", "right"):
             return self
-        settings = self.config.decoding.model_copy(update={"lookup_tokens": 1})
+        settings = self.config.decoding.model_copy(update={"guess_tokens": 1})
         config = self.config.model_copy(update={"decoding": settings})
         edge, cloud = (self.pair.guesses(role, config.instruction(), config) for role in ("edge", "cloud"))
         assert edge is not None
@@ -123,7 +123,7 @@ class Case:
             mode = rng.choice(("edge", "cloud"))
             text = list(collect(self.but(mode=mode, acceptance=None).loop().run())[1].token_ids)
         for guesses in filter(None, (edge, cloud)):
-            guesses.lookup.learn(guesses.key, text, [True] * len(text))
+            guesses.table.learn(guesses.key, text, [True] * len(text))
         return self
 
 

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import torch
 from transformers.cache_utils import Cache
 
-from specdec_cli.decoding.lookup import Lookup
+from specdec_cli.decoding.guesses import GuessTable
 from specdec_cli.decoding.rows import Rows
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.slots import LayerMemory, Slots
@@ -73,12 +73,12 @@ def trusted_guess() -> Iterator[None]:
 @contextmanager
 def forgotten_token() -> Iterator[None]:
     """Remembers of every caption what follows a token less."""
-    learn = Lookup.learn
+    learn = GuessTable.learn
 
-    def wrong(lookup: Lookup, key: int, text: Sequence[int], own: Iterable[bool]) -> None:
-        learn(lookup, key, text[1:], list(own)[1:])
+    def wrong(table: GuessTable, key: int, text: Sequence[int], own: Iterable[bool]) -> None:
+        learn(table, key, text[1:], list(own)[1:])
 
-    with patch.object(Lookup, "learn", wrong):
+    with patch.object(GuessTable, "learn", wrong):
         yield
 
 

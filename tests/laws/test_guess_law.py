@@ -22,13 +22,13 @@ def guess_case(number: int, **fixed: Any) -> Case:
     """A clip of any mode, in which a model may write on alone."""
     sampled = {"temperature": (0.0, 0.0, 0.8)[number % 3], "run_on": (0, 8)[number // 5 % 2]}
     return make_case(
-        number, mode=MODES[number // 4 % 4], loop_period=0, lookup_tokens=(MOST, 1, 3)[number % 3], **sampled, **fixed
+        number, mode=MODES[number // 4 % 4], loop_period=0, guess_tokens=(MOST, 1, 3)[number % 3], **sampled, **fixed
     )
 
 
 def guess_law(case: Case) -> str | None:
     """The rounds are the reference's, and those of the same clip without guesses; a right memory saves forwards."""
-    _, without = case.but(lookup_tokens=0).run()
+    _, without = case.but(guess_tokens=0).run()
     rounds, finished = case.remember().run()
     how = assert_rounds(case, rounds, finished)
     if how is None and finished.token_ids != without.token_ids:
@@ -36,7 +36,7 @@ def guess_law(case: Case) -> str | None:
     right = MEMORIES[case.number % len(MEMORIES)] == "right"
     if right and case.given["mode"] in ("edge", "cloud") and not case.given["temperature"]:
         most = len(finished.token_ids) - finished.guesses_kept
-        if forwards(finished) > most or (case.given["lookup_tokens"] == MOST and forwards(finished) > 1 + most // 2):
+        if forwards(finished) > most or (case.given["guess_tokens"] == MOST and forwards(finished) > 1 + most // 2):
             raise LawBroken(f"case {case.number}: {forwards(finished)} forwards with {finished.guesses_kept} kept")
     return how
 

@@ -20,6 +20,7 @@ from tests.laws.test_edge_law import edge_case, sampled_case, sampled_law
 from tests.laws.test_reference_law import gated_case, mixed_case
 from tests.laws.test_sampling_law import sampled_case as sampled_pair
 from tests.laws.tolerance import LawBroken, numbers
+from tests.tiers import named
 
 LAWS: Final[dict[str, tuple[Callable[[int], Case], Check]]] = {
     "edge": (edge_case, edge_law),
@@ -36,7 +37,7 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(draft.UNREAD_TOKENS, "cpu", 8)
 
 
-@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("name", named(LAWS, "edge", "reference, everything"))
 def test_tokens_that_the_host_reads_later_are_the_same(law: Run, name: str) -> None:
     make, check = LAWS[name]
     with patch.object(Session, "step", autospec=True, side_effect=Session.step) as step:

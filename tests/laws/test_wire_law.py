@@ -151,7 +151,7 @@ def test_a_cloud_alone_writes_what_it_would_write_here(servers: Servers, law: Ru
 def test_nothing_is_generated_past_the_limit_of_tokens(servers: Servers) -> None:
     """A cloud elsewhere runs on exactly as far as one in this process does."""
     for number in range(76_000, 76_010):
-        lengths = {"max_new_tokens": 5 + number % 3, "lookup_tokens": 0}
+        lengths = {"max_new_tokens": 5 + number % 3, "guess_tokens": 0}
         case = make_case(number, mode="lossless", k=3, run_on=8, loop_period=0, **lengths)
         _, far = collect(far_loop(case, servers.link(case)).run())
         _, here = as_sent(case).run()
@@ -174,6 +174,7 @@ def test_settings_that_are_left_open_are_the_servers_own(servers: Servers) -> No
             generation.repetition_penalty = before
 
 
+@pytest.mark.ci
 def test_clips_in_flight_together_disturb_each_other_in_nothing(servers: Servers) -> None:
     """Clips in threads, whose verdicts come in whatever order they come."""
     parted, count = list[str](), 0
@@ -212,7 +213,7 @@ def test_the_clip_goes_out_once_and_only_if_a_block_escalates(servers: Servers) 
 @pytest.mark.parametrize("mode", ["cloud", "lossless"])
 def test_a_server_guesses_from_the_captions_that_it_has_finished(mode: str) -> None:
     case = make_case(
-        7, mode=mode, temperature=0.0, acceptance=None, loop_period=0, max_new_tokens=18, k=2, run_on=8, lookup_tokens=8
+        7, mode=mode, temperature=0.0, acceptance=None, loop_period=0, max_new_tokens=18, k=2, run_on=8, guess_tokens=8
     )
     with serving(case.cloud) as served, linked(served.url, case.edge) as link:
         forwards, texts = [], set()

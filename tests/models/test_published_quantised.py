@@ -19,6 +19,7 @@ from specdec_cli.models.limits import outline, require_held
 from specdec_cli.models.loading import forecast
 from tests.families.checkpoints import KINDS, write
 from tests.models.checkpoints import assert_refused, edit_json, greedy, load
+from tests.tiers import few
 
 BLOCK = 16
 FP8 = {"quant_method": "fp8", "activation_scheme": "dynamic", "fmt": "e4m3", "weight_block_size": [BLOCK, BLOCK]}
@@ -83,7 +84,7 @@ def assert_numbers(folder: Path, config: dict[str, Any], by: By, family: str) ->
     assert greedy(model) == greedy(same)
 
 
-@pytest.mark.parametrize("family", ["qwen2-audio", "qwen2.5-omni", "qwen3-omni", "gemma4"])
+@pytest.mark.parametrize("family", few(["qwen2-audio", "qwen2.5-omni", "qwen3-omni", "gemma4"]))
 def test_fp8_weights_are_the_numbers_that_they_stand_for(family: str, tmp_path: Path) -> None:
     assert_numbers(tmp_path, FP8, by_blocks, family)
     sizes = [

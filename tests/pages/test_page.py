@@ -45,7 +45,6 @@ def hostile(runs: Runs) -> tuple[Runs, object]:
         "prompt": EVIL,
         "headline": [EVIL],
         "errors": [error],
-        "unstable": [EVIL],
         "settings": {EVIL: EVIL},
         "attributes": ["rate", EVIL],
     }
@@ -82,7 +81,7 @@ def test_the_summary_stands_without_a_script(read: Page, runs: Runs) -> None:
         share(hybrid.escalation_rate.value),
         times(cloud.total_s.to_edge.value),
         "of edge-only's",
-        "F1 100",
+        "always the commonest: ",
         "ROUGE-L",
         "voice from label_voice",
         "references found for 3 of 3 clips",
@@ -133,7 +132,7 @@ def test_markup_in_any_text_stays_text(runs: Runs) -> None:
     scripts = [a.get("type") for tag, a, _ in found.sources if tag == "script"]
     assert scripts == ["application/json", "module"]
     assert not any(tag == "img" for tag, _ in found.elements)
-    assert found.text.count(EVIL) >= 6  # headline, error and its file, unstable, prompt, setting
+    assert found.text.count(EVIL) >= 5  # headline, error and its file, prompt, setting
     clip = found.data()["clips"][0]
     assert clip["captions"]["hybrid"] == clip["reference_texts"][0] == clip["file"] == EVIL
     assert clip["runs"]["edge"]["rounds"][0]["tokens"][0][0] == EVIL

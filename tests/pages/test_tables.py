@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from specdec_cli import format as figures
-from specdec_cli.evaluate.bootstrap import Interval
+from specdec_cli.stats import Interval
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from specdec_cli.transcript import Transcript
 from tests.audio.encode import ffmpeg_bytes, sndfile_bytes
 from tests.mini_pair import MODES, RATE, captioner, voice, write_voice
 from tests.serve.api import TOKEN, Api, api, encoded, message, spoken
+from tests.tiers import named
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def tokens_of(transcript: Transcript) -> list[str]:
     return [piece for each in transcript.rounds for piece in each.committed_pieces]
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", named(MODES, "hybrid"))
 def test_captions_are_those_of_the_command_token_for_token(client: OpenAI, tmp_path: Path, mode: str) -> None:
     expected = alone(tmp_path, 7, decoding__mode=mode)
     answer = client.chat.completions.create(model=f"specdec/{mode}", messages=message(spoken(7)), logprobs=True)  # type: ignore[arg-type]
@@ -63,7 +64,7 @@ def test_captions_are_those_of_the_command_token_for_token(client: OpenAI, tmp_p
     assert own["acceptance_rate"] == expected.totals.acceptance_rate
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", named(MODES, "lossless"))
 def test_a_stream_has_the_blocks_and_joins_to_the_caption(client: OpenAI, tmp_path: Path, mode: str) -> None:
     expected = alone(tmp_path, 8, decoding__mode=mode, decoding__k=3)
     stream = client.chat.completions.create(
@@ -118,6 +119,7 @@ def test_a_temperature_next_to_nothing_is_greedy(client: OpenAI, tmp_path: Path)
     assert answer.choices[0].message.content == drawn.caption
 
 
+@pytest.mark.ci
 def test_thirty_two_at_a_time_are_those_of_one(served: Api, tmp_path: Path) -> None:
     expected = {(seed, mode): alone(tmp_path, seed, decoding__mode=mode).caption for seed in range(8) for mode in MODES}
 
@@ -133,6 +135,7 @@ def test_thirty_two_at_a_time_are_those_of_one(served: Api, tmp_path: Path) -> N
     assert served.becomes_idle()
 
 
+@pytest.mark.ci
 def test_a_long_recording_is_captioned_piece_by_piece(client: OpenAI, tmp_path: Path) -> None:
     sound = np.concatenate([part for seed in range(4) for part in (voice(seed, 9), np.zeros(RATE, np.float32))])
     path = tmp_path / "long.wav"

@@ -33,6 +33,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_built(monkeypatch: pyte
         measure(order("3b", "bfloat16"), silent)
 
 
+@pytest.mark.ci
 def test_the_command_prints_a_table_or_json(capsys: pytest.CaptureFixture[str]) -> None:
     main("tiny,tiny", dtype="float32", device="cpu", k=2, acceptance="0.5", rounds=1, threads=1, json=False)
     page = capsys.readouterr().out

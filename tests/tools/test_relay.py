@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from tests.laws.cases import collect, make_case
 from tests.laws.test_wire_law import assert_wire, far_loop
 from tools.link import linked
@@ -12,6 +14,7 @@ RTT_MS = 80.0
 MBPS = 4.0
 
 
+@pytest.mark.ci
 def test_a_round_trip_takes_its_time_and_so_do_the_features() -> None:
     case = make_case(93_000, mode="lossless", temperature=0.0, k=4, max_new_tokens=12)
     with linked(case.cloud, case.edge.processor, RTT_MS, MBPS) as link:

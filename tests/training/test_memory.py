@@ -17,7 +17,7 @@ def test_the_shipped_file_is_what_the_code_writes_for_the_shipped_weights() -> N
 @pytest.mark.parametrize(("mode", "language"), [("edge", "zh"), ("cloud", "en")])
 def test_a_first_clip_gains_from_it_and_keeps_its_text(mode: str, language: str) -> None:
     guessing, plain = (
-        captioner(decoding__mode=mode, prompt__language=language, decoding__lookup_tokens=tokens)
+        captioner(decoding__mode=mode, prompt__language=language, decoding__guess_tokens=tokens)
         .run_samples(voice(1), RATE)
         .finish()
         for tokens in (8, 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from specdec_cli.evaluate.bootstrap import Resampler, Statistic, Values
+from specdec_cli.stats import Resampler, Statistic, Values
 from specdec_cli.tune.choosing import best_of, worth_running
 from specdec_cli.tune.outcomes import Baselines, SettingOutcome
 from specdec_cli.tune.replay import Candidate

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from specdec_cli.evaluate.bootstrap import Values
+from specdec_cli.stats import Values
 from specdec_cli.tune.risk import certify, fewest
 
 

@@ -256,7 +256,7 @@ def test_a_later_run_goes_on_and_ends_alike(tmp_path: Path, at: int) -> None:
     unpacked(tmp_path / "set", tmp_path / "out", stopped=lambda: next(asked))
     with (tmp_path / "out" / TABLE).open("ab") as file:  # a killed run leaves half a line, and a file without its row
         file.write(b'{"unpacked": 1, "file": "cl')
-    (tmp_path / "out" / whole[2 * at]["file"]).write_bytes(b"" if at == 1 else sound(2 * at % 4))
+    (tmp_path / "out" / whole[2 * at]["file"]).write_bytes(sound(2 * at % 4))
     rows, work = unpacked(tmp_path / "set", tmp_path / "out")
     assert rows == whole
     assert (work.before, work.count) == (2 * at, 8 - 2 * at)
@@ -296,6 +296,7 @@ def test_a_damaged_file_costs_no_other(tmp_path: Path, damage: str) -> None:
     assert [row["file"] for row in rows] == (["0.wav"] if damage == "cut" else []) + ["x.wav"]
 
 
+@pytest.mark.ci
 def test_memory_does_not_grow_with_the_data_set(tmp_path: Path) -> None:
     rows = [{"audio": {"bytes": bytes([n]) * (1 << 20), "path": f"{n}.wav"}} for n in range(96)]
     layout = {"row_group_size": 96, "write_batch_size": 1, "use_dictionary": False, "compression": "none"}

@@ -26,8 +26,8 @@ async function called(path, { headers, ...options } = {}) {
   for (let again = false; ; again = true) {
     const answer = await fetch(path, { ...options, headers: { ...headers, ...(token_ && { Authorization: `Bearer ${token_}` }) } });
     if (answer.ok) return answer;
-    const { error, detail } = await answer.json().catch(() => ({}));
-    if (answer.status !== 401) throw problem(error?.message ?? detail ?? `HTTP ${answer.status}`);
+    const { error } = await answer.json().catch(() => ({}));
+    if (answer.status !== 401) throw problem(error?.message ?? `HTTP ${answer.status}`);
     place("wrong").hidden = !again;
     place("ask").showModal();
     await new Promise((entered) => place("ask").addEventListener("close", entered, { once: true }));

@@ -1,7 +1,7 @@
-"""What earlier captions would continue with: guesses that cost no model.
+"""Guesses: tokens that followed the same words in earlier captions; they cost no model.
 
 Captions of one model and instruction repeat each other. A guess is the likeliest continuation of the longest context,
-up to `ORDER` tokens, that was seen before, as in prompt look-up and SuffixDecoding. It stops where the product of the
+up to `ORDER` tokens, that was seen before, as in prompt lookup and SuffixDecoding. It stops where the product of the
 shares of its tokens falls below `FLOOR`.
 
 Counted n-grams, not a suffix automaton: an automaton keeps every text that it was built from and can forget none, while
@@ -45,8 +45,8 @@ class Guess(NamedTuple):
 NO_GUESS: Final = Guess()
 
 
-class Lookup:
-    """The memory of a process, for any number of models and instructions, which `key` tells apart. Thread-safe."""
+class GuessTable:
+    """Counts of what followed what, of any number of models and instructions, which `key` tells apart. Thread-safe."""
 
     def __init__(self, slots: int = SLOTS) -> None:
         self._lock, self._mask = threading.Lock(), slots - 1
@@ -108,7 +108,7 @@ class Lookup:
 class Guesses:
     """Where one model's guesses come from, and how many there may be."""
 
-    lookup: Lookup
+    table: GuessTable
     key: int  # of the model and its instruction
     most: int  # tokens a forward
     longest: int  # tokens of a text
@@ -120,7 +120,7 @@ class Guesses:
 
     def after(self, text: Sequence[int]) -> Guess:
         """What may follow `text`."""
-        return self.lookup.guess(self.key, text, self.room(text))
+        return self.table.guess(self.key, text, self.room(text))
 
 
 def key_of(weights: str | None, role: str, prompt: Sequence[object]) -> int:

@@ -1,12 +1,12 @@
-"""What was bought, as a picture: where modes stand, and what it shows where little is known."""
+"""Quality against time, as a picture: where modes stand, and what it shows where little is known."""
 
 from __future__ import annotations
 
 import pytest
 
-from specdec_cli.evaluate.bought import HEIGHT, Panel, panels, sentences
 from specdec_cli.evaluate.comparison import comparison
 from specdec_cli.evaluate.result import Comparison
+from specdec_cli.evaluate.trade_off import HEIGHT, Panel, panels
 from specdec_cli.labels import Lexicon
 from specdec_cli.types import Mode
 from tests.evaluate.fabricate import made
@@ -59,7 +59,7 @@ def test_everything_lies_within_the_picture_and_names_do_not_overlap() -> None:
 
 def test_without_the_cloud_there_is_nothing_to_measure_quality_by() -> None:
     assert panels(compared("edge", "hybrid")) == []
-    assert list(sentences(compared("edge", "hybrid"))) == []
+    assert compared("edge", "hybrid").headline == []
 
 
 @pytest.mark.parametrize("clips", [1, 2, 12])
@@ -68,14 +68,13 @@ def test_few_clips_without_intervals_are_drawn_as_well(clips: int) -> None:
     assert len(found.points) == 2
 
 
-def test_sentences_say_what_is_kept_at_which_time_for_how_many_clips() -> None:
-    hybrid, lossless = sentences(compared("edge", "hybrid", "lossless", "cloud"))
-    assert hybrid == (
-        "Hybrid keeps 83.3% of cloud-only's quality (classes equal to cloud-only's: 83.3% against 100.0%) at 50% "
-        "(50% to 50%) of its time; the cloud was called for 0% of the clips."
-    )
-    assert lossless.startswith("Lossless gives cloud-only's captions at 80% (80% to 80%) of its time")
+def test_sentences_say_the_quality_the_time_and_the_calls_of_each_mode() -> None:
+    hybrid, time, lossless, its_time = compared("edge", "hybrid", "lossless", "cloud").headline
+    assert hybrid.startswith("Captions equal to the cloud's: edge-only 25.0%, hybrid 66.7%, cloud-only 100.0%. Hybrid")
+    assert time == "Hybrid takes 50% (50% to 50%) of cloud-only's time and calls the cloud for 0% of the clips."
+    assert lossless == "Lossless gives cloud-only's captions."
+    assert its_time.startswith("Lossless takes 80% (80% to 80%)")
 
 
 def test_few_clips_make_no_sentence() -> None:
-    assert not any("keeps" in sentence for sentence in compared("edge", "hybrid", "cloud", clips=9).headline)
+    assert not any("takes" in sentence for sentence in compared("edge", "hybrid", "cloud", clips=9).headline)

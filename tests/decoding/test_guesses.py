@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from specdec_cli.decoding.lookup import FLOOR, ORDER, SLOTS, Lookup, key_of
+from specdec_cli.decoding.guesses import FLOOR, ORDER, SLOTS, GuessTable, key_of
 from specdec_cli.transcript.records import Transcript
 from tests.mini_pair import captioner, voice
 
@@ -17,66 +17,66 @@ ALL = [True] * len(TEXT)
 
 
 def test_a_caption_is_guessed_from_any_place_of_it() -> None:
-    lookup = Lookup()
+    table = GuessTable()
     for _ in range(4):
-        lookup.learn(1, TEXT, ALL)
+        table.learn(1, TEXT, ALL)
     for at in range(len(TEXT)):
-        assert lookup.guess(1, TEXT[:at], 3).ids == TEXT[at : at + 3], at
-    assert lookup.guess(1, (2, 2), 3).ids == ()
-    assert lookup.guess(2, TEXT[:2], 3).ids == (), "another model's"
+        assert table.guess(1, TEXT[:at], 3).ids == TEXT[at : at + 3], at
+    assert table.guess(1, (2, 2), 3).ids == ()
+    assert table.guess(2, TEXT[:2], 3).ids == (), "another model's"
 
 
 def test_the_longest_context_decides_and_the_latest_captions_count_most() -> None:
-    lookup = Lookup()
+    table = GuessTable()
     for text in ((1, 2, 3), (6, 2, 4), *[(6, 2, 4)] * 5):
-        lookup.learn(0, text, [True] * 3)
-    assert lookup.guess(0, (1, 2), 1).ids == (3,)
-    assert lookup.guess(0, (9, 2), 1).ids == (4,)
+        table.learn(0, text, [True] * 3)
+    assert table.guess(0, (1, 2), 1).ids == (3,)
+    assert table.guess(0, (9, 2), 1).ids == (4,)
     for _ in range(12):
-        lookup.learn(0, (6, 2, 8), [True] * 3)
-    assert lookup.guess(0, (9, 2), 1).ids == (8,)
+        table.learn(0, (6, 2, 8), [True] * 3)
+    assert table.guess(0, (9, 2), 1).ids == (8,)
 
 
 def test_a_guess_ends_where_it_is_unlikely_and_chances_fall() -> None:
-    lookup, rng = Lookup(), random.Random(0)
+    table, rng = GuessTable(), random.Random(0)
     for _ in range(300):
         text = [rng.randrange(4) for _ in range(12)]
-        lookup.learn(0, text, [True] * 12)
-    guess = lookup.guess(0, (1, 2), 64)
+        table.learn(0, text, [True] * 12)
+    guess = table.guess(0, (1, 2), 64)
     assert len(guess.ids) < 12
     assert list(guess.chances) == sorted(guess.chances, reverse=True)
     assert all(chance >= FLOOR for chance in guess.chances)
 
 
 def test_only_a_models_own_tokens_are_learnt() -> None:
-    lookup = Lookup()
-    lookup.learn(0, TEXT, [True, True, False, *ALL[3:]])
-    assert lookup.guess(0, TEXT[:1], 1).ids == TEXT[1:2]
-    assert lookup.guess(0, TEXT[:2], 1).ids != TEXT[2:3]
+    table = GuessTable()
+    table.learn(0, TEXT, [True, True, False, *ALL[3:]])
+    assert table.guess(0, TEXT[:1], 1).ids == TEXT[1:2]
+    assert table.guess(0, TEXT[:2], 1).ids != TEXT[2:3]
 
 
 def test_the_memory_is_bounded_and_old_captions_make_room() -> None:
-    lookup, rng = Lookup(1 << 10), random.Random(1)
-    parts = (lookup._checks, lookup._tokens, lookup._hits, lookup._counts)
+    table, rng = GuessTable(1 << 10), random.Random(1)
+    parts = (table._checks, table._tokens, table._hits, table._counts)
     size = sum(len(part) * part.itemsize for part in parts)
     for _ in range(300):
         latest = [rng.randrange(10**6) for _ in range(20)]
-        lookup.learn(0, latest, [True] * 20)
+        table.learn(0, latest, [True] * 20)
     assert sum(len(part) * part.itemsize for part in parts) == size
     assert size * (SLOTS >> 10) < 2.2e6
-    right = sum(lookup.guess(0, latest[:at], 1).ids == (latest[at],) for at in range(20))
+    right = sum(table.guess(0, latest[:at], 1).ids == (latest[at],) for at in range(20))
     assert right > 10
 
 
 def test_threads_may_learn_and_guess_at_once() -> None:
-    lookup = Lookup(1 << 8)
+    table = GuessTable(1 << 8)
 
     def work(seed: int) -> bool:
         rng = random.Random(seed)
         for _ in range(100):
             text = [rng.randrange(50) for _ in range(2 * ORDER)]
-            lookup.learn(seed % 2, text, [True] * len(text))
-            if not set(lookup.guess(seed % 2, text[:3], 8).ids) <= set(range(50)):
+            table.learn(seed % 2, text, [True] * len(text))
+            if not set(table.guess(seed % 2, text[:3], 8).ids) <= set(range(50)):
                 return False
         return True
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from specdec_cli.evaluate.bootstrap import (
+from specdec_cli.stats import (
     Interval,
     Resampler,
     Statistic,

@@ -1,0 +1,129 @@
+"""Requests between the loop that answers them and the thread that works for one: their bodies, and what is told."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable
+from concurrent.futures import Future
+from typing import TypeVar
+
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+
+from specdec_cli.serve.limits import ServeLimits
+
+T = TypeVar("T")
+Submit = Callable[[Callable[[], None]], "Future[None]"]
+"""Lets a thread do something; it may raise HTTPException instead."""
+
+
+class Body:
+    """The body of a request and what it has fetched, which count towards the budget of all until `release`."""
+
+    def __init__(self, bodies: Bodies) -> None:
+        self._bodies, self._size, self.content = bodies, 0, b""
+        self.came = time.perf_counter()  # when all of it was there
+
+    def add(self, size: int) -> None:
+        """Counts so many bytes more. Raises HTTPException where they are too many."""
+        self._size += size
+        held, limits = self._bodies.add(size), self._bodies.limits
+        if self._size > limits.body_bytes:
+            raise HTTPException(413, f"a body may have {limits.body_bytes} bytes, with the recording that it names")
+        if held > limits.bodies_bytes:
+            raise HTTPException(503, "the server holds as many bodies of requests as it may")
+
+    def release(self) -> None:
+        """Takes it out of the budget: nobody holds it any longer."""
+        self._bodies.add(-self._size)
+        self._size, self.content = 0, b""
+
+
+class Bodies:
+    """Reads the bodies of requests within a budget of memory. Any thread may use it."""
+
+    def __init__(self, limits: ServeLimits) -> None:
+        self.limits, self._lock = limits, threading.Lock()
+        self.held = 0  # bytes
+
+    def add(self, size: int) -> int:
+        """Counts so many bytes more, or fewer; returns how many are held."""
+        with self._lock:
+            self.held += size
+            return self.held
+
+    async def read(self, request: Request) -> Body:
+        """The body of a request. Raises HTTPException."""
+        body, parts = Body(self), list[bytes]()
+        try:
+            async with asyncio.timeout(self.limits.body_s):
+                async for part in request.stream():
+                    parts.append(part)
+                    body.add(len(part))
+        except BaseException as error:
+            body.release()
+            if isinstance(error, TimeoutError):
+                raise HTTPException(408, f"the body did not arrive within {self.limits.body_s:g} s") from None
+            raise
+        body.content, body.came = b"".join(parts), time.perf_counter()
+        return body
+
+
+async def told(
+    request: Request,
+    bodies: Bodies,
+    submit: Submit,
+    work: Callable[[Body, threading.Event], Iterable[T]],
+    limit_s: float,
+) -> AsyncGenerator[T]:
+    """What a thread makes of a request, as it does.
+
+    Closing this, or a client that leaves, sets the event that `work` is given: no further forward is to be made. The
+    body counts until the thread has ended, whoever has left. Raises what `work` raises, ClientDisconnect, and
+    HTTPException where nothing comes for `limit_s`.
+    """
+    body, left = await bodies.read(request), threading.Event()
+    loop, queue = asyncio.get_running_loop(), asyncio.Queue[T | BaseException | None]()
+
+    def tell(what: T | BaseException | None) -> None:
+        loop.call_soon_threadsafe(queue.put_nowait, what)
+
+    def run() -> None:
+        for each in work(body, left):
+            tell(each)
+
+    def ended(done: Future[None]) -> None:
+        body.release()
+        tell(ClientDisconnect() if done.cancelled() else done.exception())
+
+    try:
+        future = submit(run)
+    except HTTPException:
+        body.release()
+        raise
+    future.add_done_callback(ended)
+    leaving = asyncio.create_task(_departure(request))
+    leaving.add_done_callback(lambda _: queue.put_nowait(ClientDisconnect()))
+    try:
+        while True:
+            async with asyncio.timeout(limit_s):
+                what = await queue.get()
+            if what is None:
+                return
+            if isinstance(what, BaseException):
+                raise what
+            yield what
+    except TimeoutError:
+        raise HTTPException(503, f"the model did not answer within {limit_s:g} s") from None
+    finally:
+        left.set()
+        leaving.cancel()
+        future.cancel()
+
+
+async def _departure(request: Request) -> None:
+    """Waits until the client of a request, whose body was read, closes its connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,75 @@
+"""Recordings at addresses: fetched from hosts that are allowed by name, and from nowhere else."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from ipaddress import ip_address
+from typing import Final
+
+import httpx
+from starlette.requests import ClientDisconnect
+
+from specdec_cli.errors import first_line
+from specdec_cli.serve.bodies import Body
+from specdec_cli.serve.limits import ServeLimits
+from specdec_cli.serve.requests import ApiError
+
+_REDIRECTS: Final = 3  # that are followed, each to a host that is allowed
+
+
+def fetched(url: str, limits: ServeLimits, body: Body, left: threading.Event) -> bytes:
+    """The recording at an address, whose bytes count towards the request's body.
+
+    Raises ApiError where it may not be fetched or does not come in time, HTTPException where it is too large, and
+    ClientDisconnect once `left` is set.
+    """
+    try:
+        return asyncio.run(asyncio.wait_for(_fetched(url, limits, body, left), limits.fetch_s))
+    except TimeoutError:
+        raise _refused(f"does not send the recording within {limits.fetch_s:g} s") from None
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
+        raise _refused(f"cannot be read: {first_line(error)}") from error
+
+
+async def _fetched(url: str, limits: ServeLimits, body: Body, left: threading.Event) -> bytes:
+    head = {"User-Agent": "specdec", "Accept-Encoding": "identity"}  # nothing is unpacked
+    async with httpx.AsyncClient(headers=head, trust_env=False, timeout=None) as client:
+        for _ in range(_REDIRECTS + 1):
+            async with client.stream("GET", **await _checked(url, limits)) as answer:
+                if answer.has_redirect_location:
+                    url = str(httpx.URL(url).join(answer.headers["Location"]))
+                    continue
+                if not answer.is_success:
+                    raise _refused(f"answers status {answer.status_code}")
+                parts = list[bytes]()
+                async for part in answer.aiter_raw():
+                    if left.is_set():
+                        raise ClientDisconnect
+                    body.add(len(part))
+                    parts.append(part)
+                return b"".join(parts)
+    raise _refused(f"leads on more than {_REDIRECTS} times")
+
+
+async def _checked(url: str, limits: ServeLimits) -> dict[str, object]:
+    """What to ask for: what stands at the address that the host's name leads to now, which is checked."""
+    asked, allowed = httpx.URL(url), limits.audio_hosts
+    if asked.scheme not in ("http", "https") or asked.host not in allowed or asked.userinfo:
+        takes = f"one at {' or '.join(sorted(allowed))}" if allowed else "this server fetches nothing (--audio-host)"
+        says = f"audio_url takes a data URL (data:audio/wav;base64,...); {takes}."
+        raise ApiError(400, says, "messages", "unsupported_url")
+    found = await asyncio.get_running_loop().getaddrinfo(asked.host, asked.port, type=socket.SOCK_STREAM)
+    address = str(found[0][4][0])
+    if not ip_address(address).is_global and address not in allowed:
+        raise _refused(f"leads to {address}, an address of no public network, which --audio-host does not name")
+    return {
+        "url": asked.copy_with(host=address),
+        "headers": {"Host": asked.netloc.decode("ascii")},
+        "extensions": {"sni_hostname": asked.host},  # whose certificate is asked for
+    }
+
+
+def _refused(says: str) -> ApiError:
+    return ApiError(400, f"The address in audio_url {says}.", "messages", "unsupported_url")
