@@ -50,6 +50,7 @@ def test_intervals_are_those_of_one_resample_at_a_time(clips: int, seed: int) ->
         assert [found.value, found.low, found.high] == pytest.approx(one_at_a_time(figure, clips, seed))
 
 
+@pytest.mark.ci
 def test_an_interval_covers_the_truth_about_as_often_as_it_says() -> None:
     rng = np.random.default_rng(1)
     covered = 0

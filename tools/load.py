@@ -127,7 +127,9 @@ def _ask(url: str, paths: list[Path], requests: int, leaving: int, at_a_time: in
     return asyncio.run(_asked(url, paths, requests, leaving, at_a_time))
 
 
-async def _asked(url: str, paths: list[Path], requests: int, leaving: int, at_a_time: int) -> Any:
+async def _asked(
+    url: str, paths: list[Path], requests: int, leaving: int, at_a_time: int
+) -> tuple[list[str | None], int]:
     data = [base64.b64encode(path.read_bytes()).decode() for path in paths]
     places, vanished = asyncio.Semaphore(at_a_time), 0
     every = requests // leaving if leaving else 0
@@ -141,7 +143,7 @@ async def _asked(url: str, paths: list[Path], requests: int, leaving: int, at_a_
                 vanished += 1
                 await _vanish(client, asked, begun=n // every % 2 == 0)
             answer = await client.chat.completions.create(**asked)
-            return answer.choices[0].message.content
+            return str(answer.choices[0].message.content)
 
     async with AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=600) as client:
         found = await asyncio.gather(*(one(client, n) for n in range(requests)), return_exceptions=True)

@@ -1,11 +1,9 @@
-"""A batch on this machine: threads that prepare recordings, and a pair, here or at servers, that takes many clips."""
+"""Captioning from this machine: many clips at a time, by a pair here or at servers, or one by one for who watches."""
 
 from __future__ import annotations
 
 import logging
-import math
 import queue
-import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -18,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from specdec_cli.batch.output_file import Task
 from specdec_cli.batch.tasks import Outcome, Stopped
 from specdec_cli.errors import typed
+from specdec_cli.transcript.updates import Update
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
@@ -46,6 +45,9 @@ class Prepared:
 
 Ready = Prepared | Outcome
 """What a task gives: its clips, or its outcome where nothing needs decoding."""
+
+
+Show = Callable[[Update], None]
 
 
 class Take(Protocol):
@@ -137,6 +139,32 @@ def _caption(clip: Prepared, shared: Shared | None, results: queue.SimpleQueue[O
     results.put(replace(clip.outcome, line=line))
 
 
+class WatchedBackend:
+    """Captions tasks one after the other, in the thread that asks for them; `show` gets every update."""
+
+    def __init__(self, captioner: Captioner, show: Show) -> None:
+        self.setup, self._captioner, self._show = captioner.setup, captioner, show
+
+    def run(self, tasks: Iterable[Task], stopped: Stopped) -> Generator[Outcome]:
+        """See `Backend`."""
+        for task in tasks:
+            if stopped():
+                return
+            for ready in prepare(self._captioner, task):
+                yield ready if isinstance(ready, Outcome) else watched(ready, self._show)
+
+
+def watched(clip: Prepared, show: Show) -> Outcome:
+    """What became of a clip. Whatever is wrong with it is in its outcome."""
+    try:
+        for update in clip.run:
+            show(update)
+        return replace(clip.outcome, line=clip.run.finish())
+    except Exception as unforeseen:
+        error = typed(unforeseen)
+        return replace(clip.outcome, line=clip.run.failed(error), error=error)
+
+
 class Pace:
     """How many clips are under way: the given number, or twice as many as long as that makes servers faster.
 
@@ -164,36 +192,6 @@ class Pace:
             self.room = self._settled or 2 * self.room
 
 
-class _Waiting(queue.Queue[Ready | BaseException | None]):
-    """A queue that measures itself in seconds of audio; a clip counts at least one, and so does anything else."""
-
-    def _init(self, maxsize: int) -> None:
-        super()._init(maxsize)
-        self._seconds = 0
-
-    def _qsize(self) -> int:
-        return self._seconds
-
-    def _put(self, item: Ready | BaseException | None) -> None:
-        super()._put(item)
-        self._seconds += _counted(item)
-
-    def _get(self) -> Ready | BaseException | None:
-        item = super()._get()
-        self._seconds -= _counted(item)
-        return item
-
-    def unbound(self) -> None:
-        """From now on there is room for everything."""
-        with self.not_full:
-            self.maxsize = sys.maxsize
-            self.not_full.notify_all()
-
-
-def _counted(item: Ready | BaseException | None) -> int:
-    return max(math.ceil(item.run.clip.duration_s), 1) if isinstance(item, Prepared) else 1
-
-
 class Loader:
     """Prepares tasks in the background, in no certain order. Use it as a context manager.
 
@@ -207,7 +205,8 @@ class Loader:
         self, tasks: Iterable[Task], prepare: Callable[[Task], Iterator[Ready]], stopped: Stopped, *, workers: int
     ) -> None:
         self._tasks, self._prepare, self._stopped = iter(tasks), prepare, stopped
-        self._ready = _Waiting(MOST_READY_S)  # None: a thread has ended
+        self._ready: queue.SimpleQueue[Ready | BaseException | None] = queue.SimpleQueue()  # None: a thread has ended
+        self._room, self._waiting_s = threading.Condition(), 0.0
         self._closed, self._turn, self._working = False, threading.Lock(), workers
         self._threads = [threading.Thread(target=self._work, name=f"loader-{n}", daemon=True) for n in range(workers)]
 
@@ -219,7 +218,7 @@ class Loader:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Ends the threads; waits for them unless the run is being torn down."""
         self._closed = True
-        self._ready.unbound()
+        self._wait_more(0.0)
         for thread in self._threads if kind is None else ():
             thread.join()
 
@@ -235,18 +234,28 @@ class Loader:
             if isinstance(ready, BaseException):
                 raise ready
             if ready is not None:
+                self._wait_more(-_counted_s(ready))
                 return ready
             self._working -= 1
         return None
+
+    def _wait_more(self, seconds: float) -> None:
+        """Counts what waits to be taken."""
+        with self._room:
+            self._waiting_s += seconds
+            self._room.notify_all()
 
     def _work(self) -> None:
         end: BaseException | None = None
         try:
             while (task := self._next()) is not None:
                 for ready in self._prepare(task):
-                    self._ready.put(ready)
+                    with self._room:
+                        self._room.wait_for(lambda: self._closed or self._waiting_s < MOST_READY_S)
+                        self._waiting_s += _counted_s(ready)
                     if self._closed:
                         return
+                    self._ready.put(ready)
         except BaseException as error:
             end = error
         finally:
@@ -255,6 +264,11 @@ class Loader:
     def _next(self) -> Task | None:
         with self._turn:
             return None if self._closed else next(self._tasks, None)
+
+
+def _counted_s(ready: Ready) -> float:
+    """What it counts while it waits: a clip at least a second, and so does anything else."""
+    return max(ready.run.clip.duration_s, 1.0) if isinstance(ready, Prepared) else 1.0
 
 
 def prepare(captioner: Captioner, task: Task) -> Iterator[Ready]:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import typer
 
-from specdec_cli.batch.watched import WatchedBackend
+from specdec_cli.batch.local import WatchedBackend
 from specdec_cli.cli import options
 from specdec_cli.cli.captioning import Captioning, Printer, conclude_clips, load_to_caption
 from specdec_cli.cli.command_run import display

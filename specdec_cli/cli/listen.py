@@ -15,10 +15,9 @@ import typer
 
 from specdec_cli.audio.microphone import Microphone, Utterance, devices
 from specdec_cli.audio.samples import Floats
-from specdec_cli.batch.local import Prepared
+from specdec_cli.batch.local import Prepared, watched
 from specdec_cli.batch.output_file import Output
 from specdec_cli.batch.tasks import Outcome, Progress
-from specdec_cli.batch.watched import caption as watched
 from specdec_cli.cli import options
 from specdec_cli.cli.captioning import Printer, conclude_clips
 from specdec_cli.cli.command_run import display, labelling, load_captioner

@@ -33,6 +33,7 @@ def serve(
     resolved = options.resolve(context)
     try:
         from specdec_cli.cloud.http import read_token
+        from specdec_cli.serve.fetch import hosts
         from specdec_cli.serve.limits import ServeLimits
         from specdec_cli.serve.server import Place, serve_configured
     except ImportError as error:
@@ -41,5 +42,11 @@ def serve(
     token = read_token(token_env, "--token-env", least=_TOKEN_LENGTH)
     given = resolved.config.serve
     place = Place(host, port, given.tls_cert, given.tls_key)
-    limits = ServeLimits(given.sessions, memory_bytes=given.memory_mb << 20, clip_s=given.clip_s, idle_s=given.idle_s)
+    limits = ServeLimits(
+        sessions=given.sessions,
+        memory_bytes=given.memory_mb << 20,
+        clip_s=given.clip_s,
+        idle_s=given.idle_s,
+        audio_hosts=hosts(given.audio_hosts),
+    )
     serve_configured(resolved, place, token, limits, room=batch_size, debug=debug)

@@ -247,6 +247,7 @@ class ServeConfig(Section):
         None, "longest clip or recording, s; null: what the model takes, and an hour", ge=0.1
     )
     idle_s: float = setting(120.0, "time until an unused clip is forgotten, s", ge=0.1)
+    audio_hosts: Texts = setting((), "hosts, or addresses of a private network, to fetch recordings from; []: none")
 
 
 class Config(Section):

@@ -122,14 +122,14 @@ class Captions:
         Raises ClientDisconnect then, ApiError and SpecdecError.
         """
         captioner, heard = self._variant(order)
-        says = () if heard or not order.texts else (UNHEARD,)
         with _file_of(sound) as path:
             del sound
             try:
                 with self._turn(self._preparing, left):
                     recording = captioner.recording(InputFile(path), self.limits.clip_s or self.limits.recording_s)
-                says += tuple(warning.replace(path, NAME) for warning in recording.warnings)
-                runs = captioner.runs_of(replace(recording, path=NAME, warnings=says))
+                says = [warning.replace(path, NAME) for warning in recording.warnings]
+                says += [UNHEARD] if order.texts and not heard else []
+                runs = captioner.runs_of(replace(recording, path=NAME, warnings=tuple(says)))
                 while True:
                     with self._turn(self._preparing, left):
                         run = next(runs, None)
@@ -180,7 +180,7 @@ class Captions:
         settings = {"decoding.mode": order.mode, **order.settings}
         if order.texts:
             with suppress(ConfigError):  # of the texts; all else is wrong without them as well
-                return self._varied(settings | order.texts), True
+                return self._varied({**settings, **order.texts}), True
         if "decoding.stop_strings" in settings:
             return self._varied(settings), False
         return self._kept(json.dumps(settings, sort_keys=True)), False

@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import threading
+from collections.abc import Iterable
 from ipaddress import ip_address
-from typing import Final
+from typing import Any, Final
 
 import httpx
 from starlette.requests import ClientDisconnect
 
-from specdec_cli.errors import first_line
+from specdec_cli.config.problems import show
+from specdec_cli.errors import ConfigError, first_line
 from specdec_cli.serve.bodies import Body
 from specdec_cli.serve.limits import ServeLimits
 from specdec_cli.serve.requests import ApiError
 
 _REDIRECTS: Final = 3  # that are followed, each to a host that is allowed
+
+
+def hosts(names: Iterable[str]) -> frozenset[str]:
+    """Names and addresses of `serve.audio_hosts`, as URLs have them. Raises ConfigError for what is neither."""
+    found = frozenset(name.lower().strip("[]") for name in names)
+    for name in found:
+        if re.fullmatch(r"[\w-]+(\.[\w-]+)*|[\da-f:]+", name) is None:
+            raise ConfigError(
+                f"serve.audio_hosts: {show(name)} is no host.", hint="Give a name alone: media.example.org"
+            )
+    return found
 
 
 def fetched(url: str, limits: ServeLimits, body: Body, left: threading.Event) -> bytes:
@@ -53,17 +67,17 @@ async def _fetched(url: str, limits: ServeLimits, body: Body, left: threading.Ev
     raise _refused(f"leads on more than {_REDIRECTS} times")
 
 
-async def _checked(url: str, limits: ServeLimits) -> dict[str, object]:
+async def _checked(url: str, limits: ServeLimits) -> dict[str, Any]:
     """What to ask for: what stands at the address that the host's name leads to now, which is checked."""
     asked, allowed = httpx.URL(url), limits.audio_hosts
     if asked.scheme not in ("http", "https") or asked.host not in allowed or asked.userinfo:
-        takes = f"one at {' or '.join(sorted(allowed))}" if allowed else "this server fetches nothing (--audio-host)"
+        takes = f"one at {' or '.join(sorted(allowed))}" if allowed else "nothing is fetched (serve.audio_hosts)"
         says = f"audio_url takes a data URL (data:audio/wav;base64,...); {takes}."
         raise ApiError(400, says, "messages", "unsupported_url")
     found = await asyncio.get_running_loop().getaddrinfo(asked.host, asked.port, type=socket.SOCK_STREAM)
     address = str(found[0][4][0])
     if not ip_address(address).is_global and address not in allowed:
-        raise _refused(f"leads to {address}, an address of no public network, which --audio-host does not name")
+        raise _refused(f"leads to {address}, an address of no public network, which serve.audio_hosts does not name")
     return {
         "url": asked.copy_with(host=address),
         "headers": {"Host": asked.netloc.decode("ascii")},

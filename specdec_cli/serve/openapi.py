@@ -14,17 +14,6 @@ CHAT: Final = "/v1/chat/completions"
 _TEXT: Final = {"type": "string"}
 _MAYBE: Final = {"type": ["string", "null"]}
 _COUNT: Final = {"type": "integer", "minimum": 0}
-_REFUSED: Final = {
-    400: "a field, a setting or a recording is not taken",
-    401: "the token is missing or wrong",
-    403: "a page of another site asks",
-    404: "no such model",
-    408: "the body did not arrive in time",
-    413: "the body or the recording is too long",
-    429: "as many recordings wait as may: see Retry-After",
-    500: "a model failed",
-    503: "a model elsewhere does not answer, or the server is full",
-}
 
 
 def document(modes: Iterable[str]) -> dict[str, Any]:
@@ -35,7 +24,7 @@ def document(modes: Iterable[str]) -> dict[str, Any]:
     model = _object(id=names, object={"const": "model"}, created=_COUNT, owned_by=_TEXT)
     models = _object(object={"const": "list"}, data={"type": "array", "items": model})
     schemas = request.pop("$defs") | {"Request": request, "Error": error}
-    refused = {str(code): _answer(says, _ref("Error")) for code, says in _REFUSED.items()}
+    refused = {"default": _answer("a refusal; docs/api.md has the statuses", _ref("Error"))}
     caption = _answer("the caption", _completion())
     caption["content"]["text/event-stream"] = {"schema": _TEXT}  # with `stream`: a chunk per block, then [DONE]
     body = {"required": True, "content": {"application/json": {"schema": _ref("Request")}}}

@@ -13,6 +13,7 @@ from specdec_cli.audio import Recording, open_recording
 from specdec_cli.errors import AudioError
 from tests.audio.encode import healthy, load_audio
 from tests.audio.test_formats import saved
+from tests.tiers import few
 
 SECONDS = 8.0
 CHECKED = ("flac", "24.flac", "mka", "ogg", "sf.opus", "opus")  # formats whose pages or frames have checksums
@@ -30,7 +31,7 @@ def opened(folder: Path, data: bytes) -> Recording:
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-@pytest.mark.parametrize("extension", CHECKED)
+@pytest.mark.parametrize("extension", few(CHECKED, 2))
 def test_damage_in_the_middle_is_told(extension: str, name: str, tmp_path: Path) -> None:
     intact, whole = load_audio(saved(tmp_path, healthy(extension, SECONDS)))
     assert whole.warnings == ()
@@ -74,6 +75,7 @@ def test_a_page_that_is_missing_is_told_but_not_the_end_of_a_live_stream(extensi
     assert opened(tmp_path, b"".join(every + every)).warnings == ()
 
 
+@pytest.mark.ci
 def test_a_file_of_many_windows_is_checked(tmp_path: Path) -> None:
     whole = healthy("opus", SECONDS)
     many = bytearray(whole * 40)

@@ -102,6 +102,7 @@ def test_the_power_within_the_band_is_the_one_of_librosas_spectrum() -> None:
     assert ours == pytest.approx(theirs[: len(ours)], rel=1e-3, abs=1e-4 * float(theirs.max()))
 
 
+@pytest.mark.ci
 def test_a_clip_is_measured_in_milliseconds_from_the_first_on() -> None:
     """Of a fresh process: nothing that compiles is imported, and the first clip waits for SciPy's FFT alone."""
     measured = f"""

@@ -15,6 +15,7 @@ from specdec_cli.audio import has_speech
 from specdec_cli.captioner import Captioner
 from specdec_cli.errors import AudioContentError
 from tests.audio.encode import load_audio
+from tests.tiers import few
 from training.sounds import PURE, RATE, mixed, sound
 
 ROOT = Path(__file__).parents[2]
@@ -46,8 +47,8 @@ def test_speech_is_found_at_any_level_and_beside_silence(level_db: float) -> Non
 
 
 @pytest.mark.data
-@pytest.mark.parametrize("clips_of_each", [50, pytest.param(200, marks=pytest.mark.full)])
-@pytest.mark.parametrize("corpus", ["casia", "cremad", "emodb", "nemo", "ravdess", "secap"])
+@pytest.mark.parametrize("clips_of_each", few([50, 200]))
+@pytest.mark.parametrize("corpus", few(["casia", "cremad", "emodb", "nemo", "ravdess", "secap"]))
 def test_speech_of_the_corpora_is_found(corpus: str, clips_of_each: int, data: Path) -> None:
     paths = sorted((data / corpus / "audio").iterdir())
     chosen = random.Random(7).sample(paths, min(clips_of_each, len(paths)))

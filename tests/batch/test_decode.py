@@ -102,6 +102,7 @@ def test_a_clip_whose_encoder_fails_fails_alone(
     assert "no memory for it" in failed.error.message
 
 
+@pytest.mark.ci
 def test_an_abandoned_batch_waits_for_no_cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second Ctrl-C stops at once, and not when the server's time is up."""
     local = captioner(decoding__mode="lossless")

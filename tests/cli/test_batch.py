@@ -19,6 +19,7 @@ from specdec_cli.transcript import Transcript
 from tests.cli.conftest import Specdec
 from tests.cli.harness import Outcome, telling
 from tests.mini_pair import RATE, captioner, voice, write_voice
+from tests.tiers import few, in_ci
 from tests.transcript.lines import read_transcripts
 
 Batch = Callable[..., Outcome]
@@ -90,7 +91,7 @@ def break_file(path: Path) -> bytes:
     "flags",
     [
         ("--gate", "package:mini/gate.json"),
-        ("--mode", "edge", "--set", "decoding.temperature=0.8"),
+        in_ci((("--mode", "edge", "--set", "decoding.temperature=0.8"),)),
         pytest.param(("--threshold", "0.1"), marks=pytest.mark.full),
         pytest.param(
             ("--gate", "entropy", "--set", "decoding.defer=false", "--set", "gate.stop_drafting=true"),
@@ -332,7 +333,7 @@ def test_quiet_is_failures_alone(batch: Batch, clips: Path) -> None:
     assert [line.split(":")[0] for line in errors] == ["error", "hint"]
 
 
-@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("named", few([True, False]))
 def test_a_resumed_run_guesses_from_its_output_and_from_transcripts_that_it_is_given(
     batch: Batch, specdec: Specdec, clips: Path, output: Path, monkeypatch: pytest.MonkeyPatch, named: bool
 ) -> None:

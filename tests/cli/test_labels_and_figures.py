@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import jsonschema
+import pytest
 
 from specdec_cli.labels import Lexicon
 from specdec_cli.transcript import json_schema
@@ -35,6 +36,7 @@ def test_figures_and_what_agrees_stand_in_the_transcript(specdec: Specdec, recor
     assert not {"measured", "agrees"} & off.keys()
 
 
+@pytest.mark.ci
 def test_a_batch_writes_columns_and_refuses_to_mix(specdec: Specdec, recordings: list[str], tmp_path: Path) -> None:
     output, table = tmp_path / "out.jsonl", tmp_path / "out-export" / "out.csv"
     command = ("batch", *recordings, "-o", output, "--export", "csv", "--labels")

@@ -78,6 +78,7 @@ def test_a_picture_says_all_that_is_known(specdec: Specdec, tmp_path: Path) -> N
     assert (tmp_path / "p.svg").read_bytes() == before
 
 
+@pytest.mark.ci
 def test_a_png_is_as_large_as_a_page_and_tells_missing_fonts(
     specdec: Specdec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,6 +92,7 @@ def test_a_png_is_as_large_as_a_page_and_tells_missing_fonts(
     assert (width, height > 600) == (1650, True)
 
 
+@pytest.mark.ci
 def test_transcripts_of_a_run_without_labels(specdec: Specdec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     pair = captioner(audio__segment=1.0, prompt__language="zh")

@@ -18,6 +18,7 @@ from tests.cli.harness import Fork, environment, on_terminal, process
 from tests.console.screens import COLOUR, ESCAPE
 from tests.export.lines import piece
 from tests.mini_pair import write_voice
+from tests.tiers import few
 from tests.transcript.lines import read_transcripts
 
 pytestmark = [
@@ -44,7 +45,7 @@ def test_a_process_of_its_own_captions_with_the_shipped_models(recordings: list[
 
 
 @pytest.mark.parametrize(
-    "command", [["caption"], ["config", "show"], ["batch", "--help"], ["export", "-o", "-", "--to", "csv"]]
+    "command", few([["caption"], ["config", "show"], ["batch", "--help"], ["export", "-o", "-", "--to", "csv"]], 2)
 )
 def test_a_reader_that_leaves_ends_the_run_quietly(recordings: list[str], tmp_path: Path, command: list[str]) -> None:
     reading, writing = os.pipe()
@@ -61,12 +62,15 @@ def test_a_reader_that_leaves_ends_the_run_quietly(recordings: list[str], tmp_pa
 
 @pytest.mark.parametrize(
     ("command", "code", "closed"),
-    [
-        ("caption missing", 2, (0,)),
-        ("caption -", 2, (0,)),
-        ("caption missing", 2, (1, 2)),
-        ("config show", 0, (1,)),
-    ],
+    few(
+        [
+            ("caption missing", 2, (0,)),
+            ("caption -", 2, (0,)),
+            ("caption missing", 2, (1, 2)),
+            ("config show", 0, (1,)),
+        ],
+        2,
+    ),
 )
 def test_closed_streams_are_no_accident(command: str, code: int, closed: tuple[int, ...]) -> None:
     outcome = Fork(command.split(), closed=closed).wait()
@@ -97,7 +101,7 @@ def copies(recordings: list[str], folder: Path) -> list[str]:
     return [shutil.copy(file, name) for file, name in names]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), few([(signal.SIGINT, 130), (signal.SIGTERM, 143)]))
 def test_a_signal_keeps_whole_lines_and_leaves_no_traceback(
     recordings: list[str], tmp_path: Path, number: int, code: int
 ) -> None:
@@ -149,7 +153,7 @@ def test_a_piped_stdout_gets_the_caption_while_the_terminal_shows_the_run(record
     assert HIDE in shown
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", few([signal.SIGINT, signal.SIGTERM]))
 def test_a_signal_gives_the_terminal_back(recordings: list[str], tmp_path: Path, number: int) -> None:
     leader, follower = os.openpty()
     output = tmp_path / "out.jsonl"

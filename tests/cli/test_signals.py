@@ -16,6 +16,7 @@ from specdec_cli.cli import ending
 from specdec_cli.targets import RECORDINGS, TRANSCRIPTS
 from tests.cli.harness import Fork
 from tests.mini_pair import write_voice
+from tests.tiers import few
 from tests.transcript.lines import Raw
 
 pytestmark = [
@@ -107,7 +108,7 @@ def hang() -> None:
                 print(f"caught {type(error).__name__}", file=sys.stderr, flush=True)
 
 
-@pytest.mark.parametrize("signalled", SIGNALS)
+@pytest.mark.parametrize("signalled", few(SIGNALS))
 def test_what_does_not_end_is_ended_and_says_where_it_was(monkeypatch: pytest.MonkeyPatch, signalled: str) -> None:
     numbers, code = SIGNALS[signalled]
     monkeypatch.setattr(ending, "_GRACE_S", 0.5)

@@ -154,7 +154,7 @@ def assert_degraded(case: Case, link: VerifyServer, said: str) -> None:
         collect(far_loop(case.but(degrade=False), link).run())
 
 
-@pytest.mark.parametrize("fault", few(FAULTS, 6), ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", few(FAULTS, 4), ids=lambda fault: fault.name)
 def test_a_caption_is_right_or_says_that_it_is_degraded(case: Case, served: Served, fault: Fault) -> None:
     started = time.monotonic()
     limit_s = TIMEOUT_S if "did not answer" in fault.said else 20.0
@@ -209,6 +209,7 @@ def test_a_call_ends_when_its_time_is_up(case: Case, behaviour: str) -> None:
             assert time.monotonic() - started < SLACK_S
 
 
+@pytest.mark.ci
 def test_an_answer_is_read_within_the_deadline_and_beside_other_calls(case: Case) -> None:
     with answering(lambda *_: (200, b"here")) as url:
         config = CloudConfig(url=url, timeout_s=0.8)
@@ -235,6 +236,7 @@ def test_an_answer_is_read_within_the_deadline_and_beside_other_calls(case: Case
             assert failed.is_set()
 
 
+@pytest.mark.ci
 def test_calls_may_begin_while_all_are_ended(case: Case) -> None:
     interval, config = sys.getswitchinterval(), CloudConfig(url="http://127.0.0.1:9")
     with closing(Anything(config, case.edge.processor, "features", own=False)) as link:
@@ -263,7 +265,7 @@ def test_calls_may_begin_while_all_are_ended(case: Case) -> None:
 
 def test_closing_ends_a_call_under_way(case: Case, served: Served) -> None:
     """From another thread, as an abandoned stream does; nothing is believed broken for it."""
-    hung = Fault("hung", partial(_late, 5.0), always=True)
+    hung = Fault("hung", partial(_late, 20.0), always=True)
     with faulty(served, hung) as url, linked(url, case.edge) as link:
         verifier = link.verifier(RemoteClip(case.cloud_prompt, case.config, case.pair.vocab_size, (1,)))
         threading.Timer(0.3, verifier.close).start()
@@ -271,10 +273,11 @@ def test_closing_ends_a_call_under_way(case: Case, served: Served) -> None:
         for _ in range(2):
             with pytest.raises(CloudError, match="the clip is closed"):
                 verifier.verify((), Draft((5, 6)))
-        assert time.monotonic() - started < 4.0
+        assert time.monotonic() - started < 15.0
         assert link.failure is None
 
 
+@pytest.mark.ci
 def test_the_end_of_a_link_ends_its_calls_as_that_of_a_clip_does(case: Case) -> None:
     reached = threading.Event()
     with behaving(lambda _: time.sleep(30) if reached.set() is None else None) as url:
@@ -297,16 +300,21 @@ def test_an_abandoned_stream_lets_the_server_forget_the_clip(case: Case) -> None
         assert len(running.service.clips) == 0
 
 
+@pytest.mark.ci
 def test_a_server_that_failed_is_left_alone_for_a_while(case: Case, served: Served) -> None:
     """The next clips do not wait for it; when the time has come, it is used again."""
-    hung, calls = Fault("hung", partial(_late, 2.0), always=True), list[float]()
-    with faulty(served, hung) as url, linked(url, case.edge, timeout_s=0.5, retry_s=60.0) as link:
+    asked = list[Pass]()
+
+    def hang(go_on: Pass) -> tuple[int, bytes]:
+        asked.append(go_on)
+        return _late(10.0, go_on)
+
+    hung = Fault("hung", hang, always=True)
+    with faulty(served, hung) as url, linked(url, case.edge, timeout_s=2.0, retry_s=60.0) as link:
         for _ in range(3):
-            started = time.monotonic()
             assert collect(far_loop(case, link).run())[1].degraded is not None
-            calls.append(time.monotonic() - started)
         assert link.failure is not None
-        assert calls[0] >= 0.5 > min(calls[1:])
+        assert len(asked) == 1
         link.connection.url, link.failed_at = served.url, -60.0
         assert_wire(case, collect(far_loop(case, link).run()))
         assert link.failure is None

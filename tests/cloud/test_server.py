@@ -51,7 +51,7 @@ def case() -> Case:
 
 @pytest.fixture(scope="module")
 def served(case: Case) -> Iterator[Served]:
-    with serving(case.cloud, token=TOKEN, body_bytes=BODY_BYTES, sessions=8, body_s=0.5) as running:
+    with serving(case.cloud, token=TOKEN, body_bytes=BODY_BYTES, sessions=8) as running:
         yield running
 
 
@@ -127,11 +127,11 @@ def test_bodies_are_bounded(served: Served) -> None:
     assert sent < 50 * BODY_BYTES or b"413" in answer
 
 
-def test_slow_bodies_are_cut_off(served: Served) -> None:
-    with socket.create_connection(("127.0.0.1", served.port), timeout=10) as raw:
-        head = f"PUT {new_session()} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\n"
-        raw.sendall(f"{head}Content-Length: 1000\r\n\r\nslow".encode())
-        assert b" 408 " in raw.recv(4096)
+@pytest.mark.ci
+def test_slow_bodies_are_cut_off(case: Case) -> None:
+    head = f"PUT {new_session()} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\nslow".encode()
+    with serving(case.cloud, body_s=0.5) as served, connections(served, 1, head) as (connection,):
+        assert b" 408 " in connection.recv(4096)
 
 
 def test_what_is_not_a_clip_is_refused(served: Served, case: Case) -> None:
@@ -256,6 +256,7 @@ def test_memory_is_a_budget(case: Case) -> None:
         assert len(served.service.clips) == 5
 
 
+@pytest.mark.ci
 def test_idle_clips_are_forgotten(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("specdec_cli.serve.endpoints._SWEEP_S", 0.05)
     with serving(case.cloud, idle_s=0.2) as served:
@@ -350,6 +351,7 @@ def test_the_budget_counts_what_a_clip_holds(case: Case) -> None:
                 assert sum(each.untyped_storage().nbytes() for each in kept if each is not None) <= held.bytes
 
 
+@pytest.mark.ci
 def test_a_clip_may_be_forgotten_while_it_is_verified(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its text is read by one thread while another one replaces it; whatever is read, ids and owners go together."""
     verdicts = [Verdict(2, 7, (8,)), Verdict(1, 9), Verdict(0, 4, (5, 6, 7))]
@@ -409,6 +411,7 @@ def held_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Semapho
             go_on.set()
 
 
+@pytest.mark.ci
 def test_nothing_more_is_done_for_a_client_that_has_left(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """And its body counts as long as a thread holds it, however soon the client goes."""
     with serving(case.cloud) as served, held_up(monkeypatch) as (started, go_on):
@@ -425,6 +428,7 @@ def test_nothing_more_is_done_for_a_client_that_has_left(case: Case, monkeypatch
         assert not started.acquire(timeout=0.2)  # 40 more tokens were wanted: nobody is left to read them
 
 
+@pytest.mark.ci
 def test_a_request_that_waits_for_too_long_holds_its_body_until_it_ends(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -446,6 +450,7 @@ def until(holds: Callable[[], bool], seconds: float = 20.0) -> bool:
     return held
 
 
+@pytest.mark.ci
 def test_wrong_json_costs_little(case: Case) -> None:
     """Of a list the first wrong item is one too many: errors of all of them take a hundred times the text."""
     size = (1 << 20) - 200
@@ -462,10 +467,11 @@ def test_wrong_json_costs_little(case: Case) -> None:
             started = time.process_time()
             status, answer = call(served, "POST" if path.endswith("verify") else "PUT", path, body)
             assert (status, len(answer) < 500) == (422, True), (number, answer)
-            assert time.process_time() - started < 1.0, number
+            assert time.process_time() - started < 5.0, number
             assert psutil.Process().memory_info().rss - before < 150 << 20, number
 
 
+@pytest.mark.ci
 def test_large_integers_are_refused_before_they_are_widened(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(case.cloud) as served:
         good, _ = a_clip(served, case)
@@ -484,7 +490,6 @@ def test_large_integers_are_refused_before_they_are_widened(case: Case, monkeypa
 def test_connections_that_say_nothing_make_room(case: Case, first: bytes) -> None:
     with serving(case.cloud, connections=4, head_s=0.5) as served, connections(served, 4, first) as opened:
         for connection in opened:
-            connection.settimeout(10)
             assert connection.recv(4096) == b""  # closed by the server
         assert call(served, "GET", "/healthz")[0] == 200
 
@@ -513,7 +518,7 @@ def connections(served: Served, count: int, first: bytes = b"") -> Iterator[list
     with ExitStack() as stack:
         opened = []
         for _ in range(count):
-            opened.append(stack.enter_context(socket.create_connection(("127.0.0.1", served.port), timeout=10)))
+            opened.append(stack.enter_context(socket.create_connection(("127.0.0.1", served.port), timeout=30)))
             opened[-1].sendall(first)
         yield opened
 
@@ -530,8 +535,8 @@ def test_bodies_in_flight_are_a_budget(case: Case) -> None:
             good, numbers = a_clip(served, case)
             status, answer = call(served, "PUT", new_session(), framed(good, numbers))
         assert (status, "as many bodies" in detail(answer)) == (503, True)
-        until = time.monotonic() + 10
-        while status != 200 and time.monotonic() < until:
+        deadline = time.monotonic() + 30
+        while status != 200 and time.monotonic() < deadline:
             status, _ = call(served, "PUT", new_session(), framed(good, numbers))
         assert status == 200  # the others have gone, and their bytes with them
 
@@ -553,6 +558,7 @@ def test_what_is_no_distribution_is_refused(change: list[float]) -> None:
             unpack_rows(good, draft, vocab_size)
 
 
+@pytest.mark.ci
 def test_what_is_being_answered_is_answered_before_the_server_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     case = make_case(91_000, mode="lossless", temperature=0.0)
     served = Served(case.cloud)

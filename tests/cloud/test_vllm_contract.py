@@ -93,6 +93,7 @@ def test_texts_equal_those_in_process_and_a_recording_is_sent_once(monkeypatch: 
     assert {headers.get("Authorization") for headers in server.headers} == {"Bearer s3cret"}
 
 
+@pytest.mark.ci
 def test_a_forgotten_recording_is_sent_again_and_the_text_is_the_same() -> None:
     server = ModelServer(cloud())
 
@@ -221,28 +222,33 @@ MEBIBYTE = 1 << 20
 
 @pytest.mark.parametrize(
     ("path", "body", "said", "asked"),
-    [
-        (MODELS, b" " * 3 * MEBIBYTE, "longer than the 1048576 bytes", 1),
-        (TOKENIZE, b'{"tokens": [' + b"1," * 2 * MEBIBYTE + b"1]}", "longer than the 1048576 bytes", 1),
-        (GENERATE, b" " * 3 * MEBIBYTE, "longer than the", 1),
-        (MODELS, gzip.compress(b'{"data": [' + b"{}," * (10 * MEBIBYTE)), "as a whole: Invalid JSON", 6),
-        (MODELS, b'{"data": [' + b"{}," * 300_000 + b"{}]}", "data.0.id", 6),
-        (TOKENIZE, b'{"tokens": [' + b'"",' * 300_000 + b"1]}", "tokens.0", 6),
-        (
-            GENERATE,
-            b'{"usage": {"prompt_tokens": 1}, "choices": [{"logprobs": {"content": [' + b"{}," * 300_000 + b"{}]}}]}",
-            "content.0",
-            6,
-        ),
-        (
-            GENERATE,
-            b'{"usage": {"prompt_tokens": 1}, "prompt_logprobs": [{'
-            + b",".join(b'"x%d":0' % number for number in range(90_000))
-            + b"}]}",
-            "Field required",
-            6,
-        ),
-    ],
+    few(
+        [
+            (MODELS, b" " * 3 * MEBIBYTE, "longer than the 1048576 bytes", 1),
+            (TOKENIZE, b'{"tokens": [' + b"1," * 2 * MEBIBYTE + b"1]}", "longer than the 1048576 bytes", 1),
+            (GENERATE, b" " * 3 * MEBIBYTE, "longer than the", 1),
+            (MODELS, gzip.compress(b'{"data": [' + b"{}," * (10 * MEBIBYTE)), "as a whole: Invalid JSON", 6),
+            (MODELS, b'{"data": [' + b"{}," * 300_000 + b"{}]}", "data.0.id", 6),
+            (TOKENIZE, b'{"tokens": [' + b'"",' * 300_000 + b"1]}", "tokens.0", 6),
+            (
+                GENERATE,
+                b'{"usage": {"prompt_tokens": 1}, "choices": [{"logprobs": {"content": ['
+                + b"{}," * 300_000
+                + b"{}]}}]}",
+                "content.0",
+                6,
+            ),
+            (
+                GENERATE,
+                b'{"usage": {"prompt_tokens": 1}, "prompt_logprobs": [{'
+                + b",".join(b'"x%d":0' % number for number in range(90_000))
+                + b"}]}",
+                "Field required",
+                6,
+            ),
+        ],
+        2,
+    ),
 )
 def test_a_server_that_lies_costs_little(path: str, body: bytes, said: str, asked: int) -> None:
     """At each start; a much larger answer is not even read, nor asked for again."""

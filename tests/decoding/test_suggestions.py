@@ -71,6 +71,7 @@ def test_a_setting_that_is_given_wins() -> None:
             assert law(suggested_case(number, model, model, mode=mode, **{**OPEN, "repetition_penalty": 0.8})) is None
 
 
+@pytest.mark.ci
 def test_each_model_follows_its_own_checkpoint() -> None:
     """Hybrid drafts by the edge's suggestion and verifies by the cloud's."""
     edge = suggesting(33, repetition_penalty=1.3, suppress_tokens=[7, 8, 9])

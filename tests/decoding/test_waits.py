@@ -16,6 +16,7 @@ import specdec_cli
 from specdec_cli.decoding import draft
 from specdec_cli.types import Finished
 from tests.mini_pair import RATE, captioner, voice
+from tests.tiers import few
 
 PACKAGE = str(Path(specdec_cli.__file__).parent)
 FETCHES = ("__int__", "__float__", "__bool__", "item", "tolist", "cpu", "numpy")
@@ -41,7 +42,7 @@ def counted() -> Iterator[Counter[str]]:
         yield found
 
 
-@pytest.mark.parametrize("penalties", [{}, {"repetition_penalty": 1.1}, {"no_repeat_ngram": 4}])
+@pytest.mark.parametrize("penalties", few([{"repetition_penalty": 1.1}, {}, {"no_repeat_ngram": 4}]))
 def test_a_lossless_caption_waits_once_a_block_and_model(
     monkeypatch: pytest.MonkeyPatch, penalties: dict[str, float]
 ) -> None:

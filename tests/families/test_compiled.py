@@ -17,8 +17,7 @@ from specdec_cli.models.selftest import self_test
 from specdec_cli.models.session import Session
 from specdec_cli.models.slots import Slots, _Shape, let_layers_compile
 from tests.families.checkpoints import KINDS, write
-from tests.families.running import prompt
-from tests.families.test_fused import JOINING
+from tests.families.running import JOINING, prompt
 from tests.models.checkpoints import load
 from tests.tiny import tiny_model
 

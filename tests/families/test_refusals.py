@@ -49,6 +49,7 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert_refused(folder, "needs the package no-such-package, which is not installed", "pip install no-such-package")
 
 
+@pytest.mark.ci
 def test_a_sliding_cache_that_loses_its_past_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def config(ids: dict[str, int]) -> Any:
         made = KINDS["gemma4"].config(ids)

@@ -21,6 +21,7 @@ from tests.families.checkpoints import KINDS, write
 from tests.families.running import JOINING, families, joining, model, prompt
 from tests.models.checkpoints import assert_agree, cache_free_logits, load
 from tests.models.test_slots import recordable
+from tests.tiers import few, named
 
 TEXT = (65, 66, 200, 67, 68, 201)
 
@@ -138,7 +139,7 @@ def test_a_joint_forward_that_fails_half_way_leaves_every_session_right(family: 
 
 
 @families
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("attention", few(["eager", "sdpa"]))
 def test_the_attention_that_is_asked_for_is_that_of_the_decoder(tmp_path: Path, family: str, attention: str) -> None:
     of = load(write(tmp_path / "model", KINDS[family], 0), attention=attention)
     assert of.module.get_decoder().config._attn_implementation == attention
@@ -146,7 +147,7 @@ def test_the_attention_that_is_asked_for_is_that_of_the_decoder(tmp_path: Path, 
     assert_agree(session_of(of).logits(TEXT, 3), expected(of, 1, 3))
 
 
-@families
+@pytest.mark.parametrize("family", named(KINDS, "qwen2-audio"))
 def test_a_family_is_recorded_or_keeps_a_cache_that_grows(family: str) -> None:
     of = recordable(model(family, 0))
     try:

@@ -96,6 +96,7 @@ def test_the_diagram_says_what_it_shows() -> None:
     assert "captions" not in diagram(found, "voice").decode()
 
 
+@pytest.mark.ci
 def test_the_shipped_file_is_of_the_shipped_weights() -> None:
     scores = captioner().labelled(Lexicon.load()).run_samples(voice(0), RATE).finish().scores
     assert scores["emotion"].temperature is not None

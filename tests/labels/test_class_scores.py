@@ -94,6 +94,7 @@ def test_every_token_keeps_its_alternatives(settings: dict[str, object]) -> None
     assert set(made.scores or {}) <= {name for name, class_ in (made.labels or {}).items() if class_}
 
 
+@pytest.mark.ci
 def test_a_cloud_elsewhere_tells_the_same() -> None:
     cloud = mini_pair().local("cloud")
     here = scored(captioner(decoding__mode="lossless"))

@@ -10,6 +10,8 @@ import random
 from collections import Counter
 from typing import Any
 
+import pytest
+
 from specdec_cli.reading import caption_of
 from tests.laws.cases import Case, generate, make_case, mixed
 from tests.laws.checks import cloud_law, edge_law, reference_law
@@ -62,6 +64,7 @@ def test_the_reference(law: Run) -> None:
         assert min(reasons["refusal"], reasons["language"]) > 0, reasons
 
 
+@pytest.mark.ci
 def test_a_batch() -> None:
     clips, parted, number = 0, list[str](), 900
     while clips < cases(0.1):
@@ -71,6 +74,7 @@ def test_a_batch() -> None:
     assert len(parted) <= most_parting(clips), parted
 
 
+@pytest.mark.ci
 def test_the_wire(over_the_wire: Any) -> None:  # noqa: F811 - a fixture
     drawn = (make_case(n, mode=("hybrid", "lossless")[n % 2], cloud_prefill="lazy") for n in numbers(130_000, 0.1))
     over_the_wire("closing", (closing(case) for case in drawn))

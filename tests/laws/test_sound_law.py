@@ -6,6 +6,8 @@ import random
 from collections import Counter
 from typing import Any
 
+import pytest
+
 from tests.laws.cases import Case, drawn_sound, make_case, mixed
 from tests.laws.checks import cloud_law, edge_law, reference_law
 from tests.laws.conftest import Run
@@ -47,6 +49,7 @@ def test_the_reference(law: Run) -> None:
     assert all(case.config.arbitrates for case in stood)
 
 
+@pytest.mark.ci
 def test_a_batch() -> None:
     clips, parted, number = 0, list[str](), 970
     while clips < cases(0.1):
@@ -56,6 +59,7 @@ def test_a_batch() -> None:
     assert len(parted) <= most_parting(clips), parted
 
 
+@pytest.mark.ci
 def test_the_wire(over_the_wire: Any) -> None:  # noqa: F811 - a fixture
     ran = [claiming(n, mode="hybrid", temperature=0.0, acceptance=None) for n in numbers(330_000, 0.2)]
     over_the_wire("sound", ran)

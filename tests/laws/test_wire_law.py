@@ -32,6 +32,7 @@ from tests.laws.checks import assert_best, parts
 from tests.laws.conftest import Run
 from tests.laws.reference import assert_rounds, cloud_oracle
 from tests.laws.tolerance import most_parting, numbers
+from tests.tiers import few
 from tests.tiny import gate_file
 
 MODELS = 9
@@ -148,6 +149,7 @@ def test_a_cloud_alone_writes_what_it_would_write_here(servers: Servers, law: Ru
     law("wire: cloud alone", (make_case(number, mode="cloud") for number in numbers(73_000, 0.1)), check)
 
 
+@pytest.mark.ci
 def test_nothing_is_generated_past_the_limit_of_tokens(servers: Servers) -> None:
     """A cloud elsewhere runs on exactly as far as one in this process does."""
     for number in range(76_000, 76_010):
@@ -161,6 +163,7 @@ def test_nothing_is_generated_past_the_limit_of_tokens(servers: Servers) -> None
         assert (far.cloud.forwards, far.cloud.fed_tokens) == (here.cloud.forwards, here.cloud.fed_tokens), number
 
 
+@pytest.mark.ci
 def test_settings_that_are_left_open_are_the_servers_own(servers: Servers) -> None:
     """null: as the cloud's checkpoint suggests, on either side of the wire."""
     for number in range(75_000, 75_006):
@@ -210,7 +213,7 @@ def test_the_clip_goes_out_once_and_only_if_a_block_escalates(servers: Servers) 
     assert all(verdict.bytes_down for verdict in asked)
 
 
-@pytest.mark.parametrize("mode", ["cloud", "lossless"])
+@pytest.mark.parametrize("mode", few(["lossless", "cloud"]))
 def test_a_server_guesses_from_the_captions_that_it_has_finished(mode: str) -> None:
     case = make_case(
         7, mode=mode, temperature=0.0, acceptance=None, loop_period=0, max_new_tokens=18, k=2, run_on=8, guess_tokens=8

@@ -108,6 +108,7 @@ def model_config(**settings: Any) -> ModelConfig:
     return ModelConfig(model=NAME, device="cpu", **settings)
 
 
+@pytest.mark.ci
 def test_the_weights_that_speech_needs_are_downloaded_and_no_others(hub: Hub) -> None:
     seen: list[tuple[Download, int]] = []
     model = load_model(model_config(), ONLINE, lambda *told: seen.append(told))
@@ -121,6 +122,7 @@ def test_the_weights_that_speech_needs_are_downloaded_and_no_others(hub: Hub) ->
     assert hub.weights == needed
 
 
+@pytest.mark.ci
 def test_what_is_cached_loads_offline_in_silence(hub: Hub, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     weights = load_model(model_config(revision="v1"), ONLINE).weights
     asked = len(hub.requests)
@@ -145,6 +147,7 @@ def test_what_would_be_downloaded_is_told_without_it(hub: Hub) -> None:
     assert needs.bytes == round(1.1 * 2 * speech)
 
 
+@pytest.mark.ci
 def test_a_disk_without_room_is_told_before_anything_is_fetched(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(download, "_KEPT_FREE", 1 << 60)
     assert_refused(NAME, "there is no room for edge: ", "HF_HUB_CACHE", offline=False)

@@ -27,6 +27,7 @@ from tests.models.checkpoints import (
     split_weights,
     write_hub,
 )
+from tests.tiers import few
 from tests.tiny import save_checkpoint, tiny_config, tiny_model, tiny_module, tiny_processor
 
 Damage = Callable[..., Path]
@@ -89,6 +90,7 @@ def test_both_layouts_write_the_same_text_as_the_model_that_was_saved(thinker_di
     assert ours.fingerprints() == theirs.fingerprints()
 
 
+@pytest.mark.ci
 def test_the_vision_tower_is_dropped_and_may_be_absent_or_misshapen(damaged: Damage, tmp_path: Path) -> None:
     for folder in (
         save_checkpoint(tiny_module(11), tmp_path / "thinker", visual=False),
@@ -107,7 +109,7 @@ def test_shards_are_put_together(hub_dir: Path, damaged: Damage) -> None:
     _assert_same_weights(load(whole, offline=False), torch.float32)  # asks no hub, which the fixture `alone` watches
 
 
-@pytest.mark.parametrize("shards", ["gone", "old", "some"])
+@pytest.mark.parametrize("shards", few(["gone", "old", "some"]))
 def test_a_whole_file_counts_more_than_an_index_beside_it(shards: str, damaged: Damage, tmp_path: Path) -> None:
     old = save_checkpoint(tiny_module(3), tmp_path / "old")
     split_weights(old, 3)
@@ -136,14 +138,17 @@ _OF_THE_MODEL = edit_json("config.json", text_config__eos_token_id=7)
 
 @pytest.mark.parametrize(
     ("edits", "ids"),
-    [
-        ([_declared(7)], (7,)),
-        ([_declared([9, 7, 9])], (7, 9)),
-        ([_declared([])], (256,)),
-        ([_declared(None)], (256,)),
-        ([remove("generation_config.json"), _OF_THE_MODEL], (7,)),
-        ([remove("generation_config.json"), _rename_im_end], (256,)),
-    ],
+    few(
+        [
+            ([_declared(7)], (7,)),
+            ([_declared([9, 7, 9])], (7, 9)),
+            ([_declared([])], (256,)),
+            ([_declared(None)], (256,)),
+            ([remove("generation_config.json"), _OF_THE_MODEL], (7,)),
+            ([remove("generation_config.json"), _rename_im_end], (256,)),
+        ],
+        2,
+    ),
 )
 def test_what_ends_a_text(damaged: Damage, edits: list[Edit], ids: tuple[int, ...]) -> None:
     assert load(damaged(*edits)).processor.eos_ids == ids
@@ -159,13 +164,16 @@ def test_an_eos_that_is_no_token_is_refused(damaged: Damage, declared: object) -
 
 @pytest.mark.parametrize(
     ("edit", "asked", "used"),
-    [
-        *((lambda _: None, name, name) for name in ("float32", "bfloat16", "float16")),
-        (edit_json("config.json", dtype="float16"), "auto", "float32"),
-        (edit_json("config.json", dtype="bfloat16"), "auto", "bfloat16"),
-        (edit_json("config.json", dtype=None, torch_dtype="bfloat16"), "auto", "bfloat16"),
-        (edit_json("config.json", dtype=None), "auto", "float32"),
-    ],
+    few(
+        [
+            *((lambda _: None, name, name) for name in ("float32", "bfloat16", "float16")),
+            (edit_json("config.json", dtype="float16"), "auto", "float32"),
+            (edit_json("config.json", dtype="bfloat16"), "auto", "bfloat16"),
+            (edit_json("config.json", dtype=None, torch_dtype="bfloat16"), "auto", "bfloat16"),
+            (edit_json("config.json", dtype=None), "auto", "float32"),
+        ],
+        2,
+    ),
 )
 def test_the_dtype_is_what_is_asked_for_or_declared(damaged: Damage, edit: Any, asked: str, used: str) -> None:
     model = load(damaged(edit), dtype=asked)

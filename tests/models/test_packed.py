@@ -19,6 +19,7 @@ from specdec_cli.models.loading import forecast, quantization_config
 from specdec_cli.models.packed import PackedLinear, pack, packable
 from specdec_cli.models.session import Session
 from tests.models.checkpoints import Edit, edit_json, edit_weights, greedy, load, overwrite, remove
+from tests.tiers import few
 from tests.tiny import save_checkpoint, tiny_clip, tiny_module
 
 BITS = pytest.mark.parametrize("bits", [4, 8])
@@ -115,7 +116,7 @@ def similarity(*models: AudioLM) -> float:
     return float(torch.cosine_similarity(*scores).min())
 
 
-@pytest.mark.parametrize("quantization", ["int8", "int4"])
+@pytest.mark.parametrize("quantization", few(["int8", "int4"]))
 def test_decoder_and_output_layer_are_packed_and_nothing_else(checkpoint: Path, quantization: str) -> None:
     whole = load(checkpoint)
     small = load(checkpoint, quantization=quantization)
@@ -126,7 +127,7 @@ def test_decoder_and_output_layer_are_packed_and_nothing_else(checkpoint: Path, 
     assert similarity(whole, small) > (0.99 if quantization == "int8" else 0.8)
 
 
-@pytest.mark.parametrize("quantization", [None, "int8", "int4"])
+@pytest.mark.parametrize("quantization", few(["int4", "int8", None]))
 def test_the_memory_that_is_forecast_is_what_the_weights_take(checkpoint: Path, quantization: str | None) -> None:
     config = ModelConfig(model=str(checkpoint), device="cpu", quantization=quantization)
     found, download = forecast(config, offline=True)
@@ -151,7 +152,7 @@ def kept(home: Path) -> list[Path]:
 
 @pytest.mark.parametrize(
     ("quantization", "shard", "weights"),
-    [("int8", "256MB", "model.safetensors"), ("int4", "64KB", "model.safetensors.index.json")],
+    few([("int8", "256MB", "model.safetensors"), ("int4", "64KB", "model.safetensors.index.json")]),
 )
 def test_a_later_start_reads_what_was_packed(
     checkpoint: Path, quantization: str, shard: str, weights: str, home: Path, monkeypatch: pytest.MonkeyPatch
@@ -223,7 +224,9 @@ def _tune_one_row(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "edit", [_tune_one_row, edit_json("config.json", text_config__rms_norm_eps=0.5)], ids=["a row", "the configuration"]
+    "edit",
+    few([_tune_one_row, edit_json("config.json", text_config__rms_norm_eps=0.5)]),
+    ids=["a row", "the configuration"],
 )
 def test_a_checkpoint_that_was_changed_in_its_folder_is_packed_anew(
     edit: Edit, checkpoint: Path, home: Path, tmp_path: Path
@@ -282,7 +285,7 @@ def test_packed_layers_are_joined_without_taking_memory_twice(bits: int, bias: b
     assert len(storages) == 2
 
 
-@pytest.mark.parametrize("quantization", ["int4", "int8"])
+@pytest.mark.parametrize("quantization", few(["int4", "int8"]))
 def test_packed_layers_of_a_recorded_step_are_fused(checkpoint: Path, quantization: str) -> None:
     plain, fused = (load(checkpoint, quantization=quantization, graphs=graphs) for graphs in ("off", "on"))
     layer = fused.module.get_decoder().layers[0]

@@ -20,6 +20,7 @@ from specdec_cli.models.selftest import self_test
 from specdec_cli.models.session import Session
 from specdec_cli.models.slots import JOINT_SIZES, ROOMS, SIZES, Forward, SlotLayer, Slots
 from tests.models.checkpoints import assert_agree
+from tests.tiers import few
 from tests.tiny import as_audio_lm, tiny_clip, tiny_model, tiny_module
 
 TEXT = tuple(random.Random(1).randrange(256) for _ in range(120))
@@ -111,8 +112,8 @@ def test_a_clip_without_a_slot_and_a_long_one_grow() -> None:
         assert model.slots.cache(100) is not None
 
 
-@pytest.mark.parametrize("clips", [1, 2, 5, 16])
-@pytest.mark.parametrize("spare", [0, 1])
+@pytest.mark.parametrize("clips", few([2, 1, 5, 16]))
+@pytest.mark.parametrize("spare", few([0, 1]))
 def test_joint_forwards_over_slots_follow_walks_of_drafts_and_rollbacks(clips: int, spare: int) -> None:
     """Some clips wait at a time, end early and leave their slots to others, in whichever order."""
     model, rng = tiny_model(clips, layers=1, graphs="on"), random.Random(clips)
@@ -162,6 +163,7 @@ def test_a_text_longer_than_a_room_is_read_in_the_next_one() -> None:
             _assert_grown(model, session.prompt, text[: end + 9], scores)
 
 
+@pytest.mark.ci
 def test_the_self_test_compares_recorded_forwards_as_well() -> None:
     model = recordable(as_audio_lm(tiny_module(1).bfloat16(), "recorded"))
     self_test(model)

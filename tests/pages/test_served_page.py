@@ -56,8 +56,16 @@ def streamed(served: Served, path: Path) -> list[Transcript]:
     return found
 
 
-def test_a_stream_holds_the_transcripts_that_a_command_writes(served: Served, long: Path) -> None:
-    found, expected = streamed(served, long), list(served.captioner.captions(long))
+@pytest.fixture(scope="module")
+def pieces(served: Served, long: Path) -> list[Transcript]:
+    """The transcripts of the long recording, asked for once."""
+    return streamed(served, long)
+
+
+def test_a_stream_holds_the_transcripts_that_a_command_writes(
+    served: Served, long: Path, pieces: list[Transcript]
+) -> None:
+    found, expected = pieces, list(served.captioner.captions(long))
     assert len(found) == len(expected) > 3
     for here, there in zip(found, expected, strict=True):
         for name in ("caption", "labels", "scores", "measured", "agrees", "flags", "settings", "models", "start_s"):
@@ -66,16 +74,18 @@ def test_a_stream_holds_the_transcripts_that_a_command_writes(served: Served, lo
 
 
 @pytest.mark.parametrize("suffix", few(["TextGrid", "srt"]))
-def test_downloads_equal_exports(served: Served, long: Path, specdec: Specdec, tmp_path: Path, suffix: str) -> None:
-    lines = "".join(f"{each.to_json()}\n" for each in streamed(served, long))
+def test_downloads_equal_exports(
+    served: Served, pieces: list[Transcript], specdec: Specdec, tmp_path: Path, suffix: str
+) -> None:
+    lines = "".join(f"{each.to_json()}\n" for each in pieces)
     (tmp_path / "lines.jsonl").write_text(lines)
     assert specdec("export", tmp_path / "lines.jsonl", "-o", tmp_path / f"out.{suffix}", "-q").code == 0
     answer = httpx.post(f"{served.url}/page/export/{suffix}", content=lines.encode())
     assert answer.text == (tmp_path / f"out.{suffix}").read_text("utf-8")
 
 
-def test_what_cannot_be_exported_is_refused(served: Served, long: Path) -> None:
-    good = streamed(served, long)[0]
+def test_what_cannot_be_exported_is_refused(served: Served, pieces: list[Transcript]) -> None:
+    good = pieces[0]
     two = f"{good.to_json()}\n{good.model_copy(update={'file': 'other.wav'}).to_json()}\n"
     for path, content, status in (
         ("srt", "{}", 422),

@@ -79,6 +79,7 @@ def test_each_cost_that_was_measured_has_a_panel() -> None:
     assert float(picture.attrib["width"][:-2]) > 1.3 * float(drawn(one).attrib["width"][:-2])
 
 
+@pytest.mark.ci
 def test_other_formats_are_images() -> None:
     point_ = point("a", 0.1, 0.4)
     assert frontier([point_], GAP, what="emotion", title="t", kind="png").startswith(b"\x89PNG")

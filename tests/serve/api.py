@@ -45,7 +45,7 @@ class Api:
         self.clients.append(client)
         return client
 
-    def becomes_idle(self, seconds: float = 5.0) -> bool:
+    def becomes_idle(self, seconds: float = 30.0) -> bool:
         """Whether soon nothing of any request is left."""
         captions, ends = self.offer.captions, time.monotonic() + seconds
         assert captions is not None

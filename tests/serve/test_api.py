@@ -21,7 +21,7 @@ from specdec_cli.transcript import Transcript
 from tests.audio.encode import ffmpeg_bytes, sndfile_bytes
 from tests.mini_pair import MODES, RATE, captioner, voice, write_voice
 from tests.serve.api import TOKEN, Api, api, encoded, message, spoken
-from tests.tiers import named
+from tests.tiers import few, named
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +177,7 @@ def test_a_silent_piece_costs_the_others_nothing(client: OpenAI) -> None:
     assert "The recording" in second["error"]["message"]
 
 
-@pytest.mark.parametrize("name", ["flac", "ogg", "mp3", "m4a"])
+@pytest.mark.parametrize("name", few(["flac", "ogg", "mp3", "m4a"]))
 def test_formats(client: OpenAI, name: str) -> None:
     if name == "m4a" and "aac" not in av.codecs_available:
         pytest.skip("FFmpeg has no encoder of AAC")
@@ -266,6 +266,7 @@ def test_logprobs_list_the_likeliest(client: OpenAI) -> None:
         assert bytes(each.bytes or []).decode() == each.token
 
 
+@pytest.mark.ci
 def test_text_that_the_models_do_not_follow_is_said_to_be_left_out(client: OpenAI, tmp_path: Path) -> None:
     asked = [{"role": "system", "content": "Be short."}, *message(spoken(2), text="Transcribe the speech.")]
     answer = client.chat.completions.create(model="specdec/hybrid", messages=asked)  # type: ignore[arg-type]
@@ -373,6 +374,7 @@ def test_the_models_are_those_that_are_loaded(client: OpenAI) -> None:
             assert one.client()._client.get(f"{one.url}/v1/info", headers=head).status_code == verifies
 
 
+@pytest.mark.ci
 def test_curl_gets_a_caption_and_a_stream(served: Api, tmp_path: Path) -> None:
     body = {"model": "specdec/hybrid", "messages": message(spoken(7)), "stream": True}
     (tmp_path / "body.json").write_text(json.dumps(body))
