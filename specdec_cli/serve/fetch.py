@@ -71,7 +71,7 @@ async def _checked(url: str, limits: ServeLimits) -> dict[str, Any]:
     """What to ask for: what stands at the address that the host's name leads to now, which is checked."""
     asked, allowed = httpx.URL(url), limits.audio_hosts
     if asked.scheme not in ("http", "https") or asked.host not in allowed or asked.userinfo:
-        takes = f"one at {' or '.join(sorted(allowed))}" if allowed else "nothing is fetched (serve.audio_hosts)"
+        takes = f"one at {' or '.join(sorted(allowed))}" if allowed else "it fetches nothing (serve.audio_hosts)"
         says = f"audio_url takes a data URL (data:audio/wav;base64,...); {takes}."
         raise ApiError(400, says, "messages", "unsupported_url")
     found = await asyncio.get_running_loop().getaddrinfo(asked.host, asked.port, type=socket.SOCK_STREAM)
