@@ -14,9 +14,9 @@ from typing import Any, Final
 from specdec_cli.cli.app import COMMANDS, EXIT_CODES, load
 from specdec_cli.cli.options import FLAG_NAMES
 from specdec_cli.config import SETTINGS, configs_folder
-from specdec_cli.config.problems import show
 from specdec_cli.config.schema import SECTIONS
 from specdec_cli.config.settings import takes
+from specdec_cli.text import show
 from specdec_cli.transcript import json_schema
 
 ROOT: Final = Path(__file__).resolve().parents[1]

@@ -15,10 +15,10 @@ from specdec_cli.cli import options
 from specdec_cli.cli.captioning import Captioning, command_line, load_to_caption
 from specdec_cli.cli.command_run import display, require_cloud
 from specdec_cli.cli.ending import Interruption, interruptible
-from specdec_cli.config.problems import show
 from specdec_cli.console.progress import show_counts, show_failures, show_totals, show_warnings
 from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError
+from specdec_cli.text import show
 
 if TYPE_CHECKING:
     from specdec_cli.batch.tasks import Backend

@@ -9,7 +9,6 @@ from typing import Annotated, Final, get_args
 
 from specdec_cli.cli import options
 from specdec_cli.cli.command_run import display, labelling
-from specdec_cli.config.problems import chosen
 from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError
 from specdec_cli.export.folder import Folder, Written, shortened
@@ -19,6 +18,7 @@ from specdec_cli.export.recordings import Stored
 from specdec_cli.format import count
 from specdec_cli.inputs.manifest import Inputs
 from specdec_cli.targets import STDOUT
+from specdec_cli.text import chosen
 from specdec_cli.transcript.lines import stored_lines
 from specdec_cli.types import ExportFormat
 

@@ -23,13 +23,13 @@ from specdec_cli.cli.captioning import Printer, conclude_clips
 from specdec_cli.cli.command_run import display, labelling, load_captioner
 from specdec_cli.cli.ending import interruptible
 from specdec_cli.cli.outputs import CaptionsFile
-from specdec_cli.console.cells import clean
 from specdec_cli.console.plain import write_line
 from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError, typed
-from specdec_cli.format import seconds
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.targets import writing
+from specdec_cli.text import clean
+from specdec_cli.times import seconds
 from specdec_cli.transcript.terms import Terms, loaded_changes
 
 if TYPE_CHECKING:

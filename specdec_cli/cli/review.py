@@ -12,7 +12,7 @@ from specdec_cli.cli.command_run import display, read_references, tell_reference
 from specdec_cli.format import count
 from specdec_cli.review.review_page import read_pieces, write_review
 from specdec_cli.targets import REVIEW, refuse
-from specdec_cli.transcript.records import readable
+from specdec_cli.text import readable
 
 _AUDIO_MB: Final = "Most audio in the page, MB; 64: about two hours."
 

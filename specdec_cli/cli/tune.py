@@ -13,13 +13,13 @@ import typer
 from specdec_cli.cli import options
 from specdec_cli.cli.command_run import display, emit, identified, load_captioner, read_references, tell_references
 from specdec_cli.cli.outputs import by_ending
-from specdec_cli.config.problems import chosen
 from specdec_cli.console.pages import tuning_page
 from specdec_cli.console.plain import print_error
 from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError, SpecdecError
 from specdec_cli.inputs.find import find_recordings
 from specdec_cli.targets import GATE, PICTURE, RECORDINGS, refuse, write
+from specdec_cli.text import chosen
 from specdec_cli.tune.tuning_plan import TuningPlan, require_tunable
 from specdec_cli.types import COSTS, Cost, GateName
 

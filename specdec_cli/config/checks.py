@@ -9,9 +9,9 @@ from typing import Final
 
 from specdec_cli.config.locate import is_loopback
 from specdec_cli.config.model_schema import CloudConfig, EdgeConfig
-from specdec_cli.config.problems import show, show_name
 from specdec_cli.config.schema import AcceptanceConfig, Config, GateConfig, ScoringConfig
 from specdec_cli.errors import ConfigError
+from specdec_cli.text import show, show_name
 from specdec_cli.types import LOSSY_RULES, NOTHING_DONE, TOKEN_GATES, VLLM_RULES, Decider
 
 _OF_BOTH_MODELS: Final = (

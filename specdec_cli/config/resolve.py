@@ -24,11 +24,11 @@ from specdec_cli.config.locate import (
     follows_shipped_prompts,
     model_source,
 )
-from specdec_cli.config.problems import raise_if_any, show, show_name
 from specdec_cli.config.schema import SECTIONS, Config
 from specdec_cli.config.settings import SETTINGS, takes_text, unknown, wrong_values
 from specdec_cli.config.yaml_file import read_value, read_yaml, write_yaml
-from specdec_cli.errors import ConfigError
+from specdec_cli.errors import ConfigError, raise_if_any
+from specdec_cli.text import show, show_name
 
 Layer = dict[str, Given]
 

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final, TypeVar
 
 from specdec_cli.config import Config
-from specdec_cli.config.problems import chosen
 from specdec_cli.errors import ConfigError
+from specdec_cli.text import chosen
 from specdec_cli.types import LOSSY_RULES, Mode
 
 MODES: Final[tuple[Mode, ...]] = ("edge", "hybrid", "lossless", "cloud")

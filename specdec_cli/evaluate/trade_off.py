@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from specdec_cli.evaluate.result import Comparison, ModeQuality
-from specdec_cli.format import percent, seconds, share, with_ends
+from specdec_cli.format import percent, share, with_ends
 from specdec_cli.stats import Interval
+from specdec_cli.times import seconds
 from specdec_cli.types import Mode
 
 HEIGHT: Final = 280  # of a picture, CSS pixels; its width is that of the page

@@ -10,7 +10,6 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
-from specdec_cli.config.problems import show, show_name
 from specdec_cli.errors import ReferencesError
 from specdec_cli.inputs.entries import CLIPS, Columns, Entry, plain_name
 from specdec_cli.inputs.names import ByRecording, parts_of
@@ -20,6 +19,7 @@ from specdec_cli.labels.lexicon import NOT_GIVEN, Lexicon
 from specdec_cli.labels.units import folded
 from specdec_cli.prompts import Language
 from specdec_cli.reading import language_of
+from specdec_cli.text import show, show_name
 from specdec_cli.transcript.records import TranscriptHead
 
 _TEXTS: Final = (

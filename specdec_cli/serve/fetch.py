@@ -13,11 +13,11 @@ from typing import Any, Final
 import httpx
 from starlette.requests import ClientDisconnect
 
-from specdec_cli.config.problems import show
 from specdec_cli.errors import ConfigError, first_line
 from specdec_cli.serve.bodies import Body
 from specdec_cli.serve.limits import ServeLimits
 from specdec_cli.serve.requests import ApiError
+from specdec_cli.text import show
 
 _REDIRECTS: Final = 3  # that are followed, each to a host that is allowed
 
