@@ -5,7 +5,7 @@
     print(captioner.caption("clip.wav").caption)
 
 `Captioner.stream` yields an `Update` for every `Started`, `Prefill`, `Sent`, `Round` and `Finished` event, with its
-text; `Captioner.captions` yields one transcript per segment; `Captioner.run_samples(samples, rate)` makes a `Run` over
+text; `Captioner.captions` yields one transcript per piece; `Captioner.run_samples(samples, rate)` makes a `Run` over
 audio in memory. Nothing heavy is imported before the first name is used.
 """
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from specdec_cli.audio import Recording, Segment, from_samples, has_speech, open_recording
+from specdec_cli.audio import Piece, Recording, from_samples, has_speech, open_recording
 from specdec_cli.audio.pieces import ROUNDED_S
 from specdec_cli.audio.prosody import measure
 from specdec_cli.audio.samples import piece_of
@@ -74,14 +74,14 @@ class Captioner:
         self.window_s = min(processor.window_s for processor in processors)
         if any(processor.sampling_rate != self.sampling_rate for processor in processors):
             raise ConfigError("edge and cloud take audio at different sampling rates")
-        if (segment_s := config.audio.length_s) is not None and segment_s > self.window_s:
-            raise ConfigError(f"audio.segment is {segment_s:g} s, but the models take {self.window_s:g} s at once")
+        if (piece_s := config.audio.length_s) is not None and piece_s > self.window_s:
+            raise ConfigError(f"audio.cut is {piece_s:g} s, but the models take {self.window_s:g} s at once")
         self.cuts = cuts or Cuts.of_config(config.audio)
         file = gate_file_of(config, pair)
         summed = config.gate_in_force == "class-entropy"
-        served = summed and pair.edge in pair.links  # its tokens are summed here, not on a device
-        self._synonyms = self.word_groups if config.acceptance.rule == "class" or served else NO_SYNONYMS
-        self.gate = Gate.of(config, file, self.class_groups if summed and not served else None)
+        remote = summed and pair.edge in pair.remotes  # its tokens are summed here, not on a device
+        self._synonyms = self.word_groups if config.acceptance.rule == "class" or remote else NO_SYNONYMS
+        self.gate = Gate.of(config, file, self.class_groups if summed and not remote else None)
         self.setup = Setup.of(config, pair, load_s, file)
         if config.gate.grounded:
             self.setup = replace(self.setup, grounds=self._grounds(Lexicon.shipped()))
@@ -109,7 +109,7 @@ class Captioner:
             edge, cloud: names of models, folders or hub ids; without `config`, all else is what published models need.
                 One alone makes the mode: edge, or cloud.
             loading: called with what is being loaded, for a display; the context lasts until it is.
-            cuts: those of `audio.segment`, if they were read before; None: read here, before models are.
+            cuts: those of `audio.cut`, if they were read before; None: read here, before models are.
 
         Raises:
             ConfigError: a setting is unknown, malformed or contradicts another.
@@ -174,16 +174,16 @@ class Captioner:
         runs = self.runs(path)
         run = next(runs)
         if next(runs, None) is not None:
-            raise ConfigError(f"{path} was cut into several segments", hint="captions() returns a transcript for each.")
+            raise ConfigError(f"{path} was cut into several pieces", hint="captions() returns a transcript for each.")
         return run.finish()
 
     def captions(self, path: str | PathLike[str]) -> Iterator[Transcript]:
-        """Captions a recording, one transcript per segment; errors as in `runs`."""
+        """Captions a recording, one transcript per piece; errors as in `runs`."""
         for run in self.runs(path):
             yield run.finish()
 
     def stream(self, path: str | PathLike[str]) -> Iterator[Update]:
-        """Captions a recording, yielding what happens; a silent segment raises its AudioContentError and ends it."""
+        """Captions a recording, yielding what happens; a silent piece raises its AudioContentError and ends it."""
         for run in self.runs(path):
             yield from run
 
@@ -192,12 +192,12 @@ class Captioner:
         path: str | PathLike[str] | InputFile,
         skip: Callable[[Recording], Collection[int]] = lambda _: (),
     ) -> Iterator[Run]:
-        """One run per segment of a recording; iterate a run for its updates, then ask it for its transcript.
+        """One run per piece of a recording; iterate a run for its updates, then ask it for its transcript.
 
-        `skip` gives the indices of segments that are left out.
+        `skip` gives the indices of pieces that are left out.
 
         Raises:
-            AudioError: the recording cannot be captioned as a whole; a single silent segment fails its run only.
+            AudioError: the recording cannot be captioned as a whole; a single silent piece fails its run only.
         """
         item = path if isinstance(path, InputFile) else InputFile(os.fsdecode(path))
         recording = self.recording(item)
@@ -216,7 +216,7 @@ class Captioner:
             item.path,
             self.sampling_rate,
             window_s=self.window_s,
-            segment_s=audio.length_s,
+            piece_s=audio.length_s,
             at_pauses=audio.at_pauses,
             cuts=None if self.cuts is None else self.cuts.of(item.path),
             start_s=(item.start_s if part else audio.start_s) or 0.0,
@@ -288,7 +288,7 @@ class Captioner:
         settings = {**setup.settings, "style": config.prompt.style if shipped else None}
         return replace(setup, language=language, prompt=instruction, settings=settings)
 
-    def _clip(self, recording: Recording, cut: Segment, item: InputFile, setup: Setup) -> Started:
+    def _clip(self, recording: Recording, cut: Piece, item: InputFile, setup: Setup) -> Started:
         whole, fit, pieces = recording.whole, cut.fault is None, len(recording.cuts)
         silent = fit and not has_speech(cut.samples, self.sampling_rate)
         return Started(

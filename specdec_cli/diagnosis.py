@@ -157,8 +157,8 @@ def _models(config: Config) -> Iterator[Check]:
         if info is not None:
             tested = "" if model is None else f" · self-test {model.self_test or 'switched off'}"
             yield Check(role, "ok", f"{info.name} · {info.line}{tested}")
-    for link in pair.links:
-        yield _checked("link", link.probe)
+    for remote in pair.remotes:
+        yield _checked("remote", remote.probe)
     yield _checked("caption", lambda: _one_caption(captioner))
     if len(pair.loaded) == 2:
         from specdec_cli.bench.pays import what_to_expect

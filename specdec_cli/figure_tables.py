@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 class Cell(NamedTuple):
-    """A figure, and what stands beside or below it: its interval, then remarks."""
+    """A figure, and the ends of its interval, which stand beside or below it."""
 
     value: str
-    notes: tuple[str, ...] = ()
+    ends: str = ""
 
 
 class FigureRow(NamedTuple):
@@ -37,5 +37,4 @@ def measured(found: Interval | float | None, show: Callable[[float], str] = writ
     """A figure with its interval, whose ends have no more digits than a reader can use."""
     if found is None or isinstance(found, float | int):
         return Cell(written.NONE if found is None else show(found))
-    ends = written.interval(found, written.percent if show is written.share else show)
-    return Cell(show(found.value), (ends,) if ends else ())
+    return Cell(show(found.value), written.interval(found, written.percent if show is written.share else show))

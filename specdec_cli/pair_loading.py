@@ -1,4 +1,4 @@
-"""Loads what a configuration names: the models of its mode, here or behind a link, and the learned gate's file."""
+"""Loads what a configuration names: the models of its mode, here or at servers, and the learned gate's file."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def _loaded(config: Config, model: ModelConfig, watch: Watch | None) -> AudioLM:
 
 def _connect_edge(config: Config, edge: EdgeConfig) -> Vllm:
     from specdec_cli.cloud.vllm import Vllm
-    from specdec_cli.models.served_processor import ServedProcessor
+    from specdec_cli.models.remote_processor import RemoteProcessor
 
-    processor = ServedProcessor(edge.of_processor, offline=config.runtime.offline)
-    return Vllm(edge, processor, own=True, side="edge")
+    processor = RemoteProcessor(edge.of_processor, offline=config.runtime.offline)
+    return Vllm(edge, processor, own=True, role="edge")
 
 
 def gate_file_of(config: Config, pair: Pair) -> GateFile | None:
@@ -68,15 +68,15 @@ def gate_file_of(config: Config, pair: Pair) -> GateFile | None:
 
 
 def _connect_cloud(config: Config, cloud: CloudConfig, edge: AudioLM | Vllm | None) -> RemoteModel:
-    """The configured cloud elsewhere, whose prompts are made by its own processor or by the edge's."""
+    """The configured remote cloud, whose prompts are made by its own processor or by the edge's."""
     own, edge_config, offline = cloud.processor is not None, config.edge, config.runtime.offline
     named = cloud.of_processor if own or edge_config is None else edge_config.of_processor
     if edge is not None and not own:
         processor = edge.processor
     elif cloud.engine == "vllm" and (edge_config is None or edge_config.url is not None):
-        from specdec_cli.models.served_processor import ServedProcessor
+        from specdec_cli.models.remote_processor import RemoteProcessor
 
-        processor = ServedProcessor(named, offline=offline)
+        processor = RemoteProcessor(named, offline=offline)
     else:
         from specdec_cli.models.loading import load_processor
 

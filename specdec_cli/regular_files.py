@@ -7,7 +7,7 @@ import os
 import stat
 from io import BufferedReader, FileIO
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 POSIX: Final = hasattr(os, "pread")
 """Whether libraries in C take descriptors of this process, and files are read at a place; not so on Windows."""
@@ -28,7 +28,7 @@ def open_regular(path: str | Path) -> BufferedReader[FileIO]:
     return BufferedReader(FileIO(descriptor, "rb"))
 
 
-def read_at(file: FileIO, length: int, at: int) -> bytes:
+def read_at(file: IO[bytes], length: int, at: int) -> bytes:
     """So many bytes from a place on, fewer at the end of the file; where the file is read otherwise stays."""
     if POSIX:
         return os.pread(file.fileno(), length, at)

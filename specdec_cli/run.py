@@ -50,7 +50,7 @@ class Setup:
     scorer: Scorer | None = None  # of the classes that captions name; None: transcripts have no labels
     measures: bool = False  # whether transcripts have measured figures, whatever else they are needed for
     grounds: Lexicon | None = None  # whose claims are set against the sound; None: nothing is
-    payload: Payload | None = None  # what a cloud elsewhere is sent of a recording; None: there is none
+    payload: Payload | None = None  # what a remote model is sent of a recording; None: both are loaded
     shipped_only: tuple[Decider, ...] = ()  # the models that were trained on the shipped prompts alone
     unfitted: tuple[str, ...] = ()  # the models with other weights than those that the learned gate was fitted to
     unanswered: tuple[str, ...] = ()  # why servers did not answer when they were first called
@@ -71,10 +71,10 @@ class Setup:
             models=known,
             settings=recorded_settings(config) | ({SUGGESTED: suggested} if suggested else {}),
             load_s=load_s,
-            payload=pair.links[0].payload if pair.links else None,
+            payload=pair.remotes[0].payload if pair.remotes else None,
             shipped_only=tuple(role for role, prompts in declared.items() if prompts == "shipped"),
             unfitted=gate.not_fitted_to(known.weights) if gate else (),
-            unanswered=tuple(each.failure for each in pair.links if each.failure),
+            unanswered=tuple(each.failure for each in pair.remotes if each.failure),
         )
 
     @property

@@ -111,7 +111,7 @@ class Prefill:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A block is on its way to a cloud elsewhere; its record, of the same index, follows with the verdict."""
+    """A block is on its way to a remote cloud; its record, of the same index, follows with the verdict."""
 
     index: int
     draft_ids: tuple[int, ...]  # none where the cloud is to generate
@@ -128,7 +128,7 @@ class ModelWork:
     step_ms: float = 0.0  # in all other forwards, and the text's share of the one that reads the prompt
     prompt_tokens: int = 0  # audio included
     fed_tokens: int = 0  # after the prompt; a rolled-back token that is fed again counts again
-    bytes_up: int = 0  # bodies of requests to a model behind a link, repeats included; 0 for one of this process
+    bytes_up: int = 0  # bodies of requests to a remote model, repeats included
 
     def __add__(self, more: ModelWork) -> ModelWork:
         return ModelWork(*(getattr(self, name) + getattr(more, name) for name in self.__slots__))

@@ -1,6 +1,6 @@
-"""Uncompressed sound behind a header that lacks what both libraries need: they would refuse it, or read noise.
+"""Uncompressed sound in a WAV whose header lacks or belies what both libraries need: they would read noise, or nothing.
 
-Sources: "Multimedia Programming Interface and Data Specifications 1.0" and WAVEFORMATEXTENSIBLE (Microsoft); au(5).
+Sources: "Multimedia Programming Interface and Data Specifications 1.0" and WAVEFORMATEXTENSIBLE (Microsoft).
 """
 
 from __future__ import annotations
@@ -17,11 +17,15 @@ import numpy as np
 from specdec_cli.audio.samples import BLOCK_SAMPLES, STREAMED, Floats, Source
 from specdec_cli.regular_files import read_at
 
-_PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE  # tags of a WAV
-_OF_WAV: Final = {_PCM: {1: "u1", 2: "<i2", 3: "<i3", 4: "<i4"}, _FLOAT: {4: "<f4", 8: "<f8"}}
+_PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE  # tags
+_KINDS: Final = {_PCM: {1: "u1", 2: "<i2", 3: "<i3", 4: "<i4"}, _FLOAT: {4: "<f4", 8: "<f8"}}
 """Tag -> bytes of a sample -> its type, as NumPy would name it."""
-_OF_AU: Final = {2: "i1", 3: ">i2", 5: ">i4", 6: ">f4", 7: ">f8"}
 _MOST_CHUNKS: Final = 1000  # before the sound
+_LACKING: Final = "lacks the bits per sample, or contradicts them: blocks of {} bytes are taken apart"
+_FLOATS: Final = "says that its samples are integers, but they look like floats and are read as such"
+_PLACES, _LOOKED_AT = 16, 4096  # of the sound where it is looked at, and samples at each
+_LEAST: Final = 100  # samples that differ and are not 0
+_SMALLEST, _LARGEST = 1e-9, 8.0  # magnitudes of floats; most integers, taken for floats, are far smaller
 
 
 class _Layout(NamedTuple):
@@ -30,13 +34,12 @@ class _Layout(NamedTuple):
     rate: int  # Hz
     channels: int
     kind: str  # of a sample
-    why: str  # what the header lacks
+    says: str  # what is wrong with the header
 
 
 def from_bare_samples(_path: str, file: FileIO, _stack: ExitStack, from_s: float, _track: int | None) -> Source | None:
-    """WAV and AU with such a header; None for all other files."""
-    found = _of_au(file) or _of_wav(file)
-    if found is None or found.channels < 1 or found.rate < 1:
+    """A WAV with such a header; None for all other files."""
+    if (found := _layout(file)) is None or found.channels < 1 or found.rate < 1:
         return None
     width = int(found.kind[-1]) * found.channels  # of a frame, bytes
     frames = found.size // width
@@ -49,24 +52,12 @@ def from_bare_samples(_path: str, file: FileIO, _stack: ExitStack, from_s: float
             yield _floats(data[: len(data) // width * width], found.kind).reshape(-1, found.channels)
 
     source = Source(found.rate, found.channels, blocks(), at=at, longest_s=frames / found.rate)
-    source.notes.append(f"has a header {found.why}")
+    source.notes.append(f"has a header that {found.says}")
     return source
 
 
-def _of_au(file: FileIO) -> _Layout | None:
-    """An AU that counts 0 bytes of sound, as of a recorder that died."""
-    head = read_at(file, 24, 0)
-    if len(head) < 24 or not head.startswith(b".snd"):
-        return None
-    at, size, encoding, rate, channels = struct.unpack_from(">5I", head, 4)
-    kind = _OF_AU.get(encoding)
-    if size or kind is None:
-        return None
-    return _Layout(at, os.fstat(file.fileno()).st_size - at, rate, channels, kind, "that counts no sound: all is read")
-
-
-def _of_wav(file: FileIO) -> _Layout | None:
-    """A WAV without the bits per sample, without the extension that its tag calls for, or with 24 bits in 4 bytes."""
+def _layout(file: FileIO) -> _Layout | None:
+    """Of a WAV without the bits per sample or the extension of its tag, with 24 bits in 4 bytes, or floats for ints."""
     chunks = chunks_of_wav(file)
     if not {b"fmt ", b"data"} <= chunks.keys() or chunks[b"fmt "][1] < 14:
         return None
@@ -76,12 +67,26 @@ def _of_wav(file: FileIO) -> _Layout | None:
     bits = bits if length >= 16 else 0
     bare = tag == _EXTENSIBLE and length < 40
     width, uneven = divmod(block, max(1, channels))
-    kind = _OF_WAV.get(_PCM if bare else tag, {}).get(width)
+    rest = os.fstat(file.fileno()).st_size - data_at
+    size = size if 0 < size < min(rest, STREAMED) else rest
+    stored = int.from_bytes(fields[24:26], "little") if tag == _EXTENSIBLE else tag
+    if (stored, bits, width) == (_PCM, 32, 4) and not bare and _look_like_floats(file, data_at, size):
+        return _Layout(data_at, size, rate, channels, "<f4", _FLOATS)
+    kind = _KINDS.get(_PCM if bare else tag, {}).get(width)
     if kind is None or uneven or not (bare or bits == 0 or (tag, bits, width) == (_PCM, 24, 4)):
         return None
-    why = f"that lacks the bits per sample, or contradicts them: blocks of {block} bytes are taken apart"
-    rest = os.fstat(file.fileno()).st_size - data_at
-    return _Layout(data_at, size if 0 < size < min(rest, STREAMED) else rest, rate, channels, kind, why)
+    return _Layout(data_at, size, rate, channels, kind, _LACKING.format(block))
+
+
+def _look_like_floats(file: FileIO, at: int, size: int) -> bool:
+    starts = (at + size // 4 * place // _PLACES * 4 for place in range(_PLACES))
+    data = b"".join(read_at(file, 4 * min(_LOOKED_AT, size // 4 // _PLACES), start) for start in starts)
+    with np.errstate(invalid="ignore"):  # NaN, as small negative integers are
+        samples = np.frombuffer(data[: len(data) // 4 * 4], "<f4").astype(np.float64)
+    magnitudes = np.abs(samples[samples != 0])
+    if len(np.unique(magnitudes)) < _LEAST:
+        return False
+    return bool(np.quantile(magnitudes, 0.05) > _SMALLEST and magnitudes.max() < _LARGEST)
 
 
 def chunks_of_wav(file: FileIO) -> dict[bytes, tuple[int, int]]:

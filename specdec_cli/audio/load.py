@@ -19,7 +19,7 @@ from specdec_cli.audio.levels import SampleStatistics
 from specdec_cli.audio.paths import opened, sha256, stamp
 from specdec_cli.audio.pieces import Channel, Cutting
 from specdec_cli.audio.reading import decoded_again, read_through, require_unchanged
-from specdec_cli.audio.samples import Cut, Floats, Segment, mono, piece_of
+from specdec_cli.audio.samples import Cut, Floats, Piece, mono, piece_of
 from specdec_cli.audio.sound import Part, Selection
 from specdec_cli.errors import AudioContentError
 from specdec_cli.times import MOST_S
@@ -46,7 +46,7 @@ class Recording:
     warnings: tuple[str, ...] = ()  # what is missing, left out or chosen, in sentences that name the recording
     _columns: tuple[Selection, ...] = field(default=(None,), repr=False)  # channels of the blocks
 
-    def pieces(self, skip: Collection[int] = ()) -> Iterator[Segment]:
+    def pieces(self, skip: Collection[int] = ()) -> Iterator[Piece]:
         """The pieces that the model reads one at a time, in order, but for those whose index is in `skip`.
 
         A recording that is longer than the window is decoded again meanwhile. Raises AudioError if it has changed.
@@ -68,7 +68,7 @@ class Recording:
                 name = piece_of(self.path, cut.start_s, cut.end_s)
                 fault = SampleStatistics(self.sampling_rate, samples).fault(name, cut.end_s - cut.start_s)
             known = cut.start_s, cut.end_s, cut.speaker, cut.text, cut.place, cut.channel
-            yield Segment(*known, samples=samples, index=index, fault=fault)
+            yield Piece(*known, samples=samples, index=index, fault=fault)
 
 
 def from_samples(
@@ -96,7 +96,7 @@ def open_recording(
     sampling_rate: int = 16000,
     *,
     window_s: float,
-    segment_s: float | None = None,
+    piece_s: float | None = None,
     at_pauses: bool = False,
     cuts: Sequence[Cut] | None = None,
     start_s: float = 0.0,
@@ -113,9 +113,9 @@ def open_recording(
         path: anything that libsndfile or FFmpeg reads; `-`: see `opened`.
         sampling_rate: of the result, Hz.
         window_s: longest audio that the model reads at once, seconds; what is longer is cut into utterances.
-        segment_s: longest of the fewest equal pieces instead, seconds, of which none is too short to describe.
+        piece_s: longest of the fewest equal pieces instead, seconds, of which none is too short to describe.
         at_pauses: whether what fits the window is cut into utterances, too.
-        cuts: the pieces, which win over `segment_s` and `at_pauses`. They are clipped to the part and the recording;
+        cuts: the pieces, which win over `piece_s` and `at_pauses`. They are clipped to the part and the recording;
             those of which nothing is left, or that are longer than the window, are left out with a warning.
         start_s, end_s: the part of it that counts, seconds.
         channel: of what names no channel: one, 1-based; `mix`, the mean over all; `each`, which makes every channel a
@@ -132,7 +132,7 @@ def open_recording(
     """
     path, begun = os.fsdecode(path), time.perf_counter()
     part = Part(sampling_rate, start_s, MOST_S if end_s is None else end_s, track, longest_s)
-    cutting = Cutting(window_s, segment_s, at_pauses, cuts, channel)
+    cutting = Cutting(window_s, piece_s, at_pauses, cuts, channel)
     with opened(path) as file:
         before = stamp(file)
         select = partial(cutting.selected, path)

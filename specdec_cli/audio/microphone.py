@@ -12,7 +12,7 @@ import numpy as np
 import soxr
 
 from specdec_cli.audio.pauses import PauseCutter
-from specdec_cli.audio.samples import Floats, Segment
+from specdec_cli.audio.samples import Floats, Piece
 from specdec_cli.errors import ConfigError, DeviceError, install
 
 _BLOCK_S: Final = 0.05
@@ -27,7 +27,7 @@ _Block = tuple[Floats, float, bool]
 class Utterance:
     """What was said between two pauses."""
 
-    segment: Segment  # its samples and its place in the recording
+    piece: Piece  # its samples and its place in the recording
     ended: float  # `time.monotonic` seconds
     lost: bool  # whether sound is missing in it, because a buffer overflowed
 
@@ -111,9 +111,9 @@ class Microphone:
                 show(samples)
                 yield samples
 
-        for segment in PauseCutter(sampling_rate, longest_s).utterances(resampled()):
-            lost = any(segment.start_s <= gap < segment.end_s for gap in gaps)
-            yield Utterance(segment, ended - (recorded_s - segment.end_s), lost)
+        for piece in PauseCutter(sampling_rate, longest_s).utterances(resampled()):
+            lost = any(piece.start_s <= gap < piece.end_s for gap in gaps)
+            yield Utterance(piece, ended - (recorded_s - piece.end_s), lost)
         if not stopped():
             hint = "Look at its cable and whether another program has taken it, then start again."
             raise DeviceError(f"The microphone {self.name} delivers no sound any more.", hint=hint)

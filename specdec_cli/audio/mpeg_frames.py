@@ -14,14 +14,11 @@ from specdec_cli.regular_files import read_at
 _SEARCHED: Final = 1 << 22  # bytes of a tag
 _MOST_FRAMES: Final = 1 << 20  # that may stand within one
 _KBIT: Final = {
-    (3, 3): (32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448),
-    (3, 2): (32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384),
-    (3, 1): (32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320),
-    (2, 3): (32, 48, 56, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256),
-    (2, 2): (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
-    (2, 1): (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
+    True: (32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320),
+    False: (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
 }
-"""Version (3: MPEG-1, 2: MPEG-2 and 2.5) and layer (3: I, 2: II, 1: III), as headers number them -> kbit/s."""
+"""Whether the version is MPEG-1 (else MPEG-2 or 2.5) -> kbit/s of layer III."""
+# Version, as headers number it -> Hz.
 _HZ: Final = {3: (44100, 48000, 32000), 2: (22050, 24000, 16000), 0: (11025, 12000, 8000)}
 
 
@@ -63,13 +60,9 @@ def _run_on(file: FileIO, at: int, end: int) -> bool:
 
 
 def _frame_size(head: int) -> int | None:
-    """Bytes of the frame with a header of 32 bits; None for what is no header."""
-    version, layer, rate = head >> 19 & 3, head >> 17 & 3, head >> 10 & 3
-    bits = head >> 12 & 15
-    if head >> 21 != 0x7FF or version == 1 or layer == 0 or rate == 3 or bits in (0, 15):
+    """Bytes of the frame of an MP3 with a header of 32 bits; None for what is no such header."""
+    version, layer, rate, bits = head >> 19 & 3, head >> 17 & 3, head >> 10 & 3, head >> 12 & 15
+    if head >> 21 != 0x7FF or version == 1 or layer != 1 or rate == 3 or bits in (0, 15):
         return None
-    bits_per_s, padding = 1000 * _KBIT[max(version, 2), layer][bits - 1], head >> 9 & 1
-    if layer == 3:
-        return (12 * bits_per_s // _HZ[version][rate] + padding) * 4
-    slots = 72 if layer == 1 and version != 3 else 144
-    return slots * bits_per_s // _HZ[version][rate] + padding
+    slots = 144 if version == 3 else 72
+    return slots * 1000 * _KBIT[version == 3][bits - 1] // _HZ[version][rate] + (head >> 9 & 1)

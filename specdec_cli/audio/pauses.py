@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specdec_cli.audio.levels import FLOOR_DBFS, SILENCE_DBFS, runs_of
-from specdec_cli.audio.samples import Floats, Segment
+from specdec_cli.audio.samples import Floats, Piece
 
 _MARGIN_S: Final = 0.08  # that an utterance gets of the pauses around it
 _HOP_S: Final = 0.010
@@ -77,15 +77,15 @@ class PauseCutter:
         self._done = 0  # frames before which nothing is looked for any more
         self._next_look = 0  # frame
 
-    def utterances(self, blocks: Iterable[Floats]) -> Iterator[Segment]:
+    def utterances(self, blocks: Iterable[Floats]) -> Iterator[Piece]:
         """Those of all blocks of a stream, which is read no further than is needed for the next one."""
         for block in blocks:
             yield from self.feed(block)
         yield from self.finish()
 
-    def feed(self, samples: Floats) -> list[Segment]:
+    def feed(self, samples: Floats) -> list[Piece]:
         """Takes the next samples, mono float32 [n], and returns the utterances that are known to have ended."""
-        found, step = list[Segment](), _STEP * self._hop
+        found, step = list[Piece](), _STEP * self._hop
         arrived = np.concatenate([self._rest, samples])
         whole = len(arrived) // step * step
         self._rest = arrived[whole:].copy()
@@ -94,7 +94,7 @@ class PauseCutter:
             found += self._utterances(last=False)
         return found
 
-    def finish(self) -> list[Segment]:
+    def finish(self) -> list[Piece]:
         """The utterances that the end of the stream ends."""
         end = len(self._samples) + len(self._rest)
         self._take(np.append(self._rest, np.zeros(self._size + _SMOOTH * self._hop, np.float32)))
@@ -121,7 +121,7 @@ class PauseCutter:
         levels = 10 * np.log10(np.column_stack([smooth, smooth.sum(axis=1)]))
         self._levels.add(levels.astype(np.float32))
 
-    def _utterances(self, *, last: bool) -> Iterator[Segment]:
+    def _utterances(self, *, last: bool) -> Iterator[Piece]:
         """The utterances that have ended; forgets what no later one needs."""
         known = self._dropped + len(self._levels)
         if len(self._levels) < (1 if last else _FIRST) or (known < self._next_look and not last):
@@ -143,10 +143,10 @@ class PauseCutter:
                 while behind - first > self._most:
                     middle = first + self._most // 2
                     done = middle + int(np.argmin(totals[middle : min(first + self._most, behind - _LEAST)]))
-                    yield self._segment(start + first, start + done, split=True)
+                    yield self._piece(start + first, start + done, split=True)
                     first = done
                 if right <= ended:
-                    yield self._segment(start + first, start + behind, split=False)
+                    yield self._piece(start + first, start + behind, split=False)
                     done = right + 1
         self._forget(start + max(done, settled - _PAUSE))
         self._next_look = known + (known - self._done) // _LOOKS
@@ -162,7 +162,7 @@ class PauseCutter:
         sound: NDArray[np.bool_] = (excess > _EXCESS_DB) & (pending[:, -1] > FLOOR_DBFS)
         return sound
 
-    def _segment(self, start: int, end: int, *, split: bool) -> Segment:
+    def _piece(self, start: int, end: int, *, split: bool) -> Piece:
         """The samples of frames; their margins stay clear of what was given before, and there is none at a split."""
         margin, centre = round(_MARGIN_S * self._rate), (self._size - self._hop) // 2
         from_, to = start * self._hop + centre, end * self._hop + centre
@@ -170,7 +170,7 @@ class PauseCutter:
         to = min(to if split else to + margin, self._end)
         self._given = to
         samples = self._samples.rows[from_ - self._first : to - self._first].copy()
-        return Segment(from_ / self._rate, to / self._rate, samples=samples)
+        return Piece(from_ / self._rate, to / self._rate, samples=samples)
 
     def _forget(self, settled: int) -> None:
         """Drops the samples before a frame, and levels that are older than the history of the noise floor too."""

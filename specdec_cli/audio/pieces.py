@@ -30,7 +30,7 @@ class Cutting:
     """How recordings are cut; the fields are as in `open_recording`."""
 
     window_s: float
-    segment_s: float | None = None
+    piece_s: float | None = None
     at_pauses: bool = False
     cuts: Sequence[Cut] | None = None
     channel: Channel = "mix"
@@ -38,7 +38,7 @@ class Cutting:
     @property
     def divided(self) -> bool:
         """Whether the pieces do not follow from pauses."""
-        return self.cuts is not None or self.segment_s is not None
+        return self.cuts is not None or self.piece_s is not None
 
     def selected(self, path: str, channels: int) -> Mapping[Selection, Selection]:
         """What is read of a recording with so many channels; raises CutsError where it lacks the configured one."""
@@ -76,14 +76,14 @@ class Cutting:
             reading.warnings.append(f"{plain(path)} has one channel, which is read in place of channel {self.channel}.")
         if self.cuts is not None:
             found = list(_Given(self, sound, plain(path), heard).usable(reading.warnings))
-        elif self.segment_s is None and (self.at_pauses or reading.samples is None):
+        elif self.piece_s is None and (self.at_pauses or reading.samples is None):
             between = utterances_of(reading, self.window_s)
             found = [cut for channel in heard for cut in _on((channel,), between[channel], len(heard))]
             if not found:
-                hint = "Its level hardly changes, as in music or noise. Give the length of pieces: audio.segment."
+                hint = "Its level hardly changes, as in music or noise. Give the length of pieces: audio.cut."
                 raise audio_error(AudioContentError, path, "has no utterances between pauses", hint)
         else:
-            found = list(_on(heard, _equal(sound, self.segment_s), len(heard)))
+            found = list(_on(heard, _equal(sound, self.piece_s), len(heard)))
         return sorted(found, key=lambda cut: (cut.start_s, cut.end_s, -1 if cut.channel is None else cut.channel))
 
     def _heard(self, path: str, reading: FirstPass) -> Sequence[Selection]:
@@ -119,10 +119,10 @@ def _on(channels: Iterable[Selection], cuts: Iterable[Cut], speakers: int) -> It
             yield cut if alike else replace(cut, channel=channel, speaker=known)
 
 
-def _equal(sound: Sound, segment_s: float | None) -> list[Cut]:
+def _equal(sound: Sound, piece_s: float | None) -> list[Cut]:
     """The fewest equal pieces within a length, or one piece."""
     total, rate = sound.length, sound.sampling_rate
-    longest = math.inf if segment_s is None else math.floor(segment_s * rate + _ROUNDING)
+    longest = math.inf if piece_s is None else math.floor(piece_s * rate + _ROUNDING)
     count = max(1, math.ceil(total / longest))
     edges = [sound.start_s + total * index // count / rate for index in range(count + 1)]
     return list(map(Cut, edges, edges[1:]))

@@ -47,7 +47,7 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Segment(Cut):
+class Piece(Cut):
     """A piece of a recording, or all of it, with its sound."""
 
     samples: Floats = field(kw_only=True)  # mono [n]

@@ -67,7 +67,7 @@ class LocalBackend:
         captioner: the models.
         batch_size: clips that a loaded pair decodes together; None: `AUTO_BATCH_SIZE`.
         workers: threads that read ahead.
-        in_flight: clips under way at two models elsewhere; None: see `Pace`.
+        in_flight: clips under way at two remote models; None: see `Pace`.
     """
 
     def __init__(
@@ -111,8 +111,8 @@ class LocalBackend:
                     self.pace.done()
                     yield outcome
             finally:
-                for link in self._pair.links if under_way else ():
-                    link.end_calls()
+                for remote in self._pair.remotes if under_way else ():
+                    remote.end_calls()
 
     def _enter(self, stack: ExitStack) -> tuple[ThreadPoolExecutor, Shared | None]:
         """Threads for the clips, and what makes the forwards of loaded models."""

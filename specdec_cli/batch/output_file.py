@@ -48,7 +48,7 @@ class Task:
 
     item: InputFile
     marks: tuple[Mark, ...] = ()  # of its lines that stand, by their start
-    failed: bool = False  # whether it or a segment of it failed, or is missing
+    failed: bool = False  # whether it or a piece of it failed, or is missing
 
     @property
     def settled(self) -> bool:
@@ -129,7 +129,7 @@ class Output(Journal[Line]):
         return replace(known, item=item)
 
     def failed(self) -> list[InputFile]:
-        """What has no caption, or a degraded one, or a segment that has, as far as the output says how it was made."""
+        """What has no caption, or a degraded one, or a piece that has, as far as the output says how it was made."""
         tasks = self._tasks.values()
         return [task.item for task in tasks if task.failed or any(mark.degraded for mark in task.marks)]
 

@@ -103,7 +103,7 @@ class Progress:
     tokens: int = 0
     rounds: int = 0  # where a cloud takes part
     escalations: int = 0
-    edge_ms: float = 0.0  # drafting at an edge elsewhere
+    edge_ms: float = 0.0  # drafting at a remote edge
     cloud_ms: float = 0.0  # and verifying; 0 where the edge is here
     failures: list[tuple[str, str]] = field(default_factory=list)  # file and message of the first that failed
     started: float = field(default_factory=time.monotonic)

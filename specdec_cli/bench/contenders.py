@@ -105,7 +105,7 @@ def benchmark(
     after each clip that all contenders have captioned.
 
     Raises:
-        ConfigError: the cloud is elsewhere.
+        ConfigError: the cloud is remote.
     """
     if len(both.pair.loaded) != 2:
         hint = "Configure a cloud that is loaded here, not one behind an address."

@@ -31,7 +31,7 @@ COMMANDS: Final = {
     "bench": ("Measure what captions cost on this machine.", "recordings/"),
     "export": ("Write transcripts in the formats of other tools.", "captions.jsonl --to textgrid,srt"),
     "plot": ("Draw how people speak over the time of a recording.", "captions.jsonl -o picture.svg"),
-    "serve": ("Serve the configured cloud model to edges elsewhere.", "--token-env SPECDEC_TOKEN"),
+    "serve": ("Serve the configured cloud model to remote edges.", "--token-env SPECDEC_TOKEN"),
     "doctor": ("Check the installation and the configured models.", "--config qwen2.5-omni"),
     "config": ("Show, list or check configurations.", ""),
 }

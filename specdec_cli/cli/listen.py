@@ -33,10 +33,10 @@ from specdec_cli.times import seconds
 from specdec_cli.transcript.terms import Terms, loaded_changes
 
 if TYPE_CHECKING:
-    from specdec_cli.audio.samples import Segment
+    from specdec_cli.audio.samples import Piece
     from specdec_cli.captioner import Captioner
 
-_OF_FILES: Final = {"segment": None, "start_s": None, "end_s": None}
+_OF_FILES: Final = {"cut": None, "start_s": None, "end_s": None}
 """Settings of which part of a recording counts and how it is cut: a microphone is cut at pauses."""
 _DEVICE: Final = "Microphone: its number, or a part of its name; list: print the microphones and exit."
 _SAVE: Final = "Keep each utterance as a FLAC file in this folder."
@@ -114,7 +114,7 @@ def _outcomes(
     """Captions each utterance as it ends."""
     rate, name = captioner.sampling_rate, f"microphone-{datetime.now():%Y%m%d-%H%M%S}"
     for utterance in microphone.utterances(rate, captioner.window_s, ending, partial(_show, view)):
-        cut = utterance.segment
+        cut = utterance.piece
         file = name if save is None else _saved(utterance, rate, save, name)
         outcome = _caption(captioner, view, cut, None if save is None else file, name)
         if utterance.lost:
@@ -127,7 +127,7 @@ def _outcomes(
             view.say(f"caption {seconds(time.monotonic() - utterance.ended)} after the end of the utterance")
 
 
-def _caption(captioner: Captioner, view: View, cut: Segment, file: str | None, name: str) -> Outcome:
+def _caption(captioner: Captioner, view: View, cut: Piece, file: str | None, name: str) -> Outcome:
     """What became of an utterance, which is in a file or in memory alone; it is shown meanwhile."""
     item = InputFile(file or name)
     try:
@@ -150,9 +150,9 @@ def _saved(utterance: Utterance, sampling_rate: int, folder: Path, name: str) ->
     """Writes an utterance as 16-bit FLAC; the file's name holds its start in seconds."""
     import soundfile
 
-    path = folder / f"{name}-{utterance.segment.start_s:08.2f}.flac"
+    path = folder / f"{name}-{utterance.piece.start_s:08.2f}.flac"
     with writing(path):
         folder.mkdir(parents=True, exist_ok=True)
         with path.open("xb") as file:
-            soundfile.write(file, utterance.segment.samples, sampling_rate, "PCM_16", format="FLAC")
+            soundfile.write(file, utterance.piece.samples, sampling_rate, "PCM_16", format="FLAC")
     return str(path)

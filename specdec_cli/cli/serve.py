@@ -1,4 +1,4 @@
-"""`specdec serve`: the configured models behind HTTP: captions for programs, verification for edges elsewhere."""
+"""`specdec serve`: the configured models behind HTTP: captions for programs, verification for remote edges."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def serve(
     batch_size: Annotated[int, options.of_work("--batch-size", metavar="N", help=_TOGETHER, min=1, max=256)] = 16,
     debug: options.Debug = False,
 ) -> None:
-    """Serve captions at an OpenAI-compatible endpoint, and the cloud model to edges elsewhere.
+    """Serve captions at an OpenAI-compatible endpoint, and the cloud model to remote edges.
 
     Programs send recordings to /v1/chat/completions (docs/api.md). Edges name this server in `cloud.url`
     (docs/remote.md), if it loads a cloud. Logs are JSON lines on stderr, without audio or text. SIGTERM and SIGINT let

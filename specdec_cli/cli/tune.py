@@ -113,10 +113,10 @@ def _picture(found: Tuning, language: str, path: Path) -> bytes:
     """The frontier, in the format that a file's name ends in."""
     from specdec_cli.plot.frontier_plot import frontier
 
-    advice = f"recommended: {found.recommended.label}" if found.recommended else "nothing is recommended"
+    advice = f"Recommended: {found.recommended.label}" if found.recommended else "Nothing is recommended"
     if found.recommended is None and found.clips_needed is not None:
         advice += f"; some {found.clips_needed:,} recordings would decide it"
-    title = f"{found.confirmed_on} clips, {language}; {advice}"
+    title = f"{advice} ({found.confirmed_on} clips, {language})"
     return frontier(found.confirmed, found.gap, what=found.of, title=title, kind=path.suffix.lower().lstrip("."))
 
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import httpx
 
 from specdec_cli.cloud.http import MOST_REASON_BYTES, read_token, trusted
-from specdec_cli.config import LinkedConfig
+from specdec_cli.config import RoleConfig
 from specdec_cli.errors import CloudError
 
 T = TypeVar("T")
@@ -37,15 +37,15 @@ class Connection:
     nowhere else. Raises ConfigError where token or certificates cannot be read.
     """
 
-    def __init__(self, config: LinkedConfig, side: str, content_type: str) -> None:
+    def __init__(self, config: RoleConfig, role: str, content_type: str) -> None:
         assert config.url is not None  # or the model is loaded here
         self.url = config.url
         headers = {"User-Agent": "specdec", "Content-Type": content_type, "Accept-Encoding": "identity"}
-        if token := read_token(config.token_env, f"{side}.token_env"):
+        if token := read_token(config.token_env, f"{role}.token_env"):
             headers["Authorization"] = f"Bearer {token}"
         self._client = httpx.AsyncClient(
             headers=headers,
-            verify=trusted(config, side),
+            verify=trusted(config, role),
             trust_env=False,
             timeout=None,  # an exchange has one deadline for all that it does
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=60.0),

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from specdec_cli.config import LinkedConfig
+from specdec_cli.config import RoleConfig
 from specdec_cli.errors import CloudError, ConfigError, SpecdecError, first_line
 
 M = TypeVar("M", bound=BaseModel)
@@ -22,17 +22,17 @@ MOST_REASON_BYTES: Final = 1 << 16  # of an answer that says why a request is re
 _MOST_TOLD: Final = 100  # errors of a message, beyond which none is named
 FORGOTTEN: Final = "cache miss"  # part of the reason where a server has dropped a clip, as vLLM writes it
 _HINTS: Final = {
-    401: "Set the variable that {side}.token_env names to the server's token (of a vLLM, its --api-key).",
-    403: "A vLLM needs --enable-scale-out, and its --api-key in the variable that {side}.token_env names.",
-    404: "Check {side}.url; a vLLM needs --enable-scale-out.",
+    401: "Set the variable that {role}.token_env names to the server's token (of a vLLM, its --api-key).",
+    403: "A vLLM needs --enable-scale-out, and its --api-key in the variable that {role}.token_env names.",
+    404: "Check {role}.url; a vLLM needs --enable-scale-out.",
     409: "Start anew: the server runs another model now.",
-    413: "Lower audio.segment or decoding.max_new_tokens, or raise the server's limits.",
+    413: "Lower audio.cut or decoding.max_new_tokens, or raise the server's limits.",
 }
 """What to do where a request is refused with a status of HTTP."""
 _CERTIFICATE_HINTS: Final = {
-    "mismatch": "Write the host in {side}.url as the certificate has it, or make one for this host (docs/remote.md).",
+    "mismatch": "Write the host in {role}.url as the certificate has it, or make one for this host (docs/remote.md).",
     "expired": "Give the server a new certificate (docs/remote.md).",
-    "": "Copy the file of its serve.tls_cert here and name it in {side}.ca_file (docs/remote.md).",
+    "": "Copy the file of its serve.tls_cert here and name it in {role}.ca_file (docs/remote.md).",
 }
 """What to do where a certificate is refused, by a word of the reason; the first that fits."""
 
@@ -60,7 +60,7 @@ class ForgottenError(RefusedError):
     """The server has dropped the clip, which can be sent again."""
 
 
-def refusal(status: int, body: bytes, side: str, url: str) -> Exception:
+def refusal(status: int, body: bytes, role: str, url: str) -> Exception:
     """What an answer without success means: MalformedError leads to another try."""
     reason, hint = "no reason given", _HINTS.get(status)
     try:
@@ -69,39 +69,39 @@ def refusal(status: int, body: bytes, side: str, url: str) -> Exception:
         reason = "".join(sign for sign in " ".join(words) if sign.isprintable())[:300]
     except (ValueError, TypeError, KeyError, RecursionError):
         if status <= 400:  # so servers of web pages answer where they expect TLS, or redirect to it
-            hint = "Check {side}.url: does it name the server itself, with https:// if that uses TLS?"
+            hint = "Check {role}.url: does it name the server itself, with https:// if that uses TLS?"
     if status == 429 or status >= 500:
         return MalformedError(f"status {status}: {reason}")
-    message = f"the {side} at {url} answers status {status}: {reason}"
+    message = f"the {role} at {url} answers status {status}: {reason}"
     if FORGOTTEN in reason.lower():
         return ForgottenError(message)
-    return RefusedError(message, hint and hint.format(side=side), about_clip=status in (400, 413, 422))
+    return RefusedError(message, hint and hint.format(role=role), about_clip=status in (400, 413, 422))
 
 
-def trouble(error: Exception, config: LinkedConfig, side: str) -> str:
+def trouble(error: Exception, config: RoleConfig, role: str) -> str:
     """Why a try failed. Raises RefusedError where the configuration is why a TLS connection could not be made."""
     told = first_line(error)
-    if "[SSL:" not in told or "EOF" in told:  # a connection that ended is the link's fault
+    if "[SSL:" not in told or "EOF" in told:  # a connection that ended is the network's fault
         cut = isinstance(error, httpx.RemoteProtocolError | httpx.ReadError) and str(config.url).startswith("http:")
-        return f"{told} (if it uses TLS, write https:// in {side}.url)" if cut else told
-    what, hint = "it does not use TLS", "Write http:// in {side}.url, or serve with serve.tls_cert and serve.tls_key."
+        return f"{told} (if it uses TLS, write https:// in {role}.url)" if cut else told
+    what, hint = "it does not use TLS", "Write http:// in {role}.url, or serve with serve.tls_cert and serve.tls_key."
     if refused := re.search(r"certificate verify failed: (.+?)\.? \(_ssl", told):
         trusting = config.ca_file or "the public authorities"
         what = f"its certificate is not trusted by {trusting} ({refused[1]})"
         hint = next(hint for word, hint in _CERTIFICATE_HINTS.items() if word in refused[1])
     elif "ALERT" in told:  # which the server's own TLS sends
         what, hint = told, "Does it, or a proxy before it, ask for a client's certificate, or another version of TLS?"
-    raise RefusedError(f"{config.url} cannot be connected to: {what}", hint.format(side=side)) from error
+    raise RefusedError(f"{config.url} cannot be connected to: {what}", hint.format(role=role)) from error
 
 
-def trusted(config: LinkedConfig, side: str) -> ssl.SSLContext | bool:
+def trusted(config: RoleConfig, role: str) -> ssl.SSLContext | bool:
     """The certificates to trust: those of a file, or the public ones (True); False where the address uses no TLS."""
     if config.ca_file is None:
         return not str(config.url).startswith("http:")  # reading the public ones takes 30 ms
     try:
         return ssl.create_default_context(cafile=config.ca_file)
     except OSError as error:
-        message = f"{side}.ca_file {config.ca_file} cannot be read: {error}"
+        message = f"{role}.ca_file {config.ca_file} cannot be read: {error}"
         raise ConfigError(message, hint="Give a PEM file.") from error
 
 

@@ -1,7 +1,7 @@
 """Models behind servers, as the rest of specdec sees them, whatever the servers speak.
 
 Calls block, and each has one deadline for all that it does. Every request may be repeated, so whatever looks like the
-link's fault is tried again within the deadline.
+network's fault is tried again within the deadline.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import httpx
 
 from specdec_cli.cloud.connection import Connection, Traffic
 from specdec_cli.cloud.http import MalformedError, RefusedError, refusal, trouble
-from specdec_cli.config import Config, LinkedConfig
+from specdec_cli.config import Config, RoleConfig
 from specdec_cli.decoding.accept import Synonyms
 from specdec_cli.decoding.block import Draft, Verdict
 from specdec_cli.errors import CloudError, ConfigError, DecodingError, EdgeError
@@ -57,7 +57,7 @@ class RemoteClip:
         """The samples, mono [n]. Raises DecodingError if the prompt does not hold them."""
         if self.prompt.waveform is None:
             raise DecodingError(
-                f"the {model.side} at {model.name} needs the recording, and the prompt does not hold it"
+                f"the {model.role} at {model.name} needs the recording, and the prompt does not hold it"
             )
         return self.prompt.waveform
 
@@ -97,22 +97,22 @@ class RemoteModel(ABC):
     most_bytes: int  # of an answer, unless a request says otherwise
 
     def __init__(
-        self, config: LinkedConfig, processor: Processor, payload: Payload, *, own: bool, side: Decider = "cloud"
+        self, config: RoleConfig, processor: Processor, payload: Payload, *, own: bool, role: Decider = "cloud"
     ) -> None:
         assert config.url is not None  # or the model is loaded here
         if payload == "waveform" and not config.allow_audio_upload:
-            message = f"{config.url} needs the recordings themselves, and {side}.allow_audio_upload is false"
+            message = f"{config.url} needs the recordings themselves, and {role}.allow_audio_upload is false"
             hint = "Recordings would leave this machine. Allow it, or use a model that takes log-mel features."
             raise ConfigError(message, hint=hint)
-        self.config, self.name, self.payload, self.side = config, config.url, payload, side
+        self.config, self.name, self.payload, self.role = config, config.url, payload, role
         self.processor, self.vocab_size = processor, processor.vocab_size
-        self.role = "cloud.processor" if own else "edge"  # what the processor is called in messages
-        self.served: Mapping[str, str] = {"dtype": "unknown", "device": "unknown"}  # the model, as far as it is known
+        self.processor_name = "cloud.processor" if own else "edge"  # what the processor is called in messages
+        self.known: Mapping[str, str] = {"dtype": "unknown", "device": "unknown"}  # the model, as far as it is known
         self.fits = False  # whether a call has found that out
         self.failure: str | None = None  # why the last call failed
         self.failed_at = 0.0  # by `monotonic`
         self._calls, self._lock = weakref.WeakSet[Call](), threading.Lock()
-        self.connection = Connection(config, side, self.content_type)
+        self.connection = Connection(config, role, self.content_type)
 
     @abstractmethod
     def require_fit(self, call: Call) -> None:
@@ -124,7 +124,7 @@ class RemoteModel(ABC):
 
     def describe(self) -> dict[str, str]:
         """The fields of `transcript.ModelInfo`."""
-        return {"name": self.name, **self.served}
+        return {"name": self.name, **self.known}
 
     def start(self, timeout_s: float | None = None) -> None:
         """Connects for the first time. A clip tries a cloud again; raises EdgeError where an edge does not answer.
@@ -138,14 +138,14 @@ class RemoteModel(ABC):
             self.close()
             raise error.kind(error.message, hint=error.hint) from None
         except CloudError as error:  # of a cloud, see `failure`
-            if self.side == "edge":
+            if self.role == "edge":
                 raise EdgeError(error.message, hint="Start the server, or check edge.url.") from error
 
     def probe(self) -> str:
         """What answers and how soon, in a phrase. Raises CloudError if nothing does, or it does not fit."""
         call, self.fits, self.failure = Call(self), False, None  # it is called whatever came before
         with call.within_deadline():
-            return f"{self.name}: {self.served['serves']}, answered in {call.traffic.waited_s * 1e3:.1f} ms"
+            return f"{self.name}: {self.known['serves']}, answered in {call.traffic.waited_s * 1e3:.1f} ms"
 
     def take(self, call: Call) -> None:
         """Lets `end_calls` end a call, too."""
@@ -183,7 +183,7 @@ class Call:
         All of it together has `timeout_s`, or the configured time. Raises CloudError.
         """
         model, since_s = self.model, time.monotonic() - self.model.failed_at
-        if model.failure is not None and since_s < model.config.retry_s and model.side == "cloud":
+        if model.failure is not None and since_s < model.config.retry_s and model.role == "cloud":
             raise CloudError(f"the cloud failed {since_s:.0f} s ago and was not called again: {model.failure}")
         self._limit_s = timeout_s or model.config.timeout_s
         self._deadline = time.monotonic() + self._limit_s
@@ -199,7 +199,7 @@ class Call:
         model.failure = None
 
     def verdict(self, judge: Callable[[], Verdict], work: Callable[[], ModelWork]) -> Verdict:
-        """A verdict within the deadline, with the link's figures. `judge` fetches it; its `ms` is the server's time.
+        """A verdict within the deadline, with the network's figures. `judge` fetches it; its `ms` is the server's time.
 
         `work` gives what the server has done for the clip so far.
         """
@@ -226,7 +226,7 @@ class Call:
             try:
                 status, answer = self._try(method, path, body, most_bytes)
                 if not 200 <= status < 300:
-                    raise refusal(status, answer, model.side, model.name)
+                    raise refusal(status, answer, model.role, model.name)
                 found = read(answer)
                 if time.monotonic() < self._deadline:
                     return found
@@ -235,7 +235,7 @@ class Call:
             except MalformedError as error:
                 why = f"the answer cannot be used: {error}"
             except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-                why = trouble(error, model.config, model.side)
+                why = trouble(error, model.config, model.role)
             _log.debug("%s %s: %s", method, path, why)
             self._pause(tries, why)
         raise AssertionError
@@ -269,11 +269,11 @@ class Call:
     def _pause(self, tries: int, why: str) -> None:
         """Waits before another try. Raises CloudError if none is left, by their number or by the deadline."""
         model, left_s = self.model, self._deadline - time.monotonic()
-        if tries == TRIES and model.side == "cloud" and left_s > 0:
-            raise CloudError(f"{model.name}: {why}", hint=f"Start the server, or check {model.side}.url.")
+        if tries == TRIES and model.role == "cloud" and left_s > 0:
+            raise CloudError(f"{model.name}: {why}", hint=f"Start the server, or check {model.role}.url.")
         pause_s = PAUSE_S * 2 ** min(tries, 6) * random.uniform(0.5, 1.0)
         if self._closed.wait(min(pause_s, max(left_s, 0.0))):
             raise CloudError("the clip is closed")
         if left_s <= pause_s:
-            hint = f"Check the link and the server, or raise {model.side}.timeout_s."
+            hint = f"Check the network and the server, or raise {model.role}.timeout_s."
             raise CloudError(f"{model.name} did not answer within {self._limit_s:g} s: {why}", hint=hint)

@@ -129,7 +129,7 @@ class VerifyServer(RemoteModel):
         info, mine = call.fetch("GET", "/v1/info", partial(parse, wire.Info)), self.processor
         prints = mine.fingerprints()
         # of an own processor the vocabulary is cut where the two part, see `Pair.of`
-        tokenizer = info.tokenizer if self.role == "edge" else prints["tokenizer"]
+        tokenizer = info.tokenizer if self.processor_name == "edge" else prints["tokenizer"]
         for what, here, there in (
             ("protocols", wire.PROTOCOL, info.protocol),
             ("tokenizers", prints["tokenizer"], tokenizer),
@@ -139,12 +139,12 @@ class VerifyServer(RemoteModel):
         ):
             if here != there:
                 raise RefusedError(
-                    f"{self.role} {mine.name} and cloud {info.model} at {self.name} (specdec {info.server}) have "
-                    f"different {what}: {here!s:.80} and {there!s:.80}",
+                    f"{self.processor_name} {mine.name} and cloud {info.model} at {self.name} (specdec {info.server}) "
+                    f"have different {what}: {here!s:.80} and {there!s:.80}",
                     "Install the same versions of specdec and transformers on both sides, and name the checkpoint that "
                     "the server runs in cloud.processor.",
                     kind=TokenizerMismatchError if what == "tokenizers" else ConfigError,
                 )
         self.identity = info.identity
         known = info.model_dump(include={"dtype", "device", "weights"}, exclude_none=True)
-        self.served = known | {"serves": info.model}
+        self.known = known | {"serves": info.model}

@@ -15,7 +15,7 @@ from specdec_cli.cloud import vllm_protocol as wire
 from specdec_cli.cloud.http import ForgottenError, RefusedError, parse
 from specdec_cli.cloud.remote import Call, RemoteClip, RemoteModel
 from specdec_cli.cloud.vllm_protocol import GenerateRequest, Scored
-from specdec_cli.config import LinkedConfig
+from specdec_cli.config import RoleConfig
 from specdec_cli.config.checks import beyond_likeliest
 from specdec_cli.decoding.accept import NO_SYNONYMS
 from specdec_cli.decoding.block import Draft, Enough, Verdict
@@ -40,7 +40,7 @@ class VllmClip:
         self._waveform = clip.waveform_for(server)
         for name, hint in beyond_likeliest(effective(clip.config.decoding, server.processor), clip.config.acceptance):
             needs = f"{name}, as it is set or as its checkpoint suggests, needs more"
-            raise DecodingError(f"a vLLM {server.side} returns the likeliest tokens only, and {needs}", hint=hint)
+            raise DecodingError(f"a vLLM {server.role} returns the likeliest tokens only, and {needs}", hint=hint)
         self._uuid = uuid.uuid4().hex  # names the clip to the server; nobody can guess it
         self._done = ModelWork(prompt_tokens=len(clip.prompt.ids))
 
@@ -198,10 +198,10 @@ class Vllm(RemoteModel):
 
     content_type, most_bytes = "application/json", wire.MOST_BYTES
 
-    def __init__(self, config: LinkedConfig, processor: Processor, *, own: bool, side: Decider = "cloud") -> None:
-        super().__init__(config, processor, "waveform", own=own, side=side)
+    def __init__(self, config: RoleConfig, processor: Processor, *, own: bool, role: Decider = "cloud") -> None:
+        super().__init__(config, processor, "waveform", own=own, role=role)
         assert config.model is not None  # a configuration without is refused
-        self.model, self.served = config.model, {"serves": config.model, **self.served}
+        self.model, self.known = config.model, {"serves": config.model, **self.known}
         self._prompts: dict[tuple[str, str | None], list[int]] = {}
         self.start(max(config.timeout_s, _START_S))
 
@@ -232,14 +232,15 @@ class Vllm(RemoteModel):
         models = {each.id for each in served}
         if self.model not in models:
             names = ", ".join(sorted(name[:100] for name in models)) or "nothing"
-            hint = f"Set {self.side}.model to the name under which it serves the model (its --served-model-name)."
+            hint = f"Set {self.role}.model to the name under which it serves the model (its --served-model-name)."
             raise RefusedError(f"the vLLM server at {self.name} serves {names}, not {self.model}", hint)
         processor = self.processor
         text = _PROBE + "".join(map(processor.piece, sorted({*processor.eos_ids, processor.placeholder_id})))
         if self._tokens(call, prompt=text, add_special_tokens=False) != processor.encode(text):
             raise RefusedError(
-                f"{self.role} {processor.name} and {self.side} {self.model} at {self.name} have different tokenizers",
-                hint=f"Drafted ids would mean other words to it. Name its checkpoint in {self.side}.processor.",
+                f"{self.processor_name} {processor.name} and {self.role} {self.model} at {self.name} have different "
+                "tokenizers",
+                hint=f"Drafted ids would mean other words to it. Name its checkpoint in {self.role}.processor.",
                 kind=TokenizerMismatchError,
             )
         # about no recording; it shows whether the last id exists there, too

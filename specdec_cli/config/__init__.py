@@ -9,7 +9,7 @@ Defaults < config file < environment (`SPECDEC_DECODING__K=3`) < flags. Nothing 
 
 from specdec_cli.config.fields import FamilyName
 from specdec_cli.config.locate import configs_folder, model_source, shipped_configs
-from specdec_cli.config.model_schema import CloudConfig, EdgeConfig, LinkedConfig, ModelConfig
+from specdec_cli.config.model_schema import CloudConfig, EdgeConfig, ModelConfig, RoleConfig
 from specdec_cli.config.resolve import ResolvedConfig, load_config, parse_setting
 from specdec_cli.config.schema import AcceptanceConfig, Config, DecodingConfig, GateConfig, PromptConfig, RuntimeConfig
 from specdec_cli.config.settings import SETTINGS
@@ -23,10 +23,10 @@ __all__ = [
     "EdgeConfig",
     "FamilyName",
     "GateConfig",
-    "LinkedConfig",
     "ModelConfig",
     "PromptConfig",
     "ResolvedConfig",
+    "RoleConfig",
     "RuntimeConfig",
     "configs_folder",
     "load_config",

@@ -57,24 +57,24 @@ def _models(config: Config) -> Iterator[Clash]:
     yield mode != "cloud" and edge is None, "decoding.mode", "edge", "Name one in edge.model, or use mode cloud."
     yield mode != "edge" and cloud is None, "decoding.mode", "cloud", "Name one in cloud.model, or use mode edge."
     if edge is not None:
-        linked = edge.url is not None
-        yield linked and edge.engine != "vllm", "edge.url", "edge.engine", "An edge at an address is a vllm."
+        remote = edge.url is not None
+        yield remote and edge.engine != "vllm", "edge.url", "edge.engine", "An edge at an address is a vllm."
         mixed = mode in ("hybrid", "lossless") and cloud is not None and cloud.engine != "vllm"
-        yield linked and mixed, "edge.engine", "cloud.engine", "In front of a vllm edge the cloud is a vllm, too."
-        yield linked and config.gate_in_force == "random", "gate.name", "edge.url", _ONE
+        yield remote and mixed, "edge.engine", "cloud.engine", "In front of a vllm edge the cloud is a vllm, too."
+        yield remote and config.gate_in_force == "random", "gate.name", "edge.url", _ONE
     if cloud is not None:
-        linked = cloud.url is not None
-        yield not linked and cloud.model is None, "cloud.model", "cloud.url", "Name a model, or the address of one."
-        yield linked and cloud.model is not None and cloud.engine != "vllm", "cloud.url", "cloud.model", _ONE
+        remote = cloud.url is not None
+        yield not remote and cloud.model is None, "cloud.model", "cloud.url", "Name a model, or the address of one."
+        yield remote and cloud.model is not None and cloud.engine != "vllm", "cloud.url", "cloud.model", _ONE
         hint = "A tokenizer is needed here: name the checkpoint that is served in cloud.processor, or an edge."
-        yield linked and edge is None and cloud.processor is None, "cloud.url", "cloud.processor", hint
+        yield remote and edge is None and cloud.processor is None, "cloud.url", "cloud.processor", hint
     yield from _model("edge", edge, config) if edge is not None else ()
     yield from _model("cloud", cloud, config) if cloud is not None else ()
 
 
 def _model(role: Decider, model: EdgeConfig | CloudConfig, config: Config) -> Iterator[Clash]:
     plain = model.url is not None and model.url.startswith("http://") and not is_loopback(model.url)
-    hint = f"Use https://, or set {role}.allow_plain_http: true for a link that is protected in another way."
+    hint = f"Use https://, or set {role}.allow_plain_http: true for a connection that is protected in another way."
     yield plain and not model.allow_plain_http, f"{role}.url", f"{role}.allow_plain_http", hint
     own_text = config.prompt.text is not None and not config.prompt.force
     hint = "The mini pair writes broken text for your own instruction. Use other models, or set prompt.force to true."

@@ -48,8 +48,8 @@ class ModelConfig(Section):
         return "" if self.instruction is None and captioner else self.instruction
 
 
-class LinkedConfig(ModelConfig):
-    """A model that is loaded here, or a server that runs one."""
+class RoleConfig(ModelConfig):
+    """The model of one role, edge or cloud: loaded here, or remote, at a server."""
 
     processor: ModelName | None = setting(None, "checkpoint with the tokenizer of the model at `url`; null: the edge's")
     url: fields.Url | None = setting(None, "address of the model's server: https://host:port; null: none")
@@ -71,15 +71,15 @@ class LinkedConfig(ModelConfig):
         return ModelConfig(model=self.processor or self.model or "", revision=self.revision, family=self.family)
 
 
-class EdgeConfig(LinkedConfig):
-    """The edge: a model that is loaded here, or a vLLM server."""
+class EdgeConfig(RoleConfig):
+    """The edge; a remote one is at a vLLM server."""
 
     engine: Literal["transformers", "vllm"] = setting("transformers", "transformers here, or vllm serve at `url`")
     timeout_s: float = setting(120.0, "time limit of a call to the server, with retries, s", gt=0, le=3600)
 
 
-class CloudConfig(LinkedConfig):
-    """The cloud: a model that is loaded here, or a server that runs one."""
+class CloudConfig(RoleConfig):
+    """The cloud; a remote one is at a server of specdec's or vLLM's."""
 
     engine: Literal["specdec", "vllm"] = setting(
         "specdec", "server at `url`: specdec serve, or vllm serve, which needs `model` as well"

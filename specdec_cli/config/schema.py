@@ -12,9 +12,9 @@ from typing import Annotated, Final, Literal, get_args
 
 from pydantic import Field
 
-from specdec_cli.config.fields import AT_PAUSES, Instruction, Moment, PlainText, Section, Segmenting, setting
+from specdec_cli.config.fields import AT_PAUSES, CutAt, Instruction, Moment, PlainText, Section, setting
 from specdec_cli.config.locate import model_source
-from specdec_cli.config.model_schema import CloudConfig, EdgeConfig, LinkedConfig
+from specdec_cli.config.model_schema import CloudConfig, EdgeConfig, RoleConfig
 from specdec_cli.prompts import Language, Style, prompt_for
 from specdec_cli.types import AcceptanceName, Decider, GateName, Mode
 
@@ -98,7 +98,7 @@ class DecodingConfig(ScoringConfig, BlockConfig):
         "lazy",
         "when the cloud encodes a clip: at its first call, before the edge, or beside it",
     )
-    draft_ahead: Toggle = setting("auto", "draft on during verifications; auto: of a cloud elsewhere, where it pays")
+    draft_ahead: Toggle = setting("auto", "draft on during verifications; auto: of a remote cloud, where it pays")
     run_on: int = setting(0, "tokens that the cloud generates after its own token; 0: none", ge=0, le=64)
     guess_tokens: int = setting(8, "most tokens to guess from earlier captions, with the same text", ge=0, le=64)
     edge_failed: Literal["fail", "cloud"] = setting(
@@ -179,7 +179,7 @@ class PromptConfig(Section):
 class AudioConfig(Section):
     """How a recording is read and cut."""
 
-    segment: Segmenting | None = setting(
+    cut: CutAt | None = setting(
         None,
         "pauses: utterances; seconds: pieces of this length; a file or folder: its cuts; "
         "null: cut at pauses, only where it is too long",
@@ -196,26 +196,26 @@ class AudioConfig(Section):
     @property
     def length_s(self) -> float | None:
         """Longest of equal pieces, seconds; None where recordings are not cut into such."""
-        return float(self.segment) if isinstance(self.segment, int | float) else None
+        return float(self.cut) if isinstance(self.cut, int | float) else None
 
     @property
     def at_pauses(self) -> bool:
         """Whether every recording is cut at its pauses."""
-        return self.segment == AT_PAUSES
+        return self.cut == AT_PAUSES
 
     @property
     def cuts_path(self) -> Path | None:
         """The file or folder of cuts."""
-        return Path(self.segment) if isinstance(self.segment, str) and not self.at_pauses else None
+        return Path(self.cut) if isinstance(self.cut, str) and not self.at_pauses else None
 
     def recorded(self) -> dict[str, object]:
         """What transcripts record of the cuts, where they are not the default; of a file its content too."""
-        segment = self.segment if self.at_pauses else None
+        cut = self.cut if self.at_pauses else None
         if (path := self.cuts_path) is not None:
-            segment = path.name
+            cut = path.name
             if path.is_file():
-                segment += f" {hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
-        recorded = {"segment": segment, "start_s": self.start_s, "end_s": self.end_s, "track": self.track}
+                cut += f" {hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
+        recorded = {"cut": cut, "start_s": self.start_s, "end_s": self.end_s, "track": self.track}
         recorded["channel"] = None if self.channel == "mix" else self.channel
         return {name: value for name, value in recorded.items() if value is not None}
 
@@ -290,10 +290,10 @@ class Config(Section):
         return self.decoding.closing == "on" or (self.decoding.closing == "auto" and not self._by_mini)
 
     @property
-    def models(self) -> dict[Decider, LinkedConfig]:
+    def models(self) -> dict[Decider, RoleConfig]:
         """The models that the mode uses."""
         unused = {"edge": "cloud", "cloud": "edge"}.get(self.decoding.mode)
-        models: dict[Decider, LinkedConfig | None] = {"edge": self.edge, "cloud": self.cloud}
+        models: dict[Decider, RoleConfig | None] = {"edge": self.edge, "cloud": self.cloud}
         return {role: model for role, model in models.items() if model is not None and role != unused}
 
     def running_long(self) -> Config:

@@ -119,7 +119,7 @@ def _totals(rounds: Sequence[Round], event: Finished, mode: Mode) -> Iterator[tu
         yield "accepted", Text(DOT.join([accepted, count(found.corrected, "correction"), f"{found.bonus} bonus"]))
     if found.network_ms is not None:
         exchanges = count(sum(round_.network_ms is not None for round_ in rounds), "exchange")
-        yield "link", Text(f"{exchanges}{DOT}{seconds(found.network_ms / 1000)} on the link")
+        yield "network", Text(f"{exchanges}{DOT}{seconds(found.network_ms / 1000)}")
     times = [f"first token {milliseconds(event.ttft_ms)}", f"total {seconds(event.total_ms / 1000)}"]
     times += [f"{found.tokens / event.total_ms * 1000:.1f} tokens/s"] if event.total_ms > 0 else []
     yield "time", Text(DOT.join(times))

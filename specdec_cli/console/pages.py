@@ -46,8 +46,8 @@ _TIMES: Final[tuple[tuple[str, Callable[[ContenderTime], Interval | float | None
     ("over cloud-only", lambda found: found.to_cloud, "{:.2f}x".format),
     ("over generate", lambda found: found.to_generate, "{:.2f}x".format),
     ("clips escalated", lambda found: found.woken, share),
-    ("rounds escalated", lambda found: found.escalated, share),
-    ("cloud's time", lambda found: found.cloud_time, share),
+    ("blocks escalated", lambda found: found.escalated, share),
+    ("time in the cloud", lambda found: found.cloud_time, share),
     ("forwards saved", lambda found: found.saved, share),
     ("  on first clips", lambda found: found.saved_cold, share),
     ("loop overhead", lambda found: found.overhead, share),
@@ -66,7 +66,7 @@ def comparison_page(found: Comparison, width: int) -> Iterator[RenderableType]:
     if table := tables.summary(found) if found.clips else None:
         yield Text()
         yield from grid(table.columns, table.rows, width)
-        note = f"intervals of {percent(found.level)} over clips. All figures: -o page.html"
+        note = f"Beside a figure: its {percent(found.level)} interval over clips. -o page.html explains all figures."
         yield Prose(Text(note, DIM), indent=1)
         yield from _captions(found, width)
     if found.errors:
@@ -87,7 +87,7 @@ def _captions(found: Comparison, width: int) -> Iterator[RenderableType]:
     where = f"Captions of the {len(differing)} of {count(len(found.clips), 'clip')} where they differ"
     yield from (Text(), Text(where, STRONG))
     base = "cloud" if "cloud" in found.modes else found.modes[0]
-    legend = f"[...] words that differ from {base}, [{_LEFT_OUT}] words of {base} that are left out"
+    legend = f"[...]: words that are not {base}'s. [{_LEFT_OUT}]: {base} has more words here."
     yield Prose(Text(legend, DIM))
     for clip in differing[:_SHOWN]:
         yield from _clip(clip, width)
@@ -132,17 +132,22 @@ def tuning_page(found: Tuning, _: int) -> Iterator[RenderableType]:
     yield facts(*about)
     yield from map(item, (*_sentences(found), *found.notes))
     yield Text()
-    figures = (*COSTS, "quality", "gain, points", f"gap closed ({found.of.removeprefix('the ')})")
+    figures = [*COSTS, "quality", "gain, points"]
+    figures += [f"gap closed ({found.of})"] if any(point.gap_closed for point in found.confirmed) else []
     table = columns(" setting", *figures, right=figures)
     gates = list(dict.fromkeys(point.gate for point in found.confirmed))
     for point in sorted(found.confirmed, key=lambda point: gates.index(point.gate)):
         chosen = found.recommended is not None and point.label == found.recommended.label
         label = Text.assemble((OK if chosen else " ", GOOD), (clean(point.label), STRONG if chosen else ""))
-        closed = with_ends(point.gap_closed, percent) if point.gap_closed else NONE
         gain = with_ends(point.gain, points) if point.gain else NONE
-        table.add_row(label, *(share(point.spent[cost]) for cost in COSTS), share(point.quality), gain, closed)
+        closed = with_ends(point.gap_closed, percent) if point.gap_closed else NONE
+        cells = [*(share(point.spent[cost]) for cost in COSTS), share(point.quality), gain, closed]
+        table.add_row(label, *cells[: len(figures)])
     yield table
-    note = "run on clips that no setting was chosen on; random escalates a fixed share of blocks"
+    note = (
+        "blocks, clips, time: what the cloud got of the blocks, of the clips, and of cloud-only's time. Each setting "
+        "ran on clips that it was not chosen on. random escalates a fixed share of the blocks."
+    )
     yield Prose(Text(note, DIM), indent=1)
 
 
@@ -156,22 +161,23 @@ def _sentences(found: Tuning) -> Iterator[str | Text]:
         yield Text(found.reason or "", ASKED)
         return
     known = [f"{share(best.spent[cost])} of {_OF[cost]}" for cost in COSTS if best.spent[cost] is not None]
-    closed = (
-        f", and closes {with_ends(best.gap_closed, percent)} of the gap in {found.of}"
-        if best.gap_closed is not None
+    closes = (
+        f" It closes {with_ends(best.gap_closed, percent)} of the gap between edge and cloud."
+        if best.gap_closed
         else ""
     )
-    why = "that is certified" if risk else "within one standard error of the best within the budget"
+    others = "that are certified" if risk else "within the budget that are as good as the best, to one standard error"
+    calls = f"{best.escalations_per_clip:.1f} calls per clip"
     yield Text(
-        f"Recommended: {best.label}. It takes {', '.join(known)} ({best.escalations_per_clip:.1f} calls per clip)"
-        f"{closed}: the least of {_OF[found.cost]} {why}.",
+        f"Recommended: {best.label}. The cloud gets {', '.join(known)} ({calls}).{closes} Of the settings {others}, "
+        f"this one gives it the least of {_OF[found.cost]}.",
         GOOD,
     )
     if risk is not None:
         yield (
             f"Certified: on average, at most {100 * risk.alpha:g}% of captions name another class than the cloud's own "
-            f"caption ({risk.differing} of {risk.clips} clips here, bound {share(risk.bound)}), for clips that are "
-            "exchangeable with these."
+            f"caption. Here {risk.differing} of {risk.clips} clips do, which bounds it by {share(risk.bound)}. This "
+            "holds for clips of the same kind: speakers, rooms, microphones."
         )
     if found.output:
         yield f"Use it: --gate {found.output}"

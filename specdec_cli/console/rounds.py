@@ -222,7 +222,7 @@ def _outcome(round_: Round, clip: Started, wrong: Sequence[Claim]) -> Iterator[R
         stood = count(len(round_.stood), "drafted token")
         outcome += [f"{stood} kept against the cloud, because the sound fits"] if round_.stood else []
         outcome.append(f"verified in {milliseconds(round_.verify_ms)}")
-        outcome += [f"{milliseconds(round_.network_ms)} on the link"] if round_.network_ms is not None else []
+        outcome += [f"{milliseconds(round_.network_ms)} on the network"] if round_.network_ms is not None else []
         yield _named("cloud" if round_.escalated else "", Text(DOT.join(outcome), DIM))
 
 

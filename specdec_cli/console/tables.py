@@ -63,7 +63,7 @@ def columns(*names: str, right: Sequence[str] = ()) -> Table:
 def grid(names: Sequence[str], rows: Sequence[FigureRow], width: int) -> Iterator[RenderableType]:
     """Rows under the names of their columns; columns that do not fit come in further blocks below.
 
-    What a figure is compared with, its first note, stands beside it, or below it in a narrow column.
+    The ends of an interval stand beside its figure, or below it in a narrow column.
     """
     label = _LABEL[width >= 80]
     room = max((width - label) // _NARROWEST, 1)
@@ -79,7 +79,7 @@ def grid(names: Sequence[str], rows: Sequence[FigureRow], width: int) -> Iterato
 
 
 def _figure(cell: Cell) -> Text:
-    return Text.assemble(cell.value, *((f" {note}", DIM) for note in cell.notes[:1]))
+    return Text.assemble(cell.value, (f" {cell.ends}" if cell.ends else "", DIM))
 
 
 def config_page(rows: Iterable[Sequence[object]], _: int) -> Iterator[RenderableType]:

@@ -32,7 +32,7 @@ class CloudCalls:
 
     settings: DecodingConfig
     costs: Costs
-    cloud_is_parallel: bool = False  # on another device, or behind a link: it takes no time from the edge
+    cloud_is_parallel: bool = False  # on another device, or remote: it takes no time from the edge
     release_slot: Callable[[], AbstractContextManager[None]] = nullcontext  # around waits for anything but a forward
     _executor: ThreadPoolExecutor | None = field(default=None, init=False)
 

@@ -58,8 +58,8 @@ class Pair:
         return tuple(model for model in (self.edge, self.cloud) if model is not None and not model.is_remote)
 
     @property
-    def links(self) -> tuple[RemoteModel, ...]:
-        """The models that are elsewhere, the edge first."""
+    def remotes(self) -> tuple[RemoteModel, ...]:
+        """The remote models, the edge first."""
         return tuple(model for model in (self.edge, self.cloud) if model is not None and model.is_remote)
 
     def local(self, role: Decider) -> AudioLM | None:

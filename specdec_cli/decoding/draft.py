@@ -151,7 +151,7 @@ class Drafter:
         return ended
 
     def close(self) -> None:
-        """Nothing is held elsewhere."""
+        """Does nothing: no server holds anything of the clip."""
 
     def draft_ahead(
         self, gate: Gate, k: int, most: int, text: Sequence[int], verdict: Future[Any], loop: LoopRule

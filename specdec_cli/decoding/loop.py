@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class Loop:
     """Decodes one clip."""
 
-    # the edge, or the cloud in cloud mode; None where a cloud elsewhere generates alone
+    # the edge, or the cloud in cloud mode; None where a remote cloud generates alone
     drafter: Drafter | VllmDrafter | None
     verifier: LocalVerifier | RemoteVerifier | None  # of escalated blocks; None in the modes of one model
     gate: Gate

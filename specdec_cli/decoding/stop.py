@@ -54,7 +54,7 @@ class StopRules:
 
     @cached_property
     def reads_text(self) -> bool:
-        """Whether the text may end elsewhere than at a stop id or the length limit."""
+        """Whether the text may end before a stop id and the length limit."""
         return bool(self.settings.stop_strings) or self.settings.sentences is not None or self.language is not None
 
     def first_stop(self, text: Sequence[int], start: int, *, kept: bool = False) -> tuple[int, FinishReason] | None:

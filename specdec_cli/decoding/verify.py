@@ -23,7 +23,7 @@ class LocalVerifier:
     """Verifies the blocks of one clip with a model of this process, and generates nothing past `most` tokens of text.
 
     Verdicts name the `top_n` likeliest tokens of each position that they decide. `RemoteVerifier` does the same with a
-    model that is elsewhere, and raises CloudError where that does not answer, or with nonsense. Calls block.
+    remote model, and raises CloudError if that does not answer, or answers nonsense. Calls block.
     """
 
     rows: Rows
@@ -89,7 +89,7 @@ class LocalVerifier:
                 choices(logits, self.session.model.name)
 
     def close(self) -> None:
-        """Nothing is held elsewhere; a call under way at a cloud elsewhere ends soon, in a CloudError."""
+        """Frees what a server holds of the clip; a call under way at a remote cloud ends soon, in a CloudError."""
 
 
 def draws_at(seed: int, position: int) -> torch.Generator:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from specdec_cli import format as written
 from specdec_cli import times
 from specdec_cli.evaluate.modes import richest
-from specdec_cli.evaluate.result import Comparison, Figure, LabelQuality
+from specdec_cli.evaluate.result import Comparison, Figure
 from specdec_cli.figure_tables import Cell, FigureRow, FigureTable, measured
 from specdec_cli.types import COSTS
 
@@ -22,17 +22,17 @@ _Measure = tuple[str, str]
 
 _COSTS: Final[dict[str, tuple[str, Written]]] = {
     "total_s": ("time of all clips", times.seconds),
-    "ttft_ms": ("first token", times.milliseconds),
+    "ttft_ms": ("first token after", times.milliseconds),
     "tokens_per_s": ("tokens/s", written.short),
     "forwards_edge": ("edge forwards", written.whole),
     "forwards_cloud": ("cloud forwards", written.whole),
     "escalation_rate": ("blocks escalated", written.share),
     "clips_woken": ("clips escalated", written.share),
-    "cloud_time": ("cloud's time", written.share),
-    "edge_token_share": ("drafted by edge", written.share),
+    "cloud_time": ("time in the cloud", written.share),
+    "edge_token_share": ("edge's tokens", written.share),
     "acceptance_rate": ("drafts accepted", written.share),
-    "uplink_bytes": ("uplink", written.volume),
-    "network_s": ("on the link", times.seconds),
+    "uplink_bytes": ("sent to the cloud", written.volume),
+    "network_s": ("time on the network", times.seconds),
     "degraded": ("clips degraded", written.whole),
 }
 """Field of `ModeFigures` -> its label, and how it is written."""
@@ -86,21 +86,21 @@ def quality(comparison: Comparison) -> FigureTable | None:
 
 def gaps(comparison: Comparison) -> FigureTable | None:
     """How much of the gap between edge and cloud each mode closes, and how far that is above random escalation."""
-    rows = []
-    for gap in comparison.gaps:
-        if comparison.same_as_cloud(gap.mode):
-            continue  # its gap is closed by its rule, and says nothing of the clips
-        above = {each.cost: each.above_random for each in gap.at_costs}
-        cells = [
-            *map(measured, (gap.edge, gap.value, gap.cloud)),
-            measured(gap.gain, written.points),
-            measured(gap.closed, written.percent),
-            *(measured(above.get(cost), written.whole_points) for cost in COSTS),
-        ]
-        rows.append(FigureRow(f"{gap.mode}: {gap.of}", cells))
-    beyond = [f"beyond random {cost}, points" for cost in COSTS]
-    columns = ("edge-only", "this mode", "cloud-only", "gain, points", "gap closed", *beyond)
-    return _table("Share of the gap between edge and cloud that is closed", columns, rows)
+    shown = [gap for gap in comparison.gaps if not comparison.same_as_cloud(gap.mode)]  # whose rule closes the gap
+    columns: dict[str, list[Cell]] = {
+        "edge-only": [measured(gap.edge) for gap in shown],
+        "this mode": [measured(gap.value) for gap in shown],
+        "cloud-only": [measured(gap.cloud) for gap in shown],
+        "gain, points": [measured(gap.gain, written.points) for gap in shown],
+    }
+    if any(gap.closed for gap in shown):
+        columns["gap closed"] = [measured(gap.closed, written.percent) for gap in shown]
+        for cost in COSTS:
+            above = [next((at.above_random for at in gap.at_costs if at.cost == cost), None) for gap in shown]
+            columns[f"above random ({cost}), points"] = [measured(each, written.whole_points) for each in above]
+    labels = (f"{gap.mode}: {gap.of}" for gap in shown)
+    rows = map(FigureRow, labels, zip(*columns.values(), strict=True))
+    return _table("Share of the gap between edge-only and cloud-only that is closed", [*columns], rows)
 
 
 def confusions(comparison: Comparison) -> dict[str, list[FigureTable]]:
@@ -131,16 +131,18 @@ def worst_confusions(comparison: Comparison, most: int = 3) -> str | None:
     for name, each in ((name, each) for name, of in labels.items() for each in of.confusions):
         known[name, each.true] += each.clips
     words = [
-        f"{name} {each.true} as {each.named or _NOT_NAMED} "
+        f"{each.true} {name} {'named ' + each.named if each.named else 'not named'} "
         f"({each.clips:,} of {written.count(known[name, each.true], 'clip')})"
         for name, each in wrong[:most]
     ]
-    return f"Most often {mode} names {', '.join(words)}."
+    return f"{mode.capitalize()}'s commonest errors: {', '.join(words)}."
 
 
 def about_references(found: Comparison | Tuning) -> str | None:
     """From which columns references came, in words; None without references."""
-    read = [f"{name} from {column}" for name, column in (found.reference_columns or {}).items()]
+    read = [
+        name if name == column else f"{name} from {column}" for name, column in (found.reference_columns or {}).items()
+    ]
     return f"references: {', '.join(read)}" if read else None
 
 
@@ -169,7 +171,10 @@ def _quality(comparison: Comparison) -> Iterator[tuple[_Measure | None, FigureRo
     named = found[0].labels if found else ()  # attributes, which the references decide
     rows: list[tuple[_Measure | None, str, list[Any], Written]] = [
         (("references", "labels"), "classes right", [each.label_mean for each in found], written.share),
-        *((_EMOTION.get(name), f"  {name}", [each.labels[name] for each in found], written.share) for name in named),
+        *(
+            (_EMOTION.get(name), f"  {name}", [each.labels[name].accuracy for each in found], written.share)
+            for name in named
+        ),
         (("references", "uar"), "UAR", [each.uar_mean for each in found], written.share),
         *((None, f"  {name}", [each.labels[name].uar for each in found], written.share) for name in named),
         *(
@@ -180,15 +185,9 @@ def _quality(comparison: Comparison) -> Iterator[tuple[_Measure | None, FigureRo
             (measure, name, [each.text and getattr(each.text, field) for each in found], "{:.1f}".format)
             for field, (measure, name) in _TEXTS.items()
         ),
-        (("cloud", "captions"), "as the cloud's", [each.same_captions for each in found], written.share),
+        (("cloud", "captions"), "same as cloud's", [each.same_captions for each in found], written.share),
         (None, "  classes", [each.same_labels for each in found], written.share),
     ]
     for measure, label, figures, show in rows:
         if any(figure is not None for figure in figures):
-            cells = [_accuracy(each) if isinstance(each, LabelQuality) else measured(each, show) for each in figures]
-            yield measure, FigureRow(label, cells)
-
-
-def _accuracy(found: LabelQuality) -> Cell:
-    cell = measured(found.accuracy)
-    return cell._replace(notes=(*cell.notes, f"always the commonest: {written.percent(found.majority)}"))
+            yield measure, FigureRow(label, [measured(figure, show) for figure in figures])

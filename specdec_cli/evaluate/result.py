@@ -58,7 +58,7 @@ class ModeFigures(Figures):
     edge_token_share: Interval | None = Field(description="committed tokens that the edge drafted / tokens")
     acceptance_rate: Interval | None = Field(description="accepted / drafted tokens of escalated blocks")
     uplink_bytes: int = Field(description="bytes that left the device; 0: both models share the machine")
-    network_s: float | None = Field(description="time on the link, s; null: no link was used")
+    network_s: float | None = Field(description="time on the network, s; null: no remote model was used")
     degraded: int = Field(description="clips that the edge finished without the cloud, which had failed")
 
 
@@ -119,7 +119,7 @@ class ClipComparison(Figures):
     file: Text = Field(description="path as given")
     sha256: str
     duration_s: float | None
-    start_s: float | None = Field(description="start of the segment in the recording, s; null: the whole recording")
+    start_s: float | None = Field(description="start of the piece in the recording, s; null: the whole recording")
     end_s: float | None
     channel: int | None = Field(default=None, description="channel that was read, from 1; null: the mean of all")
     captions: dict[Mode, Text]

@@ -94,7 +94,7 @@ class Runner:
     _broken: set[str] = field(default_factory=set)
 
     def steps(self, recordings: Sequence[InputFile]) -> list[Step]:
-        """What there is to do, in the order in which to do it; a segmented recording is looked into again."""
+        """What there is to do, in the order in which to do it; a recording in pieces is looked into again."""
         readable = [recording for recording in recordings if recording.sha256 is not None]
 
         def missing(recording: InputFile, mode: Mode) -> bool:
@@ -123,7 +123,7 @@ class Runner:
             self.watch.advance()
 
     def _take(self, recording: InputFile, mode: Mode, captioner: Captioner) -> None:
-        """Captions every segment of a recording that is not captioned yet."""
+        """Captions every piece of a recording that is not captioned yet."""
         try:
             for run in captioner.runs(recording.path):
                 if not self.journal.captioned(clip_key(run.clip), mode):

@@ -147,7 +147,7 @@ def _panel(measure: Measure, found: Comparison) -> Panel:
     at = {point.mode: (point.x, point.y) for point in points}
     return Panel(
         title=measure.name[0].upper() + measure.name[1:],
-        horizontal="time, of cloud-only's" if relative else "time of a clip",
+        horizontal="time, as a share of cloud-only's" if relative else "time of a clip",
         points=tuple(points),
         x_ticks=across.ticks(written),
         y_ticks=along.ticks(lambda tick: f"{100 * tick:g}%"),

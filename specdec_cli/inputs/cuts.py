@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from specdec_cli.audio.samples import Cut
 from specdec_cli.errors import CutsError, ReferencesError
 from specdec_cli.inputs.corpora import table_or_cuts
-from specdec_cli.inputs.entries import Columns, Entry, channel_from_1, moment, pieces, required_moment
+from specdec_cli.inputs.entries import Columns, Entry, channel_from_1, moment, pieces, required_moment, span
 from specdec_cli.inputs.names import ByRecording
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.subtitles import subtitles
@@ -175,9 +175,9 @@ def _rttm(path: Path, skips: Skips) -> Iterator[Entry]:
             if len(names) > 1 and (names[-1] == "<NA>" or isinstance(moment(names[-1]), float)):
                 names.pop()
         speaker = " ".join(names)
-        name, who = " ".join(fields[1 : gap - 3]), None if speaker in _NO_NAMES else speaker
-        known = {"file": name, "speaker": who, "channel": channel_from_1(channel)}
-        found += pieces(place, skips, required_moment(start), length=required_moment(length), **known)
+        if (part := span(place, skips, required_moment(start), length=required_moment(length))) is not None:
+            name, known = " ".join(fields[1 : gap - 3]), None if speaker in _NO_NAMES else speaker
+            found.append(Entry(place, name, None, known, None, None, None, *part, channel_from_1(channel)))
     apart = {entry.file for entry in found if entry.channel}
     for entry in found:
         yield entry if entry.file in apart or entry.channel is None else entry._replace(channel=None)

@@ -127,7 +127,7 @@ def forecast(config: ModelConfig, *, offline: bool) -> tuple[Needs, Download | N
 
 
 def load_processor(config: ModelConfig, *, offline: bool) -> Processor:
-    """Loads only tokenizer, feature extractor and chat template, for a cloud that runs elsewhere."""
+    """Loads only tokenizer, feature extractor and chat template, for a remote cloud."""
     with opened(config, offline=offline) as checkpoint:
         return _processor(checkpoint)
 

@@ -1,4 +1,4 @@
-"""Tokenizer, feature extractor and chat template of a checkpoint, which are all that a cloud elsewhere needs here."""
+"""Tokenizer, feature extractor and chat template of a checkpoint, which are all that a remote cloud needs here."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Processor:
         if samples.ndim != 1 or len(samples) > self.window_s * self.sampling_rate:
             raise AudioContentError(
                 f"{self.name} takes mono audio of at most {self.window_s:g} s, got shape {samples.shape}",
-                hint="Split the recording with audio.segment.",
+                hint="Split the recording with audio.cut.",
             )
 
     @property

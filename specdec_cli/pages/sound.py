@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import soundfile
 
-from specdec_cli.audio import Cut, Segment, open_recording
+from specdec_cli.audio import Cut, Piece, open_recording
 from specdec_cli.audio.paths import opened
 from specdec_cli.audio.paths import sha256 as digest_of
 from specdec_cli.audio.pieces import Channel
@@ -47,7 +47,7 @@ def read_sound(
     channel: int | None = None,
     track: int | None = None,
 ) -> ClipSound:
-    """A clip as it was captioned; segments of a recording in a row share one decoding.
+    """A clip as it was captioned; pieces of a recording in a row share one decoding.
 
     `channel` and `track` count from 1; None: the mean of all channels, and the default track.
 
@@ -96,7 +96,7 @@ def pieces_of(
 
 def _pieces(
     file: str, sha256: str, spans: Sequence[tuple[float, float]] | None, channel: int | None, track: int | None
-) -> Iterator[Segment]:
+) -> Iterator[Piece]:
     cuts = None if spans is None else [Cut(start, end, place="the transcript") for start, end in spans]
     longest_s = math.inf if spans is None else max(end - start for start, end in spans)
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 _SIGNS: Final = "osD^vP*X"
 _AXES: Final[Mapping[Cost, str]] = {
-    "blocks": "blocks escalated, %",
+    "blocks": "blocks that the cloud verifies, %",
     "clips": "clips that call the cloud, %",
-    "time": "the cloud's time, % of cloud-only's",
+    "time": "time in the cloud, % of cloud-only's",
 }
 
 
@@ -40,40 +40,47 @@ def frontier(points: Sequence[TunedPoint], gap: Interval, *, what: str, title: s
 
 def _draw(figure: Figure, points: Sequence[TunedPoint], gap: Interval, what: str, title: str) -> None:
     costs = [cost for cost in COSTS if any(point.spent.get(cost) is not None for point in points)] or ["blocks"]
-    figure.set_size_inches(max(4.0 * len(costs), 5.5), 4.1)
+    figure.set_size_inches(max(4.0 * len(costs), 5.5), 4.3)
     figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
     panels = figure.subplots(1, len(costs), sharey=True, squeeze=False)[0]
+    gates = list(dict.fromkeys(point.gate for point in points))
     for panel, cost in zip(panels, costs, strict=True):
-        panel.set(xlabel=_AXES[cost], xlim=(-2, 104))
+        most = max((point.spent.get(cost) or 0.0 for point in points), default=1.0)
+        panel.set(xlabel=_AXES[cost], xlim=(-2 * max(most, 0.1), min(125 * max(most, 0.1), 102)))
         panel.grid()
         panel.axhline(0, color=MUTED, linewidth=1, label="edge alone")
         panel.axhline(100 * gap.value, color=INK, linewidth=1, label="cloud alone")
         if gap.low is not None and gap.high is not None:
-            panel.axhspan(100 * gap.low, 100 * gap.high, color=LINE, alpha=0.45, linewidth=0)
-        panel.plot([0, 100], [0, 100 * gap.value], linestyle=(0, (4, 4)), color=MUTED, label="at random")
-        for number, gate in enumerate(dict.fromkeys(point.gate for point in points)):
+            panel.axhspan(
+                100 * gap.low, 100 * gap.high, color=LINE, alpha=0.45, linewidth=0, label="its 95% interval (grey)"
+            )
+        panel.plot([0, 100], [0, 100 * gap.value], linestyle=(0, (4, 4)), color=MUTED, label="calls at random")
+        for number, gate in enumerate(gates):
             _gate(panel, [point for point in points if point.gate == gate], cost, number)
-    panels[0].set_ylabel(f"better than the edge, points of\n{what}")
+    panels[0].set_ylabel(f"better than the edge, percentage points\n({what}; bars: 95% intervals)")
     names = {name: handle for panel in panels for handle, name in zip(*panel.get_legend_handles_labels(), strict=True)}
     figure.legend([*names.values()], [*names], loc="outside lower left", ncols=3 * len(costs), columnspacing=1.2)
 
 
 def _gate(panel: Axes, points: Sequence[TunedPoint], cost: Cost, number: int) -> None:
     """The settings of one gate with their intervals, in the order of their costs."""
-    rows = sorted(
-        (
-            share,
-            gain.value if gain.low is None else gain.low,
-            gain.value,
-            gain.value if gain.high is None else gain.high,
-        )
-        for point in points
-        if (share := point.spent.get(cost)) is not None and (gain := point.gain) is not None
-    )
-    if not rows:
+    known = [(share, point.gain) for point in points if (share := point.spent.get(cost)) is not None and point.gain]
+    if not known:
         return
-    x, low, y, high = 100 * np.array(rows).T
-    colour, sign = COLOURS[number % len(COLOURS)], _SIGNS[number % len(_SIGNS)]
-    ends = [np.maximum(y - low, 0), np.maximum(high - y, 0)]
-    style: dict[str, Any] = {"color": colour, "marker": sign, "linestyle": "-", "linewidth": 0.8}
-    panel.errorbar(x, y, yerr=ends, label=points[0].gate, capsize=3, markersize=7, elinewidth=1.4, **style)
+    known.sort(key=lambda found: (found[0], found[1].value))
+    x, y = (100 * np.array(values) for values in zip(*((share, gain.value) for share, gain in known), strict=True))
+    low = [0.0 if gain.low is None else max(100 * (gain.value - gain.low), 0.0) for _, gain in known]
+    high = [0.0 if gain.high is None else max(100 * (gain.high - gain.value), 0.0) for _, gain in known]
+    panel.errorbar(
+        x,
+        y,
+        yerr=[low, high],
+        label=points[0].gate,
+        color=COLOURS[number % len(COLOURS)],
+        marker=_SIGNS[number % len(_SIGNS)],
+        linestyle="-",
+        linewidth=0.8,
+        markersize=7,
+        capsize=3,
+        elinewidth=1.4,
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from specdec_cli.export.annotation import layers
@@ -49,11 +49,15 @@ class TimelineSpan:
     class_: str | None  # of the attribute that is shown; None: the caption names none
     run: Transcript
 
+    def measured(self, name: str) -> float | None:
+        """A figure by its name in transcripts; None where it was not measured."""
+        found: float | None = getattr(self.run.measured, name, None)
+        return found
+
     @property
-    def measured(self) -> Mapping[str, float]:
-        """Figure -> value, of those that were measured; the names are those of transcripts."""
-        found = asdict(self.run.measured) if self.run.measured else {}
-        return {name: value for name, value in found.items() if value is not None}
+    def described(self) -> bool:
+        """Whether its caption is a description; that it contradicts the sound, its figures show."""
+        return not {*self.run.flags} - {"contradicts"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +106,7 @@ def _draw(figure: Figure, timeline: Timeline) -> None:
     spans = timeline.spans
     counts = Counter(span.class_ for span in spans)
     rows = [name for name in dict.fromkeys((None, *timeline.classes, *counts)) if name in counts]
-    figures = [name for name in _NAMES if any(name in span.measured for span in spans)]
+    figures = [name for name in _NAMES if any(span.measured(name) is not None for span in spans)]
     heights = [0.28 * max(len(rows), 2) + 0.2, *(1.0 for _ in figures), 1.4]
     speakers = dict.fromkeys(span.speaker for span in spans if span.speaker is not None)
     colours: Colours = {name: COLOURS[n % len(COLOURS)] for n, name in enumerate(speakers)}
@@ -117,7 +121,7 @@ def _draw(figure: Figure, timeline: Timeline) -> None:
     axes[0].set_yticks(range(len(rows)), [f"{name or 'not named'} ({counts[name]})" for name in rows])
     axes[0].set_title(timeline.attribute, loc="left", fontsize=10, pad=3)
     for panel, name in zip(axes[1:], figures, strict=False):
-        _measured(panel, [span for span in spans if name in span.measured], name, colours)
+        _measured(panel, spans, name, colours)
     _entropy(axes[-1], spans)
     _time_axis(axes, timeline)
     figure.suptitle(timeline.title[-_LONGEST_TITLE:], x=0.01, ha="left", fontsize=12, fontweight="bold")
@@ -137,26 +141,24 @@ def _class(panel: Axes, spans: Sequence[TimelineSpan], row: int, colours: Colour
         for some, colour, start, tall in (
             (own, [colours[span.speaker] for span in own], 0.2, 0.8),
             ([span for span in own if span.run.needs_review], ALERT, 0.0, 0.13),
-            ([span for span in own if _no_description(span)], INK, 0.87, 0.13),
+            ([span for span in own if not span.described], INK, 0.87, 0.13),
         ):
             places, across = [(s.start, s.end - s.start) for s in some], (bottom + start * height, tall * height)
             panel.broken_barh(places, across, facecolors=colour, edgecolors=GROUND, linewidth=0.8)
 
 
-def _no_description(span: TimelineSpan) -> bool:
-    """Whether it is flagged for more than contradicting the sound, which its figures show."""
-    return bool({*span.run.flags} - {"contradicts"})
-
-
 def _measured(panel: Axes, spans: Sequence[TimelineSpan], name: str, colours: Colours) -> None:
     """A level line per piece, and a cross where the caption says otherwise."""
     heading, attribute = _NAMES[name]
-    values = [span.measured[name] for span in spans]
-    ends = [span.start for span in spans], [span.end for span in spans]
-    panel.hlines(values, *ends, colors=[colours[span.speaker] for span in spans], linewidth=2.4)
-    wrong = [span for span in spans if (span.run.agrees or {}).get(attribute) is False]
-    middles = [(span.start + span.end) / 2 for span in wrong]
-    panel.plot(middles, [span.measured[name] for span in wrong], **_POINTS["caption says otherwise"])
+    known = [(span, value) for span in spans if (value := span.measured(name)) is not None]
+    starts, ends = [span.start for span, _ in known], [span.end for span, _ in known]
+    panel.hlines(
+        [value for _, value in known], starts, ends, [colours[span.speaker] for span, _ in known], linewidth=2.4
+    )
+    wrong = [
+        ((span.start + span.end) / 2, value) for span, value in known if (span.run.agrees or {}).get(attribute) is False
+    ]
+    panel.plot([x for x, _ in wrong], [y for _, y in wrong], **_POINTS["caption says otherwise"])
     panel.set_ylabel(heading, fontsize=9)
     panel.margins(y=0.2)
 
@@ -208,6 +210,6 @@ def _keys(spans: Sequence[TimelineSpan], colours: Colours) -> list[Any]:
     keys: list[Any] = [Patch(facecolor=colour, label=name[:_LONGEST_NAME]) for name, colour in named.items()]
     if any(span.run.needs_review for span in spans):
         keys.append(Line2D([], [], color=ALERT, linewidth=3, label="needs review"))
-    if any(map(_no_description, spans)):
+    if not all(span.described for span in spans):
         keys.append(Line2D([], [], color=INK, linewidth=3, label="no description"))
     return keys + [Line2D([], [], label=name, **style) for name, style in _POINTS.items()]

@@ -1,1 +1,1 @@
-"""`specdec serve`: the cloud's half of the verification, for clips whose edge is elsewhere."""
+"""`specdec serve`: the cloud's half of the verification, for remote edges."""

@@ -42,7 +42,7 @@ def event(name: str, **fields: object) -> None:
 
 
 class Offer:
-    """What a server offers, within one set of limits: verification to edges elsewhere, captions, or both."""
+    """What a server offers, within one set of limits: verification to remote edges, captions, or both."""
 
     def __init__(self, limits: ServeLimits, service: Service | None = None, captions: Captions | None = None) -> None:
         self.limits, self.service, self.captions = limits, service, captions
@@ -91,7 +91,7 @@ def create_app(offer: Offer, token: str | None) -> ASGIApp:
 
 
 def _verification(service: Service, bodies: Bodies) -> list[Route]:
-    """The routes of edges elsewhere, see `cloud.protocol`."""
+    """The routes of remote edges, see `cloud.protocol`."""
 
     async def open_or_verify(request: Request) -> Response:
         id_, act = request.path_params["id_"].hex, service.open if request.method == "PUT" else service.verify

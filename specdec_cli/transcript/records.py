@@ -98,8 +98,8 @@ class Totals(Record):
     run_on: int | None = maybe(
         "tokens that the cloud generated after its own of a round; null where it wrote all or nothing"
     )
-    network_ms: Figure | None = maybe("time on the link, ms; null where there is none")
-    hidden_ms: Figure | None = maybe("drafting of kept blocks while earlier ones were verified elsewhere, ms")
+    network_ms: Figure | None = maybe("time on the network, ms; null for a loaded cloud")
+    hidden_ms: Figure | None = maybe("drafting of kept blocks while earlier ones were verified by a remote cloud, ms")
     thrown_away: int | None = maybe("tokens drafted ahead in vain")
     near_ties: int | None = maybe("sum over the rounds; null where nothing was verified")
     guessed: int | None = maybe("tokens guessed and scored with the next one, by models loaded here; null: off")
@@ -172,12 +172,12 @@ class TranscriptHead(Record):
     )
     id: Text | None = maybe("of the clip in the manifest that named it")
     sha256: str | None = Field(description="of the file's bytes, hexadecimal; null if it could not be read")
-    duration_s: Seconds | None = Field(description="of the clip or segment, s")
-    start_s: Seconds | None = maybe("start of the segment in the recording, s")
-    end_s: Seconds | None = maybe("end of the segment in the recording, s")
-    piece: int | None = maybe("0-based, of the segment, where there are several", ge=0)
-    pieces: int | None = maybe("how many segments the recording was cut into", ge=1)
-    recording_s: Seconds | None = maybe("length of the recording that the segment is of, s; null: unknown, or whole")
+    duration_s: Seconds | None = Field(description="of the recording or piece, s")
+    start_s: Seconds | None = maybe("start of the piece in the recording, s")
+    end_s: Seconds | None = maybe("end of the piece in the recording, s")
+    piece: int | None = maybe("0-based, of the piece, where there are several", ge=0)
+    pieces: int | None = maybe("how many pieces the recording was cut into", ge=1)
+    recording_s: Seconds | None = maybe("length of the recording that the piece is of, s; null: unknown, or whole")
     channel: int | None = maybe("channel of the recording that was read, from 1; left out: the mean of all", ge=1)
     speaker: Text | None = maybe("who speaks, as the cuts or the manifest say")
     text: Text | None = maybe("what is said, as the cuts or the manifest say")
@@ -243,7 +243,7 @@ class Started(TranscriptHead):
 
 
 class Transcript(TranscriptHead):
-    """One clip, or one segment of a clip."""
+    """One recording, or one piece of it."""
 
     rounds: tuple[Round, ...]
     totals: Totals | None

@@ -64,9 +64,9 @@ class Round(Record):
     max_entropy: Figure | None = None
     """largest of `entropy`, nats; null where nothing was drafted"""
     network_ms: Figure | None = None
-    """time on the link, ms; null where there is none"""
+    """time on the network, ms; null for a loaded cloud"""
     least_entropy: tuple[Figure, ...] | None = None
-    """lower bounds where an edge elsewhere names the likeliest tokens alone, `entropy` being upper ones; else null"""
+    """lower bounds, where a remote edge lists only its likeliest tokens (`entropy` is an upper bound then); else null"""
     margin: _Known[Figure] = ()
     """p(likeliest) - p(second) at each drafted token"""
     logprob: _Known[Figure] = ()
@@ -74,13 +74,13 @@ class Round(Record):
     candidates: _Known[tuple[tuple[int, Figure], ...]] = ()
     """likeliest tokens at each drafted one: [id, probability]"""
     hidden_ms: Figure | None = None
-    """time drafting the block while an earlier one was verified elsewhere, ms, not in `draft_ms`"""
+    """time drafting the block while an earlier one was verified by a remote cloud, ms, not in `draft_ms`"""
     near_ties: int | None = None
     """positions whose two best scores the cloud's number format cannot tell apart"""
     bytes_up: int | None = None
-    """sent for this round, repeats included; null where there is no link"""
+    """sent for this round, repeats included; null for a loaded cloud"""
     bytes_down: int | None = None
-    """received for it; null where there is no link"""
+    """received for it; null for a loaded cloud"""
     stood: tuple[int, ...] = ()
     """places in the draft of tokens that the cloud would have replaced: their class fits the sound, its own does not"""
     waking: bool = False

@@ -116,10 +116,10 @@ class Tuning(Figures):
 
     @property
     def of(self) -> str:
-        """What quality is measured in, in few words, which follow "the gap in"."""
+        """What quality is measured in, in few words."""
         if self.measure != "labels":
             return "chrF" if self.measure == "texts" else "agreement (chrF)"
-        return self.attributes[0] if len(self.attributes) == 1 else f"the mean of {len(self.attributes)} attributes"
+        return self.attributes[0] if len(self.attributes) == 1 else f"mean of {len(self.attributes)} attributes"
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,4 +87,4 @@ def test_a_file_of_many_windows_is_checked(tmp_path: Path) -> None:
 
 
 def opened_long(folder: Path, data: bytes) -> Recording:
-    return open_recording(saved(folder, data), window_s=30.0, segment_s=30.0)
+    return open_recording(saved(folder, data), window_s=30.0, piece_s=30.0)

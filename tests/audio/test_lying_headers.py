@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import struct
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from specdec_cli.audio import open_recording
+from specdec_cli.audio.bare_samples import from_bare_samples
 from tests.audio.encode import healthy, load_audio, tone
 from tests.audio.test_formats import saved
 
@@ -20,18 +23,17 @@ PCM8 = (SOUND * 127 + 128).astype(np.uint8).tobytes()
 EXTENSIBLE = 0xFFFE
 
 
-def wav(data: bytes, block: int, bits: int | None, tag: int = 1, channels: int = 1, after: bytes = b"") -> bytes:
+def wav(
+    data: bytes, block: int, bits: int | None, tag: int = 1, channels: int = 1, after: bytes = b"", more: bytes = b""
+) -> bytes:
     fmt = struct.pack("<HHIIH", tag, channels, 16000, 16000 * block, block)
-    fmt += b"" if bits is None else struct.pack("<H", bits)
+    fmt += b"" if bits is None else struct.pack("<H", bits) + more
     body = b"WAVEJUNK" + struct.pack("<I", 28) + bytes(28) + b"fmt " + struct.pack("<I", len(fmt)) + fmt
     body += b"data" + struct.pack("<I", len(data)) + data + after
     return b"RIFF" + struct.pack("<I", len(body)) + body
 
 
-def au(encoding: int, data: bytes) -> bytes:
-    return b".snd" + struct.pack(">5I", 24, 0, encoding, 16000, 1) + data
-
-
+EXTENSION = struct.pack("<HHI", 22, 32, 4) + bytes.fromhex("0100000000001000800000aa00389b71")  # of integers
 LIST = b"LIST\4\0\0\0INFO"
 LACKING = {
     "16 bits": wav(PCM16, 2, None),
@@ -45,8 +47,8 @@ LACKING = {
     "a chunk behind it": wav(PCM16, 2, None, after=LIST),
     "24 bits in 4 bytes": wav(PCM32.tobytes(), 4, 24),
     "no extension": wav(PCM16, 2, 16, tag=EXTENSIBLE),
-    "an AU of 16 bits": au(3, np.frombuffer(PCM16, "<i2").astype(">i2").tobytes()),
-    "an AU of floats": au(6, SOUND.astype(">f4").tobytes()),
+    "floats that are tagged as integers": wav(SOUND.astype("<f4").tobytes(), 4, 32),
+    "the same with an extension": wav(SOUND.astype("<f4").tobytes(), 4, 32, tag=EXTENSIBLE, more=EXTENSION),
 }
 
 
@@ -59,6 +61,20 @@ def test_sound_behind_a_lacking_header_is_read(name: str, tmp_path: Path) -> Non
     assert "has a header that" in told
     part = open_recording(saved(tmp_path, LACKING[name]), window_s=30.0, start_s=3.0)
     assert np.allclose(next(part.pieces()).samples, samples[48000:], atol=1e-6)
+
+
+@pytest.mark.parametrize("level", [1.0, 0.3, 1e-3, 1e-8])
+def test_integers_of_32_bits_are_no_floats(level: float, tmp_path: Path) -> None:
+    samples = (np.random.default_rng(1).uniform(-level, level, 64000) * 2147483647).astype("<i4")
+    sound = np.append(samples, np.arange(-500, 500)).astype("<i4")
+    with io.FileIO(saved(tmp_path, wav(sound.tobytes(), 4, 32))) as file:
+        assert from_bare_samples("", file, ExitStack(), 0.0, None) is None
+
+
+def test_floats_between_pauses_and_with_faint_ends_are_told(tmp_path: Path) -> None:
+    sound = np.concatenate([np.zeros(64000), SOUND[:, 0], np.zeros(64000), SOUND[:2000, 0] * 1e-20]).astype("<f4")
+    _, recording = load_audio(saved(tmp_path, wav(sound.tobytes(), 4, 32)))
+    assert "but they look like floats" in recording.warnings[0]
 
 
 @pytest.mark.parametrize(("block", "bits"), [(2, 8), (2, 32), (1, 16), (4, 16)])

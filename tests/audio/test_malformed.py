@@ -147,7 +147,7 @@ def test_the_longest_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         with pytest.raises(AudioContentError, match=r"too long.*2 s is the most"):
             load_audio(saved(tmp_path, healthy(extension, 2.5), f"b.{extension}"))
         with pytest.raises(AudioContentError, match="too long"):
-            open_recording(tmp_path / f"b.{extension}", window_s=1.0, segment_s=1.0)
+            open_recording(tmp_path / f"b.{extension}", window_s=1.0, piece_s=1.0)
 
 
 @pytest.mark.parametrize("extension", few(["wav", "flac", "ogg", "mp3", "m4a", "webm"], 2))

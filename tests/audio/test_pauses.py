@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from specdec_cli.audio.pauses import PauseCutter
-from specdec_cli.audio.samples import Floats, Segment
+from specdec_cli.audio.samples import Floats, Piece
 from tests.mini_pair import voice
 
 RATE = 16000
@@ -30,16 +30,16 @@ def talk(*parts: tuple[float, float, float]) -> tuple[Floats, Places]:
     return np.concatenate(pieces), places
 
 
-def cut(samples: Floats, block: int = 1 << 20, longest_s: float = 30.0, rate: int = RATE) -> list[Segment]:
+def cut(samples: Floats, block: int = 1 << 20, longest_s: float = 30.0, rate: int = RATE) -> list[Piece]:
     blocks = [samples[start : start + block] for start in range(0, len(samples), block)]
     return list(PauseCutter(rate, longest_s).utterances(blocks))
 
 
-def assert_at(found: list[Segment], places: Places, within_s: float = 0.15) -> None:
+def assert_at(found: list[Piece], places: Places, within_s: float = 0.15) -> None:
     assert len(found) == len(places)
-    for segment, (start, end) in zip(found, places, strict=True):
-        assert segment.start_s == pytest.approx(start, abs=within_s)
-        assert segment.end_s == pytest.approx(end, abs=within_s)
+    for piece, (start, end) in zip(found, places, strict=True):
+        assert piece.start_s == pytest.approx(start, abs=within_s)
+        assert piece.end_s == pytest.approx(end, abs=within_s)
 
 
 def test_utterances_of_loud_and_soft_speakers_are_found() -> None:
@@ -72,7 +72,7 @@ def test_what_is_longer_than_the_window_is_split_where_it_is_quietest() -> None:
     quiet = round(4.5 * RATE)
     samples[quiet : quiet + 1600] = 0  # too short to be a pause
     found = cut(samples, 1600, longest_s=6.0)
-    assert all(0.3 <= segment.end_s - segment.start_s <= 6.0 for segment in found)
+    assert all(0.3 <= piece.end_s - piece.start_s <= 6.0 for piece in found)
     assert all(0 <= other.start_s - one.end_s < 0.3 for one, other in pairwise(found))
     assert found[0].end_s == pytest.approx(4.55, abs=0.05)
     assert (found[0].start_s, found[-1].end_s) == pytest.approx((0.5, 20.5), abs=0.15)
@@ -83,7 +83,7 @@ def test_an_utterance_comes_soon_after_its_end_and_memory_is_bounded() -> None:
     samples = np.concatenate([samples, silence(60.0), samples])
     cutter, given = PauseCutter(RATE, 30.0), list[float]()
     for at in range(0, len(samples), 320):
-        given += [(at + 320) / RATE - segment.end_s for segment in cutter.feed(samples[at : at + 320])]
+        given += [(at + 320) / RATE - piece.end_s for piece in cutter.feed(samples[at : at + 320])]
         assert len(cutter._samples) < 3 * RATE
         assert len(cutter._levels) < 2200
     assert len(given) == 2 * len(places)

@@ -218,7 +218,7 @@ def test_a_channel_is_read_by_cuts_by_setting_or_each_by_itself(tmp_path: Path) 
 
     assert pieces(channel=2) == [(None, 1, 660)]
     assert pieces(channel="each") == [("channel 1", 0, 440), ("channel 2", 1, 660)]
-    assert pieces(channel="each", segment_s=1.0) == 2 * pieces(channel="each")
+    assert pieces(channel="each", piece_s=1.0) == 2 * pieces(channel="each")
     cuts = [Cut(0.0, 1.0, "ann", channel=0), Cut(0.0, 1.0, "bob", channel=1), Cut(1.0, 2.0)]
     assert pieces(cuts=cuts)[:2] == [("ann", 0, 440), ("bob", 1, 660)]
     assert pieces(cuts=cuts, channel=2)[2] == (None, 1, 660)
@@ -230,7 +230,9 @@ def test_a_channel_is_read_by_cuts_by_setting_or_each_by_itself(tmp_path: Path) 
     )
     assert [cut.channel for cut in one_channel.cuts] == [None, None]
     (told,) = one_channel.warnings
-    assert "1 cut is on another channel than the first, but it has one channel, which is read (0.5 s to 1 s)" in told
+    assert "2 cuts are on one of several channels, but it has one channel, which is read (0 s to 0.5 s; " in told
+    of_the_first = open_recording(tmp_path / "mono.wav", window_s=30.0, cuts=[Cut(0.0, 0.5, channel=0)])
+    assert of_the_first.warnings == ()
     with pytest.raises(CutsError, match="has 2 channels, and no channel 3"):
         pieces(channel=3)
     recording = open_recording(path, window_s=30.0, cuts=[*cuts, Cut(0.0, 2.0, channel=2)])

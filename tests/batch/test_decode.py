@@ -22,7 +22,7 @@ from specdec_cli.decoding.assemble import Pair
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.session import Session
-from tests.cloud.serving import linked, serving
+from tests.cloud.serving import remote_cloud, serving
 from tests.mini_pair import captioner, write_voice
 
 QUICK = {"decoding__mode": "edge", "decoding__max_new_tokens": 6, "decoding__k": 2}
@@ -120,7 +120,7 @@ def test_an_abandoned_batch_waits_for_no_cloud(tmp_path: Path, monkeypatch: pyte
 
     with (
         serving(cloud) as served,
-        linked(served.url, local.pair.edge, timeout_s=60.0) as cloud,
+        remote_cloud(served.url, local.pair.edge, timeout_s=60.0) as cloud,
     ):
         far = Captioner(local.config, Pair.of(local.pair.edge, cloud), load_s=0.0)
         left = prepared(far, tmp_path, 1)

@@ -102,7 +102,7 @@ def test_one_model_is_checked_where_the_mode_needs_one_and_untested_if_asked(
     assert "cloud" not in found
 
 
-def test_a_cloud_elsewhere_is_probed(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_remote_cloud_is_probed(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
     class Elsewhere(RemoteModel):
         payload = "features"
         window_s = 30.0
@@ -129,10 +129,10 @@ def test_a_cloud_elsewhere_is_probed(specdec: Specdec, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(Captioner, "load", load)
     outcome = specdec("doctor", "--set", "decoding.mode=edge")
-    assert "does not answer" in failing(outcome)["link"]
+    assert "does not answer" in failing(outcome)["remote"]
     monkeypatch.setattr(Elsewhere, "probe", lambda _: "specdec 0.1.0, round trip 2 ms")
     found = rows(specdec("doctor", "--set", "decoding.mode=edge"))
-    assert found["link"] == ("ok", "specdec 0.1.0, round trip 2 ms")
+    assert found["remote"] == ("ok", "specdec 0.1.0, round trip 2 ms")
     assert "self-test" not in found["cloud"][1]
 
 

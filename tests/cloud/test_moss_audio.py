@@ -21,7 +21,7 @@ from specdec_cli.decoding.assemble import Pair
 from specdec_cli.errors import CheckpointError
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
-from specdec_cli.models.served_processor import ServedProcessor
+from specdec_cli.models.remote_processor import RemoteProcessor
 from specdec_cli.models.session import Session
 from tests.cloud.stand_in import ModelServer, answering
 from tests.cloud.test_vllm_pair import pair_case, run
@@ -107,9 +107,9 @@ def published(folder: Path, tokenizer: Any = None, **config: Any) -> Path:
 
 def joined(stack: ExitStack, folder: Path, at_edge: str, at_cloud: str) -> tuple[Vllm, Vllm]:
     """Clients of an edge's and a cloud's server, for both of which `folder` has tokenizer and prompt."""
-    processors = [ServedProcessor(ModelConfig(model=str(folder)), offline=True) for _ in range(2)]
+    processors = [RemoteProcessor(ModelConfig(model=str(folder)), offline=True) for _ in range(2)]
     named = {"model": "tiny", "timeout_s": 60.0, "allow_audio_upload": True}
-    drafting = Vllm(EdgeConfig(engine="vllm", url=at_edge, **named), processors[0], own=True, side="edge")
+    drafting = Vllm(EdgeConfig(engine="vllm", url=at_edge, **named), processors[0], own=True, role="edge")
     verifying = Vllm(configured(at_cloud), processors[1], own=True)
     stack.callback(drafting.close)
     stack.callback(verifying.close)
@@ -181,15 +181,15 @@ def test_a_real_server_takes_one_placeholder_and_puts_markers_in(tmp_path: Path)
 
 
 def test_its_tokenizer_is_read_as_it_is_published(tmp_path: Path) -> None:
-    ours, theirs = ServedProcessor(ModelConfig(model=str(published(tmp_path / "a"))), offline=True), cloud().processor
+    ours, theirs = RemoteProcessor(ModelConfig(model=str(published(tmp_path / "a"))), offline=True), cloud().processor
     text = "How does she speak? 她的声音低沉。<|im_end|><|AUDIO|>"
     assert ours.encode(text) == theirs.encode(text)
     assert ours.text(theirs.encode(text)) == theirs.text(theirs.encode(text))
     for name in ("placeholder_id", "banned_ids", "sampling_rate", "window_s"):
         assert getattr(ours, name) == getattr(theirs, name), name
     (tmp_path / "a" / "processor_config.json").write_text('{"mel_config": {"mel_sr": 16000}}')
-    assert ServedProcessor(ModelConfig(model=str(tmp_path / "a")), offline=True).placeholder_id == 151_654
+    assert RemoteProcessor(ModelConfig(model=str(tmp_path / "a")), offline=True).placeholder_id == 151_654
     (tmp_path / "a" / "vocab.json").unlink()
     with pytest.raises(CheckpointError, match=r"has no tokenizer\.json") as caught:
-        ServedProcessor(ModelConfig(model=str(tmp_path / "a")), offline=True)
+        RemoteProcessor(ModelConfig(model=str(tmp_path / "a")), offline=True)
     assert "`processor`" in str(caught.value.hint)

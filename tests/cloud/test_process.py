@@ -125,9 +125,9 @@ def test_captions_are_those_of_one_process(process: Process) -> None:
         assert sum(round_.bytes_up or 0 for round_ in asked) == transcript.uplink.bytes
         assert transcript.models.cloud is not None
         assert (transcript.models.cloud.name, transcript.models.cloud.serves) == (process.url, "package:mini/cloud")
-        assert away.pair.links
-        assert "answered in" in away.pair.links[0].probe()
-        away.pair.links[0].close()
+        assert away.pair.remotes
+        assert "answered in" in away.pair.remotes[0].probe()
+        away.pair.remotes[0].close()
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:

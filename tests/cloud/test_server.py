@@ -30,7 +30,7 @@ from specdec_cli.decoding.rows import Rows
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.session import Session
 from specdec_cli.models.slots import SlotLayer
-from tests.cloud.serving import Served, clip_message, linked, serving
+from tests.cloud.serving import Served, clip_message, remote_cloud, serving
 from tests.laws.cases import Case, collect, make_case
 from tests.laws.test_wire_law import assert_wire, far_loop
 from tests.tiers import few
@@ -85,7 +85,7 @@ def new_session() -> str:
 def honest_caption(served: Served, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """A caption over the wire, as right as ever."""
     monkeypatch.setenv("SPECDEC_TEST_TOKEN", TOKEN)
-    with linked(served.url, case.edge, token_env="SPECDEC_TEST_TOKEN") as link:
+    with remote_cloud(served.url, case.edge, token_env="SPECDEC_TEST_TOKEN") as link:
         assert_wire(case, collect(far_loop(case, link).run()))
 
 
@@ -316,7 +316,7 @@ def test_a_failing_model_is_not_the_clips_fault(
         found, answer = call(served, "PUT", new_session(), framed(good, features))
         assert (found, said in detail(answer)) == (status, True), answer
         failing.setenv("SPECDEC_TEST_TOKEN", TOKEN)
-        with linked(served.url, case.edge, token_env="SPECDEC_TEST_TOKEN", retry_s=60.0) as link:
+        with remote_cloud(served.url, case.edge, token_env="SPECDEC_TEST_TOKEN", retry_s=60.0) as link:
             ends = [collect(far_loop(case.but(degrade=True), link).run())[1].degraded or "" for _ in range(2)]
         assert said in ends[0]
         assert "was not called again" in ends[1]  # the next clips do not wait for it
@@ -566,7 +566,7 @@ def test_what_is_being_answered_is_answered_before_the_server_ends(monkeypatch: 
         return logits(session, *arguments)
 
     found = []
-    with linked(served.url, case.edge) as link:
+    with remote_cloud(served.url, case.edge) as link:
         clip = RemoteClip(case.cloud_prompt, case.config, case.pair.vocab_size, case.cloud.processor.eos_ids)
         verifier = link.verifier(clip)
         monkeypatch.setattr(Session, "logits", held_up)

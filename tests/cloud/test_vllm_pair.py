@@ -37,7 +37,7 @@ from specdec_cli.decoding.draft import Drafter
 from specdec_cli.decoding.evidence import entropies
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.errors import CheckpointError, EdgeError
-from specdec_cli.models.served_processor import ServedProcessor
+from specdec_cli.models.remote_processor import RemoteProcessor
 from specdec_cli.types import Finished, ModelWork
 from tests.cloud.stand_in import ModelServer, answering
 from tests.cloud.tiny_qwen2_audio import audio_module, write_audio_checkpoint
@@ -67,8 +67,8 @@ class Servers:
 
     def pair(self) -> Pair:
         """Connected to both."""
-        processors = [ServedProcessor(ModelConfig(model=str(f)), offline=True) for f in self.folders.values()]
-        drafting = Vllm(self.edge_config(), processors[0], own=True, side="edge")
+        processors = [RemoteProcessor(ModelConfig(model=str(f)), offline=True) for f in self.folders.values()]
+        drafting = Vllm(self.edge_config(), processors[0], own=True, role="edge")
         return Pair.of(drafting, Vllm(configured(self.urls["cloud"]), processors[1], own=True))
 
     def config(self, folder: Path, **given: Any) -> Path:
@@ -101,7 +101,7 @@ def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def pair(servers: Servers) -> Iterator[Pair]:
     connected = servers.pair()
     yield connected
-    for link in connected.links:
+    for link in connected.remotes:
         link.close()
 
 
@@ -189,7 +189,7 @@ def test_texts_are_those_of_the_servers(pair: Pair, request: pytest.FixtureReque
 
 
 def test_the_prompt_is_that_of_the_checkpoints_own_processor(pair: Pair) -> None:
-    for link, model in zip(pair.links, (edge(KIND), cloud()), strict=True):
+    for link, model in zip(pair.remotes, (edge(KIND), cloud()), strict=True):
         placeholder = model.processor.placeholder_id
         assert isinstance(link, Vllm)
         call = Call(link)
@@ -200,7 +200,7 @@ def test_the_prompt_is_that_of_the_checkpoints_own_processor(pair: Pair) -> None
 
 
 def test_a_processor_without_transformers_is_the_same(servers: Servers) -> None:
-    ours, theirs = ServedProcessor(ModelConfig(model=str(servers.folders["cloud"])), offline=True), cloud().processor
+    ours, theirs = RemoteProcessor(ModelConfig(model=str(servers.folders["cloud"])), offline=True), cloud().processor
     text = "How does she speak? 她的声音低沉。<|im_end|>"
     for name in ("vocab_size", "eos_ids", "banned_ids", "placeholder_id", "sampling_rate", "window_s", "placeholders"):
         assert getattr(ours, name) == getattr(theirs, name), name
@@ -215,7 +215,7 @@ def test_files_of_a_served_model_that_do_not_fit_are_refused(tmp_path: Path) -> 
     for config, message in (("[1]", "as a JSON object"), ('{"audio_token_id": 1}', "has the eos_token_id None")):
         (tmp_path / "config.json").write_text(config)
         with pytest.raises(CheckpointError, match=message):
-            ServedProcessor(ModelConfig(model=str(tmp_path)), offline=True)
+            RemoteProcessor(ModelConfig(model=str(tmp_path)), offline=True)
 
 
 def test_bounds_of_an_entropy_hold_whatever_the_rest_is() -> None:
@@ -307,7 +307,7 @@ def test_a_batch_goes_on_when_a_server_comes_back(servers: Servers, tmp_path: Pa
 
 def test_a_tokenizer_that_may_not_be_downloaded_is_named() -> None:
     with pytest.raises(CheckpointError, match=r"acme/tiny cannot be loaded: runtime\.offline forbids") as caught:
-        ServedProcessor(ModelConfig(model="acme/tiny"), offline=True)
+        RemoteProcessor(ModelConfig(model="acme/tiny"), offline=True)
     assert "set `processor` to its folder" in str(caught.value.hint)
 
 

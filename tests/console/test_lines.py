@@ -71,8 +71,8 @@ def test_a_round_and_the_totals_say_why_it_was_escalated_and_what_that_brought()
     ):
         assert fact in found, fact
     assert "stopped by" not in found
-    assert "112 ms · 18 ms on the link" in words(shown(ZH, 60))
-    assert "1 exchange · 0.02 s on the link" in words(shown(ZH, 120))
+    assert "112 ms · 18 ms on the network" in words(shown(ZH, 60))
+    assert "1 exchange · 0.02 s" in words(shown(ZH, 120))
     assert "stopped by loop" in words(shown(LOOP, 100))
     assert "the cloud verified every round" in words(shown(LOSSLESS, 100))
 
@@ -89,7 +89,7 @@ def test_models_settings_and_warnings_are_told_once() -> None:
     assert not any(name in screen.output for name in ("\x1b", "cc809e5a"))
 
 
-def test_a_segment_says_where_it_lies_and_a_long_path_keeps_its_end() -> None:
+def test_a_piece_says_where_it_lies_and_a_long_path_keeps_its_end() -> None:
     assert "61.5 s to 65.0 s" in shown(starting(EN, start_s=61.5, end_s=65.0), 100).output
     for width in (60, 200):
         (line,) = (line for line in shown(starting(EN, file=f"{'a/' * 99}b.wav"), width).lines if "wav" in line)

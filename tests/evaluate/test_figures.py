@@ -166,4 +166,4 @@ def test_time_on_a_link(lexicon: Lexicon) -> None:
     linked = hybrid.model_copy(update={"totals": hybrid.totals.model_copy(update={"network_ms": 300.0})})
     for runs, shown in (([edge, linked], ["—", "0.30 s"]), ([edge, hybrid], None)):
         rows = {row.label: [cell.value for cell in row.cells] for row in tables.summary(comparison(runs, lexicon)).rows}
-        assert rows.get("on the link") == shown
+        assert rows.get("time on the network") == shown

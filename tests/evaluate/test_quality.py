@@ -134,7 +134,7 @@ def test_references_in_another_language_are_counted(tmp_path: Path, lexicon: Lex
 
 def test_the_commonest_confusions_are_said_in_words(tmp_path: Path, lexicon: Lexicon) -> None:
     found = judged(tmp_path, lexicon, {"edge": hits(8, 40), "hybrid": [False, *[True] * 39], "cloud": [True] * 40})
-    assert worst_confusions(found) == "Most often hybrid names emotion sad as happy (1 of 10 clips)."
+    assert worst_confusions(found) == "Hybrid's commonest errors: sad emotion named happy (1 of 10 clips)."
     assert worst_confusions(judged(tmp_path, lexicon, {"edge": hits(8, 40), "cloud": [True] * 40})) is None
     matrices = confusions(found)["emotion"]
     assert [matrix.title for matrix in matrices][

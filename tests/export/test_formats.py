@@ -64,17 +64,17 @@ def test_textgrid(tmp_path: Path) -> None:
     assert tiers[f"{ANN} - pitch"][0] == (0, 1.5, "")
 
 
-@pytest.mark.parametrize("segment", few([1.0, "pauses", None]))
-def test_a_textgrid_is_as_long_as_its_recording_and_has_no_slivers(tmp_path: Path, segment: object) -> None:
+@pytest.mark.parametrize("cut", few([1.0, "pauses", None]))
+def test_a_textgrid_is_as_long_as_its_recording_and_has_no_slivers(tmp_path: Path, cut: object) -> None:
     """As Praat reads both; in pieces cut at pauses, in equal ones, or whole."""
     parselmouth = pytest.importorskip("parselmouth")
     rate, silence = 22_050, np.zeros(13_001, np.float32)
     spoken = [np.interp(np.arange(n * rate) / rate, np.arange(n * RATE) / RATE, voice(n, n)) for n in (2, 4, 1)]
     sound = tmp_path / "talk.wav"
     soundfile.write(sound, np.concatenate([silence, spoken[0], silence, spoken[1], silence, spoken[2]]), rate)
-    edge = captioner(decoding__mode="edge", decoding__max_new_tokens=1, audio__segment=segment)
+    edge = captioner(decoding__mode="edge", decoding__max_new_tokens=1, audio__cut=cut)
     lines = [transcript.to_json() for transcript in edge.captions(sound)]
-    assert (len(lines) > 1) == (segment is not None)
+    assert (len(lines) > 1) == (cut is not None)
     grid, ask = parselmouth.read(str(*exported(tmp_path, "textgrid", *lines))), parselmouth.praat.call
     length = ask(parselmouth.Sound(str(sound)), "Get total duration")
     assert ask(grid, "Get total duration") == pytest.approx(length, abs=0.5 / rate)

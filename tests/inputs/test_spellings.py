@@ -351,3 +351,20 @@ def test_further_names_of_columns(tmp_path: Path) -> None:
         assert (cut.start_s, cut.end_s, cut.speaker, cut.text) == (pytest.approx(0.7), 1.5, speaker, "hi")
     (tmp_path / "m.jsonl").write_text('{"wav": "a.wav", "txt": "hi"}\n{"wav": "b.wav", "txt": "-"}\n')
     assert [item.text for item in Manifest.read(tmp_path / "m.jsonl")] == ["hi", None]
+
+
+def test_times_of_iemocap_count_in_the_dialogue_and_not_in_its_clips(tmp_path: Path) -> None:
+    path = tmp_path / "iemocap.csv"
+    path.write_text(
+        "start_time,end_time,wav_file,emotion\n6.2901,8.2357,Ses01F_impro01_F000,neu\n10.01,11.3925,Ses01F_impro01_F001,neu\n"
+    )
+    manifest = Manifest.read(path)
+    assert [(Path(item.path).name, item.start_s, item.end_s) for item in manifest] == [
+        ("Ses01F_impro01_F000", None, None),
+        ("Ses01F_impro01_F001", None, None),
+    ]
+    assert "whose times count in the dialogue" in manifest.skips.sentences()[0]
+    with pytest.raises(ReferencesError, match="its times count in the dialogues"):
+        Cuts.read(path)
+    path.write_text("start_time,end_time,wav_file,id\n6.2901,8.2357,Ses01F_impro01.wav,Ses01F_impro01_F000\n")
+    assert [(cut.start_s, cut.end_s) for cut in Cuts.read(path).of("Ses01F_impro01.wav")] == [(6.2901, 8.2357)]

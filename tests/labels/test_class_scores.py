@@ -95,7 +95,7 @@ def test_every_token_keeps_its_alternatives(settings: dict[str, object]) -> None
 
 
 @pytest.mark.ci
-def test_a_cloud_elsewhere_tells_the_same() -> None:
+def test_a_remote_cloud_tells_the_same() -> None:
     cloud = mini_pair().local("cloud")
     here = scored(captioner(decoding__mode="lossless"))
     with serving(cloud) as served:

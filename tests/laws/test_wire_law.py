@@ -26,7 +26,7 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.engine import Shared
 from specdec_cli.models.processor import Prompt
 from specdec_cli.types import Finished
-from tests.cloud.serving import Served, linked, serving
+from tests.cloud.serving import Served, remote_cloud, serving
 from tests.laws.cases import SYNONYMS, Case, cloud, collect, make_case
 from tests.laws.checks import assert_best, parts
 from tests.laws.conftest import Run
@@ -55,7 +55,7 @@ class Servers:
         return self._stack.enter_context(serving(cloud(seed)))
 
     def _link(self, seed: int, edge: AudioLM) -> VerifyServer:
-        return self._stack.enter_context(linked(self._served(seed).url, edge))
+        return self._stack.enter_context(remote_cloud(self._served(seed).url, edge))
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +151,7 @@ def test_a_cloud_alone_writes_what_it_would_write_here(servers: Servers, law: Ru
 
 @pytest.mark.ci
 def test_nothing_is_generated_past_the_limit_of_tokens(servers: Servers) -> None:
-    """A cloud elsewhere runs on exactly as far as one in this process does."""
+    """A remote cloud runs on exactly as far as one in this process does."""
     for number in range(76_000, 76_010):
         lengths = {"max_new_tokens": 5 + number % 3, "guess_tokens": 0}
         case = make_case(number, mode="lossless", k=3, run_on=8, loop_period=0, **lengths)
@@ -218,7 +218,7 @@ def test_a_server_guesses_from_the_captions_that_it_has_finished(mode: str) -> N
     case = make_case(
         7, mode=mode, temperature=0.0, acceptance=None, loop_period=0, max_new_tokens=18, k=2, run_on=8, guess_tokens=8
     )
-    with serving(case.cloud) as served, linked(served.url, case.edge) as link:
+    with serving(case.cloud) as served, remote_cloud(served.url, case.edge) as link:
         forwards, texts = [], set()
         for _ in range(3):
             _, finished = collect(far_loop(case, link).run())

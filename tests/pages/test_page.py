@@ -81,7 +81,7 @@ def test_the_summary_stands_without_a_script(read: Page, runs: Runs) -> None:
         share(hybrid.escalation_rate.value),
         times(cloud.total_s.to_edge.value),
         "of edge-only's",
-        "always the commonest: ",
+        "always naming the commonest class would be right in",
         "ROUGE-L",
         "voice from label_voice",
         "references found for 3 of 3 clips",

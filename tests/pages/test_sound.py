@@ -60,7 +60,7 @@ def test_the_mp3_sounds_like_the_samples() -> None:
     assert np.corrcoef(*spectra)[0, 1] > 0.95
 
 
-def test_a_segment_is_cut_where_it_was_captioned(tmp_path: Path) -> None:
+def test_a_piece_is_cut_where_it_was_captioned(tmp_path: Path) -> None:
     path = tmp_path / "two.wav"
     soundfile.write(path, np.concatenate([tone(150, 1.0), tone(250, 2.0)]), RATE)
     second = read_sound(str(path), digest(path), 1.0, 3.0)

@@ -59,7 +59,7 @@ def test_the_ends_of_the_gap_lie_on_the_diagonal_and_more_is_further_right_and_h
 def test_what_was_not_measured_is_left_out() -> None:
     found = texts(drawn(point("gone", 0.3, None), point("sure", 0.1, 9.0, (-7.0, 30.0))))  # far outside of the panel
     assert "gone" not in found
-    assert {"sure", "at random", "blocks escalated, %"} <= {*found}
+    assert {"sure", "calls at random", "blocks that the cloud verifies, %"} <= {*found}
     assert "clips that call the cloud, %" not in found
 
 
@@ -75,7 +75,7 @@ def test_each_cost_that_was_measured_has_a_panel() -> None:
     picture = ElementTree.fromstring(
         frontier([replace(one, spent={"blocks": 0.1, "clips": 0.3})], GAP, what="emotion", title="t")
     )
-    assert {"blocks escalated, %", "clips that call the cloud, %"} <= {*texts(picture)}
+    assert {"blocks that the cloud verifies, %", "clips that call the cloud, %"} <= {*texts(picture)}
     assert float(picture.attrib["width"][:-2]) > 1.3 * float(drawn(one).attrib["width"][:-2])
 
 
@@ -92,4 +92,4 @@ def test_settings_are_drawn_also_where_the_cloud_is_no_better() -> None:
         point("a", 0.2, -0.01, (-0.05, 0.03)), point("a", 0.6, 0.02, (-0.03, 0.06)), gap=Interval(0.0, -0.1, 0.1)
     )
     assert len(signs(picture, "#0b5cad")) >= 2
-    assert {"edge alone", "cloud alone", "emotion"} <= {*texts(picture)}
+    assert {"edge alone", "cloud alone", "(emotion; bars: 95% intervals)"} <= {*texts(picture)}

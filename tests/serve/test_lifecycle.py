@@ -18,13 +18,13 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
-from tests.cloud.serving import linked
+from tests.cloud.serving import remote_cloud
 from tests.mini_pair import RATE, captioner, mini_pair, voice
 from tests.serve.api import TOKEN, Api, api, encoded, message, spoken
 from tests.tiers import few
 
 MANY_PIECES = encoded(np.concatenate([part for n in range(40) for part in (voice(n, 1.2), np.zeros(4000, np.float32))]))
-"""A recording that takes many seconds of work, as `audio.segment` 1.45 cuts it."""
+"""A recording that takes many seconds of work, as `audio.cut` 1.45 cuts it."""
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def begun(served: Api, *, stream: bool = True) -> socket.socket:
         "model": "specdec/hybrid",
         "messages": message(MANY_PIECES),
         "stream": stream,
-        "specdec": {"audio.segment": 1.45},
+        "specdec": {"audio.cut": 1.45},
     }
     data = json.dumps(body).encode()
     head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\n"
@@ -159,7 +159,7 @@ def test_malformed_bodies(served: Api, body: bytes) -> None:
 
 
 @pytest.mark.ci
-def test_an_edge_elsewhere_is_served_beside_captions(served: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_remote_edge_is_served_beside_captions(served: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the same engine: the rounds of its clip are those of a cloud of its own."""
     monkeypatch.setenv("API_TOKEN", TOKEN)
     pair = mini_pair()
@@ -175,7 +175,7 @@ def test_an_edge_elsewhere_is_served_beside_captions(served: Api, monkeypatch: p
 
     thread = threading.Thread(target=ask)
     thread.start()
-    with linked(served.url, pair.edge, token_env="API_TOKEN") as cloud:  # type: ignore[arg-type]
+    with remote_cloud(served.url, pair.edge, token_env="API_TOKEN") as cloud:  # type: ignore[arg-type]
         from specdec_cli.captioner import Captioner
         from specdec_cli.decoding.assemble import Pair
 

@@ -24,7 +24,7 @@ from specdec_cli.cloud.verify_server import VerifyServer
 from specdec_cli.config import CloudConfig
 from specdec_cli.decoding.block import Draft
 from specdec_cli.errors import CloudError, ConfigError, DecodingError, SpecdecError, TokenizerMismatchError
-from tests.cloud.serving import Served, linked, serving
+from tests.cloud.serving import Served, remote_cloud, serving
 from tests.cloud.stand_in import Answer, answering, behaving
 from tests.laws.cases import Case, collect, make_case
 from tests.laws.reference import assert_rounds
@@ -158,7 +158,7 @@ def assert_degraded(case: Case, link: VerifyServer, said: str) -> None:
 def test_a_caption_is_right_or_says_that_it_is_degraded(case: Case, served: Served, fault: Fault) -> None:
     started = time.monotonic()
     limit_s = TIMEOUT_S if "did not answer" in fault.said else 20.0
-    with faulty(served, fault) as url, linked(url, case.edge, retry_s=0.0, timeout_s=limit_s) as link:
+    with faulty(served, fault) as url, remote_cloud(url, case.edge, retry_s=0.0, timeout_s=limit_s) as link:
         if fault.said:
             assert_degraded(case, link, fault.said)
         else:
@@ -266,7 +266,7 @@ def test_calls_may_begin_while_all_are_ended(case: Case) -> None:
 def test_closing_ends_a_call_under_way(case: Case, served: Served) -> None:
     """From another thread, as an abandoned stream does; nothing is believed broken for it."""
     hung = Fault("hung", partial(_late, 20.0), always=True)
-    with faulty(served, hung) as url, linked(url, case.edge) as link:
+    with faulty(served, hung) as url, remote_cloud(url, case.edge) as link:
         verifier = link.verifier(RemoteClip(case.cloud_prompt, case.config, case.pair.vocab_size, (1,)))
         threading.Timer(0.3, verifier.close).start()
         started = time.monotonic()
@@ -289,7 +289,7 @@ def test_the_end_of_a_link_ends_its_calls_as_that_of_a_clip_does(case: Case) -> 
 
 
 def test_an_abandoned_stream_lets_the_server_forget_the_clip(case: Case) -> None:
-    with serving(case.cloud) as running, linked(running.url, case.edge) as link:
+    with serving(case.cloud) as running, remote_cloud(running.url, case.edge) as link:
         events = far_loop(case, link).run()
         next(event for event in events if getattr(event, "verdict", None))
         assert len(running.service.clips) == 1
@@ -310,7 +310,7 @@ def test_a_server_that_failed_is_left_alone_for_a_while(case: Case, served: Serv
         return _late(10.0, go_on)
 
     hung = Fault("hung", hang, always=True)
-    with faulty(served, hung) as url, linked(url, case.edge, timeout_s=2.0, retry_s=60.0) as link:
+    with faulty(served, hung) as url, remote_cloud(url, case.edge, timeout_s=2.0, retry_s=60.0) as link:
         for _ in range(3):
             assert collect(far_loop(case, link).run())[1].degraded is not None
         assert link.failure is not None
@@ -321,7 +321,7 @@ def test_a_server_that_failed_is_left_alone_for_a_while(case: Case, served: Serv
 
 
 def test_a_probe_calls_a_server_that_failed_and_says_what_to_do(case: Case) -> None:
-    with linked("http://127.0.0.1:9", case.edge, retry_s=60.0) as link:
+    with remote_cloud("http://127.0.0.1:9", case.edge, retry_s=60.0) as link:
         assert link.failure is not None
         with pytest.raises(CloudError, match="All connection attempts failed") as caught:
             link.probe()
@@ -358,15 +358,15 @@ def test_a_cloud_of_another_kind_is_refused_with_both_names(
 
 
 def test_a_clip_longer_than_the_server_takes_is_the_edges(case: Case) -> None:
-    with serving(case.cloud, clip_s=0.01) as small, linked(small.url, case.edge) as link:
+    with serving(case.cloud, clip_s=0.01) as small, remote_cloud(small.url, case.edge) as link:
         assert_degraded(case, link, "answers status 413")
 
 
 def test_a_processor_of_its_own_makes_the_prompts(case: Case, served: Served) -> None:
-    with linked(served.url, case.cloud, own=True) as link:
+    with remote_cloud(served.url, case.cloud, own=True) as link:
         assert_wire(case, collect(far_loop(case, link).run()))
 
 
 def test_a_prompt_without_a_recording_is_refused(case: Case, served: Served) -> None:
-    with linked(served.url, case.edge) as link, pytest.raises(DecodingError, match="needs the recording"):
+    with remote_cloud(served.url, case.edge) as link, pytest.raises(DecodingError, match="needs the recording"):
         collect(far_loop(replace(case, cloud_prompt=replace(case.cloud_prompt, waveform=None)), link).run())

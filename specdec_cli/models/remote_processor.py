@@ -22,7 +22,7 @@ _UNNAMED: Final = {"moss_audio": {"audio_token_id": 151_654}}
 _SUPPRESSED: Final = "suppress_tokens"
 
 
-class ServedProcessor(Processor):
+class RemoteProcessor(Processor):
     """As much of a processor as a client of a server needs. Raises CheckpointError where its files are missing."""
 
     def __init__(self, config: ModelConfig, *, offline: bool) -> None:

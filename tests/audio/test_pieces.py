@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from specdec_cli.audio import Recording, Segment, open_recording
+from specdec_cli.audio import Piece, Recording, open_recording
 from specdec_cli.audio.sound import Sound
 from specdec_cli.errors import AudioContentError, AudioDecodeError
 from tests.audio.encode import Samples, healthy, load_audio, sndfile_bytes, tone, wav_bytes
@@ -25,13 +25,13 @@ from tests.mini_pair import voice
 RATE = 16000
 
 
-def recorded(folder: Path, samples: Samples, window_s: float, segment_s: float | None = None) -> Recording:
+def recorded(folder: Path, samples: Samples, window_s: float, piece_s: float | None = None) -> Recording:
     path = saved(folder, sndfile_bytes(samples, RATE, "float.wav"))
-    return open_recording(path, window_s=window_s, segment_s=segment_s)
+    return open_recording(path, window_s=window_s, piece_s=piece_s)
 
 
 @pytest.mark.parametrize("seconds", [0.1, 5.0, 30.0])
-def test_what_fits_is_one_segment_and_not_decoded_again(seconds: float, tmp_path: Path) -> None:
+def test_what_fits_is_one_piece_and_not_decoded_again(seconds: float, tmp_path: Path) -> None:
     samples = tone(seconds)
     recording = recorded(tmp_path, samples, window_s=30)
     Path(recording.path).unlink()
@@ -51,7 +51,7 @@ def test_what_does_not_fit_or_is_to_be_is_cut_at_its_pauses(window_s: float, at_
     assert len(open_recording(path, window_s=30.0).cuts) == 1
     with pytest.raises(AudioContentError, match="no utterances between pauses") as raised:
         recorded(tmp_path, tone(31.0), window_s=30)
-    assert "audio.segment" in (raised.value.hint or "")
+    assert "audio.cut" in (raised.value.hint or "")
 
 
 def test_pauses_are_found_in_the_pass_that_checks_the_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,17 +66,17 @@ def test_pauses_are_found_in_the_pass_that_checks_the_samples(tmp_path: Path, mo
 
 
 @pytest.mark.parametrize("seconds", [0.5, 9.99, 10.0001, 20.0, 61.7])
-@pytest.mark.parametrize("segment_s", [0.1, 0.7, 10.0])
-def test_segments_are_equal_complete_and_never_too_long(seconds: float, segment_s: float, tmp_path: Path) -> None:
+@pytest.mark.parametrize("piece_s", [0.1, 0.7, 10.0])
+def test_pieces_are_equal_complete_and_never_too_long(seconds: float, piece_s: float, tmp_path: Path) -> None:
     samples = tone(seconds)[:, 0]
-    recording = recorded(tmp_path, samples[:, None], window_s=10, segment_s=segment_s)
+    recording = recorded(tmp_path, samples[:, None], window_s=10, piece_s=piece_s)
     pieces = list(recording.pieces())
     assert len(pieces) == len(recording.cuts)
     assert np.array_equal(np.concatenate([p.samples for p in pieces]), samples)
     lengths = [len(p.samples) for p in pieces]
-    assert max(lengths) <= segment_s * 16000 + 1e-6
+    assert max(lengths) <= piece_s * 16000 + 1e-6
     assert max(lengths) - min(lengths) <= 1
-    assert len(pieces) == 1 or min(lengths) >= segment_s * 16000 / 2 - 1
+    assert len(pieces) == 1 or min(lengths) >= piece_s * 16000 / 2 - 1
     edges = [0.0, *np.cumsum(lengths) / 16000]
     assert [(piece.start_s, piece.end_s) for piece in pieces] == list(pairwise(edges))
 
@@ -87,7 +87,7 @@ def test_segments_are_equal_complete_and_never_too_long(seconds: float, segment_
 def test_pieces_are_slices_of_the_whole(extension: str, rate: int, tmp_path: Path) -> None:
     path = saved(tmp_path, healthy(extension, 20.0))
     whole, _ = load_audio(path, rate)
-    recording = open_recording(path, rate, window_s=3.0, segment_s=2.9)
+    recording = open_recording(path, rate, window_s=3.0, piece_s=2.9)
     total = len(whole)
     assert len(recording.cuts) == 7
     assert recording.duration_s == pytest.approx(total / rate, abs=1 / rate)
@@ -99,7 +99,7 @@ def test_pieces_are_slices_of_the_whole(extension: str, rate: int, tmp_path: Pat
 
 def test_threads_may_decode_at_the_same_time(tmp_path: Path) -> None:
     def joined(extension: str) -> Samples:
-        recording = open_recording(tmp_path / f"clip.{extension}", window_s=1, segment_s=1)
+        recording = open_recording(tmp_path / f"clip.{extension}", window_s=1, piece_s=1)
         return np.concatenate([piece.samples for piece in recording.pieces()])
 
     extensions = ["wav", "flac", "mp3", "m4a", "webm", "ogg"]
@@ -115,9 +115,9 @@ def test_threads_may_decode_at_the_same_time(tmp_path: Path) -> None:
 
 
 def test_a_file_that_changes_between_the_passes(tmp_path: Path) -> None:
-    recording = recorded(tmp_path, tone(4.0), window_s=1, segment_s=1)
+    recording = recorded(tmp_path, tone(4.0), window_s=1, piece_s=1)
     pieces = recording.pieces()
-    assert isinstance(next(pieces), Segment)
+    assert isinstance(next(pieces), Piece)
     pieces.close()
     os.utime(recording.path, ns=(1, 1))
     with pytest.raises(AudioDecodeError, match="has changed"):
@@ -125,10 +125,10 @@ def test_a_file_that_changes_between_the_passes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("window_s", [3.0, 30.0])
-def test_silent_segments_are_marked(window_s: float, tmp_path: Path) -> None:
+def test_silent_pieces_are_marked(window_s: float, tmp_path: Path) -> None:
     samples = tone(9.0)
     samples[3 * 16000 : 6 * 16000] = 0
-    first, second, third = recorded(tmp_path, samples, window_s=window_s, segment_s=3).pieces()
+    first, second, third = recorded(tmp_path, samples, window_s=window_s, piece_s=3).pieces()
     assert (first.fault, third.fault) == (None, None)
     assert "from 3.00 s to 6.00 s is silent" in str(second.fault)
 
@@ -143,10 +143,10 @@ from specdec_cli.errors import AudioContentError
 def peak_mb():  # ru_maxrss would begin with the peak of the process that started this one
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) / 1024
 
-list(open_recording(sys.argv[1], window_s=30, segment_s=30).pieces())
+list(open_recording(sys.argv[1], window_s=30, piece_s=30).pieces())
 before = peak_mb()
 try:
-    recording = open_recording(sys.argv[2], window_s=30, segment_s=30 if sys.argv[3] == "equal" else None)
+    recording = open_recording(sys.argv[2], window_s=30, piece_s=30 if sys.argv[3] == "equal" else None)
     print(len(recording.cuts), sum(len(piece.samples) for piece in recording.pieces()))
 except AudioContentError as error:
     print(error.message)
@@ -215,9 +215,9 @@ def test_twenty_gigabytes_are_refused_unread(header: bytes, tmp_path: Path) -> N
     path = saved(tmp_path, header)
     with path.open("r+b") as file:
         file.truncate(len(header) + (20 << 30))  # a hole: it takes no room on the disk
-    for segment_s in (None, 30):
+    for piece_s in (None, 30):
         with pytest.raises(AudioContentError, match="too long"):
-            open_recording(path, window_s=30, segment_s=segment_s)
+            open_recording(path, window_s=30, piece_s=piece_s)
 
 
 def test_importing_nothing_that_compiles(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_importing_nothing_that_compiles(tmp_path: Path) -> None:
     soundfile.write(tmp_path / "stereo.wav", stereo, 44100)
     code = (
         "import sys; from specdec_cli.audio import open_recording\n"
-        "for path in sys.argv[1:]: list(open_recording(path, window_s=2, segment_s=1).pieces())\n"
+        "for path in sys.argv[1:]: list(open_recording(path, window_s=2, piece_s=1).pieces())\n"
         "print(sorted({'av', 'librosa', 'numba', 'scipy', 'torch'} & set(sys.modules)))"
     )
     paths = [str(path) for path in sorted(tmp_path.iterdir())]
