@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 
 from specdec_cli.audio import AudioPiece, Recording, from_samples, has_speech, open_recording
-from specdec_cli.audio.paths import shown
 from specdec_cli.audio.pieces import ROUNDED_S
 from specdec_cli.audio.prosody import measure
 from specdec_cli.audio.samples import piece_of
@@ -41,8 +40,8 @@ from specdec_cli.models.processor import Processor, Prompt, same_prompts
 from specdec_cli.pair_loading import Loading, gate_file_of, load_pair
 from specdec_cli.prompts import Language
 from specdec_cli.run import Prompts, Run, Setup
+from specdec_cli.text import file_name, plain
 from specdec_cli.transcript import Started, Transcript, error_transcript
-from specdec_cli.transcript.records import file_name
 from specdec_cli.transcript.updates import Update
 from specdec_cli.types import Decider, Measured, Source
 
@@ -228,7 +227,7 @@ class Captioner:
         )
         if part and item.end_s is not None and item.end_s - (recording.total_s or item.end_s) > ROUNDED_S:
             says = (
-                f"{shown(item.path)} ends at {recording.total_s:.2f} s, before its part does (at {item.end_s:.2f} s)."
+                f"{plain(item.path)} ends at {recording.total_s:.2f} s, before its part does (at {item.end_s:.2f} s)."
             )
             return replace(recording, warnings=(*recording.warnings, says))
         return recording

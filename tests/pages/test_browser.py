@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ pytestmark = [pytest.mark.full, pytest.mark.xdist_group("browser")]
 
 
 @contextmanager
-def launched(*more: str) -> Iterator[object]:
+def launched(*more: str) -> Iterator[Any]:
     """A browser with further flags."""
     found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if found is None:
