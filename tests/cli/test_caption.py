@@ -70,21 +70,6 @@ def test_json_is_one_valid_transcript_a_line_as_in_the_output_and_nothing_else(
         assert "\\u" not in outcome.out
 
 
-def test_one_broken_file_costs_no_other(specdec: Specdec, recordings: list[str], tmp_path: Path) -> None:
-    broken, output = tmp_path / "broken.wav", tmp_path / "out.jsonl"
-    broken.write_bytes(b"RIFF" + bytes(100))
-    outcome = specdec("caption", "-q", recordings[0], broken, recordings[1], "-o", output)
-    assert outcome.code == 1
-    assert [line.split("\t")[0] for line in outcome.lines] == recordings[:2]
-    assert outcome.err.startswith(f"error: {broken}")
-    assert outcome.err.count("error:") == 1
-    first, error, last = read_transcripts(output)
-    assert (first.file, error.file, last.file) == (recordings[0], str(broken), recordings[1])
-    assert error.error is not None
-    assert error.error.type == "AudioDecodeError"
-    assert (first.error, last.error) == (None, None)
-
-
 def test_files_that_cannot_be_opened_are_refused_before_loading(
     specdec: Specdec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
