@@ -103,12 +103,7 @@ def break_file(path: Path) -> bytes:
     ids=" ".join,
 )
 def test_transcripts_are_those_of_the_single_command(
-    batch: Batch,
-    specdec: Specdec,
-    clips: Path,
-    output: Path,
-    tmp_path: Path,
-    flags: tuple[str, ...],
+    batch: Batch, specdec: Specdec, clips: Path, output: Path, tmp_path: Path, flags: tuple[str, ...]
 ) -> None:
     flags = (*flags, "--labels")
     size = ("--batch-size", "1", "--set", "runtime.workers=1") if "0.1" in flags else ("--set", "runtime.workers=3")
@@ -313,12 +308,7 @@ def test_an_output_in_use_or_of_another_kind_is_left_alone(
 
 
 def test_a_batch_that_cannot_load_its_models_drops_nothing(
-    batch: Batch,
-    shared: Path,
-    output: Path,
-    done: bytes,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    batch: Batch, shared: Path, output: Path, done: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()
     outcome = batch(shared, "-r", "--overwrite", "--set", f"edge.model={tmp_path / 'none'}")

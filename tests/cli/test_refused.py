@@ -187,12 +187,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
 @pytest.mark.usefixtures("unloaded")
 @pytest.mark.parametrize(("line", "said", "code"), ALL, ids=[ascii(line[:60]) for line, _, _ in ALL])
 def test_what_cannot_work_is_one_error_with_a_hint_and_changes_nothing(
-    specdec: Specdec,
-    scene: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    line: str,
-    said: str | tuple[str, ...],
-    code: int,
+    specdec: Specdec, scene: Path, monkeypatch: pytest.MonkeyPatch, line: str, said: str | tuple[str, ...], code: int
 ) -> None:
     if "pipe." in line and not hasattr(os, "mkfifo"):
         pytest.skip("no pipes with names here")

@@ -163,10 +163,7 @@ def test_a_token_and_a_certificate_of_its_own(
 
 
 def test_https_to_a_server_without_tls_is_a_mistake_of_set_up() -> None:
-    with (
-        answering(lambda *_: (200, b"{}")) as url,
-        pytest.raises(ConfigError, match="it does not use TLS") as caught,
-    ):
+    with answering(lambda *_: (200, b"{}")) as url, pytest.raises(ConfigError, match="it does not use TLS") as caught:
         captioner(url.replace("http:", "https:"), decoding__mode="lossless")
     assert "Write http:// in cloud.url" in str(caught.value.hint)
 

@@ -142,14 +142,8 @@ LOSSLESS = build(
     [Step(item.draft, item.entropy, "always", item.accepted, item.cloud) for item in EN_STEPS],
 )
 ALONE_STEPS = [Step(item.draft, item.entropy) for item in ZH_STEPS]
-EDGE = build(
-    started("samples/edge.wav", "zh", "edge", gate="never", threshold=None),
-    ALONE_STEPS,
-)
-CLOUD = build(
-    started("samples/cloud.wav", "zh", "cloud", gate="never", threshold=None),
-    ALONE_STEPS,
-)
+EDGE = build(started("samples/edge.wav", "zh", "edge", gate="never", threshold=None), ALONE_STEPS)
+CLOUD = build(started("samples/cloud.wav", "zh", "cloud", gate="never", threshold=None), ALONE_STEPS)
 CUT = build(started("samples/cut.wav", "en"), [step(" one/./ Two/ three", "0 0 0 0", accepted=2)], "sentences")
 PARTIAL = build(
     started("samples/partial.wav", "zh", k=4),

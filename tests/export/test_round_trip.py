@@ -180,11 +180,7 @@ def test_an_srt_that_was_moved_is_read_like_one_of_others(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("said", "text"),
-    [
-        ("He said [laughs]: hello", "He said [laughs]: hello"),
-        ("[b]: [c]: d", "[c]: d"),
-        ("[b]: x [d]: y", "x [d]: y"),
-    ],
+    [("He said [laughs]: hello", "He said [laughs]: hello"), ("[b]: [c]: d", "[c]: d"), ("[b]: x [d]: y", "x [d]: y")],
 )
 def test_only_what_begins_a_cue_is_its_speaker(tmp_path: Path, said: str, text: str) -> None:
     (tmp_path / "a.srt").write_text(f"1\n00:00:00,000 --> 00:00:01,000\n{said}\n")
