@@ -32,6 +32,7 @@ class Source:
     faults: list[str] = field(default_factory=list)  # what decoders say is damaged
     notes: list[str] = field(default_factory=list)  # what else there is to say
     unread_s: Callable[[float], float] = lambda _: 0.0  # sound that the file may hold behind what was read, seconds
+    searched: bool = False  # whether all of the file is looked through for sound, up to its end
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ class Draft:
     """A proposed block of m tokens."""
 
     ids: tuple[int, ...] = ()  # none where the cloud is to generate without a draft
-    logits: torch.Tensor | None = None  # [m, vocab] processed logits that each was chosen by
+    logits: tuple[torch.Tensor, ...] | None = None  # processed ones that each was chosen by: parts of [m, vocab]
     gate: GateState = field(default_factory=lambda: Gate("never").open(0))  # what it has read of them
     reason: Reason | None = None  # why the block should be verified; None: it is kept
     ms: float = 0.0  # time spent drafting, without prefill
@@ -35,16 +35,22 @@ class Draft:
 
     def probabilities(self) -> torch.Tensor:
         """[m, vocab] distribution at each drafted token."""
+        import torch
+
         assert self.logits is not None
-        return self.logits.softmax(dim=-1)
+        return torch.cat(self.logits).softmax(dim=-1)
 
     def top(self, count: int) -> tuple[Candidates, ...]:
         """The `count` likeliest tokens at each drafted one, where they are known."""
         if self.logits is None:
             return self.likeliest if count else ()
+        if not count:
+            return ()
+        import torch
+
         from specdec_cli.decoding.scores import likeliest
 
-        return likeliest(self.logits, count)
+        return likeliest(torch.cat(self.logits), count)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ class _Block:
 
     written: list[int]  # the text, and the tokens of the block that the host has read
     top_k: int | None  # draw from so many most likely ones
-    read: list[torch.Tensor] = field(default_factory=list)  # processed scores whose evidence was fetched, [n, vocab]
+    read: list[torch.Tensor] = field(default_factory=list)  # processed scores that were fetched, [1, vocab] each
     rows: list[torch.Tensor] = field(default_factory=list)  # those of which it was not, [1, vocab] each
     chosen: list[torch.Tensor] = field(default_factory=list)  # by the last of them, or by all if drawn: int64 [1] each
     states: list[torch.Tensor] = field(default_factory=list)  # of the generator before each was drawn; none: none is
@@ -96,9 +96,8 @@ class Drafter:
         if block.rows:
             self._read(block, state, None)
         self.scores.tail = written
-        logits = _joined(block.read) if block.read else None
         ms = self.scores.clock_ms - started_ms
-        return Draft(tuple(written[len(text) :]), logits, state, state.reason, ms, hidden_ms)
+        return Draft(tuple(written[len(text) :]), tuple(block.read) or None, state, state.reason, ms, hidden_ms)
 
     def _unread(self, written: list[int], *, asks: bool) -> int:
         """How many tokens may be drafted before the host reads them; each but the first is fed from the device."""
@@ -129,9 +128,9 @@ class Drafter:
 
         The tokens of the last rows are those that the host has not read.
         """
-        rows, written = _joined(block.rows), block.written
+        written = block.written
         with self.scores.waiting():
-            tokens = state.look(rows, torch.cat(block.chosen) if block.states else None, self.session.model.name)
+            tokens = state.look(block.rows, torch.cat(block.chosen) if block.states else None, self.session.model.name)
         told = len(written) - block.start - len(state.evidence)  # of these, which the host has read before
         if len(tokens) - told > 1:
             self.scores.name([token.id for token in tokens[told:-1]])
@@ -146,7 +145,7 @@ class Drafter:
                     break
         if block.states and kept < len(tokens):
             self._generator.set_state(block.states[kept])  # as if what is dropped had never been drawn
-        block.read.append(rows[:kept])
+        block.read += block.rows[:kept]
         block.rows, block.chosen, block.states = [], [], []
         return ended
 
@@ -201,8 +200,3 @@ class Drafter:
             return self.scores.after(text), 0.0, None
         hidden_ms, step.hidden_ms, step.counts = step.hidden_ms, 0.0, False
         return step.scores, hidden_ms, step.token
-
-
-def _joined(rows: list[torch.Tensor]) -> torch.Tensor:
-    """Rows [n, vocab] end to end; a copy of hundreds of thousands of scores is spared where there is one part."""
-    return rows[0] if len(rows) == 1 else torch.cat(rows)
