@@ -38,8 +38,8 @@ from specdec_cli.pair_loading import Loading, gate_file_of, learn_shipped, load_
 from specdec_cli.prompts import Language
 from specdec_cli.run import Run
 from specdec_cli.setup import Setup, opened
+from specdec_cli.text import file_name
 from specdec_cli.transcript import Started, Transcript
-from specdec_cli.transcript.records import file_name
 from specdec_cli.transcript.updates import Update
 from specdec_cli.types import Measured
 

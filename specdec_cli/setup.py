@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from specdec_cli.audio import AudioPiece, Recording, has_speech, open_recording
-from specdec_cli.audio.paths import shown
 from specdec_cli.audio.pieces import ROUNDED_S
 from specdec_cli.audio.prosody import measure
 from specdec_cli.audio.samples import piece_of
@@ -19,6 +18,7 @@ from specdec_cli.labels.probabilities import Scorer
 from specdec_cli.models.processor import suggestions
 from specdec_cli.prompts import PROMPTS, Language
 from specdec_cli.reading import caption_of, settled
+from specdec_cli.text import plain
 from specdec_cli.transcript.recorder import error_transcript
 from specdec_cli.transcript.records import ModelInfo, Models, Started, Transcript
 from specdec_cli.transcript.terms import SUGGESTED, recorded_settings
@@ -177,6 +177,6 @@ def opened(
         longest_s=longest_s,
     )
     if part and item.end_s is not None and item.end_s - (recording.total_s or item.end_s) > ROUNDED_S:
-        says = f"{shown(item.path)} ends at {recording.total_s:.2f} s, before its part does (at {item.end_s:.2f} s)."
+        says = f"{plain(item.path)} ends at {recording.total_s:.2f} s, before its part does (at {item.end_s:.2f} s)."
         return replace(recording, warnings=(*recording.warnings, says))
     return recording

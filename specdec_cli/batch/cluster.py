@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 from specdec_cli.batch.local import LocalBackend
 from specdec_cli.batch.output_file import Task
 from specdec_cli.batch.tasks import Outcome, Stopped, Work
-from specdec_cli.config.problems import show
 from specdec_cli.errors import CheckpointError, ConfigError, UnexpectedError, install
 from specdec_cli.format import count
+from specdec_cli.text import show
 from specdec_cli.transcript.terms import loaded_changes
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ValidationError
 
-from specdec_cli.config.problems import nearest, show
 from specdec_cli.errors import ConfigError
 from specdec_cli.regular_files import open_regular
+from specdec_cli.text import nearest, show
 
 File = TypeVar("File", bound=BaseModel)
 

@@ -9,10 +9,12 @@ from rich.constrain import Constrain
 from rich.rule import Rule
 from rich.text import Text
 
-from specdec_cli.console.cells import PROSE_WIDTH, Prose, clean, fit_end
+from specdec_cli.console.cells import PROSE_WIDTH, Prose, fit_end
 from specdec_cli.console.rounds import SIGNS_LEGEND, against_sound, figures_legend
 from specdec_cli.console.theme import BAD, DIM, DOT, NOTICE, RULE, STRONG
-from specdec_cli.format import count, measured, milliseconds, percent, seconds, setting
+from specdec_cli.format import count, measured, percent, setting
+from specdec_cli.text import clean
+from specdec_cli.times import milliseconds, seconds
 from specdec_cli.transcript.recorder import totals
 from specdec_cli.transcript.records import Started
 from specdec_cli.transcript.round import Round

@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Final
 from rich.console import RenderableType
 from rich.text import Text
 
-from specdec_cli.console.cells import Prose, clean, fit_end, paragraph
+from specdec_cli.console.cells import Prose, fit_end
 from specdec_cli.console.clip import count_flags
 from specdec_cli.console.tables import columns, facts, grid, item
 from specdec_cli.console.theme import BAD, DIM, FAIL, GOOD, NOTICE, OK, STRONG
 from specdec_cli.evaluate import comparison_tables as tables
 from specdec_cli.figure_tables import FigureRow, measured
-from specdec_cli.format import NONE, count, milliseconds, percent, points, seconds, share, short, with_ends
+from specdec_cli.format import count, percent, points, share, short, with_ends
 from specdec_cli.stats import Interval
+from specdec_cli.text import clean, paragraph
+from specdec_cli.times import NONE, milliseconds, seconds
 from specdec_cli.types import COSTS, Cost
 
 if TYPE_CHECKING:

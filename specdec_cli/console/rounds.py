@@ -14,7 +14,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from specdec_cli.console.cells import Prose, clean
+from specdec_cli.console.cells import Prose
 from specdec_cli.console.theme import (
     ABOVE,
     BAD,
@@ -34,7 +34,9 @@ from specdec_cli.console.theme import (
     STYLES,
 )
 from specdec_cli.decoding.gate import crosses
-from specdec_cli.format import claimed, count, milliseconds
+from specdec_cli.format import claimed, count
+from specdec_cli.text import clean
+from specdec_cli.times import milliseconds
 from specdec_cli.transcript.records import Started
 from specdec_cli.transcript.round import Round
 from specdec_cli.transcript.token_fates import Fate, tokens

@@ -84,7 +84,7 @@ def evidence_of(
     parts = _parts([scores] if isinstance(scores, torch.Tensor) else scores)
     if ids is not None and not isinstance(ids, torch.Tensor):
         ids = torch.tensor(ids, device=parts[0].device)
-    chosen = [None] * len(parts) if ids is None else ids.split([len(part) for part in parts])
+    chosen = [None] * len(parts) if ids is None else torch.split(ids, [len(part) for part in parts])
     found = []
     figures = [_figures(part, own, groups) for part, own in zip(parts, chosen, strict=True)]
     for id_, entropy, logprob, *rest in torch.cat(figures).tolist():
@@ -104,7 +104,7 @@ def _parts(scores: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     import torch
 
     if scores[0].device.type == "cpu" and scores[0].shape[-1] > SEARCHED:
-        return [row for part in scores for row in part.split(1)]
+        return [row for part in scores for row in torch.split(part, 1)]
     return [scores[0] if len(scores) == 1 else torch.cat([*scores])]
 
 

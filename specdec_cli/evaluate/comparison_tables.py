@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from specdec_cli import format as written
+from specdec_cli import times
 from specdec_cli.evaluate.modes import richest
 from specdec_cli.evaluate.result import Comparison, Figure
 from specdec_cli.figure_tables import Cell, FigureRow, FigureTable, measured
@@ -20,8 +21,8 @@ _Measure = tuple[str, str]
 """What quality is measured against, and what is compared."""
 
 _COSTS: Final[dict[str, tuple[str, Written]]] = {
-    "total_s": ("time of all clips", written.seconds),
-    "ttft_ms": ("first token after", written.milliseconds),
+    "total_s": ("time of all clips", times.seconds),
+    "ttft_ms": ("first token after", times.milliseconds),
     "tokens_per_s": ("tokens/s", written.short),
     "forwards_edge": ("edge forwards", written.whole),
     "forwards_cloud": ("cloud forwards", written.whole),
@@ -31,7 +32,7 @@ _COSTS: Final[dict[str, tuple[str, Written]]] = {
     "edge_token_share": ("edge's tokens", written.share),
     "acceptance_rate": ("drafts accepted", written.share),
     "uplink_bytes": ("sent to the cloud", written.volume),
-    "network_s": ("time on the network", written.seconds),
+    "network_s": ("time on the network", times.seconds),
     "degraded": ("clips degraded", written.whole),
 }
 """Field of `ModeFigures` -> its label, and how it is written."""

@@ -12,7 +12,8 @@ from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader
 
-from specdec_cli.export.recordings import CaptionedPiece, CaptionedRecording, columns, one_line, short_name
+from specdec_cli.export.recordings import CaptionedPiece, CaptionedRecording, columns, short_name
+from specdec_cli.text import one_line
 
 _Item = TypeVar("_Item")
 _WITHOUT: Final = ("speaker", "agrees", "score")

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 from specdec_cli.export.annotation import layers
 from specdec_cli.export.recordings import CaptionedPiece, Stored
 from specdec_cli.plot.picture import ALERT, COLOURS, GROUND, INK, LINE, MUTED, picture
+from specdec_cli.text import readable
 from specdec_cli.transcript.lines import transcript_at
-from specdec_cli.transcript.records import Transcript, readable
+from specdec_cli.transcript.records import Transcript
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

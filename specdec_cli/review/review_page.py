@@ -20,8 +20,9 @@ from specdec_cli.labels.references import References
 from specdec_cli.pages.offline import offline_page
 from specdec_cli.pages.sound import BIT_RATE, SoundUnavailable, mp3, pieces_of
 from specdec_cli.targets import REVIEW, write
+from specdec_cli.text import readable
 from specdec_cli.transcript.lines import transcript_at
-from specdec_cli.transcript.records import Transcript, readable
+from specdec_cli.transcript.records import Transcript
 from specdec_cli.types import FLAG_WORDS, Claim
 
 _PAGE_BYTES_A_SECOND: Final = BIT_RATE / 8 * 4 / 3  # base64

@@ -212,10 +212,8 @@ class Service:
         ):
             most = f"{limits.draft_tokens} drafted tokens, {limits.run_on_tokens} more, and {clip.capacity} in all"
             raise MalformedError(f"a block may have {most}, ids below {clip.vocab_size}, and what its rule needs")
-        if not compares:
-            return Draft(tuple(block.draft))
-        probabilities = wire.unpack_distributions(distributions, block.draft, clip.vocab_size)
-        return Draft(tuple(block.draft), (probabilities.log(),))
+        logits = wire.unpack_distributions(distributions, block.draft, clip.vocab_size).log() if compares else None
+        return Draft(tuple(block.draft), None if logits is None else (logits,))
 
     def _held(self, id_: str, clip: wire.ClipRequest, tensors: wire.Tensors) -> Held:
         prompt, model = Prompt(tuple(clip.prompt_ids), tensors), self._model

@@ -81,7 +81,7 @@ def tune(
     if ends is None:
         raise ConfigError(
             "no reference covers the clips that settings are confirmed on",
-            hint="Look at the column that names the files (--file-column), or leave the references out.",
+            hint="Look at the column that names the files (--column file=NAME), or leave the references out.",
         )
     best, guarantee = best_of(runs, alone, plan) if ends.closed or plan.risk is not None else (None, None)
     points = tuple(outcome.point(alone) for outcome in runs)

@@ -23,7 +23,7 @@ from tests.tiers import few, in_ci
 from tests.transcript.lines import read_transcripts
 
 Batch = Callable[..., Outcome]
-QUICK = ("--mode", "edge", "--max-new-tokens", "4")
+QUICK = ("--mode", "edge", "--set", "decoding.max_new_tokens=4")
 """Settings that make a caption cheap, for tests of what is around it."""
 
 
@@ -93,7 +93,10 @@ def break_file(path: Path) -> bytes:
         ("--gate", "package:mini/gate.json"),
         in_ci((("--mode", "edge", "--set", "decoding.temperature=0.8"),)),
         pytest.param(("--threshold", "0.1"), marks=pytest.mark.full),
-        pytest.param(("--gate", "entropy", "--no-defer", "--set", "gate.stop_drafting=true"), marks=pytest.mark.full),
+        pytest.param(
+            ("--gate", "entropy", "--set", "decoding.defer=false", "--set", "gate.stop_drafting=true"),
+            marks=pytest.mark.full,
+        ),
         # without guesses it always drafts; with them, measured times decide whether the cloud writes a clip alone
         pytest.param(("--mode", "lossless", "-l", "en", "--set", "decoding.guess_tokens=0"), marks=pytest.mark.full),
     ],
@@ -265,7 +268,9 @@ def test_the_first_failure_may_end_it(batch: Batch, tmp_path: Path, output: Path
     for index in range(40):
         write_voice(folder / f"{index:02d}.wav", index, 0.3)
     (tmp_path / "broken.wav").write_bytes(b"-")
-    outcome = batch(tmp_path / "broken.wav", folder, "--fail-fast", "--set", "runtime.workers=1", *QUICK)
+    outcome = batch(
+        tmp_path / "broken.wav", folder, "--set", "runtime.fail_fast=true", "--set", "runtime.workers=1", *QUICK
+    )
     assert outcome.code == 1
     lines = list(read_transcripts(output))
     assert sum(line.error is not None for line in lines) == 1

@@ -46,7 +46,7 @@ def test_in_a_pipe_flags_follow_the_caption(specdec: Specdec, tmp_path: Path) ->
     tone = 0.2 * np.sin(2 * np.pi * 440 / RATE * np.arange(2 * RATE))
     soundfile.write(tmp_path / "tone.wav", tone, RATE)
     for cut in ([], ["--cut", "1"]):
-        outcome = specdec("caption", tmp_path / "tone.wav", "-q", "--max-new-tokens", "4", *cut)
+        outcome = specdec("caption", tmp_path / "tone.wav", "-q", "--set", "decoding.max_new_tokens=4", *cut)
         pieces = 2 if cut else 1
         assert [line[-12:] for line in outcome.lines] == [" [no_speech]"] * pieces
         assert outcome.err.count("warning: ") == pieces  # of each, and not of all together once more
@@ -258,7 +258,9 @@ def edge_here(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [["--gate", "never"], ["--gate", "always"], ["--mode", "lossless", "--degrade"]], ids=repr
+    "given",
+    [["--gate", "never"], ["--gate", "always"], ["--mode", "lossless", "--set", "decoding.degrade=true"]],
+    ids=repr,
 )
 def test_where_the_edge_may_write_alone_an_unreachable_cloud_is_a_warning(
     specdec: Specdec, edge_here: None, recordings: list[str], given: list[str]
@@ -275,9 +277,9 @@ def test_where_the_edge_may_write_alone_an_unreachable_cloud_is_a_warning(
     [
         ("caption", ["--mode", "lossless"]),
         ("caption", ["--mode", "cloud"]),
-        ("caption", ["--mode", "hybrid", "--no-degrade"]),
+        ("caption", ["--mode", "hybrid", "--set", "decoding.degrade=false"]),
         ("batch", ["--mode", "lossless"]),
-        ("compare", ["--modes", "edge,lossless"]),
+        ("compare", ["--mode", "edge,lossless"]),
         ("bench", []),
     ],
     ids=str,
@@ -290,5 +292,5 @@ def test_without_its_cloud_a_mode_that_needs_it_is_refused_before_the_first_clip
     outcome = specdec(command, recordings[0], *UNREACHABLE, *given, *kept)
     assert (outcome.code, outcome.out) == (3, ""), outcome.err
     assert "error: The cloud does not answer: http://127.0.0.1:9: All connection attempts failed.\n" in outcome.err
-    assert ("(--degrade)" in outcome.err) == ("lossless" in given)
+    assert ("decoding.degrade" in outcome.err) == ("lossless" in given)
     assert not output.exists() or output.read_bytes() == b""

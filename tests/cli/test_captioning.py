@@ -25,7 +25,7 @@ from tests.console.screens import Screen
 from tests.mini_pair import RATE, voice, write_voice
 from tests.transcript.lines import read_transcripts
 
-QUICK = ("--mode", "edge", "--max-new-tokens", "4")
+QUICK = ("--mode", "edge", "--set", "decoding.max_new_tokens=4")
 Run = Callable[..., Ended]
 
 

@@ -11,8 +11,9 @@ import pytest
 
 from specdec_cli.audio.samples import Cut
 from specdec_cli.export.formats import export, export_file
-from specdec_cli.export.recordings import CaptionedPiece, Stored, one_line
+from specdec_cli.export.recordings import CaptionedPiece, Stored
 from specdec_cli.inputs.cuts import Cuts
+from specdec_cli.text import one_line
 from specdec_cli.types import ExportFormat
 from tests.export.lines import HOSTILE, piece, write
 
