@@ -137,7 +137,7 @@ def _caption(captioner: Captioner, view: View, cut: AudioPiece, file: str | None
             run = next(captioner.runs(file))
     except Exception as unforeseen:
         error = typed(unforeseen)
-        return Outcome(item, captioner.error_line(item, error), error=error)
+        return Outcome(item, captioner.setup.error_line(item, error), error=error)
     return watched(Prepared(Outcome(item), run), view.show)
 
 

@@ -329,7 +329,7 @@ def test_a_resumed_run_guesses_from_its_output_and_from_transcripts_that_it_is_g
 ) -> None:
     earlier, shipped = output.with_name("earlier.jsonl"), output.with_name("captions.json")
     shipped.write_text('{"weights": {}, "captions": {}}')
-    monkeypatch.setattr("specdec_cli.captioner.SHIPPED_CAPTIONS", shipped)
+    monkeypatch.setattr("specdec_cli.pair_loading.SHIPPED_CAPTIONS", shipped)
     assert specdec("batch", clips / "ann", "--mode", "edge", "--output", earlier if named else output).code == 0
     arguments = (
         clips / "bob" / "1.wav",

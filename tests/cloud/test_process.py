@@ -112,7 +112,7 @@ def test_captions_are_those_of_one_process(process: Process) -> None:
         away = captioner(
             process.url, **process.client, decoding__mode=mode, decoding__k=k, decoding__draft_ahead="on", **unsure
         )
-        edge_prompt, cloud_prompt = away.prompts(voice(seed), away.setup.prompt)
+        edge_prompt, cloud_prompt = away.pair.prompts(away.config, voice(seed), away.setup.prompt)
         assert edge_prompt is not None
         assert cloud_prompt is not None
         here = collect(build_loop(pair, away.config, edge_prompt, rounded(cloud_prompt), away.gate).run())[1]

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from specdec_cli.reading import caption_of, description_end, settled
-from specdec_cli.run import Setup
+from specdec_cli.setup import Setup
 from tests.mini_pair import captioner
 
 PARTS = (
