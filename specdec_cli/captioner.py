@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from specdec_cli.audio import Piece, Recording, from_samples, has_speech, open_recording
+from specdec_cli.audio import AudioPiece, Recording, from_samples, has_speech, open_recording
 from specdec_cli.audio.pieces import ROUNDED_S
 from specdec_cli.audio.prosody import measure
 from specdec_cli.audio.samples import piece_of
@@ -288,7 +288,7 @@ class Captioner:
         settings = {**setup.settings, "style": config.prompt.style if shipped else None}
         return replace(setup, language=language, prompt=instruction, settings=settings)
 
-    def _clip(self, recording: Recording, cut: Piece, item: InputFile, setup: Setup) -> Started:
+    def _clip(self, recording: Recording, cut: AudioPiece, item: InputFile, setup: Setup) -> Started:
         whole, fit, pieces = recording.whole, cut.fault is None, len(recording.cuts)
         silent = fit and not has_speech(cut.samples, self.sampling_rate)
         return Started(

@@ -32,6 +32,7 @@ _OPENING: Final = threading.Lock()  # all threads share the error code of a file
 _SHORTENED: Final = re.compile(r"^ *(?:data|SSND|Data Size|riff|Riff size) *: (\d+) \(should be (\d+)\)", re.MULTILINE)
 """In libsndfile's log: the size that a WAV, AIFF, AU, CAF, W64 or RF64 declares, and what the file has room for."""
 _BLOCKS: Final = re.compile(r"^ *Block Align *: (\d+).*\n *Bit Width *: (\d+)$", re.MULTILINE)
+_OF_NIST: Final = re.compile(rb"sample_count -i (\d{1,12})")
 _SNDFILE_MAGIC: Final = (b"RIFF", b"RIFX", b"RF64", b"riff", b"FORM", b".snd", b"caff", b"fLaC", b"OggS")
 _CHUNK_NAME: Final = re.compile(rb"[\x20-\x7e]{4}|\0{4}")
 _OTHERS: Final = {
@@ -101,6 +102,10 @@ def from_sndfile(_path: str, file: FileIO, stack: ExitStack, from_s: float, _tra
         declared, present = map(int, shortened.groups())
         if present < declared < STREAMED:
             source.declared_s = duration_s * (1 + (declared - present) / max(1, present))
+    if sound.format == "NIST" and (counted := _OF_NIST.search(read_at(file, 1024, 0))):
+        source.declared_s = int(counted[1]) / sound.samplerate
+    if "truncated" in sound.extra_info:  # a VOC
+        source.faults.append("it lacks its end")
     if sound.subtype.startswith("PCM") and (stored := _BLOCKS.search(sound.extra_info)):
         block, bits = map(int, stored.groups())
         if block != sound.channels * math.ceil(bits / 8):
@@ -116,6 +121,8 @@ def from_sndfile(_path: str, file: FileIO, stack: ExitStack, from_s: float, _tra
 
     def unread_s(read_s: float) -> float:
         place = file.tell()
+        if sound.format in ("WAV", "WAVEX"):
+            return _unread_of_wav(file, read_s)
         if sound.format not in ("FLAC", "OGG") and _is_chunks(file, place, size):
             return 0.0
         return max(0, size - place) * read_s / max(1, place)
@@ -162,6 +169,9 @@ def from_ffmpeg(path: str, file: FileIO, stack: ExitStack, _from_s: float, track
     if container.format.name == "caf" and (missing := _missing_of_caf(file)):
         size = os.fstat(file.fileno()).st_size
         source.declared_s = timeline.longest_s * (size + missing) / size
+    if container.format.name == "avi" and (missing := _missing_of_avi(file)):
+        source.faults.append(f"it lacks {missing:,} bytes at its end")
+    source.searched = container.format.name in ("flac", "ogg")
     if container.format.name == "wav":
         source.unread_s = partial(_unread_of_wav, file)
     if track is None and len(tracks) > 1:
@@ -188,6 +198,12 @@ def _missing_of_caf(file: FileIO) -> int:
     return at - size
 
 
+def _missing_of_avi(file: FileIO) -> int:
+    """Bytes that the first chunk of an AVI promises and the file lacks; 0 where it was streamed."""
+    promised = int.from_bytes(read_at(file, 4, 4), "little") + 8
+    return max(0, promised - os.fstat(file.fileno()).st_size) if promised < STREAMED else 0
+
+
 def _wav_seconds(file: FileIO) -> float:
     """How long a WAV or RF64 would be if all of the file were sound; 0 for other formats."""
     head = read_at(file, 4096, 0)
@@ -204,7 +220,7 @@ def _unread_of_wav(file: FileIO, read_s: float) -> float:
     at = begin + length + length % 2
     if not length or at >= size or _is_chunks(file, at, size):  # 0: of a pipe, and read to the end
         return 0.0
-    return (size - at) * read_s / at
+    return (size - at) * read_s / length
 
 
 def _is_chunks(file: FileIO, at: int, size: int) -> bool:

@@ -26,6 +26,7 @@ _DECLARE_LENGTH: Final = ("aiff", "ape", "au", "caf", "flac", "mov", "mp3", "tta
 _HAVE_CLOCKS: Final = (  # the others: counted samples
     *("asf", "avi", "flac", "flv", "matroska", "mov", "mpeg", "mpegts", "ogg"),
 )
+_TAILS: Final = (b"APETAGEX", b"LYRICSBEGIN", b"TAG", b"ID3", b"<", bytes(4))  # of streams of frames: tags, padding
 _JITTER_S: Final = 0.1  # of timestamps; containers round them
 _LONGEST_GAP_S: Final = 3600.0  # where no length is declared
 _TOLD_S: Final = 1.0  # a gap that is told
@@ -147,7 +148,7 @@ class FrameClock:
     def _frames(self) -> Iterator[Any]:
         import av
 
-        packets = self._container.demux(self._track)
+        packets, in_tail = self._container.demux(self._track), False
         while True:
             try:
                 packet = next(packets, None)
@@ -159,9 +160,13 @@ class FrameClock:
             except av.error.EOFError:
                 decoded = []
             except (av.error.FFmpegError, ValueError):
-                self._damaged += 1
+                in_tail = in_tail or (not self._has_clock and bytes(packet or b"").startswith(_TAILS))
+                self._damaged += not in_tail
                 decoded = []
-            yield from (frame for frame in decoded if getattr(frame, "samples", 0) and frame.sample_rate)
+            for frame in decoded:
+                if getattr(frame, "samples", 0) and frame.sample_rate:
+                    in_tail = False
+                    yield frame
             if packet is None:
                 return
 

@@ -66,7 +66,8 @@ def read_through(path: str, file: FileIO, part: Part, select: Select, window_s: 
         says = f"ends before {part.start_s:g} s, where its part is to begin"
         raise audio_error(CutsError, path, says, "Name an earlier start.")
     if sound.duration_s < MIN_DURATION_S and not sound.complete:
-        raise refused(path, "cannot be decoded: it is damaged or cut short")
+        counts = f"its header counts {sound.duration_s:.3f} s, and about {best.unread_s:.1f} s more may follow"
+        raise refused(path, f"cannot be decoded: {counts if best.unread_s else 'it is damaged or cut short'}")
     return best
 
 
@@ -118,6 +119,8 @@ def _longest(path: str, file: FileIO, part: Part, select: Select, window_s: floa
             if set(best.sound.source.faults) > set(damage) and not reading.sound.source.faults:
                 reading.sound.source.faults.append("parts of it do not decode")
             best = reading
+        elif reading.sound.source.searched and reading.sound.exhausted:
+            best.unread_s = 0.0  # tags, or padding
         if complete:
             break
     if best is None:

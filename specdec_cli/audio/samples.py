@@ -32,6 +32,7 @@ class Source:
     faults: list[str] = field(default_factory=list)  # what decoders say is damaged
     notes: list[str] = field(default_factory=list)  # what else there is to say
     unread_s: Callable[[float], float] = lambda _: 0.0  # sound that the file may hold behind what was read, seconds
+    searched: bool = False  # whether all of the file is looked through for sound, up to its end
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Piece(Cut):
+class AudioPiece(Cut):
     """A piece of a recording, or all of it, with its sound."""
 
     samples: Floats = field(kw_only=True)  # mono [n]

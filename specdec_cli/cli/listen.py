@@ -33,7 +33,7 @@ from specdec_cli.times import seconds
 from specdec_cli.transcript.terms import Terms, loaded_changes
 
 if TYPE_CHECKING:
-    from specdec_cli.audio.samples import Piece
+    from specdec_cli.audio.samples import AudioPiece
     from specdec_cli.captioner import Captioner
 
 _OF_FILES: Final = {"cut": None, "start_s": None, "end_s": None}
@@ -127,7 +127,7 @@ def _outcomes(
             view.say(f"caption {seconds(time.monotonic() - utterance.ended)} after the end of the utterance")
 
 
-def _caption(captioner: Captioner, view: View, cut: Piece, file: str | None, name: str) -> Outcome:
+def _caption(captioner: Captioner, view: View, cut: AudioPiece, file: str | None, name: str) -> Outcome:
     """What became of an utterance, which is in a file or in memory alone; it is shown meanwhile."""
     item = InputFile(file or name)
     try:

@@ -70,7 +70,7 @@ class RemoteVerifier(Protocol):
     """
 
     is_remote: Literal[True]
-    rows: None  # scores stay at the server
+    scores: None  # scores stay at the server
 
     @property
     def work(self) -> ModelWork: ...

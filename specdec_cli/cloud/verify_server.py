@@ -26,7 +26,7 @@ class ServerVerifier:
     """Verifies the blocks of one clip with a session of a verify server. See `RemoteVerifier`."""
 
     is_remote: Literal[True] = True
-    rows: None = None
+    scores: None = None
 
     def __init__(self, server: VerifyServer, clip: RemoteClip) -> None:
         self._server, self._clip, self._call = server, clip, Call(server)
@@ -56,17 +56,17 @@ class ServerVerifier:
 
     def _verdict(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
         compares = draft.ids and self._clip.config.acceptance_rule == "sampling"
-        rows = wire.pack_rows(draft.probabilities()) if compares else {}
-        answer = self._send(wire.BlockRequest(text=list(text), draft=list(draft.ids), more=run_on), rows)
+        distributions = wire.pack_distributions(draft.probabilities()) if compares else {}
+        answer = self._send(wire.BlockRequest(text=list(text), draft=list(draft.ids), run_on=run_on), distributions)
         if (found := answer.verdict) is None or not self._is_possible(found, len(draft.ids), run_on):
             raise CloudError(f"the cloud at {self._server.name} answers nonsense: {found!s:.300}")
         return replace(found, ms=answer.cloud_ms)
 
-    def _send(self, block: wire.BlockRequest | None, rows: wire.Tensors) -> wire.Answer:
+    def _send(self, block: wire.BlockRequest | None, distributions: wire.Tensors) -> wire.Answer:
         """The answer on a block; with it goes the clip, unless the server holds it."""
         if self._is_open and block is not None:
             with suppress(ForgottenError):
-                return self._exchange("POST", f"{self._path}/verify", wire.pack(block, rows))
+                return self._exchange("POST", f"{self._path}/verify", wire.pack(block, distributions))
             self._before = replace(self._done, prompt_tokens=0)
         clip, decoding = self._clip, self._clip.config.decoding
         request = wire.ClipRequest(
@@ -84,7 +84,7 @@ class ServerVerifier:
             synonyms=dict(clip.synonyms) or None,
             block=block,
         )
-        answer = self._exchange("PUT", self._path, wire.pack(request, wire.as_sent(clip.prompt.audio) | rows))
+        answer = self._exchange("PUT", self._path, wire.pack(request, wire.as_sent(clip.prompt.audio) | distributions))
         self._is_open = True
         return answer
 
@@ -95,12 +95,12 @@ class ServerVerifier:
 
     def _is_possible(self, found: Verdict, drafted: int, run_on: int) -> bool:
         """Whether a verdict can be one on a block of so many drafted tokens."""
-        tokens, listed = (found.token, *found.more), found.likeliest or ()
+        tokens, listed = (found.token, *found.run_on), found.likeliest or ()
         decided = found.accepted + len(tokens)
         return (
             0 <= found.accepted <= drafted
             and found.stood is None
-            and len(found.more) <= run_on
+            and len(found.run_on) <= run_on
             and len(listed) in (0, decided)
             and 0 <= (found.near_ties or 0) <= decided
             and all(0 <= id_ < self._clip.vocab_size for id_ in tokens)

@@ -87,7 +87,7 @@ class VllmDrafter:
     """
 
     is_remote: Literal[True] = True
-    rows: None = None
+    scores: None = None
 
     def __init__(self, requests: VllmClip) -> None:
         self.requests = requests
@@ -107,7 +107,7 @@ class VllmDrafter:
             with requests.call.within_deadline():
                 while len(ids) < k and not ended:
                     scored = requests.scored((*text, *ids), 0, k - len(ids), wire.MOST_CANDIDATES, drawing)
-                    for token, row in zip(scored.generated, scored.rows, strict=True):
+                    for token, row in zip(scored.generated, scored.likely, strict=True):
                         ids.append(token)
                         likeliest.append(row.top(clip.top_n))
                         unsure = state.add(row.evidence(token, clip.synonyms))
@@ -135,7 +135,7 @@ class VllmVerifier:
     """
 
     is_remote: Literal[True] = True
-    rows: None = None
+    scores: None = None
 
     def __init__(self, requests: VllmClip) -> None:
         self._requests = requests
@@ -184,7 +184,7 @@ class VllmVerifier:
             banned = len(server.processor.banned_ids) + server.vocab_size - requests.clip.vocab_size
             scored = requests.scored((*text, *draft), len(draft), tokens, min(2 + banned, wire.MOST_CANDIDATES))
             path = (*draft, *scored.generated)
-            self._next |= {(*text, *path[:at]): row.best for at, row in enumerate(scored.rows)}
+            self._next |= {(*text, *path[:at]): row.best for at, row in enumerate(scored.likely)}
         return self._next[text]
 
 

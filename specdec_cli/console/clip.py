@@ -11,7 +11,7 @@ from rich.text import Text
 
 from specdec_cli.console.cells import PROSE_WIDTH, Prose, fit_end
 from specdec_cli.console.rounds import SIGNS_LEGEND, against_sound, figures_legend
-from specdec_cli.console.theme import ASKED, BAD, DIM, DOT, RULE, STRONG
+from specdec_cli.console.theme import BAD, DIM, DOT, NOTICE, RULE, STRONG
 from specdec_cli.format import count, measured, percent, setting
 from specdec_cli.text import clean
 from specdec_cli.times import milliseconds, seconds
@@ -126,7 +126,7 @@ def _totals(rounds: Sequence[Round], event: Finished, mode: Mode) -> Iterator[tu
     if event.degraded is not None:
         yield "degraded", Text(clean(event.degraded), BAD)
     if event.finish_reason != "eos":
-        yield "end", Text(f"stopped by {event.finish_reason}", ASKED)
+        yield "end", Text(f"stopped by {event.finish_reason}", NOTICE)
 
 
 def _verified(escalated: int, rounds: int, mode: Mode) -> str:

@@ -14,7 +14,7 @@ from rich.text import Text
 from specdec_cli.console.cells import Prose, fit_end
 from specdec_cli.console.clip import count_flags
 from specdec_cli.console.tables import columns, facts, grid, item
-from specdec_cli.console.theme import ASKED, BAD, DIM, FAIL, GOOD, OK, STRONG
+from specdec_cli.console.theme import BAD, DIM, FAIL, GOOD, NOTICE, OK, STRONG
 from specdec_cli.evaluate import comparison_tables as tables
 from specdec_cli.figure_tables import FigureRow, measured
 from specdec_cli.format import count, percent, points, share, short, with_ends
@@ -117,9 +117,9 @@ def marked(caption: str, base: str) -> Text:
         if kind == "equal":
             text.append(own)
         elif own.strip():
-            text.append(f"[{own.strip()}]" + (" " if own[-1:].isspace() else ""), f"{ASKED} underline")
+            text.append(f"[{own.strip()}]" + (" " if own[-1:].isspace() else ""), f"{NOTICE} underline")
         elif "".join(theirs[at:until]).strip():
-            text.append(f"[{_LEFT_OUT}]", ASKED)
+            text.append(f"[{_LEFT_OUT}]", NOTICE)
             text.append(own)
     return text
 
@@ -158,7 +158,7 @@ def _sentences(found: Tuning) -> Iterator[str | Text]:
         f"cloud {share(found.cloud_quality)}, a difference of {with_ends(found.gap, points, ' points')}."
     )
     if best is None:
-        yield Text(found.reason or "", ASKED)
+        yield Text(found.reason or "", NOTICE)
         return
     known = [f"{share(best.spent[cost])} of {_OF[cost]}" for cost in COSTS if best.spent[cost] is not None]
     closes = (

@@ -17,7 +17,6 @@ from rich.text import Text
 from specdec_cli.console.cells import Prose
 from specdec_cli.console.theme import (
     ABOVE,
-    ASKED,
     BAD,
     BELOW,
     DIM,
@@ -27,6 +26,7 @@ from specdec_cli.console.theme import (
     GOOD,
     JOINT,
     NEWLINE,
+    NOTICE,
     OK,
     PARTIAL,
     SIGNS,
@@ -215,7 +215,7 @@ def _outcome(round_: Round, clip: Started, wrong: Sequence[Claim]) -> Iterator[R
     if drafted:
         if wrong:
             yield _named("draft", against_sound(wrong))
-        verdict = (verdict_of(round_, clip.settings), ASKED if round_.escalated else "")
+        verdict = (verdict_of(round_, clip.settings), NOTICE if round_.escalated else "")
         yield _named("gate", Text.assemble(verdict, (f"{DOT}drafted in {milliseconds(round_.draft_ms)}", DIM)))
     if round_.escalated or not drafted:
         outcome = [f"{round_.accepted}/{drafted} accepted"] if round_.escalated else []

@@ -26,7 +26,7 @@ STYLES: Final = {fate: style for fate, (_, style) in _FATES.items()}
 
 DIM: Final = "dim"
 STRONG: Final = "bold"
-ASKED: Final = "yellow"
+NOTICE: Final = "yellow"
 BELOW: Final = "cyan"
 ABOVE: Final = "bold yellow underline"
 GOOD: Final = "green"

@@ -17,7 +17,7 @@ from specdec_cli.console.cells import Prose
 from specdec_cli.console.live import StatusLine
 from specdec_cli.console.plain import console_on, print_error, print_line, warn
 from specdec_cli.console.rounds import render_round
-from specdec_cli.console.theme import ASKED, DIM, GOOD, OK, WARN
+from specdec_cli.console.theme import DIM, GOOD, NOTICE, OK, WARN
 from specdec_cli.errors import SpecdecError
 from specdec_cli.format import count
 from specdec_cli.inputs.skipped import Skips
@@ -208,7 +208,7 @@ class View:
         """Show something that is no error; `good`: nor a warning."""
         line = sentence if isinstance(sentence, Text) else Text(clean(sentence))
         if self._in_rows:
-            self._print(Prose(line, Text.assemble(" ", (OK, GOOD) if good else (WARN, ASKED)), indent=3))
+            self._print(Prose(line, Text.assemble(" ", (OK, GOOD) if good else (WARN, NOTICE)), indent=3))
         elif self.form == "lines":
             print_line(self._console, Text(line.plain))
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from specdec_cli.cloud.remote import RemoteModel, RemoteVerifier
     from specdec_cli.cloud.vllm import Vllm, VllmDrafter
     from specdec_cli.decoding.draft import Drafter
-    from specdec_cli.decoding.rows import Rows
+    from specdec_cli.decoding.next_scores import NextScores
     from specdec_cli.decoding.verify import LocalVerifier
     from specdec_cli.labels.grounding import Grounding
     from specdec_cli.models.audio_lm import AudioLM
@@ -82,7 +82,7 @@ class Pair:
         most, longest = config.decoding.guess_tokens, config.decoding.max_new_tokens
         return Guesses(self.guess_table, key, most, longest, self.costs.guesses[role])
 
-    def rows(
+    def next_scores(
         self,
         role: Decider,
         prompt: Prompt | None,
@@ -90,15 +90,15 @@ class Pair:
         stop_ids: Collection[int],
         shared: Shared | None = None,
         guesses: Guesses | None = None,
-    ) -> Rows:
+    ) -> NextScores:
         """What one of the models of this process would write about a clip, with a fresh session."""
-        from specdec_cli.decoding.rows import Rows
+        from specdec_cli.decoding.next_scores import NextScores
         from specdec_cli.models.session import Session
 
         model = self.local(role)
         assert model is not None and prompt is not None, "checked when the pair was made"  # noqa: PT018
         session = Session(model, prompt, capacity(settings), self.vocab_size, shared)
-        return Rows(session, settings, stop_ids, guesses)
+        return NextScores(session, settings, stop_ids, guesses)
 
 
 def build_loop(
@@ -129,8 +129,8 @@ def build_loop(
     gate = gate or Gate.of(config)
     asked = config.instruction() if instruction is None else instruction
 
-    def rows(role: Decider, prompt: Prompt | None, stop_ids: tuple[int, ...]) -> Rows:
-        return pair.rows(role, prompt, settings, stop_ids, shared, pair.guesses(role, asked, config))
+    def next_scores(role: Decider, prompt: Prompt | None, stop_ids: tuple[int, ...]) -> NextScores:
+        return pair.next_scores(role, prompt, settings, stop_ids, shared, pair.guesses(role, asked, config))
 
     remote_cloud = pair.cloud if pair.cloud is not None and pair.cloud.is_remote else None
     drafter: Drafter | VllmDrafter | None = None
@@ -143,14 +143,14 @@ def build_loop(
         from specdec_cli.decoding.draft import Drafter
 
         role: Decider = "cloud" if mode == "cloud" else "edge"
-        drafter = Drafter(rows(role, cloud_prompt if mode == "cloud" else edge_prompt, drafts_end))
+        drafter = Drafter(next_scores(role, cloud_prompt if mode == "cloud" else edge_prompt, drafts_end))
     if mode != "edge" and remote_cloud is not None and cloud_prompt is not None:
         verifier = remote_cloud.verifier(RemoteClip(cloud_prompt, config, pair.vocab_size, text_ends, top_n, synonyms))
     elif mode in ("hybrid", "lossless"):
         from specdec_cli.decoding.verify import LocalVerifier
 
         verifier = LocalVerifier(
-            rows("cloud", cloud_prompt, text_ends), config.acceptance, settings.max_new_tokens, top_n, synonyms
+            next_scores("cloud", cloud_prompt, text_ends), config.acceptance, settings.max_new_tokens, top_n, synonyms
         )
     spoken = (language or config.prompt.language) if config.closes else None
     parallel = remote_cloud is not None or len({model.device for model in pair.loaded}) > 1

@@ -8,7 +8,7 @@ from html import escape
 from typing import Final
 
 from specdec_cli.errors import ConfigError
-from specdec_cli.export.recordings import CaptionedRecording, Piece
+from specdec_cli.export.recordings import CaptionedPiece, CaptionedRecording
 from specdec_cli.format import marked
 from specdec_cli.inputs.subtitles import SRT_NOTHING, SRT_SPEAKER, VTT_CHANNEL, VTT_NOTE, VTT_SAID
 from specdec_cli.text import one_line
@@ -90,13 +90,13 @@ def rttm(recordings: Iterable[CaptionedRecording], naming: str) -> str:
     return "".join(lines)
 
 
-def _marked(piece: Piece) -> str:
+def _marked(piece: CaptionedPiece) -> str:
     """The caption with its flags, and a mark where the edge wrote on without the cloud."""
     flags = [piece.details.get("flags", ""), "degraded" if piece.line.head.degraded else ""]
     return marked(piece.caption, " ".join(filter(None, flags)))
 
 
-def _times(piece: Piece, point: str) -> str:
+def _times(piece: CaptionedPiece, point: str) -> str:
     return f"{clock(piece.start_ms, point)} --> {clock(piece.end_ms, point)}"
 
 

@@ -13,6 +13,7 @@ from specdec_cli.inputs.table_files import JSON, Object, Table, ending, one_line
 from specdec_cli.text import show
 
 _ROUNDING_S: Final = 0.01
+_CHANNELS: Final = {"A": 0, "B": 1}  # else numbers from 0
 _CUTS: Final = ("MixedCut", "PaddingCut")  # without a recording of their own
 
 
@@ -28,7 +29,7 @@ def kaldi(scp: Path, skips: Skips) -> Iterator[Entry]:
     segments = scp.with_name("segments")
     cut = segments.exists()
     for place, utterance, rest in _pairs(segments) if cut else [(place, n, n) for n, (place, _) in recordings.items()]:
-        of, start, end = (*rest.split(), None, None, None)[:3]
+        of, start, end, channel = (*rest.split(), None, None, None, None)[:4]
         if of not in recordings:
             skips.leave_out(place, f"{scp} has no recording {show(of)}")
             continue
@@ -37,7 +38,9 @@ def kaldi(scp: Path, skips: Skips) -> Iterator[Entry]:
             why = f"{show(of)} is a command, and specdec runs no commands of a list: write it to a file of its own"
             skips.leave_out(listed, why)
             continue
-        known = {"speaker": speakers.get(utterance) or None, "text": texts.get(utterance) or None}
+        known: dict[str, Any] = {"speaker": speakers.get(utterance) or None, "text": texts.get(utterance) or None}
+        if channel is not None:
+            known["channel"] = _CHANNELS.get(channel, int(channel) if channel.isdecimal() else None)
         begin, until = (required_moment(start), moment(end) if end != "-1" else None) if cut else (None, None)
         yield from pieces(place, skips, begin, until, file=file, id=utterance, **known)
 

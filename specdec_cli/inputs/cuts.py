@@ -172,11 +172,11 @@ def _rttm(path: Path, skips: Skips) -> Iterator[Entry]:
         channel, start, length = fields[gap - 3 : gap]
         names = fields[gap + 2 :]
         for _ in range(2):  # confidence and lookahead
-            if len(names) > 1 and (names[-1] == "<NA>" or isinstance(moment(names[-1]), float)):
+            if len(names) > 1 and (names[-1] == "<NA>" or not isinstance(moment(names[-1]), str)):
                 names.pop()
-        speaker = " ".join(names)
+        speaker = " ".join(names).strip('"')
         if (part := span(place, skips, required_moment(start), length=required_moment(length))) is not None:
-            name, known = " ".join(fields[1 : gap - 3]), None if speaker in _NO_NAMES else speaker
+            name, known = " ".join(fields[1 : gap - 3]).strip('"'), None if speaker in _NO_NAMES else speaker
             found.append(Entry(place, name, None, known, None, None, None, *part, channel_from_1(channel)))
     apart = {entry.file for entry in found if entry.channel}
     for entry in found:

@@ -97,7 +97,10 @@ def _path(folder: Path, file: str) -> str:
     if os.path.isabs(file) or is_url(file):
         return file
     path = str(folder / file)
-    others = os.path.expanduser(file), path.replace("\\", "/"), str(folder / "clips" / file)  # as Common Voice has them
+    others = (
+        *(os.path.expanduser(file), path.replace("\\", "/"), str(folder / file.strip("\"'"))),
+        *(str(folder / "clips" / file), f"{path}.wav"),  # as Common Voice and IEMOCAP have them
+    )
     return path if os.path.lexists(path) else next(filter(os.path.lexists, others), path)
 
 

@@ -237,7 +237,7 @@ def _separated(path: Path, kind: str, skips: Skips) -> Iterator[Row]:
     (place, columns), *rows = records
     while columns and not columns[-1]:
         columns.pop()
-    if rows and all(len(columns) < len(cells) and cells[len(columns)] for _, cells in rows):
+    if rows and all(len(columns) < len(cells) and cells[len(columns)] and cells[0].isdecimal() for _, cells in rows):
         columns.insert(0, "")  # R writes an index without a name for it
     named = [name for name in columns if name]
     if len(set(named)) < len(named):
@@ -277,7 +277,7 @@ def _records(
                 end += 1
             text = "\n".join([text, *lines[at:end]])
             try:
-                (cells,) = csv.reader([text], delimiter=delimiter, strict=True)
+                (cells,) = csv.reader([text], delimiter=delimiter, skipinitialspace=True, strict=True)
             except (csv.Error, ValueError):
                 skips.leave_out(place, "its quotes are not closed, or stand inside of a cell")
                 continue

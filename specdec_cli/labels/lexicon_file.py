@@ -7,7 +7,16 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from specdec_cli.config.yaml_file import read_yaml
 from specdec_cli.errors import ConfigError, LexiconError
@@ -71,6 +80,21 @@ class Fit(_Part):
     figure: Figure
     where: dict[Name, Name] = {}
     classes: dict[Name, Span]
+    borders: list[float] = []  # between one class and the next, in their order
+
+    def nominal(self, class_: str) -> Span:
+        """Values within the borders of a class; those that fit it where there are none."""
+        if not self.borders or class_ not in self.classes:
+            return self.classes.get(class_, Span())
+        at = list(self.classes).index(class_)
+        least, most = ([None, *self.borders][at], [*self.borders, None][at])
+        return Span(least=least, most=most)
+
+    @model_validator(mode="after")
+    def _a_border_between_classes(self) -> Fit:
+        if self.borders and (len(self.borders) != len(self.classes) - 1 or self.borders != sorted(self.borders)):
+            raise ValueError(f"{len(self.classes)} classes have {len(self.classes) - 1} borders, in rising order")
+        return self
 
 
 class WheelGroup(_Part):

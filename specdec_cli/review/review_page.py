@@ -138,7 +138,7 @@ def write_review(
     page = offline_page(
         "review.html.j2",
         ["report.css", "review.css"],
-        ["dom.js", "audio.js", "timeline-of-pieces.js", "review.js", "theme.js"],
+        ["dom.js", "audio.js", "timeline-of-pieces.js", "review.js"],
         data=data,
         audio=sorted(sounds.audio.items()),
         pieces=len(pieces),

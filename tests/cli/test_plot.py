@@ -66,9 +66,9 @@ def test_a_picture_says_all_that_is_known(specdec: Specdec, tmp_path: Path) -> N
     assert {
         "needs review",
         "no description",
-        "caption says otherwise",
-        "kept",
-        "escalated to the cloud",
+        "caption contradicts it",
+        "block kept",
+        "block escalated to the cloud",
         "entropy, nats",
     } <= {*found}
     assert {"median F0, Hz", "dBFS"} <= {*found}

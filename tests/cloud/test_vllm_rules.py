@@ -75,7 +75,7 @@ def test_few_candidates_judge_like_whole_distributions(rule: Any) -> None:
         accepts = accept_block(draft, rows, rule, SYNONYMS)
         wanted = accepts, rows[accepts].id
         found = answered(logits, rule, banned).verify((), draft, 0)
-        assert (found.accepted, found.token, *found.more) == wanted, number
+        assert (found.accepted, found.token, *found.run_on) == wanted, number
         accepted.add(found.accepted)
     assert accepted == set(range(6))
 
@@ -93,4 +93,4 @@ def test_what_was_generated_after_a_banned_token_is_dropped() -> None:
     request = GenerateRequest((0, 0), 2, 0, 3, VOCAB, candidates=2)
     listed = {str(VOCAB + 2): {"logprob": -0.1}, "8": {"logprob": -1.0}}
     found = _read(request, listed, count=3)
-    assert (found.generated, len(found.rows), found.forwards) == ((8,), 1, 3)
+    assert (found.generated, len(found.likely), found.forwards) == ((8,), 1, 3)

@@ -11,7 +11,7 @@ import pytest
 
 from specdec_cli.audio.samples import Cut
 from specdec_cli.export.formats import export, export_file
-from specdec_cli.export.recordings import Piece, Stored
+from specdec_cli.export.recordings import CaptionedPiece, Stored
 from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.text import one_line
 from specdec_cli.types import ExportFormat
@@ -60,7 +60,7 @@ Row = tuple[int, int, str | None, str | None, int | None]
 """Start and end in ms, speaker, text, channel from 1."""
 
 
-def kept(name: ExportFormat, piece: Piece, *, channels: bool) -> Row:
+def kept(name: ExportFormat, piece: CaptionedPiece, *, channels: bool) -> Row:
     """What a format can hold of a piece; `channels`: whether the recording has other channels than 1."""
     speaker, text, channel = (
         piece.speaker,

@@ -369,7 +369,7 @@ def generate(model: AudioLM, clip: Prompt, vocab_size: int, decoding: DecodingCo
         max_new_tokens=decoding.max_new_tokens,
         eos_token_id=list(model.processor.eos_ids),
         pad_token_id=257,
-        suppress_tokens=[*model.processor.banned_ids, *range(vocab_size, model.processor.rows)],
+        suppress_tokens=[*model.processor.banned_ids, *range(vocab_size, model.processor.logits_size)],
         stopping_criteria=stops,
         **given,
     )

@@ -50,7 +50,7 @@ def sampled_case(number: int) -> Case:
         top_p=(None, 0.9)[number % 2],
     )
     # A draw consumes one random number per vocabulary row, so both sides must have equally many.
-    return replace(case, pair=Pair(case.edge, case.pair.cloud, case.edge.processor.rows))
+    return replace(case, pair=Pair(case.edge, case.pair.cloud, case.edge.processor.logits_size))
 
 
 def sampled_law(case: Case) -> str | None:

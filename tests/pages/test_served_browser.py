@@ -18,7 +18,7 @@ import soundfile
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.token_fates import tokens
 from tests.cli.conftest import Specdec
-from tests.mini_pair import RATE, voice, write_voice
+from tests.mini_pair import RATE, write_voice
 from tests.pages.served import TOKEN, Served, serving
 from tests.pages.test_browser import PATIENCE_MS, brightness, launched
 
@@ -38,15 +38,6 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_voice(tmp_path_factory.mktemp("clip") / "voice 3.wav", 3, 2.0)
-
-
-@pytest.fixture(scope="module")
-def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A recording of several pieces."""
-    pause = np.zeros(RATE, np.float32)
-    path = tmp_path_factory.mktemp("long") / "long talk.wav"
-    soundfile.write(path, np.concatenate([each for seed in range(12) for each in (voice(seed, 2.5), pause)]), RATE)
-    return path
 
 
 @dataclass
