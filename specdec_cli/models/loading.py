@@ -124,7 +124,7 @@ def forecast(config: ModelConfig, *, offline: bool) -> tuple[Needs, Download | N
         taken = round(_ROOM * sum(weight.nbytes for weight in weights))
         if checkpoint.quantised_by in ("awq", "gptq"):  # they stay as they are stored
             stored = (path.stat().st_size for path in checkpoint.weights if path.exists())
-            taken = round(_ROOM * (sum(stored) + (download.bytes if download else 0)))
+            taken = round(_ROOM * (sum(stored) + (download.total if download else 0)))
         free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else psutil.virtual_memory().available
         return Needs(config, parameters, str(dtype).removeprefix("torch."), str(device), taken, free), download
 

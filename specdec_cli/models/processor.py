@@ -65,7 +65,9 @@ class Processor:
                 hint="Use the tokenizer.json that belongs to the checkpoint.",
             )
         self.eos_ids = eos_ids_of(name, generation.eos_token_id, self.tokenizer.eos_token_id, pieces, self.logits_size)
-        self.placeholder_id = next(iter(family.placeholders(config)), -1)  # stands for one audio token
+        stand_ins = family.placeholders(config)
+        self.placeholders = set(stand_ins)  # ids that stand for audio, image or video
+        self.placeholder_id = next(iter(stand_ins), -1)  # stands for one audio token
         self.banned_ids = tuple(sorted({*self.placeholders, *(generation.suppress_tokens or ())}))  # never generated
         self.sampling_rate = int(getattr(extractor, "sampling_rate", 16_000))
         # longest recording; some processors cut longer ones without a warning
@@ -106,11 +108,6 @@ class Processor:
                 f"{self.name} takes mono audio of at most {self.window_s:g} s, got shape {samples.shape}",
                 hint="Split the recording with audio.cut.",
             )
-
-    @property
-    def placeholders(self) -> set[int]:
-        """Ids that stand for audio, image or video."""
-        return set(self.family.placeholders(self.config))
 
     def prompt_settings(self) -> object:
         """What its prompts depend on beside the tokenizer, to be compared with another's."""
