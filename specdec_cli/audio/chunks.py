@@ -10,7 +10,8 @@ from typing import Final, NamedTuple
 from specdec_cli.audio.samples import STREAMED
 from specdec_cli.regular_files import read_at
 
-_MOST: Final = 1000
+TAGS: Final = (b"ID3", b"TAG", b"APET", b"LYRI")
+"""How tags begin, which may stand behind sound of any format."""
 _FIRST: Final = {b"RIFF": 12, b"RF64": 12, b"RIFX": 12, b"FORM": 12, b"caff": 8}  # byte of the first chunk
 
 
@@ -23,13 +24,16 @@ class Chunk(NamedTuple):
     end: int  # where the next one begins
 
 
-def chunks(file: FileIO, at: int | None = None) -> Iterator[Chunk]:
-    """The chunks from a byte on, else all of them; none of other formats, or behind one that goes beyond the file."""
+def chunks(file: FileIO, at: int | None = None, most: int = 1000) -> Iterator[Chunk]:
+    """The chunks from a byte on, else from the first, but for those behind the end of the file; none of other formats.
+
+    Zeros are chunks without a name; `most`: so many chunks end the search.
+    """
     kind = read_at(file, 4, 0)
     is_caf, is_little = kind == b"caff", kind in (b"RIFF", b"RF64")
     width, first = 12 if is_caf else 8, _FIRST.get(kind, 0)
     at = first if at is None else at + at % 2
-    for _ in range(_MOST * (first > 0)):
+    for _ in range(most * (first > 0)):
         head = read_at(file, width, at)
         size = int.from_bytes(head[4:], "little" if is_little else "big", signed=is_caf)
         if len(head) < width:

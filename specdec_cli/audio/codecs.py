@@ -19,7 +19,7 @@ from io import FileIO
 from typing import Any, Final
 
 from specdec_cli.audio.bare_samples import from_bare_samples
-from specdec_cli.audio.chunks import chunk_named, chunks, missing_bytes
+from specdec_cli.audio.chunks import TAGS, chunk_named, chunks, missing_bytes
 from specdec_cli.audio.ffmpeg import FrameClock, chosen_track, open_container
 from specdec_cli.audio.mpeg_frames import sound_within_tag, tag_end
 from specdec_cli.audio.ogg_pages import has_several_streams
@@ -35,6 +35,7 @@ _SHORTENED: Final = re.compile(r"^ *(?:data|SSND|Data Size|riff|Riff size) *: (\
 _BLOCKS: Final = re.compile(r"^ *Block Align *: (\d+).*\n *Bit Width *: (\d+)$", re.MULTILINE)
 _OF_NIST: Final = re.compile(rb"sample_count -i (\d{1,12})")
 _SNDFILE_MAGIC: Final = (b"RIFF", b"RIFX", b"RF64", b"riff", b"FORM", b".snd", b"caff", b"fLaC", b"OggS")
+_MOST_ZEROS: Final = 1 << 20  # behind the sound, each of eight bytes
 _CHUNK_NAME: Final = re.compile(rb"[\x20-\x7e]{4}|\0{4}")
 _OTHERS: Final = {
     b"version https://git-lfs": ("a pointer of Git LFS", "Fetch the recording itself: git lfs pull"),
@@ -121,9 +122,9 @@ def from_sndfile(_path: str, file: FileIO, stack: ExitStack, from_s: float, _tra
             yield block
 
     def unread_s(read_s: float) -> float:
-        place = file.tell()
         if sound.format in ("WAV", "WAVEX"):
             return _unread_of_wav(file, read_s)
+        place = file.tell()
         if sound.format not in ("FLAC", "OGG") and _is_chunks(file, place, size):
             return 0.0
         return max(0, size - place) * read_s / max(1, place)
@@ -147,10 +148,10 @@ def from_ffmpeg(path: str, file: FileIO, stack: ExitStack, _from_s: float, track
         tracks = container.streams.audio
         number = _track(path, tracks, track)
         clock = FrameClock(container, tracks[number - 1], os.fstat(file.fileno()).st_size, BLOCK_SAMPLES)
+    except AudioError:
+        raise
     except Exception as error:  # PyAV raises many kinds
-        if (
-            isinstance(error, AudioError) or type(error) is MemoryError
-        ):  # of Python, not of FFmpeg over an absurd header
+        if type(error) is MemoryError:  # of Python, not of FFmpeg over an absurd header
             raise
         raise not_sound(path, file) from error
     source = Source(clock.rate, clock.channels, clock.blocks(), origin_s=clock.origin_s, declared_s=clock.declared_s)
@@ -206,8 +207,8 @@ def _unread_of_wav(file: FileIO, read_s: float) -> float:
 def _is_chunks(file: FileIO, at: int, size: int) -> bool:
     """Whether what follows the sound is a list of named chunks up to the end of the file, or begins with tags."""
     behind = at
-    for chunk in chunks(file, at):
-        if chunk.name[:3] in (b"ID3", b"TAG"):
+    for chunk in chunks(file, at, _MOST_ZEROS):
+        if chunk.name.startswith(TAGS):
             return True
         if not _CHUNK_NAME.fullmatch(chunk.name) or chunk.name in _MORE_SOUND or not at <= chunk.end <= size + 8:
             return False

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from specdec_cli.audio.chunks import TAGS
 from specdec_cli.audio.samples import Floats
 from specdec_cli.regular_files import POSIX
 from specdec_cli.times import seconds
@@ -26,7 +27,7 @@ _DECLARE_LENGTH: Final = ("aiff", "ape", "au", "caf", "flac", "mov", "mp3", "tta
 _HAVE_CLOCKS: Final = (  # the others: counted samples
     *("asf", "avi", "flac", "flv", "matroska", "mov", "mpeg", "mpegts", "ogg"),
 )
-_TAILS: Final = (b"APETAGEX", b"LYRICSBEGIN", b"TAG", b"ID3", b"<", bytes(4))  # of streams of frames: tags, padding
+_TAILS: Final = (*TAGS, b"<", bytes(4))  # what stands behind streams of frames, web pages and padding too
 _JITTER_S: Final = 0.1  # of timestamps; containers round them
 _LONGEST_GAP_S: Final = 3600.0  # where no length is declared
 _TOLD_S: Final = 1.0  # a gap that is told
