@@ -58,7 +58,7 @@ def from_bare_samples(_path: str, file: FileIO, _stack: ExitStack, from_s: float
 
 
 def _layout(file: FileIO) -> _Layout | None:
-    """Of a WAV that lacks the bits per sample, the extension that its tag calls for, or (an RF64) the size of its sound;
+    """Of a WAV that lacks the bits per sample, the extension that its tag calls for, or (an RF64) a size of its sound;
     that has 24 bits in 4 bytes, or floats in the place of integers.
     """
     header, data, large = (chunk_named(file, name) for name in (b"fmt ", b"data", b"ds64"))
