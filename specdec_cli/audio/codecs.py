@@ -57,7 +57,7 @@ def refused(path: str, says: str) -> AudioDecodeError:
 
 
 def not_sound(path: str, file: FileIO) -> AudioDecodeError:
-    """The error of a file that no library reads, which says what it is where that is plain."""
+    """The error of a file that no library reads; it names what the file is where that is plain."""
     start = read_at(file, 4096, 0)
     if start.startswith(b"RIFF") and start[-8:-4] == b"data":
         return audio_error(AudioDecodeError, path, "holds a header and no sound", "Record or copy it again.")

@@ -30,7 +30,7 @@ _HAVE_CLOCKS: Final = (  # the others: counted samples
 _TAILS: Final = (*TAGS, b"<", bytes(4))  # what stands behind streams of frames, web pages and padding too
 _JITTER_S: Final = 0.1  # of timestamps; containers round them
 _LONGEST_GAP_S: Final = 3600.0  # where no length is declared
-_TOLD_S: Final = 1.0  # a gap that is told
+_REPORTED_S: Final = 1.0  # a gap that is reported
 
 
 def open_container(file: FileIO, skipped: int = 0) -> Any:
@@ -61,7 +61,7 @@ class FrameClock:
         origin_s: where it begins, seconds from the start of the file.
         declared_s: where it ends by the header; None where FFmpeg only estimates that.
         longest_s: its length by the header or, of uncompressed sound, by the size of the file; else 0.
-        faults, notes: what was damaged, and what is worth to be told; complete once all blocks were read.
+        faults, notes: what was damaged, and what else to report; complete once all blocks were read.
 
     Raises:
         LookupError: it has no decoder, or none of its packets holds sound.
@@ -121,7 +121,7 @@ class FrameClock:
             yield from resampler.resample(frame)
         if resampler is not None:
             yield from resampler.resample(None)
-        if silent_s > _TOLD_S:
+        if silent_s > _REPORTED_S:
             self.notes.append(f"holds no sound for {silent_s:.1f} s in between, where silence takes its place")
 
     def _array(self, frame: Any) -> Floats:
@@ -139,7 +139,7 @@ class FrameClock:
         if at is None or abs(at - due_s) <= _JITTER_S:
             return 0.0
         latest = due_s + _LONGEST_GAP_S if self._last_s is None else self.declared_s or 0.0
-        if due_s < at <= latest + _TOLD_S:
+        if due_s < at <= latest + _REPORTED_S:
             return at - due_s
         if at > due_s:
             self.notes.append(f"has timestamps that leap by {at - due_s:,.0f} s after {due_s:.1f} s: they do not count")

@@ -40,7 +40,9 @@ def kaldi(scp: Path, skips: Skips) -> Iterator[Entry]:
             continue
         known: dict[str, Any] = {"speaker": speakers.get(utterance) or None, "text": texts.get(utterance) or None}
         if channel is not None:
-            known["channel"] = _CHANNELS.get(channel, int(channel) if channel.isdecimal() else None)
+            known["channel"] = _CHANNELS.get(channel, int(channel[:3]) if channel.isdecimal() else None)
+            if known["channel"] is None:
+                skips.change(place, f"{show(channel)} is no channel: the mix of all is taken")
         begin, until = (required_moment(start), moment(end) if end != "-1" else None) if cut else (None, None)
         yield from pieces(place, skips, begin, until, file=file, id=utterance, **known)
 

@@ -1,4 +1,4 @@
-"""What a table or a file of cuts holds and a command leaves out or changes: counted, so that one sentence tells it."""
+"""What a table or a file of cuts holds and a command leaves out or changes: counted, for one sentence at the end."""
 
 from __future__ import annotations
 
