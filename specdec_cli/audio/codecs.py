@@ -147,16 +147,13 @@ def from_ffmpeg(path: str, file: FileIO, stack: ExitStack, _from_s: float, track
         container = stack.enter_context(open_container(file, skipped))
         tracks = container.streams.audio
         number = _track(path, tracks, track)
-        clock = FrameClock(container, tracks[number - 1], os.fstat(file.fileno()).st_size, BLOCK_SAMPLES)
+        source = FrameClock(container, tracks[number - 1], os.fstat(file.fileno()).st_size).source
     except AudioError:
         raise
     except Exception as error:  # PyAV raises many kinds
         if type(error) is MemoryError:  # of Python, not of FFmpeg over an absurd header
             raise
         raise not_sound(path, file) from error
-    source = Source(clock.rate, clock.channels, clock.blocks(), origin_s=clock.origin_s, declared_s=clock.declared_s)
-    source.at, source.longest_s = round(clock.origin_s * clock.rate), clock.longest_s
-    source.faults, source.notes = clock.faults, clock.notes
     if skipped:
         source.notes.append("has an ID3 tag that claims sound as its own: the first frame is where sound begins")
     name, missing = container.format.name, missing_bytes(file)
