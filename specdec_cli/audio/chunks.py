@@ -31,7 +31,8 @@ def chunks(file: FileIO, at: int | None = None, most: int = 1000) -> Iterator[Ch
     """
     kind = read_at(file, 4, 0)
     is_caf, is_little = kind == b"caff", kind in (b"RIFF", b"RF64")
-    width, first = 12 if is_caf else 8, _FIRST.get(kind, 0)
+    width = 12 if is_caf else 8  # of a header
+    first = _FIRST.get(kind, 0)
     at = first if at is None else at + at % 2
     for _ in range(most * (first > 0)):
         head = read_at(file, width, at)

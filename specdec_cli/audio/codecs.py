@@ -156,8 +156,8 @@ def from_ffmpeg(path: str, file: FileIO, stack: ExitStack, _from_s: float, track
         raise not_sound(path, file) from error
     if skipped:
         source.notes.append("has an ID3 tag that claims sound as its own: the first frame is where sound begins")
-    name, missing = container.format.name, missing_bytes(file)
-    if name in ("avi", "caf") and missing:
+    name = container.format.name
+    if name in ("avi", "caf") and (missing := missing_bytes(file)):
         source.faults.append(f"it lacks {missing:,} bytes at its end")
     source.searched = name in ("flac", "ogg")
     if name == "wav":

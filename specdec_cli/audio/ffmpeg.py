@@ -147,7 +147,8 @@ class FrameClock:
     def _frames(self, faults: list[str]) -> Iterator[Any]:
         import av
 
-        packets, in_tail = self._container.demux(self._track), False
+        packets = self._container.demux(self._track)
+        in_tail = False
         while True:
             try:
                 packet = next(packets, None)

@@ -88,12 +88,13 @@ def _lhotse(objects: Iterable[Object], skips: Skips) -> Iterator[Entry]:
                 place, "this is no cut of a recording in a file: write it to one with cuts.save_audios(...)"
             )
             continue
-        channel, length = row.get("channel"), moment(row.get("duration"))
+        length = moment(row.get("duration"))
         if (part := span(place, skips, required_moment(row.get("start")), length=length)) is None:
             continue
         if part[0] == 0 and (part[1] is None or (isinstance(total, float) and abs(total - part[1]) < _ROUNDING_S)):
             part = None, None
         names = {*map(str, speakers)}
+        channel = row.get("channel")
         yield Entry(
             place,
             file,

@@ -43,7 +43,8 @@ class ByRecording(Generic[_Item]):
         if (known := self._items.get(name)) is not None:
             known.append(item)
             return
-        self._items[name], node = [item], _ROOT
+        self._items[name] = [item]
+        node = _ROOT
         for part in _upwards(name):
             node = self._nodes.setdefault((node, part), len(self._nodes) + 1)
             self._through[node].append(name)
