@@ -80,5 +80,5 @@ def split(traces: Sequence[Trace], groups: Mapping[str, str], seed: int) -> tupl
     random.Random(seed).shuffle(names)
     halves: tuple[list[Trace], list[Trace]] = [], []
     for name in names:
-        min(halves, key=len).extend(members[name])  # so that the halves come out alike in size
+        min(halves, key=len).extend(members[name])  # so that both halves have about as many clips
     return halves
