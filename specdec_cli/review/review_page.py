@@ -128,8 +128,8 @@ def write_review(
 ) -> Sounds:
     """Writes a page about `pieces` in this order, whole or not at all; returns what it plays.
 
-    Corrections choose from the classes of `lexicon`. It holds at most `audio_mb` MB of audio, the first pieces first,
-    and `watch` is told of each. TranscriptError: the file cannot be written.
+    Corrections choose from the classes of `lexicon`. The page holds at most `audio_mb` MB of audio, that of the first
+    pieces; `watch` shows the progress. TranscriptError: the file cannot be written.
     """
     sounds = _sounds(pieces, audio_mb * 1e6, watch)
     shown = [piece.shown() | {"missing": sounds.missing.get(number)} for number, piece in enumerate(pieces)]

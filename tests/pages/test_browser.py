@@ -119,7 +119,9 @@ def test_a_walk_through_the_report(browser: object, page: Path, tmp_path: Path, 
     for selector in (".headline", "#view-summary table"):
         assert tab.locator(selector).first.is_visible()
     opened.require_no_overflow()
-    tab.locator("details:has(table.settings) summary").click()
+    tab.locator("details summary", has_text="What the rows mean").click()
+    assert tab.locator("dl").first.is_visible()
+    tab.locator("details summary", has_text="Models, instruction").click()
     assert tab.locator("table.settings").is_visible()
     opened.require_no_overflow()
     opened.require_every_figure_in_sight()
