@@ -266,11 +266,7 @@ def test_a_variant_says_what_a_captioner_of_its_own_says(clips: list[Path], lang
 def test_a_variant_needs_its_models_loaded_and_no_others() -> None:
     both, edge = captioner(), captioner(decoding__mode="edge")
     other = both.config.model_copy(update={"edge": both.config.edge.model_copy(update={"dtype": "float16"})})
-    for loaded, config in (
-        (edge, captioner(decoding__mode="cloud").config),
-        (edge, both.config),
-        (both, other),
-    ):
+    for loaded, config in ((edge, captioner(decoding__mode="cloud").config), (edge, both.config), (both, other)):
         with pytest.raises(ConfigError, match="its settings need others"):
             loaded.variant(config)
 

@@ -1,4 +1,7 @@
-"""Draws README's picture of the live view: `python -m tools.picture`, from the repository's root."""
+"""Draws README's pictures of the live view and of the page: `python -m tools.picture`, from the repository's root.
+
+The page is drawn by Chromium, which needs a font with Chinese characters.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,23 @@ from rich.console import Console
 
 from specdec_cli import Captioner
 from specdec_cli.console.view import View
+from tests.pages.served import serving
+from tests.pages.test_browser import launched
 
 CLIP = "samples/en_male_pauses.flac"
 PICTURE = Path("samples/live-view.svg")
+CORRECTED = "samples/en_male_fast_loud.flac"
+THRESHOLD = "0.5"  # at which the cloud corrects it
+PAGE = Path("docs/page.png")
 
 
 def main() -> None:
+    """Draw both."""
+    live_view()
+    page()
+
+
+def live_view() -> None:
     """Caption the clip three times with the defaults, and draw the last: the first times hold what loads late."""
     captioner = Captioner.load("mini", {"prompt.language": "en"})
     for _ in range(3):
@@ -24,6 +38,22 @@ def main() -> None:
         for update in captioner.stream(CLIP):
             view.show(update)
     PICTURE.write_text(console.export_svg(title=f"specdec caption {CLIP}", unique_id="specdec"), encoding="utf-8")
+
+
+def page() -> None:
+    """Caption a clip on the page, move the threshold, and draw what comes of it."""
+    with serving() as served, launched() as browser:
+        tab = browser.new_page(viewport={"width": 980, "height": 900}, device_scale_factor=1.25, locale="en-GB")
+        tab.goto(served.url)
+        tab.wait_for_selector("input[name=mode]:checked", state="attached")
+        tab.set_input_files("#file", CORRECTED)
+        tab.wait_for_selector(".downloads")
+        tab.locator("#threshold").fill(THRESHOLD)
+        tab.wait_for_selector(".corrected")
+        tab.wait_for_selector(".downloads")
+        tab.locator("#threshold").blur()
+        tab.wait_for_timeout(500)  # for what moves
+        tab.screenshot(path=PAGE, full_page=True)
 
 
 if __name__ == "__main__":

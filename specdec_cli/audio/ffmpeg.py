@@ -17,7 +17,7 @@ import numpy as np
 from specdec_cli.audio.chunks import TAGS
 from specdec_cli.audio.samples import BLOCK_SAMPLES, Floats, Source
 from specdec_cli.regular_files import POSIX
-from specdec_cli.times import seconds
+from specdec_cli.times import parse
 
 _FORMATS: Final = (
     "aac,ac3,aiff,amr,amrnb,amrwb,ape,asf,au,avi,caf,dsf,dts,eac3,flac,flv,gsm,iff,loas,matroska,mov,mp3,mpeg,mpegts,"
@@ -174,7 +174,7 @@ class FrameClock:
 def _declared_s(container: Any, track: Any, size: int) -> float | None:
     """Where the sound track ends, seconds, as the header declares it; None where FFmpeg only estimates it."""
     tag = track.metadata.get("DURATION", "")
-    if tag.count(":") == 2 and (tagged := seconds(tag)) is not None:  # of Matroska; others write milliseconds
+    if tag.count(":") == 2 and (tagged := parse(tag)) is not None:  # of Matroska; others write milliseconds
         return tagged
     name = container.format.name.partition(",")[0]
     if track.duration is None or track.time_base is None or name not in _DECLARE_LENGTH:

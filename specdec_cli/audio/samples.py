@@ -48,7 +48,7 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Piece(Cut):
+class AudioPiece(Cut):
     """A piece of a recording, or all of it, with its sound."""
 
     samples: Floats = field(kw_only=True)  # mono [n]

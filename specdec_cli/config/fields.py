@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from specdec_cli.config.locate import PACKAGED
-from specdec_cli.times import seconds
+from specdec_cli.times import parse
 
 SPECIAL_TOKEN: Final = re.compile(r"<\|.*?\|>", re.DOTALL)
 """What the chat templates use for their own marks; a user's text must not hold one."""
@@ -48,7 +48,7 @@ def _model_name(name: str) -> str:
 def _moment(value: object) -> object:
     if not isinstance(value, str | int | float) or isinstance(value, bool) or value == "":
         return value
-    if (found := seconds(value)) is None:
+    if (found := parse(value)) is None:
         raise ValueError(f"is {str(value)[:40]!r}, and no time in a recording: give seconds, or HH:MM:SS")
     return found
 

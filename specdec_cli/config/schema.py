@@ -38,6 +38,7 @@ class RuntimeConfig(Section):
     in_flight: Literal["auto"] | Flight = setting(
         "auto", "clips of a batch under way where both models are servers; auto: as many as pay"
     )
+    fail_fast: bool = setting(False, "true: a batch stops at the first failure")
     guess_file: PlainText | None = setting(
         None, "transcripts (.jsonl) to guess from as well: saves time, changes no caption; null: none"
     )
@@ -219,6 +220,36 @@ class AudioConfig(Section):
         return {name: value for name, value in recorded.items() if value is not None}
 
 
+class JudgingConfig(Section):
+    """How captions are judged: by `compare`, `tune`, `review` and `calibrate`."""
+
+    seed: int = setting(0, "seed of what is drawn at random", ge=0)
+    unknown_label: Literal["ignore", "refuse"] = setting(
+        "ignore", "ignore: an unknown label costs itself; refuse: the table is refused"
+    )
+    label_codes: PlainText | None = setting(
+        None, "corpus that labels are codes of: MSP-Podcast, EMO-DB, RAVDESS or SAVEE; null: found by the codes"
+    )
+    bertscore: bool = setting(False, "true: compute BERTScore too, with the extra bertscore; compare alone")
+    wheels: PlainText | None = setting(
+        None, "folder of emotion wheels by which emotion words are scored, too (OV-MERD's tables); compare alone"
+    )
+
+
+class ServeConfig(Section):
+    """The bounds of `specdec serve`, and what it proves itself with."""
+
+    tls_cert: PlainText | None = setting(None, "certificate (PEM), for HTTPS; null: HTTP")
+    tls_key: PlainText | None = setting(None, "private key of the certificate (PEM)")
+    sessions: int = setting(64, "clips of edges held at a time", ge=1)
+    memory_mb: int = setting(4096, "memory of their caches, MiB", ge=1)
+    clip_s: float | None = setting(
+        None, "longest clip or recording, s; null: what the model takes, and an hour", ge=0.1
+    )
+    idle_s: float = setting(120.0, "time until an unused clip is forgotten, s", ge=0.1)
+    audio_hosts: Texts = setting((), "hosts, or addresses of a private network, to fetch recordings from; []: none")
+
+
 class Config(Section):
     """All settings. `load_config` builds one from its layers and checks the values against each other."""
 
@@ -230,6 +261,8 @@ class Config(Section):
     prompt: PromptConfig = PromptConfig()
     audio: AudioConfig = AudioConfig()
     runtime: RuntimeConfig = RuntimeConfig()
+    judging: JudgingConfig = JudgingConfig()
+    serve: ServeConfig = ServeConfig()
 
     @property
     def _by_mini(self) -> bool:

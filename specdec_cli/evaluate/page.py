@@ -23,7 +23,7 @@ from specdec_cli.types import FLAG_WORDS, Mode
 
 _SCRIPTS: Final = (
     *("dom.js", "audio.js", "sound.js", "timeline.js", "tokens.js", "clip.js", "list.js"),
-    *("theme.js", "app.js"),
+    "app.js",
 )
 """Joined in this order into one module."""
 

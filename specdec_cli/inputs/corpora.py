@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from specdec_cli.config.problems import show
 from specdec_cli.inputs.entries import Entry, language_named, moment, pieces, required_moment, span
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.table_files import JSON, Object, Table, ending, one_line, read_objects, read_table, read_text
+from specdec_cli.text import show
 
 _ROUNDING_S: Final = 0.01
 _CHANNELS: Final = {"A": 0, "B": 1}  # else numbers from 0

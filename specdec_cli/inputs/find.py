@@ -18,11 +18,11 @@ from typing import IO, Final
 
 from specdec_cli.audio.paths import STDIN, is_url, opened, sha256
 from specdec_cli.audio.reading import require_sound
-from specdec_cli.config.problems import show
 from specdec_cli.errors import AudioError, ConfigError, SpecdecError, typed
 from specdec_cli.inputs.names import SOUND_ENDINGS
 from specdec_cli.inputs.recording import InputFile, Key
 from specdec_cli.regular_files import POSIX, open_regular
+from specdec_cli.text import show
 
 _SOUND: Final = re.compile(rf"[^.].*\.({SOUND_ENDINGS})", re.IGNORECASE | re.DOTALL)
 """What a folder is searched for; a file that is named, or matched by a pattern, may have any name."""

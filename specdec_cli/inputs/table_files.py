@@ -15,10 +15,10 @@ from typing import Any, Final, NamedTuple
 
 from pydantic_core import from_json
 
-from specdec_cli.config.problems import show, show_name
 from specdec_cli.errors import ReferencesError
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.regular_files import open_regular
+from specdec_cli.text import show, show_name
 
 Object = tuple[str, dict[str, Any]]  # the place of an item or a line of JSON, and what it holds
 Cell = tuple[str, ...]  # what a cell holds: nothing, one text, or (in JSON) a list of them

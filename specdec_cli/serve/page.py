@@ -27,7 +27,7 @@ PAGE: Final = "/"
 
 _FORMATS: Final[dict[str, ExportFormat]] = {"srt": "srt", "TextGrid": "textgrid"}
 _SCRIPTS: Final = (
-    *("dom.js", "sound.js", "tokens.js", "timeline-of-pieces.js", "theme.js"),
+    *("dom.js", "sound.js", "tokens.js", "timeline-of-pieces.js"),
     *("serve-sound.js", "serve-result.js", "serve.js"),
 )
 """Joined in this order into one module."""

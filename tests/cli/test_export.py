@@ -16,7 +16,7 @@ from tests.mini_pair import RATE, captioner, write_voice
 from tests.tiers import in_ci
 from tests.transcript.lines import read_transcripts
 
-QUICK = ("--mode", "edge", "--max-new-tokens", "4")
+QUICK = ("--mode", "edge", "--set", "decoding.max_new_tokens=4")
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from tests.cli.harness import Outcome
 from tests.mini_pair import RATE, voice, write_voice
 from tests.transcript.lines import read_transcripts
 
-QUICK = ("--mode", "edge", "--max-new-tokens", "4")
+QUICK = ("--mode", "edge", "--set", "decoding.max_new_tokens=4")
 Run = Callable[..., Outcome]
 Stdin = Callable[[bytes], None]
 

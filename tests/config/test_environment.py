@@ -38,11 +38,7 @@ def test_every_setting_has_its_own_variable() -> None:
 
 @pytest.mark.parametrize(
     ("variable", "meant"),
-    [
-        ("SPECDEC_DECODING__KK", "decoding.k"),
-        ("SPECDEC_DECODNG__K", "decoding.k"),
-        ("SPECDEC___", None),
-    ],
+    [("SPECDEC_DECODING__KK", "decoding.k"), ("SPECDEC_DECODNG__K", "decoding.k"), ("SPECDEC___", None)],
 )
 def test_unknown_variables_are_refused(refusal: Refusal, variable: str, meant: str | None) -> None:
     error = refusal(env={variable: "1"})

@@ -24,21 +24,15 @@ from tests.tiers import few
 ANN, BOB = "安娜", "=Bob <x>"
 PIECES = (
     piece(
-        0.0,
-        1.5,
-        HOSTILE,
-        speaker=ANN,
-        text="你好",
-        labels={"emotion": "happy", "pitch": None},
+        0.0, 1.5, HOSTILE, speaker=ANN, text="你好", labels={"emotion": "happy", "pitch": None},
         scores={"emotion": {"by": "edge", "classes": {"happy": 0.75, "sad": 0.25}, "other": 0.0}},
-        measured={"f0_median_hz": 201.5, "rate_per_s": None},
-        agrees={"pitch": None, "emotion": False},
+        measured={"f0_median_hz": 201.5, "rate_per_s": None}, agrees={"pitch": None, "emotion": False},
         needs_review=True,
     ),
     piece(1.0, 2.337, "Overlaps Ann.", speaker=BOB, labels={"emotion": "sad", "pitch": "low"}),
     piece(1.2, 4.0, "Overlaps herself.", speaker=ANN, labels={"emotion": None, "pitch": "low"}),
     piece(4.0004, 7200.0, "Touches.", speaker=ANN, labels={"emotion": "sad", "pitch": None}),
-)
+)  # fmt: skip
 
 
 def exported(folder: Path, name: ExportFormat, *lines: str, naming: str = "speaker") -> list[Path]:

@@ -16,6 +16,16 @@ function put(element, attributes, children) {
 const html = (tag, attributes = {}, ...children) => put(document.createElement(tag), attributes, children);
 const svg = (tag, attributes = {}, ...children) => put(document.createElementNS(SVG, tag), attributes, children);
 
+// Calls `draw` whenever the place of a player changes, and once.
+function follow(player, draw) {
+  const frame = () => {
+    draw();
+    if (!player.paused && player.isConnected) requestAnimationFrame(frame);
+  };
+  for (const event of ["play", "pause", "ended", "loadedmetadata", "seeked"]) player.addEventListener(event, frame);
+  draw();
+}
+
 const NONE = "—";
 const fixed = (value, digits) => (value === null || value === undefined ? NONE : value.toFixed(digits));
 const percent = (share, digits = 0) => (share === null || share === undefined ? NONE : `${(100 * share).toFixed(digits)}%`);

@@ -20,10 +20,7 @@ const done = (number) => Object.keys(truth[number]).length > 0;
 function restore() {
   try {
     const kept = JSON.parse(localStorage.getItem(store));
-    const before = Array.isArray(kept) ? kept : kept?.truth; // a list: of an earlier version
-    if (!Array.isArray(before) || before.length !== truth.length) return;
-    truth = before;
-    unsaved = kept.unsaved !== false;
+    if (kept?.truth?.length === truth.length) ({ truth, unsaved } = kept);
   } catch {
     // some browsers keep nothing for local files
   }
@@ -174,7 +171,7 @@ function editor(number) {
   const piece = data.pieces[number];
   const address = audioAddress(number);
   const player = address ? html("audio", { controls: true, src: address, preload: "metadata" }) : html("p", { class: "small" }, piece.missing ?? "Its audio is not in this page.");
-  if (address) follow(player, number);
+  if (address) alongWith(player, number);
   const measured = measurements(piece);
   return html(
     "div",
@@ -196,16 +193,12 @@ function editor(number) {
 }
 
 // Moves the cursor of the timeline with the player, and goes on to the next piece where the recording is played on.
-function follow(player, number) {
+function alongWith(player, number) {
   const piece = data.pieces[number];
-  const frame = () => {
-    if (open !== number) return;
+  follow(player, () => {
     const numbers = recordings.get(piece.file);
-    if (numbers && place("recording").value === piece.file) moveCursor(place("strip"), data, numbers, piece.start + player.currentTime);
-    if (!player.paused) requestAnimationFrame(frame);
-  };
-  player.addEventListener("play", frame);
-  player.addEventListener("seeked", frame);
+    if (open === number && numbers && place("recording").value === piece.file) moveCursor(place("strip"), data, numbers, piece.start + player.currentTime);
+  });
   player.addEventListener("ended", () => {
     const numbers = along === null ? [] : recordings.get(along);
     const next = numbers[numbers.indexOf(number) + 1];
@@ -303,7 +296,7 @@ function strip() {
   if (!numbers) return;
   const name = place("shown").value;
   drawStrip(place("strip"), data, numbers, name, zoom, said, playFrom);
-  place("legend").replaceChildren(...classLegend(data, name), html("span", { class: "key meaning" }, "below: doubt"));
+  place("legend").replaceChildren(...classLegend(data, name), html("span", { class: "key meaning" }, "Bars below: doubt, which is high where a class of the caption is unlikely"));
   document.querySelector(`.span[data-piece="${open}"]`)?.classList.add("open");
 }
 

@@ -95,10 +95,7 @@ function legendOf(rounds, { gate }) {
   const found = new Set(rounds.flatMap((round) => fatesOf(round).map((each) => each[1])));
   const figure = gate.name === "learned" ? say("probability of a change by the cloud", "云端会改动的概率") : say("entropy in nats", "熵（nats）");
   const line = barsOf({ gate }, gate.threshold).threshold === null ? "" : say(", the dashed line is the threshold", "，虚线为阈值");
-  const keys = Object.keys(FATES).filter((fate) => found.has(fate)).map((fate) => {
-    const sample = html("span", { class: `token ${fate}` }, fated(fate, say(fate.replace("_", " "), "词")));
-    return html("span", { class: "key" }, sample, html("span", { class: "meaning" }, say(FATES[fate][1], MEANINGS[fate])));
-  });
+  const keys = keysOf(found, (fate) => say(fate.replace("_", " "), "词"), (fate) => say(FATES[fate][1], MEANINGS[fate]));
   const texts = [say(`Bars: ${figure}${line}.`, `柱：${figure}${line}。`), say("Beside each verdict: the gate's figure of the block and its threshold, the draft's largest entropy, the time.", "结论旁：该块的门控值与阈值、草稿的最大熵、用时。")];
   return [...keys, ...texts.map((text) => html("span", { class: "key meaning" }, text))];
 }
@@ -159,13 +156,7 @@ function resultOf(run, rounds, final) {
 // Pieces over the recording's time, a button each; `choose(index)` shows one.
 function timelineOf(pieces, seconds, open, choose) {
   const end = Math.max(seconds ?? 0, ...pieces.map((piece) => piece.end_s));
-  const lane = html("div", { class: "lane", role: "group", "aria-label": say("Pieces of the recording", "录音的各段") });
-  const put = (element, start, width) => {
-    element.style.left = percent(start / end, 3);
-    if (width) element.style.width = percent(width / end, 3);
-    lane.append(element);
-  };
-  for (let mark = 0; mark < 0.94 * end; mark += stepOf(end, 500)) put(html("span", { class: "tick", "aria-hidden": "true" }, stamp(mark)), mark);
+  const { lane, put } = laneOf(end, 500, { role: "group", "aria-label": say("Pieces of the recording", "录音的各段") });
   for (const { index, start_s, end_s, final } of pieces) {
     const emotion = final?.labels?.emotion ?? null;
     const kind = Object.keys(final?.scores?.emotion?.classes ?? {}).indexOf(emotion);

@@ -51,7 +51,7 @@ function playerOf({ blob, name, envelope }) {
   const seek = html("input", { type: "range", min: 0, max: 1, step: "any", value: 0 });
   const time = html("span");
   const button = html("button", { type: "button", class: "play" }, html("span"));
-  const follow = () => {
+  const draw = () => {
     const length = Number.isFinite(player.duration) ? player.duration : 0;
     seek.value = player.currentTime / (length || 1);
     cursor.setAttribute("transform", `translate(${seek.value * PLOT.width} 0)`);
@@ -60,12 +60,10 @@ function playerOf({ blob, name, envelope }) {
     seek.setAttribute("aria-valuetext", time.textContent);
     button.classList.toggle("playing", !player.paused);
     button.setAttribute("aria-label", player.paused ? say("Play", "播放") : say("Pause", "暂停"));
-    if (!player.paused && player.isConnected) requestAnimationFrame(follow);
   };
   button.addEventListener("click", () => (player.paused ? player.play().catch(() => {}) : player.pause()));
   seek.addEventListener("input", () => (player.currentTime = seek.value * player.duration));
-  for (const event of ["play", "pause", "ended", "loadedmetadata", "seeked"]) player.addEventListener(event, follow);
-  follow();
+  follow(player, draw);
   const plot = envelope ? html("div", { class: "plot" }, waveform(envelope, cursor), seek) : html("div", { class: "plot" });
   return html("div", { class: "player" }, button, plot, html("div", { id: "pieces" }), html("p", { class: "name" }, html("bdi", {}, name), time), player);
 }

@@ -201,12 +201,12 @@ function changed() {
 
 // Writes what is not drawn anew by itself, in the language of the page.
 function words() {
-  const theme = document.documentElement.dataset.theme ?? "automatic";
-  place("theme").lastElementChild.textContent = say(theme, { automatic: "自动", light: "浅色", dark: "深色" }[theme]);
   document.querySelector("audio")?.dispatchEvent(new Event("seeked"));
   if (offer) {
     place("threshold-of").disabled = chosen("mode") !== "hybrid" || !SCALES[offer.gate.name];
-    place("value").textContent = `${place("threshold").value} · ${offer.gate.name}`;
+    const { wake, threshold } = gateInForce();
+    const first = wake !== threshold && wake !== null ? say(`${fixed(wake, 2)}, then `, `${fixed(wake, 2)}，之后 `) : "";
+    place("value").textContent = `${first}${fixed(Number(place("threshold").value), 2)}`;
     place("meaning").textContent = say(...MODES[chosen("mode")]);
   }
   draw();
@@ -232,7 +232,6 @@ async function begin() {
 
 const listeners = {
   speech: { click: () => ((document.documentElement.lang = say("zh", "en")), words()) },
-  theme: { click: words },
   choose: { click: () => place("file").click() },
   file: { change: ({ target }) => (dropped(target.files), (target.value = "")) }, // so that the same file can be chosen again
   record: { click: record },

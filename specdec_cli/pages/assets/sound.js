@@ -70,13 +70,7 @@ function soundPlot(sound, player) {
     place,
   );
   if (player) {
-    const follow = () => place.setAttribute("transform", `translate(${(player.currentTime / sound.seconds) * PLOT.width} 0)`);
-    const frame = () => {
-      follow();
-      if (!player.paused && player.isConnected) requestAnimationFrame(frame);
-    };
-    player.addEventListener("play", frame);
-    player.addEventListener("seeked", follow);
+    follow(player, () => place.setAttribute("transform", `translate(${(player.currentTime / sound.seconds) * PLOT.width} 0)`));
     picture.classList.add("seekable");
     picture.addEventListener("click", (event) => {
       const box = picture.getBoundingClientRect();

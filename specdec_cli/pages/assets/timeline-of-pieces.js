@@ -30,13 +30,26 @@ function stamp(seconds) {
 // To a tenth of a second.
 const exactly = (seconds) => `${stamp(seconds)}.${Math.floor(10 * seconds) % 10}`;
 
+// A lane of `end` seconds over `width` px, with marks of time; `put` places an element on it, `seconds` long.
+function laneOf(end, width, attributes = {}) {
+  const lane = html("div", { class: "lane", ...attributes });
+  const put = (element, start, seconds = null) => {
+    element.style.left = percent(start / end, 4);
+    if (seconds !== null) element.style.width = percent(seconds / end, 4);
+    lane.append(element);
+  };
+  const last = end * (1 - 48 / width); // a later mark would have no room for its time
+  for (let mark = 0; mark <= last; mark += stepOf(end, width)) put(html("span", { class: "tick", "aria-hidden": "true" }, stamp(mark)), mark);
+  return { lane, put };
+}
+
 // `named` gives the class of a piece, `play` is called with a piece and the seconds into it.
 function drawStrip(strip, data, numbers, attribute, zoom, named, play) {
   const pieces = numbers.map((number) => data.pieces[number]);
   const end = Math.max(...pieces.map((piece) => piece.end));
   const width = Math.max(strip.clientWidth, 280) * zoom;
   const classes = data.attributes[attribute];
-  const lane = html("div", { class: "lane" });
+  const { lane, put } = laneOf(end, width);
   lane.style.width = `${width}px`;
   lane.addEventListener("click", (event) => {
     if (event.target.closest(".span")) return;
@@ -45,13 +58,6 @@ function drawStrip(strip, data, numbers, attribute, zoom, named, play) {
     const next = numbers.find((number) => data.pieces[number].end > seconds);
     if (next !== undefined) play(next, Math.max(0, seconds - data.pieces[next].start));
   });
-  const at = (seconds) => `${((100 * seconds) / end).toFixed(4)}%`;
-  const last = end * (1 - 48 / width); // a later mark would have no room for its time
-  for (let mark = 0; mark <= last; mark += stepOf(end, width)) {
-    const tick = html("span", { class: "tick" }, stamp(mark));
-    tick.style.left = at(mark);
-    lane.append(tick);
-  }
   numbers.forEach((number, index) => {
     const piece = pieces[index];
     const class_ = named(number, attribute);
@@ -60,16 +66,14 @@ function drawStrip(strip, data, numbers, attribute, zoom, named, play) {
     if (piece.doubt !== null) words.push(`doubt ${percent(piece.doubt)}`);
     const roomy = (width * (piece.end - piece.start)) / end >= LEAST_LABEL;
     const block = html("button", { type: "button", class: `span ${kind}`, title: words.join(", "), "aria-label": words.join(", "), "data-piece": number }, roomy ? (class_ ?? "") : "");
-    const [left, right] = [at(piece.start), at(piece.end - piece.start)];
-    [block.style.left, block.style.width] = [left, right];
     block.addEventListener("click", (event) => {
       const box = block.getBoundingClientRect();
       const share = event.detail ? (event.clientX - box.left) / box.width : 0;
       play(number, Math.max(0, share) * (piece.end - piece.start));
     });
     const level = html("span", { class: `doubt${piece.review ? " high" : ""}` });
-    [level.style.left, level.style.width, level.style.height] = [left, right, `${(24 * (piece.doubt ?? 0)).toFixed(1)}px`];
-    lane.append(block, level);
+    level.style.height = `${(24 * (piece.doubt ?? 0)).toFixed(1)}px`;
+    for (const element of [block, level]) put(element, piece.start, piece.end - piece.start);
   });
   lane.append(html("span", { class: "cursor", hidden: true }));
   strip.replaceChildren(lane);

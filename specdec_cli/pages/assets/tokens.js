@@ -74,14 +74,18 @@ function tokenText(run, language, choose) {
   return { element: html("div", { class: "tokens", lang: language }, ...groups), groups };
 }
 
+// What the fates that are there look like, and mean; `named` and `meant` may be in another language.
+function keysOf(present, named = (fate) => fate.replace("_", " "), meant = (fate) => FATES[fate][1]) {
+  const found = Object.keys(FATES).filter((fate) => present.has(fate));
+  return found.map((fate) => html("span", { class: "key" }, html("span", { class: `token ${fate}` }, fated(fate, named(fate))), html("span", { class: "meaning" }, meant(fate))));
+}
+
 function legend(run) {
   const present = new Set(run.rounds.flatMap((round) => round.tokens.map((each) => each[1])));
   const { learned, threshold } = barsOf(run, run.gate.threshold);
-  const what = learned ? "probability of a change by the cloud" : "entropy in nats";
-  const wake = run.gate.wake === null || run.gate.wake === undefined ? "" : `${run.gate.wake}, and once the cloud has been called at `;
-  const scale = threshold === null ? `0 to ${FULL_SCALE}` : `the line is at ${wake}${threshold}: at or above it the gate escalates`;
-  const keys = Object.keys(FATES)
-    .filter((fate) => present.has(fate))
-    .map((fate) => html("span", { class: "key" }, html("span", { class: `token ${fate}` }, fated(fate, fate.replace("_", " "))), html("span", { class: "meaning" }, FATES[fate][1])));
-  return html("div", { class: "legend" }, ...keys, html("span", { class: "key" }, html("span", { class: "meaning" }, `Bars: ${what}, ${scale}.`)));
+  const what = learned ? "probability that the cloud changes the token" : "entropy in nats";
+  const { wake } = run.gate;
+  const first = wake === null || wake === undefined ? "" : ` (${wake} for a clip's first call)`;
+  const scale = threshold === null ? `, 0 to ${FULL_SCALE}.` : `. The gate escalates from the dashed line up: ${threshold}${first}.`;
+  return html("div", { class: "legend" }, ...keysOf(present), html("span", { class: "key" }, html("span", { class: "meaning" }, `Bars: ${what}${scale}`)));
 }
