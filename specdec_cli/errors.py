@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Iterable
 from typing import ClassVar, Final
 
 FLAGS: Final[dict[str, str]] = {}
 """Setting -> its option of the command line, which fills this in."""
 
-
+_LISTED: Final = 8  # problems beside the first
 BROKEN_PIPE_STATUS: Final = 141
 """What a shell reports for a program that ended because nobody read its output any more (128 + SIGPIPE)."""
 
@@ -122,6 +123,17 @@ class UnexpectedError(SpecdecError):
     """What nobody foresaw: memory that ran out, or a bug. The original exception is its cause."""
 
 
+def raise_if_any(problems: Iterable[ConfigError]) -> None:
+    """Raise the first of `problems`, with the messages of the others in its hint."""
+    found = list({problem.message: problem for problem in problems}.values())
+    if found[1:]:
+        others = "\n".join(f"- {other.message}" for other in found[1 : _LISTED + 1])
+        more = f"{found[0].message} ({len(found) - 1} more)"
+        raise ConfigError(more, hint=f"{found[0].hint or ''}\nAlso:\n{others}".strip()) from found[0]
+    if found:
+        raise found[0]
+
+
 def typed(error: BaseException, log: logging.Logger | None = None) -> SpecdecError:
     """The error itself, or an `UnexpectedError` around one of another kind, so that it ends one clip and not all."""
     if isinstance(error, SpecdecError):
@@ -148,7 +160,7 @@ def first_line(error: BaseException) -> str:
 
 def _advice(error: BaseException, detail: str) -> str:
     if isinstance(error, MemoryError) or "out of memory" in detail.lower():
-        return "Use shorter pieces with audio.cut, a 16-bit dtype or a smaller model, or close other programs."
+        return "Use shorter pieces with audio.segment, a 16-bit dtype or a smaller model, or close other programs."
     if isinstance(error, OSError):
         return "The machine refused it: check free space, permissions and the devices."
     return f"This was not foreseen. Report it with its traceback{', which --debug prints' if FLAGS else ''}."

@@ -13,10 +13,10 @@ from typing import Generic, Protocol, Self, TypeVar
 
 from filelock import FileLock, Timeout
 
-from specdec_cli.config.problems import show
 from specdec_cli.errors import ConfigError, SpecdecError, TranscriptError, WrongFileError
 from specdec_cli.regular_files import open_regular, read_at
 from specdec_cli.targets import LONGEST, Kind, require_ours, writing
+from specdec_cli.text import show
 
 Change = tuple[str, object, object]
 """A setting that differs: its name, the value there and the value here."""

@@ -175,7 +175,7 @@ class Measured:
     f0_median_hz: float | None = None
     """median F0 of the voiced frames, Hz; null: fewer than ten of them"""
     f0_range_st: float | None = None
-    """10th to 90th percentile of F0, semitones; null: unvoiced"""
+    """10th to 90th percentile of F0, semitones; null: unvoiced, or a few frames decide it"""
     level_dbfs: float | None = None
     """mean power of the active frames, dB relative to an RMS of 1.0"""
     level_relative_db: float | None = None

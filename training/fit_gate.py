@@ -1,8 +1,8 @@
 """Fit the mini pair's gate: `python -m training.fit_gate --data DIR`.
 
 On clips of dev speakers, in both languages: the pair knows its training speakers by heart, and report speakers and the
-corpora that are for evaluation only have no part in it. Two classifiers are fitted to what the cloud's tokens change
-about the classes of a caption: one for blocks, and one that decides about waking the cloud, in which emotion counts
+corpora that are for evaluation only have no part in it. Two classifiers are fitted to what the cloud's tokens improve
+in the classes of a caption: one for blocks, and one that decides about waking the cloud, in which emotion counts
 more. Every figure and both thresholds come from classifiers that were fitted without the speaker at hand. Every clip is
 recorded once with both models, and a second run with the same weights goes on from the recordings.
 """
@@ -37,7 +37,7 @@ from specdec_cli.prompts import Language
 from specdec_cli.stats import Values, mean
 from specdec_cli.tune.learned_gate import Consequences, examples, fit
 from specdec_cli.tune.outcomes import CaptionQuality
-from specdec_cli.tune.recording import StoredRecordings, Trace, setup_of, sound_of
+from specdec_cli.tune.recording import StoredRecordings, Trace, Track, setup_of, sound_of
 from specdec_cli.tune.replay import Replayed, replay
 from training import WEIGHTS
 from training.labels import Row, balanced, dev_rows, read_rows
@@ -62,6 +62,7 @@ class Part:
     traces: list[Trace]
     quality: CaptionQuality
     speakers: list[str]
+    right: list[Mapping[str, str]]
     sounds: list[Grounding | None]
 
 
@@ -93,9 +94,42 @@ def recorded(captioner: Captioner, data: Path, rows: Sequence[Row], work: Path, 
         known = {t.sha256: named[t.file] for t in traces}
         references = {sha256: Reference(row.file, (), classes_of(row), row.speaker) for sha256, row in known.items()}
         quality = CaptionQuality(Lexicon.load(), references, language, captioner.decode)
-        speakers, sounds = [known[t.sha256].speaker for t in traces], [sound_of(t, speaking) for t in traces]
-        found[language] = Part(traces, quality, speakers, sounds)
+        found[language] = Part(
+            traces,
+            quality,
+            speakers=[known[trace.sha256].speaker for trace in traces],
+            right=[classes_of(known[trace.sha256]) for trace in traces],
+            sounds=[sound_of(trace, speaking) for trace in traces],
+        )
     return found
+
+
+class Improvements(Consequences):
+    """What a token of the cloud's improves: a class that is right only with it, or one of which nobody knows better.
+
+    A token that the sound overrules (`Grounding.stands`) changes nothing.
+
+    Args:
+        part: gives the classes of texts.
+        right: attribute -> the right class of the clip.
+        sound: what the claims of its captions are set against.
+        weights: as in `Consequences`.
+    """
+
+    def __init__(
+        self, part: Part, right: Mapping[str, str], sound: Grounding | None, weights: Mapping[str, float]
+    ) -> None:
+        super().__init__(part.quality.classes, weights)
+        self._right, self._sound = right, sound
+
+    def _changed(self, track: Track, position: int, token: int) -> list[str]:
+        changed = super()._changed(track, position, token)
+        before, after = track.ids[:position], track.ids[position + 1 :]
+        drafted = (*before, track.edge[position].id, *after)
+        if changed and self._sound is not None and self._sound.stands((), drafted, position, token):
+            return []
+        named = self._classes((*before, token, *after))
+        return [name for name in changed if name not in self._right or named.get(name) == self._right[name]]
 
 
 class Fitting:
@@ -103,7 +137,7 @@ class Fitting:
 
     Args:
         parts: the recordings.
-        weights: attribute -> how much a change of its class counts for waking the cloud.
+        weights: attribute -> how much an improvement of its class counts for waking the cloud.
         seed: of the folds within.
     """
 
@@ -115,8 +149,11 @@ class Fitting:
         for part in parts.values():
             groups = [names.index(speaker) for speaker in part.speakers]
             self._decided |= Consequences(part.quality.classes).decided(part.traces)
-            for what, counted in (("block", {}), ("wake", weights)):
-                self._found[what] += examples(part.traces, groups, Consequences(part.quality.classes, counted))
+            clips = zip(part.traces, groups, part.right, part.sounds, strict=True)
+            for trace, group, right, sound in clips:
+                for what, counted in (("block", {}), ("wake", weights)):
+                    improved = Improvements(part, right, sound, counted)
+                    self._found[what] += examples([trace], [group], improved)
         self._names = names
 
     def fitted(self, without: Sequence[str] = ()) -> tuple[LearnedWeights, LearnedWeights]:
@@ -215,7 +252,7 @@ def _ordered(
 ) -> tuple[Frontier, Values, float]:
     """The way to combine a draft's tokens whose order of the clips closes most where `share` of them wake the cloud.
 
-    The gap of emotion counts `emotion` times as much as that of the mean, as changes of it do in the fit.
+    The gap of emotion counts `emotion` times as much as that of the mean, as improvements of it do in the fit.
 
     Returns:
         With it: the frontier, what the gate finds of each clip, and the threshold at that share.
@@ -245,8 +282,10 @@ def fitted_gate(
     compared: dict[str, dict[str, Any]] = {}
     for name, low in (("learned", threshold), ("entropy", 0.3), ("margin", 0.85)):
         found = figures if name == "learned" else frontier.wake_figures(name)
-        at = {s: float(np.quantile(found, s if name == "margin" else 1 - s)) for s in SHARES}
-        compared[name] = {f"{s:.0%}": frontier.run(name, low, point) for s, point in at.items()}
+        at = {part: float(np.quantile(found, part if name == "margin" else 1 - part)) for part in SHARES}
+        compared[name] = {
+            f"{part:.0%}": {"wake": round(point, 4), **frontier.run(name, low, point)} for part, point in at.items()
+        }
     block, waking = fitting.fitted()
     waking = waking.model_copy(update={"combination": frontier.combination})
     wake = round(wake, 4)
@@ -257,8 +296,8 @@ def fitted_gate(
         "weights": captioner.setup.models.weights,
         "speakers": "dev speakers, each judged by classifiers that were fitted without it",
         "clips": {language: len(part.traces) for language, part in parts.items()},
-        "label": "the cloud's token changes a class that the caption names",
-        "weights_of_changes_for_waking": dict(weights),
+        "label": "the cloud's token improves a class that the caption names, and the sound does not overrule it",
+        "weights_of_improvements_for_waking": dict(weights),
         "cross_fitted": {
             "shipped": {"threshold": threshold, "wake": wake, **tried[threshold]},
             "by_share_of_clips": compared,
@@ -281,10 +320,10 @@ def fitted_gate(
 
 def main(
     data: Annotated[Path, typer.Option(help="Folder with labels.tsv and the clips.")],
-    clips: Annotated[int, typer.Option(help="Dev clips, the corpora in equal parts as far as they go.")] = 600,
+    clips: Annotated[int, typer.Option(help="Dev clips at most, the corpora in equal parts as far as they go.")] = 1000,
     k: Annotated[int, typer.Option(help="Tokens drafted per block where drafts are not deferred.")] = 2,
     share: Annotated[float, typer.Option(help="Share of the clips that may wake the cloud, 0 to 1.")] = 0.44,
-    emotion: Annotated[float, typer.Option(help="How much a change of emotion counts for waking; others: 1.")] = 10.0,
+    emotion: Annotated[float, typer.Option(help="How much a better emotion counts for waking; others: 1.")] = 10.0,
     config: Annotated[str, typer.Option(help="Configuration of the pair, a name or a path.")] = "mini",
     edge: Annotated[str | None, typer.Option(help="Edge checkpoint in place of the configured one.")] = None,
     cloud: Annotated[str | None, typer.Option(help="Cloud checkpoint likewise.")] = None,

@@ -5,7 +5,7 @@ and a longer recording is decoded again as its pieces are read.
 """
 
 from specdec_cli.audio.load import Recording, from_samples, open_recording
-from specdec_cli.audio.samples import Cut, Piece
+from specdec_cli.audio.samples import AudioPiece, Cut
 from specdec_cli.audio.speech import has_speech
 
-__all__ = ["Cut", "Piece", "Recording", "from_samples", "has_speech", "open_recording"]
+__all__ = ["AudioPiece", "Cut", "Recording", "from_samples", "has_speech", "open_recording"]

@@ -19,7 +19,7 @@ from specdec_cli.audio.levels import SampleStatistics
 from specdec_cli.audio.paths import opened, sha256, stamp
 from specdec_cli.audio.pieces import Channel, Cutting
 from specdec_cli.audio.reading import decoded_again, read_through, require_unchanged
-from specdec_cli.audio.samples import Cut, Floats, Piece, mono, piece_of
+from specdec_cli.audio.samples import AudioPiece, Cut, Floats, mono, piece_of
 from specdec_cli.audio.sound import Part, Selection
 from specdec_cli.errors import AudioContentError
 from specdec_cli.times import MOST_S
@@ -46,7 +46,7 @@ class Recording:
     warnings: tuple[str, ...] = ()  # what is missing, left out or chosen, in sentences that name the recording
     _columns: tuple[Selection, ...] = field(default=(None,), repr=False)  # channels of the blocks
 
-    def pieces(self, skip: Collection[int] = ()) -> Iterator[Piece]:
+    def pieces(self, skip: Collection[int] = ()) -> Iterator[AudioPiece]:
         """The pieces that the model reads one at a time, in order, but for those whose index is in `skip`.
 
         A recording that is longer than the window is decoded again meanwhile. Raises AudioError if it has changed.
@@ -68,7 +68,7 @@ class Recording:
                 name = piece_of(self.path, cut.start_s, cut.end_s)
                 fault = SampleStatistics(self.sampling_rate, samples).fault(name, cut.end_s - cut.start_s)
             known = cut.start_s, cut.end_s, cut.speaker, cut.text, cut.place, cut.channel
-            yield Piece(*known, samples=samples, index=index, fault=fault)
+            yield AudioPiece(*known, samples=samples, index=index, fault=fault)
 
 
 def from_samples(

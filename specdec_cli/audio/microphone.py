@@ -12,7 +12,7 @@ import numpy as np
 import soxr
 
 from specdec_cli.audio.pauses import PauseCutter
-from specdec_cli.audio.samples import Floats, Piece
+from specdec_cli.audio.samples import AudioPiece, Floats
 from specdec_cli.errors import ConfigError, DeviceError, install
 
 _BLOCK_S: Final = 0.05
@@ -27,7 +27,7 @@ _Block = tuple[Floats, float, bool]
 class Utterance:
     """What was said between two pauses."""
 
-    piece: Piece  # its samples and its place in the recording
+    piece: AudioPiece  # its samples and its place in the recording
     ended: float  # `time.monotonic` seconds
     lost: bool  # whether sound is missing in it, because a buffer overflowed
 
@@ -148,5 +148,5 @@ def _portaudio() -> Any:
 
 def _device_error(message: str, error: Exception) -> DeviceError:
     reason = " ".join(str(error.args[0] if error.args else error).split()).rstrip(".")
-    hint = "--list-devices lists what there is, --device names one; close other programs that use it."
+    hint = "--device list prints what there is, --device NAME takes one; close other programs that use it."
     return DeviceError(f"{message}: {reason}.", hint=hint)

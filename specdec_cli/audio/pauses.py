@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specdec_cli.audio.levels import FLOOR_DBFS, SILENCE_DBFS, runs_of
-from specdec_cli.audio.samples import Floats, Piece
+from specdec_cli.audio.samples import AudioPiece, Floats
 
 _MARGIN_S: Final = 0.08  # that an utterance gets of the pauses around it
 _HOP_S: Final = 0.010
@@ -77,15 +77,15 @@ class PauseCutter:
         self._done = 0  # frames before which nothing is looked for any more
         self._next_look = 0  # frame
 
-    def utterances(self, blocks: Iterable[Floats]) -> Iterator[Piece]:
+    def utterances(self, blocks: Iterable[Floats]) -> Iterator[AudioPiece]:
         """Those of all blocks of a stream, which is read no further than is needed for the next one."""
         for block in blocks:
             yield from self.feed(block)
         yield from self.finish()
 
-    def feed(self, samples: Floats) -> list[Piece]:
+    def feed(self, samples: Floats) -> list[AudioPiece]:
         """Takes the next samples, mono float32 [n], and returns the utterances that are known to have ended."""
-        found, step = list[Piece](), _STEP * self._hop
+        found, step = list[AudioPiece](), _STEP * self._hop
         arrived = np.concatenate([self._rest, samples])
         whole = len(arrived) // step * step
         self._rest = arrived[whole:].copy()
@@ -94,7 +94,7 @@ class PauseCutter:
             found += self._utterances(last=False)
         return found
 
-    def finish(self) -> list[Piece]:
+    def finish(self) -> list[AudioPiece]:
         """The utterances that the end of the stream ends."""
         end = len(self._samples) + len(self._rest)
         self._take(np.append(self._rest, np.zeros(self._size + _SMOOTH * self._hop, np.float32)))
@@ -121,7 +121,7 @@ class PauseCutter:
         levels = 10 * np.log10(np.column_stack([smooth, smooth.sum(axis=1)]))
         self._levels.add(levels.astype(np.float32))
 
-    def _utterances(self, *, last: bool) -> Iterator[Piece]:
+    def _utterances(self, *, last: bool) -> Iterator[AudioPiece]:
         """The utterances that have ended; forgets what no later one needs."""
         known = self._dropped + len(self._levels)
         if len(self._levels) < (1 if last else _FIRST) or (known < self._next_look and not last):
@@ -162,7 +162,7 @@ class PauseCutter:
         sound: NDArray[np.bool_] = (excess > _EXCESS_DB) & (pending[:, -1] > FLOOR_DBFS)
         return sound
 
-    def _piece(self, start: int, end: int, *, split: bool) -> Piece:
+    def _piece(self, start: int, end: int, *, split: bool) -> AudioPiece:
         """The samples of frames; their margins stay clear of what was given before, and there is none at a split."""
         margin, centre = round(_MARGIN_S * self._rate), (self._size - self._hop) // 2
         from_, to = start * self._hop + centre, end * self._hop + centre
@@ -170,7 +170,7 @@ class PauseCutter:
         to = min(to if split else to + margin, self._end)
         self._given = to
         samples = self._samples.rows[from_ - self._first : to - self._first].copy()
-        return Piece(from_ / self._rate, to / self._rate, samples=samples)
+        return AudioPiece(from_ / self._rate, to / self._rate, samples=samples)
 
     def _forget(self, settled: int) -> None:
         """Drops the samples before a frame, and levels that are older than the history of the noise floor too."""

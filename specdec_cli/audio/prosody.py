@@ -42,6 +42,8 @@ _CANDIDATES: Final = 6
 _WEAKEST: Final = 0.1  # a candidate two voicing changes below the threshold (0.17) is never on the best path
 _SILENT: Final = 1e-9  # least power of a frame, as the DCT scales it
 _LEAST_VOICED: Final = 10  # frames without which there is neither a median nor a range
+_NARROW_ST: Final = 6.0  # between the 5th and the 95th percentile: there is no room for frames an octave off
+_LEAST_INNER_SHARE: Final = 0.4  # of that distance, between the 15th and the 85th; a normal distribution has 0.63
 _WIDTH: Final = int(0.046 * SAMPLE_RATE)  # three periods of the lowest F0
 LEAD: Final = _WIDTH // 2  # samples before the centre of the first frame
 _FFT_SIZE: Final = 1000  # longer than a frame and the longest lag, which nothing wraps around to
@@ -75,13 +77,14 @@ def measure(samples: Samples, sampling_rate: int, recording_dbfs: float | None =
         return Measured()
     contour, band = _contour_and_band(samples)
     pitch = f0_median_and_range(contour)
+    clear = pitch is not None and _range_is_clear(contour)
     rate = None
     voiced = float((~np.isnan(contour)).sum()) / activity.active.sum()
     if pitch is not None and activity.speaking_s >= _LEAST_SPEAKING_S and voiced >= _LEAST_VOICED_SHARE:
         rate = round(syllable_nuclei(contour, band) / activity.speaking_s, 2)
     return Measured(
         f0_median_hz=round(pitch[0], 1) if pitch else None,
-        f0_range_st=round(pitch[1], 2) if pitch else None,
+        f0_range_st=round(pitch[1], 2) if pitch and clear else None,
         level_dbfs=round(activity.level_dbfs, 1),
         level_relative_db=None if recording_dbfs is None else round(activity.level_dbfs - recording_dbfs, 1),
         rate_per_s=rate,
@@ -159,6 +162,15 @@ def f0_median_and_range(contour: Array) -> tuple[float, float] | None:
         return None
     low, middle, high = np.percentile(voiced, [10, 50, 90])
     return float(middle), 12.0 * float(np.log2(high / low))
+
+
+def _range_is_clear(contour: Array) -> bool:
+    """Whether the 10th and 90th percentile of F0 are not decided by a few frames, such as those an octave off.
+
+    Where one frame in ten is, a range of 4 semitones is measured as one of 13, or the other way round.
+    """
+    low, inner_low, inner_high, high = 12.0 * np.log2(np.nanpercentile(contour, [5, 15, 85, 95]))
+    return bool(high - low <= _NARROW_ST or inner_high - inner_low >= _LEAST_INNER_SHARE * (high - low))
 
 
 def _candidates(samples: Samples, starts: npt.NDArray[np.intp]) -> tuple[Samples, Samples, Samples, Samples]:

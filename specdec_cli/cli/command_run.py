@@ -26,7 +26,7 @@ from specdec_cli.labels.references import References
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
-    from specdec_cli.run import Setup
+    from specdec_cli.setup import Setup
 
 
 @contextmanager
@@ -127,35 +127,31 @@ def tell_references(view: View, references: References | None) -> None:
 
 
 def read_references(
-    context: typer.Context, files: Sequence[str] = (), *, strict: bool
+    context: typer.Context, config: Config, files: Sequence[str] = ()
 ) -> tuple[Lexicon, References | None]:
     """The lexicon and the references by which the running command judges captions; its options are read by name.
 
-    `strict`: see `References.read`. ConfigError: a file is malformed, a column is of no table, or there are `files` and
-    the table has none of them.
+    ConfigError: a file is malformed, a column is of no table, or there are `files` and the table has none of them.
     """
-    given = SimpleNamespace(**{"text_column": None} | context.params)
+    given = SimpleNamespace(**context.params)
     lexicon = Lexicon.load(given.lexicon)
     if given.references is None:
-        if given.file_column or given.text_column or given.label_column:
+        if given.columns:
             raise ConfigError("Columns are named, but there are no references.", hint="Name the table: --references")
         return lexicon, None
-    labels = dict(label.partition("=")[::2] for label in given.label_column or ())
-    if wrong := sorted(name for name in labels if name not in lexicon.attributes or not labels[name]):
-        hint = f"Attributes: {', '.join(lexicon.attributes)}. For example: --label-column emotion=mood"
-        raise ConfigError(f"--label-column {wrong[0]!r} is not of the form attribute=column.", hint=hint)
-    if given.unknown_label not in ("ignore", "refuse"):
-        message = f"--unknown-label takes ignore or refuse, not {given.unknown_label!r}."
-        raise ConfigError(message, hint="Leave it out: ignore.")
+    columns = [column.partition("=")[::2] for column in given.columns or ()]
+    if wrong := [what for what, column in columns if what not in ("file", "text", *lexicon.attributes) or not column]:
+        hint = f"Name file, text or an attribute ({', '.join(lexicon.attributes)}): --column emotion=mood"
+        raise ConfigError(f"--column {wrong[0]!r} is not of the form WHAT=COLUMN.", hint=hint)
     found = References.read(
         given.references,
-        file_column=given.file_column,
-        text_columns=tuple(given.text_column or ()),
-        label_columns=labels,
+        file_column=next((column for what, column in columns if what == "file"), None),
+        text_columns=tuple(column for what, column in columns if what == "text"),
+        label_columns={what: column for what, column in columns if what in lexicon.attributes},
         lexicon=lexicon,
-        strict=strict,
-        refuse_unknown=given.unknown_label == "refuse",
-        label_codes=given.label_codes,
+        strict=config.audio.strict,
+        refuse_unknown=config.judging.unknown_label == "refuse",
+        label_codes=config.judging.label_codes,
     )
     if refused := all_unreadable(map(InputFile, files)):
         raise next(iter(refused.values()))

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, get_args
+from typing import Annotated, Final, get_args
 
 from specdec_cli.cli import options
 from specdec_cli.cli.command_run import display, labelling
-from specdec_cli.config.problems import chosen
 from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError
 from specdec_cli.export.folder import Folder, Written, shortened
@@ -19,10 +18,14 @@ from specdec_cli.export.recordings import Stored
 from specdec_cli.format import count
 from specdec_cli.inputs.manifest import Inputs
 from specdec_cli.targets import STDOUT
+from specdec_cli.text import chosen
 from specdec_cli.transcript.lines import stored_lines
 from specdec_cli.types import ExportFormat
 
 _LISTED: Final = 5
+_TO: Final = f"Formats to write: {options.FORMATS}. Default: the ending of --output."
+_OUTPUT: Final = "Folder, or one file by its ending; - for stdout. Default: named after JSONL."
+_TURNS: Final = "What names turns in RTTM: speaker, or an attribute, whose classes are taken."
 
 
 @options.taking(options.LabelOptions, options.DisplayOptions)
@@ -33,9 +36,9 @@ def export(
     quiet: bool,
     debug: bool,
     only_mode: options.OnlyMode = None,
-    to: options.To = None,
-    output: options.ExportOut = None,
-    attribute: options.NamedAfter = "speaker",
+    to: Annotated[str | None, options.of_output("--to", metavar="FORMAT,FORMAT", help=_TO)] = None,
+    output: Annotated[Path | None, options.out(metavar="FOLDER|FILE", help=_OUTPUT)] = None,
+    attribute: Annotated[str, options.of_output("--attribute", metavar="NAME", help=_TURNS)] = "speaker",
 ) -> int:
     """Write transcripts in the formats of other tools: Praat, ELAN, subtitles, speaker turns, tables.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Annotated, Final
 
 from specdec_cli.cli import options
 from specdec_cli.cli.command_run import display
@@ -16,6 +17,9 @@ from specdec_cli.plot.picture import KINDS
 from specdec_cli.plot.timeline import draw, timelines
 from specdec_cli.targets import PICTURE, write
 
+_TO: Final = "Format of pictures. Default: as --output ends, or svg."
+_OUTPUT: Final = "Picture (.svg, .png, .pdf), or a folder for several. Default: named after JSONL."
+
 
 @options.taking(options.DisplayOptions)
 def plot(
@@ -25,8 +29,8 @@ def plot(
     only_mode: options.OnlyMode = None,
     attribute: options.Attribute = "emotion",
     lexicon: options.JudgingLexicon = None,
-    to: options.PictureFormat = None,
-    output: options.PictureOut = None,
+    to: Annotated[str | None, options.of_output("--to", metavar="svg|png|pdf", help=_TO)] = None,
+    output: Annotated[Path | None, options.out(metavar="FILE|FOLDER", help=_OUTPUT)] = None,
 ) -> int:
     """Draw how people speak over the time of a recording, and where the models were unsure.
 

@@ -26,13 +26,13 @@ _HINTS: Final = {
     403: "A vLLM needs --enable-scale-out, and its --api-key in the variable that {role}.token_env names.",
     404: "Check {role}.url; a vLLM needs --enable-scale-out.",
     409: "Start anew: the server runs another model now.",
-    413: "Lower audio.cut or decoding.max_new_tokens, or raise the server's limits.",
+    413: "Lower audio.segment or decoding.max_new_tokens, or raise the server's limits.",
 }
 """What to do where a request is refused with a status of HTTP."""
 _CERTIFICATE_HINTS: Final = {
     "mismatch": "Write the host in {role}.url as the certificate has it, or make one for this host (docs/remote.md).",
     "expired": "Give the server a new certificate (docs/remote.md).",
-    "": "Copy the file of its --tls-cert here and name it in {role}.ca_file (docs/remote.md).",
+    "": "Copy the file of its serve.tls_cert here and name it in {role}.ca_file (docs/remote.md).",
 }
 """What to do where a certificate is refused, by a word of the reason; the first that fits."""
 
@@ -84,7 +84,7 @@ def trouble(error: Exception, config: RoleConfig, role: str) -> str:
     if "[SSL:" not in told or "EOF" in told:  # a connection that ended is the network's fault
         cut = isinstance(error, httpx.RemoteProtocolError | httpx.ReadError) and str(config.url).startswith("http:")
         return f"{told} (if it uses TLS, write https:// in {role}.url)" if cut else told
-    what, hint = "it does not use TLS", "Write http:// in {role}.url, or serve with --tls-cert and --tls-key."
+    what, hint = "it does not use TLS", "Write http:// in {role}.url, or serve with serve.tls_cert and serve.tls_key."
     if refused := re.search(r"certificate verify failed: (.+?)\.? \(_ssl", told):
         trusting = config.ca_file or "the public authorities"
         what = f"its certificate is not trusted by {trusting} ({refused[1]})"

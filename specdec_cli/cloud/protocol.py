@@ -1,11 +1,11 @@
-"""Messages between `specdec serve` and its clients, version 8: JSON, followed by tensors as safetensors has them.
+"""Messages between `specdec serve` and its clients, version 9: JSON, followed by tensors as safetensors has them.
 
-| request                        | body                                          | answer   |
-|--------------------------------|-----------------------------------------------|----------|
-| GET /v1/info                   |                                               | `Info`   |
-| PUT /v1/sessions/{id}          | `ClipRequest`, its tensors, and a block's rows | `Answer` |
-| POST /v1/sessions/{id}/verify  | `BlockRequest`, and its rows                  | `Answer` |
-| DELETE /v1/sessions/{id}       |                                               | 204      |
+| request                        | body                                       | answer   |
+|--------------------------------|--------------------------------------------|----------|
+| GET /v1/info                   |                                            | `Info`   |
+| PUT /v1/sessions/{id}          | `ClipRequest`, with its tensors and draft's | `Answer` |
+| POST /v1/sessions/{id}/verify  | `BlockRequest`, with its draft's tensors   | `Answer` |
+| DELETE /v1/sessions/{id}       |                                            | 204      |
 
 A body is four bytes (length of the JSON, little-endian, at most 1 MiB), the JSON, and the tensors, if any: the
 clip's by the names of the module's forward; under the rule `sampling` also the draft's distributions.
@@ -32,7 +32,7 @@ from specdec_cli.types import ModelWork
 PROTOCOL: Final = 9  # both ends must use the same
 MAX_JSON_BYTES: Final = 1 << 20  # of the JSON part of a body
 MOST_LISTED: Final = 20  # likeliest tokens of a position that an answer may list
-ROWS: Final = ("rows.places", "rows.probabilities")
+DISTRIBUTIONS: Final = ("distributions.places", "distributions.probabilities")
 """Tensors of a draft's distributions [m, vocab]: flat places above zero, int32 [n], and their values, float32 [n]."""
 
 _LENGTH: Final = 4
@@ -75,7 +75,7 @@ class BlockRequest(Message):
 
     text: Ids  # all committed token ids
     draft: Ids  # drafted ids, possibly none
-    more: Count = 0  # tokens to generate after the cloud's own token
+    run_on: Count = 0  # tokens to generate after the cloud's own token
 
 
 class ClipRequest(Message):
@@ -155,20 +155,20 @@ def widened(sent: Tensors) -> Tensors:
     return wide
 
 
-def pack_rows(rows: torch.Tensor) -> Tensors:
-    """Distributions [m, vocab] as `ROWS`. Probabilities are exact: the rule divides by them and subtracts them."""
+def pack_distributions(rows: torch.Tensor) -> Tensors:
+    """Tensors of `DISTRIBUTIONS` [m, vocab]. Probabilities are exact: the rule divides by them and subtracts them."""
     values = rows.detach().to("cpu", torch.float32).flatten()
     places = values.nonzero()[:, 0]
-    return dict(zip(ROWS, (places.int(), values[places]), strict=True))
+    return dict(zip(DISTRIBUTIONS, (places.int(), values[places]), strict=True))
 
 
-def unpack_rows(tensors: Tensors, draft: Sequence[int], vocab_size: int) -> torch.Tensor:
+def unpack_distributions(tensors: Tensors, draft: Sequence[int], vocab_size: int) -> torch.Tensor:
     """The distributions [m, vocab] that the tokens of a draft were drawn from.
 
     Raises MalformedError where they are none, or cannot have given those tokens.
     """
     rows = torch.zeros(len(draft) * vocab_size)
-    places, values = (tensors[name] for name in ROWS)
+    places, values = (tensors[name] for name in DISTRIBUTIONS)
     fits = (places.dtype, values.dtype, places.shape) == (torch.int32, torch.float32, values.shape)
     if fits and bool(((places >= 0) & (places < len(rows)) & (values > 0)).all()):
         rows[places.long()] = values

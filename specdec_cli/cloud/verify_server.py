@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Final, Literal
+from typing import Final
 
 from specdec_cli.cloud import protocol as wire
 from specdec_cli.cloud.http import ForgottenError, RefusedError, parse
-from specdec_cli.cloud.remote import Call, RemoteClip, RemoteModel
+from specdec_cli.cloud.remote import Call, RemoteClip, RemoteModel, RemoteVerifier
 from specdec_cli.config import CloudConfig
 from specdec_cli.decoding.block import Draft, Verdict
 from specdec_cli.decoding.length import capacity
@@ -22,14 +22,12 @@ from specdec_cli.types import ModelWork
 _MOST_PROBABILITY: Final = 1.001  # of a few tokens together, each rounded
 
 
-class ServerVerifier:
+class ServerVerifier(RemoteVerifier):
     """Verifies the blocks of one clip with a session of a verify server. See `RemoteVerifier`."""
 
-    is_remote: Literal[True] = True
-    rows: None = None
-
     def __init__(self, server: VerifyServer, clip: RemoteClip) -> None:
-        self._server, self._clip, self._call = server, clip, Call(server)
+        super().__init__(Call(server))
+        self._server, self._clip = server, clip
         self._samples = len(clip.waveform_for(server))
         self._path = f"/v1/sessions/{uuid.uuid4().hex}"  # nobody can guess it
         self._is_open = False
@@ -40,33 +38,29 @@ class ServerVerifier:
     def work(self) -> ModelWork:
         return replace(self._done, bytes_up=self._call.traffic.bytes_up)
 
-    def verify(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict:
-        return self._call.verdict(lambda: self._verdict(text, draft, run_on), lambda: self.work)
-
-    def prefill(self) -> None:
-        with self._call.within_deadline():
-            if not self._is_open:
-                self._send(None, {})
-
     def close(self) -> None:
-        """Ends a call under way, and lets the server forget the clip, without waiting for either."""
-        self._call.close()
+        """Ends the call under way, and lets the server forget the clip, without waiting for either."""
+        super().close()
         if self._call.traffic.bytes_up:
             self._call.send("DELETE", self._path)
 
+    def _prefill(self) -> None:
+        if not self._is_open:
+            self._send(None, {})
+
     def _verdict(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
         compares = draft.ids and self._clip.config.acceptance_rule == "sampling"
-        rows = wire.pack_rows(draft.probabilities()) if compares else {}
-        answer = self._send(wire.BlockRequest(text=list(text), draft=list(draft.ids), more=run_on), rows)
+        distributions = wire.pack_distributions(draft.probabilities()) if compares else {}
+        answer = self._send(wire.BlockRequest(text=list(text), draft=list(draft.ids), run_on=run_on), distributions)
         if (found := answer.verdict) is None or not self._is_possible(found, len(draft.ids), run_on):
             raise CloudError(f"the cloud at {self._server.name} answers nonsense: {found!s:.300}")
         return replace(found, ms=answer.cloud_ms)
 
-    def _send(self, block: wire.BlockRequest | None, rows: wire.Tensors) -> wire.Answer:
+    def _send(self, block: wire.BlockRequest | None, distributions: wire.Tensors) -> wire.Answer:
         """The answer on a block; with it goes the clip, unless the server holds it."""
         if self._is_open and block is not None:
             with suppress(ForgottenError):
-                return self._exchange("POST", f"{self._path}/verify", wire.pack(block, rows))
+                return self._exchange("POST", f"{self._path}/verify", wire.pack(block, distributions))
             self._before = replace(self._done, prompt_tokens=0)
         clip, decoding = self._clip, self._clip.config.decoding
         request = wire.ClipRequest(
@@ -84,7 +78,7 @@ class ServerVerifier:
             synonyms=dict(clip.synonyms) or None,
             block=block,
         )
-        answer = self._exchange("PUT", self._path, wire.pack(request, wire.as_sent(clip.prompt.audio) | rows))
+        answer = self._exchange("PUT", self._path, wire.pack(request, wire.as_sent(clip.prompt.audio) | distributions))
         self._is_open = True
         return answer
 
@@ -95,12 +89,12 @@ class ServerVerifier:
 
     def _is_possible(self, found: Verdict, drafted: int, run_on: int) -> bool:
         """Whether a verdict can be one on a block of so many drafted tokens."""
-        tokens, listed = (found.token, *found.more), found.likeliest or ()
+        tokens, listed = (found.token, *found.run_on), found.likeliest or ()
         decided = found.accepted + len(tokens)
         return (
             0 <= found.accepted <= drafted
             and found.stood is None
-            and len(found.more) <= run_on
+            and len(found.run_on) <= run_on
             and len(listed) in (0, decided)
             and 0 <= (found.near_ties or 0) <= decided
             and all(0 <= id_ < self._clip.vocab_size for id_ in tokens)

@@ -128,7 +128,7 @@ class Likely(NamedTuple):
 class Scored(NamedTuple):
     """An answer that makes sense."""
 
-    rows: tuple[Likely, ...]  # at each drafted token, and at each generated one
+    likely: tuple[Likely, ...]  # at each drafted token, and at each generated one
     generated: tuple[int, ...]  # after the draft, up to the first that may not be, which the next best replaces
     forwards: int  # tokens that were generated, those after a banned one included
     length: int  # tokens of the request

@@ -13,8 +13,8 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from specdec_cli.console.cells import clean
-from specdec_cli.console.theme import ASKED, DOT
+from specdec_cli.console.theme import DOT, NOTICE
+from specdec_cli.text import clean
 
 _REFRESHES_PER_SECOND: Final = 8
 _BAR: Final = 20  # cells, where there is room
@@ -30,7 +30,7 @@ class StatusLine:
     def __init__(self, console: Console, clock: Callable[[], float], *, drawn: bool) -> None:
         self._console, self._clock, self._drawn = console, clock, drawn
         self._live: Live | None = None
-        self._spinner = Spinner("dots", style=ASKED)
+        self._spinner = Spinner("dots", style=NOTICE)
         self._since = 0.0
         self.state = ""
         self.facts: Sequence[str] = ()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from specdec_cli.cloud.remote import RemoteClip
@@ -12,29 +13,35 @@ from specdec_cli.config.schema import Config, DecodingConfig
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
 from specdec_cli.decoding.ahead import CloudCalls
 from specdec_cli.decoding.gate import Gate
-from specdec_cli.decoding.guesses import Guesses, GuessTable, key_of
+from specdec_cli.decoding.guesses import OWN, Guesses, GuessTable, key_of
 from specdec_cli.decoding.length import Costs, capacity
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.stop import StopRules
-from specdec_cli.errors import DecodingError
-from specdec_cli.models.processor import Processor, Prompt, shared_vocab_size
+from specdec_cli.errors import ConfigError, DecodingError
+from specdec_cli.models.processor import Processor, Prompt, same_prompts, shared_vocab_size
 from specdec_cli.prompts import Language
-from specdec_cli.types import Decider
+from specdec_cli.types import Decider, Source
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import torch
 
     from specdec_cli.cloud.remote import RemoteModel, RemoteVerifier
     from specdec_cli.cloud.vllm import Vllm, VllmDrafter
     from specdec_cli.decoding.draft import Drafter
-    from specdec_cli.decoding.rows import Rows
+    from specdec_cli.decoding.next_scores import NextScores
     from specdec_cli.decoding.verify import LocalVerifier
     from specdec_cli.labels.grounding import Grounding
     from specdec_cli.models.audio_lm import AudioLM
     from specdec_cli.models.engine import Shared
 
 
-@dataclass(frozen=True, slots=True)
+Prompts = tuple[Prompt | None, Prompt | None]
+"""A clip's prompt for the edge and for the cloud; None for one that does not take part."""
+
+
+@dataclass(frozen=True)
 class Pair:
     """The models of a run; either may be absent where no mode needs it."""
 
@@ -46,11 +53,17 @@ class Pair:
 
     @classmethod
     def of(cls, edge: AudioLM | Vllm | None, cloud: AudioLM | RemoteModel | None) -> Pair:
-        """Checks that the two can work together; raises TokenizerMismatchError where they share no vocabulary."""
+        """Checks that the two can work together.
+
+        Raises TokenizerMismatchError where they share no vocabulary, ConfigError where their audio differs in rate.
+        """
         processors = [model.processor for model in (edge, cloud) if model is not None]
         if not processors:
             raise DecodingError("a pair needs at least one model")
-        return cls(edge, cloud, shared_vocab_size(processors[0], processors[-1]))
+        one, other = processors[0], processors[-1]
+        if one.sampling_rate != other.sampling_rate:
+            raise ConfigError("edge and cloud take audio at different sampling rates")
+        return cls(edge, cloud, shared_vocab_size(one, other))
 
     @property
     def loaded(self) -> tuple[AudioLM, ...]:
@@ -72,6 +85,24 @@ class Pair:
         """What turns token ids into text: over the shared ids both models agree."""
         return next(model.processor for model in (self.edge, self.cloud) if model is not None)
 
+    def prompts(self, config: Config, samples: npt.NDArray[np.float32], instruction: str) -> Prompts:
+        """The prompt of a clip for each model, made once where both take the same."""
+        made: dict[str, Prompt] = {}
+        found: list[Prompt | None] = []
+        roles: tuple[Decider, Decider] = ("edge", "cloud")
+        for role in roles:
+            model, asked = self.edge if role == "edge" else self.cloud, config.instruction_of(role, instruction)
+            if model is not None and not (asked in made and self._alike):
+                made[asked] = model.processor.prompt(samples, asked, config.prompt.system)
+            found.append(made[asked] if model is not None else None)
+        return found[0], found[1]
+
+    @cached_property
+    def _alike(self) -> bool:
+        """Whether one prompt serves both models."""
+        edge, cloud = self.edge, self.cloud
+        return edge is not None and cloud is not None and same_prompts(edge.processor, cloud.processor)
+
     def guesses(self, role: Decider, instruction: str, config: Config) -> Guesses | None:
         """Where the guesses of one of the models come from; None if it is not of this process."""
         model = self.local(role)
@@ -82,7 +113,21 @@ class Pair:
         most, longest = config.decoding.guess_tokens, config.decoding.max_new_tokens
         return Guesses(self.guess_table, key, most, longest, self.costs.guesses[role])
 
-    def rows(
+    def learn(
+        self,
+        config: Config,
+        instruction: str,
+        ids: Sequence[int],
+        sources: Sequence[Source],
+        weights: Mapping[str, str | None],
+    ) -> None:
+        """Lets later captions be guessed from a finished one; `weights` of the models that wrote it, by role."""
+        for role, own in OWN.items():
+            model, guesses = self.local(role), self.guesses(role, instruction, config)
+            if model is not None and guesses is not None and weights.get(role, "") == model.weights:
+                guesses.table.learn(guesses.key, ids, [source in own for source in sources])
+
+    def next_scores(
         self,
         role: Decider,
         prompt: Prompt | None,
@@ -90,15 +135,15 @@ class Pair:
         stop_ids: Collection[int],
         shared: Shared | None = None,
         guesses: Guesses | None = None,
-    ) -> Rows:
+    ) -> NextScores:
         """What one of the models of this process would write about a clip, with a fresh session."""
-        from specdec_cli.decoding.rows import Rows
+        from specdec_cli.decoding.next_scores import NextScores
         from specdec_cli.models.session import Session
 
         model = self.local(role)
         assert model is not None and prompt is not None, "checked when the pair was made"  # noqa: PT018
         session = Session(model, prompt, capacity(settings), self.vocab_size, shared)
-        return Rows(session, settings, stop_ids, guesses)
+        return NextScores(session, settings, stop_ids, guesses)
 
 
 def build_loop(
@@ -129,8 +174,8 @@ def build_loop(
     gate = gate or Gate.of(config)
     asked = config.instruction() if instruction is None else instruction
 
-    def rows(role: Decider, prompt: Prompt | None, stop_ids: tuple[int, ...]) -> Rows:
-        return pair.rows(role, prompt, settings, stop_ids, shared, pair.guesses(role, asked, config))
+    def next_scores(role: Decider, prompt: Prompt | None, stop_ids: tuple[int, ...]) -> NextScores:
+        return pair.next_scores(role, prompt, settings, stop_ids, shared, pair.guesses(role, asked, config))
 
     remote_cloud = pair.cloud if pair.cloud is not None and pair.cloud.is_remote else None
     drafter: Drafter | VllmDrafter | None = None
@@ -143,14 +188,14 @@ def build_loop(
         from specdec_cli.decoding.draft import Drafter
 
         role: Decider = "cloud" if mode == "cloud" else "edge"
-        drafter = Drafter(rows(role, cloud_prompt if mode == "cloud" else edge_prompt, drafts_end))
+        drafter = Drafter(next_scores(role, cloud_prompt if mode == "cloud" else edge_prompt, drafts_end))
     if mode != "edge" and remote_cloud is not None and cloud_prompt is not None:
         verifier = remote_cloud.verifier(RemoteClip(cloud_prompt, config, pair.vocab_size, text_ends, top_n, synonyms))
     elif mode in ("hybrid", "lossless"):
         from specdec_cli.decoding.verify import LocalVerifier
 
         verifier = LocalVerifier(
-            rows("cloud", cloud_prompt, text_ends), config.acceptance, settings.max_new_tokens, top_n, synonyms
+            next_scores("cloud", cloud_prompt, text_ends), config.acceptance, settings.max_new_tokens, top_n, synonyms
         )
     spoken = (language or config.prompt.language) if config.closes else None
     parallel = remote_cloud is not None or len({model.device for model in pair.loaded}) > 1

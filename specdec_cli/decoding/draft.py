@@ -17,8 +17,8 @@ import torch
 
 from specdec_cli.decoding.block import Draft, Enough
 from specdec_cli.decoding.gate import Gate, GateState
-from specdec_cli.decoding.pick import most_likely
-from specdec_cli.decoding.rows import Rows
+from specdec_cli.decoding.next_scores import NextScores
+from specdec_cli.decoding.pick import SEARCHED, most_likely
 from specdec_cli.decoding.scores import draw
 from specdec_cli.decoding.stop import LoopRule
 from specdec_cli.models.session import UNREAD
@@ -45,7 +45,7 @@ class _Block:
 
     written: list[int]  # the text, and the tokens of the block that the host has read
     top_k: int | None  # draw from so many most likely ones
-    read: list[torch.Tensor] = field(default_factory=list)  # processed scores whose evidence was fetched, [n, vocab]
+    read: list[torch.Tensor] = field(default_factory=list)  # processed scores that were fetched, [1, vocab] each
     rows: list[torch.Tensor] = field(default_factory=list)  # those of which it was not, [1, vocab] each
     chosen: list[torch.Tensor] = field(default_factory=list)  # by the last of them, or by all if drawn: int64 [1] each
     states: list[torch.Tensor] = field(default_factory=list)  # of the generator before each was drawn; none: none is
@@ -60,10 +60,12 @@ class Drafter:
 
     is_remote: Literal[False] = False
 
-    def __init__(self, rows: Rows) -> None:
-        self.rows, self.session, self.stop_ids = rows, rows.session, rows.stop_ids
-        self._settings = rows.pipeline.settings
+    def __init__(self, scores: NextScores) -> None:
+        self.scores, self.session, self.stop_ids = scores, scores.session, scores.stop_ids
+        self._settings = scores.pipeline.settings
         self._generator = torch.Generator().manual_seed(self._settings.seed)
+        # there evidence is made row by row, and holds the choice
+        self._reads_each = self.session.model.device.type == "cpu" and self.session.vocab_size > SEARCHED
         self._ahead: dict[tuple[int, ...], _Step] = {}  # drafted ahead, by the text that each continues
 
     @property
@@ -78,7 +80,7 @@ class Drafter:
 
         With `top_k`, each is drawn from so many likeliest: a way out of a loop.
         """
-        started_ms, hidden_ms, block, ended = self.rows.clock_ms, 0.0, _Block([*text], top_k), False
+        started_ms, hidden_ms, block, ended = self.scores.clock_ms, 0.0, _Block([*text], top_k), False
         asks, end, written = state.stops or enough is not None, len(text) + k, block.written
         draws = top_k is not None or self._settings.sampling
         while len(written) < end and not ended:
@@ -86,26 +88,25 @@ class Drafter:
             hidden_ms += row_hidden_ms
             steps = min(self._unread(written, asks=asks), end - len(written))
             self._steps(block, row, steps, draws=draws)
-            if steps > 1 or asks:
+            if steps > 1 or asks or self._reads_each:
                 ended = self._read(block, state, enough)
                 continue
             if draws:
-                known = self.rows.drawn(block.rows[-1], block.chosen[-1])
-            written.append(self.rows.choice(written) if known is None else known)
+                known = self.scores.drawn(block.rows[-1], block.chosen[-1])
+            written.append(self.scores.choice(written) if known is None else known)
             ended = written[-1] in self.stop_ids
         if block.rows:
             self._read(block, state, None)
-        self.rows.tail = written
-        logits = _joined(block.read) if block.read else None
-        ms = self.rows.clock_ms - started_ms
-        return Draft(tuple(written[len(text) :]), logits, state, state.reason, ms, hidden_ms)
+        self.scores.tail = written
+        ms = self.scores.clock_ms - started_ms
+        return Draft(tuple(written[len(text) :]), tuple(block.read) or None, state, state.reason, ms, hidden_ms)
 
     def _unread(self, written: list[int], *, asks: bool) -> int:
         """How many tokens may be drafted before the host reads them; each but the first is fed from the device."""
         most = UNREAD_TOKENS.get(self.session.model.device.type, _ON_A_GPU)
         if most == 1 or self._ahead or not self.session.steps or self.session.fed != written:
             return 1
-        return min(most, _ASKED if asks else _GUESSED if self.rows.guesses else most)
+        return min(most, _ASKED if asks else _GUESSED if self.scores.guesses else most)
 
     def _steps(self, block: _Block, row: torch.Tensor, count: int, *, draws: bool) -> None:
         """Chooses `count` tokens on the device, the first one by its row [1, vocab], each but the last being fed."""
@@ -113,7 +114,7 @@ class Drafter:
         for at in range(count):
             if at:
                 text.append(UNREAD)
-                row = self.rows.step(text, block.chosen[-1])
+                row = self.scores.step(text, block.chosen[-1])
             if block.top_k is not None:
                 floor = row.topk(min(block.top_k, row.shape[-1])).values[:, -1:]
                 row = row.masked_fill(row < floor, -torch.inf)
@@ -129,12 +130,12 @@ class Drafter:
 
         The tokens of the last rows are those that the host has not read.
         """
-        rows, written = _joined(block.rows), block.written
-        with self.rows.waiting():
-            tokens = state.look(rows, torch.cat(block.chosen) if block.states else None, self.session.model.name)
+        written = block.written
+        with self.scores.waiting():
+            tokens = state.look(block.rows, torch.cat(block.chosen) if block.states else None, self.session.model.name)
         told = len(written) - block.start - len(state.evidence)  # of these, which the host has read before
         if len(tokens) - told > 1:
-            self.rows.name([token.id for token in tokens[told:-1]])
+            self.scores.name([token.id for token in tokens[told:-1]])
         kept, ended = 0, False
         for kept, token in enumerate(tokens, start=1):
             unsure = state.add(token)
@@ -146,7 +147,7 @@ class Drafter:
                     break
         if block.states and kept < len(tokens):
             self._generator.set_state(block.states[kept])  # as if what is dropped had never been drawn
-        block.read.append(rows[:kept])
+        block.read += block.rows[:kept]
         block.rows, block.chosen, block.states = [], [], []
         return ended
 
@@ -182,7 +183,7 @@ class Drafter:
         """The most likely token after `text` and its scores [1, vocab], remembered."""
         before_ms = self.work.step_ms
         scores, _, known = self.row(text)
-        token = self.rows.choice(text) if known is None else known
+        token = self.scores.choice(text) if known is None else known
         # of a step in which the verdict arrived, nothing counts as hidden
         hidden_ms = 0.0 if verdict.done() else self.work.step_ms - before_ms
         self._ahead[tuple(text)] = _Step(scores, token, hidden_ms, counts=not guess)
@@ -198,11 +199,6 @@ class Drafter:
         their most likely token, if the host has read it.
         """
         if not self._ahead or (step := self._ahead.get(tuple(text))) is None:
-            return self.rows.after(text), 0.0, None
+            return self.scores.after(text), 0.0, None
         hidden_ms, step.hidden_ms, step.counts = step.hidden_ms, 0.0, False
         return step.scores, hidden_ms, step.token
-
-
-def _joined(rows: list[torch.Tensor]) -> torch.Tensor:
-    """Rows [n, vocab] end to end; a copy of hundreds of thousands of scores is spared where there is one part."""
-    return rows[0] if len(rows) == 1 else torch.cat(rows)

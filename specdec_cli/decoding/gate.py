@@ -121,9 +121,12 @@ class GateState:
         return own.get(self.gate.name, token.entropy)
 
     def look(
-        self, scores: torch.Tensor, ids: Sequence[int] | torch.Tensor | None, name: str = "the model"
+        self,
+        scores: torch.Tensor | Sequence[torch.Tensor],
+        ids: Sequence[int] | torch.Tensor | None,
+        name: str = "the model",
     ) -> list[TokenEvidence]:
-        """The evidence on drafted tokens by their processed scores [m, vocab]; see `evidence_of`."""
+        """The evidence on drafted tokens by their processed scores [m, vocab], or parts of them; see `evidence_of`."""
         if self.gate.name == "class-entropy" and self.gate.groups is None:
             raise DecodingError("the gate 'class-entropy' has no groups of tokens")
         return evidence_of(scores, ids, self.gate.groups, name)

@@ -220,7 +220,7 @@ class BlockLength:
         """Records what became of a block."""
         if verdict is None or not self.adapts:
             return
-        self._written += verdict.accepted + 1 + len(verdict.more)
+        self._written += verdict.accepted + 1 + len(verdict.run_on)
         if not draft.ids:
             return
         self._read = True

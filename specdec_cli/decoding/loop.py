@@ -169,7 +169,7 @@ class Loop:
             calls = 1 + len(verdict.stood or ())
             self.calls.costs.took("verification", verdict.ms / forwards + (verdict.network_ms or 0.0) / calls)
             if not draft.ids:
-                self.calls.costs.alone.add(1 + len(verdict.more), forwards)
+                self.calls.costs.alone.add(1 + len(verdict.run_on), forwards)
         self._cloud_called = True
         return verdict
 

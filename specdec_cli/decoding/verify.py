@@ -11,8 +11,8 @@ import torch
 from specdec_cli.config.schema import AcceptanceRules
 from specdec_cli.decoding.accept import Synonyms, accept_block, passing, speculative_sampling
 from specdec_cli.decoding.block import Draft, Verdict
+from specdec_cli.decoding.next_scores import NextScores
 from specdec_cli.decoding.pick import ScoreReading, choices
-from specdec_cli.decoding.rows import Rows
 from specdec_cli.decoding.scores import draw, generator_for
 from specdec_cli.models.selftest import tie_tolerance
 from specdec_cli.types import ModelWork
@@ -26,7 +26,7 @@ class LocalVerifier:
     remote model, and raises CloudError if that does not answer, or answers nonsense. Calls block.
     """
 
-    rows: Rows
+    scores: NextScores
     rules: AcceptanceRules
     most: int | None = None
     top_n: int = 0
@@ -34,7 +34,7 @@ class LocalVerifier:
     is_remote: ClassVar[Literal[False]] = False  # else it works while this process waits: the edge can draft ahead
 
     def __post_init__(self) -> None:
-        self.session, self._tolerance = self.rows.session, tie_tolerance(self.rows.session.model.dtype)
+        self.session, self._tolerance = self.scores.session, tie_tolerance(self.scores.session.model.dtype)
 
     @property
     def work(self) -> ModelWork:
@@ -45,15 +45,15 @@ class LocalVerifier:
     def verify(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict:
         """The verdict on `draft` as the continuation of `text`: m + 1 positions in one forward, and the rule.
 
-        At most `run_on` tokens that the cloud generates follow the verdict's own one, in `Verdict.more`; without
+        At most `run_on` tokens that the cloud generates follow the verdict's own one, in `Verdict.run_on`; without
         drafted tokens it just generates. Two calls with the same arguments return the same.
         """
-        started_ms, passes = self.rows.clock_ms, self.session.work.encoder_passes
-        proposed, settings = [*text, *draft.ids], self.rows.pipeline.settings
+        started_ms, passes = self.scores.clock_ms, self.session.work.encoder_passes
+        proposed, settings = [*text, *draft.ids], self.scores.pipeline.settings
         rule, draws = self.rules.in_force(sampling=settings.sampling), draws_at(settings.seed, len(text))
-        scores = self.rows.after(proposed, len(draft.ids) + 1, guesses=run_on > 0)
-        self.rows.tail = proposed
-        decided = self.rows.readings(scores, passing(draft, scores, self.rules, rule), self.top_n)
+        scores = self.scores.after(proposed, len(draft.ids) + 1, guesses=run_on > 0)
+        self.scores.tail = proposed
+        decided = self.scores.readings(scores, passing(draft, scores, self.rules, rule), self.top_n)
         if rule == "sampling":
             accepted, token = speculative_sampling(draft, scores, draws)
         else:
@@ -63,21 +63,21 @@ class LocalVerifier:
         written = [*proposed[: len(text) + accepted], token]
         verified = len(written)
         longest = verified + run_on if self.most is None else min(verified + run_on, self.most)
-        if not self.rows.stop_ids.isdisjoint(written[len(text) :]):
+        if not self.scores.stop_ids.isdisjoint(written[len(text) :]):
             longest = verified
-        while len(written) < longest and written[-1] not in self.rows.stop_ids:
-            scores = self.rows.after(written)
-            decided += self.rows.readings(scores, None, self.top_n)
+        while len(written) < longest and written[-1] not in self.scores.stop_ids:
+            scores = self.scores.after(written)
+            decided += self.scores.readings(scores, None, self.top_n)
             written.append(self._own(scores[0], decided[-1], draws))
-        self.rows.drop_before(written)
+        self.scores.drop_before(written)
         ties = sum(row.ties(self._tolerance) for row in decided)
-        ms, prefilled = self.rows.clock_ms - started_ms, self.session.work.encoder_passes > passes
+        ms, prefilled = self.scores.clock_ms - started_ms, self.session.work.encoder_passes > passes
         likeliest = tuple(row.candidates for row in decided) if self.top_n else None
         return Verdict(accepted, token, tuple(written[verified:]), ties, ms, prefilled, likeliest=likeliest)
 
     def _own(self, scores: torch.Tensor, row: ScoreReading, draws: torch.Generator) -> int:
         """The cloud's own token by its processed scores [vocab]: the most likely one, or one that is drawn."""
-        if not self.rows.pipeline.settings.sampling:
+        if not self.scores.pipeline.settings.sampling:
             return row.id
         return int(draw(scores.softmax(dim=-1)[None], draws))
 
@@ -85,7 +85,7 @@ class LocalVerifier:
         """Reads the clip and the prompt ahead of need. What is not finite fails here, before it is shared."""
         if not self.session.is_read:
             logits = self.session.logits(())  # outside: its time is counted by the session
-            with self.rows.waiting():
+            with self.scores.waiting():
                 choices(logits, self.session.model.name)
 
     def close(self) -> None:

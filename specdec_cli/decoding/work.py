@@ -12,7 +12,7 @@ from specdec_cli.types import Decider, ModelWork, Prefill, Source, Token
 if TYPE_CHECKING:
     from specdec_cli.decoding.block import Event
     from specdec_cli.decoding.loop import Loop
-    from specdec_cli.decoding.rows import Rows
+    from specdec_cli.decoding.next_scores import NextScores
 
 
 class ClipWork:
@@ -44,29 +44,29 @@ class ClipWork:
 
     def learn(self, tokens: Sequence[Token]) -> None:
         """Lets later captions be guessed from the finished text."""
-        for rows, own in self._guessing:
-            rows.learn([token.id for token in tokens], [token.source in own for token in tokens])
+        for scores, own in self._guessing:
+            scores.learn([token.id for token in tokens], [token.source in own for token in tokens])
 
     @property
     def guessed(self) -> int | None:
         """Tokens that models of this process guessed; None: guessing is off."""
-        counts = [rows.guessed for rows, _ in self._guessing]
+        counts = [scores.guessed for scores, _ in self._guessing]
         return sum(counts) if counts else None
 
     @property
     def guesses_kept(self) -> int | None:
         """Guessed tokens that stood."""
-        counts = [rows.guesses_kept for rows, _ in self._guessing]
+        counts = [scores.guesses_kept for scores, _ in self._guessing]
         return sum(counts) if counts else None
 
     @property
-    def _guessing(self) -> Iterator[tuple[Rows, Collection[Source]]]:
+    def _guessing(self) -> Iterator[tuple[NextScores, Collection[Source]]]:
         """What guesses in this process, and the sources of the tokens that are each model's own."""
         loop = self._loop
         roles: tuple[Decider, Decider] = ("cloud" if loop.settings.mode == "cloud" else "edge", "cloud")
         for model, role in zip((loop.drafter, loop.verifier), roles, strict=True):
-            if loop.settings.guess_tokens and model is not None and model.rows is not None:
-                yield model.rows, OWN[role]
+            if loop.settings.guess_tokens and model is not None and model.scores is not None:
+                yield model.scores, OWN[role]
 
 
 class Clock:

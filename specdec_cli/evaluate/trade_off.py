@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from specdec_cli.evaluate.result import Comparison, ModeQuality
-from specdec_cli.format import percent, seconds, share, with_ends
+from specdec_cli.format import count, percent, share, with_ends
 from specdec_cli.stats import Interval
 from specdec_cli.types import Mode
 
 HEIGHT: Final = 280  # of a picture, CSS pixels; its width is that of the page
 _TICKS: Final = 6  # at most
 _NEAR: Final = (16.0, 22.0)  # % and pixels within which two names would overlap
-
-
-class Measure(NamedTuple):
-    """A figure of quality that every mode has, 0 to 1."""
-
-    name: str
-    of: dict[Mode, Interval]
 
 
 class Axis(NamedTuple):
@@ -60,9 +53,7 @@ class Placed:
     y: float
     across: tuple[float, float]
     along: tuple[float, float]
-    anchor: str  # where its name stands from it
-    right: int  # pixels
-    down: int
+    below: bool  # whether its name stands below it
     said: str  # in words
 
 
@@ -71,86 +62,59 @@ class Panel:
     """A picture: points with their intervals, and the lines of its axes with their figures."""
 
     title: str
-    horizontal: str
     points: tuple[Placed, ...]
     x_ticks: tuple[tuple[float, str], ...]
     y_ticks: tuple[tuple[float, str], ...]
     at_random: tuple[tuple[float, float], tuple[float, float]] | None  # edge-only and cloud-only
 
 
-def measures(found: Comparison) -> list[Measure]:
-    """What the picture shows, the leading one first: classes, and emotion beside them; texts; or those of the cloud."""
-    of = found.quality
-    if all(each.label_mean for each in of) and of:
-        attributes = [*of[0].labels]
-        if len(attributes) == 1:
-            return [_measure(f"{attributes[0]} named right", of, lambda each: each.label_mean)]
-        classes = f"classes named right, mean of {len(attributes)} attributes"
-        first = _measure(classes, of, lambda each: each.label_mean)
-        if "emotion" not in attributes:
-            return [first]
-        return [first, _measure("emotion named right", of, lambda each: each.labels["emotion"].accuracy)]
-    if of and all(each.text for each in of):
-        return [_measure("chrF with the references", of, lambda each: _alone(each.text and each.text.chrf / 100))]
-    if of and "cloud" in found.modes:
-        return [_measure("classes equal to cloud-only's", of, lambda each: each.same_labels or _alone(1.0))]
-    return []
-
-
-def _measure(name: str, of: Sequence[ModeQuality], figure: Callable[[ModeQuality], Interval | None]) -> Measure:
-    return Measure(name, {each.mode: interval for each in of if (interval := figure(each))})
-
-
-def _alone(value: float | None) -> Interval:
-    return Interval(value or 0.0, None, None)
-
-
 def panels(found: Comparison) -> list[Panel]:
-    """The pictures of a comparison; none where there is nothing to set time against."""
-    return [_panel(measure, found) for measure in measures(found)] if len(found.costs) > 1 else []
+    """The pictures of a comparison with cloud-only, whose time is that which others are measured in."""
+    compared = "cloud" in found.modes and len(found.costs) > 1
+    return [_panel(*measure, found) for measure in _measures(found.quality)] if compared else []
 
 
-def _panel(measure: Measure, found: Comparison) -> Panel:
-    relative = "cloud" in found.modes
-    written: Callable[[float], str] = percent if relative else seconds
-    times = {
-        each.mode: (each.total_s.to_cloud or _alone(1.0))
-        if relative
-        else _alone((each.total_s.value or 0.0) / len(found.clips))
-        for each in found.costs
-    }
-    ends = [_ends(measure.of[mode]) for mode in times]
+def _measures(of: Sequence[ModeQuality]) -> Iterator[tuple[str, dict[Mode, Interval]]]:
+    """What is shown, the leading one first: classes, and emotion beside them; texts; or agreement with the cloud."""
+    means = {each.mode: each.label_mean for each in of if each.label_mean}
+    texts = {each.mode: _alone(each.text.chrf / 100) for each in of if each.text}
+    if means:
+        attributes = [*of[0].labels]
+        if attributes != ["emotion"]:
+            yield f"Classes named right, mean of {count(len(attributes), 'attribute')}", means
+        if "emotion" in attributes:
+            yield "Emotion named right", {each.mode: each.labels["emotion"].accuracy for each in of}
+    elif texts:
+        yield "chrF with the references", texts
+    else:
+        yield "Classes equal to cloud-only's", {each.mode: each.same_labels or _alone(1.0) for each in of}
+
+
+def _alone(value: float) -> Interval:
+    return Interval(value, None, None)
+
+
+def _panel(title: str, qualities: Mapping[Mode, Interval], found: Comparison) -> Panel:
+    times = {each.mode: each.total_s.to_cloud or _alone(1.0) for each in found.costs}
+    ends = [_ends(quality) for quality in qualities.values()]
     least, most = min(low for low, _ in ends), max(high for _, high in ends)
     margin = 0.12 * max(most - least, 0.02)
     across = Axis(12.0, 94.0, 0.0, max(_ends(time)[1] for time in times.values()) * 1.02)
     along = Axis(236.0, 18.0, max(least - margin, 0.0), min(most + margin, 1.0))
     points: list[Placed] = []
     for mode, time in times.items():
-        quality = measure.of[mode]
+        quality = qualities[mode]
         x, y = across.place(time.value), along.place(quality.value)
         near = any(abs(x - other.x) < _NEAR[0] and abs(y - other.y) < _NEAR[1] for other in points)
-        low, high = along.places(quality)
-        points.append(
-            Placed(
-                mode,
-                x,
-                y,
-                across=across.places(time),
-                along=(high, low),
-                anchor="end" if x > 60 else "start",
-                right=-9 if x > 60 else 9,
-                down=18 if near else -9,
-                said=f"{mode}: {with_ends(quality, share)} at {with_ends(time, written)}",
-            )
-        )
+        said = f"{mode}: {with_ends(quality, share)} at {with_ends(time, percent)} of cloud-only's time"
+        points.append(Placed(mode, x, y, across.places(time), along.places(quality), near, said))
     at = {point.mode: (point.x, point.y) for point in points}
     return Panel(
-        title=measure.name[0].upper() + measure.name[1:],
-        horizontal="time, as a share of cloud-only's" if relative else "time of a clip",
+        title=title,
         points=tuple(points),
-        x_ticks=across.ticks(written),
+        x_ticks=across.ticks(percent),
         y_ticks=along.ticks(lambda tick: f"{100 * tick:g}%"),
-        at_random=(at["edge"], at["cloud"]) if {"edge", "cloud"} <= at.keys() else None,
+        at_random=(at["edge"], at["cloud"]) if "edge" in at else None,
     )
 
 

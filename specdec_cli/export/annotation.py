@@ -12,7 +12,8 @@ from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader
 
-from specdec_cli.export.recordings import CaptionedRecording, Piece, columns, one_line, short_name
+from specdec_cli.export.recordings import CaptionedPiece, CaptionedRecording, columns, short_name
+from specdec_cli.text import one_line
 
 _Item = TypeVar("_Item")
 _WITHOUT: Final = ("speaker", "agrees", "score")
@@ -28,7 +29,7 @@ class Layer(NamedTuple):
     """Pieces of one speaker that never overlap, and the annotation tiers about them."""
 
     speaker: str | None  # None: unknown
-    pieces: Sequence[Piece]
+    pieces: Sequence[CaptionedPiece]
     tiers: Mapping[str, Sequence[str]]  # name -> what is said of each piece, an empty text for nothing; first captions
 
 
@@ -118,7 +119,7 @@ def eaf(recording: CaptionedRecording, kinds: Mapping[str, str], target: Path) -
     )
 
 
-def _filled(pieces: Sequence[Piece], texts: Sequence[str], end_s: float) -> list[tuple[float, float, str]]:
+def _filled(pieces: Sequence[CaptionedPiece], texts: Sequence[str], end_s: float) -> list[tuple[float, float, str]]:
     """The intervals of a tier from 0 to the end, s, with empty ones in the gaps; the last one may have been rounded."""
     filled: list[tuple[float, float, str]] = []
     at = 0.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -16,20 +15,21 @@ from specdec_cli.errors import ConfigError, WrongFileError
 from specdec_cli.inputs.find import common_folder, relative_name
 from specdec_cli.inputs.recording import InputFile, Key
 from specdec_cli.marks import digest
+from specdec_cli.text import one_line
 from specdec_cli.transcript.lines import Line, Mark, standing, stored_lines
 
 if TYPE_CHECKING:
     from specdec_cli.labels import Lexicon
     from specdec_cli.transcript.records import TranscriptHead
 
-_NO_TEXT: Final = re.compile("[\0-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")  # what XML cannot hold, and controls
+
 _KINDS: Final = ("speaker", "text", "channel", "label", "emotions", "measured", "needs", "flags", "agrees", "score")
 _LAST_S: Final = 253_402_300_799.0  # the end of the year 9999, after which there are no dates
 _NOT_SHORT: Final = ("caption", "file", "start", "end", "speaker", "text", "channel", "emotions", "flags")
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class CaptionedPiece:
     """A captioned piece of a recording, or all of it."""
 
     start_ms: int  # in the recording, rounded, so that pieces that touch in the transcript touch here
@@ -40,7 +40,7 @@ class Piece:
     line: Line
 
     @classmethod
-    def of(cls, line: Line, transcripts: Path) -> Piece:
+    def of(cls, line: Line, transcripts: Path) -> CaptionedPiece:
         """The piece of a line that has a caption; TranscriptError if it does not say where the piece is."""
         head, start = line.head, line.head.start_s or 0.0
         end = head.duration_s if head.end_s is None else head.end_s
@@ -59,14 +59,14 @@ class CaptionedRecording:
 
     path: str  # absolute; to be opened
     name: str  # its place below the folder of all recordings, without suffix; no two have the same, even without case
-    pieces: tuple[Piece, ...]  # at least one
+    pieces: tuple[CaptionedPiece, ...]  # at least one
     duration_s: float  # of all of it, as its transcripts say; else to the end of the last piece
     made: datetime  # when its transcript was last written
 
     @classmethod
     def of(cls, path: str, name: str, lines: Sequence[Line], transcripts: Path, made: datetime) -> Self:
-        """A recording of its lines, all of which have captions; errors as in `Piece.of`."""
-        pieces = _joined(Piece.of(line, transcripts) for line in lines)
+        """A recording of its lines, all of which have captions; errors as in `CaptionedPiece.of`."""
+        pieces = _joined(CaptionedPiece.of(line, transcripts) for line in lines)
         end_s = max(piece.end_ms for piece in pieces) / 1000
         longest_s = max(line.head.recording_s or line.head.duration_s or 0.0 for line in lines)
         duration_s = longest_s if longest_s > end_s - 0.001 else end_s  # the end was rounded
@@ -142,9 +142,9 @@ class Stored:
                 yield CaptionedRecording.of(path, names[path], lines, self.transcripts, made)
 
 
-def _joined(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
+def _joined(pieces: Iterable[CaptionedPiece]) -> tuple[CaptionedPiece, ...]:
     """Pieces by time; one that begins within 1 ms of the end of the one before begins there."""
-    found: list[Piece] = []
+    found: list[CaptionedPiece] = []
     for piece in sorted(pieces, key=lambda piece: (piece.start_ms, piece.end_ms)):
         end_ms = found[-1].end_ms if found else 0
         near = abs(piece.start_ms - end_ms) <= 1 and end_ms < piece.end_ms
@@ -194,8 +194,3 @@ def short_name(column: str) -> str:
     """The name of a column of `details` where the caption is called `caption`: of a class that of its attribute."""
     name = one_line(column.removeprefix("label_"))
     return column if name in _NOT_SHORT and name != column else name
-
-
-def one_line(text: str) -> str:
-    """Text as one line: white space as single spaces, other control characters as escapes."""
-    return _NO_TEXT.sub(lambda found: ascii(found[0])[1:-1], " ".join(text.split()))

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import yaml
 
-from specdec_cli.export.recordings import CaptionedRecording, Stored, columns, details, one_line, short_name
-from specdec_cli.export.turns import clock
+from specdec_cli.export.recordings import CaptionedRecording, Stored, columns, details, short_name
 from specdec_cli.inputs.find import relative_name
 from specdec_cli.inputs.table_files import OWN_COLUMNS, as_cell
-from specdec_cli.transcript.records import readable
+from specdec_cli.text import one_line, readable
+from specdec_cli.times import clock
 
 COLUMNS: Final = (*OWN_COLUMNS, "mode", "edge", "cloud", "escalations", "degraded")
 _LANGUAGES: Final = {"zh": "zho", "en": "eng"}  # ISO 639-3

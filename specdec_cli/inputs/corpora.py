@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from specdec_cli.config.problems import show
 from specdec_cli.inputs.entries import Entry, language_named, moment, pieces, required_moment, span
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.table_files import JSON, Object, Table, ending, one_line, read_objects, read_table, read_text
+from specdec_cli.text import show
 
 _ROUNDING_S: Final = 0.01
+_CHANNELS: Final = {"A": 0, "B": 1}  # else numbers from 0
 _CUTS: Final = ("MixedCut", "PaddingCut")  # without a recording of their own
 
 
@@ -28,7 +29,7 @@ def kaldi(scp: Path, skips: Skips) -> Iterator[Entry]:
     segments = scp.with_name("segments")
     cut = segments.exists()
     for place, utterance, rest in _pairs(segments) if cut else [(place, n, n) for n, (place, _) in recordings.items()]:
-        of, start, end = (*rest.split(), None, None, None)[:3]
+        of, start, end, channel = (*rest.split(), None, None, None, None)[:4]
         if of not in recordings:
             skips.leave_out(place, f"{scp} has no recording {show(of)}")
             continue
@@ -37,7 +38,11 @@ def kaldi(scp: Path, skips: Skips) -> Iterator[Entry]:
             why = f"{show(of)} is a command, and specdec runs no commands of a list: write it to a file of its own"
             skips.leave_out(listed, why)
             continue
-        known = {"speaker": speakers.get(utterance) or None, "text": texts.get(utterance) or None}
+        known: dict[str, Any] = {"speaker": speakers.get(utterance) or None, "text": texts.get(utterance) or None}
+        if channel is not None:
+            known["channel"] = _CHANNELS.get(channel, int(channel[:3]) if channel.isdecimal() else None)
+            if known["channel"] is None:
+                skips.change(place, f"{show(channel)} is no channel: the mix of all is taken")
         begin, until = (required_moment(start), moment(end) if end != "-1" else None) if cut else (None, None)
         yield from pieces(place, skips, begin, until, file=file, id=utterance, **known)
 
@@ -83,12 +88,13 @@ def _lhotse(objects: Iterable[Object], skips: Skips) -> Iterator[Entry]:
                 place, "this is no cut of a recording in a file: write it to one with cuts.save_audios(...)"
             )
             continue
-        channel, length = row.get("channel"), moment(row.get("duration"))
+        length = moment(row.get("duration"))
         if (part := span(place, skips, required_moment(row.get("start")), length=length)) is None:
             continue
         if part[0] == 0 and (part[1] is None or (isinstance(total, float) and abs(total - part[1]) < _ROUNDING_S)):
             part = None, None
         names = {*map(str, speakers)}
+        channel = row.get("channel")
         yield Entry(
             place,
             file,

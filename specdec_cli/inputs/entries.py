@@ -10,11 +10,11 @@ from functools import cached_property
 from statistics import median
 from typing import Any, Final, NamedTuple
 
-from specdec_cli.config.problems import show
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.table_files import Row, Table, one_line
 from specdec_cli.prompts import Language
-from specdec_cli.times import MOST_S, seconds
+from specdec_cli.text import show, show_name
+from specdec_cli.times import MOST_S, parse
 
 # Names of columns without case, blanks and punctuation.
 FILES: Final = (
@@ -48,11 +48,13 @@ _STARTS: Final = (
 _OFFSET: Final = "offset"  # the start beside a duration, the end beside an onset
 _ENDS: Final = (*("end", "endtime", "stop", "stoptime", "tmax", "xmax", "to", "timestampsto", "结束", "结束时间"),)
 _LENGTHS: Final = ("duration", "dur", "length", "时长")
-_UNITS: Final = dict.fromkeys(("", "s", "sec", "secs", "seconds", "inseconds", "秒"), 1.0)
+_UNITS: Final = dict.fromkeys(("", "s", "sec", "secs", "seconds", "inseconds", "秒", "ssmsec", "hhmmssms"), 1.0)
 _UNITS_MS: Final = ("ms", "msec", "msecs", "milliseconds", "inmilliseconds", "millis", "毫秒")
 _WITH_UNIT: Final = re.compile(r"(.*\d)\s*(ms|msec|s|sec|secs|seconds|秒|毫秒)", re.IGNORECASE)
 _OF_PANDAS: Final = re.compile(r"(\d{1,4}) days?(?: (\d\d:\d\d:\d\d(?:\.\d{1,9})?))?")  # audformat has such times
 _WHOLE: Final = re.compile(r"\d+")
+_WHOLE_TIME: Final = re.compile(r"(\d{1,15})(?:\.0+)?")  # also as pandas writes a column with gaps
+_UNREAD: Final = re.compile(r"(?:start|begin|onset)(?:in|time)?(?:samples?|frames?|index)")
 _LONG: Final = 400.0
 """Whole numbers without a unit, half of them this far apart, are milliseconds: no model reads as many seconds."""
 _NONE: Final = frozenset({"", "na", "n/a", "nan", "nat", "none", "null", "<na>", "-"})
@@ -124,6 +126,11 @@ class Columns:
                 f"{self.table.path}: its clips are of IEMOCAP, whose times count in the dialogue: all of each clip"
             )
             self.start = self.end = self.length = None
+        elif self.start is None and (unread := next((name for name in self._by_name if _UNREAD.fullmatch(name)), None)):
+            column = show_name(self._by_name[unread])
+            skips.note(
+                f"{self.table.path}: column {column} is not read, so rows are about whole recordings: give seconds"
+            )
         scale = self._scale(skips)
         named = self.file, self.id, self.speaker, self.text, self.language, self.prompt, self.channel
         times = [
@@ -163,9 +170,10 @@ class Columns:
         for row in self.table.rows:
             begin, until = row.cell(self.start.column), row.cell(end.column)
             if begin and until:
-                if not (_WHOLE.fullmatch(begin[0]) and _WHOLE.fullmatch(until[0])):
+                first, last = _WHOLE_TIME.fullmatch(begin[0]), _WHOLE_TIME.fullmatch(until[0])
+                if first is None or last is None:
                     return 1.0
-                lengths.append(int(until[0]) - (int(begin[0]) if self.end else 0))
+                lengths.append(int(last[1]) - (int(first[1]) if self.end else 0))
         if not lengths or median(lengths) < _LONG:
             return 1.0
         skips.note(f"{self.table.path}: its times are whole numbers this far apart, so they are read as milliseconds")
@@ -214,7 +222,7 @@ def moment(value: object, scale: float = 1.0) -> float | str | None:
     if value is None:
         return None
     text = str(value).strip()
-    if ":" in text and (clock := seconds(text.removeprefix("-"))) is not None:
+    if ":" in text and (clock := parse(text.removeprefix("-"))) is not None:
         return -clock if text.startswith("-") else clock
     try:
         if abs(number := float(text)) <= MOST_S:
@@ -224,10 +232,10 @@ def moment(value: object, scale: float = 1.0) -> float | str | None:
     if text.casefold() in _NONE:
         return None
     if days := _OF_PANDAS.fullmatch(text):
-        return 86_400.0 * int(days[1]) + (seconds(days[2] or "0") or 0.0)
+        return 86_400.0 * int(days[1]) + (parse(days[2] or "0") or 0.0)
     if unit := _WITH_UNIT.fullmatch(text):
         text, scale = unit[1], 0.001 if unit[2].casefold().startswith(("ms", "毫")) else 1.0
-    found = seconds(text.removeprefix("-"))
+    found = parse(text.removeprefix("-"))
     if found is None:
         return show(value)
     return (-found if text.startswith("-") else found) * scale

@@ -9,11 +9,11 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
-from specdec_cli.config.problems import show
 from specdec_cli.inputs.entries import Entry, channel_from_1, moment, pieces
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.table_files import one_line, read_text
 from specdec_cli.marks import is_listed
+from specdec_cli.text import show
 
 VTT_NOTE: Final = "NOTE specdec: each cue says how somebody speaks, not what they say"
 VTT_SAID: Final = "NOTE said: "
@@ -26,13 +26,15 @@ SRT_NOTHING: Final = "…"
 _OWN_CUE: Final = re.compile(r"([\d:.,]+) --> ([\d:.,]+)")
 _OWN_PREFIX: Final = re.compile(r"\[([^\]]*)\]: ")
 _OWN_VOICE: Final = re.compile(r"<v ([^<>\n]*)>")
-_TIME: Final = r"(-?\d[\d:]{0,20}(?:\s?[.,]\s?\d{1,9})?)"
+_TIME: Final = r"(-?\d[\d:]{0,20}(?:\s?[.,]\s?\d[\d.]{0,30})?)"
+_TOO_FINE: Final = re.compile(r"([.,]\d{1,9})[\d.]*\Z")  # milliseconds with decimals, as JavaScript prints them
 _AN_ARROW: Final = r"(?:[-–—=]\s?){1,3}>"  # also as machine translation leaves it
 _ARROW: Final = re.compile(rf"\s*{_TIME}\s*{_AN_ARROW}\s*{_TIME}(?:\s.*)?")
 _LIKE_ARROW: Final = re.compile(
     rf"\s*-?\d\S{{0,30}}\s{{0,9}}-->|\s*-?\d{{1,5}}:[\d:., ]{{1,30}}{_AN_ARROW}\s*-?\d{{1,5}}:\d"
 )
-_OF_COLONS: Final = re.compile(r"(\d{1,5}:\d{1,2}:\d{1,2}):(\d{1,3})")  # in the place of a comma
+_OF_COLONS: Final = re.compile(r"(\d{1,5}:\d{1,2}:\d{1,2}):(\d{3})")  # in the place of a comma; two digits are frames
+_IN_STREAM: Final = re.compile(r"X-TIMESTAMP-MAP=\S{0,60}[1-9]\S{0,60}")  # of HLS; with zeros it means nothing
 _VOICE: Final = re.compile(r"<v(?:\.[^\s<>]{0,100})?\s{1,9}([^<>]{1,255})>")
 _PREFIX: Final = re.compile(r"\[([^\]\n]{1,255})\]:\s+")  # as WhisperX writes speakers into subtitles
 _NUMBERED: Final = re.compile(r"\[?((?:speaker|说话人|发言人)[ _]?\d{1,3})(?:\]:?|[:：])\s*", re.IGNORECASE)  # others
@@ -95,6 +97,8 @@ def _cues(path: Path, text: str, skips: Skips) -> Iterator[Entry]:
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     web, rolls, repeated = lines[0].startswith("WEBVTT"), _TIMED.search(text) is not None, 0
     starts = [number for number, line in enumerate(lines) if _LIKE_ARROW.match(line)]
+    if web and (place_in_stream := _IN_STREAM.search(text)):
+        skips.note(f"{path}: its times are taken as they are, also if {place_in_stream[0]} moves them in its stream")
     shown: list[str] = []
     for at, until in zip(starts, [*starts[1:], None], strict=False):
         place, times = f"{path}, line {at + 1}", _ARROW.fullmatch(lines[at])
@@ -125,7 +129,7 @@ def _named(cue: Entry) -> re.Match[str] | None:
 
 
 def _moment(time: str) -> float | str | None:
-    return moment(_OF_COLONS.sub(r"\1,\2", "".join(time.split())))
+    return moment(_OF_COLONS.sub(r"\1,\2", _TOO_FINE.sub(r"\1", "".join(time.split()))))
 
 
 def _spoken(place: str, text: str, skips: Skips) -> tuple[str | None, str | None]:

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree
 
-from specdec_cli.config.problems import show
 from specdec_cli.errors import ReferencesError
 from specdec_cli.inputs.entries import Entry, channel_from_1, span
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.table_files import one_line, read_text
+from specdec_cli.text import show
 
-_VALUE: Final = re.compile(r"![^\n]*|(\"(?:[^\"]|\"\")*+\"|(?<!\S)(?:[-+]?\d[\d.eE+-]*|<exists>|<absent>)(?!\S))")
+_VALUE: Final = re.compile(r"![^\n]*|(\"(?:[^\"]|\"\")*+\"|(?<!\S)(?:[-+]?\d[\d.,eE+-]*|<exists>|<absent>)(?!\S))")
 _PARTS_OF_UTTERANCES: Final = re.compile(r"\b(words?|phones?|phonemes?|syllables?)$", re.IGNORECASE)
 _TEXT: Final = frozenset({"text", "transcript", "utterance", "utterances", "segments", "sentences", "silences"})
 _OF_SPEAKER: Final = re.compile(r"(.+) - (\w+)(?: \(\d+\))?", re.DOTALL)
@@ -27,6 +27,7 @@ _CAPTIONS: Final = re.compile(r"(?P<before>(?P<speaker>.+) - )?caption(?P<number
 _ATTACHED: Final = re.compile(r"(?:^| - )(text|channel)(?: \(\d+\))?$")  # a text, and no translation or gloss
 _OF_CAPTIONS: Final = re.compile(r"(?:text|channel|emotions|needs_review|flags|measured_.*)(?: \(\d+\))?")
 _XML: Final = re.compile(r"\s*<\?xml[^>]{0,200}\?>")  # it may name another encoding
+_DEEPEST: Final = 8  # levels of annotations that are attached to others
 _AGAIN: Final = "Save it again as a text file, with the program that it is of."
 
 
@@ -38,7 +39,7 @@ _Key = tuple[float | None, float | None, str | None]
 @dataclass(slots=True)
 class _Tier:
     name: str
-    speaker: str | None = None  # where the file says so beside the name
+    speaker: str | None = None  # where the file names one beside the tier
     empty_counts: bool = False  # whether an interval without a label is a piece, and no silence between two
     intervals: list[tuple[float | None, float | None, str]] = field(default_factory=list)
 
@@ -126,7 +127,7 @@ def _captions(path: Path, tiers: Sequence[_Tier], skips: Skips) -> tuple[list[En
 
 
 def _says_more(tier: _Tier, places: Container[_Span]) -> bool:
-    """Whether a tier says more of captions without a speaker: by its name, or as most of it stands where they do."""
+    """Whether a tier is about captions without a speaker: by its name, or as most of it stands where they do."""
     own = [(start, end) in places for start, end, label in tier.intervals if label.strip()]
     return _OF_CAPTIONS.fullmatch(tier.name) is not None or (bool(own) and 2 * sum(own) > len(own))
 
@@ -156,6 +157,8 @@ def _grid(path: Path, skips: Skips) -> Iterator[_Tier]:
     values = (found[1] for found in _VALUE.finditer(read_text(path, lenient=True)) if found[1])
     if not (next(values, "").strip('"').startswith("ooTextFile") and next(values, "").strip('"') == "TextGrid"):
         raise ReferencesError(f"{path} is no TextGrid that can be read: its first lines are others.", hint=_AGAIN)
+    if (begins_s := _number(next(values, "")) or 0.0) > 0:
+        skips.note(f"{path}: its times begin at {begins_s:g} s and count from the start of the recording")
     value = next((value for value in values if value.startswith('"')), None)
     while value is not None:
         kind, tier = _unquoted(value), _Tier(_unquoted(next(values, '""')))
@@ -180,7 +183,7 @@ def _unquoted(value: str) -> str:
 
 def _number(value: str) -> float | None:
     try:
-        return float(value)
+        return float(value.replace(",", "."))
     except ValueError:
         return None
 
@@ -212,20 +215,35 @@ def _slots(path: Path, root: ElementTree.Element, skips: Skips) -> dict[str | No
 
 
 def _tiers_of(root: ElementTree.Element, times: Mapping[str | None, float | None]) -> Iterator[_Tier]:
-    """The tiers of an ELAN document without a parent, and then what specdec attaches to them: texts and channels."""
-    spans: dict[str | None, _Span] = {}
+    """The tiers of an ELAN document without a parent, and then what specdec attaches to them: texts and channels.
+
+    What is attached has the times of the annotation, and the speaker of the tier, that it is attached to in the end.
+    """
+    tiers = list(root.iter("TIER"))
+    speakers = {tier.get("TIER_ID"): one_line(tier.get("PARTICIPANT")) for tier in tiers}
+    of_tiers = {tier.get("TIER_ID"): tier.get("PARENT_REF") for tier in tiers if tier.get("PARENT_REF") in speakers}
+    of = {one.get("ANNOTATION_ID"): one.get("ANNOTATION_REF") for one in root.iter("REF_ANNOTATION")}
+    spans: dict[str | None, _Span] = {
+        one.get("ANNOTATION_ID"): (times.get(one.get("TIME_SLOT_REF1")), times.get(one.get("TIME_SLOT_REF2")))
+        for one in root.iter("ALIGNABLE_ANNOTATION")
+    }
+    captioned = any(_CAPTIONS.fullmatch(name or "") for name in speakers)
     attached: list[_Tier] = []
-    captioned = any(_CAPTIONS.fullmatch(tier.get("TIER_ID", "")) for tier in root.iter("TIER"))
-    for element in root.iter("TIER"):
+    for element in tiers:
         tier = _Tier(element.get("TIER_ID") or "", one_line(element.get("PARTICIPANT")), empty_counts=True)
         for one in chain(element.iter("ALIGNABLE_ANNOTATION"), element.iter("REF_ANNOTATION")):
-            start, end = (times.get(one.get(f"TIME_SLOT_REF{side}")) for side in (1, 2))
-            if one.tag == "REF_ANNOTATION":
-                start, end = spans.get(one.get("ANNOTATION_REF"), (None, None))
-            spans[one.get("ANNOTATION_ID")] = start, end
+            start, end = spans.get(_topmost(one.get("ANNOTATION_ID"), of), (None, None))
             tier.intervals.append((start, end, one.findtext("ANNOTATION_VALUE") or ""))
         if element.get("PARENT_REF") is None:
             yield tier
         elif (kind := _ATTACHED.search(tier.name.strip())) and (captioned or kind[1] != "channel"):
+            top = _topmost(tier.name, of_tiers)
+            tier.speaker = speakers[top] or _kind(_Tier(top or ""))[0]
             attached.append(tier)
     yield from attached
+
+
+def _topmost(name: str | None, above: Mapping[str | None, str | None]) -> str | None:
+    for _ in range(_DEEPEST):
+        name = above.get(name, name)
+    return name

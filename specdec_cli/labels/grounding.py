@@ -89,7 +89,7 @@ class Grounding:
 
     def _find_standing(self, written: tuple[int, ...], at: int, token: int) -> bool:
         labels = self.labels(self._read(written))
-        fitting = [each.attribute for each in self.lexicon.claims(labels, self.measured) if each.agrees]
+        fitting = [each.attribute for each in self.lexicon.claims(labels, self.measured, nominal=True) if each.agrees]
         others = rivals(self.lexicon, fitting, written, at, token, self.decode, self.language)
         return any(
             classes and not any(self._may_fit(labels, attribute, class_) for class_ in classes)
@@ -97,5 +97,5 @@ class Grounding:
         )
 
     def _may_fit(self, labels: dict[str, str | None], attribute: str, class_: str) -> bool:
-        claims = self.lexicon.claims({**labels, attribute: class_}, self.measured)
+        claims = self.lexicon.claims({**labels, attribute: class_}, self.measured, nominal=True)
         return any(each.agrees is not False for each in claims if each.attribute == attribute)

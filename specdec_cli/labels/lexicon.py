@@ -125,16 +125,18 @@ class Lexicon:
                 return next(one for one in left if one.class_ in most)
         return None
 
-    def claims(self, labels: Mapping[str, str | None], measured: Measured) -> tuple[Claim, ...]:
+    def claims(
+        self, labels: Mapping[str, str | None], measured: Measured, *, nominal: bool = False
+    ) -> tuple[Claim, ...]:
         """The labels of every attribute that can be measured, each beside its figure and what of it fits the class.
 
         Of several entries under `measured` the first counts whose `where` the labels satisfy and which has the class;
-        those of a file that extends the shipped one stand before its own.
+        those of a file that extends the shipped one stand before its own. `nominal`: what fits is cut at `borders`.
         """
         claims = []
         for name, rules in self._rules.items():
             said, right = labels.get(name), [fit for fit in rules.measured if fit.where.items() <= labels.items()]
             for fit in [fit for fit in right if said in fit.classes][:1] or right[:1]:
-                span = fit.classes.get(said or "", Span())
+                span = fit.nominal(said or "") if nominal else fit.classes.get(said or "", Span())
                 claims.append(Claim(name, said, fit.figure, getattr(measured, fit.figure), span.least, span.most))
         return tuple(claims)

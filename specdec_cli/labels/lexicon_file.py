@@ -71,6 +71,23 @@ class Fit(_Part):
     figure: Figure
     where: dict[Name, Name] = {}
     classes: dict[Name, Span]
+    borders: list[float] = []  # between one class and the next, in their order
+
+    def nominal(self, class_: str) -> Span:
+        """Values within the borders of a class; those that fit it where there are none."""
+        if not self.borders or class_ not in self.classes:
+            return self.classes.get(class_, Span())
+        at = list(self.classes).index(class_)
+        least, most = ([None, *self.borders][at], [*self.borders, None][at])
+        return Span(least=least, most=most)
+
+    @field_validator("borders")
+    @classmethod
+    def _one_between_each_two_classes(cls, borders: list[float], info: ValidationInfo) -> list[float]:
+        needed = len(info.data.get("classes", ())) - 1
+        if len(borders) != needed or borders != sorted(borders):
+            raise ValueError(f"{needed + 1} classes have {needed} borders, in rising order")
+        return borders
 
 
 class WheelGroup(_Part):

@@ -28,26 +28,21 @@ class Download:
     """The weights of a checkpoint that speech needs and the hub's cache lacks."""
 
     name: str
-    bytes: int
+    total: int  # bytes
     cache: Path
     free: int  # bytes on its disk
 
     @property
     def fits(self) -> bool:
         """Whether the disk has room for it."""
-        return self.bytes + _KEPT_FREE <= self.free
-
-    @property
-    def total(self) -> int:
-        """What `Watch` is called with at its end."""
-        return self.bytes
+        return self.total + _KEPT_FREE <= self.free
 
     def so_far(self, done: int) -> str:
         """How much of it is done, in words."""
-        return f"{size(done)} of {size(self.bytes)}"
+        return f"{size(done)} of {size(self.total)}"
 
     def __str__(self) -> str:
-        return f"{self.name}: {size(self.bytes)} of weights to download; {size(self.free)} free in {self.cache}"
+        return f"{self.name}: {size(self.total)} of weights to download; {size(self.free)} free in {self.cache}"
 
 
 def size(number: int) -> str:
@@ -133,7 +128,7 @@ def fetch(config: ModelConfig, weights: Sequence[Path], watch: Watch | None) -> 
     def report() -> None:
         while not done.wait(_POLL_S):
             with suppress(OSError):  # a file was finished, and has another name now
-                watch(download, min(_bytes_in(blobs) - before, download.bytes))
+                watch(download, min(_bytes_in(blobs) - before, download.total))
 
     watch(download, 0)
     thread = threading.Thread(target=report, name="specdec download", daemon=True)

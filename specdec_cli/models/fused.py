@@ -22,7 +22,6 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from specdec_cli.models.families import CACHE
 from specdec_cli.models.kernels import FastLinear
 from specdec_cli.models.packed import PackedLinear
-from specdec_cli.models.slots import LayerCache
 
 _Forward: TypeAlias = Callable[..., Any]
 _Angles: TypeAlias = tuple[torch.Tensor, torch.Tensor]
@@ -107,7 +106,8 @@ def _attention(part: Any) -> _Forward:
         turned = rotate(normed(heads[:, :, : queries + keys]), *position_embeddings).transpose(1, 2)
         query, key, value = turned[:, :queries], turned[:, queries:], heads[:, :, queries + keys :].transpose(1, 2)
         if cache is not None:
-            key, value = cache.update(key, value, 0 if isinstance(cache, LayerCache) else part.layer_idx)
+            # compiled once for all layers, each of which has a cache of its own
+            key, value = cache.update(key, value, part.layer_idx if len(cache.layers) > 1 else 0)
         attend = ALL_ATTENTION_FUNCTIONS.get_interface(part.config._attn_implementation, None)
         if attention_mask is not None and queries > keys and part.config._attn_implementation == "sdpa":
             attended = _packed(query, key, value, attention_mask, part.scaling)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import shutil
 from dataclasses import dataclass
 from typing import Any, Final
 
 import psutil
 import torch
 from transformers import GenerationConfig
-from transformers.utils import GENERATION_CONFIG_NAME
+from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
 
 from specdec_cli.cache import cache_folder
 from specdec_cli.config import ModelConfig
 from specdec_cli.config.schema import RuntimeConfig
-from specdec_cli.errors import CheckpointError
+from specdec_cli.errors import CheckpointError, first_line
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.checkpoint import HERE, Checkpoint, fingerprint, opened, stored_dtype
 from specdec_cli.models.download import Compilation, Download, Watch, fetch, plan, size
@@ -24,13 +26,14 @@ from specdec_cli.models.packed import (
     PackedConfig,
     PackedLinear,
     empty_packed,
-    is_whole,
     keep_packed,
     packed_folder,
     require_product,
 )
 from specdec_cli.models.processor import Processor
 from specdec_cli.models.selftest import self_test
+
+_log = logging.getLogger(__name__)
 
 _NOT_APPLIED: Final = {
     **dict.fromkeys(("num_beams", "encoder_repetition_penalty"), 1),
@@ -121,7 +124,7 @@ def forecast(config: ModelConfig, *, offline: bool) -> tuple[Needs, Download | N
         taken = round(_ROOM * sum(weight.nbytes for weight in weights))
         if checkpoint.quantised_by in ("awq", "gptq"):  # they stay as they are stored
             stored = (path.stat().st_size for path in checkpoint.weights if path.exists())
-            taken = round(_ROOM * (sum(stored) + (download.bytes if download else 0)))
+            taken = round(_ROOM * (sum(stored) + (download.total if download else 0)))
         free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else psutil.virtual_memory().available
         return Needs(config, parameters, str(dtype).removeprefix("torch."), str(device), taken, free), download
 
@@ -133,12 +136,17 @@ def load_processor(config: ModelConfig, *, offline: bool) -> Processor:
 
 
 def _module(checkpoint: Checkpoint, device: torch.device) -> Any:
-    """The module in evaluation mode; one that is packed for a CPU out of the cache, if it is kept there whole."""
+    """The module in evaluation mode; one that is packed for a CPU out of the cache, if it is kept there."""
     config, dtype, kept = checkpoint.config, _dtype(checkpoint, device), None
     if config.quantization is not None and device.type == "cpu":
         kept = packed_folder(checkpoint.weights, checkpoint.module_config, BITS[config.quantization], dtype)
-    if kept is not None and is_whole(kept):
-        return _build(checkpoint, device, dtype, str(kept))
+    if kept is not None and kept.is_dir():
+        try:
+            (kept / CONFIG_NAME).stat()  # without it, a model of default size would be built
+            return _build(checkpoint, device, dtype, str(kept))
+        except Exception as error:  # damaged files may raise anything
+            _log.warning("the packed weights in %s are damaged, and are made again: %s", kept, first_line(error))
+            shutil.rmtree(kept, ignore_errors=True)
     quantization = quantization_config(config.quantization, device, dtype)
     with checkpoint.tensors() as tensors:
         how = {"config": checkpoint.module_config, "state_dict": tensors, "quantization_config": quantization}

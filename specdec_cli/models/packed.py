@@ -11,23 +11,20 @@ prompt of 300 tokens.
 On a GPU both products can be captured in a CUDA graph, and no row depends on its neighbours.
 
 `PackedConfig` is a `quantization_config` for `from_pretrained`, which then reads, packs and drops one weight after the
-other; packed weights are kept for later starts.
+other. A later start maps the packed weights that were kept.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
-import shutil
 import tempfile
-import time
 from collections.abc import Callable, Container, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import torch
 import transformers
@@ -41,7 +38,6 @@ from transformers.utils.quantization_config import QuantizationConfigMixin
 from specdec_cli.cache import cache_folder
 from specdec_cli.errors import CheckpointError, first_line
 from specdec_cli.models.kernels import decoder_layers, has_int8, int8_product, lacks_16_bits
-from specdec_cli.regular_files import open_regular
 
 _log = logging.getLogger(__name__)
 
@@ -51,7 +47,7 @@ _BLOCK: Final = 64  # outputs that the kernel keeps together, or twice as many
 _PREFILL: Final = 96  # rows; verifications have fewer, and agree with steps but for rounding
 _PEAK: Final = 16.0  # of a row over its root mean square: beyond, what int8 leaves of it is multiplied too
 _AT_ONCE: Final = 1 << 23  # weights turned back at a time
-_PACKED_AT_ONCE: Final = 1 << 19  # with what they are compared with, they stay in the processor's cache
+_PACKED_AT_ONCE: Final = 1 << 17  # with what they are compared with, they stay in the processor's cache
 MULTIPLES: Final = 16  # of a scale; times -8, the least code, it is the least number of eight bits
 _FITS: Final = 3  # of codes to a zero point, and of that to them
 _LEAST_STEP: Final = 1e-7  # which float16 can hold
@@ -60,10 +56,10 @@ _TILES: Final = (8, 4, 2)  # of 16 inputs, which a GPU's kernel keeps together
 _TRIED: Final = (64, 256)  # outputs and inputs
 _METHOD: Final = "specdec_packed"
 _MADE_WITH: Final = (_METHOD, GROUP, MULTIPLES, torch.__version__, transformers.__version__)
-_HASHES: Final = "sha256.json"  # of the other files of a kept model
-_UNFINISHED: Final = "unfinished-"
-_LEFT_S: Final = 86_400.0  # after which what is unfinished belongs to no run
 _SHARD: Final = "256MB"  # of a kept file, which is copied in memory while it is written
+
+_Layout: TypeAlias = tuple[int, bool]
+"""Bytes of a block's input, and whether a byte holds two adjacent outputs or one of each half of the block."""
 
 
 class PackedLinear(nn.Module):
@@ -139,7 +135,7 @@ class PackedLinear(nn.Module):
         return made
 
     def _unpacked_product(self, x: torch.Tensor) -> torch.Tensor:
-        """x [rows, inputs] times the weights: [rows, outputs]."""
+        """x [rows, inputs] times the weights, turned back some outputs at a time: [rows, outputs]."""
         each = _spread()
         prefill = x.dtype == torch.bfloat16 and len(x) >= _PREFILL
         in_int8 = int8_product(x, _PEAK, each) if prefill and has_int8() else None
@@ -149,7 +145,7 @@ class PackedLinear(nn.Module):
         sums = x.view(len(x), -1, GROUP).sum(-1) if self.bits == 4 else x  # for zero points
 
         def multiply(at: int) -> None:
-            piece = slice(at, min(at + step, self.out_features))
+            piece = slice(at, at + step)
             if self.bits == 8:
                 torch.mm(x, self.weight[piece].to(x.dtype).T, out=made[:, piece])
                 return
@@ -157,16 +153,13 @@ class PackedLinear(nn.Module):
             halves = _codes(self.weight[piece], self.in_features), _halves(scales), _halves(made[:, piece])
             for codes, scale, place in zip(*halves, strict=True):
                 if in_int8 is not None:
-                    found = in_int8(*_int8(codes.sub_(8), scale.float().flatten(1)))
+                    found = in_int8(*_int8(codes, scale.float().flatten(1)))
                 else:
-                    scaled = codes.sub_(8).to(x.dtype).mul_(scale.flatten(1)[:, None])
-                    found = x @ scaled.view(self.in_features, -1)
+                    found = x @ codes.to(x.dtype).mul_(scale.flatten(1)[:, None]).view(self.in_features, -1)
                 place.copy_(found.view(place.shape))
             made[:, piece].addmm_(sums, zeros.to(x.dtype))
 
-        threads = torch.get_num_threads()
-        rounds = -(-self.out_features // (_outputs(self.in_features, _AT_ONCE) * threads))
-        step = -(-self.out_features // (rounds * threads * _BLOCK)) * _BLOCK
+        step = _outputs(self.in_features, min(_AT_ONCE, self.weight.nelement() // torch.get_num_threads()))
         list(each(multiply, range(0, self.out_features, step)))
         return made.mul_(self.scales) if self.bits == 8 else made
 
@@ -184,20 +177,36 @@ def _workers(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, "specdec product", torch.set_num_threads, (1,))
 
 
-def _codes(weight: torch.Tensor, inputs: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Packed weights of some blocks as codes int8 [inputs / 32, 32, outputs / 2], in the order of `_halves`."""
-    words = torch.stack([*weight.view(-1, inputs, _half_block()[0]).view(torch.int32)], dim=1)
+def _codes(weight: torch.Tensor, inputs: int, layout: _Layout | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+    """Packed weights of some blocks as codes -8 to 7: int8 [inputs / 32, 32, outputs / 2] in the order of `_halves`."""
+    length, _ = layout or _cpu_layout()
+    words = torch.stack([*weight.view(-1, inputs, length).view(torch.int32)], dim=1)
     low, high = words & _NIBBLES, words.bitwise_right_shift_(4).bitwise_and_(_NIBBLES)
-    first, second = (part.view(torch.int8).view(inputs // GROUP, GROUP, -1) for part in (low, high))
+    first, second = (part.view(torch.int8).view(inputs // GROUP, GROUP, -1).sub_(8) for part in (low, high))
     return first, second
 
 
-def _halves(values: torch.Tensor, layout: tuple[int, bool] | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+def _halves(values: torch.Tensor, layout: _Layout | None = None) -> tuple[torch.Tensor, torch.Tensor]:
     """Values [..., outputs] of the outputs in the lower and in the upper half of the bytes, [..., blocks, n] each."""
-    length, adjacent = layout or _half_block()
+    length, adjacent = layout or _cpu_layout()
     shape, half = ((-1, length, 2), -1) if adjacent else ((-1, 2, length), -2)
     lower, upper = torch.unflatten(values, -1, shape).unbind(half)
     return lower, upper
+
+
+@cache
+def _cpu_layout() -> _Layout:
+    """How the kernel of this CPU keeps the outputs of a block. Raises CheckpointError if no known way fits."""
+    codes = torch.randint(16, (2 * _BLOCK, GROUP), generator=torch.Generator().manual_seed(0))
+    packed = _in_order(codes.int())
+    for layout in product((_BLOCK // 2, _BLOCK // 4), (False, True)):
+        halves = (half.reshape(1, GROUP, -1) for half in _halves(codes.T - 8, layout))
+        if all(torch.equal(*both) for both in zip(halves, _codes(packed, GROUP, layout), strict=True)):
+            return layout
+    raise CheckpointError(
+        "the four-bit kernel of this CPU keeps its weights in an order that specdec does not support",
+        hint="Use quantization: int8, or none.",
+    )
 
 
 def _int8(codes: torch.Tensor, scales: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -216,17 +225,17 @@ def pack(weight: torch.Tensor, bits: int) -> tuple[torch.Tensor, torch.Tensor]:
     multiples around what spans the weights: the one that leaves less.
     """
     parts = torch.split(weight, _outputs(weight.shape[1], _PACKED_AT_ONCE))
-    pieces = [_packed(part.float(), weight.dtype, bits) for part in parts]
-    packed, scales = zip(*pieces, strict=True)
+    packed, scales = zip(*_spread()(partial(_packed, bits=bits), parts), strict=True)
     return torch.cat(packed), torch.cat(scales, dim=1 if bits == 4 else 0)
 
 
 def _outputs(inputs: int, weights: int) -> int:
-    """How many outputs, in whole blocks, have so many weights."""
+    """How many outputs, in whole blocks, have at most so many weights; one block at least."""
     return max(_BLOCK, weights // inputs // _BLOCK * _BLOCK)
 
 
-def _packed(weight: torch.Tensor, dtype: torch.dtype, bits: int) -> tuple[torch.Tensor, torch.Tensor]:
+def _packed(part: torch.Tensor, bits: int) -> tuple[torch.Tensor, torch.Tensor]:
+    weight, dtype = part.float(), part.dtype
     if bits == 8:
         scale = (weight.abs().amax(dim=1) / 127).clamp(min=1e-8).to(dtype)
         return (weight / scale.float()[:, None]).round_().clamp_(-127, 127).to(torch.int8), scale
@@ -248,7 +257,7 @@ def _packed(weight: torch.Tensor, dtype: torch.dtype, bits: int) -> tuple[torch.
         tried.append((left.sub_(zero).square_().sum(dim=-1, keepdim=True), scale, zero, codes))
     (error, *coarse), (other, *fine) = tried
     scale, zero, codes = (torch.where(error <= other, *both) for both in zip(coarse, fine, strict=True))
-    packed = _in_order(codes.add_(8).to(torch.int32).view_as(weight))
+    packed = _in_order(codes.add_(8).int().view_as(weight))
     return packed, torch.cat([scale, zero], dim=-1).to(dtype).transpose(0, 1).contiguous()
 
 
@@ -283,32 +292,6 @@ def require_product(device: torch.device, bits: int) -> None:
     if not fits:
         says = f"products with {bits}-bit weights are wrong on {device}, by this release of PyTorch"
         raise CheckpointError(says, hint="Use quantization: null.")
-
-
-@cache
-def _half_block() -> tuple[int, bool]:
-    """How the kernel of this CPU keeps the outputs of a block in the bytes of an input.
-
-    Returns (bytes, whether a byte holds two adjacent outputs; else the first half of the block, and above it the
-    second). Raises CheckpointError if it keeps them otherwise.
-    """
-    outputs = torch.arange(2 * _BLOCK, dtype=torch.int32)[:, None].expand(-1, GROUP)
-    low, high = (
-        torch.ops.aten._convert_weight_to_int4pack_for_cpu(part.contiguous(), 1).flatten().long()
-        for part in (outputs & 15, outputs >> 4)
-    )
-    found = (
-        low & 15 | (high & 15) << 4,
-        low >> 4 | high & 240,
-    )  # outputs in the lower and in the upper half of each byte
-    for layout in product((_BLOCK // 2, _BLOCK // 4), (False, True)):
-        halves = (half[:, None].expand(-1, GROUP, -1) for half in _halves(torch.arange(2 * _BLOCK), layout))
-        if all(torch.equal(half.flatten(), part) for half, part in zip(halves, found, strict=True)):
-            return layout
-    raise CheckpointError(
-        "the four-bit kernel of this CPU keeps its weights in an order that specdec does not support",
-        hint="Use quantization: int8, or none.",
-    )
 
 
 def packable(module: Any) -> dict[str, nn.Linear]:
@@ -383,60 +366,14 @@ def packed_folder(weights: Sequence[Path], config: Any, bits: int, dtype: torch.
     return home and home / hashlib.sha256(repr(way).encode()).hexdigest()[:32]
 
 
-def is_whole(folder: Path) -> bool:
-    """Whether a kept model is there with all its bytes, its configuration too; one that is damaged is removed.
-
-    All is hashed at every start: a damaged weight would change captions without a sign.
-    """
-    if not folder.is_dir():
-        return False
-    try:
-        listed = json.loads(_content(folder / _HASHES))
-        if isinstance(listed, dict) and listed and listed == _hashes(folder):
-            return True
-        why = "they are not what was written"
-    except (OSError, ValueError, RecursionError) as error:
-        why = first_line(error)
-    _log.warning("the packed weights in %s are damaged, and are made again: %s", folder, why)
-    shutil.rmtree(folder, ignore_errors=True)
-    return False
-
-
-def _hashes(folder: Path) -> dict[str, str]:
-    """File -> hash of its content, of all files but their list."""
-    names = sorted(path.name for path in folder.iterdir() if path.name != _HASHES)
-
-    def digest(name: str) -> str:
-        with open_regular(folder / name) as content:
-            return hashlib.file_digest(content, "sha256").hexdigest()
-
-    with ThreadPoolExecutor(torch.get_num_threads(), "specdec hashes") as pool:
-        return dict(zip(names, pool.map(digest, names), strict=True))
-
-
-def _content(path: Path) -> bytes:
-    with open_regular(path) as content:
-        return content.read(1 << 20)
-
-
 def keep_packed(module: Any, folder: Path) -> None:
     """Writes a packed model for later starts, all of it or nothing."""
     home = folder.parent
     try:
         home.mkdir(parents=True, exist_ok=True)
-        _remove_unfinished(home)
-        with tempfile.TemporaryDirectory(dir=home, prefix=_UNFINISHED) as made:
-            inside = Path(made) / folder.name
-            module.save_pretrained(inside, max_shard_size=_SHARD)
-            (inside / _HASHES).write_text(json.dumps(_hashes(inside)), encoding="utf-8")
-            inside.rename(folder)
+        with tempfile.TemporaryDirectory(dir=home) as made:
+            module.save_pretrained(Path(made) / folder.name, max_shard_size=_SHARD)
+            (Path(made) / folder.name).rename(folder)
     except (OSError, SafetensorError) as error:
         if not folder.is_dir():  # another run may have kept them meanwhile
             _log.warning("packed weights are not kept for later starts in %s: %s", home, error)
-
-
-def _remove_unfinished(home: Path) -> None:
-    """Removes what runs that were killed long ago have left."""
-    for folder in home.glob(f"{_UNFINISHED}*"):
-        if time.time() - folder.stat().st_mtime > _LEFT_S:
-            shutil.rmtree(folder, ignore_errors=True)

@@ -54,18 +54,20 @@ class Processor:
         self.tokenizer = parts.tokenizer
         self.extractor = extractor = getattr(parts, "feature_extractor", None) or parts.audio_processor
         text_config = config.get_text_config(decoder=True)
-        self.rows = int(text_config.vocab_size)
+        self.logits_size = int(text_config.vocab_size)
         self.context = _context(text_config)  # positions of prompt and text together
         pieces: dict[str, int] = self.tokenizer.get_vocab()
         # Voxtral's table lacks parts of characters
         self.vocab_size = max(*pieces.values(), len(self.tokenizer) - 1) + 1
-        if self.vocab_size > self.rows:
+        if self.vocab_size > self.logits_size:
             raise CheckpointError(
-                f"{name} has {self.rows} token ids, but its tokenizer goes up to {self.vocab_size - 1}",
+                f"{name} has {self.logits_size} token ids, but its tokenizer goes up to {self.vocab_size - 1}",
                 hint="Use the tokenizer.json that belongs to the checkpoint.",
             )
-        self.eos_ids = eos_ids_of(name, generation.eos_token_id, self.tokenizer.eos_token_id, pieces, self.rows)
-        self.placeholder_id = next(iter(family.placeholders(config)), -1)  # stands for one audio token
+        self.eos_ids = eos_ids_of(name, generation.eos_token_id, self.tokenizer.eos_token_id, pieces, self.logits_size)
+        stand_ins = family.placeholders(config)
+        self.placeholders = set(stand_ins)  # ids that stand for audio, image or video
+        self.placeholder_id = next(iter(stand_ins), -1)  # stands for one audio token
         self.banned_ids = tuple(sorted({*self.placeholders, *(generation.suppress_tokens or ())}))  # never generated
         self.sampling_rate = int(getattr(extractor, "sampling_rate", 16_000))
         # longest recording; some processors cut longer ones without a warning
@@ -104,13 +106,8 @@ class Processor:
         if samples.ndim != 1 or len(samples) > self.window_s * self.sampling_rate:
             raise AudioContentError(
                 f"{self.name} takes mono audio of at most {self.window_s:g} s, got shape {samples.shape}",
-                hint="Split the recording with audio.cut.",
+                hint="Split the recording with audio.segment.",
             )
-
-    @property
-    def placeholders(self) -> set[int]:
-        """Ids that stand for audio, image or video."""
-        return set(self.family.placeholders(self.config))
 
     def prompt_settings(self) -> object:
         """What its prompts depend on beside the tokenizer, to be compared with another's."""

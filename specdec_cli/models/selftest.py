@@ -22,7 +22,6 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.engine import forward_together
 from specdec_cli.models.processor import Prompt, test_sound
 from specdec_cli.models.session import Session
-from specdec_cli.regular_files import open_regular
 
 _log = logging.getLogger(__name__)
 
@@ -56,8 +55,8 @@ def self_test(model: AudioLM) -> None:
     """
     memory, phrase = _memory(model), ""
     if memory is not None:
-        with suppress(OSError, ValueError), open_regular(memory) as content:
-            phrase = content.read(1024).decode("ascii")
+        with suppress(OSError, ValueError):
+            phrase = memory.read_text(encoding="ascii")
     if not phrase.startswith(_PASSED):
         try:
             phrase = "; ".join(_test(model))
@@ -68,7 +67,6 @@ def self_test(model: AudioLM) -> None:
         if memory is not None:
             with suppress(OSError):
                 memory.parent.mkdir(parents=True, exist_ok=True)
-                memory.unlink(missing_ok=True)  # a pipe would wait for a reader
                 memory.write_text(phrase, encoding="ascii")
     model.self_test, found = phrase, phrase.split("; ")
     model.joins = model.joins and _ALONE not in found

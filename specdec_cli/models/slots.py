@@ -63,7 +63,6 @@ class SlotLayer(DynamicLayer):  # type: ignore[misc]
         self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """New keys and values [1, heads, q, width] -> the cached ones and those."""
-        self.memory.take(key_states, value_states)
         self.keys = self.memory.keys[self.slot : self.slot + 1]
         self.values = self.memory.values[self.slot : self.slot + 1]
         start, self.length = self.length, self.length + key_states.shape[-2]
@@ -85,20 +84,20 @@ class LayerMemory(DynamicLayer):  # type: ignore[misc]
         super().__init__()
         self._slots = slots
 
-    def take(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        """Takes memory for keys and values of such a form, at the first call."""
-        if not self.is_initialized:
-            self.lazy_initialization(key_states, value_states)
-            self.keys, self.values = (
-                states.new_zeros(self._slots.count, states.shape[1], ROOMS[-1], states.shape[-1])
-                for states in (key_states, value_states)
-            )
+    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        """Takes the memory for keys and values [B, heads, q, width], at the first forward of all."""
+        super().lazy_initialization(key_states, value_states)
+        self.keys, self.values = (
+            states.new_zeros(self._slots.count, states.shape[1], ROOMS[-1], states.shape[-1])
+            for states in (key_states, value_states)
+        )
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """New keys and values [B, heads, q, width] -> all places of those clips, [B, heads, room, width]."""
-        self.take(key_states, value_states)
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
         slot, positions, room = self._slots.slot, self._slots.positions, self._slots.room
         self.keys[slot[:, None], :, positions] = key_states.transpose(1, 2)
         self.values[slot[:, None], :, positions] = value_states.transpose(1, 2)
@@ -111,24 +110,19 @@ class LayerMemory(DynamicLayer):  # type: ignore[misc]
 
     def clear(self, slot: int) -> None:
         """Empties a slot: what nothing attends to is multiplied by 0, and has to be finite."""
-        if self.is_initialized:
-            self.keys[slot].zero_()
-            self.values[slot].zero_()
-
-
-class LayerCache(Cache):  # type: ignore[misc]
-    """The memory of a single layer, for code that is compiled once for all layers and must not read their numbers."""
-
-    def __init__(self, memory: LayerMemory) -> None:
-        super().__init__(layers=[memory])
+        self.keys[slot].zero_()
+        self.values[slot].zero_()
 
 
 class StepCache(Cache):  # type: ignore[misc]
-    """The memory of all layers in a step of one token, in which they are compiled."""
+    """The memory of all layers in a step of one token, in which they are compiled.
+
+    `alone` holds a cache of each: code that is compiled once for all layers must not read their numbers.
+    """
 
     def __init__(self, memories: Sequence[LayerMemory]) -> None:
         super().__init__(layers=list(memories))
-        self.alone = [LayerCache(memory) for memory in memories]
+        self.alone = [Cache(layers=[memory]) for memory in memories]
 
 
 def let_layers_compile(module: Any) -> None:

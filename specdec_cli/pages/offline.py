@@ -40,7 +40,7 @@ def offline_page(template: str, styles: Sequence[str], scripts: Sequence[str], *
 
     Args:
         styles: files of `assets/`, which become its style.
-        scripts: likewise, joined in this order into one module.
+        scripts: files of `assets/`, joined in this order into one module.
         values: what the template inserts: `data` for the script, `audio` (number and base64 of each MP3), and its own.
     """
     style, script = asset(*styles), asset(*scripts)

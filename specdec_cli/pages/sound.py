@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import soundfile
 
-from specdec_cli.audio import Cut, Piece, open_recording
+from specdec_cli.audio import AudioPiece, Cut, open_recording
 from specdec_cli.audio.paths import opened
 from specdec_cli.audio.paths import sha256 as digest_of
 from specdec_cli.audio.pieces import Channel
@@ -96,7 +96,7 @@ def pieces_of(
 
 def _pieces(
     file: str, sha256: str, spans: Sequence[tuple[float, float]] | None, channel: int | None, track: int | None
-) -> Iterator[Piece]:
+) -> Iterator[AudioPiece]:
     cuts = None if spans is None else [Cut(start, end, place="the transcript") for start, end in spans]
     longest_s = math.inf if spans is None else max(end - start for start, end in spans)
     try:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from specdec_cli.export.annotation import layers
-from specdec_cli.export.recordings import Piece, Stored
+from specdec_cli.export.recordings import CaptionedPiece, Stored
 from specdec_cli.plot.picture import ALERT, COLOURS, GROUND, INK, LINE, MUTED, picture
+from specdec_cli.text import readable
 from specdec_cli.transcript.lines import transcript_at
-from specdec_cli.transcript.records import Transcript, readable
+from specdec_cli.transcript.records import Transcript
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 OVERVIEW: Final = "overview"
 Colours = dict[str | None, str]  # of speakers; None: unknown
 _POINTS: Final[Mapping[str, Mapping[str, Any]]] = {
-    "kept": {"linestyle": "", "marker": "o", "color": MUTED, "markersize": 4, "markerfacecolor": "none"},
-    "escalated to the cloud": {"linestyle": "", "marker": "^", "color": INK, "markersize": 5},
-    "caption says otherwise": {"linestyle": "", "marker": "x", "color": ALERT, "markersize": 7, "markeredgewidth": 1.8},
+    "block kept": {"linestyle": "", "marker": "o", "color": MUTED, "markersize": 4, "markerfacecolor": "none"},
+    "block escalated to the cloud": {"linestyle": "", "marker": "^", "color": INK, "markersize": 5},
+    "caption contradicts it": {"linestyle": "", "marker": "x", "color": ALERT, "markersize": 7, "markeredgewidth": 1.8},
 }
 _MOST_NAMES: Final = 50  # side by side
 _KEYS_IN_A_ROW: Final = 4  # of the legend
@@ -42,8 +43,8 @@ _NAMES: Final[Mapping[str, tuple[str, str]]] = {
 class TimelineSpan:
     """A piece of a recording, or a whole one among many."""
 
-    start: float  # s; of the n-th of many clips n - 0.5
-    end: float  # alike, n + 0.5
+    start: float  # s; of the n-th of many clips: n - 0.5
+    end: float  # s; of the n-th of many clips: n + 0.5
     speaker: str | None
     class_: str | None  # of the attribute that is shown; None: the caption names none
     run: Transcript
@@ -77,7 +78,7 @@ def timelines(stored: Stored, attribute: str, classes: Sequence[str]) -> Iterato
     Raises TranscriptError if a line of `stored` holds something else. `attribute` and `classes`: see `Timeline`.
     """
 
-    def span(piece: Piece, start: float, end: float) -> TimelineSpan:
+    def span(piece: CaptionedPiece, start: float, end: float) -> TimelineSpan:
         run = transcript_at(stored.transcripts, piece.line)
         return TimelineSpan(start, end, piece.speaker, piece.details.get(f"label_{attribute}"), run)
 
@@ -157,19 +158,19 @@ def _measured(panel: Axes, spans: Sequence[TimelineSpan], name: str, colours: Co
     wrong = [
         ((span.start + span.end) / 2, value) for span, value in known if (span.run.agrees or {}).get(attribute) is False
     ]
-    panel.plot([x for x, _ in wrong], [y for _, y in wrong], **_POINTS["caption says otherwise"])
+    panel.plot([x for x, _ in wrong], [y for _, y in wrong], **_POINTS["caption contradicts it"])
     panel.set_ylabel(heading, fontsize=9)
     panel.margins(y=0.2)
 
 
 def _entropy(panel: Axes, spans: Sequence[TimelineSpan]) -> None:
     """The largest entropy of each drafted block; the blocks of a piece stand in order over its time."""
-    points: dict[str, list[tuple[float, float]]] = {"kept": [], "escalated to the cloud": []}
+    points: dict[str, list[tuple[float, float]]] = {"block kept": [], "block escalated to the cloud": []}
     for span in spans:
         rounds = [(each.max_entropy, each.escalated) for each in span.run.rounds if each.max_entropy is not None]
         for number, (nats, escalated) in enumerate(rounds):
             at = span.start + (number + 0.5) / len(rounds) * (span.end - span.start)
-            points["escalated to the cloud" if escalated else "kept"].append((at, nats))
+            points["block escalated to the cloud" if escalated else "block kept"].append((at, nats))
     for name, places in points.items():
         panel.plot([x for x, _ in places], [y for _, y in places], **_POINTS[name])
     panel.set_ylabel("entropy, nats\nof each block", fontsize=9)

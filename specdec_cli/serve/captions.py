@@ -35,7 +35,7 @@ _VARIANTS: Final = 32  # settings that are kept ready
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class ServedPiece:
     """A piece of a recording: its number and place, and what its prompt takes."""
 
     index: int
@@ -49,7 +49,7 @@ class Heard:
 class Step:
     """What a request is told as it happens: a block of a piece, or the piece's transcript."""
 
-    piece: Heard
+    piece: ServedPiece
     text: str  # that the caption certainly gains
     tokens: tuple[Token, ...]  # that were committed
     made: Round | Transcript
@@ -196,11 +196,11 @@ def _require_client(left: threading.Event) -> None:
         raise ClientDisconnect
 
 
-def _piece(run: Run, placeholders: Collection[int]) -> Heard:
+def _piece(run: Run, placeholders: Collection[int]) -> ServedPiece:
     clip, start_s = run.clip, run.clip.start_s or 0.0
     ids = next((prompt.ids for prompt in run.prompts or () if prompt is not None), ())
     sounds = sum(id_ in placeholders for id_ in ids)
-    return Heard(clip.piece or 0, start_s, clip.end_s or start_s + clip.duration_s, len(ids), sounds)
+    return ServedPiece(clip.piece or 0, start_s, clip.end_s or start_s + clip.duration_s, len(ids), sounds)
 
 
 @contextmanager

@@ -24,8 +24,8 @@ from specdec_cli.decoding.accept import NO_SYNONYMS
 from specdec_cli.decoding.block import Draft, Verdict
 from specdec_cli.decoding.guesses import Guesses, GuessTable, key_of
 from specdec_cli.decoding.length import GuessCosts
+from specdec_cli.decoding.next_scores import NextScores
 from specdec_cli.decoding.pick import choices
-from specdec_cli.decoding.rows import Rows
 from specdec_cli.decoding.verify import LocalVerifier
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.engine import Shared, encoders_and_threads
@@ -52,13 +52,13 @@ class Held:
     def write(self, block: wire.BlockRequest, verdict: Verdict) -> None:
         """Takes in the text that a verdict leads to."""
         own = self.written[1][: len(block.text)]
-        text = (*block.text, *block.draft[: verdict.accepted], verdict.token, *verdict.more)
+        text = (*block.text, *block.draft[: verdict.accepted], verdict.token, *verdict.run_on)
         given = (*own, *(False for _ in block.text[len(own) :]))
         self.written = text, (*given, *(True for _ in text[len(given) :]))
 
     def learn(self) -> None:
         """Lets later clips guess from its text."""
-        self.verifier.rows.learn(*self.written)
+        self.verifier.scores.learn(*self.written)
 
 
 class Clips:
@@ -165,9 +165,9 @@ class Service:
         """
         clip, tensors = wire.unpack(wire.ClipRequest, body)
         self._require_clip(clip)
-        rows: wire.Tensors = {name: tensors.pop(name) for name in wire.ROWS if name in tensors}
+        distributions: wire.Tensors = {name: tensors.pop(name) for name in wire.DISTRIBUTIONS if name in tensors}
         self._bounds.require(clip.prompt_ids, tensors)
-        draft = self._draft(clip, clip.block or wire.BlockRequest(text=[], draft=[]), rows)
+        draft = self._draft(clip, clip.block or wire.BlockRequest(text=[], draft=[]), distributions)
         held = self._held(id_, clip, wire.widened(tensors))
         self.clips.add(held)
         return self._answer(held, clip.block, draft, started, left)
@@ -177,8 +177,8 @@ class Service:
         held = self.clips.find(id_)
         if held is None:
             raise HTTPException(404, f"{FORGOTTEN}: no such clip is held, or no longer")
-        block, rows = wire.unpack(wire.BlockRequest, body)
-        return self._answer(held, block, self._draft(held.clip, block, rows), started, left)
+        block, distributions = wire.unpack(wire.BlockRequest, body)
+        return self._answer(held, block, self._draft(held.clip, block, distributions), started, left)
 
     def close(self) -> None:
         """Ends after the forwards under way."""
@@ -198,22 +198,22 @@ class Service:
         if max(*clip.prompt_ids, clip.vocab_size - 1, *clip.stop_ids) >= known:
             raise MalformedError(f"an id is none of the model's, which has {known}")
 
-    def _draft(self, clip: wire.ClipRequest, block: wire.BlockRequest, rows: wire.Tensors) -> Draft:
+    def _draft(self, clip: wire.ClipRequest, block: wire.BlockRequest, distributions: wire.Tensors) -> Draft:
         """The draft of a block. Refuses one that exceeds what the clip was opened for, or contradicts itself."""
         limits, tokens = self.limits, (*block.text, *block.draft)
         compares = bool(block.draft) and clip.acceptance.in_force(sampling=clip.scoring.sampling) == "sampling"
         if (
             len(block.draft) > limits.draft_tokens
-            or block.more > limits.more_tokens
-            or len(tokens) + block.more > clip.capacity
+            or block.run_on > limits.run_on_tokens
+            or len(tokens) + block.run_on > clip.capacity
             or max(tokens, default=0) >= clip.vocab_size
             or not self._model.processor.placeholders.isdisjoint(tokens)
-            or rows.keys() != (set(wire.ROWS) if compares else set())
+            or distributions.keys() != (set(wire.DISTRIBUTIONS) if compares else set())
         ):
-            most = f"{limits.draft_tokens} drafted tokens, {limits.more_tokens} more, and {clip.capacity} in all"
+            most = f"{limits.draft_tokens} drafted tokens, {limits.run_on_tokens} more, and {clip.capacity} in all"
             raise MalformedError(f"a block may have {most}, ids below {clip.vocab_size}, and what its rule needs")
-        logits = wire.unpack_rows(rows, block.draft, clip.vocab_size).log() if compares else None
-        return Draft(tuple(block.draft), logits)
+        logits = wire.unpack_distributions(distributions, block.draft, clip.vocab_size).log() if compares else None
+        return Draft(tuple(block.draft), None if logits is None else (logits,))
 
     def _held(self, id_: str, clip: wire.ClipRequest, tensors: wire.Tensors) -> Held:
         prompt, model = Prompt(tuple(clip.prompt_ids), tensors), self._model
@@ -221,12 +221,12 @@ class Service:
         name, most = model.weights or model.name, clip.guess_tokens
         key = key_of(name, "cloud", prompt.ids)
         guesses = Guesses(self._guess_table, key, most, clip.longest, self._guess_costs)
-        rows = Rows(session, clip.scoring, clip.stop_ids, guesses)
+        scores = NextScores(session, clip.scoring, clip.stop_ids, guesses)
         synonyms = clip.synonyms or NO_SYNONYMS
-        verifier = LocalVerifier(rows, clip.acceptance, clip.longest, clip.top_n or 0, synonyms)
+        verifier = LocalVerifier(scores, clip.acceptance, clip.longest, clip.top_n or 0, synonyms)
         # scores are kept of the place after the prompt, and of guesses that may come true
-        scores = 4 * clip.vocab_size * (1 + clip.guess_tokens)
-        taken = self._position_bytes * (len(prompt.ids) + clip.capacity) + scores
+        scores_bytes = 4 * clip.vocab_size * (1 + clip.guess_tokens)
+        taken = self._position_bytes * (len(prompt.ids) + clip.capacity) + scores_bytes
         return Held(id_, clip, verifier, taken + sum(tensor.nbytes for tensor in tensors.values()))
 
     def _answer(
@@ -239,7 +239,7 @@ class Service:
                 if block is None:
                     verifier.prefill()
                 else:
-                    verdict = verifier.verify(block.text, draft, block.more)
+                    verdict = verifier.verify(block.text, draft, block.run_on)
                     self.metrics.drafted.inc(len(draft.ids))
                     self.metrics.accepted.inc(verdict.accepted)
                     held.write(block, verdict)

@@ -40,7 +40,7 @@ class ServeLimits:
     waiting: int = 64  # recordings that wait beside those that are being captioned
     text_tokens: int = 1024  # after a prompt
     draft_tokens: int = 64  # of one draft
-    more_tokens: int = 64  # that a verification may generate after its own token
+    run_on_tokens: int = 64  # that a verification may generate after its own token
     threads: int = 256  # requests that are under way at a time
     connections: int = 768  # open at a time
 

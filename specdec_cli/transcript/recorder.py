@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from specdec_cli.errors import SpecdecError
-from specdec_cli.transcript.records import EncoderPasses, Timing, Totals, Transcript, file_name
+from specdec_cli.text import file_name
+from specdec_cli.transcript.records import EncoderPasses, Timing, Totals, Transcript
 from specdec_cli.transcript.round import Round
 from specdec_cli.types import Finished
 

@@ -4,33 +4,20 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationError
 
 from specdec_cli.errors import WrongFileError
+from specdec_cli.text import is_file_name, readable
 from specdec_cli.times import MOST_S
 from specdec_cli.transcript.round import Figure, Record, Round
 from specdec_cli.types import Decider, FinishReason, Flag, Measured, Mode
 
 
-def readable(text: str) -> str:
-    """`text` with lone surrogates written out: U+DC80 becomes the six characters \\udc80."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-_NO_NAME: Final = re.compile("[\0\ud800-\udc7f\udd00-\udfff]")
-
-
-def file_name(path: str) -> str:
-    """A path for `Transcript.file`; what no file can be called is written out."""
-    return _NO_NAME.sub(lambda found: ascii(found[0])[1:-1], path)
-
-
 def _of_a_file(name: str) -> str:
-    if _NO_NAME.search(name):
+    if not is_file_name(name):
         raise ValueError("Input should be the name of a file")
     return name
 

@@ -66,7 +66,7 @@ class Round(Record):
     network_ms: Figure | None = None
     """time on the network, ms; null for a loaded cloud"""
     least_entropy: tuple[Figure, ...] | None = None
-    """lower bounds, where a remote edge lists only its likeliest tokens (`entropy` is an upper bound then); else null"""
+    """lower bounds, of a remote edge that lists only its likeliest tokens (`entropy`: upper ones); else null"""
     margin: _Known[Figure] = ()
     """p(likeliest) - p(second) at each drafted token"""
     logprob: _Known[Figure] = ()

@@ -125,8 +125,8 @@ def record_tracks(
     settings = config.decoding.model_copy(update={"mode": "lossless", "cloud_prefill": "lazy"})
     language = config.prompt.language if config.closes else None
     stop = StopRules(settings, cloud_ids, pair.writer.text, language, edge_ids)
-    drafter = Drafter(pair.rows("edge", edge_prompt, settings, edge_ids))
-    verifier = LocalVerifier(pair.rows("cloud", cloud_prompt, settings, cloud_ids), AcceptanceConfig())
+    drafter = Drafter(pair.next_scores("edge", edge_prompt, settings, edge_ids))
+    verifier = LocalVerifier(pair.next_scores("cloud", cloud_prompt, settings, cloud_ids), AcceptanceConfig())
     loop = Loop(drafter, verifier, Gate("always"), stop, settings, CloudCalls(settings, Costs()))
     for _ in loop.run():
         pass
@@ -138,7 +138,7 @@ def record_tracks(
 
 def _track(text: Sequence[int], edge: Drafter, cloud: LocalVerifier, groups: Groups) -> Track:
     """By one more pass of each model over a text, which gives its processed scores [n, vocab]."""
-    edge_scores, cloud_scores = (model.rows.after(text[:-1], len(text), guesses=False) for model in (edge, cloud))
+    edge_scores, cloud_scores = (model.scores.after(text[:-1], len(text), guesses=False) for model in (edge, cloud))
     evidence = evidence_of(edge_scores, None, groups, edge.session.model.name)
     target = choices(cloud_scores, cloud.session.model.name)
     return Track(ids=tuple(text), edge=tuple(evidence), target=tuple(target))

@@ -131,6 +131,13 @@ def test_figures_have_their_units() -> None:
     assert found.level_relative_db == pytest.approx(3.0, abs=0.1)
 
 
+@pytest.mark.parametrize(("share", "range_st"), [(0.02, 0.0), (0.1, None), (0.4, 12.0)])
+def test_no_range_is_given_that_a_few_frames_an_octave_off_decide(share: float, range_st: float | None) -> None:
+    samples = np.concatenate([tone(150, 4 * (1 - share)), tone(300, 4 * share)])
+    assert measure(samples, SAMPLE_RATE).f0_range_st == pytest.approx(range_st, abs=0.3)
+    assert measure(samples, SAMPLE_RATE).f0_median_hz == pytest.approx(150, rel=0.01)
+
+
 def test_another_sampling_rate_or_a_constant_offset_changes_nothing() -> None:
     samples = syllables(6, 2.0)
     ours, other = measure(samples, SAMPLE_RATE), measure(soxr.resample(samples, SAMPLE_RATE, 24_000), 24_000)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from specdec_cli.audio.pauses import PauseCutter
-from specdec_cli.audio.samples import Floats, Piece
+from specdec_cli.audio.samples import AudioPiece, Floats
 from tests.mini_pair import voice
 
 RATE = 16000
@@ -30,12 +30,12 @@ def talk(*parts: tuple[float, float, float]) -> tuple[Floats, Places]:
     return np.concatenate(pieces), places
 
 
-def cut(samples: Floats, block: int = 1 << 20, longest_s: float = 30.0, rate: int = RATE) -> list[Piece]:
+def cut(samples: Floats, block: int = 1 << 20, longest_s: float = 30.0, rate: int = RATE) -> list[AudioPiece]:
     blocks = [samples[start : start + block] for start in range(0, len(samples), block)]
     return list(PauseCutter(rate, longest_s).utterances(blocks))
 
 
-def assert_at(found: list[Piece], places: Places, within_s: float = 0.15) -> None:
+def assert_at(found: list[AudioPiece], places: Places, within_s: float = 0.15) -> None:
     assert len(found) == len(places)
     for piece, (start, end) in zip(found, places, strict=True):
         assert piece.start_s == pytest.approx(start, abs=within_s)

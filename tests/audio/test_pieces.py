@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from specdec_cli.audio import Piece, Recording, open_recording
+from specdec_cli.audio import AudioPiece, Recording, open_recording
 from specdec_cli.audio.sound import Sound
 from specdec_cli.errors import AudioContentError, AudioDecodeError
 from tests.audio.encode import Samples, healthy, load_audio, sndfile_bytes, tone, wav_bytes
@@ -51,7 +51,7 @@ def test_what_does_not_fit_or_is_to_be_is_cut_at_its_pauses(window_s: float, at_
     assert len(open_recording(path, window_s=30.0).cuts) == 1
     with pytest.raises(AudioContentError, match="no utterances between pauses") as raised:
         recorded(tmp_path, tone(31.0), window_s=30)
-    assert "audio.cut" in (raised.value.hint or "")
+    assert "audio.segment" in (raised.value.hint or "")
 
 
 def test_pauses_are_found_in_the_pass_that_checks_the_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +117,7 @@ def test_threads_may_decode_at_the_same_time(tmp_path: Path) -> None:
 def test_a_file_that_changes_between_the_passes(tmp_path: Path) -> None:
     recording = recorded(tmp_path, tone(4.0), window_s=1, piece_s=1)
     pieces = recording.pieces()
-    assert isinstance(next(pieces), Piece)
+    assert isinstance(next(pieces), AudioPiece)
     pieces.close()
     os.utime(recording.path, ns=(1, 1))
     with pytest.raises(AudioDecodeError, match="has changed"):

@@ -10,6 +10,7 @@ from pathlib import Path
 import av
 import numpy as np
 import pytest
+import soundfile
 
 from specdec_cli.audio import Cut, Recording, open_recording
 from specdec_cli.errors import AudioDecodeError, CutsError
@@ -26,6 +27,44 @@ NO_LENGTH = ("aac", "avi", "webm")  # those whose header says nothing of a cut
 
 def recorded(folder: Path, data: bytes, **settings: object) -> Recording:
     return open_recording(saved(folder, data), window_s=30.0, **settings)  # type: ignore[arg-type]
+
+
+def of_libsndfile(container: str, seconds: float = 4.0) -> bytes:
+    target = io.BytesIO()
+    soundfile.write(target, tone(seconds), 16000, "PCM_16", format=container)
+    return target.getvalue()
+
+
+@pytest.mark.parametrize("container", ["NIST", "VOC", "avi"])
+def test_old_containers_that_are_cut_are_told(container: str, tmp_path: Path) -> None:
+    data = healthy("avi", 4.0) if container == "avi" else of_libsndfile(container)
+    assert recorded(tmp_path, data).warnings == ()
+    cut = recorded(tmp_path, data[: len(data) // 2])
+    assert cut.duration_s == pytest.approx(2.0, abs=0.2)
+    assert "cut short" in cut.warnings[0]
+
+
+TAGS = {
+    "an APE tag": b"APETAGEX" + bytes(24) + bytes(range(256)) * 300 + b"APETAGEX" + bytes(24),
+    "Lyrics3 and ID3v1": b"LYRICSBEGIN" + b"x" * 300 + b"000311LYRICS200" + b"TAG" + bytes(125),
+    "an ID3 tag": ID3,
+    "zeros": bytes(60_000),
+    "a web page": b"<html><body>gone</body></html>" * 20,
+}
+
+
+@pytest.mark.parametrize("tag", TAGS)
+@pytest.mark.parametrize("extension", ["mp3", "sf.mp3", "flac", "ogg", "opus", "wav"])
+def test_what_stands_behind_the_sound_is_no_damage(extension: str, tag: str, tmp_path: Path) -> None:
+    sound = healthy(extension, 4.0)
+    recording = recorded(tmp_path, sound + TAGS[tag])
+    assert recording.warnings == ()
+    assert recording.duration_s == pytest.approx(recorded(tmp_path, sound).duration_s, abs=0.1)
+
+
+def test_a_header_that_counts_next_to_nothing_is_called_wrong(tmp_path: Path) -> None:
+    with pytest.raises(AudioDecodeError, match=r"its header counts 0.003 s, and about 4.0 s more may follow"):
+        recorded(tmp_path, wav_bytes(PCM, 100))
 
 
 @pytest.mark.parametrize("percent", [20, 60, 97])

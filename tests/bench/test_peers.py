@@ -31,6 +31,6 @@ def test_generate_takes_the_prompt_of_any_family(family: str) -> None:
     given = settings(mode="edge", max_new_tokens=MOST, loop_period=0, repetition_penalty=1.0, no_repeat_ngram=0)
     pair = Pair.of(edge, None)
     ours = drive(build_loop(pair, given, clip, None))
-    never = [*edge.processor.banned_ids, *range(pair.vocab_size, edge.processor.rows)]
+    never = [*edge.processor.banned_ids, *range(pair.vocab_size, edge.processor.logits_size)]
     theirs = generate(edge, clip, given.decoding, suppress_tokens=never)
     assert theirs.ids == ours.ids

@@ -13,7 +13,7 @@ from tests.cli.conftest import Specdec
 from tests.cli.harness import Outcome
 from tests.mini_pair import write_voice
 
-QUICK = ("--mode", "edge", "--max-new-tokens", "4")
+QUICK = ("--mode", "edge", "--set", "decoding.max_new_tokens=4")
 Run = Callable[..., Outcome]
 BEGINS = {
     "srt": "1\n00:00:00,000 --> ", "vtt": "WEBVTT\n", "TextGrid": 'File type = "ooTextFile"', "eaf": "<?xml",

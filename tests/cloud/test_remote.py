@@ -101,7 +101,7 @@ FAULTS = (
     lie("work.step_ms", 1e308, "work"),
     lie("cloud_ms", -1.0, "cloud_ms"),
     lie("verdict.token", 259, "token=259"),
-    lie("verdict.more", [1, 2], "more=(1, 2)"),
+    lie("verdict.run_on", [1, 2], "run_on=(1, 2)"),
     lie("verdict.accepted", 4, "accepted=4"),
     lie("verdict.likeliest", [[[5, 0.9], [6, 0.9]]] * 4, "nonsense"),
     lie("verdict", None, "nonsense: None"),

@@ -23,15 +23,10 @@ import torch
 from safetensors.torch import save
 
 from specdec_cli.cloud.http import MalformedError
-from specdec_cli.cloud.protocol import (
-    ROWS,
-    BlockRequest,
-    as_sent,
-    unpack_rows,
-)
+from specdec_cli.cloud.protocol import DISTRIBUTIONS, BlockRequest, as_sent, unpack_distributions
 from specdec_cli.cloud.remote import RemoteClip
 from specdec_cli.decoding.block import Draft, Verdict
-from specdec_cli.decoding.rows import Rows
+from specdec_cli.decoding.next_scores import NextScores
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.session import Session
 from specdec_cli.models.slots import SlotLayer
@@ -178,7 +173,7 @@ def test_what_is_not_a_clip_is_refused(served: Served, case: Case) -> None:
         (422, framed(good | {"block": {"text": [placeholder], "draft": []}}, features)),
         (422, framed(good | {"block": {"text": [], "draft": [10**5]}}, features)),
         (422, framed(good | {"block": {"text": [1] * 100, "draft": []}}, features)),
-        (422, framed(good | {"block": {"text": [], "draft": [], "more": 10**5}}, features)),
+        (422, framed(good | {"block": {"text": [], "draft": [], "run_on": 10**5}}, features)),
         (422, framed(good | {"block": {"text": [], "draft": [1], "rows": [5]}}, features)),
         (422, b"\x04\0\0\0" + b"[[[["),
         (422, (BODY_BYTES - 10).to_bytes(4, "little") + b"[" * (BODY_BYTES - 10)),
@@ -336,10 +331,10 @@ def test_the_budget_counts_what_a_clip_holds(case: Case) -> None:
             good |= {"guess_tokens": guess_tokens, "capacity": 64, "longest": 40}
             session = new_session()
             for _ in range(3):  # later clips are guessed from earlier ones
-                good["block"] = {"text": [], "draft": [3] * 30, "more": 20}
+                good["block"] = {"text": [], "draft": [3] * 30, "run_on": 20}
                 assert call(served, "PUT", session, framed(good, features))[0] == 200
                 (held,) = served.service.clips._held.values()
-                scores = held.verifier.rows._logits
+                scores = held.verifier.scores._logits
                 assert len(scores) <= guess_tokens
                 assert scores.untyped_storage().nbytes() == scores.nbytes
                 prompt = held.verifier.session.prompt
@@ -361,7 +356,7 @@ def test_a_clip_may_be_forgotten_while_it_is_verified(case: Case, monkeypatch: p
         assert call(served, "PUT", session, framed(good, features))[0] == 200
         (held,) = served.service.clips._held.values()
         learnt, stop = list[tuple[int, int]](), threading.Event()
-        monkeypatch.setattr(Rows, "learn", lambda _, text, own: learnt.append((len(text), len(list(own)))))
+        monkeypatch.setattr(NextScores, "learn", lambda _, text, own: learnt.append((len(text), len(list(own)))))
 
         def write() -> None:
             while not stop.is_set():
@@ -416,7 +411,9 @@ def test_nothing_more_is_done_for_a_client_that_has_left(case: Case, monkeypatch
     """And its body counts as long as a thread holds it, however soon the client goes."""
     with serving(case.cloud) as served, held_up(monkeypatch) as (started, go_on):
         good, features = a_clip(served, case)
-        body = framed(good | {"capacity": 64, "longest": 60, "block": {"text": [], "draft": [], "more": 40}}, features)
+        body = framed(
+            good | {"capacity": 64, "longest": 60, "block": {"text": [], "draft": [], "run_on": 40}}, features
+        )
         head = f"PUT {new_session()} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n\r\n".encode()
         with connections(served, 1, head + body):
             assert started.acquire(timeout=20)
@@ -543,19 +540,19 @@ def test_bodies_in_flight_are_a_budget(case: Case) -> None:
 
 def distribution(*probabilities: float, places: tuple[int, ...] = (1, 2)) -> dict[str, torch.Tensor]:
     """Of two tokens."""
-    return dict(zip(ROWS, (torch.tensor(places, dtype=torch.int32), torch.tensor(probabilities)), strict=True))
+    return dict(zip(DISTRIBUTIONS, (torch.tensor(places, dtype=torch.int32), torch.tensor(probabilities)), strict=True))
 
 
 @pytest.mark.parametrize("change", [[0.5, 0.6], [-0.5, 1.5], [float("nan"), 1.0], [0.0, 1.0]])
 def test_what_is_no_distribution_is_refused(change: list[float]) -> None:
     good = distribution(0.5, 0.5)
-    assert unpack_rows(good, [1], 10)[0, 1] == 0.5
+    assert unpack_distributions(good, [1], 10)[0, 1] == 0.5
     for wrong in (distribution(*change), distribution(0.5, 0.5, places=(1, 10)), distribution(0.5, 0.5, places=(1,))):
         with pytest.raises(MalformedError):
-            unpack_rows(wrong, [1], 10)
+            unpack_distributions(wrong, [1], 10)
     for draft, vocab_size in (([1], 2), ([3], 10), ([1, 1], 10)):
         with pytest.raises(MalformedError):
-            unpack_rows(good, draft, vocab_size)
+            unpack_distributions(good, draft, vocab_size)
 
 
 @pytest.mark.ci

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
+from specdec_cli.cloud.connection import Traffic
 from specdec_cli.cloud.remote import RemoteClip
 from specdec_cli.cloud.vllm import VllmVerifier
 from specdec_cli.cloud.vllm_protocol import GenerateRequest, Scored, read_answer
@@ -33,7 +35,7 @@ class Answering:
         prompt: Any = None
         self._rows, self.work = logits, ModelWork()
         self.clip = RemoteClip(prompt, config, VOCAB, (), synonyms=SYNONYMS)
-        self.call = SimpleNamespace(verdict=lambda judge, _: judge())
+        self.call = SimpleNamespace(traffic=Traffic(), within_deadline=nullcontext)
         self.server: Any = SimpleNamespace(processor=SimpleNamespace(banned_ids=banned), vocab_size=VOCAB)
 
     def scored(self, ids: tuple[int, ...], drafted: int, tokens: int, listed: int, drawing: Any = None) -> Scored:
@@ -75,7 +77,7 @@ def test_few_candidates_judge_like_whole_distributions(rule: Any) -> None:
         accepts = accept_block(draft, rows, rule, SYNONYMS)
         wanted = accepts, rows[accepts].id
         found = answered(logits, rule, banned).verify((), draft, 0)
-        assert (found.accepted, found.token, *found.more) == wanted, number
+        assert (found.accepted, found.token, *found.run_on) == wanted, number
         accepted.add(found.accepted)
     assert accepted == set(range(6))
 
@@ -93,4 +95,4 @@ def test_what_was_generated_after_a_banned_token_is_dropped() -> None:
     request = GenerateRequest((0, 0), 2, 0, 3, VOCAB, candidates=2)
     listed = {str(VOCAB + 2): {"logprob": -0.1}, "8": {"logprob": -1.0}}
     found = _read(request, listed, count=3)
-    assert (found.generated, len(found.rows), found.forwards) == ((8,), 1, 3)
+    assert (found.generated, len(found.likely), found.forwards) == ((8,), 1, 3)

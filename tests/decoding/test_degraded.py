@@ -25,7 +25,7 @@ class Failing:
     """A verifier that fails after so many verdicts."""
 
     is_remote = True
-    rows = None
+    scores = None
 
     def __init__(self, inner: LocalVerifier, answers: int, error: Exception | None = None) -> None:
         self._inner, self._answers, self._error = inner, answers, error or CloudError(REASON)

@@ -131,7 +131,7 @@ def test_a_vllm_cloud_is_asked_again_behind_the_token_that_stands(monkeypatch: p
     monkeypatch.setattr(verifier._requests, "scored", scored)
     loop = loop_of("acdef", "abdef", gate="always", defer=True)
     loop.verifier = SimpleNamespace(  # type: ignore[assignment]
-        verify=verifier.verify, work=loop.verifier.work, is_remote=True, rows=None, close=lambda: None
+        verify=verifier.verify, work=loop.verifier.work, is_remote=True, scores=None, close=lambda: None
     )
     draft = Draft(tuple(vocab[letter] for letter in "acdef"))
     found = loop._verdict(loop.verifier, draft, 0)  # type: ignore[arg-type]

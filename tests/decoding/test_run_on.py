@@ -56,7 +56,7 @@ def test_near_ties_are_counted_where_the_cloud_runs_on() -> None:
 
 def test_scores_of_a_draft_stand_in_at_its_own_places_alone() -> None:
     rows = tuple(((id_, 0.5),) for id_ in (5, 6, 7, 8))
-    found = outcome(Draft((5, 6, 7, 8), likeliest=rows), Verdict(1, 4, more=(3, 2)), "edge", 1)
+    found = outcome(Draft((5, 6, 7, 8), likeliest=rows), Verdict(1, 4, run_on=(3, 2)), "edge", 1)
     assert [token.alternatives for token in found] == [
         ("edge", rows[0]),
         ("edge", rows[1]),

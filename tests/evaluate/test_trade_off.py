@@ -40,7 +40,7 @@ def test_more_time_is_further_right_and_better_is_higher() -> None:
     assert at["cloud"][0] == pytest.approx(full)
     assert at["hybrid"][0] == pytest.approx(zero + (full - zero) * 0.5, abs=0.2)
     assert "hybrid: 83.3% (" in found.points[1].said
-    assert "at 50% (50% to 50%)" in found.points[1].said
+    assert "at 50% (50% to 50%) of cloud-only's time" in found.points[1].said
     assert "100%" in [text for _, text in found.y_ticks]  # which is the cloud's here
 
 
@@ -50,10 +50,10 @@ def test_everything_lies_within_the_picture_and_names_do_not_overlap() -> None:
         assert all(0 <= x <= 100 for x in (point.x, *point.across))
         assert all(0 <= y <= HEIGHT for y in (point.y, *point.along))
         assert point.across[0] <= point.x <= point.across[1]
-        assert point.along[0] <= point.y <= point.along[1]
+        assert point.along[1] <= point.y <= point.along[0]  # higher is fewer pixels from the top
     assert 2 <= len(found.x_ticks) <= 8
     assert 2 <= len(found.y_ticks) <= 8
-    names = [(point.x, point.y + point.down) for point in found.points]
+    names = [(point.x, point.y + (18 if point.below else -9)) for point in found.points]
     assert not any(abs(a - c) < 10 and abs(b - d) < 14 for n, (a, b) in enumerate(names) for c, d in names[:n])
 
 

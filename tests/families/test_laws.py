@@ -1,6 +1,6 @@
 """The edge and the cloud law for every family, over pairs, clips and settings, one clip at a time or several.
 
-For each family and mode 4 cases of 60, and 100 of 1,540.
+For each family and mode 4 cases of 60, and 39 of 600.
 """
 
 from __future__ import annotations

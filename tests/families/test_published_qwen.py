@@ -104,7 +104,7 @@ def test_special_tokens_and_padding_are_where_the_published_files_have_them(load
     ids = {name: small.processor.tokenizer.convert_tokens_to_ids(name) for name in ("<|AUDIO|>", "<|im_end|>")}
     assert ids == {"<|AUDIO|>": 151_646, "<|im_end|>": 151_645}
     assert third.processor.placeholder_id == 151_675
-    assert [each.processor.rows for each in (small, large, third)] == [151_936, 152_064, 152_064]
+    assert [each.processor.logits_size for each in (small, large, third)] == [151_936, 152_064, 152_064]
     assert [each.processor.vocab_size for each in (small, large, third)] == [151_665, 151_665, 151_676]
     assert shared_vocab_size(small.processor, large.processor) == 151_665
     assert shared_vocab_size(small.processor, third.processor) == SHARED

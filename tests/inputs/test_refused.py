@@ -61,7 +61,10 @@ MANIFESTS: list[tuple[dict[str, str], str]] = [
         "line 1: it is no part of a recording: -1 s to 0 s",
     ),
     ({"m.jsonl": rows({"audio_filepath": "a.wav"}, "{")}, "line 2: not valid JSON"),
-    ({"m.jsonl": rows({"audio_filepath": "a", "offset": 1, "duration": 1e8})}, "line 1: it is no part of a recording"),
+    (
+        {"m.jsonl": rows({"audio_filepath": "a", "offset": 1.5, "duration": 1e8})},
+        "line 1: it is no part of a recording",
+    ),
     ({"m.jsonl": rows(LHOTSE, {"id": "x", "type": "MixedCut", "tracks": []})}, "line 2: this is no cut of a recording"),
     ({"m.jsonl": rows(LHOTSE, {**LHOTSE, "id": "x", "start": None})}, "line 2: null is no time"),
     ({"m.jsonl": rows(LHOTSE, LHOTSE)}, "line 2: the id 'cut-1' is that of"),

@@ -22,6 +22,10 @@ EAF = """<?xml version="1.0" encoding="UTF-8"?>
 </TIME_ORDER><TIER TIER_ID="T" PARTICIPANT="R&amp;D"><ANNOTATION><ALIGNABLE_ANNOTATION ANNOTATION_ID="x"
 TIME_SLOT_REF1="a" TIME_SLOT_REF2="b"><ANNOTATION_VALUE>hi</ANNOTATION_VALUE></ALIGNABLE_ANNOTATION></ANNOTATION></TIER>
 </ANNOTATION_DOCUMENT>"""
+ATTACHED = """<TIER TIER_ID="T - text" PARENT_REF="T"><ANNOTATION>
+<REF_ANNOTATION ANNOTATION_ID="z" ANNOTATION_REF="y"><ANNOTATION_VALUE>hi</ANNOTATION_VALUE></REF_ANNOTATION>
+</ANNOTATION></TIER><TIER TIER_ID="T - gloss" PARENT_REF="T"><ANNOTATION>
+<REF_ANNOTATION ANNOTATION_ID="y" ANNOTATION_REF="x"></REF_ANNOTATION></ANNOTATION></TIER>"""
 HI: Said = [(0.7, 1.5, "Ann", "hi")]
 
 
@@ -37,6 +41,13 @@ HI: Said = [(0.7, 1.5, "Ann", "hi")]
         ("c.vtt", "WEBVTT\n\n00:00.700 --> 00:01.500\n<v Ann>hi\n\nthere\n\nNOTE no\n\n1\n00:02.000 --> 00:03.000\nx\n", [(0.7, 1.5, "Ann", "hi there"), (2.0, 3.0, None, "x")]),  # noqa: E501
         ("c.srt", "00:00:00.700 --> 00:00:01.500\n[Ann]: hi\n2\n00:02 --> 00:03\nHe said [laughs]: hello\n", [*HI, (2.0, 3.0, None, "He said [laughs]: hello")]),  # noqa: E501
         ("c.srt", "1\n00:00:00, 700 --> 00:00:01, 500\nhi\n\n2\n00:00:02:000 -> 00:00:03:000\n5 -> 6\n", [(0.7, 1.5, None, "hi"), (2.0, 3.0, None, "5 -> 6")]),  # noqa: E501
+        ("c.srt", "1\n00:00:00,700.0999999999999 --> 00:00:01.50000000000001\nhi\n", [(0.7, 1.5, None, "hi")]),
+        ("c.rttm", 'SPEAKER "talk" 1 0.7 0.8 nan nan "Ann Lee" nan nan\n', [(0.7, 1.5, "Ann Lee", None)]),
+        ("c.TextGrid", TEXTGRID.replace("0.7", "0,7").replace("1.5", "1,5"), [(0.7, 1.5, "Ann", "你好。")]),
+        ("c.tsv", "Tier\tBegin Time - hh:mm:ss.ms\tEnd Time - hh:mm:ss.ms\nAnn\t00:00:00.700\t00:00:01.500\n", [(0.7, 1.5, "Ann", None)]),  # noqa: E501
+        ("c.tsv", "Begin Time - ss.msec\tEnd Time - ss.msec\tTier\n0.7\t1.5\tAnn\n", [(0.7, 1.5, "Ann", None)]),
+        ("c.csv", 'start, end, text\n0.7, 1.5, "hi, you"\n', [(0.7, 1.5, None, "hi, you")]),
+        ("c.eaf", EAF.replace(">hi<", "><").replace("<TIER ", ATTACHED + "<TIER "), [(0.7, 1.5, "R&D", "hi")]),
         ("c.srt", "1\n0:0:0,7 ==> 0:0:1,5\nSPEAKER_00: hi\n\n2\n00:02.000 – > 00:03.000\n说话人 1：你好\n", [(0.7, 1.5, "SPEAKER_00", "hi"), (2.0, 3.0, "说话人 1", "你好")]),  # noqa: E501
         ("c.srt", "1\n00:00:00,700 --> 00:00:01,500\n[SPEAKER_07] hi\n\n2\n00:00:02,000 --> 00:00:03,000\nNote: hi\n", [(0.7, 1.5, "SPEAKER_07", "hi"), (2.0, 3.0, None, "Note: hi")]),  # noqa: E501
         ("c.eaf", EAF.replace(">hi<", "><"), [(0.7, 1.5, "R&D", None)]),
@@ -44,6 +55,7 @@ HI: Said = [(0.7, 1.5, "Ann", "hi")]
         ("c.rttm", "SPEAKER talk 1 0.7 0.8 <NA> <NA> Ann Lee <NA> <NA>\n", [(0.7, 1.5, "Ann Lee", None)]),
         ("c.txt", "0.7\t1.5\thi\n\\\t100\t200\n", [(0.7, 1.5, None, "hi")]),
         ("c.tsv", "start\tend\ttext\n700\t1500\thi\n2200\t3000\tyou\n", [(0.7, 1.5, None, "hi"), (2.2, 3.0, None, "you")]),  # noqa: E501
+        ("c.csv", "start,end,text\n700.0,1500.0,hi\n2200.0,3000.0,you\n", [(0.7, 1.5, None, "hi"), (2.2, 3.0, None, "you")]),  # noqa: E501
         ("c.csv", "sep=;\r\n;Start;Ende;End;Speaker;\r\n0;0,7;;1,5;Ann;\r\n;;;;;\r\n", [(0.7, 1.5, "Ann", None)]),
         ("c.csv", "start_ms,duration_ms,spk,Sentence\n700,800,Ann,hi\n", HI),
         ("c.json", json.dumps({"chunks": [{"timestamp": [0.7, 1.5], "text": " hi"}]}), [(0.7, 1.5, None, "hi")]),
@@ -207,15 +219,8 @@ def test_cuts_are_found_by_path_and_then_by_name(tmp_path: Path) -> None:
     path = tmp_path / "c.csv"
     path.write_text("file,start,end\nann/1.flac,0,1\nbob/1,2,3\nmy_talk,4,5\nGespräch,6,7\ntalk.v2,8,9\n")
     cuts = Cuts.read(path)
-    for recording, start in (
-        *(
-            ("/x/ann/1.flac", 0),
-            ("/x/bob/1.flac", 2),
-            ("my talk.flac", 4),
-            ("Gespra\u0308ch.flac", 6),
-            ("talk.v2.wav", 8),
-        ),
-    ):
+    names = ("/x/ann/1.flac", "/x/bob/1.flac", "my talk.flac", "Gespra\u0308ch.flac", "talk.v2.wav")
+    for recording, start in zip(names, (0, 2, 4, 6, 8), strict=True):
         assert [cut.start_s for cut in cuts.of(recording)] == [start], recording
     with pytest.raises(CutsError, match=r"may be (ann/1\.flac or bob/1|bob/1 or ann/1\.flac)"):
         cuts.of("/x/eve/1.flac")
@@ -368,3 +373,41 @@ def test_times_of_iemocap_count_in_the_dialogue_and_not_in_its_clips(tmp_path: P
         Cuts.read(path)
     path.write_text("start_time,end_time,wav_file,id\n6.2901,8.2357,Ses01F_impro01.wav,Ses01F_impro01_F000\n")
     assert [(cut.start_s, cut.end_s) for cut in Cuts.read(path).of("Ses01F_impro01.wav")] == [(6.2901, 8.2357)]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("c.vtt", "WEBVTT\nX-TIMESTAMP-MAP=LOCAL:00:00:00.000,MPEGTS:900000\n\n00:00.700 --> 00:01.500\nhi\n", "MPEGTS:900000 moves them"),  # noqa: E501
+        ("c.vtt", "WEBVTT\nX-TIMESTAMP-MAP=LOCAL:00:00:00.000,MPEGTS:0\n\n00:00.700 --> 00:01.500\nhi\n", None),
+        ("c.TextGrid", TEXTGRID.replace("xmin = 0\nxmax = 4\ntiers", "xmin = 0.5\nxmax = 4\ntiers"), "its times begin at 0.5 s"),  # noqa: E501
+        ("c.srt", "1\n00:00:00,700 --> 00:00:01,500\nhi\n\n2\n00:00:02:12 --> 00:00:03:12\nframes\n", "'00:00:02:12' is no time"),  # noqa: E501
+    ],
+)  # fmt: skip
+def test_times_that_may_mean_something_else_are_told(tmp_path: Path, name: str, text: str, told: str | None) -> None:
+    (tmp_path / name).write_text(text)
+    cuts = Cuts.read(tmp_path / name)
+    assert [cut.start_s for cut in cuts.of("talk.wav")] == [0.7]
+    assert (told or "") in "".join(cuts.skips.sentences())
+    assert bool(cuts.skips.sentences()) == bool(told)
+
+
+def test_parts_in_samples_are_not_taken_for_whole_recordings_in_silence(tmp_path: Path) -> None:
+    (tmp_path / "m.csv").write_text("file,start_sample,end_sample\na.wav,16000,32000\n")
+    assert "column start_sample is not read" in Manifest.read(tmp_path / "m.csv").skips.sentences()[0]
+
+
+@pytest.mark.parametrize(("index", "left_out"), [("1", 0), ("x.wav", 2)])
+def test_a_cell_too_many_is_an_index_only_if_it_is_a_number(tmp_path: Path, index: str, left_out: int) -> None:
+    others = "c.wav,x\n" if left_out else ""
+    (tmp_path / "m.csv").write_text(f"file,text\n{index},a.wav,hi\n{index},b.wav,you\n{others}")
+    manifest = Manifest.read(tmp_path / "m.csv")
+    assert [Path(item.path).name for item in manifest] == (["c.wav"] if left_out else ["a.wav", "b.wav"])
+    assert manifest.skips.left_out == left_out
+
+
+@pytest.mark.parametrize("written", ['"talk.wav"', "talk"])
+def test_a_path_in_quotes_or_without_its_ending_is_found(tmp_path: Path, written: str) -> None:
+    (tmp_path / "talk.wav").touch()
+    (tmp_path / "m.tsv").write_text(f"file\n{written}\n")
+    assert [Path(item.path).name for item in Manifest.read(tmp_path / "m.tsv")] == ["talk.wav"]

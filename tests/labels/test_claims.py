@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from specdec_cli.audio.prosody import measure
+from specdec_cli.errors import LexiconError
 from specdec_cli.labels import Lexicon
 from specdec_cli.types import Measured
 from tests.audio.encode import load_audio
@@ -28,7 +29,7 @@ def test_a_class_fits_or_does_not_or_cannot_be_told() -> None:
     assert set(agrees(shipped, Measured(), rate="fast", pitch="high").values()) == {None}
 
 
-@pytest.mark.parametrize(("voice", "fits"), [("male", "medium"), ("female", "low"), (None, "medium low")])
+@pytest.mark.parametrize(("voice", "fits"), [("male", "low medium"), ("female", "low"), (None, "medium low")])
 def test_a_high_pitch_depends_on_the_voice(voice: str | None, fits: str) -> None:
     found = {name: agrees(Lexicon.load(), FIGURES, voice=voice, pitch=name)["pitch"] for name in CLASSES["pitch"]}
     assert found == {name: name in fits.split() for name in found}
@@ -37,6 +38,27 @@ def test_a_high_pitch_depends_on_the_voice(voice: str | None, fits: str) -> None
 def test_between_two_classes_both_fit() -> None:
     figures = Measured(level_dbfs=-20.5)
     assert [agrees(Lexicon.load(), figures, volume=name)["volume"] for name in CLASSES["volume"]] == [False, True, True]
+
+
+@pytest.mark.parametrize(("level", "fits"), [(-20.4, "normal"), (-20.0, "normal loud"), (-19.7, "loud")])
+def test_a_border_tells_two_classes_apart_that_both_fit(level: float, fits: str) -> None:
+    claims = {
+        name: Lexicon.load().claims({"volume": name}, Measured(level_dbfs=level), nominal=True)
+        for name in CLASSES["volume"]
+    }
+    agreeing = [name for name, found in claims.items() if any(claim.agrees for claim in found)]
+    assert agreeing == fits.split()
+
+
+@pytest.mark.parametrize("borders", ["[3]", "[3, 2]", "[1, 2, 3]"])
+def test_borders_lie_between_the_classes(tmp_path: Path, borders: str) -> None:
+    words = tmp_path / "words.yaml"
+    words.write_text(
+        "schema: 1\nattributes:\n  size: {classes: [a, b, c], measured: [{figure: level_dbfs, classes: "
+        f"{{a: {{most: 3}}, b: {{least: 1}}, c: {{least: 2}}}}, borders: {borders}}}]}}\n"
+    )
+    with pytest.raises(LexiconError, match="3 classes have 2 borders, in rising order"):
+        Lexicon.load(words)
 
 
 def test_a_file_of_ones_own_adds_limits(tmp_path: Path) -> None:

@@ -84,6 +84,14 @@ def test_so_does_one_of_chinese_words(text: str, at: int, rival: str, stands: bo
     assert sound.stands((), range(len(pieces) - 1), at, len(pieces) - 1) is stands
 
 
+@pytest.mark.parametrize(("drafted", "rival", "stands"), [("normal", "loud", True), ("loud", "normal", False)])
+def test_where_both_classes_fit_the_border_between_them_decides(drafted: str, rival: str, stands: bool) -> None:
+    pieces = ["A male voice", " at a", f" {drafted}", " volume", ".", f" {rival}"]
+    sound = grounding(pieces, measured=Measured(level_dbfs=-20.4))
+    assert not sound.contradicts((), range(5))
+    assert sound.stands((), range(5), 2, 5) is stands
+
+
 def test_the_sound_is_measured_once_and_may_be_beforehand() -> None:
     calls = list[int]()
 

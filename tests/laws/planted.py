@@ -12,7 +12,7 @@ import torch
 from transformers.cache_utils import Cache
 
 from specdec_cli.decoding.guesses import GuessTable
-from specdec_cli.decoding.rows import Rows
+from specdec_cli.decoding.next_scores import NextScores
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.slots import LayerMemory, Slots
 
@@ -43,30 +43,30 @@ def noise(model: AudioLM, size: float = NOISE) -> Iterator[None]:
 @contextmanager
 def misplaced_guess(by: int) -> Iterator[None]:
     """Takes the row of a token that was guessed from a place that is off by so many."""
-    after, choice = Rows.after, Rows.choice
+    after, choice = NextScores.after, NextScores.choice
 
-    def wrong_choice(rows: Rows, text: Sequence[int]) -> int:
-        found, at = choice(rows, text), len(text) - rows._start + by
-        return rows._choices[at] if 0 < at < len(rows._logits) else found
+    def wrong_choice(scores: NextScores, text: Sequence[int]) -> int:
+        found, at = choice(scores, text), len(text) - scores._start + by
+        return scores._choices[at] if 0 < at < len(scores._logits) else found
 
-    def wrong(rows: Rows, text: Sequence[int], positions: int = 1, *, guesses: bool = True) -> torch.Tensor:
-        found = after(rows, text, positions, guesses=guesses)
-        at = len(text) - rows._start + by
-        return rows._logits[at : at + 1] if positions == 1 and 0 < at < len(rows._logits) else found
+    def wrong(scores: NextScores, text: Sequence[int], positions: int = 1, *, guesses: bool = True) -> torch.Tensor:
+        found = after(scores, text, positions, guesses=guesses)
+        at = len(text) - scores._start + by
+        return scores._logits[at : at + 1] if positions == 1 and 0 < at < len(scores._logits) else found
 
-    with patch.object(Rows, "after", wrong), patch.object(Rows, "choice", wrong_choice):
+    with patch.object(NextScores, "after", wrong), patch.object(NextScores, "choice", wrong_choice):
         yield
 
 
 @contextmanager
 def trusted_guess() -> Iterator[None]:
     """Takes a guessed token for the one that was chosen: rows are known by all but the last token of a text."""
-    known = Rows._known
+    known = NextScores._known
 
-    def wrong(rows: Rows, text: Sequence[int], first: int) -> int:
-        return known(rows, [*text[:-1], *rows._text[len(text) - 1 : len(text)]], first)
+    def wrong(scores: NextScores, text: Sequence[int], first: int) -> int:
+        return known(scores, [*text[:-1], *scores._text[len(text) - 1 : len(text)]], first)
 
-    with patch.object(Rows, "_known", wrong):
+    with patch.object(NextScores, "_known", wrong):
         yield
 
 

@@ -223,12 +223,14 @@ class Reference:
             new = self._wrong([*self.text, *now.draft_ids]) - self._wrong(self.text)
             now.reason = "sound" if new else None
 
-    def _claims(self, labels: Mapping[str, str | None]) -> dict[str, tuple[str | None, bool | None]]:
+    def _claims(
+        self, labels: Mapping[str, str | None], *, nominal: bool = False
+    ) -> dict[str, tuple[str | None, bool | None]]:
         """Attribute -> the class that is claimed of it, and whether the sound fits that: None, it cannot be told."""
         measured = self._case.measured
         assert measured is not None
         found = {}
-        for claim in Lexicon.shipped().claims(labels, measured):
+        for claim in Lexicon.shipped().claims(labels, measured, nominal=nominal):
             known = claim.class_ is not None and claim.value is not None
             bounds = (-math.inf if claim.least is None else claim.least, math.inf if claim.most is None else claim.most)
             limited = known and bounds != (-math.inf, math.inf)
@@ -249,9 +251,10 @@ class Reference:
             return False
         text, read = [*self.text, *self._now.draft_ids], self._case.pair.writer.text
         labels = Lexicon.shipped().labels(read(text), "en")
-        fitting = {name for name, (_, fits) in self._claims(labels).items() if fits}
+        fitting = {name for name, (_, fits) in self._claims(labels, nominal=True).items() if fits}
         for name, named in rivals(Lexicon.shipped(), fitting, text, len(self.text) + at, token, read, "en"):
-            if named and all(self._claims({**labels, name: class_})[name][1] is False for class_ in named):
+            others = (self._claims({**labels, name: class_}, nominal=True)[name][1] for class_ in named)
+            if named and all(fits is False for fits in others):
                 return True
         return False
 
@@ -346,17 +349,10 @@ class Reference:
             own = probabilities[token]
             entropy = [figures(each, 0)[0] for each in now.rows[: t + 1]]
             values = {
-                "entropy": entropy[t],
-                "log_entropy": _log(entropy[t]),
-                "margin": first - second,
-                "logprob": _log(own),
-                "odds": _log(second / first),
-                "third": third,
-                "place": math.log(1 + len(self.text) + t),
-                "in_block": t,
-                "before": max(entropy[:t], default=0.0),
-                f"id={token}": 1.0,
-            }
+                "entropy": entropy[t], "log_entropy": _log(entropy[t]), "margin": first - second, "logprob": _log(own),
+                "odds": _log(second / first), "third": third, "place": math.log(1 + len(self.text) + t), "in_block": t,
+                "before": max(entropy[:t], default=0.0), f"id={token}": 1.0,
+            }  # fmt: skip
             named = zip(weights.features, weights.weights, strict=True)
             logit = weights.bias + sum(weight * values.get(name, 0.0) for name, weight in named)
             chances.append(1.0 / (1.0 + math.exp(-(weights.slope * logit + weights.offset))))

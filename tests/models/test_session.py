@@ -12,7 +12,7 @@ from transformers.masking_utils import create_causal_mask
 from transformers.models.qwen2_5_omni import modeling_qwen2_5_omni
 
 from specdec_cli.config.schema import DecodingConfig
-from specdec_cli.decoding.rows import Rows
+from specdec_cli.decoding.next_scores import NextScores
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
@@ -97,22 +97,22 @@ def test_scores_that_are_not_finite_are_refused(after: int, monkeypatch: pytest.
     """NaN would choose tokens in silence. What was cached is forgotten, and a retry is right."""
     model = _case(0)[0]
     session, forward = _session(), model.forward
-    rows = Rows(session, DecodingConfig(), ())
+    scores = NextScores(session, DecodingConfig(), ())
     if after:
-        rows.after(TEXT[:after])
+        scores.after(TEXT[:after])
 
     def overflowing(*args: Any, **kwargs: Any) -> Any:
         logits, *rest = forward(*args, **kwargs)
         return (torch.full_like(logits, torch.nan), *rest)
 
     monkeypatch.setattr(model, "forward", overflowing)
-    rows.after(TEXT[:6], 2)
+    scores.after(TEXT[:6], 2)
     with pytest.raises(DecodingError, match="logits of tiny-0 are not finite") as error:
-        rows.choice(TEXT[:6])
+        scores.choice(TEXT[:6])
     assert not session.is_read
     assert "bfloat16" in str(error.value.hint)
     monkeypatch.undo()
-    assert_agree(rows.after(TEXT[:6], 2), cache_free_logits(*_case(0), TEXT[:6])[-2:])
+    assert_agree(scores.after(TEXT[:6], 2), cache_free_logits(*_case(0), TEXT[:6])[-2:])
 
 
 def test_a_step_that_fails_half_way_leaves_no_layer_ahead_of_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
 
 from tests.cli.conftest import _own_environment, specdec  # noqa: F401 - fixtures
+from tests.mini_pair import RATE, voice
 from tests.pages.sample import Runs, comparison, page_of, runs_over, voices
 from tests.pages.served import Served, serving
 
@@ -31,3 +34,12 @@ def served() -> Iterator[Served]:
     """A server of the mini pair without a token."""
     with serving() as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recording of several pieces: voices with pauses between them."""
+    pause = np.zeros(RATE, np.float32)
+    path = tmp_path_factory.mktemp("long") / "long talk.wav"
+    soundfile.write(path, np.concatenate([each for seed in range(12) for each in (voice(seed, 2.5), pause)]), RATE)
+    return path

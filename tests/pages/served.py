@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -10,7 +9,8 @@ from typing import NamedTuple
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import load_config
 from specdec_cli.serve.limits import ServeLimits
-from specdec_cli.serve.server import Place, bind, offered, server
+from specdec_cli.serve.server import offered
+from tests.cloud.serving import Running
 from tests.mini_pair import captioner_for
 
 TOKEN = "a-token-of-these-tests"
@@ -27,17 +27,10 @@ class Served(NamedTuple):
 def serving(token: str | None = None, **limits: int) -> Iterator[Served]:
     """A server on a free port, which ends with the block."""
     resolved = load_config("mini", environ={})
-    place, captioner = Place("127.0.0.1", 0), captioner_for(resolved.config)
-    offer = offered(captioner, resolved, ServeLimits(**limits), 4)
+    offer = offered(captioner_for(resolved.config), resolved, ServeLimits(**limits), 4)
     assert offer.captions is not None
-    with bind(place) as bound:
-        running = server(offer, place, token)
-        thread = threading.Thread(target=running.run, kwargs={"sockets": [bound]})
-        bound.listen()
-        thread.start()
-        try:
-            yield Served(f"http://127.0.0.1:{bound.getsockname()[1]}", offer.captions.loaded)
-        finally:
-            running.should_exit = True
-            thread.join(30)
-            assert not thread.is_alive()
+    running = Running(offer, token)
+    try:
+        yield Served(running.url, offer.captions.loaded)
+    finally:
+        running.stop()

@@ -18,7 +18,7 @@ import soundfile
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.token_fates import tokens
 from tests.cli.conftest import Specdec
-from tests.mini_pair import RATE, voice, write_voice
+from tests.mini_pair import RATE, write_voice
 from tests.pages.served import TOKEN, Served, serving
 from tests.pages.test_browser import PATIENCE_MS, brightness, launched
 
@@ -38,15 +38,6 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_voice(tmp_path_factory.mktemp("clip") / "voice 3.wav", 3, 2.0)
-
-
-@pytest.fixture(scope="module")
-def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A recording of several pieces."""
-    pause = np.zeros(RATE, np.float32)
-    path = tmp_path_factory.mktemp("long") / "long talk.wav"
-    soundfile.write(path, np.concatenate([each for seed in range(12) for each in (voice(seed, 2.5), pause)]), RATE)
-    return path
 
 
 @dataclass
@@ -113,12 +104,7 @@ def ready(made: Visit) -> Visit:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_caption_at_every_width(
-    browser: Any,
-    served: Served,
-    clip: Path,
-    tmp_path: Path,
-    width: int,
-    scheme: str,
+    browser: Any, served: Served, clip: Path, tmp_path: Path, width: int, scheme: str
 ) -> None:
     made = ready(visit(browser, served.url, width, scheme))
     assert (brightness(made.tab) > 128) == (scheme == "light")
@@ -188,13 +174,7 @@ def test_by_keyboard_alone(browser: Any, served: Served, clip: Path) -> None:
     made.close(served.url)
 
 
-def test_pieces_of_a_long_recording(
-    browser: Any,
-    served: Served,
-    long: Path,
-    specdec: Specdec,
-    tmp_path: Path,
-) -> None:
+def test_pieces_of_a_long_recording(browser: Any, served: Served, long: Path, specdec: Specdec, tmp_path: Path) -> None:
     made = ready(visit(browser, served.url, 360))
     made.tab.set_input_files("#file", long)
     first = made.captioned()

@@ -10,30 +10,18 @@ from pathlib import Path
 from typing import get_args
 
 import httpx
-import numpy as np
 import pytest
-import soundfile
 
 from specdec_cli.labels import Lexicon
 from specdec_cli.pages.offline import asset
 from specdec_cli.transcript import Transcript
 from specdec_cli.types import Flag, GateName, Mode, Reason, Source
 from tests.cli.conftest import Specdec
-from tests.mini_pair import RATE, voice
 from tests.pages.read_page import Page
 from tests.pages.served import TOKEN, Served, serving
 from tests.tiers import few
 
 PATHS = ("/", "/page/settings", "/v1/models", "/v1/info", "/metrics")
-
-
-@pytest.fixture(scope="module")
-def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A recording of several pieces: voices with pauses between them."""
-    pause = np.zeros(RATE, np.float32)
-    path = tmp_path_factory.mktemp("long") / "long talk.wav"
-    soundfile.write(path, np.concatenate([each for seed in range(12) for each in (voice(seed, 2.5), pause)]), RATE)
-    return path
 
 
 def streamed(served: Served, path: Path) -> list[Transcript]:

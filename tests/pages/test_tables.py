@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from specdec_cli import format as figures
+from specdec_cli import times
 from specdec_cli.stats import Interval
 
 
@@ -13,11 +14,11 @@ from specdec_cli.stats import Interval
     [
         (figures.count(1, "clip"), "1 clip"),
         (figures.count(1200, "clip"), "1,200 clips"),
-        (figures.seconds(144.0), "2 min 24 s"),
-        (figures.seconds(119.99), "2 min 00 s"),
-        (figures.seconds(12000.0), "3 h 20 min"),
-        (figures.seconds(0.834), "0.83 s"),
-        (figures.milliseconds(9.97), "10 ms"),
+        (times.seconds(144.0), "2 min 24 s"),
+        (times.seconds(119.99), "2 min 00 s"),
+        (times.seconds(12000.0), "3 h 20 min"),
+        (times.seconds(0.834), "0.83 s"),
+        (times.milliseconds(9.97), "10 ms"),
         (figures.short(1234.5), "1,234"),
         (figures.volume(1400), "1.4 kB"),
         (figures.share(None), "—"),

@@ -139,25 +139,10 @@ def test_a_saved_data_set_and_one_file_by_its_split(tmp_path: Path) -> None:
 
 
 HOSTILE = [
-    "../../etc/passwd.wav",
-    "/abs/olute.wav",
-    "C:\\Users\\ann\\x.wav",
-    "..\\..\\y.wav",
-    ".hidden.wav",
-    "a/../b.wav",
-    "-rf.wav",
-    "new\nline\x1b[31m.wav",
-    "table.jsonl",
-    "长" * 200 + ".wav",
-    "same.wav",
-    "same.wav",
-    "same-13.wav",
-    "same.wav",
-    "same.wav/inside.wav",
-    None,
-    'q"u?o*te<>|:.wav',
-    "\u202egnp.wav",
-]
+    "../../etc/passwd.wav", "/abs/olute.wav", "C:\\Users\\ann\\x.wav", "..\\..\\y.wav", ".hidden.wav", "a/../b.wav",
+    "-rf.wav", "new\nline\x1b[31m.wav", "table.jsonl", "长" * 200 + ".wav", "same.wav", "same.wav", "same-13.wav",
+    "same.wav", "same.wav/inside.wav", None, 'q"u?o*te<>|:.wav', "\u202egnp.wav",
+]  # fmt: skip
 
 
 def test_hostile_names_become_safe_ones_without_collisions(tmp_path: Path) -> None:
@@ -200,14 +185,10 @@ def test_columns_about_the_source_do_not_cut_the_file(tmp_path: Path) -> None:
 
 def test_cells_of_every_type_are_kept(tmp_path: Path) -> None:
     more: dict[str, Any] = {
-        "day": datetime.date(2020, 1, 2),
-        "nan": float("nan"),
-        "nested": {"a": [{"b": "长"}, {"b": None}]},
-        "captions": ["one", "two"],
-        "vector": [1.5, 2.5],
-        "yes": True,
+        "day": datetime.date(2020, 1, 2), "nan": float("nan"), "nested": {"a": [{"b": "长"}, {"b": None}]},
+        "captions": ["one", "two"], "vector": [1.5, 2.5], "yes": True,
         "picture": {"bytes": b"\x89PNG", "path": "x.png"},
-    }
+    }  # fmt: skip
     features = FEATURES | {"picture": {"_type": "Image"}}
     (row,), work = unpacked(parquet(tmp_path / "set.parquet", [clip(1, **more)], features), tmp_path / "out")
     assert (row["day"], row["nan"], row["yes"]) == ("2020-01-02", None, True)

@@ -296,7 +296,7 @@ function strip() {
   if (!numbers) return;
   const name = place("shown").value;
   drawStrip(place("strip"), data, numbers, name, zoom, said, playFrom);
-  place("legend").replaceChildren(...classLegend(data, name), html("span", { class: "key meaning" }, "below: doubt"));
+  place("legend").replaceChildren(...classLegend(data, name), html("span", { class: "key meaning" }, "Bars below: doubt, which is high where a class of the caption is unlikely"));
   document.querySelector(`.span[data-piece="${open}"]`)?.classList.add("open");
 }
 

@@ -83,8 +83,9 @@ function keysOf(present, named = (fate) => fate.replace("_", " "), meant = (fate
 function legend(run) {
   const present = new Set(run.rounds.flatMap((round) => round.tokens.map((each) => each[1])));
   const { learned, threshold } = barsOf(run, run.gate.threshold);
-  const what = learned ? "probability of a change by the cloud" : "entropy in nats";
-  const wake = run.gate.wake === null || run.gate.wake === undefined ? "" : `${run.gate.wake}, and once the cloud has been called at `;
-  const scale = threshold === null ? `0 to ${FULL_SCALE}` : `the line is at ${wake}${threshold}: at or above it the gate escalates`;
-  return html("div", { class: "legend" }, ...keysOf(present), html("span", { class: "key" }, html("span", { class: "meaning" }, `Bars: ${what}, ${scale}.`)));
+  const what = learned ? "probability that the cloud changes the token" : "entropy in nats";
+  const { wake } = run.gate;
+  const first = wake === null || wake === undefined ? "" : ` (${wake} for a clip's first call)`;
+  const scale = threshold === null ? `, 0 to ${FULL_SCALE}.` : `. The gate escalates from the dashed line up: ${threshold}${first}.`;
+  return html("div", { class: "legend" }, ...keysOf(present), html("span", { class: "key" }, html("span", { class: "meaning" }, `Bars: ${what}${scale}`)));
 }

@@ -8,7 +8,7 @@ import torch
 from specdec_cli.config.schema import ScoringConfig
 from specdec_cli.decoding.guesses import Guesses, GuessTable
 from specdec_cli.decoding.length import GuessCosts
-from specdec_cli.decoding.rows import Rows
+from specdec_cli.decoding.next_scores import NextScores
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.selftest import _prompt
 from specdec_cli.models.session import UNREAD, Session
@@ -26,31 +26,31 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.fixture
-def rows() -> Rows:
+def scores() -> NextScores:
     """Rows that have guessed tokens after the beginning of a caption."""
     model, table = tiny_model(1), GuessTable()
     for _ in range(4):
         table.learn(0, LEARNT, [True] * len(LEARNT))
     session = Session(model, _prompt(model, 0.5), 40)
-    made = Rows(session, ScoringConfig(), (), Guesses(table, 0, 4, 30, GuessCosts()))
+    made = NextScores(session, ScoringConfig(), (), Guesses(table, 0, 4, 30, GuessCosts()))
     made.after(())  # the prompt
     made.after(LEARNT[:1])
     assert made.guessed > 0
     return made
 
 
-def test_guesses_do_not_stand_because_their_scores_are_not_finite(rows: Rows, counted: list[int]) -> None:
-    rows._logits = torch.full_like(rows._logits, torch.nan)
+def test_guesses_do_not_stand_because_their_scores_are_not_finite(scores: NextScores, counted: list[int]) -> None:
+    scores._logits = torch.full_like(scores._logits, torch.nan)
     with pytest.raises(DecodingError, match="not finite"):
-        rows.choice(LEARNT[:1])
-    rows.after(LEARNT[:2])
+        scores.choice(LEARNT[:1])
+    scores.after(LEARNT[:2])
     assert counted == []
 
 
-def test_guesses_do_not_stand_because_the_device_went_on_without_them(rows: Rows, counted: list[int]) -> None:
+def test_guesses_do_not_stand_because_the_device_went_on_without_them(scores: NextScores, counted: list[int]) -> None:
     other = 99  # the model's own choice, which the host reads later
     with torch.inference_mode():
-        rows.step([LEARNT[0], UNREAD], torch.tensor([other]))
-    rows.name([other])
-    rows.after((LEARNT[0], other, LEARNT[0]))
+        scores.step([LEARNT[0], UNREAD], torch.tensor([other]))
+    scores.name([other])
+    scores.after((LEARNT[0], other, LEARNT[0]))
     assert counted == [1]  # the first of four

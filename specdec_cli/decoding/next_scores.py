@@ -26,7 +26,7 @@ from specdec_cli.models.session import Session
 _STANDS: Final = 0.9  # chance that a token of a kept tail stands, if those before it do
 
 
-class Rows:
+class NextScores:
     """Processed scores of one model for what follows each prefix of a clip's text, kept between calls."""
 
     def __init__(
