@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal, get_args
 
 from pydantic import Field
 
-from specdec_cli.config.fields import AT_PAUSES, SegmentAt, Instruction, Moment, PlainText, Section, setting
+from specdec_cli.config.fields import AT_PAUSES, Instruction, Moment, PlainText, Section, SegmentAt, setting
 from specdec_cli.config.locate import model_source
 from specdec_cli.config.model_schema import CloudConfig, EdgeConfig, RoleConfig
 from specdec_cli.prompts import Language, Style, prompt_for
@@ -211,7 +211,7 @@ class AudioConfig(Section):
     def recorded(self) -> dict[str, object]:
         """What transcripts record of the cuts, where they are not the default; of a file its content too."""
         segment = self.segment if self.at_pauses else None
-        if (path := self.segments_path) is not None:
+        if (path := self.cuts_path) is not None:
             segment = path.name
             if path.is_file():
                 segment += f" {hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
