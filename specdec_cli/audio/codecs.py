@@ -34,6 +34,7 @@ _SHORTENED: Final = re.compile(r"^ *(?:data|SSND|Data Size|riff|Riff size) *: (\
 _BLOCKS: Final = re.compile(r"^ *Block Align *: (\d+).*\n *Bit Width *: (\d+)$", re.MULTILINE)
 _OF_NIST: Final = re.compile(rb"sample_count -i (\d{1,12})")
 _SNDFILE_MAGIC: Final = (b"RIFF", b"RIFX", b"RF64", b"riff", b"FORM", b".snd", b"caff", b"fLaC", b"OggS")
+_FRAME_OR_PADDING: Final = re.compile(rb"\xff[\xe2-\xe5\xf2-\xf5\xfa-\xfd]|\0{4}")  # of MPEG audio, layers II and III
 _MOST_ZEROS: Final = 1 << 20  # behind the sound, each of eight bytes
 _CHUNK_NAME: Final = re.compile(rb"[\x20-\x7e]{4}|\0{4}")
 _OTHERS: Final = {
@@ -154,7 +155,7 @@ def from_ffmpeg(path: str, file: FileIO, stack: ExitStack, _from_s: float, track
         raise not_sound(path, file) from error
     name = container.format.name
     behind, tagged = _magic(file)
-    if name == "mp3" and tagged and behind[:1] not in (b"\xff", b"\0"):  # a frame, or padding
+    if name == "mp3" and tagged and not _FRAME_OR_PADDING.match(behind):
         source.notes.append("has an ID3 tag that does not end where sound begins: sound next to it may be missing")
     if name in ("avi", "caf") and (missing := missing_bytes(file)):
         source.faults.append(f"it lacks {missing:,} bytes at its end")
