@@ -66,7 +66,7 @@ class Captioner:
         self.sampling_rate = pair.writer.sampling_rate
         self.window_s = min(model.processor.window_s for model in (pair.edge, pair.cloud) if model is not None)
         if (piece_s := config.audio.length_s) is not None and piece_s > self.window_s:
-            raise ConfigError(f"audio.cut is {piece_s:g} s, but the models take {self.window_s:g} s at once")
+            raise ConfigError(f"audio.segment is {piece_s:g} s, but the models take {self.window_s:g} s at once")
         self.cuts = cuts or Cuts.of_config(config.audio)
         file = gate_file_of(config, pair)
         summed = config.gate_in_force == "class-entropy"
@@ -98,7 +98,7 @@ class Captioner:
             edge, cloud: names of models, folders or hub ids; without `config`, all else is what published models need.
                 One alone makes the mode: edge, or cloud.
             loading: called with what is being loaded, for a display; the context lasts until it is.
-            cuts: those of `audio.cut`, if they were read before; None: read here, before models are.
+            cuts: those of `audio.segment`, if they were read before; None: read here, before models are.
 
         Raises:
             ConfigError: a setting is unknown, malformed or contradicts another.

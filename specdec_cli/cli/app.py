@@ -23,7 +23,7 @@ COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "caption": (
         "Caption recordings, one after the other.",
         "recording.wav --language en",
-        "interview.mp4 --cut pauses -o interview.srt",
+        "interview.mp4 --segment pauses -o interview.srt",
         "recordings/ --labels -o captions.jsonl --export textgrid,csv",
         "recording.wav --config qwen2.5-omni",
     ),
@@ -34,13 +34,13 @@ COMMANDS: Final[dict[str, tuple[str, ...]]] = {
         "--retry-failed -o captions.jsonl",
     ),
     "listen": (
-        "Caption what a microphone records, an utterance at a time.",
+        "Caption what a microphone records, utterance by utterance.",
         "--language en",
         "-o talk.jsonl --save talk/",
         "--device list",
     ),
     "unpack": (
-        "Write the recordings of a data set as files, and a table of them.",
+        "Write the recordings of a data set as files, with a table.",
         "emotions:train -o recordings/",
         "shards/ --limit 100 -o recordings/",
     ),
@@ -79,7 +79,7 @@ COMMANDS: Final[dict[str, tuple[str, ...]]] = {
         "captions.jsonl --attribute pitch --to png",
     ),
     "serve": (
-        "Serve captions to programs and browsers, and the cloud to edges elsewhere.",
+        "Serve captions, a page, and the cloud to edges elsewhere.",
         "",
         "--host 0.0.0.0 --token-env SPECDEC_TOKEN --config my.yaml",
         "--mode cloud --cloud Qwen/Qwen2.5-Omni-7B",
@@ -97,7 +97,7 @@ _CONFIG_EXAMPLES: Final = {
 
 EXIT_CODES: Final = {
     0: "all done",
-    1: "a recording failed, or one of several files was not written, as messages say",
+    1: "a recording failed, or one of several files was not written",
     2: "the command line, the configuration or an input file is wrong or missing",
     3: "a model, a server, a device or the disk cannot be used",
     130: "interrupted",
@@ -160,9 +160,7 @@ app = typer.Typer(
     name="specdec",
     cls=_Commands,
     help="Describe how a person speaks: a small edge model drafts, a large cloud model checks what it is unsure of.",
-    epilog="Example: specdec caption recording.wav\n\nExit codes: "
-    + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
-    + ".",
+    epilog="\n".join(["\b", "Exit codes:", *(f"  {code:<3} {meaning}" for code, meaning in EXIT_CODES.items())]),
     no_args_is_help=True,
     **_STYLE,
 )

@@ -12,7 +12,7 @@ import typer
 
 from specdec_cli.batch.tasks import Progress, Work
 from specdec_cli.cli import options
-from specdec_cli.cli.captioning import Captioning, command_line, load_to_caption
+from specdec_cli.cli.captioning import Captioning, command_line
 from specdec_cli.cli.command_run import display, require_cloud
 from specdec_cli.cli.ending import Interruption, interruptible
 from specdec_cli.console.progress import show_counts, show_failures, show_totals, show_warnings
@@ -85,10 +85,7 @@ def _conclude(view: View, counts: Progress, output: Path, *, interrupted: bool, 
 @contextmanager
 def here(job: Captioning, work: Work, view: View) -> Iterator[Backend]:
     """On this machine, with the models loaded."""
-    captioner = load_to_caption(
-        work.config, view, work.labelling, job.earlier(), measures=work.measures, runs_long=True
-    )
-    job.expect(captioner)
+    captioner = job.load(view, runs_long=True)
     from specdec_cli.batch.local import LocalBackend
 
     runtime = work.config.runtime

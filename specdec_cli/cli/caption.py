@@ -9,14 +9,13 @@ import typer
 
 from specdec_cli.batch.local import WatchedBackend
 from specdec_cli.cli import options
-from specdec_cli.cli.captioning import Captioning, Printer, conclude_clips, load_to_caption
+from specdec_cli.cli.captioning import Captioning, Printer, conclude_clips
 from specdec_cli.cli.command_run import display
 
 
 @options.taking(options.RecordingOptions, *options.CAPTIONING)
 def caption(
     context: typer.Context,
-    measure: bool,
     quiet: bool,
     debug: bool,
     output: options.CaptionsOut = None,
@@ -35,11 +34,7 @@ def caption(
 
         @contextmanager
         def backend() -> Iterator[WatchedBackend]:
-            captioner = load_to_caption(
-                job.config, view, job.labelling, job.earlier(), measures=measure, runs_long=False
-            )
-            job.expect(captioner)
-            yield WatchedBackend(captioner, view.show)
+            yield WatchedBackend(job.load(view, runs_long=False), view.show)
 
         ended = False
         try:

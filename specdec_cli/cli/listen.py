@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from specdec_cli.audio.samples import AudioPiece
     from specdec_cli.captioner import Captioner
 
-_OF_FILES: Final = {"cut": None, "start_s": None, "end_s": None}
+_OF_FILES: Final = {"segment": None, "start_s": None, "end_s": None}
 """Settings of which part of a recording counts and how it is cut: a microphone is cut at pauses."""
 _DEVICE: Final = "Microphone: its number, or a part of its name; list: print the microphones and exit."
 _SAVE: Final = "Keep each utterance as a FLAC file in this folder."

@@ -59,7 +59,7 @@ def tune(
 
     Records every clip once with both models, replays all settings on one half of the clips, and runs the best of
     them on the other half. Needs no references: without them quality is agreement with the cloud's caption. Use the
-    gate with --gate FILE.
+    gate: specdec caption --gate FILE.
     """
     cost, share = parse_budget(budget or ("clips=0.5" if risk is None else "clips=1"))
     resolved = options.resolve(context, {"decoding.mode": "hybrid"})

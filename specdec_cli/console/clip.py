@@ -133,7 +133,9 @@ def _verified(escalated: int, rounds: int, mode: Mode) -> str:
     """In words, how much the cloud had to do with it."""
     if mode in ("edge", "cloud"):
         return f"the {mode} generated every token"
+    if not escalated:
+        return f"the cloud verified none of {rounds}" if rounds > 1 else "the cloud verified nothing"
     if mode == "lossless" and escalated == rounds:
         return "the cloud verified every round"
-    share = f" ({percent(escalated / rounds)})" if mode == "hybrid" and escalated else ""
-    return f"the cloud verified {escalated or 'none'} of {count(rounds, 'round')}{share}"
+    share = f" ({percent(escalated / rounds)})" if mode == "hybrid" else ""
+    return f"the cloud verified {escalated} of {count(rounds, 'round')}{share}"
