@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import os
@@ -11,48 +10,44 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
-from functools import cache, cached_property, lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from specdec_cli.audio import AudioPiece, Recording, from_samples, has_speech, open_recording
-from specdec_cli.audio.pieces import ROUNDED_S
+from specdec_cli.audio import Recording, from_samples
 from specdec_cli.audio.prosody import measure
-from specdec_cli.audio.samples import piece_of
 from specdec_cli.config import Config, load_config
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
-from specdec_cli.decoding.assemble import Pair, build_loop
+from specdec_cli.decoding.assemble import Pair, Prompts, build_loop
 from specdec_cli.decoding.evidence import Groups
 from specdec_cli.decoding.gate import Gate
-from specdec_cli.decoding.guesses import OWN, GuessTable
-from specdec_cli.errors import AudioContentError, ConfigError, SpecdecError, typed
+from specdec_cli.decoding.guesses import GuessTable
+from specdec_cli.errors import ConfigError, SpecdecError, typed
 from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.calibration import CalibrationFile, calibration_for
 from specdec_cli.labels.grounding import Grounding
 from specdec_cli.labels.probabilities import KEPT, Scorer
-from specdec_cli.models.processor import Processor, Prompt, same_prompts
-from specdec_cli.pair_loading import Loading, gate_file_of, load_pair
+from specdec_cli.models.processor import Processor
+from specdec_cli.pair_loading import Loading, gate_file_of, learn_shipped, load_pair
 from specdec_cli.prompts import Language
-from specdec_cli.run import Prompts, Run, Setup
-from specdec_cli.text import file_name, plain
-from specdec_cli.transcript import Started, Transcript, error_transcript
+from specdec_cli.run import Run
+from specdec_cli.setup import Setup, opened
+from specdec_cli.text import file_name
+from specdec_cli.transcript import Started, Transcript
 from specdec_cli.transcript.updates import Update
-from specdec_cli.types import Decider, Measured, Source
+from specdec_cli.types import Measured
 
 if TYPE_CHECKING:
     from specdec_cli.decoding.loop import Loop
     from specdec_cli.models.engine import Shared
 
 _log = logging.getLogger(__name__)
-
-SHIPPED_CAPTIONS: Final = Path(__file__).parent / "mini" / "weights" / "captions.json"
-"""What the mini pair guesses from before it has written anything; `training.memory` writes it."""
 
 
 class Captioner:
@@ -68,14 +63,10 @@ class Captioner:
 
     def __init__(self, config: Config, pair: Pair, load_s: float | None = None, *, cuts: Cuts | None = None) -> None:
         self.config, self.pair = config, pair
-        processors = [model.processor for model in (pair.edge, pair.cloud) if model is not None]
-        self._alike = len(processors) == 2 and same_prompts(*processors)
-        self.sampling_rate = processors[0].sampling_rate
-        self.window_s = min(processor.window_s for processor in processors)
-        if any(processor.sampling_rate != self.sampling_rate for processor in processors):
-            raise ConfigError("edge and cloud take audio at different sampling rates")
+        self.sampling_rate = pair.writer.sampling_rate
+        self.window_s = min(model.processor.window_s for model in (pair.edge, pair.cloud) if model is not None)
         if (piece_s := config.audio.length_s) is not None and piece_s > self.window_s:
-            raise ConfigError(f"audio.cut is {piece_s:g} s, but the models take {self.window_s:g} s at once")
+            raise ConfigError(f"audio.segment is {piece_s:g} s, but the models take {self.window_s:g} s at once")
         self.cuts = cuts or Cuts.of_config(config.audio)
         file = gate_file_of(config, pair)
         summed = config.gate_in_force == "class-entropy"
@@ -86,9 +77,7 @@ class Captioner:
         if config.gate.grounded:
             self.setup = replace(self.setup, grounds=self._grounds(Lexicon.shipped()))
         if config.decoding.guess_tokens:
-            shipped = _shipped_captions(SHIPPED_CAPTIONS)
-            for ids in shipped["captions"].get(self.setup.prompt, ()):
-                self._learn(self.setup.prompt, shipped["weights"], ids, ["accepted"] * len(ids))  # either model's
+            learn_shipped(pair, config, self.setup.prompt)
 
     @classmethod
     def load(
@@ -109,7 +98,7 @@ class Captioner:
             edge, cloud: names of models, folders or hub ids; without `config`, all else is what published models need.
                 One alone makes the mode: edge, or cloud.
             loading: called with what is being loaded, for a display; the context lasts until it is.
-            cuts: those of `audio.cut`, if they were read before; None: read here, before models are.
+            cuts: those of `audio.segment`, if they were read before; None: read here, before models are.
 
         Raises:
             ConfigError: a setting is unknown, malformed or contradicts another.
@@ -187,21 +176,14 @@ class Captioner:
         for run in self.runs(path):
             yield from run
 
-    def runs(
-        self,
-        path: str | PathLike[str] | InputFile,
-        skip: Callable[[Recording], Collection[int]] = lambda _: (),
-    ) -> Iterator[Run]:
+    def runs(self, path: str | PathLike[str]) -> Iterator[Run]:
         """One run per piece of a recording; iterate a run for its updates, then ask it for its transcript.
-
-        `skip` gives the indices of pieces that are left out.
 
         Raises:
             AudioError: the recording cannot be captioned as a whole; a single silent piece fails its run only.
         """
-        item = path if isinstance(path, InputFile) else InputFile(os.fsdecode(path))
-        recording = self.recording(item)
-        for run in self.runs_of(recording, item, skip(recording)):
+        recording = self.recording(InputFile(os.fsdecode(path)))
+        for run in self.runs_of(recording):
             if recording.whole and run.error is not None:
                 raise run.error
             yield run
@@ -211,50 +193,28 @@ class Captioner:
 
         Raises TooLongError where it, or the part that counts, is longer than `longest_s`.
         """
-        audio, part = self.config.audio, item.start_s is not None
-        recording = open_recording(
-            item.path,
-            self.sampling_rate,
-            window_s=self.window_s,
-            piece_s=audio.length_s,
-            at_pauses=audio.at_pauses,
-            cuts=None if self.cuts is None else self.cuts.of(item.path),
-            start_s=(item.start_s if part else audio.start_s) or 0.0,
-            end_s=item.end_s if part else audio.end_s,
-            channel=audio.channel if item.channel is None else item.channel + 1,
-            track=audio.track,
-            longest_s=longest_s,
-        )
-        if part and item.end_s is not None and item.end_s - (recording.total_s or item.end_s) > ROUNDED_S:
-            says = (
-                f"{plain(item.path)} ends at {recording.total_s:.2f} s, before its part does (at {item.end_s:.2f} s)."
-            )
-            return replace(recording, warnings=(*recording.warnings, says))
-        return recording
+        return opened(item, self.config.audio, self.cuts, self.sampling_rate, self.window_s, longest_s)
 
     def runs_of(self, recording: Recording, item: InputFile | None = None, skip: Collection[int] = ()) -> Iterator[Run]:
         """One run per piece of a recording, which was given as `item`, but for those whose index is in `skip`."""
         item = item or InputFile(recording.path)
-        setup, count, pieces = self._setup_of(item), len(recording.cuts), recording.pieces(skip)
+        setup, count, pieces = self.setup.of_item(item), len(recording.cuts), recording.pieces(skip)
         while True:
             started = time.perf_counter()
             if (cut := next(pieces, None)) is None:
                 return
-            clip = self._clip(recording, cut, item, setup)
+            clip = setup.started(recording, cut, item, self.sampling_rate)
             prompts: Prompts | None = None
-            error: SpecdecError | None = cut.fault
-            if clip.flags and self.config.audio.refuse_no_speech:
-                place = clip.file if clip.start_s is None else piece_of(clip.file, cut.start_s, cut.end_s)
-                hint = "To caption it all the same, set audio.refuse_no_speech to false."
-                error = AudioContentError(f"{place} holds no speech: a caption would be invented", hint=hint)
+            error: SpecdecError | None = cut.fault or setup.refusal(clip)
             if error is None:
                 try:
-                    prompts = self.prompts(cut.samples, setup.prompt)
+                    prompts = self.pair.prompts(self.config, cut.samples, setup.prompt)
                 except Exception as unforeseen:
                     error = typed(unforeseen, _log)
             audio_s = recording.decode_s / count + time.perf_counter() - started
-            level = recording.levels.get(cut.channel)
-            sound = None if prompts is None else self._grounding_of(clip, cut.samples, level)
+            sound = (
+                None if prompts is None else self._grounding_of(clip, cut.samples, recording.levels.get(cut.channel))
+            )
             yield Run(self.setup, self.pair.writer, self.loop, clip, prompts, audio_s, error, sound)
 
     def grounding(
@@ -272,44 +232,6 @@ class Captioner:
         if known is None:
             return self.grounding(partial(measure, samples, self.sampling_rate, dbfs), clip.language)
         return self.grounding(lambda: known, clip.language, None if scorer is None else scorer.lexicon)
-
-    def error_line(self, item: InputFile, error: SpecdecError) -> Transcript:
-        """The line of a recording that cannot be opened, or not be read to its end."""
-        known = item.place | self._setup_of(item).fields()
-        return error_transcript(item.path, error, sha256=item.sha256 or item.content_of(error), **known)
-
-    def _setup_of(self, item: InputFile) -> Setup:
-        """The setup of a recording, which may have a language and an instruction of its own."""
-        config, setup = self.config, self.setup
-        language, instruction = item.language_and_prompt(config)
-        if (language, instruction) == (setup.language, setup.prompt):
-            return setup
-        shipped = config.prompt.text is None and instruction == config.instruction(language)
-        settings = {**setup.settings, "style": config.prompt.style if shipped else None}
-        return replace(setup, language=language, prompt=instruction, settings=settings)
-
-    def _clip(self, recording: Recording, cut: AudioPiece, item: InputFile, setup: Setup) -> Started:
-        whole, fit, pieces = recording.whole, cut.fault is None, len(recording.cuts)
-        silent = fit and not has_speech(cut.samples, self.sampling_rate)
-        return Started(
-            file=recording.path,
-            id=item.id,
-            sha256=recording.sha256,
-            duration_s=round(recording.duration_s, 6) if whole else round(cut.end_s - cut.start_s, 4),
-            start_s=None if whole else round(cut.start_s, 4),
-            end_s=None if whole else round(cut.end_s, 4),
-            piece=cut.index if pieces > 1 else None,
-            pieces=pieces if pieces > 1 else None,
-            channel=None if cut.channel is None else cut.channel + 1,
-            speaker=cut.speaker or item.speaker,
-            text=cut.text or item.text,
-            flags=("no_speech",) if silent else (),
-            recording_s=None if whole or recording.total_s is None else round(recording.total_s, 6),
-            measured=measure(cut.samples, self.sampling_rate, recording.levels.get(cut.channel))
-            if setup.measures and fit
-            else None,
-            **setup.fields() | {"warnings": (*setup.warnings, *recording.warnings)},
-        )
 
     def run_samples(
         self, samples: npt.ArrayLike, sample_rate: float, *, name: str = "samples", start_s: float | None = None
@@ -336,32 +258,11 @@ class Captioner:
         for transcript in transcripts:
             ids = [id_ for each in transcript.rounds for id_ in each.committed_ids]
             sources = [source for each in transcript.rounds for source in each.source]
-            self._learn(transcript.prompt, transcript.models.weights, ids, sources)
-
-    def _learn(
-        self, instruction: str, weights: Mapping[str, str | None], ids: Sequence[int], sources: Sequence[Source]
-    ) -> None:
-        """Takes in the tokens of a caption with their sources; `weights` of the models that wrote it, by role."""
-        for role, own in OWN.items():
-            guesses = self.pair.guesses(role, instruction, self.config)
-            if guesses is not None and weights.get(role, "") == self.setup.models.weights.get(role):
-                guesses.table.learn(guesses.key, ids, [source in own for source in sources])
+            self.pair.learn(self.config, transcript.prompt, ids, sources, transcript.models.weights)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The caption that token ids write."""
         return self.setup.caption(self.pair.writer.text(ids))
-
-    def prompts(self, samples: npt.NDArray[np.float32], instruction: str) -> Prompts:
-        """The prompt of a clip for each model, made once where both take the same."""
-        made: dict[str, Prompt] = {}
-        found: list[Prompt | None] = []
-        roles: tuple[Decider, Decider] = ("edge", "cloud")
-        for role in roles:
-            model, asked = getattr(self.pair, role), self.config.instruction_of(role, instruction)
-            if model is not None and not (self._alike and asked in made):
-                made[asked] = model.processor.prompt(samples, asked, self.config.prompt.system)
-            found.append(made[asked] if model is not None else None)
-        return found[0], found[1]
 
     @cached_property
     def word_groups(self) -> Synonyms:
@@ -400,9 +301,3 @@ class Captioner:
 def _word_groups(writer: Processor, vocab_size: int, language: Language) -> Synonyms:
     pieces = ((id_, writer.word(id_)) for id_ in range(vocab_size))
     return Lexicon.shipped().vocabularies[language].synonyms(pieces)
-
-
-@cache
-def _shipped_captions(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found

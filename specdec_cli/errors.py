@@ -160,7 +160,7 @@ def first_line(error: BaseException) -> str:
 
 def _advice(error: BaseException, detail: str) -> str:
     if isinstance(error, MemoryError) or "out of memory" in detail.lower():
-        return "Use shorter pieces with audio.cut, a 16-bit dtype or a smaller model, or close other programs."
+        return "Use shorter pieces with audio.segment, a 16-bit dtype or a smaller model, or close other programs."
     if isinstance(error, OSError):
         return "The machine refused it: check free space, permissions and the devices."
     return f"This was not foreseen. Report it with its traceback{', which --debug prints' if FLAGS else ''}."

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from specdec_cli.cloud.remote import RemoteModel
 from specdec_cli.config import CloudConfig, Config
@@ -20,6 +23,10 @@ if TYPE_CHECKING:
 
 Loading = Callable[[str], "AbstractContextManager[Watch | None]"]
 """Called with what is being loaded; the context lasts until it is, and may yield a watch over its download."""
+
+
+SHIPPED_CAPTIONS: Final = Path(__file__).parent / "mini" / "weights" / "captions.json"
+"""What the mini pair guesses from before it has written anything; `training.memory` writes it."""
 
 
 def load_pair(config: Config, loading: Loading) -> Pair:
@@ -65,6 +72,19 @@ def gate_file_of(config: Config, pair: Pair) -> GateFile | None:
             hint="Its weights are about other words. Fit a gate for this pair: specdec tune",
         )
     return file
+
+
+def learn_shipped(pair: Pair, config: Config, instruction: str) -> None:
+    """Lets captions be guessed from those that ship with the mini pair, if it is what wrote them."""
+    shipped = _shipped_captions(SHIPPED_CAPTIONS)
+    for ids in shipped["captions"].get(instruction, ()):
+        pair.learn(config, instruction, ids, ["accepted"] * len(ids), shipped["weights"])  # either model's
+
+
+@cache
+def _shipped_captions(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
 
 
 def _connect_cloud(config: Config, cloud: CloudConfig, edge: AudioLM | Vllm | None) -> RemoteModel:

@@ -1,4 +1,4 @@
-"""Passes over a recording: the first one decides what reads it, and says what is missing; later ones repeat it."""
+"""Passes over a recording: the first one finds which library reads it and what is missing; later ones repeat it."""
 
 from __future__ import annotations
 

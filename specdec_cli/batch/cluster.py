@@ -26,7 +26,7 @@ from specdec_cli.transcript.terms import loaded_changes
 if TYPE_CHECKING:
     from specdec_cli.config import Config
     from specdec_cli.pair_loading import Loading
-    from specdec_cli.run import Setup
+    from specdec_cli.setup import Setup
     from specdec_cli.transcript.records import Transcript
 
 CHUNK: Final = 32

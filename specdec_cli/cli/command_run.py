@@ -25,7 +25,7 @@ from specdec_cli.labels.references import References
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
-    from specdec_cli.run import Setup
+    from specdec_cli.setup import Setup
 
 
 @contextmanager

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from specdec_cli.audio.samples import AudioPiece
     from specdec_cli.captioner import Captioner
 
-_OF_FILES: Final = {"cut": None, "start_s": None, "end_s": None}
+_OF_FILES: Final = {"segment": None, "start_s": None, "end_s": None}
 """Settings of which part of a recording counts and how it is cut: a microphone is cut at pauses."""
 _DEVICE: Final = "Microphone: its number, or a part of its name; list: print the microphones and exit."
 _SAVE: Final = "Keep each utterance as a FLAC file in this folder."
@@ -128,7 +128,7 @@ def _caption(captioner: Captioner, view: View, cut: AudioPiece, file: str | None
             run = next(captioner.runs(file))
     except Exception as unforeseen:
         error = typed(unforeseen)
-        return Outcome(item, captioner.error_line(item, error), error=error)
+        return Outcome(item, captioner.setup.error_line(item, error), error=error)
     return watched(Prepared(Outcome(item), run), view.show)
 
 

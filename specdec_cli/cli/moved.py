@@ -36,7 +36,6 @@ MOVED: Final = {
     "--recordings": "--traces FILE",
     "--resume": "nothing: that is what happens",
     "--rttm-name": "--attribute NAME",
-    "--segment": "--cut pauses, SECONDS or FILE",
     "--text-column": "--column text=COLUMN",
     "--tls-cert": "--set serve.tls_cert=FILE",
     "--tls-key": "--set serve.tls_key=FILE",

@@ -43,7 +43,7 @@ _GIVES: Final = {
     "language": "prompt.language",
     "style": "prompt.style",
     "prompt": "prompt.text",
-    "cut": "audio.cut",
+    "segment": "audio.segment",
     "start": "audio.start_s",
     "end": "audio.end_s",
     "channel": "audio.channel",
@@ -183,7 +183,7 @@ class PromptOptions:
     prompt: Annotated[Text, of_caption("--prompt", metavar="TEXT", help=_PROMPT)] = None
 
 
-_CUT: Final = (
+_SEGMENT: Final = (
     "Where to cut: at pauses, every so many seconds, or as a file or folder says (RTTM, TextGrid, SRT, VTT, CSV, "
     "WhisperX ...). Default: only recordings too long for the model, at pauses."
 )
@@ -197,7 +197,7 @@ Strict = Annotated[bool | None, of_caption("--strict/--no-strict", help=_STRICT)
 class CuttingOptions:
     """Which part of a recording counts, and how it is cut."""
 
-    cut: Annotated[Text, of_caption("--cut", metavar="pauses|SECONDS|FILE", help=_CUT)] = None
+    segment: Annotated[Text, of_caption("--segment", metavar="pauses|SECONDS|FILE", help=_SEGMENT)] = None
     start: Annotated[Text, of_caption("--start", metavar="TIME", help=_START)] = None
     end: Annotated[Text, of_caption("--end", metavar="TIME", help=_END)] = None
     channel: Annotated[Text, of_caption("--channel", metavar="mix|each|N", help=_CHANNEL)] = None

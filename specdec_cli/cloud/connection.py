@@ -53,7 +53,7 @@ class Connection:
         self._loop, self._lock = _Loop(), threading.Lock()
         self._thread = threading.Thread(target=_run, args=(self._loop, self._client), name="specdec http", daemon=True)
         self._thread.start()
-        self._stop = weakref.finalize(self, _stop, self._loop)  # also called when this is dropped
+        self._stop = weakref.finalize(self, self._loop.call_soon_threadsafe, self._loop.stop)  # also if this is dropped
 
     def close(self) -> None:
         """Ends the exchanges under way after a second at most, and returns when every connection is closed."""
@@ -122,10 +122,6 @@ class _Loop(asyncio.SelectorEventLoop):
         made = await super().create_connection(*args, **kwargs)
         _opened.get().append(made[0])
         return made
-
-
-def _stop(loop: asyncio.AbstractEventLoop) -> None:
-    loop.call_soon_threadsafe(loop.stop)
 
 
 def _run(loop: asyncio.AbstractEventLoop, client: httpx.AsyncClient) -> None:

@@ -26,7 +26,7 @@ _HINTS: Final = {
     403: "A vLLM needs --enable-scale-out, and its --api-key in the variable that {role}.token_env names.",
     404: "Check {role}.url; a vLLM needs --enable-scale-out.",
     409: "Start anew: the server runs another model now.",
-    413: "Lower audio.cut or decoding.max_new_tokens, or raise the server's limits.",
+    413: "Lower audio.segment or decoding.max_new_tokens, or raise the server's limits.",
 }
 """What to do where a request is refused with a status of HTTP."""
 _CERTIFICATE_HINTS: Final = {

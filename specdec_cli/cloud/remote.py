@@ -17,7 +17,7 @@ from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import httpx
 
@@ -60,26 +60,6 @@ class RemoteClip:
                 f"the {model.role} at {model.name} needs the recording, and the prompt does not hold it"
             )
         return self.prompt.waveform
-
-
-class RemoteVerifier(Protocol):
-    """Verifies the blocks of one clip at a server, as `LocalVerifier` does in this process.
-
-    The clip is sent with the first block, or with `prefill`; a server that has dropped it is sent it again. Raises
-    CloudError where the server does not answer, or with nonsense.
-    """
-
-    is_remote: Literal[True]
-    scores: None  # scores stay at the server
-
-    @property
-    def work(self) -> ModelWork: ...
-
-    def verify(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict: ...
-
-    def prefill(self) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class RemoteModel(ABC):
@@ -198,24 +178,6 @@ class Call:
             raise
         model.failure = None
 
-    def verdict(self, judge: Callable[[], Verdict], work: Callable[[], ModelWork]) -> Verdict:
-        """A verdict within the deadline, with the network's figures. `judge` fetches it; its `ms` is the server's time.
-
-        `work` gives what the server has done for the clip so far.
-        """
-        started, before, down = time.perf_counter(), work(), self.traffic.bytes_down
-        with self.within_deadline():
-            found = judge()
-        done, elapsed_ms = work() - before, (time.perf_counter() - started) * 1e3
-        return replace(
-            found,
-            ms=max(found.ms - done.reading_ms, 0.0),
-            prefilled=done.encoder_passes > 0,
-            network_ms=max(elapsed_ms - found.ms, 0.0),
-            bytes_up=done.bytes_up,
-            bytes_down=self.traffic.bytes_down - down,
-        )
-
     def fetch(self, method: str, path: str, read: Callable[[bytes], T], body: bytes = b"", most_bytes: int = 0) -> T:
         """What `read` makes of a good answer; it raises MalformedError for one that makes no sense.
 
@@ -277,3 +239,55 @@ class Call:
         if left_s <= pause_s:
             hint = f"Check the network and the server, or raise {model.role}.timeout_s."
             raise CloudError(f"{model.name} did not answer within {self._limit_s:g} s: {why}", hint=hint)
+
+
+class RemoteVerifier(ABC):
+    """Verifies the blocks of one clip at a server, as `LocalVerifier` does in this process.
+
+    The clip is sent with the first block, or with `prefill`; a server that has dropped it is sent it again. Raises
+    CloudError if the server does not answer, or answers nonsense.
+    """
+
+    is_remote: Literal[True] = True
+    scores: None = None  # they stay at the server
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    @property
+    @abstractmethod
+    def work(self) -> ModelWork:
+        """What the server has done for the clip so far."""
+
+    @abstractmethod
+    def _verdict(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
+        """The server's verdict, fetched within a deadline; its `ms` is the server's time."""
+
+    @abstractmethod
+    def _prefill(self) -> None:
+        """Sends the clip, within a deadline, unless the server has it."""
+
+    def verify(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict:
+        """The verdict on `draft` as the continuation of `text`; see `LocalVerifier.verify`."""
+        traffic, started, before = self._call.traffic, time.perf_counter(), self.work
+        down = traffic.bytes_down
+        with self._call.within_deadline():
+            found = self._verdict(text, draft, run_on)
+        done, elapsed_ms = self.work - before, (time.perf_counter() - started) * 1e3
+        return replace(
+            found,
+            ms=max(found.ms - done.reading_ms, 0.0),
+            prefilled=done.encoder_passes > 0,
+            network_ms=max(elapsed_ms - found.ms, 0.0),
+            bytes_up=done.bytes_up,
+            bytes_down=traffic.bytes_down - down,
+        )
+
+    def prefill(self) -> None:
+        """Lets the server read the clip ahead of need."""
+        with self._call.within_deadline():
+            self._prefill()
+
+    def close(self) -> None:
+        """Ends the call under way."""
+        self._call.close()

@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from specdec_cli.cloud import vllm_protocol as wire
 from specdec_cli.cloud.http import ForgottenError, RefusedError, parse
-from specdec_cli.cloud.remote import Call, RemoteClip, RemoteModel
+from specdec_cli.cloud.remote import Call, RemoteClip, RemoteModel, RemoteVerifier
 from specdec_cli.cloud.vllm_protocol import GenerateRequest, Scored
 from specdec_cli.config import RoleConfig
 from specdec_cli.config.checks import beyond_likeliest
@@ -126,7 +126,7 @@ class VllmDrafter:
         self.requests.call.close()
 
 
-class VllmVerifier:
+class VllmVerifier(RemoteVerifier):
     """Verifies the blocks of one clip with a vLLM server, which drops recordings by itself. See `RemoteVerifier`.
 
     A block is scored as a whole. When a deferred draft is verified a second time, the cloud is asked to generate from
@@ -134,10 +134,8 @@ class VllmVerifier:
     vLLM would list so many tokens of every position of the prompt.
     """
 
-    is_remote: Literal[True] = True
-    scores: None = None
-
     def __init__(self, requests: VllmClip) -> None:
+        super().__init__(requests.call)
         self._requests = requests
         self._next: dict[tuple[int, ...], int] = {}  # text -> the token that the cloud continues it with
         self._writes_on = False
@@ -146,15 +144,8 @@ class VllmVerifier:
     def work(self) -> ModelWork:
         return self._requests.work
 
-    def verify(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict:
-        return self._requests.call.verdict(lambda: self._verdict(text, draft, run_on), lambda: self.work)
-
-    def prefill(self) -> None:
-        with self._requests.call.within_deadline():
-            self._continued((), (), 1)
-
-    def close(self) -> None:
-        self._requests.call.close()
+    def _prefill(self) -> None:
+        self._continued((), (), 1)
 
     def _verdict(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
         clip, before_ms, m = self._requests.clip, self.work.step_ms, len(draft.ids)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from specdec_cli.cloud.remote import RemoteClip
@@ -12,16 +13,18 @@ from specdec_cli.config.schema import Config, DecodingConfig
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
 from specdec_cli.decoding.ahead import CloudCalls
 from specdec_cli.decoding.gate import Gate
-from specdec_cli.decoding.guesses import Guesses, GuessTable, key_of
+from specdec_cli.decoding.guesses import OWN, Guesses, GuessTable, key_of
 from specdec_cli.decoding.length import Costs, capacity
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.stop import StopRules
-from specdec_cli.errors import DecodingError
-from specdec_cli.models.processor import Processor, Prompt, shared_vocab_size
+from specdec_cli.errors import ConfigError, DecodingError
+from specdec_cli.models.processor import Processor, Prompt, same_prompts, shared_vocab_size
 from specdec_cli.prompts import Language
-from specdec_cli.types import Decider
+from specdec_cli.types import Decider, Source
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import torch
 
     from specdec_cli.cloud.remote import RemoteModel, RemoteVerifier
@@ -34,7 +37,11 @@ if TYPE_CHECKING:
     from specdec_cli.models.engine import Shared
 
 
-@dataclass(frozen=True, slots=True)
+Prompts = tuple[Prompt | None, Prompt | None]
+"""A clip's prompt for the edge and for the cloud; None for one that does not take part."""
+
+
+@dataclass(frozen=True)
 class Pair:
     """The models of a run; either may be absent where no mode needs it."""
 
@@ -46,11 +53,17 @@ class Pair:
 
     @classmethod
     def of(cls, edge: AudioLM | Vllm | None, cloud: AudioLM | RemoteModel | None) -> Pair:
-        """Checks that the two can work together; raises TokenizerMismatchError where they share no vocabulary."""
+        """Checks that the two can work together.
+
+        Raises TokenizerMismatchError where they share no vocabulary, ConfigError where their audio differs in rate.
+        """
         processors = [model.processor for model in (edge, cloud) if model is not None]
         if not processors:
             raise DecodingError("a pair needs at least one model")
-        return cls(edge, cloud, shared_vocab_size(processors[0], processors[-1]))
+        one, other = processors[0], processors[-1]
+        if one.sampling_rate != other.sampling_rate:
+            raise ConfigError("edge and cloud take audio at different sampling rates")
+        return cls(edge, cloud, shared_vocab_size(one, other))
 
     @property
     def loaded(self) -> tuple[AudioLM, ...]:
@@ -72,6 +85,24 @@ class Pair:
         """What turns token ids into text: over the shared ids both models agree."""
         return next(model.processor for model in (self.edge, self.cloud) if model is not None)
 
+    def prompts(self, config: Config, samples: npt.NDArray[np.float32], instruction: str) -> Prompts:
+        """The prompt of a clip for each model, made once where both take the same."""
+        made: dict[str, Prompt] = {}
+        found: list[Prompt | None] = []
+        roles: tuple[Decider, Decider] = ("edge", "cloud")
+        for role in roles:
+            model, asked = self.edge if role == "edge" else self.cloud, config.instruction_of(role, instruction)
+            if model is not None and not (asked in made and self._alike):
+                made[asked] = model.processor.prompt(samples, asked, config.prompt.system)
+            found.append(made[asked] if model is not None else None)
+        return found[0], found[1]
+
+    @cached_property
+    def _alike(self) -> bool:
+        """Whether one prompt serves both models."""
+        edge, cloud = self.edge, self.cloud
+        return edge is not None and cloud is not None and same_prompts(edge.processor, cloud.processor)
+
     def guesses(self, role: Decider, instruction: str, config: Config) -> Guesses | None:
         """Where the guesses of one of the models come from; None if it is not of this process."""
         model = self.local(role)
@@ -81,6 +112,20 @@ class Pair:
         key = key_of(model.weights or model.name, role, asked)
         most, longest = config.decoding.guess_tokens, config.decoding.max_new_tokens
         return Guesses(self.guess_table, key, most, longest, self.costs.guesses[role])
+
+    def learn(
+        self,
+        config: Config,
+        instruction: str,
+        ids: Sequence[int],
+        sources: Sequence[Source],
+        weights: Mapping[str, str | None],
+    ) -> None:
+        """Lets later captions be guessed from a finished one; `weights` of the models that wrote it, by role."""
+        for role, own in OWN.items():
+            model, guesses = self.local(role), self.guesses(role, instruction, config)
+            if model is not None and guesses is not None and weights.get(role, "") == model.weights:
+                guesses.table.learn(guesses.key, ids, [source in own for source in sources])
 
     def next_scores(
         self,

@@ -18,7 +18,7 @@ import torch
 from specdec_cli.decoding.block import Draft, Enough
 from specdec_cli.decoding.gate import Gate, GateState
 from specdec_cli.decoding.next_scores import NextScores
-from specdec_cli.decoding.pick import most_likely
+from specdec_cli.decoding.pick import SEARCHED, most_likely
 from specdec_cli.decoding.scores import draw
 from specdec_cli.decoding.stop import LoopRule
 from specdec_cli.models.session import UNREAD
@@ -64,6 +64,8 @@ class Drafter:
         self.scores, self.session, self.stop_ids = scores, scores.session, scores.stop_ids
         self._settings = scores.pipeline.settings
         self._generator = torch.Generator().manual_seed(self._settings.seed)
+        # there evidence is made row by row, and holds the choice
+        self._reads_each = self.session.model.device.type == "cpu" and self.session.vocab_size > SEARCHED
         self._ahead: dict[tuple[int, ...], _Step] = {}  # drafted ahead, by the text that each continues
 
     @property
@@ -86,7 +88,7 @@ class Drafter:
             hidden_ms += row_hidden_ms
             steps = min(self._unread(written, asks=asks), end - len(written))
             self._steps(block, row, steps, draws=draws)
-            if steps > 1 or asks:
+            if steps > 1 or asks or self._reads_each:
                 ended = self._read(block, state, enough)
                 continue
             if draws:

@@ -44,7 +44,7 @@ class Cuts:
 
     @classmethod
     def of_config(cls, audio: AudioConfig) -> Cuts | None:
-        """Where recordings are cut, if the settings name a file that says it; errors as in `read`."""
+        """The cuts of the file or folder that the settings name, if they name one; errors as in `read`."""
         return None if audio.cuts_path is None else cls.read(audio.cuts_path, strict=audio.strict)
 
     @classmethod
@@ -67,7 +67,7 @@ class Cuts:
         return cls(path, skips, named, of_all)
 
     def expect(self, recordings: Iterable[str]) -> None:
-        """Tells which recordings there are, see `ByRecording`."""
+        """Takes the paths of all recordings, see `ByRecording`."""
         if self._named is not None:
             self._named.expect(recordings)
 

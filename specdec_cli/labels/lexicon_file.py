@@ -7,16 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
 
 from specdec_cli.config.yaml_file import read_yaml
 from specdec_cli.errors import ConfigError, LexiconError
@@ -90,11 +81,13 @@ class Fit(_Part):
         least, most = ([None, *self.borders][at], [*self.borders, None][at])
         return Span(least=least, most=most)
 
-    @model_validator(mode="after")
-    def _a_border_between_classes(self) -> Fit:
-        if self.borders and (len(self.borders) != len(self.classes) - 1 or self.borders != sorted(self.borders)):
-            raise ValueError(f"{len(self.classes)} classes have {len(self.classes) - 1} borders, in rising order")
-        return self
+    @field_validator("borders")
+    @classmethod
+    def _one_between_each_two_classes(cls, borders: list[float], info: ValidationInfo) -> list[float]:
+        needed = len(info.data.get("classes", ())) - 1
+        if len(borders) != needed or borders != sorted(borders):
+            raise ValueError(f"{needed + 1} classes have {needed} borders, in rising order")
+        return borders
 
 
 class WheelGroup(_Part):

@@ -114,14 +114,11 @@ class References:
         """
         skips = Skips(strict)
         table = read_table(path, skips)
-        columns, texts, labels = _find_columns(table, file_column, text_columns, label_columns or {}, lexicon)
-        words: dict[str, Mapping[str, str | None]] = {}
-        codes: dict[str, str] = {}
-        for attribute, column in labels.items():
-            words[attribute], of = _words(table, attribute, column, lexicon, label_codes)
-            codes |= {attribute: of} if of else {}
-        _require_known(table, labels, words, lexicon)
-        named = {**labels, **({"text": ", ".join(texts)} if texts else {})}
+        columns, texts, named = _find_columns(table, file_column, text_columns, label_columns or {}, lexicon)
+        labels = [_LabelColumn.of(table, *item, lexicon, label_codes) for item in named.items()]
+        for label in labels:
+            label.require_known(table)
+        codes = {each.attribute: each.corpus for each in labels if each.corpus is not None}
         found: dict[tuple[object, ...], Reference] = {}
         for entry in columns.entries(skips):
             if entry.file is None:
@@ -135,11 +132,13 @@ class References:
                 why = f"{show(entry.file)} has a row already; several texts of one clip go into several columns"
                 skips.leave_out(entry.place, why)
                 continue
-            classes = _classes(entry, labels, words, skips, lexicon, refuse=refuse_unknown)
+            classes = {each.attribute: each.class_of(entry, skips, refuse=refuse_unknown) for each in labels}
+            known = {attribute: class_ for attribute, class_ in classes.items() if class_ is not None}
             captions = tuple(text for column in texts for text in entry.row.cell(column)) if entry.row else ()
-            found[key] = Reference(entry.file, captions, classes, entry.speaker, part, channel)
+            found[key] = Reference(entry.file, captions, known, entry.speaker, part, channel)
         skips.require_some(found, f"{path} has no row about a clip.", "It needs a row per clip.")
-        return cls([*found.values()], named, path, codes=codes, skips=skips)
+        read = {**named, **({"text": ", ".join(texts)} if texts else {})}
+        return cls([*found.values()], read, path, codes=codes, skips=skips)
 
     def find(
         self,
@@ -249,69 +248,57 @@ def _sets_of(written: set[str], attribute: str, lexicon: Lexicon) -> list[str]:
     return [name for name, words in lexicon.codes.get(attribute, {}).items() if written and written <= words.keys()]
 
 
-def _words(
-    table: Table, attribute: str, column: str, lexicon: Lexicon, corpus: str | None
-) -> tuple[Mapping[str, str | None], str | None]:
-    """Word -> class of a column of labels, and the corpus the codes of which they are where they are no plain words."""
-    plain, written = lexicon.table_words[attribute], _written(table, column)
-    sets = lexicon.codes.get(attribute, {})
-    if corpus is not None and sets:
-        if corpus not in sets:
-            hint = f"Known are {', '.join(sets)}."
-            raise ReferencesError(f"There are no codes of a corpus {show(corpus)}.", hint=hint)
-        return {**plain, **sets[corpus]}, corpus
-    if written <= plain.keys() or not (fitting := _sets_of(written, attribute, lexicon)):
-        return plain, None
-    if (of := _CORPUS_OF.get(plain_name(column))) in fitting:
-        return sets[str(of)], of
-    meanings = {tuple(sets[name][word] for word in sorted(written)) for name in fitting}
-    if len(meanings) > 1:
-        message = f"{table.path}, column {show_name(column)}: its labels are codes of {' and of '.join(fitting)}."
-        raise ReferencesError(message, hint=f"Say of which corpus: --set judging.label_codes={fitting[0]}.")
-    return sets[fitting[0]], " or ".join(fitting)
+@dataclass(frozen=True, slots=True)
+class _LabelColumn:
+    """A column of labels, and the class that each word of it names: none for an ignored one."""
 
+    attribute: str
+    column: str
+    words: Mapping[str, str | None]
+    corpus: str | None  # the corpus the codes of which its words are, where they are no plain words
+    hint: str  # for a word that is no label
 
-def _require_known(
-    table: Table, labels: Mapping[str, str], words: Mapping[str, Mapping[str, str | None]], lexicon: Lexicon
-) -> None:
-    """Raises ReferencesError for a column of which no word is a label: it is another column."""
-    for attribute, column in labels.items():
-        written = _written(table, column)
-        if written and not written & words[attribute].keys():
-            row = next(row for row in table.rows if row.cell(column))
-            raise ReferencesError(
-                f"{row.place}, column {show_name(column)}: {attribute} has no class or word "
-                f"{show(row.cell(column)[0])}, and none of the column's other {len(written) - 1}.",
-                hint=_unknown(attribute, lexicon),
-            )
+    @classmethod
+    def of(cls, table: Table, attribute: str, column: str, lexicon: Lexicon, corpus: str | None) -> _LabelColumn:
+        """Reads its words as they are, or by the codes of `corpus` or of the only corpus that has all of them."""
+        hint = (
+            f"Classes: {', '.join(lexicon.attributes[attribute])}. Add the word to a lexicon file that extends the "
+            "default one, under aliases or, to leave such rows out, under ignored."
+        )
+        plain, sets, written = lexicon.table_words[attribute], lexicon.codes.get(attribute, {}), _written(table, column)
+        if corpus is not None and sets:
+            if corpus not in sets:
+                known = f"Known are {', '.join(sets)}."
+                raise ReferencesError(f"There are no codes of a corpus {show(corpus)}.", hint=known)
+            return cls(attribute, column, {**plain, **sets[corpus]}, corpus, hint)
+        fitting = [] if written <= plain.keys() else _sets_of(written, attribute, lexicon)
+        if not fitting:
+            return cls(attribute, column, plain, None, hint)
+        if (of := _CORPUS_OF.get(plain_name(column))) in fitting:
+            return cls(attribute, column, sets[str(of)], of, hint)
+        if len({tuple(sets[name][word] for word in sorted(written)) for name in fitting}) > 1:
+            message = f"{table.path}, column {show_name(column)}: its labels are codes of {' and of '.join(fitting)}."
+            raise ReferencesError(message, hint=f"Say of which corpus: --set judging.label_codes={fitting[0]}.")
+        return cls(attribute, column, sets[fitting[0]], " or ".join(fitting), hint)
 
+    def require_known(self, table: Table) -> None:
+        """Raises ReferencesError for a column of which no word is a label: it is another column."""
+        written = _written(table, self.column)
+        if written and not written & self.words.keys():
+            row = next(row for row in table.rows if row.cell(self.column))
+            unknown = self._unknown(row.cell(self.column)[0])
+            message = f"{row.place}, {unknown}, and none of the column's other {len(written) - 1}."
+            raise ReferencesError(message, hint=self.hint)
 
-def _unknown(attribute: str, lexicon: Lexicon) -> str:
-    return (
-        f"Classes: {', '.join(lexicon.attributes[attribute])}. Add the word to a lexicon file that extends the default "
-        "one, under aliases or, to leave such rows out, under ignored."
-    )
-
-
-def _classes(
-    entry: Entry,
-    labels: Mapping[str, str],
-    words: Mapping[str, Mapping[str, str | None]],
-    skips: Skips,
-    lexicon: Lexicon,
-    *,
-    refuse: bool,
-) -> dict[str, str]:
-    """The labels of a row; an unknown one is left out, or refused."""
-    classes = {}
-    for attribute, column in labels.items():
-        word = " ".join(entry.row.cell(column)) if entry.row else ""
-        known = folded(word) in words[attribute] or folded(word) in NOT_GIVEN
-        if not (known or _TIE.fullmatch(folded(word))):
-            reason = f"column {show_name(column)}: {attribute} has no class or word {show(word)}"
+    def class_of(self, entry: Entry, skips: Skips, *, refuse: bool) -> str | None:
+        """The class of a row; an unknown one is left out, or refused."""
+        word = " ".join(entry.row.cell(self.column)) if entry.row else ""
+        plain = folded(word)
+        if plain not in self.words and plain not in NOT_GIVEN and not _TIE.fullmatch(plain):
             if refuse or skips.strict:
-                raise ReferencesError(f"{entry.place}, {reason}.", hint=_unknown(attribute, lexicon))
-            skips.change(entry.place, reason)
-        elif class_ := words[attribute].get(folded(word)):
-            classes[attribute] = class_
-    return classes
+                raise ReferencesError(f"{entry.place}, {self._unknown(word)}.", hint=self.hint)
+            skips.change(entry.place, self._unknown(word))
+        return self.words.get(plain)
+
+    def _unknown(self, word: str) -> str:
+        return f"column {show_name(self.column)}: {self.attribute} has no class or word {show(word)}"

@@ -10,7 +10,7 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from specdec_cli.format import count, percent, whole
+from specdec_cli.format import count, percent
 from specdec_cli.times import seconds
 
 
@@ -19,7 +19,7 @@ def environment() -> Environment:
     loader = PackageLoader("specdec_cli.pages", "assets")
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     made.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
-    made.globals |= {"count": count, "seconds": seconds, "percent": percent, "whole": whole}
+    made.globals |= {"count": count, "percent": percent, "seconds": seconds}
     return made
 
 
@@ -41,7 +41,7 @@ def offline_page(template: str, styles: Sequence[str], scripts: Sequence[str], *
 
     Args:
         styles: files of `assets/`, which become its style.
-        scripts: likewise, joined in this order into one module.
+        scripts: files of `assets/`, joined in this order into one module.
         values: what the template inserts: `data` for the script, `audio` (number and base64 of each MP3), and its own.
     """
     style, script = asset(*styles), asset(*scripts)

@@ -43,8 +43,8 @@ _NAMES: Final[Mapping[str, tuple[str, str]]] = {
 class TimelineSpan:
     """A piece of a recording, or a whole one among many."""
 
-    start: float  # s; of the n-th of many clips n - 0.5
-    end: float  # alike, n + 0.5
+    start: float  # s; of the n-th of many clips: n - 0.5
+    end: float  # s; of the n-th of many clips: n + 0.5
     speaker: str | None
     class_: str | None  # of the attribute that is shown; None: the caption names none
     run: Transcript

@@ -89,7 +89,7 @@ def recorded_settings(config: Config) -> dict[str, object]:
         "arbitrates": config.arbitrates or None,
         "style": None if config.prompt.text is not None else config.prompt.style,
         "system": config.prompt.system,
-        "cut_s": config.audio.length_s,
+        "segment_s": config.audio.length_s,
         **config.audio.recorded(),
         **{
             f"{role}_instruction": model.own_instruction

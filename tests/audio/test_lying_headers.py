@@ -35,6 +35,7 @@ def wav(
 
 EXTENSION = struct.pack("<HHI", 22, 32, 4) + bytes.fromhex("0100000000001000800000aa00389b71")  # of integers
 LIST = b"LIST\4\0\0\0INFO"
+UNCOUNTED = b"fmt " + struct.pack("<IHHIIHH", 16, 1, 1, 16000, 32000, 2, 16) + b"data\xff\xff\xff\xff"
 LACKING = {
     "16 bits": wav(PCM16, 2, None),
     "24 bits": wav(PCM24, 3, None),
@@ -47,6 +48,12 @@ LACKING = {
     "a chunk behind it": wav(PCM16, 2, None, after=LIST),
     "24 bits in 4 bytes": wav(PCM32.tobytes(), 4, 24),
     "no extension": wav(PCM16, 2, 16, tag=EXTENSIBLE),
+    "an RF64 without a size": b"RF64"
+    + bytes(4)
+    + b"WAVEds64"
+    + struct.pack("<IQQQI", 28, 0, 0, 0, 0)
+    + UNCOUNTED
+    + PCM16,
     "floats that are tagged as integers": wav(SOUND.astype("<f4").tobytes(), 4, 32),
     "the same with an extension": wav(SOUND.astype("<f4").tobytes(), 4, 32, tag=EXTENSIBLE, more=EXTENSION),
 }

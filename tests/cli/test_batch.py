@@ -103,12 +103,7 @@ def break_file(path: Path) -> bytes:
     ids=" ".join,
 )
 def test_transcripts_are_those_of_the_single_command(
-    batch: Batch,
-    specdec: Specdec,
-    clips: Path,
-    output: Path,
-    tmp_path: Path,
-    flags: tuple[str, ...],
+    batch: Batch, specdec: Specdec, clips: Path, output: Path, tmp_path: Path, flags: tuple[str, ...]
 ) -> None:
     flags = (*flags, "--labels")
     size = ("--batch-size", "1", "--set", "runtime.workers=1") if "0.1" in flags else ("--set", "runtime.workers=3")
@@ -143,7 +138,7 @@ def test_changed_settings_are_named_and_refused_unless_overwritten(
     for flags, said in (
         (["-k", "7"], " and is 7"),
         (["-l", "en"], "language was 'zh' and is 'en'"),
-        (["--cut", "2"], "cut_s was null and is 2.0"),
+        (["--segment", "2"], "segment_s was null and is 2.0"),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(Captioner, "load", lambda *_, **__: pytest.fail("loaded"))
@@ -285,7 +280,7 @@ def test_what_has_nothing_to_describe_is_not_tried_again(
     for name, samples in (("part", part), ("silent", np.zeros(RATE, np.float32)), ("short", voice(1, 0.05))):
         soundfile.write(tmp_path / f"{name}.wav", samples, RATE)
     files = [tmp_path / f"{name}.wav" for name in ("part", "silent", "short")]
-    run = lambda: specdec(command, *files, "--cut", "2", *QUICK, "-o", output)  # noqa: E731
+    run = lambda: specdec(command, *files, "--segment", "2", *QUICK, "-o", output)  # noqa: E731
     assert run().code == 1
     before = output.read_bytes()
     with monkeypatch.context() as patch:
@@ -313,12 +308,7 @@ def test_an_output_in_use_or_of_another_kind_is_left_alone(
 
 
 def test_a_batch_that_cannot_load_its_models_drops_nothing(
-    batch: Batch,
-    shared: Path,
-    output: Path,
-    done: bytes,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    batch: Batch, shared: Path, output: Path, done: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()
     outcome = batch(shared, "-r", "--overwrite", "--set", f"edge.model={tmp_path / 'none'}")
@@ -339,7 +329,7 @@ def test_a_resumed_run_guesses_from_its_output_and_from_transcripts_that_it_is_g
 ) -> None:
     earlier, shipped = output.with_name("earlier.jsonl"), output.with_name("captions.json")
     shipped.write_text('{"weights": {}, "captions": {}}')
-    monkeypatch.setattr("specdec_cli.captioner.SHIPPED_CAPTIONS", shipped)
+    monkeypatch.setattr("specdec_cli.pair_loading.SHIPPED_CAPTIONS", shipped)
     assert specdec("batch", clips / "ann", "--mode", "edge", "--output", earlier if named else output).code == 0
     arguments = (
         clips / "bob" / "1.wav",

@@ -30,7 +30,7 @@ FLAGS: list[tuple[list[str], str, object]] = [
     (["--language", "en"], "prompt.language", "en"),
     (["--style", "concise"], "prompt.style", "concise"),
     (["--set", "prompt.force=true", "--prompt", "How do they speak: fast?"], "prompt.text", "How do they speak: fast?"),
-    (["--cut", "pauses"], "audio.cut", "pauses"),
+    (["--segment", "pauses"], "audio.segment", "pauses"),
     (["--start", "1:30"], "audio.start_s", 90.0),
     (["--end", "01:00:00.5"], "audio.end_s", 3600.5),
     (["--channel", "each"], "audio.channel", "each"),

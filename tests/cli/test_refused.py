@@ -62,12 +62,12 @@ OUTPUTS: list[Row] = [
     ("batch a.wav -o new.xlsx", "Name it new.jsonl for transcripts, or after an export: .TextGrid, .eaf, .srt"),
     ("compare a.wav -o new.xlsx", "specdec export"),
     ("caption a.wav -o notes.txt --overwrite", "holds something else than exports"),
-    ("caption a.wav --cut cuts.csv -o cuts.csv", "is one of the recordings or other inputs"),
+    ("caption a.wav --segment cuts.csv -o cuts.csv", "is one of the recordings or other inputs"),
     ("batch a.wav b.wav -o b.wav --overwrite", "is one of the recordings"),
     ("batch --manifest m.jsonl -o m.jsonl --overwrite", "is one of the recordings or other inputs"),
     ("batch --manifest own.jsonl -o own.jsonl --overwrite", "is one of the recordings or other inputs"),
     ("caption a.wav --export srt", "--export reads transcripts"),
-    ("listen --set audio.cut=5", "audio.cut has no effect"),
+    ("listen --set audio.segment=5", "audio.segment has no effect"),
     ("tune many --gate random", "random is the control"),
     ("bench none.wav", "none.wav does not exist"),
     ("bench nested", "Name a folder that holds recordings itself"),
@@ -104,14 +104,14 @@ STUDIES: list[Row] = [
     ("compare a.wav --accept sampling", "temperature"),
     ("tune many --gate always", "no gate to tune 'always'"),
     ("tune many -k 2,x", "'x' is no whole number from 1 to 64"),
-    ("tune many --set decoding.temperature=0.7", "tuning compares texts, and sampling leaves no one text"),
-    ("tune many --set audio.cut=pauses", "tuning takes whole recordings"),
+    ("tune many --set decoding.temperature=0.7", "Tuning compares texts, and sampling leaves no one text"),
+    ("tune many --set audio.segment=pauses", "Tuning takes whole recordings"),
     ("tune many -o frontier.jpg", "does not end in .json or .svg or .png or .pdf"),
-    ("tune many --limit 3", "tuning needs at least 8 clips, and 3 can be recorded"),
-    ("tune many --limit 3 --risk 0.9", "tuning needs at least 8 clips, and 3 can be recorded"),
+    ("tune many --limit 3", "Tuning needs at least 8 clips, and 3 can be recorded"),
+    ("tune many --limit 3 --risk 0.9", "Tuning needs at least 8 clips, and 3 can be recorded"),
     ("tune many --budget clips=2", "--budget: 'clips=2' is no share from 0 to 1"),
     ("tune many --budget calls=0.5", "Costs: blocks, clips, time"),
-    ("tune many --risk 0.05", "a risk of 5% needs at least 38 clips, and 12 can be recorded"),
+    ("tune many --risk 0.05", "A risk of 5% needs at least 38 clips, and 12 can be recorded"),
     ("tune many --risk 0.2 --accept rank", "--risk needs a rule that gives the cloud's own caption, and rank does not"),
     ("tune many --set cloud.url=http://127.0.0.1:9", "returns verdicts only"),
 ]
@@ -187,12 +187,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
 @pytest.mark.usefixtures("unloaded")
 @pytest.mark.parametrize(("line", "said", "code"), ALL, ids=[ascii(line[:60]) for line, _, _ in ALL])
 def test_what_cannot_work_is_one_error_with_a_hint_and_changes_nothing(
-    specdec: Specdec,
-    scene: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    line: str,
-    said: str | tuple[str, ...],
-    code: int,
+    specdec: Specdec, scene: Path, monkeypatch: pytest.MonkeyPatch, line: str, said: str | tuple[str, ...], code: int
 ) -> None:
     if "pipe." in line and not hasattr(os, "mkfifo"):
         pytest.skip("no pipes with names here")

@@ -30,7 +30,7 @@ from tests.laws.test_wire_law import rounded
 from tests.mini_pair import RATE, mini_pair, voice, write_voice
 from tests.tiny import collect
 
-START_S = 90
+START_S = 300
 TOKEN = "s3cret-s3cret-s3cret"
 ROOT = Path(__file__).parents[2]
 
@@ -112,7 +112,7 @@ def test_captions_are_those_of_one_process(process: Process) -> None:
         away = captioner(
             process.url, **process.client, decoding__mode=mode, decoding__k=k, decoding__draft_ahead="on", **unsure
         )
-        edge_prompt, cloud_prompt = away.prompts(voice(seed), away.setup.prompt)
+        edge_prompt, cloud_prompt = away.pair.prompts(away.config, voice(seed), away.setup.prompt)
         assert edge_prompt is not None
         assert cloud_prompt is not None
         here = collect(build_loop(pair, away.config, edge_prompt, rounded(cloud_prompt), away.gate).run())[1]
@@ -163,10 +163,7 @@ def test_a_token_and_a_certificate_of_its_own(
 
 
 def test_https_to_a_server_without_tls_is_a_mistake_of_set_up() -> None:
-    with (
-        answering(lambda *_: (200, b"{}")) as url,
-        pytest.raises(ConfigError, match="it does not use TLS") as caught,
-    ):
+    with answering(lambda *_: (200, b"{}")) as url, pytest.raises(ConfigError, match="it does not use TLS") as caught:
         captioner(url.replace("http:", "https:"), decoding__mode="lossless")
     assert "Write http:// in cloud.url" in str(caught.value.hint)
 
@@ -238,6 +235,7 @@ def test_what_cannot_be_served_is_refused(
             (("--set", "serve.tls_cert=x.pem", "--set", "serve.tls_key=y.pem"), "the certificate cannot be used"),
             (("--port", str(taken.getsockname()[1])), "cannot listen on"),
             (("--batch-size", "0"), "greater than or equal to 1"),
+            (("--audio-host", "https://media.example.org"), "is no host"),
         ):
             code, said = command("serve", *arguments)
             assert (code, match in " ".join(said.split())) == (2, True), said
