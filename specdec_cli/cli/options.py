@@ -304,8 +304,10 @@ class ReferenceOptions:
     settings: Settings = None
 
 
-CAPTIONING: Final = (ModelOptions, PromptOptions, CuttingOptions, MeasuringOptions, DecodingOptions, DisplayOptions)
-"""What `caption` and `batch` take beside recordings."""
+CAPTIONING: Final = (ModelOptions, PromptOptions, MeasuringOptions, DecodingOptions, DisplayOptions)
+"""What `caption`, `batch` and `listen` take alike."""
+STUDYING: Final = (ModelOptions, PromptOptions, ReferenceOptions, DisplayOptions)
+"""What `compare` and `tune` take alike."""
 
 
 # Output: --output is what the command is for, by the ending of the file's name
