@@ -80,7 +80,7 @@ class Cutting:
             between = utterances_of(reading, self.window_s)
             found = [cut for channel in heard for cut in _on((channel,), between[channel], len(heard))]
             if not found:
-                hint = "Its level hardly changes, as in music or noise. Give the length of pieces: audio.cut."
+                hint = "Its level hardly changes, as in music or noise. Give the length of pieces: audio.segment."
                 raise audio_error(AudioContentError, path, "has no utterances between pauses", hint)
         else:
             found = list(_on(heard, _equal(sound, self.piece_s), len(heard)))

@@ -23,7 +23,7 @@ COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "caption": (
         "Caption recordings, one after the other.",
         "recording.wav --language en",
-        "interview.mp4 --cut pauses -o interview.srt",
+        "interview.mp4 --segment pauses -o interview.srt",
         "recordings/ --labels -o captions.jsonl --export textgrid,csv",
         "recording.wav --config qwen2.5-omni",
     ),

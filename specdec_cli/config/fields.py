@@ -15,7 +15,7 @@ SPECIAL_TOKEN: Final = re.compile(r"<\|.*?\|>", re.DOTALL)
 """What the chat templates use for their own marks; a user's text must not hold one."""
 
 AT_PAUSES: Final = "pauses"
-"""Value of `audio.cut` that cuts every recording at its pauses."""
+"""Value of `audio.segment` that cuts every recording at its pauses."""
 
 
 class Section(BaseModel):
@@ -69,7 +69,7 @@ PlainText = Annotated[_Text, StringConstraints(min_length=1)]
 ModelName = Annotated[PlainText, AfterValidator(_model_name)]
 Instruction = Annotated[_Text, AfterValidator(_instruction)]
 OwnInstruction = Annotated[_Text, AfterValidator(lambda text: text and _instruction(text))]
-CutAt = Annotated[float, Field(ge=0.1)] | PlainText
+SegmentAt = Annotated[float, Field(ge=0.1)] | PlainText
 Moment = Annotated[float, BeforeValidator(_moment)]
 Url = Annotated[str, AfterValidator(_url)]
 VariableName = Annotated[str, StringConstraints(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,99}\z")]

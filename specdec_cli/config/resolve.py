@@ -36,7 +36,7 @@ _MODELS: Final = ("edge", "cloud")
 """Sections that a model's name, or null, may stand for as a whole."""
 
 _FILES: Final = (
-    *("audio.cut", "edge.ca_file", "cloud.ca_file", "gate.file", "runtime.guess_file"),
+    *("audio.segment", "edge.ca_file", "cloud.ca_file", "gate.file", "runtime.guess_file"),
     *("judging.wheels", "serve.tls_cert", "serve.tls_key"),
 )
 """Settings that name a file, relative to the config file or to the working folder."""

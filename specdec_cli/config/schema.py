@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal, get_args
 
 from pydantic import Field
 
-from specdec_cli.config.fields import AT_PAUSES, CutAt, Instruction, Moment, PlainText, Section, setting
+from specdec_cli.config.fields import AT_PAUSES, Instruction, Moment, PlainText, Section, SegmentAt, setting
 from specdec_cli.config.locate import model_source
 from specdec_cli.config.model_schema import CloudConfig, EdgeConfig, RoleConfig
 from specdec_cli.prompts import Language, Style, prompt_for
@@ -179,7 +179,7 @@ class PromptConfig(Section):
 class AudioConfig(Section):
     """How a recording is read and cut."""
 
-    cut: CutAt | None = setting(
+    segment: SegmentAt | None = setting(
         None,
         "pauses: utterances; seconds: pieces of this length; a file or folder: its cuts; "
         "null: cut at pauses, only where it is too long",
@@ -196,26 +196,26 @@ class AudioConfig(Section):
     @property
     def length_s(self) -> float | None:
         """Longest of equal pieces, seconds; None where recordings are not cut into such."""
-        return float(self.cut) if isinstance(self.cut, int | float) else None
+        return float(self.segment) if isinstance(self.segment, int | float) else None
 
     @property
     def at_pauses(self) -> bool:
         """Whether every recording is cut at its pauses."""
-        return self.cut == AT_PAUSES
+        return self.segment == AT_PAUSES
 
     @property
     def cuts_path(self) -> Path | None:
         """The file or folder of cuts."""
-        return Path(self.cut) if isinstance(self.cut, str) and not self.at_pauses else None
+        return Path(self.segment) if isinstance(self.segment, str) and not self.at_pauses else None
 
     def recorded(self) -> dict[str, object]:
         """What transcripts record of the cuts, where they are not the default; of a file its content too."""
-        cut = self.cut if self.at_pauses else None
+        segment = self.segment if self.at_pauses else None
         if (path := self.cuts_path) is not None:
-            cut = path.name
+            segment = path.name
             if path.is_file():
-                cut += f" {hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
-        recorded = {"cut": cut, "start_s": self.start_s, "end_s": self.end_s, "track": self.track}
+                segment += f" {hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
+        recorded = {"segment": segment, "start_s": self.start_s, "end_s": self.end_s, "track": self.track}
         recorded["channel"] = None if self.channel == "mix" else self.channel
         return {name: value for name, value in recorded.items() if value is not None}
 

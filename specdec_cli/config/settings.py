@@ -88,7 +88,6 @@ def wrong_values(error: ValidationError, origin: Callable[[str], str], *section:
 
 
 _RENAMED: Final = {
-    "audio.segment": "audio.cut",
     "decoding.lookup_tokens": "decoding.guess_tokens",
     "runtime.lookup_file": "runtime.guess_file",
 }

@@ -28,7 +28,7 @@ _SOUND: Final = re.compile(rf"[^.].*\.({SOUND_ENDINGS})", re.IGNORECASE | re.DOT
 """What a folder is searched for; a file that is named, or matched by a pattern, may have any name."""
 _OTHERS: Final = {
     (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".scp"): ("a table", "To caption what it lists: --manifest {}"),
-    (".rttm", ".srt", ".vtt", ".textgrid", ".eaf"): ("a file of cuts", "Name the recording, and --cut {}"),
+    (".rttm", ".srt", ".vtt", ".textgrid", ".eaf"): ("a file of cuts", "Name the recording, and --segment {}"),
 }
 _TRANSCRIPT: Final = b'{"schema":1,"file":'
 _NO_TEXT: Final = re.compile(rb"[\x01-\x08\x0e-\x1a]")  # every recording has such bytes, and no list of names

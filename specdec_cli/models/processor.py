@@ -106,7 +106,7 @@ class Processor:
         if samples.ndim != 1 or len(samples) > self.window_s * self.sampling_rate:
             raise AudioContentError(
                 f"{self.name} takes mono audio of at most {self.window_s:g} s, got shape {samples.shape}",
-                hint="Split the recording with audio.cut.",
+                hint="Split the recording with audio.segment.",
             )
 
     def prompt_settings(self) -> object:

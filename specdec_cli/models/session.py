@@ -48,7 +48,7 @@ class Session:
             raise ContextError(
                 f"{model.name} takes {context} tokens, but the prompt has {len(prompt.ids)} (audio included) "
                 f"and {capacity} may follow",
-                hint="Use a shorter prompt, a smaller decoding.max_new_tokens, or shorter pieces with audio.cut.",
+                hint="Use a shorter prompt, a smaller decoding.max_new_tokens, or shorter pieces with audio.segment.",
             )
         self.model, self.prompt, self.capacity = model, prompt, capacity
         self.vocab_size = vocab_size or model.processor.vocab_size

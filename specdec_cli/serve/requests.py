@@ -201,7 +201,7 @@ class ChatRequest(Message):
             given["prompt.language"] = given.pop("language")
         for name, value in given.items():
             files = name == "gate.name" and value not in choices("gate.name")
-            files |= name == "audio.cut" and isinstance(value, str) and value != AT_PAUSES
+            files |= name == "audio.segment" and isinstance(value, str) and value != AT_PAUSES
             if name not in SETTABLE or files:
                 says = f"specdec.{name[:100]} {'takes no file' if files else 'is no setting of a request'}"
                 says = f"{says}; docs/api.md lists those, and the server's configuration has the others."

@@ -41,8 +41,8 @@ def require_tunable(config: Config, gates: Sequence[GateName], clips: int, risk:
     if config.cloud is not None and config.cloud.url is not None:
         hint = "Tune where both models can be loaded: set cloud.model in place of cloud.url."
         raise ConfigError(f"Tuning needs the cloud's scores, and {config.cloud.url} returns verdicts only.", hint=hint)
-    if config.audio.cut is not None:
-        raise ConfigError("Tuning takes whole recordings, not pieces.", hint="Leave audio.cut out.")
+    if config.audio.segment is not None:
+        raise ConfigError("Tuning takes whole recordings, not pieces.", hint="Leave audio.segment out.")
     if "learned" in gates and find_spec("sklearn") is None:
         raise ConfigError("The learned gate needs scikit-learn.", hint=f"Install it: {INSTALL}; or name other gates.")
     require_clips(clips, risk)

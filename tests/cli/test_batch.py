@@ -138,7 +138,7 @@ def test_changed_settings_are_named_and_refused_unless_overwritten(
     for flags, said in (
         (["-k", "7"], " and is 7"),
         (["-l", "en"], "language was 'zh' and is 'en'"),
-        (["--cut", "2"], "cut_s was null and is 2.0"),
+        (["--segment", "2"], "segment_s was null and is 2.0"),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(Captioner, "load", lambda *_, **__: pytest.fail("loaded"))
@@ -280,7 +280,7 @@ def test_what_has_nothing_to_describe_is_not_tried_again(
     for name, samples in (("part", part), ("silent", np.zeros(RATE, np.float32)), ("short", voice(1, 0.05))):
         soundfile.write(tmp_path / f"{name}.wav", samples, RATE)
     files = [tmp_path / f"{name}.wav" for name in ("part", "silent", "short")]
-    run = lambda: specdec(command, *files, "--cut", "2", *QUICK, "-o", output)  # noqa: E731
+    run = lambda: specdec(command, *files, "--segment", "2", *QUICK, "-o", output)  # noqa: E731
     assert run().code == 1
     before = output.read_bytes()
     with monkeypatch.context() as patch:

@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
 ]
 QUICK = (
-    *("--mode", "edge", "--cut", "1", "--batch-size", "4"),
+    *("--mode", "edge", "--segment", "1", "--batch-size", "4"),
     *("--set", "decoding.max_new_tokens=4", "--set", "runtime.workers=2"),
 )
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"

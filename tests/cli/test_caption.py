@@ -45,7 +45,7 @@ def test_in_a_pipe_stdout_is_the_caption_alone(specdec: Specdec, recordings: lis
 def test_in_a_pipe_flags_follow_the_caption(specdec: Specdec, tmp_path: Path) -> None:
     tone = 0.2 * np.sin(2 * np.pi * 440 / RATE * np.arange(2 * RATE))
     soundfile.write(tmp_path / "tone.wav", tone, RATE)
-    for cut in ([], ["--cut", "1"]):
+    for cut in ([], ["--segment", "1"]):
         outcome = specdec("caption", tmp_path / "tone.wav", "-q", "--set", "decoding.max_new_tokens=4", *cut)
         pieces = 2 if cut else 1
         assert [line[-12:] for line in outcome.lines] == [" [no_speech]"] * pieces
@@ -126,7 +126,7 @@ def test_what_nobody_foresaw_is_an_error_line_and_costs_no_other_file(
     assert outcome.code == 1
     assert [t.error and t.error.type for t in read_transcripts(output)] == [None, "UnexpectedError", None]
     assert "RuntimeError: CUDA out of memory. Tried to allocate 2 GiB" in outcome.err
-    assert "--cut" in outcome.err
+    assert "--segment" in outcome.err
     assert "Traceback" not in outcome.err
     assert "RuntimeError" in specdec("caption", "-q", "--debug", *recordings).err.split("Traceback")[1]
 
@@ -219,7 +219,7 @@ def test_pieces_keep_their_times_in_a_pipe(specdec: Specdec, tmp_path: Path) -> 
     soundfile.write(tmp_path / "talk.wav", np.concatenate([voice(5, 1.0), silence, voice(5, 1.0)]), RATE)
     turn = "SPEAKER talk 1 {0}.0 1.0 <NA> <NA> {1} <NA> <NA>\n"
     (tmp_path / "turns.rttm").write_text("".join(turn.format(n, who) for n, who in enumerate(("ann", "bob", "<NA>"))))
-    outcome = specdec("caption", tmp_path / "talk.wav", "--cut", tmp_path / "turns.rttm", "-l", "en")
+    outcome = specdec("caption", tmp_path / "talk.wav", "--segment", tmp_path / "turns.rttm", "-l", "en")
     assert outcome.code == 1
     ann, nobody = (line.split("\t") for line in outcome.lines)
     assert (ann[:2], nobody[:2]) == (["0.00", "1.00"], ["2.00", "3.00"])

@@ -101,9 +101,9 @@ def test_a_wrong_name_is_2_and_a_broken_recording_1(run: Run, clips: Path, tmp_p
 
 def test_recordings_and_pieces_are_counted(run: Run, tmp_path: Path) -> None:
     soundfile.write(tmp_path / "long.wav", voice(1, 2.0), RATE)
-    outcome = run(tmp_path / "long.wav", "--cut", "1")
+    outcome = run(tmp_path / "long.wav", "--segment", "1")
     assert "1 captioned (2 pieces)" in outcome.err
-    again = run(tmp_path / "long.wav", "--cut", "1")
+    again = run(tmp_path / "long.wav", "--segment", "1")
     assert "0 captioned  1 done before" in again.err
 
 

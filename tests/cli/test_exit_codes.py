@@ -65,7 +65,7 @@ def test_a_model_or_a_server_that_cannot_be_used_is_3(folder: Path, line: str) -
 @pytest.mark.parametrize("code", SIGNALLED)
 def test_a_signal_ends_a_command_as_the_table_says(folder: Path, code: int) -> None:
     write_voice(folder / "long.wav", 2, 20.0)
-    fork = Fork(["caption", *[str(folder / "long.wav")] * 20, "--cut", "1", "-o", str(folder / "o.jsonl")])
+    fork = Fork(["caption", *[str(folder / "long.wav")] * 20, "--segment", "1", "-o", str(folder / "o.jsonl")])
     fork.wait_for_lines(folder / "o.jsonl", 1)
     for number in SIGNALLED[code]:
         fork.send(number)

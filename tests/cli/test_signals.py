@@ -26,7 +26,7 @@ pytestmark = [
 QUICK = ("--set", "decoding.max_new_tokens=6", "-l", "en")
 COMMANDS = {
     "batch": ("batch", *QUICK, "--batch-size", "4", "--set", "runtime.workers=2", "-o"),
-    "caption": ("caption", *QUICK, "--cut", "1", "-o"),
+    "caption": ("caption", *QUICK, "--segment", "1", "-o"),
     "tune": ("tune", *QUICK, "--gate", "entropy", "-k", "2", "--traces"),
     "compare": ("compare", *QUICK, "--mode", "edge,cloud", "-o"),
 }

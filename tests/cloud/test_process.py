@@ -30,7 +30,7 @@ from tests.laws.test_wire_law import rounded
 from tests.mini_pair import RATE, mini_pair, voice, write_voice
 from tests.tiny import collect
 
-START_S = 90
+START_S = 300
 TOKEN = "s3cret-s3cret-s3cret"
 ROOT = Path(__file__).parents[2]
 
@@ -235,6 +235,7 @@ def test_what_cannot_be_served_is_refused(
             (("--set", "serve.tls_cert=x.pem", "--set", "serve.tls_key=y.pem"), "the certificate cannot be used"),
             (("--port", str(taken.getsockname()[1])), "cannot listen on"),
             (("--batch-size", "0"), "greater than or equal to 1"),
+            (("--audio-host", "https://media.example.org"), "is no host"),
         ):
             code, said = command("serve", *arguments)
             assert (code, match in " ".join(said.split())) == (2, True), said

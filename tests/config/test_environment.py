@@ -15,7 +15,7 @@ from tests.config.conftest import Load, Refusal, assert_refused
         ("decoding.temperature", "5e-1", 0.5),
         ("decoding.stop_strings", "['。', b]", ("。", "b")),
         ("runtime.offline", "true", True),
-        ("audio.cut", "", None),
+        ("audio.segment", "", None),
         ("prompt.text", "Voice: [calm] # or not", "Voice: [calm] # or not"),
         ("prompt.text", "null", None),
         ("edge.revision", "0123456", "0123456"),

@@ -66,7 +66,7 @@ def test_a_textgrid_is_as_long_as_its_recording_and_has_no_slivers(tmp_path: Pat
     spoken = [np.interp(np.arange(n * rate) / rate, np.arange(n * RATE) / RATE, voice(n, n)) for n in (2, 4, 1)]
     sound = tmp_path / "talk.wav"
     soundfile.write(sound, np.concatenate([silence, spoken[0], silence, spoken[1], silence, spoken[2]]), rate)
-    edge = captioner(decoding__mode="edge", decoding__max_new_tokens=1, audio__cut=cut)
+    edge = captioner(decoding__mode="edge", decoding__max_new_tokens=1, audio__segment=cut)
     lines = [transcript.to_json() for transcript in edge.captions(sound)]
     assert (len(lines) > 1) == (cut is not None)
     grid, ask = parselmouth.read(str(*exported(tmp_path, "textgrid", *lines))), parselmouth.praat.call

@@ -168,7 +168,7 @@ def test_a_silent_piece_costs_the_others_nothing(client: OpenAI) -> None:
     answer = client.chat.completions.create(
         model="specdec/edge",
         messages=message(encoded(sound)),  # type: ignore[arg-type]
-        extra_body={"specdec": {"audio.cut": 2}},
+        extra_body={"specdec": {"audio.segment": 2}},
     )
     first, second = answer.model_extra["specdec"]["pieces"]  # type: ignore[index]
     assert answer.choices[0].message.content == first["caption"]
@@ -297,7 +297,7 @@ REFUSED: list[tuple[dict[str, Any], int, str, str]] = [
     ({"specdec": {"edge.model": "/etc/passwd"}}, 400, "unsupported_parameter", "specdec.edge.model is no setting"),
     ({"specdec": {"runtime.threads": 64}}, 400, "unsupported_parameter", "runtime.threads"),
     ({"specdec": {"gate.name": "/etc/gate.json"}}, 400, "unsupported_parameter", "takes no file"),
-    ({"specdec": {"audio.cut": "/etc"}}, 400, "unsupported_parameter", "takes no file"),
+    ({"specdec": {"audio.segment": "/etc"}}, 400, "unsupported_parameter", "takes no file"),
     ({"specdec": {"decoding.mode": "both"}}, 404, "model_not_found", "no such model"),
     ({"specdec": {"decoding.k": 65}}, 400, "ConfigError", "decoding.k takes auto or a whole number from 1 to 64"),
     ({"specdec": {"gate.threshold": 0.5}, "model": "specdec/edge"}, 400, "ConfigError", "gate.threshold"),
