@@ -51,8 +51,8 @@ def require_readable(folder: Path, label: str) -> None:
             if not S_ISREG(status.st_mode):
                 raise _refused(label, f"{path.name} is no regular file")
             if status.st_size > _MOST_BYTES:
-                held, most = (f"{size / 1e6:,.0f} MB" for size in (status.st_size, _MOST_BYTES))
-                raise _refused(label, f"{path.name} holds {held}, and at most {most} are read")
+                held, limit = (f"{size / 1e6:,.0f} MB" for size in (status.st_size, _MOST_BYTES))
+                raise _refused(label, f"{path.name} holds {held}, and at most {limit} are read")
     for name in _WITH_NUMBERS:
         if (folder / name).is_file():
             for key, value in _numbers(_content(folder / name)):
