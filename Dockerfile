@@ -6,9 +6,9 @@
 #   docker build -t specdec:gpu --build-arg DEVICE=gpu .
 #   docker run --rm --gpus all -p 8765:8765 --env-file token.env -v models:/models -v "$PWD/tls:/tls:ro" \
 #     -e HEALTH_URL=https://127.0.0.1:8765/healthz \
-#     specdec:gpu --config qwen2.5-omni --tls-cert /tls/cert.pem --tls-key /tls/key.pem
+#     specdec:gpu --config qwen2.5-omni --set serve.tls_cert=/tls/cert.pem --set serve.tls_key=/tls/key.pem
 #
-# SPECDEC_TOKEN holds the clients' token, 16 characters or more. Without --tls-cert the connection is readable: put a
+# SPECDEC_TOKEN holds the clients' token, 16 characters or more. Without serve.tls_cert the connection is readable: put a
 # proxy with TLS in front. Models are downloaded to /models, so give it a volume.
 
 FROM python:3.12-slim

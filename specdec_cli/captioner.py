@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import os
@@ -11,49 +10,44 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
-from functools import cache, cached_property, lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from specdec_cli.audio import AudioPiece, Recording, from_samples, has_speech, open_recording
-from specdec_cli.audio.paths import shown
-from specdec_cli.audio.pieces import ROUNDED_S
+from specdec_cli.audio import Recording, from_samples
 from specdec_cli.audio.prosody import measure
-from specdec_cli.audio.samples import piece_of
 from specdec_cli.config import Config, load_config
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
-from specdec_cli.decoding.assemble import Pair, build_loop
+from specdec_cli.decoding.assemble import Pair, Prompts, build_loop
 from specdec_cli.decoding.evidence import Groups
 from specdec_cli.decoding.gate import Gate
-from specdec_cli.decoding.guesses import OWN, GuessTable
-from specdec_cli.errors import AudioContentError, ConfigError, SpecdecError, typed
+from specdec_cli.decoding.guesses import GuessTable
+from specdec_cli.errors import ConfigError, SpecdecError, typed
 from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.calibration import CalibrationFile, calibration_for
 from specdec_cli.labels.grounding import Grounding
 from specdec_cli.labels.probabilities import KEPT, Scorer
-from specdec_cli.models.processor import Processor, Prompt, same_prompts
-from specdec_cli.pair_loading import Loading, gate_file_of, load_pair
+from specdec_cli.models.processor import Processor
+from specdec_cli.pair_loading import Loading, gate_file_of, learn_shipped, load_pair
 from specdec_cli.prompts import Language
-from specdec_cli.run import Prompts, Run, Setup
-from specdec_cli.transcript import Started, Transcript, error_transcript
-from specdec_cli.transcript.records import file_name
+from specdec_cli.run import Run
+from specdec_cli.setup import Setup, opened
+from specdec_cli.text import file_name
+from specdec_cli.transcript import Started, Transcript
 from specdec_cli.transcript.updates import Update
-from specdec_cli.types import Decider, Measured, Source
+from specdec_cli.types import Measured
 
 if TYPE_CHECKING:
     from specdec_cli.decoding.loop import Loop
     from specdec_cli.models.engine import Shared
 
 _log = logging.getLogger(__name__)
-
-SHIPPED_CAPTIONS: Final = Path(__file__).parent / "mini" / "weights" / "captions.json"
-"""What the mini pair guesses from before it has written anything; `training.memory` writes it."""
 
 
 class Captioner:
@@ -69,14 +63,10 @@ class Captioner:
 
     def __init__(self, config: Config, pair: Pair, load_s: float | None = None, *, cuts: Cuts | None = None) -> None:
         self.config, self.pair = config, pair
-        processors = [model.processor for model in (pair.edge, pair.cloud) if model is not None]
-        self._alike = len(processors) == 2 and same_prompts(*processors)
-        self.sampling_rate = processors[0].sampling_rate
-        self.window_s = min(processor.window_s for processor in processors)
-        if any(processor.sampling_rate != self.sampling_rate for processor in processors):
-            raise ConfigError("edge and cloud take audio at different sampling rates")
+        self.sampling_rate = pair.writer.sampling_rate
+        self.window_s = min(model.processor.window_s for model in (pair.edge, pair.cloud) if model is not None)
         if (piece_s := config.audio.length_s) is not None and piece_s > self.window_s:
-            raise ConfigError(f"audio.cut is {piece_s:g} s, but the models take {self.window_s:g} s at once")
+            raise ConfigError(f"audio.segment is {piece_s:g} s, but the models take {self.window_s:g} s at once")
         self.cuts = cuts or Cuts.of_config(config.audio)
         file = gate_file_of(config, pair)
         summed = config.gate_in_force == "class-entropy"
@@ -87,9 +77,7 @@ class Captioner:
         if config.gate.grounded:
             self.setup = replace(self.setup, grounds=self._grounds(Lexicon.shipped()))
         if config.decoding.guess_tokens:
-            shipped = _shipped_captions(SHIPPED_CAPTIONS)
-            for ids in shipped["captions"].get(self.setup.prompt, ()):
-                self._learn(self.setup.prompt, shipped["weights"], ids, ["accepted"] * len(ids))  # either model's
+            learn_shipped(pair, config, self.setup.prompt)
 
     @classmethod
     def load(
@@ -110,7 +98,7 @@ class Captioner:
             edge, cloud: names of models, folders or hub ids; without `config`, all else is what published models need.
                 One alone makes the mode: edge, or cloud.
             loading: called with what is being loaded, for a display; the context lasts until it is.
-            cuts: those of `audio.cut`, if they were read before; None: read here, before models are.
+            cuts: those of `audio.segment`, if they were read before; None: read here, before models are.
 
         Raises:
             ConfigError: a setting is unknown, malformed or contradicts another.
@@ -144,25 +132,25 @@ class Captioner:
         return varied._with(scorer=scorer, measures=self.setup.measures, grounds=grounds)
 
     def labelled(self, lexicon: Lexicon, calibration: CalibrationFile | None = None) -> Captioner:
-        """The same captioner, whose transcripts list which classes their captions name, and their probabilities.
+        """The same captioner, but its transcripts list the classes that captions name, and their probabilities.
 
-        `calibration` is that of the probabilities; None: the shipped one, which is of the mini pair. Raises ConfigError
-        where it is not of the loaded weights.
+        `calibration` corrects the probabilities; None: the shipped one, for the mini pair. Raises ConfigError if it was
+        made for other weights.
         """
-        # what is drawn at a temperature is no distribution that was calibrated
+        # calibrations are made without a temperature
         drawn, weights = self.config.decoding.sampling, self.setup.models.weights
         scorer = Scorer(lexicon, None if drawn else calibration_for(weights, calibration))
         return self._with(scorer=scorer, grounds=self._grounds(lexicon))
 
     def measuring(self) -> Captioner:
-        """The same captioner, whose transcripts have figures of each clip in `measured`; see docs/acoustics.md.
+        """The same captioner, but its transcripts have figures of each clip in `measured`; see docs/acoustics.md.
 
         With `gate.grounded` they have these anyway, and say in `agrees` which classes fit the figures.
         """
         return self._with(measures=True)
 
     def _grounds(self, lexicon: Lexicon) -> Lexicon | None:
-        """The lexicon whose claims are set against the sound: that one, if the settings want it and it has limits."""
+        """The lexicon, if the settings compare its claims with the sound and it has limits for them."""
         return lexicon if self.config.gate.grounded and lexicon.measures else None
 
     def _with(self, **changes: Any) -> Captioner:
@@ -188,129 +176,58 @@ class Captioner:
         for run in self.runs(path):
             yield from run
 
-    def runs(
-        self,
-        path: str | PathLike[str] | InputFile,
-        skip: Callable[[Recording], Collection[int]] = lambda _: (),
-    ) -> Iterator[Run]:
+    def runs(self, path: str | PathLike[str]) -> Iterator[Run]:
         """One run per piece of a recording; iterate a run for its updates, then ask it for its transcript.
 
-        `skip` gives the indices of pieces that are left out.
-
-        Raises:
-            AudioError: the recording cannot be captioned as a whole; a single silent piece fails its run only.
+        Raises AudioError if the recording cannot be captioned as a whole; a silent piece fails its own run only.
         """
-        item = path if isinstance(path, InputFile) else InputFile(os.fsdecode(path))
-        recording = self.recording(item)
-        for run in self.runs_of(recording, item, skip(recording)):
+        recording = self.recording(InputFile(os.fsdecode(path)))
+        for run in self.runs_of(recording):
             if recording.whole and run.error is not None:
                 raise run.error
             yield run
 
     def recording(self, item: InputFile, longest_s: float = math.inf) -> Recording:
-        """A recording that was read through once, to be cut as the settings say; errors as in `runs`.
-
-        Raises TooLongError where it, or the part that counts, is longer than `longest_s`.
-        """
-        audio, part = self.config.audio, item.start_s is not None
-        recording = open_recording(
-            item.path,
-            self.sampling_rate,
-            window_s=self.window_s,
-            piece_s=audio.length_s,
-            at_pauses=audio.at_pauses,
-            cuts=None if self.cuts is None else self.cuts.of(item.path),
-            start_s=(item.start_s if part else audio.start_s) or 0.0,
-            end_s=item.end_s if part else audio.end_s,
-            channel=audio.channel if item.channel is None else item.channel + 1,
-            track=audio.track,
-            longest_s=longest_s,
-        )
-        if part and item.end_s is not None and item.end_s - (recording.total_s or item.end_s) > ROUNDED_S:
-            says = (
-                f"{shown(item.path)} ends at {recording.total_s:.2f} s, before its part does (at {item.end_s:.2f} s)."
-            )
-            return replace(recording, warnings=(*recording.warnings, says))
-        return recording
+        """A recording, read through once. Errors as in `runs`; TooLongError if its part is longer than `longest_s`."""
+        return opened(item, self.config.audio, self.cuts, self.sampling_rate, self.window_s, longest_s)
 
     def runs_of(self, recording: Recording, item: InputFile | None = None, skip: Collection[int] = ()) -> Iterator[Run]:
-        """One run per piece of a recording, which was given as `item`, but for those whose index is in `skip`."""
+        """One run per piece of a recording, given as `item`, except the pieces with an index in `skip`."""
         item = item or InputFile(recording.path)
-        setup, count, pieces = self._setup_of(item), len(recording.cuts), recording.pieces(skip)
+        setup, count, pieces = self.setup.of_item(item), len(recording.cuts), recording.pieces(skip)
         while True:
             started = time.perf_counter()
             if (cut := next(pieces, None)) is None:
                 return
-            clip = self._clip(recording, cut, item, setup)
+            clip = setup.started(recording, cut, item, self.sampling_rate)
             prompts: Prompts | None = None
-            error: SpecdecError | None = cut.fault
-            if clip.flags and self.config.audio.refuse_no_speech:
-                place = clip.file if clip.start_s is None else piece_of(clip.file, cut.start_s, cut.end_s)
-                hint = "To caption it all the same, set audio.refuse_no_speech to false."
-                error = AudioContentError(f"{place} holds no speech: a caption would be invented", hint=hint)
+            error: SpecdecError | None = cut.fault or setup.refusal(clip)
             if error is None:
                 try:
-                    prompts = self.prompts(cut.samples, setup.prompt)
+                    prompts = self.pair.prompts(self.config, cut.samples, setup.prompt)
                 except Exception as unforeseen:
                     error = typed(unforeseen, _log)
             audio_s = recording.decode_s / count + time.perf_counter() - started
-            level = recording.levels.get(cut.channel)
-            sound = None if prompts is None else self._grounding_of(clip, cut.samples, level)
+            sound = (
+                None if prompts is None else self._grounding_of(clip, cut.samples, recording.levels.get(cut.channel))
+            )
             yield Run(self.setup, self.pair.writer, self.loop, clip, prompts, audio_s, error, sound)
 
     def grounding(
         self, measuring: Callable[[], Measured], language: Language, lexicon: Lexicon | None = None
     ) -> Grounding | None:
-        """What the claims of a caption are set against; None where the settings and `lexicon` want no such thing."""
+        """The check of a caption's claims against the sound; None if neither the settings nor `lexicon` want one."""
         if (lexicon := lexicon or self.setup.grounds) is None:
             return None
         arbitrates = self.config.arbitrates
         return Grounding(lexicon, language, self.pair.writer.text, self.setup.caption, measuring, arbitrates)
 
     def _grounding_of(self, clip: Started, samples: npt.NDArray[np.float32], dbfs: float | None) -> Grounding | None:
-        """The same of a clip, which is measured later if it was not before."""
+        """The same for a clip, which is measured when that is needed, unless it was before."""
         known, scorer = clip.measured, self.setup.scorer
         if known is None:
             return self.grounding(partial(measure, samples, self.sampling_rate, dbfs), clip.language)
         return self.grounding(lambda: known, clip.language, None if scorer is None else scorer.lexicon)
-
-    def error_line(self, item: InputFile, error: SpecdecError) -> Transcript:
-        """The line of a recording that cannot be opened, or not be read to its end."""
-        known = item.place | self._setup_of(item).fields()
-        return error_transcript(item.path, error, sha256=item.sha256 or item.content_of(error), **known)
-
-    def _setup_of(self, item: InputFile) -> Setup:
-        """The setup of a recording, which may have a language and an instruction of its own."""
-        config, setup = self.config, self.setup
-        language, instruction = item.language_and_prompt(config)
-        if (language, instruction) == (setup.language, setup.prompt):
-            return setup
-        shipped = config.prompt.text is None and instruction == config.instruction(language)
-        settings = {**setup.settings, "style": config.prompt.style if shipped else None}
-        return replace(setup, language=language, prompt=instruction, settings=settings)
-
-    def _clip(self, recording: Recording, cut: AudioPiece, item: InputFile, setup: Setup) -> Started:
-        whole, fit, pieces = recording.whole, cut.fault is None, len(recording.cuts)
-        silent = fit and not has_speech(cut.samples, self.sampling_rate)
-        return Started(
-            file=recording.path,
-            id=item.id,
-            sha256=recording.sha256,
-            duration_s=round(recording.duration_s, 6) if whole else round(cut.end_s - cut.start_s, 4),
-            start_s=None if whole else round(cut.start_s, 4),
-            end_s=None if whole else round(cut.end_s, 4),
-            piece=cut.index if pieces > 1 else None,
-            pieces=pieces if pieces > 1 else None,
-            channel=None if cut.channel is None else cut.channel + 1,
-            speaker=cut.speaker or item.speaker,
-            text=cut.text or item.text,
-            flags=("no_speech",) if silent else (),
-            recording_s=None if whole or recording.total_s is None else round(recording.total_s, 6),
-            measured=measure(cut.samples, self.sampling_rate, recording.levels.get(cut.channel))
-            if setup.measures and fit
-            else None,
-            **setup.fields() | {"warnings": (*setup.warnings, *recording.warnings)},
-        )
 
     def run_samples(
         self, samples: npt.ArrayLike, sample_rate: float, *, name: str = "samples", start_s: float | None = None
@@ -337,36 +254,15 @@ class Captioner:
         for transcript in transcripts:
             ids = [id_ for each in transcript.rounds for id_ in each.committed_ids]
             sources = [source for each in transcript.rounds for source in each.source]
-            self._learn(transcript.prompt, transcript.models.weights, ids, sources)
-
-    def _learn(
-        self, instruction: str, weights: Mapping[str, str | None], ids: Sequence[int], sources: Sequence[Source]
-    ) -> None:
-        """Takes in the tokens of a caption with their sources; `weights` of the models that wrote it, by role."""
-        for role, own in OWN.items():
-            guesses = self.pair.guesses(role, instruction, self.config)
-            if guesses is not None and weights.get(role, "") == self.setup.models.weights.get(role):
-                guesses.table.learn(guesses.key, ids, [source in own for source in sources])
+            self.pair.learn(self.config, transcript.prompt, ids, sources, transcript.models.weights)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The caption that token ids write."""
         return self.setup.caption(self.pair.writer.text(ids))
 
-    def prompts(self, samples: npt.NDArray[np.float32], instruction: str) -> Prompts:
-        """The prompt of a clip for each model, made once where both take the same."""
-        made: dict[str, Prompt] = {}
-        found: list[Prompt | None] = []
-        roles: tuple[Decider, Decider] = ("edge", "cloud")
-        for role in roles:
-            model, asked = getattr(self.pair, role), self.config.instruction_of(role, instruction)
-            if model is not None and not (self._alike and asked in made):
-                made[asked] = model.processor.prompt(samples, asked, self.config.prompt.system)
-            found.append(made[asked] if model is not None else None)
-        return found[0], found[1]
-
     @cached_property
     def word_groups(self) -> Synonyms:
-        """Tokens that say the same classes in the shipped lexicon, for the acceptance rule `class`."""
+        """Tokens that name the same classes of the shipped lexicon, for the acceptance rule `class`."""
         return _word_groups(self.pair.writer, self.pair.vocab_size, self.config.prompt.language)
 
     @cached_property
@@ -382,7 +278,7 @@ class Captioner:
         clip: Started | None = None,
         sound: Grounding | None = None,
     ) -> Loop:
-        """The loop of one clip, whose language and instruction may be its own; else as `build_loop`."""
+        """The loop of one clip, which may have its own language and instruction; see `build_loop`."""
         return build_loop(
             self.pair,
             self.config,
@@ -401,9 +297,3 @@ class Captioner:
 def _word_groups(writer: Processor, vocab_size: int, language: Language) -> Synonyms:
     pieces = ((id_, writer.word(id_)) for id_ in range(vocab_size))
     return Lexicon.shipped().vocabularies[language].synonyms(pieces)
-
-
-@cache
-def _shipped_captions(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found

@@ -141,7 +141,7 @@ def _needs(config: Config) -> Iterator[Check]:
         advice = "" if fits else f"{other}. Instead: {role}.{_SMALLER}"
         yield Check(f"{role}-needs", "ok" if fits else "warn", f"{needs}{advice}")
         if download is not None:
-            yield Check(f"{role}-files", "ok" if download.fits else "fail", str(download), download.bytes)
+            yield Check(f"{role}-files", "ok" if download.fits else "fail", str(download), download.total)
 
 
 def _models(config: Config) -> Iterator[Check]:

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Iterable
 from typing import ClassVar, Final
 
 FLAGS: Final[dict[str, str]] = {}
 """Setting -> its option of the command line, which fills this in."""
 
-
+_LISTED: Final = 8  # problems beside the first
 BROKEN_PIPE_STATUS: Final = 141
-"""What a shell reports for a program that ended because nobody read its output any more (128 + SIGPIPE)."""
+"""The status that a shell reports for a program whose output nobody reads any more (128 + SIGPIPE)."""
 
 
 class SpecdecError(Exception):
@@ -75,7 +76,7 @@ class AudioDecodeError(AudioError):
 
 
 class AudioContentError(AudioError):
-    """Decoded, but there is nothing to describe: too short, too long, silent, or not finite."""
+    """A recording with nothing to describe: too short, too long, silent, or not finite."""
 
 
 class TooLongError(AudioContentError):
@@ -87,11 +88,11 @@ class CutsError(AudioContentError):
 
 
 class DeviceError(SpecdecError):
-    """A microphone that is not there, cannot be opened, or stops to deliver sound."""
+    """A microphone that is not there, cannot be opened, or stops delivering sound."""
 
 
 class DecodingError(SpecdecError):
-    """What the settings or a model make impossible to decode."""
+    """The settings or a model make decoding impossible."""
 
 
 class ContextError(DecodingError):
@@ -119,7 +120,18 @@ class WrongFileError(TranscriptError):
 
 
 class UnexpectedError(SpecdecError):
-    """What nobody foresaw: memory that ran out, or a bug. The original exception is its cause."""
+    """An error that nobody foresaw: memory ran out, or a bug. The original exception is its cause."""
+
+
+def raise_if_any(problems: Iterable[ConfigError]) -> None:
+    """Raise the first of `problems`, with the messages of the others in its hint."""
+    found = list({problem.message: problem for problem in problems}.values())
+    if found[1:]:
+        others = "\n".join(f"- {other.message}" for other in found[1 : _LISTED + 1])
+        more = f"{found[0].message} ({len(found) - 1} more)"
+        raise ConfigError(more, hint=f"{found[0].hint or ''}\nAlso:\n{others}".strip()) from found[0]
+    if found:
+        raise found[0]
 
 
 def typed(error: BaseException, log: logging.Logger | None = None) -> SpecdecError:
@@ -141,14 +153,14 @@ def install(extra: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Of what it says; its name where it says nothing."""
+    """The first line of the error's message, or its class name if it has none."""
     text = str(error).strip().splitlines()
     return text[0].strip() if text else type(error).__name__
 
 
 def _advice(error: BaseException, detail: str) -> str:
     if isinstance(error, MemoryError) or "out of memory" in detail.lower():
-        return "Use shorter pieces with audio.cut, a 16-bit dtype or a smaller model, or close other programs."
+        return "Use shorter pieces with audio.segment, a 16-bit dtype or a smaller model, or close other programs."
     if isinstance(error, OSError):
         return "The machine refused it: check free space, permissions and the devices."
     return f"This was not foreseen. Report it with its traceback{', which --debug prints' if FLAGS else ''}."

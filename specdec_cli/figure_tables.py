@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from specdec_cli import format as written
+from specdec_cli.times import NONE
 
 if TYPE_CHECKING:
     from specdec_cli.stats import Interval
@@ -36,5 +37,5 @@ class FigureTable(NamedTuple):
 def measured(found: Interval | float | None, show: Callable[[float], str] = written.share) -> Cell:
     """A figure with its interval, whose ends have no more digits than a reader can use."""
     if found is None or isinstance(found, float | int):
-        return Cell(written.NONE if found is None else show(found))
+        return Cell(NONE if found is None else show(found))
     return Cell(show(found.value), written.interval(found, written.percent if show is written.share else show))

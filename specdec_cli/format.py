@@ -5,39 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from specdec_cli.times import NONE
 from specdec_cli.types import Claim, Measured
 
 if TYPE_CHECKING:
     from specdec_cli.stats import Interval
 
-NONE: Final = "—"
-"""In place of a figure that was not measured."""
-
 
 def marked(caption: str, flags: str) -> str:
     """A caption, followed by what makes it no description: "Hm. [refusal]"."""
     return f"{caption} [{flags}]".lstrip() if flags else caption
-
-
-def milliseconds(value: float | None) -> str:
-    """A short time, at most seven cells: `4.1 ms`, `123 ms`, `12.3 s`."""
-    if value is None:
-        return NONE
-    if value < 9.95:
-        return f"{value:.1f} ms"
-    return f"{value:.0f} ms" if value < 9999.5 else seconds(value / 1000)
-
-
-def seconds(value: float | None) -> str:
-    """A time: `0.85 s`, `12.3 s`, `4 min 05 s`, `3 h 20 min`."""
-    if value is None:
-        return NONE
-    if value < 119.95:
-        return f"{value:.2f} s" if value < 9.995 else f"{value:.1f} s"
-    whole_s = round(value)
-    if whole_s < 7200:
-        return f"{whole_s // 60} min {whole_s % 60:02d} s"
-    return f"{whole_s // 3600} h {whole_s % 3600 // 60:02d} min"
 
 
 def short(value: float | None) -> str:

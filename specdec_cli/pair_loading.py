@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from specdec_cli.cloud.remote import RemoteModel
 from specdec_cli.config import CloudConfig, Config
@@ -19,7 +22,11 @@ if TYPE_CHECKING:
     from specdec_cli.models.download import Watch
 
 Loading = Callable[[str], "AbstractContextManager[Watch | None]"]
-"""Called with what is being loaded; the context lasts until it is, and may yield a watch over its download."""
+"""Called with the name of what is loaded. The context lasts for the loading; it may yield a watch over a download."""
+
+
+SHIPPED_CAPTIONS: Final = Path(__file__).parent / "mini" / "weights" / "captions.json"
+"""Captions that the mini pair guesses from at first; `training.memory` writes the file."""
 
 
 def load_pair(config: Config, loading: Loading) -> Pair:
@@ -56,7 +63,7 @@ def _connect_edge(config: Config, edge: EdgeConfig) -> Vllm:
 
 
 def gate_file_of(config: Config, pair: Pair) -> GateFile | None:
-    """The learned gate's file, None if that gate is not in force. Raises ConfigError if it cannot be used."""
+    """The learned gate's file; None if another gate is in force. Raises ConfigError if it cannot be used."""
     file = learned_gate_file(config)
     ours = tokenizer_fingerprint(pair.writer.tokenizer.get_vocab()) if file is not None else None
     if file is not None and file.tokenizer != ours:
@@ -67,8 +74,21 @@ def gate_file_of(config: Config, pair: Pair) -> GateFile | None:
     return file
 
 
+def learn_shipped(pair: Pair, config: Config, instruction: str) -> None:
+    """Lets captions be guessed from those that ship with the mini pair, if it is what wrote them."""
+    shipped = _shipped_captions(SHIPPED_CAPTIONS)
+    for ids in shipped["captions"].get(instruction, ()):
+        pair.learn(config, instruction, ids, ["accepted"] * len(ids), shipped["weights"])  # either model's
+
+
+@cache
+def _shipped_captions(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
 def _connect_cloud(config: Config, cloud: CloudConfig, edge: AudioLM | Vllm | None) -> RemoteModel:
-    """The configured remote cloud, whose prompts are made by its own processor or by the edge's."""
+    """The configured remote cloud. Its own processor or the edge's makes its prompts."""
     own, edge_config, offline = cloud.processor is not None, config.edge, config.runtime.offline
     named = cloud.of_processor if own or edge_config is None else edge_config.of_processor
     if edge is not None and not own:

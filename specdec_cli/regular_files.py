@@ -1,4 +1,4 @@
-"""Opening files that people name: regular ones alone, so that no pipe is waited for."""
+"""Opening and reading files that people name: regular ones alone, so that no pipe is waited for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ import os
 import stat
 from io import BufferedReader, FileIO
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from specdec_cli.errors import ConfigError
+
+Content = TypeVar("Content", bound=BaseModel)
 
 POSIX: Final = hasattr(os, "pread")
 """Whether libraries in C take descriptors of this process, and files are read at a place; not so on Windows."""
@@ -37,3 +43,25 @@ def read_at(file: IO[bytes], length: int, at: int) -> bytes:
     found = file.read(length)
     file.seek(place)
     return found
+
+
+def read_json(path: Path, model: type[Content], what: str, hint: str, *, label: str | None = None) -> Content:
+    """The content of a JSON file; ConfigError, with `what` it is and `label`, its name, if it is malformed."""
+    label = label or str(path)
+    try:
+        return model.model_validate_json(read_bytes(path, f"The {what} {label}", hint))
+    except ValidationError as error:
+        detail = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, detail["loc"])) or "the whole"
+        reason = detail["msg"].removeprefix("Value error, ")
+        raise ConfigError(f"{label} is not a {what}: {place}: {reason}.", hint=hint) from error
+
+
+def read_bytes(path: Path, label: str, hint: str) -> bytes:
+    """The bytes of a regular file; ConfigError if it cannot be read."""
+    try:
+        with open_regular(path) as file:
+            return file.read()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"{label} cannot be read: {reason}.", hint=hint) from error

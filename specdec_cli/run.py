@@ -2,131 +2,40 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from specdec_cli.decoding.block import Block
 from specdec_cli.errors import DecodingError, SpecdecError
-from specdec_cli.labels import Lexicon
 from specdec_cli.labels.grounding import Grounding
-from specdec_cli.labels.probabilities import Scorer, needs_review
-from specdec_cli.models.processor import Processor, Prompt, suggestions
-from specdec_cli.prompts import PROMPTS, Language
-from specdec_cli.reading import caption_of, description_end, flags_of, settled
+from specdec_cli.labels.probabilities import needs_review
+from specdec_cli.models.processor import Processor
+from specdec_cli.reading import description_end, flags_of
+from specdec_cli.setup import Setup
 from specdec_cli.transcript.recorder import error_transcript, gpu_mb, peak_rss_mb, timing, totals
-from specdec_cli.transcript.records import ModelInfo, Models, Resources, Started, Transcript, Uplink
+from specdec_cli.transcript.records import Resources, Started, Transcript, Uplink
 from specdec_cli.transcript.round import Round
-from specdec_cli.transcript.terms import SUGGESTED, recorded_settings
 from specdec_cli.transcript.updates import EventText, Update
-from specdec_cli.types import Decider, Finished, Mode, Token
+from specdec_cli.types import Finished, Token
 
 if TYPE_CHECKING:
-    from specdec_cli.cloud.remote import Payload
-    from specdec_cli.config import Config
-    from specdec_cli.config.gate_file import GateFile
-    from specdec_cli.decoding.assemble import Pair
+    from specdec_cli.decoding.assemble import Prompts
     from specdec_cli.decoding.loop import Loop
     from specdec_cli.models.engine import Shared
 
-Prompts = tuple[Prompt | None, Prompt | None]
-"""A clip's prompt for the edge and for the cloud; None for one that does not take part."""
-
-
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """What all clips of a captioner have in common; language, prompt, models and settings are as in `Transcript`."""
-
-    config: Config
-    language: Language
-    prompt: str
-    models: Models
-    settings: dict[str, object]
-    load_s: float | None  # loading the models; None if it was not measured
-    scorer: Scorer | None = None  # of the classes that captions name; None: transcripts have no labels
-    measures: bool = False  # whether transcripts have measured figures, whatever else they are needed for
-    grounds: Lexicon | None = None  # whose claims are set against the sound; None: nothing is
-    payload: Payload | None = None  # what a remote model is sent of a recording; None: both are loaded
-    shipped_only: tuple[Decider, ...] = ()  # the models that were trained on the shipped prompts alone
-    unfitted: tuple[str, ...] = ()  # the models with other weights than those that the learned gate was fitted to
-    unanswered: tuple[str, ...] = ()  # why servers did not answer when they were first called
-
-    @classmethod
-    def of(cls, config: Config, pair: Pair, load_s: float | None, gate: GateFile | None) -> Setup:
-        """That of a configuration, the models that it names, and the learned gate's file."""
-        roles: tuple[Decider, Decider] = ("edge", "cloud")
-        models = {role: model for role in roles if (model := getattr(pair, role)) is not None}
-        suggested = {role: found for role in models if (found := suggestions(config.decoding, models[role].processor))}
-        described = {role: ModelInfo(**model.describe()) for role, model in models.items()}
-        known = Models(edge=described.get("edge"), cloud=described.get("cloud"))
-        declared = {role: getattr(model.processor.config, "specdec_prompts", None) for role, model in models.items()}
-        return cls(
-            config=config,
-            language=config.prompt.language,
-            prompt=config.instruction(),
-            models=known,
-            settings=recorded_settings(config) | ({SUGGESTED: suggested} if suggested else {}),
-            load_s=load_s,
-            payload=pair.remotes[0].payload if pair.remotes else None,
-            shipped_only=tuple(role for role, prompts in declared.items() if prompts == "shipped"),
-            unfitted=gate.not_fitted_to(known.weights) if gate else (),
-            unanswered=tuple(each.failure for each in pair.remotes if each.failure),
-        )
-
-    @property
-    def mode(self) -> Mode:
-        """Who decides."""
-        return self.config.decoding.mode
-
-    def caption(self, text: str) -> str:
-        """The part of a finished text that is the caption, which no stop string is part of."""
-        if stops := self.config.decoding.stop_strings:
-            text = re.split("|".join(map(re.escape, stops)), text, maxsplit=1)[0]
-        return caption_of(text) if self.config.closes else text.strip()
-
-    def settled(self, caption: str) -> str:
-        """The part of an unfinished caption that stays, whatever follows."""
-        for stop in self.config.decoding.stop_strings:
-            caption = caption.split(stop, 1)[0]
-            begun = next((size for size in range(len(stop) - 1, 0, -1) if caption.endswith(stop[:size])), 0)
-            caption = caption[: len(caption) - begun]
-        return settled(caption) if self.config.closes else caption.rstrip()
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What a user should know of these settings, in sentences."""
-        known = PROMPTS.values() if self.config.prompt.system is None else ()
-        others = [role for role in self.shipped_only if self.config.instruction_of(role, self.prompt) not in known]
-        found = list[str]()
-        if others:
-            follow = f"{' and '.join(others)} follow{'s' if len(others) == 1 else ''}"
-            found.append(f"{follow} the shipped prompts only: this one changes little")
-        found.extend(f"no answer at the start: {failure}" for failure in self.unanswered)
-        if self.unfitted:
-            fitted = f"the learned gate was fitted to other weights of {' and '.join(self.unfitted)}"
-            found.append(f"{fitted}: fit one to these with specdec tune")
-        return tuple(found)
-
-    def fields(self) -> dict[str, Any]:
-        """The fields of a transcript that have the same names."""
-        names = ("mode", "language", "prompt", "models", "settings", "warnings")
-        return {name: getattr(self, name) for name in names}
-
-
-BuildLoop = Callable[[Prompts, "Shared | None", Started, Grounding | None], "Loop"]
-"""Puts the loop of a clip together; with `Shared`, its forwards are made with those of other clips."""
+BuildLoop = Callable[["Prompts", "Shared | None", Started, Grounding | None], "Loop"]
+"""Puts the loop of a clip together; `Shared` makes its forwards together with those of other clips."""
 
 
 class Run:
     """The captioning of one clip: iterate it for its updates as they happen, or `finish()` it for its transcript.
 
     A run decodes once; stopping to read half-way is safe. Without `prompts` there is nothing to caption, and `error`
-    says why; `audio_s` is what decoding the audio and its features took, seconds. `sound` is what the caption's claims
-    are set against; None: they are not.
+    says why; `audio_s` is the time of decoding the audio and its features, seconds. `sound` checks the caption's
+    claims; None: nothing does.
     """
 
     def __init__(
@@ -156,7 +65,7 @@ class Run:
     def finish(self, shared: Shared | None = None) -> Transcript:
         """The transcript, decoding the clip if that is not done; an error line where the run has an error.
 
-        `shared` makes its forwards with those of other clips.
+        `shared` makes its forwards together with those of other clips.
         """
         if self.error is not None:
             return self.failed(self.error)
@@ -167,11 +76,11 @@ class Run:
         return self._transcript
 
     def failed(self, error: SpecdecError) -> Transcript:
-        """The line of the clip without a caption."""
+        """The transcript of the clip without a caption."""
         return error_transcript(**{**dict(self.clip), "error": error})
 
     def updates(self, shared: Shared | None = None) -> Generator[Update]:
-        """The same; `shared` makes the forwards with those of other clips."""
+        """The updates; `shared` makes the forwards together with those of other clips."""
         prompts, self.prompts = self.prompts, None
         if prompts is None:
             raise self.error or DecodingError("this run was begun before", hint="Make another one of the recording.")
@@ -196,7 +105,7 @@ class Run:
                 yield Update(self._rounds[-1] if isinstance(event, Block) else event, shown)
 
     def _finished(self, finished: Finished, text: str, began: tuple[float, float]) -> EventText:
-        """The caption with what is known of it, as the transcript has it, which is made here."""
+        """Makes the transcript; returns the caption with its labels, claims, probabilities and flags."""
         setup, clip, language, sound = self._setup, self.clip, self.clip.language, self.sound
         wall, cpu = time.perf_counter() - began[0], time.process_time() - began[1]
         alone = threading.current_thread() is threading.main_thread()  # clips of a batch have threads of their own

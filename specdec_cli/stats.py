@@ -37,7 +37,7 @@ class Interval:
 
     value: Annotated[float, Field(description="over all clips")]
     low: Annotated[float | None, Field(description="lower end of the interval; null: a single clip has none")]
-    high: Annotated[float | None, Field(description="upper end of the interval; null alike")]
+    high: Annotated[float | None, Field(description="upper end of the interval; null: a single clip has none")]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Times in a recording, as people, tools and configurations write them."""
+"""Times: as people, tools and configurations write them in a recording, and as specdec writes them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Final
 
 MOST_S: Final = 1e8
 """No recording lasts longer: three years."""
+NONE: Final = "—"
+"""In place of a figure that was not measured."""
 
 _CLOCK: Final = re.compile(r"(?:(\d{1,5}):)?(\d{1,2}):(\d{1,2}(?:[.,]\d{1,9})?)")
 _COMMA: Final = re.compile(r"\d{1,9},\d{1,9}")  # as spreadsheets write 0.7 in most of Europe
 
 
-def seconds(value: object) -> float | None:
+def parse(value: object) -> float | None:
     """A time in seconds; None if it is none from 0 to `MOST_S`.
 
     `value`: a number, or a text of seconds, also with a decimal comma, or of HH:MM:SS.
@@ -26,3 +28,30 @@ def seconds(value: object) -> float | None:
     except (ValueError, OverflowError):
         return None
     return number if 0 <= number <= MOST_S else None  # also no NaN
+
+
+def milliseconds(value: float | None) -> str:
+    """A short time, at most seven cells: `4.1 ms`, `123 ms`, `12.3 s`."""
+    if value is None:
+        return NONE
+    if value < 9.95:
+        return f"{value:.1f} ms"
+    return f"{value:.0f} ms" if value < 9999.5 else seconds(value / 1000)
+
+
+def seconds(value: float | None) -> str:
+    """A time: `0.85 s`, `12.3 s`, `4 min 05 s`, `3 h 20 min`."""
+    if value is None:
+        return NONE
+    if value < 119.95:
+        return f"{value:.2f} s" if value < 9.995 else f"{value:.1f} s"
+    whole_s = round(value)
+    if whole_s < 7200:
+        return f"{whole_s // 60} min {whole_s % 60:02d} s"
+    return f"{whole_s // 3600} h {whole_s % 3600 // 60:02d} min"
+
+
+def clock(time_ms: int, point: str) -> str:
+    """HH:MM:SS and milliseconds, which stand behind `point`."""
+    whole_s, rest = divmod(time_ms, 1000)
+    return f"{whole_s // 3600:02}:{whole_s // 60 % 60:02}:{whole_s % 60:02}{point}{rest:03}"

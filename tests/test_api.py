@@ -200,7 +200,7 @@ def test_a_prompt_that_the_models_do_not_follow_is_warned_of(clips: list[Path]) 
 
 
 def test_pieces_come_as_one_transcript_each(long_clip: Path) -> None:
-    runner = captioner(audio__cut=2.0)
+    runner = captioner(audio__segment=2.0)
     transcripts = list(runner.captions(long_clip))
     assert [(t.start_s, t.end_s) for t in transcripts] == [(0.0, 2.0), (2.0, 4.0), (4.0, 6.0)]
     assert [t.caption is None for t in transcripts] == [False, True, False]
@@ -266,11 +266,7 @@ def test_a_variant_says_what_a_captioner_of_its_own_says(clips: list[Path], lang
 def test_a_variant_needs_its_models_loaded_and_no_others() -> None:
     both, edge = captioner(), captioner(decoding__mode="edge")
     other = both.config.model_copy(update={"edge": both.config.edge.model_copy(update={"dtype": "float16"})})
-    for loaded, config in (
-        (edge, captioner(decoding__mode="cloud").config),
-        (edge, both.config),
-        (both, other),
-    ):
+    for loaded, config in ((edge, captioner(decoding__mode="cloud").config), (edge, both.config), (both, other)):
         with pytest.raises(ConfigError, match="its settings need others"):
             loaded.variant(config)
 
@@ -301,7 +297,7 @@ def test_a_file_of_cuts_is_read_once_and_before_models_are(tmp_path: Path, monke
     with monkeypatch.context() as patched:
         patched.setattr("specdec_cli.captioner.load_pair", fail)
         with pytest.raises(ReferencesError, match=r"none\.rttm cannot be read"):
-            Captioner.load("mini", {"audio.cut": str(tmp_path / "none.rttm")})
+            Captioner.load("mini", {"audio.segment": str(tmp_path / "none.rttm")})
     (tmp_path / "cuts.srt").write_text("1\n00:00:00,000 --> 00:00:01,000\nhi\n")
-    captioner = Captioner.load("mini", {"audio.cut": str(tmp_path / "cuts.srt")})
+    captioner = Captioner.load("mini", {"audio.segment": str(tmp_path / "cuts.srt")})
     assert captioner.variant(captioner.config).cuts is captioner.cuts

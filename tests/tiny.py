@@ -102,20 +102,11 @@ def thinker_config(
     """The same for the ids of a tokenizer."""
     return Qwen2_5OmniThinkerConfig(
         audio_config={
-            "num_mel_bins": 16,
-            "d_model": 16,
-            "encoder_layers": 1,
-            "encoder_attention_heads": 2,
-            "encoder_ffn_dim": 32,
-            "n_window": 100,
-            "output_dim": hidden,
+            "num_mel_bins": 16, "d_model": 16, "encoder_layers": 1, "encoder_attention_heads": 2, "encoder_ffn_dim": 32,
+            "n_window": 100, "output_dim": hidden,
         },
         vision_config={
-            "depth": 1,
-            "hidden_size": 16,
-            "intermediate_size": 16,
-            "num_heads": 2,
-            "out_hidden_size": hidden,
+            "depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "out_hidden_size": hidden,
             "fullatt_block_indexes": [0],
         },
         text_config={
@@ -142,7 +133,7 @@ def thinker_config(
         vision_end_token_id=ids["<|vision_eos|>"],
         initializer_range=scale,
         pad_token_id=ids["<|endoftext|>"],
-    )
+    )  # fmt: skip
 
 
 def tiny_module(seed: int, **settings: Any) -> Qwen2_5OmniThinkerForConditionalGeneration:

@@ -20,7 +20,7 @@ from typing import Any
 
 from specdec_cli.labels import Lexicon
 from specdec_cli.reading import caption_of, flags_of
-from specdec_cli.transcript.records import readable
+from specdec_cli.text import readable
 
 Reading = dict[str, Any]
 

@@ -51,8 +51,8 @@ RATES: Final = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3
 
 _DEFERRED: Final = "deferred"
 RUNS: Final[Mapping[str, tuple[str, ...]]] = {
-    "entropy": ("--gate", "entropy", "--no-defer", "--modes", "edge,hybrid,lossless,cloud"),
-    "learned": ("--gate", "learned", "--modes", "edge,hybrid,cloud"),
+    "entropy": ("--gate", "entropy", "--set", "decoding.defer=false", "--mode", "edge,hybrid,lossless,cloud"),
+    "learned": ("--gate", "learned", "--mode", "edge,hybrid,cloud"),
 }
 """Comparisons by name, with the options of each; the first one's runs of cloud-only time the replays."""
 

@@ -11,7 +11,8 @@ from typing import Final
 
 from transformers import AutoTokenizer
 
-from specdec_cli.captioner import SHIPPED_CAPTIONS, Captioner
+from specdec_cli.captioner import Captioner
+from specdec_cli.pair_loading import SHIPPED_CAPTIONS
 from specdec_cli.prompts import PROMPTS
 from training.dialogue import Dialogue
 from training.labels import CLASSES

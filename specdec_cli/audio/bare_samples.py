@@ -14,14 +14,15 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from specdec_cli.audio.chunks import chunk_named
 from specdec_cli.audio.samples import BLOCK_SAMPLES, STREAMED, Floats, Source
 from specdec_cli.regular_files import read_at
 
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE  # tags
 _KINDS: Final = {_PCM: {1: "u1", 2: "<i2", 3: "<i3", 4: "<i4"}, _FLOAT: {4: "<f4", 8: "<f8"}}
 """Tag -> bytes of a sample -> its type, as NumPy would name it."""
-_MOST_CHUNKS: Final = 1000  # before the sound
 _LACKING: Final = "lacks the bits per sample, or contradicts them: blocks of {} bytes are taken apart"
+_UNCOUNTED: Final = "counts no sound: all of it is read"
 _FLOATS: Final = "says that its samples are integers, but they look like floats and are read as such"
 _PLACES, _LOOKED_AT = 16, 4096  # of the sound where it is looked at, and samples at each
 _LEAST: Final = 100  # samples that differ and are not 0
@@ -57,11 +58,13 @@ def from_bare_samples(_path: str, file: FileIO, _stack: ExitStack, from_s: float
 
 
 def _layout(file: FileIO) -> _Layout | None:
-    """Of a WAV without the bits per sample or the extension of its tag, with 24 bits in 4 bytes, or floats for ints."""
-    chunks = chunks_of_wav(file)
-    if not {b"fmt ", b"data"} <= chunks.keys() or chunks[b"fmt "][1] < 14:
+    """Of a WAV that lacks the bits per sample, the extension that its tag calls for, or (an RF64) a size of its sound;
+    that has 24 bits in 4 bytes, or floats in the place of integers.
+    """
+    header, data, large = (chunk_named(file, name) for name in (b"fmt ", b"data", b"ds64"))
+    if header is None or data is None or header.size < 14 or read_at(file, 4, 0) not in (b"RIFF", b"RF64"):
         return None
-    (at, length), (data_at, size) = chunks[b"fmt "], chunks[b"data"]
+    (_, at, length, _), (_, data_at, size, _) = header, data
     fields = read_at(file, min(length, 26), at).ljust(26, b"\0")
     tag, channels, rate, _, block, bits = struct.unpack_from("<HHIIHH", fields)
     bits = bits if length >= 16 else 0
@@ -72,8 +75,12 @@ def _layout(file: FileIO) -> _Layout | None:
     stored = int.from_bytes(fields[24:26], "little") if tag == _EXTENSIBLE else tag
     if (stored, bits, width) == (_PCM, 32, 4) and not bare and _look_like_floats(file, data_at, size):
         return _Layout(data_at, size, rate, channels, "<f4", _FLOATS)
-    kind = _KINDS.get(_PCM if bare else tag, {}).get(width)
-    if kind is None or uneven or not (bare or bits == 0 or (tag, bits, width) == (_PCM, 24, 4)):
+    kind = _KINDS.get(_PCM if bare else stored, {}).get(width)
+    if kind is None or uneven:
+        return None
+    if large is not None and not any(read_at(file, 8, large.at + 8)):
+        return _Layout(data_at, size, rate, channels, kind, _UNCOUNTED)
+    if not (bare or bits == 0 or (tag, bits, width) == (_PCM, 24, 4)):
         return None
     return _Layout(data_at, size, rate, channels, kind, _LACKING.format(block))
 
@@ -87,22 +94,6 @@ def _look_like_floats(file: FileIO, at: int, size: int) -> bool:
     if len(np.unique(magnitudes)) < _LEAST:
         return False
     return bool(np.quantile(magnitudes, 0.05) > _SMALLEST and magnitudes.max() < _LARGEST)
-
-
-def chunks_of_wav(file: FileIO) -> dict[bytes, tuple[int, int]]:
-    """Name -> first byte and size, of the chunks up to the sound; nothing for other formats."""
-    found: dict[bytes, tuple[int, int]] = {}
-    head = read_at(file, 12, 0)
-    at, is_wav = 12, head[:4] == b"RIFF" and head[8:] == b"WAVE"
-    for _ in range(_MOST_CHUNKS * is_wav):
-        name, size = read_at(file, 4, at), int.from_bytes(read_at(file, 4, at + 4), "little")
-        if len(name) < 4:
-            break
-        found.setdefault(name, (at + 8, size))
-        if name == b"data":
-            break
-        at += 8 + size + size % 2
-    return found
 
 
 def _floats(data: bytes, kind: str) -> Floats:

@@ -12,19 +12,19 @@ import math
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from io import FileIO
-from typing import Final
+from typing import Any, Final
 
-from specdec_cli.audio.bare_samples import chunks_of_wav, from_bare_samples
+from specdec_cli.audio.bare_samples import from_bare_samples
+from specdec_cli.audio.chunks import TAGS, chunk_named, chunks, missing_bytes, tag_end
 from specdec_cli.audio.ffmpeg import FrameClock, chosen_track, open_container
-from specdec_cli.audio.mpeg_frames import sound_within_tag, tag_end
 from specdec_cli.audio.ogg_pages import has_several_streams
 from specdec_cli.audio.paths import audio_error
 from specdec_cli.audio.samples import BLOCK_SAMPLES, MAX_DURATION_S, STREAMED, Floats, Source
-from specdec_cli.errors import AudioDecodeError, CutsError, TooLongError
+from specdec_cli.errors import AudioDecodeError, AudioError, CutsError, TooLongError
 from specdec_cli.regular_files import POSIX, read_at
 
 MISSING_S: Final = 1.0  # of sound that a header promises: less is rounding, padding, a tail that nobody misses
@@ -34,6 +34,8 @@ _SHORTENED: Final = re.compile(r"^ *(?:data|SSND|Data Size|riff|Riff size) *: (\
 _BLOCKS: Final = re.compile(r"^ *Block Align *: (\d+).*\n *Bit Width *: (\d+)$", re.MULTILINE)
 _OF_NIST: Final = re.compile(rb"sample_count -i (\d{1,12})")
 _SNDFILE_MAGIC: Final = (b"RIFF", b"RIFX", b"RF64", b"riff", b"FORM", b".snd", b"caff", b"fLaC", b"OggS")
+_FRAME_OR_PADDING: Final = re.compile(rb"\xff[\xe2-\xe5\xf2-\xf5\xfa-\xfd]|\0{4}")  # of MPEG audio, layers II and III
+_MOST_ZEROS: Final = 1 << 20  # behind the sound, each of eight bytes
 _CHUNK_NAME: Final = re.compile(rb"[\x20-\x7e]{4}|\0{4}")
 _OTHERS: Final = {
     b"version https://git-lfs": ("a pointer of Git LFS", "Fetch the recording itself: git lfs pull"),
@@ -55,7 +57,7 @@ def refused(path: str, says: str) -> AudioDecodeError:
 
 
 def not_sound(path: str, file: FileIO) -> AudioDecodeError:
-    """The error of a file that no library reads, which says what it is where that is plain."""
+    """The error of a file that no library reads; it names what the file is where that is plain."""
     start = read_at(file, 4096, 0)
     if start.startswith(b"RIFF") and start[-8:-4] == b"data":
         return audio_error(AudioDecodeError, path, "holds a header and no sound", "Record or copy it again.")
@@ -120,9 +122,9 @@ def from_sndfile(_path: str, file: FileIO, stack: ExitStack, from_s: float, _tra
             yield block
 
     def unread_s(read_s: float) -> float:
-        place = file.tell()
         if sound.format in ("WAV", "WAVEX"):
             return _unread_of_wav(file, read_s)
+        place = file.tell()
         if sound.format not in ("FLAC", "OGG") and _is_chunks(file, place, size):
             return 0.0
         return max(0, size - place) * read_s / max(1, place)
@@ -140,43 +142,39 @@ def from_ffmpeg(path: str, file: FileIO, stack: ExitStack, _from_s: float, track
         CutsError: there is no such track.
     """
     require_bounded(path, _wav_seconds(file))  # FFmpeg would look for chunks in all of it
-    skipped = sound_within_tag(file) or 0
     try:
-        container = stack.enter_context(open_container(file, skipped))
+        container = stack.enter_context(open_container(file))
         tracks = container.streams.audio
+        number = _track(path, tracks, track)
+        source = FrameClock(container, tracks[number - 1], os.fstat(file.fileno()).st_size).source
+    except AudioError:
+        raise
     except Exception as error:  # PyAV raises many kinds
         if type(error) is MemoryError:  # of Python, not of FFmpeg over an absurd header
             raise
         raise not_sound(path, file) from error
-    if track is not None and track > len(tracks) > 0:
-        says = f"has {len(tracks)} sound track{'s' * (len(tracks) > 1)}, and no track {track}"
-        raise audio_error(CutsError, path, says, "Name one of them with audio.track, or leave it out.")
-    if not tracks:
-        raise refused(path, "cannot be decoded: it holds no sound")
-    number = chosen_track(tracks) if track is None else track
-    try:
-        timeline = FrameClock(container, tracks[number - 1], os.fstat(file.fileno()).st_size, BLOCK_SAMPLES)
-    except Exception as error:
-        if type(error) is MemoryError:
-            raise
-        raise not_sound(path, file) from error
-    source = Source(timeline.rate, timeline.channels, timeline.blocks(), origin_s=timeline.origin_s)
-    source.at = round(timeline.origin_s * timeline.rate)
-    source.declared_s, source.longest_s, source.faults = timeline.declared_s, timeline.longest_s, timeline.faults
-    source.notes = timeline.notes
-    if skipped:
-        source.notes.append("has an ID3 tag that claims sound as its own: the first frame is where sound begins")
-    if container.format.name == "caf" and (missing := _missing_of_caf(file)):
-        size = os.fstat(file.fileno()).st_size
-        source.declared_s = timeline.longest_s * (size + missing) / size
-    if container.format.name == "avi" and (missing := _missing_of_avi(file)):
+    name = container.format.name
+    behind, tagged = _magic(file)
+    if name == "mp3" and tagged and not _FRAME_OR_PADDING.match(behind):
+        source.notes.append("has an ID3 tag that does not end where sound begins: sound next to it may be missing")
+    if name in ("avi", "caf") and (missing := missing_bytes(file)):
         source.faults.append(f"it lacks {missing:,} bytes at its end")
-    source.searched = container.format.name in ("flac", "ogg")
-    if container.format.name == "wav":
+    source.searched = name in ("flac", "ogg")
+    if name == "wav":
         source.unread_s = partial(_unread_of_wav, file)
     if track is None and len(tracks) > 1:
         source.notes.append(f"has {len(tracks)} sound tracks, and track {number} is read (audio.track names another)")
     return source
+
+
+def _track(path: str, tracks: Sequence[Any], named: int | None) -> int:
+    """The number of the track to read, 1-based."""
+    if not tracks:
+        raise refused(path, "cannot be decoded: it holds no sound")
+    if named is not None and named > len(tracks):
+        says = f"has {len(tracks)} sound track{'s' * (len(tracks) > 1)}, and no track {named}"
+        raise audio_error(CutsError, path, says, "Name one of them with audio.track, or leave it out.")
+    return chosen_track(tracks) if named is None else named
 
 
 def _magic(file: FileIO) -> tuple[bytes, bool]:
@@ -187,54 +185,29 @@ def _magic(file: FileIO) -> tuple[bytes, bool]:
     return read_at(file, 12, at), at > 0
 
 
-def _missing_of_caf(file: FileIO) -> int:
-    """Bytes that the chunks of a CAF promise and the file lacks, which FFmpeg does not tell and libsndfile refuses."""
-    at, size = 8, os.fstat(file.fileno()).st_size
-    while at < size:
-        length = int.from_bytes(read_at(file, 8, at + 4), "big", signed=True)
-        if length <= 0:  # up to the end; or sound that is not counted
-            return 0
-        at += 12 + length
-    return at - size
-
-
-def _missing_of_avi(file: FileIO) -> int:
-    """Bytes that the first chunk of an AVI promises and the file lacks; 0 where it was streamed."""
-    promised = int.from_bytes(read_at(file, 4, 4), "little") + 8
-    return max(0, promised - os.fstat(file.fileno()).st_size) if promised < STREAMED else 0
-
-
 def _wav_seconds(file: FileIO) -> float:
     """How long a WAV or RF64 would be if all of the file were sound; 0 for other formats."""
-    head = read_at(file, 4096, 0)
-    if (at := head.find(b"fmt ")) < 0 or not head.startswith((b"RIFF", b"RF64")):
-        return 0.0
-    bytes_per_s = int.from_bytes(head[at + 16 : at + 20], "little")
+    header = chunk_named(file, b"fmt ")
+    bytes_per_s = int.from_bytes(read_at(file, 4, header.at + 8), "little") if header else 0
     return os.fstat(file.fileno()).st_size / bytes_per_s if bytes_per_s else 0.0
 
 
 def _unread_of_wav(file: FileIO, read_s: float) -> float:
     """Seconds of sound behind the first `data` of a WAV, as in two files that were joined: FFmpeg reads one of them."""
-    begin, length = chunks_of_wav(file).get(b"data", (0, 0))
+    data = chunk_named(file, b"data")
     size = os.fstat(file.fileno()).st_size
-    at = begin + length + length % 2
-    if not length or at >= size or _is_chunks(file, at, size):  # 0: of a pipe, and read to the end
+    if data is None or not data.size or data.end >= size or _is_chunks(file, data.end, size):  # 0: of a pipe
         return 0.0
-    return (size - at) * read_s / length
+    return (size - data.end) * read_s / data.size
 
 
 def _is_chunks(file: FileIO, at: int, size: int) -> bool:
-    """Whether what follows the sound is a list of named chunks up to the end of the file, as WAV, AIFF and CAF have."""
-    at += at % 2
-    while at < size - 8:
-        head = read_at(file, 12, at)
-        if head[:3] in (b"ID3", b"TAG"):
+    """Whether what follows the sound is a list of named chunks up to the end of the file, or begins with tags."""
+    behind = at
+    for chunk in chunks(file, at, _MOST_ZEROS):
+        if chunk.name.startswith(TAGS):
             return True
-        if not _CHUNK_NAME.fullmatch(head[:4]) or head[:4] in _MORE_SOUND:
+        if not _CHUNK_NAME.fullmatch(chunk.name) or chunk.name in _MORE_SOUND or not at <= chunk.end <= size + 8:
             return False
-        sizes = (head[4:8][::-1], head[4:8], head[4:12])  # of RIFF, AIFF, CAF
-        fits = [end for each in sizes if at < (end := at + 8 + int.from_bytes(each, "big")) <= size + 8]
-        if not fits:
-            return False
-        at = min(fits) + min(fits) % 2
-    return True
+        behind = chunk.end
+    return behind >= size - 8

@@ -14,9 +14,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from specdec_cli.audio.samples import Floats
+from specdec_cli.audio.chunks import TAGS
+from specdec_cli.audio.samples import BLOCK_SAMPLES, Floats, Source
 from specdec_cli.regular_files import POSIX
-from specdec_cli.times import seconds
+from specdec_cli.times import parse
 
 _FORMATS: Final = (
     "aac,ac3,aiff,amr,amrnb,amrwb,ape,asf,au,avi,caf,dsf,dts,eac3,flac,flv,gsm,iff,loas,matroska,mov,mp3,mpeg,mpegts,"
@@ -26,20 +27,20 @@ _DECLARE_LENGTH: Final = ("aiff", "ape", "au", "caf", "flac", "mov", "mp3", "tta
 _HAVE_CLOCKS: Final = (  # the others: counted samples
     *("asf", "avi", "flac", "flv", "matroska", "mov", "mpeg", "mpegts", "ogg"),
 )
-_TAILS: Final = (b"APETAGEX", b"LYRICSBEGIN", b"TAG", b"ID3", b"<", bytes(4))  # of streams of frames: tags, padding
+_TAILS: Final = (*TAGS, b"<", bytes(4))  # what stands behind streams of frames, web pages and padding too
 _JITTER_S: Final = 0.1  # of timestamps; containers round them
 _LONGEST_GAP_S: Final = 3600.0  # where no length is declared
-_TOLD_S: Final = 1.0  # a gap that is told
+_REPORTED_S: Final = 1.0  # a gap that is reported
 
 
-def open_container(file: FileIO, skipped: int = 0) -> Any:
-    """The container that an open file holds, behind some bytes; raises what PyAV raises."""
+def open_container(file: FileIO) -> Any:
+    """The container that an open file holds; raises what PyAV raises."""
     import av
     import av.logging
 
     av.logging.set_level(None)  # FFmpeg would write to stderr
     file.seek(0)
-    options = {"protocol_whitelist": "fd", "format_whitelist": _FORMATS, "skip_initial_bytes": str(skipped)}
+    options = {"protocol_whitelist": "fd", "format_whitelist": _FORMATS}
     options["probesize"] = str(1 << 18)  # FFmpeg's own 5 MB are seconds of work where a packet is a byte
     # A descriptor: PyAV prints errors of a Python reader, and cannot encode every name. Other protocols stay closed.
     options |= {"fd": str(file.fileno())} if POSIX else {}
@@ -53,24 +54,18 @@ def chosen_track(tracks: Any) -> int:
 
 
 class FrameClock:
-    """The sound of one track, in order.
+    """The sound of one track as a `source`, with the rate and channels of its first frame.
 
-    Attributes:
-        rate, channels: of its first frame, to which later ones are converted.
-        origin_s: where it begins, seconds from the start of the file.
-        declared_s: where it ends by the header; None where FFmpeg only estimates that.
-        longest_s: its length by the header or, of uncompressed sound, by the size of the file; else 0.
-        faults, notes: what was damaged, and what is worth to be told; complete once all blocks were read.
+    Its faults and notes are complete once all blocks were read.
 
     Raises:
         LookupError: it has no decoder, or none of its packets holds sound.
     """
 
-    def __init__(self, container: Any, track: Any, size: int, block: int) -> None:
-        self._container, self._track, self._block = container, track, block
-        self.faults: list[str] = []
-        self.notes: list[str] = []
-        self._damaged = 0
+    def __init__(self, container: Any, track: Any, size: int) -> None:
+        self._container, self._track = container, track
+        self._damaged = 0  # packets
+        faults = list[str]()
         if getattr(track, "codec_context", None) is None:
             raise LookupError("no such decoder")  # some versions of PyAV would crash
         context, name = track.codec_context, container.format.name.partition(",")[0]
@@ -79,52 +74,55 @@ class FrameClock:
         self._has_clock = name in _HAVE_CLOCKS
         self._shift = -(container.start_time or 0) / 1e6  # from timestamps to seconds after the start of the file
         self._last_s = _declared_s(container, track, size)
-        if (first := next(frames := self._frames(), None)) is None:
+        if (first := next(frames := self._frames(faults), None)) is None:
             raise LookupError("no frame of sound")
         self._first, self._following = first, frames
-        self.rate, self.channels = first.sample_rate, first.layout.nb_channels
         begins = self._time(first) or 0.0
-        self.origin_s = begins if begins > _JITTER_S else 0.0
-        self.declared_s = self._last_s
+        origin_s = begins if begins > _JITTER_S else 0.0
+        self.source = Source(
+            first.sample_rate, first.layout.nb_channels, self._blocks(), origin_s=origin_s, faults=faults
+        )
+        self.source.at = round(origin_s * first.sample_rate)
+        self.source.declared_s = self._last_s
         if self._last_s is not None and name == "mov":  # a length, without what comes before the sound
-            self.declared_s = self._last_s + self.origin_s
+            self.source.declared_s = self._last_s + origin_s
         steady = context.name.startswith("pcm_") and context.bit_rate
-        self.longest_s = 8 * size / context.bit_rate if steady else self._last_s or 0.0
+        self.source.longest_s = 8 * size / context.bit_rate if steady else self._last_s or 0.0
 
-    def blocks(self) -> Iterator[Floats]:
-        """Float32 [frames, channels], full scale 1.0."""
+    def _blocks(self) -> Iterator[Floats]:
         for packed in self._packed():
             yield packed if isinstance(packed, np.ndarray) else self._array(packed)
         if self._damaged:
-            self.faults.append(f"{self._damaged} of its packets do{'es' * (self._damaged == 1)} not decode")
+            self.source.faults.append(f"{self._damaged} of its packets do{'es' * (self._damaged == 1)} not decode")
 
     def _packed(self) -> Iterator[Any]:
         """Frames joined to large ones, and arrays of silence between them."""
         import av
 
-        kind, resampler, due_s, silent_s = None, None, self.origin_s, 0.0
-        length = max(1, self._block // self.channels)
+        source, kind, resampler = self.source, None, None
+        due_s, silent_s = source.origin_s, 0.0
+        length = max(1, BLOCK_SAMPLES // source.channels)
         for frame in chain([self._first], self._following):
             alike = frame.format.name, frame.layout.name, frame.sample_rate
             gap_s = self._gap(frame, due_s)
             if (alike != kind or gap_s) and resampler is not None:
                 yield from resampler.resample(None)
                 resampler = None
-            for begin in range(0, math.ceil(gap_s * self.rate), length):
-                yield np.zeros((min(length, round(gap_s * self.rate) - begin), self.channels), np.float32)
+            for begin in range(0, math.ceil(gap_s * source.rate), length):
+                yield np.zeros((min(length, round(gap_s * source.rate) - begin), source.channels), np.float32)
             silent_s += gap_s
             kind = alike
-            resampler = resampler or av.AudioResampler("flt", self._first.layout, self.rate, length)
+            resampler = resampler or av.AudioResampler("flt", self._first.layout, source.rate, length)
             due_s += gap_s + frame.samples / frame.sample_rate
             frame.pts = None
             yield from resampler.resample(frame)
         if resampler is not None:
             yield from resampler.resample(None)
-        if silent_s > _TOLD_S:
-            self.notes.append(f"holds no sound for {silent_s:.1f} s in between, where silence takes its place")
+        if silent_s > _REPORTED_S:
+            source.notes.append(f"holds no sound for {silent_s:.1f} s in between, where silence takes its place")
 
     def _array(self, frame: Any) -> Floats:
-        return np.asarray(frame.to_ndarray(), np.float32).reshape(-1, self.channels)
+        return np.asarray(frame.to_ndarray(), np.float32).reshape(-1, self.source.channels)
 
     def _time(self, frame: Any) -> float | None:
         """Seconds from the start of the file."""
@@ -137,23 +135,25 @@ class FrameClock:
         at = self._time(frame)
         if at is None or abs(at - due_s) <= _JITTER_S:
             return 0.0
-        latest = due_s + _LONGEST_GAP_S if self._last_s is None else self.declared_s or 0.0
-        if due_s < at <= latest + _TOLD_S:
+        latest = due_s + _LONGEST_GAP_S if self._last_s is None else self.source.declared_s or 0.0
+        if due_s < at <= latest + _REPORTED_S:
             return at - due_s
         if at > due_s:
-            self.notes.append(f"has timestamps that leap by {at - due_s:,.0f} s after {due_s:.1f} s: they do not count")
+            leap = f"has timestamps that leap by {at - due_s:,.0f} s after {due_s:.1f} s: they do not count"
+            self.source.notes.append(leap)
         self._shift += due_s - at  # its clock begins again
         return 0.0
 
-    def _frames(self) -> Iterator[Any]:
+    def _frames(self, faults: list[str]) -> Iterator[Any]:
         import av
 
-        packets, in_tail = self._container.demux(self._track), False
+        packets = self._container.demux(self._track)
+        in_tail = False
         while True:
             try:
                 packet = next(packets, None)
             except av.error.FFmpegError:
-                self.faults.append("it cannot be read to its end")
+                faults.append("it cannot be read to its end")
                 packet = None
             try:
                 decoded = self._track.codec_context.decode(packet) if packet is None else packet.decode()
@@ -174,7 +174,7 @@ class FrameClock:
 def _declared_s(container: Any, track: Any, size: int) -> float | None:
     """Where the sound track ends, seconds, as the header declares it; None where FFmpeg only estimates it."""
     tag = track.metadata.get("DURATION", "")
-    if tag.count(":") == 2 and (tagged := seconds(tag)) is not None:  # of Matroska; others write milliseconds
+    if tag.count(":") == 2 and (tagged := parse(tag)) is not None:  # of Matroska; others write milliseconds
         return tagged
     name = container.format.name.partition(",")[0]
     if track.duration is None or track.time_base is None or name not in _DECLARE_LENGTH:

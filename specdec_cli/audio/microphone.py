@@ -148,5 +148,5 @@ def _portaudio() -> Any:
 
 def _device_error(message: str, error: Exception) -> DeviceError:
     reason = " ".join(str(error.args[0] if error.args else error).split()).rstrip(".")
-    hint = "--list-devices lists what there is, --device names one; close other programs that use it."
+    hint = "--device list prints what there is, --device NAME takes one; close other programs that use it."
     return DeviceError(f"{message}: {reason}.", hint=hint)

@@ -24,7 +24,7 @@ def page_faults(file: FileIO) -> list[str]:
     """
     damaged = missing = lacking = 0
     expected: dict[bytes, int | None] = {}  # serial number -> number of its next page; None: any
-    for page, lacking, intact in _pages(file):  # what a page lacks is told if none follows
+    for page, lacking, intact in _pages(file):  # what a page lacks is reported if no page follows
         damaged += not intact and not lacking
         if not intact:
             continue

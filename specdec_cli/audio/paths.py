@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 from specdec_cli.errors import AudioDecodeError, AudioError, AudioNotFoundError
 from specdec_cli.regular_files import open_regular
+from specdec_cli.text import plain
 
 STDIN: Final = "-"
 """The path of a recording on standard input, which must be a regular file; `with_list` makes one of a pipe."""
@@ -23,14 +24,9 @@ _digests: dict[tuple[int, ...], str] = {}
 _Error = TypeVar("_Error", bound=AudioError)
 
 
-def shown(path: str) -> str:
-    """The path as a message can print it: control characters and undecodable bytes are escaped."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in path)
-
-
 def audio_error(error: type[_Error], path: str, says: str, hint: str) -> _Error:
     """An error about the recording at `path`."""
-    return error(f"{shown(path) or 'An empty path'} {says}.", hint=hint)
+    return error(f"{plain(path) or 'An empty path'} {says}.", hint=hint)
 
 
 @contextmanager

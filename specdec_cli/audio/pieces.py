@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from specdec_cli.audio.levels import MIN_DURATION_S
-from specdec_cli.audio.paths import audio_error, shown
+from specdec_cli.audio.paths import audio_error
 from specdec_cli.audio.reading import FirstPass, utterances_of
 from specdec_cli.audio.samples import Cut
 from specdec_cli.audio.sound import Selection, Sound
 from specdec_cli.errors import AudioContentError, CutsError
+from specdec_cli.text import plain
 from specdec_cli.times import MOST_S
 
 Channel = int | Literal["mix", "each"]
@@ -72,14 +73,14 @@ class Cutting:
         sound = reading.sound
         heard = self._heard(path, reading)
         if sound.source.channels == 1 and isinstance(self.channel, int) and self.channel > 1:
-            reading.warnings.append(f"{shown(path)} has one channel, which is read in place of channel {self.channel}.")
+            reading.warnings.append(f"{plain(path)} has one channel, which is read in place of channel {self.channel}.")
         if self.cuts is not None:
-            found = list(_Given(self, sound, shown(path), heard).usable(reading.warnings))
+            found = list(_Given(self, sound, plain(path), heard).usable(reading.warnings))
         elif self.piece_s is None and (self.at_pauses or reading.samples is None):
             between = utterances_of(reading, self.window_s)
             found = [cut for channel in heard for cut in _on((channel,), between[channel], len(heard))]
             if not found:
-                hint = "Its level hardly changes, as in music or noise. Give the length of pieces: audio.cut."
+                hint = "Its level hardly changes, as in music or noise. Give the length of pieces: audio.segment."
                 raise audio_error(AudioContentError, path, "has no utterances between pauses", hint)
         else:
             found = list(_on(heard, _equal(sound, self.piece_s), len(heard)))
@@ -87,7 +88,7 @@ class Cutting:
 
     def _heard(self, path: str, reading: FirstPass) -> Sequence[Selection]:
         """The channels of what names none, but for silent ones and copies, where each is a speaker."""
-        sound, name = reading.sound, shown(path)
+        sound, name = reading.sound, plain(path)
         default = self._default(path, sound.source.channels)
         known = [channel for channel in default if channel in reading.statistics]
         faults = {
@@ -178,7 +179,7 @@ class _Given:
 
     @staticmethod
     def _sentence(what: str, which: Sequence[Cut]) -> str:
-        places = (f"{shown(cut.place)}: " if cut.place else "" for cut in which)
+        places = (f"{plain(cut.place)}: " if cut.place else "" for cut in which)
         ends = ("the end" if cut.end_s >= MOST_S else f"{cut.end_s:g} s" for cut in which)
         named = [
             f"{place}{cut.start_s:g} s to {end}" for place, end, cut in zip(places, ends, which[:_NAMED], strict=False)

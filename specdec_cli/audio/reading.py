@@ -1,4 +1,4 @@
-"""Passes over a recording: the first one decides what reads it, and says what is missing; later ones repeat it."""
+"""Passes over a recording: the first one finds which library reads it and what is missing; later ones repeat it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ import numpy as np
 from specdec_cli.audio.codecs import libraries, not_sound, refused
 from specdec_cli.audio.levels import MIN_DURATION_S, SampleStatistics
 from specdec_cli.audio.ogg_pages import page_faults
-from specdec_cli.audio.paths import audio_error, opened, shown, stamp
+from specdec_cli.audio.paths import audio_error, opened, stamp
 from specdec_cli.audio.pauses import PauseCutter
 from specdec_cli.audio.samples import Cut, Floats, Source
 from specdec_cli.audio.sound import Part, Selection, Sound
 from specdec_cli.errors import AudioDecodeError, CutsError
+from specdec_cli.text import plain
 from specdec_cli.times import MOST_S
 
 _ROUNDING: Final = 1e-6  # samples: 0.1 * 16000 must not lose one
@@ -58,7 +59,7 @@ def read_through(path: str, file: FileIO, part: Part, select: Select, window_s: 
         channel, why = cancelled
         chosen = {name: channel if name is None else name for name in best.sound.selected}
         best = _longest(path, file, part, lambda _: chosen, window_s, at_pauses)
-        best.warnings.append(f"{shown(path)}: {why}, so channel {channel + 1} alone is read.")
+        best.warnings.append(f"{plain(path)}: {why}, so channel {channel + 1} alone is read.")
     sound = best.sound
     best.warnings = [*sound.warnings(best.unread_s), *best.warnings]
     if not sound.duration_s and part.start_s > 0:

@@ -29,8 +29,8 @@ class Source:
     origin_s: float = 0.0  # where on that clock its sound begins
     declared_s: float | None = None  # end of the sound as the header gives it; None: it does not
     longest_s: float = 0.0  # its length before it is read; 0: unknown
-    faults: list[str] = field(default_factory=list)  # what decoders say is damaged
-    notes: list[str] = field(default_factory=list)  # what else there is to say
+    faults: list[str] = field(default_factory=list)  # what decoders report as damaged
+    notes: list[str] = field(default_factory=list)  # what else to report
     unread_s: Callable[[float], float] = lambda _: 0.0  # sound that the file may hold behind what was read, seconds
     searched: bool = False  # whether all of the file is looked through for sound, up to its end
 
@@ -43,7 +43,7 @@ class Cut:
     end_s: float
     speaker: str | None = None
     text: str | None = None
-    place: str | None = None  # what says so, for messages: "cuts.rttm, line 3"
+    place: str | None = None  # where it is written, for messages: "cuts.rttm, line 3"
     channel: int | None = None  # of the recording, 0-based, that it is taken from; None: as the settings say
 
 

@@ -10,9 +10,10 @@ import numpy as np
 import soxr
 
 from specdec_cli.audio.codecs import MISSING_S, require_bounded
-from specdec_cli.audio.paths import audio_error, shown
+from specdec_cli.audio.paths import audio_error
 from specdec_cli.audio.samples import Floats, Source
 from specdec_cli.errors import AudioContentError, TooLongError
+from specdec_cli.text import plain
 
 _INCOMPLETE_S: Final = 0.1  # containers round, and may count the encoder's padding
 _INVERTED: Final = -0.9  # correlation of two channels
@@ -120,7 +121,7 @@ class Sound:
 
     def warnings(self, unread_s: float) -> Iterator[str]:
         """What of the sound is missing, in sentences, once it was read; `unread_s` may stand behind it, seconds."""
-        name, source = shown(self.path), self.source
+        name, source = plain(self.path), self.source
         if source.faults:
             yield f"{name} is damaged or cut short: {'; '.join(source.faults)}. What decodes is captioned."
         if self.exhausted and (source.declared_s or 0.0) - self.ended_s > MISSING_S:

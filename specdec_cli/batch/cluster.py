@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any, Final
 from specdec_cli.batch.local import LocalBackend
 from specdec_cli.batch.output_file import Task
 from specdec_cli.batch.tasks import Outcome, Stopped, Work
-from specdec_cli.config.problems import show
 from specdec_cli.errors import CheckpointError, ConfigError, UnexpectedError, install
 from specdec_cli.format import count
+from specdec_cli.text import show
 from specdec_cli.transcript.terms import loaded_changes
 
 if TYPE_CHECKING:
     from specdec_cli.config import Config
     from specdec_cli.pair_loading import Loading
-    from specdec_cli.run import Setup
+    from specdec_cli.setup import Setup
     from specdec_cli.transcript.records import Transcript
 
 CHUNK: Final = 32

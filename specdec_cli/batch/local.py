@@ -293,4 +293,4 @@ def prepare(captioner: Captioner, task: Task) -> Iterator[Ready]:
     except Exception as unforeseen:
         error = typed(unforeseen, _log)
         # with pieces begun, the file changed between the two passes over it
-        yield replace(outcome, line=captioner.error_line(item, error), pieces=outcome.of - begun, error=error)
+        yield replace(outcome, line=captioner.setup.error_line(item, error), pieces=outcome.of - begun, error=error)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from specdec_cli.config import Config
     from specdec_cli.inputs.manifest import Inputs
     from specdec_cli.labels.calibration import Labelling
-    from specdec_cli.run import Setup
+    from specdec_cli.setup import Setup
     from specdec_cli.transcript.records import Transcript
     from specdec_cli.transcript.terms import Terms
 

@@ -63,11 +63,10 @@ class ContenderTime(Figures):
     name: Contender
     clip_ms: Interval = Field(description="a clip, ms: audio encoding and prefill included, reading the file left out")
     tokens_per_s: Interval = Field(description="tokens / the time of a clip")
-    escalated: float | None = Field(description="share of rounds that the cloud verified; null: a single model")
-    woken: float | None = Field(description="share of clips that called the cloud; null alike")
+    escalated: float | None = Field(description="share of blocks that the cloud verified; null: a single model")
+    woken: float | None = Field(description="share of clips that called the cloud; null: a single model")
     cloud_time: float | None = Field(description="the cloud's forwards, as a share of cloud-only's; null: not timed")
     saved: float | None = Field(description="share of forwards that guesses saved; null: it makes none")
-    saved_cold: float | None = Field(description="the same of the first clip of each round, before others were seen")
     overhead: Interval | None = Field(description="time of a clip / time of its forwards - 1; null: not timed")
     to_cloud: Interval = Field(description="speed-up of a clip over cloud-only, paired by clip and round")
     to_generate: Interval | None = Field(description="speed-up of a clip over `generate` of the model that it replaces")
@@ -78,7 +77,7 @@ class ContenderTime(Figures):
 class Bench(Figures):
     """Everything that one run of the benchmark found."""
 
-    schema_: Literal[4] = Field(default=4, alias="schema")
+    schema_: Literal[5] = Field(default=5, alias="schema")
     date: str = Field(description="UTC, ISO 8601")
     command: str
     config: str
@@ -198,7 +197,6 @@ def _contender(name: Contender, timings: Mapping[Contender, Sequence[CaptionTimi
         woken=sum(bool(run.escalated) for run in runs) / len(runs) if of_two else None,
         cloud_time=_cloud_ms(runs) / _cloud_ms(cloud) if timed else None,
         saved=_saved(runs) if timed else None,
-        saved_cold=_saved(runs[::clips]) if timed else None,
         overhead=median([run.wall_ms / run.work.total_ms - 1 for run in runs]) if timed else None,
         to_cloud=_ratio(runs, cloud),
         to_generate=_ratio(runs, replaced) if replaced else None,

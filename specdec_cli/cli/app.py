@@ -15,32 +15,89 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from specdec_cli.cli.ending import signals
+from specdec_cli.cli.moved import MOVED
 from specdec_cli.cli.options import PANELS
 from specdec_cli.errors import BROKEN_PIPE_STATUS, ConfigError, SpecdecError, typed
 
-COMMANDS: Final = {
-    "caption": ("Caption recordings, one after the other.", "recording.wav --language en"),
-    "batch": ("Caption many recordings, several at a time.", "recordings/ -o captions.jsonl --export csv"),
-    "listen": ("Caption what a microphone records, an utterance at a time.", "-o talk.jsonl --language en"),
-    "unpack": ("Write the recordings of a data set as files, and a table of them.", "emotions:train -o recordings/"),
-    "compare": ("Compare modes on the same recordings.", "recordings/ --limit 20 -o page.html"),
-    "tune": ("Find the best gate for your own recordings.", "recordings/ --output gate.json"),
-    "review": ("Make a page to listen and correct classes.", "captions.jsonl -o review.html"),
-    "calibrate": ("Fit a calibration of class probabilities.", "captions.jsonl --references truth.tsv -o fit.json"),
-    "bench": ("Measure what captions cost on this machine.", "recordings/"),
-    "export": ("Write transcripts in the formats of other tools.", "captions.jsonl --to textgrid,srt"),
-    "plot": ("Draw how people speak over the time of a recording.", "captions.jsonl -o picture.svg"),
-    "serve": ("Serve the configured cloud model to remote edges.", "--token-env SPECDEC_TOKEN"),
-    "doctor": ("Check the installation and the configured models.", "--config qwen2.5-omni"),
-    "config": ("Show, list or check configurations.", ""),
+COMMANDS: Final[dict[str, tuple[str, ...]]] = {
+    "caption": (
+        "Caption recordings, one after the other.",
+        "recording.wav --language en",
+        "interview.mp4 --segment pauses -o interview.srt",
+        "recordings/ --labels -o captions.jsonl --export textgrid,csv",
+        "recording.wav --config qwen2.5-omni",
+    ),
+    "batch": (
+        "Caption many recordings, several at a time.",
+        "recordings/ -o captions.jsonl --export csv",
+        "--manifest table.tsv --labels --measure -o captions.jsonl",
+        "--retry-failed -o captions.jsonl",
+    ),
+    "listen": (
+        "Caption what a microphone records, utterance by utterance.",
+        "--language en",
+        "-o talk.jsonl --save talk/",
+        "--device list",
+    ),
+    "unpack": (
+        "Write the recordings of a data set as files, with a table.",
+        "emotions:train -o recordings/",
+        "shards/ --limit 100 -o recordings/",
+    ),
+    "compare": (
+        "Compare modes on the same recordings.",
+        "recordings/ --limit 20 -o page.html",
+        "recordings/ --references truth.tsv --column emotion=mood",
+        "recordings/ --mode edge,cloud -o compared.jsonl --json",
+    ),
+    "tune": (
+        "Find the best gate for your own recordings.",
+        "recordings/ -o gate.json -o frontier.svg",
+        "recordings/ --budget time=0.5 --traces traces.jsonl",
+        "recordings/ --risk 0.1 -o gate.json",
+    ),
+    "review": (
+        "Make a page to listen and correct classes.",
+        "captions.jsonl -o review.html",
+        "captions.jsonl --references truth.tsv --limit 200",
+    ),
+    "calibrate": (
+        "Fit a calibration of class probabilities.",
+        "captions.jsonl --references truth.tsv -o calibration.json",
+        "captions.jsonl --references truth.tsv -o emotion.svg",
+    ),
+    "bench": ("Measure what captions cost on this machine.", "", "recordings/ --repeat 3", "clip.wav --json"),
+    "export": (
+        "Write transcripts in the formats of other tools.",
+        "captions.jsonl --to textgrid,srt",
+        "captions.jsonl -o captions.csv --labels",
+        "captions.jsonl --to rttm --attribute emotion -o -",
+    ),
+    "plot": (
+        "Draw how people speak over the time of a recording.",
+        "captions.jsonl -o picture.svg",
+        "captions.jsonl --attribute pitch --to png",
+    ),
+    "serve": (
+        "Serve captions, a page, and the cloud to edges elsewhere.",
+        "",
+        "--host 0.0.0.0 --token-env SPECDEC_TOKEN --config my.yaml",
+        "--mode cloud --cloud Qwen/Qwen2.5-Omni-7B",
+    ),
+    "doctor": ("Check the installation and the configured models.", "", "--quick", "--config qwen2.5-omni"),
+    "config": ("Show, list or check configurations.",),
 }
-"""Command -> what it does, and arguments for an example; its module is imported when it is used."""
+"""Command -> what it does, and arguments for examples; its module is imported when it is used."""
 
-_CONFIG_EXAMPLES: Final = {"show": "gate --config mini", "list": "", "validate": "my.yaml"}
+_CONFIG_EXAMPLES: Final = {
+    "show": ("", "gate --config mini", "--all --yaml"),
+    "list": ("",),
+    "validate": ("my.yaml", "mini --set decoding.k=3"),
+}
 
 EXIT_CODES: Final = {
     0: "all done",
-    1: "a recording failed, or one of several files was not written, as messages say",
+    1: "a recording failed, or one of several files was not written",
     2: "the command line, the configuration or an input file is wrong or missing",
     3: "a model, a server, a device or the disk cannot be used",
     130: "interrupted",
@@ -50,10 +107,12 @@ EXIT_CODES: Final = {
 """How every command ends."""
 
 _UsageError: Any = typer.BadParameter.__mro__[1]
+CONTEXT: Final[dict[str, Any]] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+"""How help is asked for, and its widest line."""
 _STYLE: Final[dict[str, Any]] = {
     "rich_markup_mode": None,
     "pretty_exceptions_enable": False,
-    "context_settings": {"help_option_names": ["-h", "--help"]},
+    "context_settings": CONTEXT,
 }
 
 
@@ -62,11 +121,11 @@ def load(name: str) -> Any:
     """A command by its name, or the group `config`."""
     module = import_module(f"specdec_cli.cli.{name}")
     group = typer.Typer(name=name, help=COMMANDS[name][0], add_completion=False, no_args_is_help=True, **_STYLE)
-    examples = _CONFIG_EXAMPLES if name == "config" else {name: COMMANDS[name][1]}
-    for function, example in examples.items():
+    for function, examples in (_CONFIG_EXAMPLES if name == "config" else {name: COMMANDS[name][1:]}).items():
         path = f"{name} {function}" if name == "config" else name
         run = getattr(module, "list_shipped" if function == "list" else function)
-        group.command(function, cls=_Command, epilog=f"Example: specdec {path} {example}".rstrip())(run)
+        lines = [f"  specdec {path} {example}".rstrip() for example in examples]
+        group.command(function, cls=_Command, epilog="\n".join(["\b", "Examples:", *lines]))(run)
     return get_command(group)
 
 
@@ -101,9 +160,7 @@ app = typer.Typer(
     name="specdec",
     cls=_Commands,
     help="Describe how a person speaks: a small edge model drafts, a large cloud model checks what it is unsure of.",
-    epilog="Example: specdec caption recording.wav\n\nExit codes: "
-    + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
-    + ".",
+    epilog="\n".join(["\b", "Exit codes:", *(f"  {code:<3} {meaning}" for code, meaning in EXIT_CODES.items())]),
     no_args_is_help=True,
     **_STYLE,
 )
@@ -126,7 +183,7 @@ def _root(
     pass
 
 
-for _name, (_summary, _example) in COMMANDS.items():
+for _name, (_summary, *_) in COMMANDS.items():
     app.command(_name, help=_summary)(lambda: None)
 
 
@@ -145,8 +202,11 @@ def main() -> None:
         if type(error).__name__ == "NoArgsIsHelpError":
             typer.echo(error.format_message(), err=True)
         else:
-            path = error.ctx.command_path if error.ctx else "specdec"
-            _report(ConfigError(error.format_message(), hint=f"See {path} --help."), debug)
+            message, hint = error.format_message(), f"See {error.ctx.command_path if error.ctx else 'specdec'} --help."
+            option = getattr(error, "option_name", None)
+            if option in MOVED:
+                message, hint = f"{option} is no option any more.", f"Use now: {MOVED[option]}"
+            _report(ConfigError(message, hint=hint), debug)
         raise SystemExit(2) from None
     except Exception as error:
         known = typed(error)

@@ -6,36 +6,35 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from specdec_cli.batch.tasks import Progress, Work
 from specdec_cli.cli import options
-from specdec_cli.cli.captioning import Captioning, command_line, load_to_caption
+from specdec_cli.cli.captioning import Captioning, command_line
 from specdec_cli.cli.command_run import display, require_cloud
 from specdec_cli.cli.ending import Interruption, interruptible
-from specdec_cli.config.problems import show
 from specdec_cli.console.progress import show_counts, show_failures, show_totals, show_warnings
 from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError
+from specdec_cli.text import show
 
 if TYPE_CHECKING:
     from specdec_cli.batch.tasks import Backend
 
 _MOST_CLIPS: Final = 1024  # each is a thread
+_TOGETHER: Final = "Clips decoded together."
+_RAY: Final = "Run on the Ray cluster at RAY_ADDRESS, or on one of this machine."
 
 
-@options.taking(options.RecordingOptions, *options.CAPTIONING)
+@options.taking(options.RecordingOptions, options.CuttingOptions, *options.CAPTIONING)
 def batch(
     context: typer.Context,
     measure: bool,
-    quiet: bool,
-    debug: bool,
-    output: options.BatchOut,
-    batch_size: options.BatchSize = "auto",
-    ray: options.Ray = False,
-    fail_fast: options.FailFast = False,
+    output: Annotated[Path, options.out(metavar="FILE", help=options.CAPTIONS)],
+    batch_size: Annotated[str, options.of_work("--batch-size", metavar="auto|N", help=_TOGETHER)] = "auto",
+    ray: Annotated[bool, options.of_work("--ray", help=_RAY)] = False,
 ) -> int:
     """Caption many recordings, several at a time.
 
@@ -47,7 +46,7 @@ def batch(
     for name in filter(job.resolved.chosen, ignored):
         raise ConfigError(f"{name} has no effect on a Ray cluster.", hint="Leave it out.")
     work = Work(job.config, job.labelling, measure, size)
-    with display(quiet=quiet, debug=debug, resolved=job.resolved) as view:
+    with display(context, resolved=job.resolved) as view:
         interruption: Interruption | None = None
 
         @contextmanager
@@ -60,7 +59,8 @@ def batch(
                     yield entered
 
         def stopped() -> bool:
-            return (interruption is not None and interruption.check()) or (fail_fast and job.counts.failed > 0)
+            fails = job.config.runtime.fail_fast and job.counts.failed > 0
+            return fails or (interruption is not None and interruption.check())
 
         job.run(backend, stopped, report=lambda: show_counts(view, job.counts))
         interrupted = interruption is not None and interruption.asked
@@ -83,10 +83,7 @@ def _conclude(view: View, counts: Progress, output: Path, *, interrupted: bool, 
 @contextmanager
 def here(job: Captioning, work: Work, view: View) -> Iterator[Backend]:
     """On this machine, with the models loaded."""
-    captioner = load_to_caption(
-        work.config, view, work.labelling, job.earlier(), measures=work.measures, runs_long=True
-    )
-    job.expect(captioner)
+    captioner = job.load(view, runs_long=True)
     from specdec_cli.batch.local import LocalBackend
 
     runtime = work.config.runtime

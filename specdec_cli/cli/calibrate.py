@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated, Final
 
 import typer
 
 from specdec_cli import __version__
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import display, emit, read_references, tell_references
+from specdec_cli.cli.command_run import display, emit, read_references
 from specdec_cli.cli.outputs import by_ending
 from specdec_cli.console.pages import calibration_page
 from specdec_cli.errors import ConfigError
@@ -17,6 +18,8 @@ from specdec_cli.labels.calibration import read_decisions
 from specdec_cli.plot.reliability import reliability
 from specdec_cli.targets import CALIBRATION, PICTURE, write
 
+_FITTED: Final = "The calibration (.json), or how often each probability was right (.svg, .png, .pdf). Repeatable."
+
 
 @options.taking(options.ReferenceOptions)
 def calibrate(
@@ -24,9 +27,7 @@ def calibrate(
     transcripts: options.TranscriptFiles,
     references: Path | None,
     lexicon: Path | None,
-    strict: bool | None,
-    eval_seed: options.Seed = 0,
-    output: options.CalibrationOut = None,
+    output: Annotated[list[Path] | None, options.out(metavar="FILE", help=_FITTED)] = None,
     attribute: options.Attribute = "emotion",
     json: options.Json = False,
     debug: options.Debug = False,
@@ -37,17 +38,18 @@ def calibrate(
     known classes. The table gives the error on speakers that the temperature was not fitted to: name them in a column
     speaker of the references. Use the file with --calibration FILE.
     """
-    words, table = read_references(context, strict=bool(strict))
+    config = options.resolve(context).config
+    words, table = read_references(context, config)
     if table is None:
         hint = "Name a table: --references FILE"
         raise ConfigError("A calibration needs to know which classes are right.", hint=hint)
     if attribute not in words.attributes:
         raise ConfigError(f"There is no attribute {attribute!r}.", hint=f"Attributes: {', '.join(words.attributes)}.")
     file, plot = by_ending(output, (CALIBRATION, PICTURE), [*transcripts, references, lexicon])
-    with display(quiet=False, debug=debug) as view:
-        tell_references(view, table)
-    decisions = list(read_decisions(transcripts, table))
-    found = calibrated(decisions, by_speaker=any(entry.speaker for entry in table.entries), seed=eval_seed)
+    with display(context, references=table):
+        decisions = list(read_decisions(transcripts, table))
+        by_speaker = any(entry.speaker for entry in table.entries)
+        found = calibrated(decisions, by_speaker=by_speaker, seed=config.judging.seed)
     if file is not None:
         write(file, f"{found.file(__version__).model_dump_json(indent=1, exclude={'mark'})}\n", CALIBRATION)
     if plot is not None:

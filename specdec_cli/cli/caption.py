@@ -9,16 +9,13 @@ import typer
 
 from specdec_cli.batch.local import WatchedBackend
 from specdec_cli.cli import options
-from specdec_cli.cli.captioning import Captioning, Printer, conclude_clips, load_to_caption
+from specdec_cli.cli.captioning import Captioning, Printer, conclude_clips
 from specdec_cli.cli.command_run import display
 
 
-@options.taking(options.RecordingOptions, *options.CAPTIONING)
+@options.taking(options.RecordingOptions, options.CuttingOptions, *options.CAPTIONING)
 def caption(
     context: typer.Context,
-    measure: bool,
-    quiet: bool,
-    debug: bool,
     output: options.CaptionsOut = None,
     json: options.Json = False,
     no_live: options.NoLive = False,
@@ -30,16 +27,11 @@ def caption(
     what --output lacks.
     """
     job = Captioning(context)
-    shown = None if json else job.resolved
-    with display(quiet=quiet, debug=debug, no_live=no_live, json=json, resolved=shown) as view:
+    with display(context, resolved=None if json else job.resolved) as view:
 
         @contextmanager
         def backend() -> Iterator[WatchedBackend]:
-            captioner = load_to_caption(
-                job.config, view, job.labelling, job.earlier(), measures=measure, runs_long=False
-            )
-            job.expect(captioner)
-            yield WatchedBackend(captioner, view.show)
+            yield WatchedBackend(job.load(view, runs_long=False), view.show)
 
         ended = False
         try:

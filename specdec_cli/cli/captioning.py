@@ -7,7 +7,7 @@ import shlex
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
@@ -33,7 +33,6 @@ from specdec_cli.format import marked
 from specdec_cli.inputs.find import Paths, require_sounds, with_list
 from specdec_cli.inputs.manifest import Inputs, Manifest
 from specdec_cli.journal import read_lines
-from specdec_cli.labels.calibration import Labelling
 from specdec_cli.prompts import Language
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.lines import Line
@@ -77,7 +76,7 @@ class Captioning:
         formats = self.target.path.suffix.lstrip(".").lower() if self.target.path is not None else ""
         hint = f"Write a folder beside transcripts: --output FILE.jsonl --export {formats}"
         self.target.require_one(self.target.format is not None and self.several, hint)
-        self.labelling = labelling(request.labels, request.lexicon, request.calibration)
+        self.labelling = labelling(context)
         self._terms = Terms.of(self.config, labels=self.labelling is not None, measured=request.measure)
         self._refused = 0  # exit code where nothing could be opened, and nothing was written
 
@@ -142,15 +141,18 @@ class Captioning:
         """Whether more than one recording is asked for."""
         return self._inputs is None or len(list(islice(iter(self._inputs), 2))) > 1
 
-    def expect(self, captioner: Captioner) -> None:
-        """Tells files of cuts which recordings there are, so that a name of several of them is no one's."""
-        if captioner.cuts is not None and self._inputs is not None:
+    def load(self, view: View, *, runs_long: bool) -> Captioner:
+        """A captioner that guesses from the captions of earlier runs, and knows which recordings cuts may be of."""
+        request = self._given
+        output = request.output if self._resumes else None
+        earlier = [path for path in (self.config.runtime.guess_path, output) if path is not None]
+        files = [(path, deque(read_lines(path), maxlen=_REMEMBERED)) for path in earlier]
+        captioner = load_captioner(self.config, view, self.labelling, measures=request.measure, runs_long=runs_long)
+        for path, lines in files:
+            captioner.remember(Transcript.from_json(line.raw, str(path)) for line in lines if not line.torn)
+        if captioner.cuts is not None and self._inputs is not None:  # a name of several recordings is no one's
             captioner.cuts.expect(item.path for item in self._inputs)
-
-    def earlier(self) -> list[Path]:
-        """Files of transcripts that guesses begin with."""
-        output = self._given.output if self._resumes else None
-        return [path for path in (self.config.runtime.guess_path, output) if path is not None]
+        return captioner
 
     def _find_inputs(self, may_be_sound: bool) -> Inputs:
         """What the command line names; ConfigError if it names nothing, or contradicts itself."""
@@ -212,17 +214,6 @@ def conclude_clips(view: View, counts: Progress, output: Path | None, *, ended: 
     several = counts.skipped or counts.pieces + counts.failed >= (2 if ended else 1)
     if view.form != "errors" and several:
         show_totals(view, counts, output)
-
-
-def load_to_caption(
-    config: Config, view: View, labelled: Labelling | None, earlier: Iterable[Path], *, measures: bool, runs_long: bool
-) -> Captioner:
-    """A captioner that guesses from the captions of earlier runs."""
-    files = [(path, deque(read_lines(path), maxlen=_REMEMBERED)) for path in earlier]
-    captioner = load_captioner(config, view, labelled, measures=measures, runs_long=runs_long)
-    for path, lines in files:
-        captioner.remember(Transcript.from_json(line.raw, str(path)) for line in lines if not line.torn)
-    return captioner
 
 
 def command_line(*more: str) -> str:

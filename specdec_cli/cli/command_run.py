@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -26,26 +25,31 @@ from specdec_cli.labels.references import References
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
-    from specdec_cli.run import Setup
+    from specdec_cli.setup import Setup
 
 
 @contextmanager
 def display(
+    context: typer.Context,
     *,
-    quiet: bool,
-    debug: bool,
-    no_live: bool | None = None,
-    json: bool = False,
     resolved: ResolvedConfig | None = None,
+    references: References | None = None,
     interruption: str = "interrupted",
 ) -> Iterator[View]:
-    """The display of a command, which begins with the language in force and ends with what Ctrl-C ended, if that did.
+    """The display of the running command, whose options are read by name: with --no-live of clips, else of steps.
 
-    A command that has --no-live shows clips, all others (`no_live` None) steps.
+    It begins with the language in force and the columns that references were read from, and ends with what was left out
+    of files, and with what Ctrl-C ended, if that did.
     """
-    with choose_view(quiet=quiet, debug=debug, no_live=bool(no_live), json=json, steps=no_live is None) as view:
+    given, clips = context.params, "no_live" in context.params
+    how = {"quiet": given.get("quiet", False), "debug": given["debug"]}
+    how |= {"no_live": given["no_live"], "json": given["json"]} if clips else {}
+    with choose_view(**how, steps=not clips) as view:
         if resolved is not None:
             view.say(resolved.note)
+        if references is not None:
+            view.say(references.said())
+            view.skips.append(references.skips)
         try:
             yield view
         except KeyboardInterrupt:
@@ -112,50 +116,41 @@ def require_cloud(setup: Setup, *, degrades: bool) -> None:
         raise CloudError(f"The cloud does not answer: {setup.unanswered[0]}.", hint=hint)
 
 
-def labelling(labels: bool, lexicon: Path | None, calibration: Path | None = None) -> Labelling | None:
+def labelling(context: typer.Context) -> Labelling | None:
     """What --labels, --lexicon and --calibration ask for, None if none is given; ConfigError if a file is unusable."""
-    if not labels and lexicon is None and calibration is None:
+    given = context.params
+    lexicon, calibration = given["lexicon"], given.get("calibration")
+    if not given["labels"] and lexicon is None and calibration is None:
         return None
     return Labelling(Lexicon.load(lexicon), None if calibration is None else read_calibration(calibration))
 
 
-def tell_references(view: View, references: References | None) -> None:
-    """Says which columns references were read from, and at the end what was left out of them."""
-    if references is not None:
-        view.say(references.said())
-        view.skips.append(references.skips)
-
-
 def read_references(
-    context: typer.Context, files: Sequence[str] = (), *, strict: bool
+    context: typer.Context, config: Config, files: Sequence[str] = ()
 ) -> tuple[Lexicon, References | None]:
     """The lexicon and the references by which the running command judges captions; its options are read by name.
 
-    `strict`: see `References.read`. ConfigError: a file is malformed, a column is of no table, or there are `files` and
-    the table has none of them.
+    ConfigError: a file is malformed, a column is of no table, or there are `files` and the table has none of them.
     """
-    given = SimpleNamespace(**{"text_column": None} | context.params)
+    given = SimpleNamespace(**context.params)
     lexicon = Lexicon.load(given.lexicon)
     if given.references is None:
-        if given.file_column or given.text_column or given.label_column:
+        if given.columns:
             raise ConfigError("Columns are named, but there are no references.", hint="Name the table: --references")
         return lexicon, None
-    labels = dict(label.partition("=")[::2] for label in given.label_column or ())
-    if wrong := sorted(name for name in labels if name not in lexicon.attributes or not labels[name]):
-        hint = f"Attributes: {', '.join(lexicon.attributes)}. For example: --label-column emotion=mood"
-        raise ConfigError(f"--label-column {wrong[0]!r} is not of the form attribute=column.", hint=hint)
-    if given.unknown_label not in ("ignore", "refuse"):
-        message = f"--unknown-label takes ignore or refuse, not {given.unknown_label!r}."
-        raise ConfigError(message, hint="Leave it out: ignore.")
+    columns = [column.partition("=")[::2] for column in given.columns or ()]
+    if wrong := [what for what, column in columns if what not in ("file", "text", *lexicon.attributes) or not column]:
+        hint = f"Name file, text or an attribute ({', '.join(lexicon.attributes)}): --column emotion=mood"
+        raise ConfigError(f"--column {wrong[0]!r} is not of the form WHAT=COLUMN.", hint=hint)
     found = References.read(
         given.references,
-        file_column=given.file_column,
-        text_columns=tuple(given.text_column or ()),
-        label_columns=labels,
+        file_column=next((column for what, column in columns if what == "file"), None),
+        text_columns=tuple(column for what, column in columns if what == "text"),
+        label_columns={what: column for what, column in columns if what in lexicon.attributes},
         lexicon=lexicon,
-        strict=strict,
-        refuse_unknown=given.unknown_label == "refuse",
-        label_codes=given.label_codes,
+        strict=config.audio.strict,
+        refuse_unknown=config.judging.unknown_label == "refuse",
+        label_codes=config.judging.label_codes,
     )
     if refused := all_unreadable(map(InputFile, files)):
         raise next(iter(refused.values()))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import display, emit, identified, load_captioner, read_references, tell_references
+from specdec_cli.cli.command_run import display, emit, identified, load_captioner, read_references
 from specdec_cli.cli.outputs import by_ending
 from specdec_cli.config import Config
 from specdec_cli.console.pages import comparison_page
@@ -27,29 +27,23 @@ from specdec_cli.types import Mode
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
 
+_MODES: Final = "Modes to compare, two or more."
+_WHEELS: Final = "Emotion wheels (.xlsx, .csv) over which emotion words are scored."
+_OUTPUT: Final = "Transcripts (.jsonl), which the same command goes on from, or the page (.html). Repeatable."
 
-@options.taking(
-    options.ModelOptions,
-    options.PromptOptions,
-    options.CuttingOptions,
-    options.TextOptions,
-    options.VerifyOptions,
-    options.DisplayOptions,
-)
+
+@options.taking(*options.STUDYING, options.CuttingOptions, options.BlockOptions)
 def compare(
     context: typer.Context,
     paths: options.ListedPaths,
-    quiet: bool,
-    debug: bool,
     references: Path | None,
     lexicon: Path | None,
-    modes: options.Modes = "edge,hybrid,lossless,cloud",
+    modes: Annotated[str, options.of_study("--mode", metavar="MODE,MODE", help=_MODES)] = "edge,hybrid,lossless,cloud",
+    accept: options.Accept = None,
+    wheels: Annotated[str | None, options.of_judging("--wheels", metavar="FOLDER", help=_WHEELS)] = None,
     recursive: options.Recursive = False,
     limit: options.Limit = None,
-    wheels: options.Wheels = None,
-    bertscore: options.Bertscore = False,
-    eval_seed: options.Seed = 0,
-    output: options.ComparisonOut = None,
+    output: Annotated[list[Path] | None, options.out(metavar="FILE", help=_OUTPUT)] = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> int:
@@ -59,16 +53,16 @@ def compare(
     the same transcripts again, and only what is missing is done.
     """
     wanted = parse_modes(modes)
-    resolved = options.resolve(context, {"decoding.mode": richest(wanted)}, {"decoding.mode": "--modes"})
+    resolved = options.resolve(context, {"decoding.mode": richest(wanted)})
     if resolved.config.decoding.mode != richest(wanted):
-        raise ConfigError("--set decoding.mode is ignored here.", hint="Say which modes to compare with --modes.")
+        raise ConfigError("--set decoding.mode is ignored here.", hint="Say which modes to compare with --mode.")
     files = find_recordings(paths, recursive=recursive, limit=limit)
-    words, table = read_references(context, files, strict=resolved.config.audio.strict)
-    for option in [
-        name for name, given in (("--bertscore", bertscore), ("--wheels", wheels)) if given and table is None
-    ]:
-        raise ConfigError(f"{option} needs references.", hint="Name the table: --references FILE")
-    tables = None if wheels is None else Wheels.read(wheels)
+    words, table = read_references(context, resolved.config, files)
+    judging = resolved.config.judging
+    if table is None and (judging.bertscore or judging.wheels):
+        name = "bertscore" if judging.bertscore else "wheels"
+        raise ConfigError(f"judging.{name} needs references.", hint="Name the table: --references FILE")
+    tables = None if judging.wheels is None else Wheels.read(Path(judging.wheels))
     reads = [*files, references, lexicon, *resolved.reads]
     stored, page = by_ending(output, (TRANSCRIPTS, PAGE), reads)
     configs = {mode: in_mode(resolved.config, mode) for mode in wanted}
@@ -77,8 +71,7 @@ def compare(
     message = "interrupted: this is what was done so far"
     with StoredRuns(stored, None if overwrite else accepting(terms)) as journal:
         try:
-            with display(quiet=quiet, debug=debug, resolved=resolved, interruption=message) as view:
-                tell_references(view, table)
+            with display(context, resolved=resolved, references=table, interruption=message) as view:
                 recordings = identified(view, files)
                 runner = Runner(terms, journal, view)
                 steps = runner.steps(recordings)
@@ -101,9 +94,9 @@ def compare(
         words,
         modes=wanted,
         references=table,
-        bertscore=bertscore,
+        bertscore=judging.bertscore,
         wheels=tables,
-        seed=eval_seed,
+        seed=judging.seed,
     )
     if page is not None:
         from specdec_cli.evaluate.page import render

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import partial
+from typing import Annotated
 
 import typer
 
@@ -18,9 +19,9 @@ from specdec_cli.console.tables import ONE_LINE, config_page, print_page
 @options.taking(options.ModelOptions)
 def show(
     context: typer.Context,
-    section: options.ConfigSection = None,
-    everything: options.Everything = False,
-    yaml: options.Yaml = False,
+    section: Annotated[str | None, typer.Argument(help="Section to explain, e.g. gate.", metavar="SECTION")] = None,
+    everything: Annotated[bool, options.of_output("--all", help="Also settings that are at their defaults.")] = False,
+    yaml: Annotated[bool, options.of_output("--yaml", help="Print a configuration file that loads back.")] = False,
     debug: options.Debug = False,
 ) -> None:
     """Print the settings that are not at their defaults, and where each value comes from.
@@ -45,7 +46,7 @@ def list_shipped(debug: options.Debug = False) -> None:
 
 def validate(
     context: typer.Context,
-    source: options.ConfigArgument = None,
+    source: Annotated[str | None, typer.Argument(help=options.CONFIG, metavar="NAME|FILE")] = None,
     settings: options.Settings = None,
     debug: options.Debug = False,
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Annotated
 
 import typer
 
@@ -15,7 +16,7 @@ from specdec_cli.diagnosis import examine
 @options.taking(options.ModelOptions)
 def doctor(
     context: typer.Context,
-    quick: options.Quick = False,
+    quick: Annotated[bool, options.of_work("--quick", help="Do not load the models.")] = False,
     debug: options.Debug = False,
 ) -> int:
     """Check the installation, the machine and the configured models."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, get_args
+from typing import Annotated, Final, get_args
+
+import typer
 
 from specdec_cli.cli import options
 from specdec_cli.cli.command_run import display, labelling
-from specdec_cli.config.problems import chosen
 from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError
 from specdec_cli.export.folder import Folder, Written, shortened
@@ -19,23 +20,24 @@ from specdec_cli.export.recordings import Stored
 from specdec_cli.format import count
 from specdec_cli.inputs.manifest import Inputs
 from specdec_cli.targets import STDOUT
+from specdec_cli.text import chosen
 from specdec_cli.transcript.lines import stored_lines
 from specdec_cli.types import ExportFormat
 
 _LISTED: Final = 5
+_TO: Final = f"Formats to write: {options.FORMATS}. Default: the ending of --output."
+_OUTPUT: Final = "Folder, or one file by its ending; - for stdout. Default: named after JSONL."
+_TURNS: Final = "What names turns in RTTM: speaker, or an attribute, whose classes are taken."
 
 
 @options.taking(options.LabelOptions, options.DisplayOptions)
 def export(
+    context: typer.Context,
     transcripts: options.TranscriptFile,
-    labels: bool,
-    lexicon: Path | None,
-    quiet: bool,
-    debug: bool,
     only_mode: options.OnlyMode = None,
-    to: options.To = None,
-    output: options.ExportOut = None,
-    attribute: options.NamedAfter = "speaker",
+    to: Annotated[str | None, options.of_output("--to", metavar="FORMAT,FORMAT", help=_TO)] = None,
+    output: Annotated[Path | None, options.out(metavar="FOLDER|FILE", help=_OUTPUT)] = None,
+    attribute: Annotated[str, options.of_output("--attribute", metavar="NAME", help=_TURNS)] = "speaker",
 ) -> int:
     """Write transcripts in the formats of other tools: Praat, ELAN, subtitles, speaker turns, tables.
 
@@ -54,9 +56,9 @@ def export(
     if "audiofolder" in formats and output is None:
         hint = "Name that folder: --output FOLDER. Other formats go elsewhere in a run of their own."
         raise ConfigError("audiofolder writes to the folder of the recordings, and --output names none.", hint=hint)
-    labelled = labelling(labels, lexicon)
+    labelled = labelling(context)
     stored = Stored.read(transcripts, mode=only_mode, lexicon=labelled.lexicon if labelled else None)
-    with display(quiet=quiet, debug=debug) as view:
+    with display(context) as view:
         if stored.replaced:
             view.say(f"{count(stored.replaced, 'recording')} captioned more than once: only the last captions count")
         if one is not None:

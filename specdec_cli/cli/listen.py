@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -23,44 +23,35 @@ from specdec_cli.cli.captioning import Printer, conclude_clips
 from specdec_cli.cli.command_run import display, labelling, load_captioner
 from specdec_cli.cli.ending import interruptible
 from specdec_cli.cli.outputs import CaptionsFile
-from specdec_cli.console.cells import clean
 from specdec_cli.console.plain import write_line
 from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError, typed
-from specdec_cli.format import seconds
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.targets import writing
+from specdec_cli.text import clean
+from specdec_cli.times import seconds
 from specdec_cli.transcript.terms import Terms, loaded_changes
 
 if TYPE_CHECKING:
     from specdec_cli.audio.samples import AudioPiece
     from specdec_cli.captioner import Captioner
 
-_OF_FILES: Final = {"cut": None, "start_s": None, "end_s": None}
+_OF_FILES: Final = {"segment": None, "start_s": None, "end_s": None}
 """Settings of which part of a recording counts and how it is cut: a microphone is cut at pauses."""
+_DEVICE: Final = "Microphone: its number, or a part of its name; list: print the microphones and exit."
+_SAVE: Final = "Keep each utterance as a FLAC file in this folder."
 _LOST: Final = "sound was lost in this utterance, which the system did not take in time"
 
 
-@options.taking(
-    options.ModelOptions,
-    options.PromptOptions,
-    options.MeasuringOptions,
-    options.DecodingOptions,
-    options.VerifyOptions,
-    options.DisplayOptions,
-)
+@options.taking(*options.CAPTIONING)
 def listen(
     context: typer.Context,
-    labels: bool,
     lexicon: Path | None,
     calibration: Path | None,
     measure: bool,
-    quiet: bool,
-    debug: bool,
-    device: options.Microphone = None,
-    list_devices: options.ListDevices = False,
+    device: Annotated[str | None, options.of_input("--device", metavar="DEVICE", help=_DEVICE)] = None,
     output: options.CaptionsOut = None,
-    save: options.Save = None,
+    save: Annotated[Path | None, options.of_output("--save", metavar="FOLDER", help=_SAVE)] = None,
     json: options.Json = False,
     no_live: options.NoLive = False,
 ) -> int:
@@ -69,11 +60,11 @@ def listen(
     An utterance ends with a pause of a third of a second. Its caption follows in the live view, with the time that it
     took, and is appended to --output at once. Ctrl-C ends the recording and captions what was recorded until then.
     """
-    if list_devices:
+    if device == "list":
         for line in devices():
             write_line(clean(line))
         return 0
-    resolved, labelled = options.resolve(context), labelling(labels, lexicon, calibration)
+    resolved, labelled = options.resolve(context), labelling(context)
     target = CaptionsFile.of(output, [lexicon, calibration, *resolved.reads], overwrite=None)
     target.require_one(save is not None, "With --save each utterance is one: name a .csv, .rttm or .jsonl file.")
     if save is not None and save.exists() and not save.is_dir():
@@ -85,7 +76,7 @@ def listen(
     terms = Terms.of(config, labels=labelled is not None, measured=measure)
     opening = Microphone(device)  # refused before models are loaded
     with (
-        display(quiet=quiet, debug=debug, no_live=no_live, json=json) as view,
+        display(context) as view,
         target.journal() as journal,
         Output(journal, lambda line: terms.changes(line.head), anew=False) as stored,
     ):
@@ -137,7 +128,7 @@ def _caption(captioner: Captioner, view: View, cut: AudioPiece, file: str | None
             run = next(captioner.runs(file))
     except Exception as unforeseen:
         error = typed(unforeseen)
-        return Outcome(item, captioner.error_line(item, error), error=error)
+        return Outcome(item, captioner.setup.error_line(item, error), error=error)
     return watched(Prepared(Outcome(item), run), view.show)
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Annotated, Final
+
+import typer
 
 from specdec_cli.cli import options
 from specdec_cli.cli.command_run import display
@@ -16,17 +19,19 @@ from specdec_cli.plot.picture import KINDS
 from specdec_cli.plot.timeline import draw, timelines
 from specdec_cli.targets import PICTURE, write
 
+_TO: Final = "Format of pictures. Default: as --output ends, or svg."
+_OUTPUT: Final = "Picture (.svg, .png, .pdf), or a folder for several. Default: named after JSONL."
+
 
 @options.taking(options.DisplayOptions)
 def plot(
+    context: typer.Context,
     transcripts: options.TranscriptFile,
-    quiet: bool,
-    debug: bool,
     only_mode: options.OnlyMode = None,
     attribute: options.Attribute = "emotion",
     lexicon: options.JudgingLexicon = None,
-    to: options.PictureFormat = None,
-    output: options.PictureOut = None,
+    to: Annotated[str | None, options.of_output("--to", metavar="svg|png|pdf", help=_TO)] = None,
+    output: Annotated[Path | None, options.out(metavar="FILE|FOLDER", help=_OUTPUT)] = None,
 ) -> int:
     """Draw how people speak over the time of a recording, and where the models were unsure.
 
@@ -53,7 +58,7 @@ def plot(
         name = Path(shortened(drawing.name, f".{kind}"))
         written.add(partial(write, one or folder / name, drawn, PICTURE), None if one else (folder / name).parent)
         legible = legible and whole
-    with display(quiet=quiet, debug=debug) as view:
+    with display(context) as view:
         if kind != "svg" and not legible:
             view.hint("No font here has the Chinese characters in this: install Noto Sans CJK, or draw SVG.")
         return report(written, transcripts, None if one is not None else folder, view)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated, Final
 
 import typer
 
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import display, read_references, tell_references
+from specdec_cli.cli.command_run import display, read_references
 from specdec_cli.format import count
 from specdec_cli.review.review_page import read_pieces, write_review
 from specdec_cli.targets import REVIEW, refuse
-from specdec_cli.transcript.records import readable
+from specdec_cli.text import readable
+
+_AUDIO_MB: Final = "Most audio in the page, MB; 64: about two hours."
 
 
 @options.taking(options.ReferenceOptions, options.DisplayOptions)
@@ -20,23 +23,19 @@ def review(
     transcripts: options.TranscriptFiles,
     references: Path | None,
     lexicon: Path | None,
-    strict: bool | None,
-    quiet: bool,
-    debug: bool,
     only_mode: options.OnlyMode = None,
     limit: options.Limit = None,
-    audio_mb: options.AudioMb = 64.0,
-    output: options.PageOut = Path("review.html"),
+    audio_mb: Annotated[float, options.of_output("--audio-mb", metavar="N", help=_AUDIO_MB, min=0)] = 64.0,
+    output: Annotated[Path, options.out(metavar="FILE", help="The page (.html).")] = Path("review.html"),
 ) -> int:
     """Make a page to listen to captioned recordings and correct their classes, the doubtful ones first.
 
     The page is one file that works offline: it plays every piece, shows the probability of each class (of transcripts
     made with --labels), and saves corrections as a table for --references of compare, tune and calibrate.
     """
-    words, table = read_references(context, strict=bool(strict))
+    words, table = read_references(context, options.resolve(context).config)
     refuse({"--output": (output, REVIEW)}, [*transcripts, references, lexicon])
-    with display(quiet=quiet, debug=debug, interruption="interrupted; no page was written") as view:
-        tell_references(view, table)
+    with display(context, references=table, interruption="interrupted; no page was written") as view:
         pieces = read_pieces(transcripts, words, table, only_mode)
         if table is not None:
             table.require_some([piece.run.file for piece in pieces])

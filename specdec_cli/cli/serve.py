@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Final
+
 import typer
 
 from specdec_cli.cli import options
 from specdec_cli.errors import ConfigError, install
 
-_TOKEN_LENGTH = 16
+_TOKEN_LENGTH: Final = 16
+_PORT: Final = "Port to listen at; 0: any that is free."
+_TOKEN: Final = "Variable that holds the clients' token, 16 characters or more; required beyond loopback."
+_TOGETHER: Final = "Recordings captioned together."
 
 
-@options.taking(options.ModelOptions, options.PromptOptions, options.DecodingOptions, options.VerifyOptions)
+@options.taking(options.ModelOptions, options.PromptOptions, options.DecodingOptions)
 def serve(
     context: typer.Context,
-    host: options.Host = "127.0.0.1",
-    port: options.Port = 8765,
-    token_env: options.TokenVariable = None,
-    tls_cert: options.TlsCert = None,
-    tls_key: options.TlsKey = None,
-    audio_host: options.AudioHosts = None,
-    batch_size: options.ServedAtATime = 16,
-    max_sessions: options.MaxSessions = 64,
-    memory_mb: options.MemoryMb = 4096,
-    max_clip_seconds: options.MaxClipSeconds = None,
-    idle_s: options.IdleSeconds = 120.0,
+    host: Annotated[str, options.of_network("--host", metavar="ADDRESS", help="Address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, options.of_network("--port", metavar="N", help=_PORT, min=0, max=65535)] = 8765,
+    token_env: Annotated[str | None, options.of_network("--token-env", metavar="NAME", help=_TOKEN)] = None,
+    batch_size: Annotated[int, options.of_work("--batch-size", metavar="N", help=_TOGETHER, min=1, max=256)] = 16,
     debug: options.Debug = False,
 ) -> None:
     """Serve captions at an OpenAI-compatible endpoint, and the cloud model to remote edges.
@@ -33,8 +31,6 @@ def serve(
     it finish what it is answering.
     """
     resolved = options.resolve(context)
-    if (tls_cert is None) != (tls_key is None):
-        raise ConfigError("--tls-cert and --tls-key go together.", hint="Give both PEM files, or neither.")
     try:
         from specdec_cli.cloud.http import read_token
         from specdec_cli.serve.fetch import hosts
@@ -44,12 +40,13 @@ def serve(
         message = f"specdec serve needs a package that is not installed: {error.name}"
         raise ConfigError(message, hint=f"Install it: {install('serve')}") from error
     token = read_token(token_env, "--token-env", least=_TOKEN_LENGTH)
-    place = Place(host, port, str(tls_cert) if tls_cert else None, str(tls_key) if tls_key else None)
+    given = resolved.config.serve
+    place = Place(host, port, given.tls_cert, given.tls_key)
     limits = ServeLimits(
-        sessions=max_sessions,
-        memory_bytes=memory_mb << 20,
-        clip_s=max_clip_seconds,
-        idle_s=idle_s,
-        audio_hosts=hosts(audio_host or ()),
+        sessions=given.sessions,
+        memory_bytes=given.memory_mb << 20,
+        clip_s=given.clip_s,
+        idle_s=given.idle_s,
+        audio_hosts=hosts(given.audio_hosts),
     )
     serve_configured(resolved, place, token, limits, room=batch_size, debug=debug)

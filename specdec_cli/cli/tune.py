@@ -6,44 +6,51 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import display, emit, identified, load_captioner, read_references, tell_references
+from specdec_cli.cli.command_run import display, emit, identified, load_captioner, read_references
 from specdec_cli.cli.outputs import by_ending
-from specdec_cli.config.problems import chosen
 from specdec_cli.console.pages import tuning_page
 from specdec_cli.console.plain import print_error
 from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError, SpecdecError
 from specdec_cli.inputs.find import find_recordings
 from specdec_cli.targets import GATE, PICTURE, RECORDINGS, refuse, write
+from specdec_cli.text import chosen
 from specdec_cli.tune.tuning_plan import TuningPlan, require_tunable
 from specdec_cli.types import COSTS, Cost, GateName
 
 if TYPE_CHECKING:
     from specdec_cli.tune.outcomes import Tuning
 
+_GATES: Final = f"Gates that compete. Default: {', '.join(options.TUNED_GATES)}."
+_BUDGET: Final = (
+    "Largest share, 0 to 1, of clips that call the cloud (0.5 or clips=0.5; default without --risk), of cloud-only's "
+    "time (time=0.4), or of escalated blocks (blocks=0.2)."
+)
+_RISK: Final = "Certify that at most this share of captions names other classes than the cloud's."
+_TRACES: Final = "Keep the measured forward passes here: a later run takes them from it."
+_OUTPUT: Final = "The recommended gate (.json), or quality against cost (.svg, .png, .pdf). Repeatable."
 
-@options.taking(options.ModelOptions, options.PromptOptions, options.TextOptions, options.DisplayOptions)
+
+@options.taking(*options.STUDYING)
 def tune(
     context: typer.Context,
     paths: options.ListedPaths,
-    quiet: bool,
     debug: bool,
     references: Path | None,
     lexicon: Path | None,
-    gates: options.Gates = None,
-    ks: options.BlockSizes = "2,3,5",
-    budget: options.Budget = None,
-    risk: options.Risk = None,
+    gates: Annotated[str | None, options.of_study("--gate", metavar="GATE,GATE", help=_GATES)] = None,
+    ks: Annotated[str, options.of_study("-k", metavar="N,N", help="Block sizes to try, tokens.")] = "2,3,5",
+    budget: Annotated[str | None, options.of_study("--budget", metavar="SHARE|COST=SHARE", help=_BUDGET)] = None,
+    risk: Annotated[float | None, options.of_study("--risk", metavar="SHARE", help=_RISK, min=0.001, max=0.999)] = None,
     recursive: options.Recursive = False,
     limit: options.Limit = None,
-    eval_seed: options.Seed = 0,
-    traces: options.Traces = None,
-    output: options.TuningOut = None,
+    traces: Annotated[Path | None, options.of_output("--traces", metavar="JSONL", help=_TRACES)] = None,
+    output: Annotated[list[Path] | None, options.out(metavar="FILE", help=_OUTPUT)] = None,
     accept: options.Accept = None,
     json: options.Json = False,
 ) -> int:
@@ -51,19 +58,18 @@ def tune(
 
     Records every clip once with both models, replays all settings on one half of the clips, and runs the best of
     them on the other half. Needs no references: without them quality is agreement with the cloud's caption. Use the
-    gate with --gate FILE.
+    gate: specdec caption --gate FILE.
     """
     cost, share = parse_budget(budget or ("clips=0.5" if risk is None else "clips=1"))
-    plan = TuningPlan(parse_gates(gates), parse_ks(ks), share, eval_seed, cost, risk)
     resolved = options.resolve(context, {"decoding.mode": "hybrid"})
+    plan = TuningPlan(parse_gates(gates), parse_ks(ks), share, resolved.config.judging.seed, cost, risk)
     files = find_recordings(paths, recursive=recursive, limit=limit)
-    words, table = read_references(context, files, strict=resolved.config.audio.strict)
+    words, table = read_references(context, resolved.config, files)
     reads = [*files, references, lexicon, *resolved.reads]
     refuse({"--traces": (traces, RECORDINGS)}, reads)
     gate, plot = by_ending(output, (GATE, PICTURE), [*reads, traces])
     again = f"interrupted; run it again to go on from {traces}" if traces else "interrupted"
-    with display(quiet=quiet, debug=debug, resolved=resolved, interruption=again) as view:
-        tell_references(view, table)
+    with display(context, resolved=resolved, references=table, interruption=again) as view:
         clips = _clips(view, files)
         if not clips:
             return 1
@@ -84,7 +90,7 @@ def tune(
         write(plot, _picture(found, resolved.config.prompt.language, plot), PICTURE)
     emit(found, tuning_page, json=json)
     if gate is not None and file is None:
-        hint = "Tune on more recordings, allow a larger --budget, or try other --gates."
+        hint = "Tune on more recordings, allow a larger --budget, or try another --gate."
         print_error(SpecdecError(f"{gate} was not written: no setting can be recommended.", hint=hint), debug=debug)
         return 1
     return 1 if view.failures else 0
@@ -120,10 +126,10 @@ def parse_gates(text: str | None) -> tuple[GateName, ...]:
     known = options.TUNED_GATES
     if text is None:
         return (*(gate for gate in known if gate != "learned" or find_spec("sklearn") is not None), "random")
-    asked = chosen(text, (*known, "random"), "--gates", "gate to tune")
+    asked = chosen(text, (*known, "random"), "--gate", "gate to tune")
     if asked == ["random"]:
         hint = f"Name another one beside it: {', '.join(known)}."
-        raise ConfigError("--gates: random is the control, and there is nothing in it to tune.", hint=hint)
+        raise ConfigError("--gate: random is the control, and there is nothing in it to tune.", hint=hint)
     return (*(gate for gate in known if gate in asked), "random")
 
 
@@ -142,5 +148,5 @@ def parse_ks(text: str) -> tuple[int, ...]:
     """Block sizes out of `2,3,5`; ConfigError if one is no whole number from 1 to 64."""
     words = [word.strip() for word in text.split(",")]
     if wrong := [word for word in words if not word.isdecimal() or not 1 <= int(word) <= 64]:
-        raise ConfigError(f"--ks: {wrong[0]!r} is no whole number from 1 to 64.", hint="For example: --ks 2,3,5")
+        raise ConfigError(f"-k: {wrong[0]!r} is no whole number from 1 to 64.", hint="For example: -k 2,3,5")
     return tuple(sorted({int(word) for word in words}))

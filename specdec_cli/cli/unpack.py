@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
 from specdec_cli.cli import options
 from specdec_cli.cli.command_run import display
 from specdec_cli.cli.ending import interruptible
@@ -11,14 +16,17 @@ from specdec_cli.inputs.table_files import MOST_BYTES
 from specdec_cli.unpack.data_set import DataSet
 from specdec_cli.unpack.folder import TABLE, Unpacking
 
+_DATA_SET: Final = "Parquet, Arrow or tar file, or a folder of them; a split behind a colon, as in emotions:train."
+_OUTPUT: Final = "Folder for the recordings and their table; it will be created."
+_AUDIO: Final = "Column that holds the recording, where several do."
+
 
 @options.taking(options.DisplayOptions)
 def unpack(
-    data_set: options.DataSetName,
-    output: options.UnpackedFolder,
-    quiet: bool,
-    debug: bool,
-    audio_column: options.AudioColumn = None,
+    context: typer.Context,
+    data_set: Annotated[str, typer.Argument(help=_DATA_SET, metavar="DATASET[:SPLIT]")],
+    output: Annotated[Path, options.out(metavar="FOLDER", help=_OUTPUT)],
+    audio_column: Annotated[str | None, options.of_input("--audio-column", metavar="COLUMN", help=_AUDIO)] = None,
     limit: options.Limit = None,
 ) -> int:
     """Write the recordings of a data set as files, with one table that is --manifest and --references at once.
@@ -28,7 +36,7 @@ def unpack(
     """
     found, table = DataSet.find(data_set), output / TABLE
     work = Unpacking(found, output, audio_column)
-    with display(quiet=quiet, debug=debug) as view:
+    with display(context) as view:
         view.skips.append(work.skips)
         with interruptible(lambda: view.stopping("finishing the recording"), polled=True) as ending:
             work.run(view, limit=limit, stopped=ending.check)

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Final, Literal
+from typing import Final
 
 from specdec_cli.cloud import protocol as wire
 from specdec_cli.cloud.http import ForgottenError, RefusedError, parse
-from specdec_cli.cloud.remote import Call, RemoteClip, RemoteModel
+from specdec_cli.cloud.remote import Call, RemoteClip, RemoteModel, RemoteVerifier
 from specdec_cli.config import CloudConfig
 from specdec_cli.decoding.block import Draft, Verdict
 from specdec_cli.decoding.length import capacity
@@ -22,37 +22,31 @@ from specdec_cli.types import ModelWork
 _MOST_PROBABILITY: Final = 1.001  # of a few tokens together, each rounded
 
 
-class ServerVerifier:
+class ServerVerifier(RemoteVerifier):
     """Verifies the blocks of one clip with a session of a verify server. See `RemoteVerifier`."""
 
-    is_remote: Literal[True] = True
-    scores: None = None
-
     def __init__(self, server: VerifyServer, clip: RemoteClip) -> None:
-        self._server, self._clip, self._call = server, clip, Call(server)
+        super().__init__(Call(server))
+        self._server, self._clip = server, clip
         self._samples = len(clip.waveform_for(server))
         self._path = f"/v1/sessions/{uuid.uuid4().hex}"  # nobody can guess it
         self._is_open = False
-        self._before = ModelWork()  # for sessions that the server has dropped
-        self._done = ModelWork()  # for all, but for what was sent
+        self._before = ModelWork()  # in sessions that the server has dropped
+        self._done = ModelWork()  # in all sessions; bytes are counted by the call
 
     @property
     def work(self) -> ModelWork:
         return replace(self._done, bytes_up=self._call.traffic.bytes_up)
 
-    def verify(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict:
-        return self._call.verdict(lambda: self._verdict(text, draft, run_on), lambda: self.work)
-
-    def prefill(self) -> None:
-        with self._call.within_deadline():
-            if not self._is_open:
-                self._send(None, {})
-
     def close(self) -> None:
-        """Ends a call under way, and lets the server forget the clip, without waiting for either."""
-        self._call.close()
+        """Ends the call under way, and lets the server forget the clip, without waiting for either."""
+        super().close()
         if self._call.traffic.bytes_up:
             self._call.send("DELETE", self._path)
+
+    def _prefill(self) -> None:
+        if not self._is_open:
+            self._send(None, {})
 
     def _verdict(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
         compares = draft.ids and self._clip.config.acceptance_rule == "sampling"
@@ -63,7 +57,7 @@ class ServerVerifier:
         return replace(found, ms=answer.cloud_ms)
 
     def _send(self, block: wire.BlockRequest | None, distributions: wire.Tensors) -> wire.Answer:
-        """The answer on a block; with it goes the clip, unless the server holds it."""
+        """The answer on a block; the clip is sent with it, unless the server holds it."""
         if self._is_open and block is not None:
             with suppress(ForgottenError):
                 return self._exchange("POST", f"{self._path}/verify", wire.pack(block, distributions))
@@ -128,7 +122,7 @@ class VerifyServer(RemoteModel):
     def require_fit(self, call: Call) -> None:
         info, mine = call.fetch("GET", "/v1/info", partial(parse, wire.Info)), self.processor
         prints = mine.fingerprints()
-        # of an own processor the vocabulary is cut where the two part, see `Pair.of`
+        # with an own processor the vocabulary ends where the two differ, see `Pair.of`
         tokenizer = info.tokenizer if self.processor_name == "edge" else prints["tokenizer"]
         for what, here, there in (
             ("protocols", wire.PROTOCOL, info.protocol),

@@ -9,9 +9,9 @@ from typing import Final
 
 from specdec_cli.config.locate import is_loopback
 from specdec_cli.config.model_schema import CloudConfig, EdgeConfig
-from specdec_cli.config.problems import show, show_name
 from specdec_cli.config.schema import AcceptanceConfig, Config, GateConfig, ScoringConfig
 from specdec_cli.errors import ConfigError
+from specdec_cli.text import show, show_name
 from specdec_cli.types import LOSSY_RULES, NOTHING_DONE, TOKEN_GATES, VLLM_RULES, Decider
 
 _OF_BOTH_MODELS: Final = (
@@ -116,6 +116,8 @@ def _decoding(config: Config) -> Iterator[Clash]:
     yield config.gate_in_force == "learned" and gate.file is None, "gate.name", "gate.file", hint
     ends_first = audio.end_s is not None and audio.end_s <= (audio.start_s or 0.0)
     yield ends_first, "audio.end_s", "audio.start_s", "The end comes after the start."
+    halved = (config.serve.tls_cert is None) != (config.serve.tls_key is None)
+    yield halved, "serve.tls_cert", "serve.tls_key", "Give both PEM files, or neither."
 
 
 def _ignored(config: Config) -> Iterator[Clash]:
@@ -137,6 +139,6 @@ def _ignored(config: Config) -> Iterator[Clash]:
         unused = (*_OF_BOTH_MODELS, *("decoding.edge_failed",) * (mode == "cloud"))
     hint = f"Mode {mode} ignores it: leave it out, or use mode hybrid."
     yield from ((True, name, "decoding.mode", hint) for name in unused)
-    hint = "A deferred draft is not cut into blocks: add --no-defer, or leave it out."
+    hint = "A deferred draft is not cut into blocks: set decoding.defer to false, or leave it out."
     yield from ((decoding.defers, name, "decoding.defer", hint) for name in ("decoding.k", "gate.stop_drafting"))
     yield config.prompt.text is not None, "prompt.style", "prompt.text", _ONE

@@ -9,13 +9,13 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from specdec_cli.config.locate import PACKAGED
-from specdec_cli.times import seconds
+from specdec_cli.times import parse
 
 SPECIAL_TOKEN: Final = re.compile(r"<\|.*?\|>", re.DOTALL)
 """What the chat templates use for their own marks; a user's text must not hold one."""
 
 AT_PAUSES: Final = "pauses"
-"""Value of `audio.cut` that cuts every recording at its pauses."""
+"""Value of `audio.segment` that cuts every recording at its pauses."""
 
 
 class Section(BaseModel):
@@ -48,7 +48,7 @@ def _model_name(name: str) -> str:
 def _moment(value: object) -> object:
     if not isinstance(value, str | int | float) or isinstance(value, bool) or value == "":
         return value
-    if (found := seconds(value)) is None:
+    if (found := parse(value)) is None:
         raise ValueError(f"is {str(value)[:40]!r}, and no time in a recording: give seconds, or HH:MM:SS")
     return found
 
@@ -69,7 +69,7 @@ PlainText = Annotated[_Text, StringConstraints(min_length=1)]
 ModelName = Annotated[PlainText, AfterValidator(_model_name)]
 Instruction = Annotated[_Text, AfterValidator(_instruction)]
 OwnInstruction = Annotated[_Text, AfterValidator(lambda text: text and _instruction(text))]
-CutAt = Annotated[float, Field(ge=0.1)] | PlainText
+SegmentAt = Annotated[float, Field(ge=0.1)] | PlainText
 Moment = Annotated[float, BeforeValidator(_moment)]
 Url = Annotated[str, AfterValidator(_url)]
 VariableName = Annotated[str, StringConstraints(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,99}\z")]

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from specdec_cli.config.fields import setting
-from specdec_cli.config.locate import read_json
 from specdec_cli.errors import ConfigError
+from specdec_cli.regular_files import read_json
 
 if TYPE_CHECKING:
     from specdec_cli.config.schema import Config

@@ -6,16 +6,11 @@ import ipaddress
 import json
 import os
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ValidationError
-
-from specdec_cli.config.problems import nearest, show
 from specdec_cli.errors import ConfigError
-from specdec_cli.regular_files import open_regular
-
-File = TypeVar("File", bound=BaseModel)
+from specdec_cli.text import nearest, show
 
 DEFAULT_CONFIG: Final = "mini"
 _PACKAGE: Final = Path(__file__).resolve().parent.parent
@@ -85,25 +80,3 @@ def is_loopback(address: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def read_json(path: Path, model: type[File], what: str, hint: str, *, label: str | None = None) -> File:
-    """The content of a JSON file; ConfigError, with `what` it is and `label`, its name, if it is malformed."""
-    label = label or str(path)
-    try:
-        return model.model_validate_json(read_bytes(path, f"The {what} {label}", hint))
-    except ValidationError as error:
-        detail = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, detail["loc"])) or "the whole"
-        reason = detail["msg"].removeprefix("Value error, ")
-        raise ConfigError(f"{label} is not a {what}: {place}: {reason}.", hint=hint) from error
-
-
-def read_bytes(path: Path, label: str, hint: str) -> bytes:
-    """The bytes of a regular file; ConfigError if it cannot be read."""
-    try:
-        with open_regular(path) as file:
-            return file.read()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ConfigError(f"{label} cannot be read: {reason}.", hint=hint) from error

@@ -24,18 +24,21 @@ from specdec_cli.config.locate import (
     follows_shipped_prompts,
     model_source,
 )
-from specdec_cli.config.problems import raise_if_any, show, show_name
 from specdec_cli.config.schema import SECTIONS, Config
 from specdec_cli.config.settings import SETTINGS, takes_text, unknown, wrong_values
 from specdec_cli.config.yaml_file import read_value, read_yaml, write_yaml
-from specdec_cli.errors import ConfigError
+from specdec_cli.errors import ConfigError, raise_if_any
+from specdec_cli.text import show, show_name
 
 Layer = dict[str, Given]
 
 _MODELS: Final = ("edge", "cloud")
 """Sections that a model's name, or null, may stand for as a whole."""
 
-_FILES: Final = ("audio.cut", "edge.ca_file", "cloud.ca_file", "gate.file", "runtime.guess_file")
+_FILES: Final = (
+    *("audio.segment", "edge.ca_file", "cloud.ca_file", "gate.file", "runtime.guess_file"),
+    *("judging.wheels", "serve.tls_cert", "serve.tls_key"),
+)
 """Settings that name a file, relative to the config file or to the working folder."""
 
 _LOCALES: Final = ("LC_ALL", "LC_MESSAGES", "LANG")

@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal, get_args
 
 from pydantic import Field
 
-from specdec_cli.config.fields import AT_PAUSES, CutAt, Instruction, Moment, PlainText, Section, setting
+from specdec_cli.config.fields import AT_PAUSES, Instruction, Moment, PlainText, Section, SegmentAt, setting
 from specdec_cli.config.locate import model_source
 from specdec_cli.config.model_schema import CloudConfig, EdgeConfig, RoleConfig
 from specdec_cli.prompts import Language, Style, prompt_for
@@ -38,6 +38,7 @@ class RuntimeConfig(Section):
     in_flight: Literal["auto"] | Flight = setting(
         "auto", "clips of a batch under way where both models are servers; auto: as many as pay"
     )
+    fail_fast: bool = setting(False, "true: a batch stops at the first failure")
     guess_file: PlainText | None = setting(
         None, "transcripts (.jsonl) to guess from as well: saves time, changes no caption; null: none"
     )
@@ -178,7 +179,7 @@ class PromptConfig(Section):
 class AudioConfig(Section):
     """How a recording is read and cut."""
 
-    cut: CutAt | None = setting(
+    segment: SegmentAt | None = setting(
         None,
         "pauses: utterances; seconds: pieces of this length; a file or folder: its cuts; "
         "null: cut at pauses, only where it is too long",
@@ -195,28 +196,58 @@ class AudioConfig(Section):
     @property
     def length_s(self) -> float | None:
         """Longest of equal pieces, seconds; None where recordings are not cut into such."""
-        return float(self.cut) if isinstance(self.cut, int | float) else None
+        return float(self.segment) if isinstance(self.segment, int | float) else None
 
     @property
     def at_pauses(self) -> bool:
         """Whether every recording is cut at its pauses."""
-        return self.cut == AT_PAUSES
+        return self.segment == AT_PAUSES
 
     @property
     def cuts_path(self) -> Path | None:
         """The file or folder of cuts."""
-        return Path(self.cut) if isinstance(self.cut, str) and not self.at_pauses else None
+        return Path(self.segment) if isinstance(self.segment, str) and not self.at_pauses else None
 
     def recorded(self) -> dict[str, object]:
         """What transcripts record of the cuts, where they are not the default; of a file its content too."""
-        cut = self.cut if self.at_pauses else None
+        segment = self.segment if self.at_pauses else None
         if (path := self.cuts_path) is not None:
-            cut = path.name
+            segment = path.name
             if path.is_file():
-                cut += f" {hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
-        recorded = {"cut": cut, "start_s": self.start_s, "end_s": self.end_s, "track": self.track}
+                segment += f" {hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
+        recorded = {"segment": segment, "start_s": self.start_s, "end_s": self.end_s, "track": self.track}
         recorded["channel"] = None if self.channel == "mix" else self.channel
         return {name: value for name, value in recorded.items() if value is not None}
+
+
+class JudgingConfig(Section):
+    """How captions are judged: by `compare`, `tune`, `review` and `calibrate`."""
+
+    seed: int = setting(0, "seed of what is drawn at random", ge=0)
+    unknown_label: Literal["ignore", "refuse"] = setting(
+        "ignore", "ignore: an unknown label costs itself; refuse: the table is refused"
+    )
+    label_codes: PlainText | None = setting(
+        None, "corpus that labels are codes of: MSP-Podcast, EMO-DB, RAVDESS or SAVEE; null: found by the codes"
+    )
+    bertscore: bool = setting(False, "true: compute BERTScore too, with the extra bertscore; compare alone")
+    wheels: PlainText | None = setting(
+        None, "folder of emotion wheels by which emotion words are scored, too (OV-MERD's tables); compare alone"
+    )
+
+
+class ServeConfig(Section):
+    """The bounds of `specdec serve`, and what it proves itself with."""
+
+    tls_cert: PlainText | None = setting(None, "certificate (PEM), for HTTPS; null: HTTP")
+    tls_key: PlainText | None = setting(None, "private key of the certificate (PEM)")
+    sessions: int = setting(64, "clips of edges held at a time", ge=1)
+    memory_mb: int = setting(4096, "memory of their caches, MiB", ge=1)
+    clip_s: float | None = setting(
+        None, "longest clip or recording, s; null: what the model takes, and an hour", ge=0.1
+    )
+    idle_s: float = setting(120.0, "time until an unused clip is forgotten, s", ge=0.1)
+    audio_hosts: Texts = setting((), "hosts, or addresses of a private network, to fetch recordings from; []: none")
 
 
 class Config(Section):
@@ -230,6 +261,8 @@ class Config(Section):
     prompt: PromptConfig = PromptConfig()
     audio: AudioConfig = AudioConfig()
     runtime: RuntimeConfig = RuntimeConfig()
+    judging: JudgingConfig = JudgingConfig()
+    serve: ServeConfig = ServeConfig()
 
     @property
     def _by_mini(self) -> bool:

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from specdec_cli.config.problems import nearest, show, show_name
 from specdec_cli.config.schema import SECTIONS
 from specdec_cli.errors import ConfigError
+from specdec_cli.text import nearest, show, show_name
 
 SETTINGS: Final[dict[str, FieldInfo]] = {
     f"{section}.{field}": info for section, model in SECTIONS.items() for field, info in model.model_fields.items()
@@ -88,7 +88,6 @@ def wrong_values(error: ValidationError, origin: Callable[[str], str], *section:
 
 
 _RENAMED: Final = {
-    "audio.segment": "audio.cut",
     "decoding.lookup_tokens": "decoding.guess_tokens",
     "runtime.lookup_file": "runtime.guess_file",
 }

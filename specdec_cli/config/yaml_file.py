@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from specdec_cli.config.locate import read_bytes
 from specdec_cli.errors import ConfigError, first_line
+from specdec_cli.regular_files import read_bytes
 
 Place = tuple[str | int, ...]
 """Keys and indices that lead to a value."""

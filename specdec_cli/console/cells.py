@@ -18,20 +18,6 @@ _ATOM: Final = re.compile(rf"[（【《〈“‘「『]*(?:[^{_WIDE} ]+|[{_WIDE}
 """What no line break divides: a word or a wide character, with its punctuation and the spaces behind it."""
 
 
-def clean(text: str) -> str:
-    """`text` on one line with nothing in it that a terminal would obey.
-
-    White space becomes spaces; other control, formatting (bidirectional overrides among them) and surrogate characters
-    become visible escapes such as `\\x1b`.
-    """
-    return "".join(each if each.isprintable() else " " if each.isspace() else ascii(each)[1:-1] for each in text)
-
-
-def paragraph(text: str) -> str:
-    """`text` neutralised, with each run of white space as one space."""
-    return " ".join(clean(text).split())
-
-
 def fit_end(text: str, width: int) -> str:
     """The end of `text`, in `width` cells: of a path the part that tells it from others."""
     if cell_len(text) <= width:

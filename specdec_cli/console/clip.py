@@ -9,10 +9,12 @@ from rich.constrain import Constrain
 from rich.rule import Rule
 from rich.text import Text
 
-from specdec_cli.console.cells import PROSE_WIDTH, Prose, clean, fit_end
+from specdec_cli.console.cells import PROSE_WIDTH, Prose, fit_end
 from specdec_cli.console.rounds import SIGNS_LEGEND, against_sound, figures_legend
 from specdec_cli.console.theme import BAD, DIM, DOT, NOTICE, RULE, STRONG
-from specdec_cli.format import count, measured, milliseconds, percent, seconds, setting
+from specdec_cli.format import count, measured, percent, setting
+from specdec_cli.text import clean
+from specdec_cli.times import milliseconds, seconds
 from specdec_cli.transcript.recorder import totals
 from specdec_cli.transcript.records import Started
 from specdec_cli.transcript.round import Round
@@ -131,7 +133,9 @@ def _verified(escalated: int, rounds: int, mode: Mode) -> str:
     """In words, how much the cloud had to do with it."""
     if mode in ("edge", "cloud"):
         return f"the {mode} generated every token"
+    if not escalated:
+        return f"the cloud verified none of {rounds}" if rounds > 1 else "the cloud verified nothing"
     if mode == "lossless" and escalated == rounds:
         return "the cloud verified every round"
-    share = f" ({percent(escalated / rounds)})" if mode == "hybrid" and escalated else ""
-    return f"the cloud verified {escalated or 'none'} of {count(rounds, 'round')}{share}"
+    share = f" ({percent(escalated / rounds)})" if mode == "hybrid" else ""
+    return f"the cloud verified {escalated} of {count(rounds, 'round')}{share}"

@@ -13,8 +13,8 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from specdec_cli.console.cells import clean
 from specdec_cli.console.theme import DOT, NOTICE
+from specdec_cli.text import clean
 
 _REFRESHES_PER_SECOND: Final = 8
 _BAR: Final = 20  # cells, where there is room

@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Final
 from rich.console import RenderableType
 from rich.text import Text
 
-from specdec_cli.console.cells import Prose, clean, fit_end, paragraph
+from specdec_cli.console.cells import Prose, fit_end
 from specdec_cli.console.clip import count_flags
 from specdec_cli.console.tables import columns, facts, grid, item
 from specdec_cli.console.theme import BAD, DIM, FAIL, GOOD, NOTICE, OK, STRONG
 from specdec_cli.evaluate import comparison_tables as tables
 from specdec_cli.figure_tables import FigureRow, measured
-from specdec_cli.format import NONE, count, milliseconds, percent, points, seconds, share, short, with_ends
+from specdec_cli.format import count, percent, points, share, short, with_ends
 from specdec_cli.stats import Interval
+from specdec_cli.text import clean, paragraph
+from specdec_cli.times import NONE, milliseconds, seconds
 from specdec_cli.types import COSTS, Cost
 
 if TYPE_CHECKING:
@@ -41,13 +43,12 @@ _MEASURES: Final = {
 _TIMES: Final[tuple[tuple[str, Callable[[ContenderTime], Interval | float | None], Callable[[float], str]], ...]] = (
     ("a clip", lambda found: found.clip_ms, milliseconds),
     ("tokens/s", lambda found: found.tokens_per_s, short),
-    ("over cloud-only", lambda found: found.to_cloud, "{:.2f}x".format),
-    ("over generate", lambda found: found.to_generate, "{:.2f}x".format),
+    ("vs. cloud-only", lambda found: found.to_cloud, "{:.2f}x".format),
+    ("vs. generate", lambda found: found.to_generate, "{:.2f}x".format),
     ("clips escalated", lambda found: found.woken, share),
     ("blocks escalated", lambda found: found.escalated, share),
     ("time in the cloud", lambda found: found.cloud_time, share),
     ("forwards saved", lambda found: found.saved, share),
-    ("  on first clips", lambda found: found.saved_cold, share),
     ("loop overhead", lambda found: found.overhead, share),
 )
 """Of a benchmark: a figure's label, the figure, and how it is written."""
@@ -214,6 +215,11 @@ def bench_page(bench: Bench, width: int) -> Iterator[RenderableType]:
     found = bench.contenders
     rows = [FigureRow(label, tuple(measured(of(each), show) for each in found)) for label, of, show in _TIMES]
     yield from grid([each.name.replace("-", " ") for each in found], rows, width)
+    note = (
+        "x: times as many tokens per second. generate: transformers' own loop. forwards saved: by guesses. "
+        "loop overhead: time outside of the models' forwards, as a share of them."
+    )
+    yield Prose(Text(note, DIM), indent=1)
     unequal = [each.name for each in found if each.equal is False]
     if unequal:
         yield Text(f" {FAIL} tokens differ from those of transformers' generate: {', '.join(unequal)}", BAD)
@@ -230,5 +236,5 @@ def _machine(bench: Bench) -> Iterator[Prose]:
     yield facts(machine.gpu or machine.processor, cores, f"{machine.memory_gib:g} GiB", *libraries)
     loaded = (model.line for model in (bench.models.edge, bench.models.cloud) if model)
     blocks = "whole captions drafted" if bench.k == "deferred" else f"k {bench.k}"
-    settings = (blocks, f"gate {bench.gate}", bench.language, count(bench.rounds, "round"))
+    settings = (blocks, f"gate {bench.gate}", bench.language, f"each clip {count(bench.rounds, 'time')}")
     yield facts(*loaded, count(len(bench.clips), "clip"), seconds(bench.audio_s), *settings)

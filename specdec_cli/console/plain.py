@@ -12,9 +12,10 @@ from io import TextIOWrapper
 from rich.console import Console
 from rich.text import Text
 
-from specdec_cli.console.cells import Prose, clean, paragraph
+from specdec_cli.console.cells import Prose
 from specdec_cli.console.theme import BAD, DIM
 from specdec_cli.errors import BROKEN_PIPE_STATUS, SpecdecError
+from specdec_cli.text import clean, paragraph
 
 
 def console_on(*, stderr: bool = False) -> Console:

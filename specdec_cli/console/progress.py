@@ -10,7 +10,8 @@ from rich.text import Text
 from specdec_cli.console.clip import count_flags
 from specdec_cli.console.theme import BAD, DIM, DOT
 from specdec_cli.errors import SpecdecError
-from specdec_cli.format import count, percent, seconds
+from specdec_cli.format import count, percent
+from specdec_cli.times import seconds
 
 if TYPE_CHECKING:
     from specdec_cli.batch.tasks import Progress

@@ -14,7 +14,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from specdec_cli.console.cells import Prose, clean
+from specdec_cli.console.cells import Prose
 from specdec_cli.console.theme import (
     ABOVE,
     BAD,
@@ -34,7 +34,9 @@ from specdec_cli.console.theme import (
     STYLES,
 )
 from specdec_cli.decoding.gate import crosses
-from specdec_cli.format import claimed, count, milliseconds
+from specdec_cli.format import claimed, count
+from specdec_cli.text import clean
+from specdec_cli.times import milliseconds
 from specdec_cli.transcript.records import Started
 from specdec_cli.transcript.round import Round
 from specdec_cli.transcript.token_fates import Fate, tokens
@@ -48,7 +50,7 @@ _MOST_TOKENS: Final = 8  # of a row
 _EOS = re.compile(r"<\|(im_end|endoftext|eot_id|end_of_text|end|eos)\|>|</s>|<eos>")
 _CLAUSE_ENDS: Final = frozenset(",;:.!?，、；：。！？…")
 SIGNS_LEGEND: Final = (
-    f"edge unmarked  ✓accepted  ✗rejected  -not judged  →corrected  +bonus  »run-on  {JOINT} between tokens"
+    f"edge\xa0unmarked  ✓accepted  ✗rejected  -not\xa0judged  →corrected  +bonus  »run-on  {JOINT}\xa0between\xa0tokens"
 )
 _OWN_FIGURES: Final = {
     "learned": "probability that the cloud changes the token",
@@ -159,7 +161,7 @@ def figures_legend(settings: Mapping[str, object]) -> str:
     """What stands under the words, and which of them the gate alone would escalate."""
     gate = str(settings.get("gate"))
     own = [f"{gate}: {_OWN_FIGURES[gate]}"] if gate in _OWN_FIGURES else []
-    return "; ".join(["entropy of each token, nats", *own, "! beyond the gate's threshold"])
+    return "; ".join(["entropy of each token, nats", *own, "!\xa0beyond the gate's threshold"])
 
 
 def against_sound(claims: Sequence[Claim]) -> Text:

@@ -9,11 +9,11 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from specdec_cli.config.problems import show
-from specdec_cli.console.cells import Prose, clean
+from specdec_cli.console.cells import Prose
 from specdec_cli.console.plain import console_on
 from specdec_cli.console.theme import BAD, DIM, DOT, FAIL, GOOD, NOTICE, OK, STRONG, WARN
 from specdec_cli.format import count
+from specdec_cli.text import clean, show
 
 if TYPE_CHECKING:
     from specdec_cli.figure_tables import Cell, FigureRow

@@ -13,14 +13,16 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from specdec_cli.console import clip as parts
-from specdec_cli.console.cells import Prose, clean, paragraph
+from specdec_cli.console.cells import Prose
 from specdec_cli.console.live import StatusLine
 from specdec_cli.console.plain import console_on, print_error, print_line, warn
 from specdec_cli.console.rounds import render_round
 from specdec_cli.console.theme import DIM, GOOD, NOTICE, OK, WARN
 from specdec_cli.errors import SpecdecError
-from specdec_cli.format import count, seconds
+from specdec_cli.format import count
 from specdec_cli.inputs.skipped import Skips
+from specdec_cli.text import clean, paragraph
+from specdec_cli.times import seconds
 from specdec_cli.transcript.records import Started
 from specdec_cli.transcript.round import Round
 from specdec_cli.transcript.updates import Update

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from specdec_cli.cloud.remote import RemoteClip
@@ -12,16 +13,18 @@ from specdec_cli.config.schema import Config, DecodingConfig
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
 from specdec_cli.decoding.ahead import CloudCalls
 from specdec_cli.decoding.gate import Gate
-from specdec_cli.decoding.guesses import Guesses, GuessTable, key_of
+from specdec_cli.decoding.guesses import OWN, Guesses, GuessTable, key_of
 from specdec_cli.decoding.length import Costs, capacity
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.stop import StopRules
-from specdec_cli.errors import DecodingError
-from specdec_cli.models.processor import Processor, Prompt, shared_vocab_size
+from specdec_cli.errors import ConfigError, DecodingError
+from specdec_cli.models.processor import Processor, Prompt, same_prompts, shared_vocab_size
 from specdec_cli.prompts import Language
-from specdec_cli.types import Decider
+from specdec_cli.types import Decider, Source
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import torch
 
     from specdec_cli.cloud.remote import RemoteModel, RemoteVerifier
@@ -34,7 +37,11 @@ if TYPE_CHECKING:
     from specdec_cli.models.engine import Shared
 
 
-@dataclass(frozen=True, slots=True)
+Prompts = tuple[Prompt | None, Prompt | None]
+"""A clip's prompt for the edge and for the cloud; None for one that does not take part."""
+
+
+@dataclass(frozen=True)
 class Pair:
     """The models of a run; either may be absent where no mode needs it."""
 
@@ -46,11 +53,17 @@ class Pair:
 
     @classmethod
     def of(cls, edge: AudioLM | Vllm | None, cloud: AudioLM | RemoteModel | None) -> Pair:
-        """Checks that the two can work together; raises TokenizerMismatchError where they share no vocabulary."""
+        """Checks that the two can work together.
+
+        Raises TokenizerMismatchError where they share no vocabulary, ConfigError where their audio differs in rate.
+        """
         processors = [model.processor for model in (edge, cloud) if model is not None]
         if not processors:
             raise DecodingError("a pair needs at least one model")
-        return cls(edge, cloud, shared_vocab_size(processors[0], processors[-1]))
+        one, other = processors[0], processors[-1]
+        if one.sampling_rate != other.sampling_rate:
+            raise ConfigError("edge and cloud take audio at different sampling rates")
+        return cls(edge, cloud, shared_vocab_size(one, other))
 
     @property
     def loaded(self) -> tuple[AudioLM, ...]:
@@ -63,17 +76,35 @@ class Pair:
         return tuple(model for model in (self.edge, self.cloud) if model is not None and model.is_remote)
 
     def local(self, role: Decider) -> AudioLM | None:
-        """One of the two, if it is a model of this process."""
+        """The model of a role, if it is loaded in this process."""
         model = self.edge if role == "edge" else self.cloud
         return None if model is None or model.is_remote else model
 
     @property
     def writer(self) -> Processor:
-        """What turns token ids into text: over the shared ids both models agree."""
+        """The processor that turns token ids into text; over the shared ids both models agree."""
         return next(model.processor for model in (self.edge, self.cloud) if model is not None)
 
+    def prompts(self, config: Config, samples: npt.NDArray[np.float32], instruction: str) -> Prompts:
+        """The prompt of a clip for each model, made once where both take the same."""
+        made: dict[str, Prompt] = {}
+        found: list[Prompt | None] = []
+        roles: tuple[Decider, Decider] = ("edge", "cloud")
+        for role in roles:
+            model, asked = self.edge if role == "edge" else self.cloud, config.instruction_of(role, instruction)
+            if model is not None and not (asked in made and self._alike):
+                made[asked] = model.processor.prompt(samples, asked, config.prompt.system)
+            found.append(made[asked] if model is not None else None)
+        return found[0], found[1]
+
+    @cached_property
+    def _alike(self) -> bool:
+        """Whether one prompt serves both models."""
+        edge, cloud = self.edge, self.cloud
+        return edge is not None and cloud is not None and same_prompts(edge.processor, cloud.processor)
+
     def guesses(self, role: Decider, instruction: str, config: Config) -> Guesses | None:
-        """Where the guesses of one of the models come from; None if it is not of this process."""
+        """Where a model's guesses come from; None for a model that is not loaded in this process."""
         model = self.local(role)
         if model is None:
             return None
@@ -81,6 +112,20 @@ class Pair:
         key = key_of(model.weights or model.name, role, asked)
         most, longest = config.decoding.guess_tokens, config.decoding.max_new_tokens
         return Guesses(self.guess_table, key, most, longest, self.costs.guesses[role])
+
+    def learn(
+        self,
+        config: Config,
+        instruction: str,
+        ids: Sequence[int],
+        sources: Sequence[Source],
+        weights: Mapping[str, str | None],
+    ) -> None:
+        """Lets later captions be guessed from a finished one; `weights` of the models that wrote it, by role."""
+        for role, own in OWN.items():
+            model, guesses = self.local(role), self.guesses(role, instruction, config)
+            if model is not None and guesses is not None and weights.get(role, "") == model.weights:
+                guesses.table.learn(guesses.key, ids, [source in own for source in sources])
 
     def next_scores(
         self,
@@ -91,7 +136,7 @@ class Pair:
         shared: Shared | None = None,
         guesses: Guesses | None = None,
     ) -> NextScores:
-        """What one of the models of this process would write about a clip, with a fresh session."""
+        """A loaded model's next-token scores about a clip, with a fresh session."""
         from specdec_cli.decoding.next_scores import NextScores
         from specdec_cli.models.session import Session
 
@@ -117,10 +162,10 @@ def build_loop(
 ) -> Loop:
     """The loop of one clip, with fresh sessions of the models that `decoding.mode` uses.
 
-    `gate` is that of all clips; None: the configured one, without weights. `shared` makes the forwards together with
-    those of other clips; of each committed token `top_n` likeliest are kept. `synonyms` are those of the acceptance
-    rule. `language` and `instruction` are the caption's, if not the configured ones. `sound` is what the caption's
-    claims are set against; None: they are not.
+    `gate` serves all clips; None: the configured one, without weights. `shared` makes the forwards together with those
+    of other clips. `top_n` most likely tokens are named at each committed one. `synonyms` belong to the acceptance
+    rule. `language` and `instruction` are the caption's, if not the configured ones. `sound` checks the caption's
+    claims; None: nothing does.
     """
     settings, mode = config.decoding, config.decoding.mode
     drafts_end, text_ends = ends_of(pair, config)
@@ -178,9 +223,9 @@ def gate_generator(config: Config, clip: Prompt | None) -> torch.Generator | Non
 
 
 def ends_of(pair: Pair, config: Config) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Ids that end the edge's drafts, and those that end the text of the model that decides what is verified.
+    """The ids that end a draft, and the ids that end the text.
 
-    Each model ends at its own, as its `generate()` does. In lossless mode a draft ends where the text would.
+    Each model ends a text at its own ids, as its `generate()` does. In lossless mode a draft ends where the text would.
     """
     edge, cloud = (model.processor.eos_ids if model is not None else () for model in (pair.edge, pair.cloud))
     mode = config.decoding.mode

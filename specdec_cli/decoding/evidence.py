@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from specdec_cli.decoding.pick import best, most_likely, not_finite, ranked
+from specdec_cli.decoding.pick import SEARCHED, best, most_likely, not_finite, ranked
 from specdec_cli.types import Candidates
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class TokenEvidence(NamedTuple):
     logprob: float  # natural logarithm of the token's probability
     candidates: Candidates  # at most `CANDIDATES`
     class_entropy: float = 0.0  # of the same distribution over groups of tokens, nats; 0 where there are none
-    least_entropy: float | None = None  # where only the likeliest tokens are known: `entropy` is then the largest
+    least_entropy: float | None = None  # if only the most likely tokens are known: `entropy` is then an upper bound
 
     @property
     def probability(self) -> float:
@@ -35,7 +35,8 @@ class TokenEvidence(NamedTuple):
 
 def entropies(scores: torch.Tensor) -> torch.Tensor:
     """Shannon entropy of each row's distribution, nats: scores [m, vocab] -> [m]. Impossible tokens count as 0."""
-    return _entropy(*_shifted(scores))
+    top, at = most_likely(scores)
+    return _distributions(scores, top[:, None], at[:, None])[-1][:, 0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,32 +67,27 @@ class Groups:
 
 
 def evidence_of(
-    scores: torch.Tensor,
+    scores: torch.Tensor | Sequence[torch.Tensor],
     ids: Sequence[int] | torch.Tensor | None = None,
     groups: Groups | None = None,
     name: str = "the model",
 ) -> list[TokenEvidence]:
     """The evidence on m drafted tokens, by the processed scores [m, vocab] that they were chosen by, in one fetch.
 
+    `scores` may come in parts of some rows each.
     `ids` may be int64 [m] on the device, where the host has not read them yet; None: the most likely. `groups` are
     those of the gate class-entropy. That is near 0 where a model wavers between words for one class, and high where it
     wavers between classes. Raises DecodingError where the scores of a row, of the model `name`, are not finite.
     """
     import torch
 
-    if ids is None:
-        ids, values, others = ranked(scores, CANDIDATES)
-    else:
-        ids = ids if isinstance(ids, torch.Tensor) else torch.tensor(ids, device=scores.device)
-        values, others = best(scores, CANDIDATES)
-    shifted, weights, total = _shifted(scores, values[:, :1])
-    chosen = shifted.gather(1, ids[:, None])
-    columns = [ids[:, None], _entropy(shifted, weights, total)[:, None], chosen - total.log()]
-    if groups is not None:
-        columns.append(groups.entropies(weights[:, groups.ids] / total)[:, None])
-    columns += [(values - values[:, :1]).exp() / total, others]  # as float32, all of them
+    parts = _parts([scores] if isinstance(scores, torch.Tensor) else scores)
+    if ids is not None and not isinstance(ids, torch.Tensor):
+        ids = torch.tensor(ids, device=parts[0].device)
+    chosen = [None] * len(parts) if ids is None else torch.split(ids, [len(part) for part in parts])
     found = []
-    for id_, entropy, logprob, *rest in torch.cat(columns, dim=-1).tolist():
+    figures = [_figures(part, own, groups) for part, own in zip(parts, chosen, strict=True)]
+    for id_, entropy, logprob, *rest in torch.cat(figures).tolist():
         if not math.isfinite(entropy):
             raise not_finite(name)
         between = rest.pop(0) if groups is not None else 0.0
@@ -103,16 +99,39 @@ def evidence_of(
     return found
 
 
-def _shifted(scores: torch.Tensor, top: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Scores below their row's best, `top` [m, 1]; the exponentials of those, both [m, vocab]; and the sums [m, 1]."""
-    shifted = (scores - (most_likely(scores)[0][:, None] if top is None else top)).clamp_(min=_LEAST)
-    weights = shifted.exp()
-    return shifted, weights, weights.sum(dim=-1, keepdim=True)
-
-
-def _entropy(shifted: torch.Tensor, weights: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
-    """Entropy [m] of weights w = exp(s) with the sum W: H = log W - sum(w s) / W. Neither term is negative."""
+def _parts(scores: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Scores [m, vocab] as one part; row by row where a CPU's cache holds one large row, but not several."""
     import torch
 
-    nats: torch.Tensor = total.log()[:, 0] - torch.linalg.vecdot(weights, shifted) / total[:, 0]
-    return nats
+    if scores[0].device.type == "cpu" and scores[0].shape[-1] > SEARCHED:
+        return [row for part in scores for row in torch.split(part, 1)]
+    return [scores[0] if len(scores) == 1 else torch.cat([*scores])]
+
+
+def _figures(scores: torch.Tensor, ids: torch.Tensor | None, groups: Groups | None) -> torch.Tensor:
+    """What `evidence_of` fetches of rows [m, vocab], as float32 [m, figures]."""
+    import torch
+
+    if ids is None:
+        ids, values, others = ranked(scores, CANDIDATES)
+    else:
+        values, others = best(scores, CANDIDATES)
+    below, probabilities, log_total, nats = _distributions(scores, values[:, :1], others[:, :1])
+    columns = [ids[:, None], nats, below.gather(1, ids[:, None]) - log_total]
+    if groups is not None:
+        columns.append(groups.entropies(probabilities[:, groups.ids])[:, None])
+    return torch.cat([*columns, probabilities.gather(1, others), others], dim=-1)
+
+
+def _distributions(
+    scores: torch.Tensor, top: torch.Tensor, at: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Of rows [m, vocab], whose best score is `top` [m, 1], that of token `at` [m, 1].
+
+    Returns scores below the best, s, and probabilities, p, both [m, vocab]; the logarithm of W = sum(exp(s)); and the
+    entropy H = log W - sum(p s), nats: [m, 1] each. Neither of its terms is negative.
+    """
+    below = (scores - top).clamp_(min=_LEAST)
+    probabilities = scores.softmax(dim=-1)  # one pass by a kernel of its own: exponentials by themselves take longer
+    log_total = -probabilities.gather(1, at).log()
+    return below, probabilities, log_total, log_total - (probabilities[:, None] @ below[..., None])[:, 0]

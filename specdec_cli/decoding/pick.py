@@ -1,6 +1,6 @@
-"""What the host reads of rows of processed scores: made on their device, and fetched with one copy.
+"""Figures of rows of processed scores, computed on their device and fetched with one copy.
 
-A fetch waits for the device, so one of them takes everything that will be read of a forward. All figures travel as
+A fetch waits for the device, so one fetch takes everything that the host will read of a forward. All figures travel as
 float32, which holds token ids below 2^24 exactly.
 """
 
@@ -15,13 +15,13 @@ from specdec_cli.types import LEAST_PROBABILITY, Candidates
 if TYPE_CHECKING:
     import torch
 
-_SEARCHED: Final = 8192  # vocabulary up to which the best are searched for directly
+SEARCHED: Final = 8192  # vocabulary up to which the best are searched for directly
 _WIDTH: Final = 128  # scores of a strip: of a larger vocabulary only the strips with the best maxima are searched
 _SAMPLED: Final = 4096  # scores of a row at least that its spread is taken of
 
 
 class ScoreReading(NamedTuple):
-    """What the host knows of one row of processed scores."""
+    """The figures of one row of processed scores."""
 
     id: int  # of the most likely token, the first of equal ones
     best: float  # its score
@@ -36,7 +36,7 @@ class ScoreReading(NamedTuple):
 
 
 def not_finite(name: str) -> DecodingError:
-    """The error of a model whose logits are NaN or infinite: NaN would choose tokens in silence."""
+    """The error about logits that are NaN or infinite: NaN would choose tokens in silence."""
     return DecodingError(
         f"the logits of {name} are not finite",
         hint="float16 overflows in many models: use bfloat16 or float32, or download the checkpoint again.",
@@ -45,21 +45,21 @@ def not_finite(name: str) -> DecodingError:
 
 def most_likely(scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """The best score of each row [m, vocab] and its token, the first of equal ones: float [m], int64 [m]."""
-    if scores.shape[-1] <= _SEARCHED:
+    if scores.shape[-1] <= SEARCHED:
         return scores.max(dim=-1)
     return _within(scores, _maxima(scores).max(dim=-1).indices[:, None], 1)
 
 
 def best(scores: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The `count` best scores of each row [m, vocab], best first, and their tokens: [m, count] each."""
-    if scores.shape[-1] <= _SEARCHED:
+    if scores.shape[-1] <= SEARCHED:
         return scores.topk(min(count, scores.shape[-1]), dim=-1)
     return _within(scores, _maxima(scores).topk(count, dim=-1).indices, count)
 
 
 def ranked(scores: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The most likely token of each row, as `most_likely` finds it, and what `best` does: [m], [m, count] twice."""
-    if scores.shape[-1] <= _SEARCHED:
+    if scores.shape[-1] <= SEARCHED:
         return scores.argmax(dim=-1), *best(scores, count)
     maxima = _maxima(scores)
     _, ids = _within(scores, maxima.max(dim=-1).indices[:, None], 1)
@@ -83,7 +83,7 @@ def choices(scores: torch.Tensor, name: str, drawn: torch.Tensor | None = None) 
 def readings(
     scores: torch.Tensor, name: str, passes: torch.Tensor | None = None, listed: int = 0
 ) -> list[ScoreReading]:
-    """Everything that a verdict reads of the rows [m, vocab] of a model's scores, in one fetch.
+    """The figures that a verdict needs of the rows [m, vocab] of a model's scores, in one fetch.
 
     Args:
         passes: bool [n], n <= m, whether the drafted tokens at the first n rows pass; None: all.

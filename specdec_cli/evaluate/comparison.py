@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SAID: Final = (
     "The references' texts are what was said, not descriptions of how, so BLEU, chrF and ROUGE-L are left out "
-    "(--text-column names another column)."
+    "(--column text=NAME names another)."
 )
 
 

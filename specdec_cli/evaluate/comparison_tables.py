@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from specdec_cli import format as written
+from specdec_cli import times
 from specdec_cli.evaluate.modes import richest
 from specdec_cli.evaluate.result import Comparison, Figure
 from specdec_cli.figure_tables import Cell, FigureRow, FigureTable, measured
@@ -16,12 +17,10 @@ if TYPE_CHECKING:
     from specdec_cli.tune.outcomes import Tuning
 
 Written = Callable[[Any], str]
-_Measure = tuple[str, str]
-"""What quality is measured against, and what is compared."""
 
 _COSTS: Final[dict[str, tuple[str, Written]]] = {
-    "total_s": ("time of all clips", written.seconds),
-    "ttft_ms": ("first token after", written.milliseconds),
+    "total_s": ("time of all clips", times.seconds),
+    "ttft_ms": ("first token after", times.milliseconds),
     "tokens_per_s": ("tokens/s", written.short),
     "forwards_edge": ("edge forwards", written.whole),
     "forwards_cloud": ("cloud forwards", written.whole),
@@ -31,7 +30,7 @@ _COSTS: Final[dict[str, tuple[str, Written]]] = {
     "edge_token_share": ("edge's tokens", written.share),
     "acceptance_rate": ("drafts accepted", written.share),
     "uplink_bytes": ("sent to the cloud", written.volume),
-    "network_s": ("time on the network", written.seconds),
+    "network_s": ("time on the network", times.seconds),
     "degraded": ("clips degraded", written.whole),
 }
 """Field of `ModeFigures` -> its label, and how it is written."""
@@ -39,35 +38,30 @@ _COMPARED: Final = ("total_s", "ttft_ms", "forwards_cloud")
 """Of these the ratios to the baselines are shown as well; the others' say the same."""
 _SUMMARY: Final = ("total_s", "ttft_ms", "escalation_rate", "clips_woken", "cloud_time", "network_s", "degraded")
 """What the terminal shows of costs; the page has all of it."""
-_EMOTION: Final[dict[str, _Measure]] = {"emotion": ("references", "emotion")}
-_WHEELS: Final[dict[str, tuple[_Measure | None, str]]] = {
-    "f1": (("references", "wheels"), "emotion words F1"),
-    "precision": (None, "  precision"),
-    "recall": (None, "  recall"),
+_TEXTS: Final = {"bleu": "BLEU", "chrf": "chrF", "rouge_l": "ROUGE-L", "bertscore": "BERTScore F1"}
+_WHEELS: Final = {"f1": "emotion words F1", "precision": "  precision", "recall": "  recall"}
+_LEADING: Final[dict[str, tuple[str, str] | None]] = {
+    "classes right": ("references", "labels"),
+    "  emotion": ("references", "emotion"),
+    "UAR": None,
+    "emotion words F1": None,
+    "chrF": ("references", "chrf"),
+    "same as cloud's": ("cloud", "captions"),
 }
-_TEXTS: Final[dict[str, tuple[_Measure | None, str]]] = {
-    "bleu": (None, "BLEU"),
-    "chrf": (("references", "chrf"), "chrF"),
-    "rouge_l": (None, "ROUGE-L"),
-    "bertscore": (None, "BERTScore F1"),
-}
-"""Field of a mode's quality -> its measure, if the terminal shows it, and its label."""
+"""Rows of quality that the terminal shows, and the gap that stands below."""
 _NOT_NAMED: Final = "none"
 
 
 def summary(comparison: Comparison) -> FigureTable | None:
     """One table of modes for the terminal: quality, gap closed by the measure that leads, time, and the three costs."""
     rows: list[FigureRow] = []
-    for measure, row in _quality(comparison):
-        if measure is None:
-            continue
+    for row in (row for row in _quality(comparison) if row.label in _LEADING):
         rows.append(row)
-        gaps = {gap.mode: gap for gap in comparison.stated_gaps() if (gap.basis, gap.measure) == measure}
+        gaps = {gap.mode: gap for gap in comparison.stated_gaps() if (gap.basis, gap.measure) == _LEADING[row.label]}
         if any(gap.closed for gap in gaps.values()):
-            of = next(iter(gaps.values())).of
             closed = [gaps[mode].closed if mode in gaps else None for mode in comparison.modes]
             cells = [measured(each, written.percent) if each else Cell("") for each in closed]
-            rows.append(FigureRow(f"  gap closed ({of})", cells))
+            rows.append(FigureRow("  gap closed", cells))
     return _table("", comparison.modes, [*rows, *_costs(comparison, _SUMMARY, ratios=1)])
 
 
@@ -80,7 +74,7 @@ def quality(comparison: Comparison) -> FigureTable | None:
     """Captions against the references, and how near they are to the cloud's own."""
     found = written.count(comparison.references_found, "clip") if comparison.references_found else ""
     title = f"Against the references of {found}" if found else "Against the cloud's captions"
-    return _table(title, comparison.modes, (row for _, row in _quality(comparison)))
+    return _table(title, comparison.modes, _quality(comparison))
 
 
 def gaps(comparison: Comparison) -> FigureTable | None:
@@ -164,29 +158,26 @@ def _costs(comparison: Comparison, fields: Iterable[str], *, ratios: int) -> Ite
             yield FigureRow(name, [measured(ratio, form) if ratio else Cell("") for ratio in own])
 
 
-def _quality(comparison: Comparison) -> Iterator[tuple[_Measure | None, FigureRow]]:
-    """The rows of quality that some mode has a figure for, each with its measure if the terminal shows it."""
-    found = comparison.quality
-    named = found[0].labels if found else ()  # attributes, which the references decide
-    rows: list[tuple[_Measure | None, str, list[Any], Written]] = [
-        (("references", "labels"), "classes right", [each.label_mean for each in found], written.share),
+def _quality(comparison: Comparison) -> Iterator[FigureRow]:
+    """The rows of quality that some mode has a figure for."""
+    of = comparison.quality
+    named = of[0].labels if of else ()  # attributes, which the references decide
+    rows: list[tuple[str, list[Any], Written]] = [
+        ("classes right", [each.label_mean for each in of], written.share),
+        *((f"  {name}", [each.labels[name].accuracy for each in of], written.share) for name in named),
+        ("UAR", [each.uar_mean for each in of], written.share),
+        *((f"  UAR of {name}", [each.labels[name].uar for each in of], written.share) for name in named),
         *(
-            (_EMOTION.get(name), f"  {name}", [each.labels[name].accuracy for each in found], written.share)
-            for name in named
-        ),
-        (("references", "uar"), "UAR", [each.uar_mean for each in found], written.share),
-        *((None, f"  {name}", [each.labels[name].uar for each in found], written.share) for name in named),
-        *(
-            (measure, name, [each.wheels and getattr(each.wheels, field) for each in found], written.share)
-            for field, (measure, name) in _WHEELS.items()
+            (label, [each.wheels and getattr(each.wheels, field) for each in of], written.share)
+            for field, label in _WHEELS.items()
         ),
         *(
-            (measure, name, [each.text and getattr(each.text, field) for each in found], "{:.1f}".format)
-            for field, (measure, name) in _TEXTS.items()
+            (label, [each.text and getattr(each.text, field) for each in of], "{:.1f}".format)
+            for field, label in _TEXTS.items()
         ),
-        (("cloud", "captions"), "same as cloud's", [each.same_captions for each in found], written.share),
-        (None, "  classes", [each.same_labels for each in found], written.share),
+        ("same as cloud's", [each.same_captions for each in of], written.share),
+        ("  classes", [each.same_labels for each in of], written.share),
     ]
-    for measure, label, figures, show in rows:
+    for label, figures, show in rows:
         if any(figure is not None for figure in figures):
-            yield measure, FigureRow(label, [measured(figure, show) for figure in figures])
+            yield FigureRow(label, [measured(figure, show) for figure in figures])

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final, TypeVar
 
 from specdec_cli.config import Config
-from specdec_cli.config.problems import chosen
 from specdec_cli.errors import ConfigError
+from specdec_cli.text import chosen
 from specdec_cli.types import LOSSY_RULES, Mode
 
 MODES: Final[tuple[Mode, ...]] = ("edge", "hybrid", "lossless", "cloud")
@@ -19,9 +19,9 @@ M = TypeVar("M")
 
 def parse_modes(text: str) -> tuple[Mode, ...]:
     """Modes out of `edge,hybrid`, in the order of tables; ConfigError: one is unknown, or there are fewer than two."""
-    modes = tuple(chosen(text, MODES, "--modes", "mode"))
+    modes = tuple(chosen(text, MODES, "--mode", "mode"))
     if len(modes) < 2:
-        raise ConfigError(f"--modes {text!r} leaves nothing to compare.", hint="Name two modes or more: edge,hybrid")
+        raise ConfigError(f"--mode {text!r} leaves nothing to compare.", hint="Name two modes or more: edge,hybrid")
     return modes
 
 

@@ -39,8 +39,12 @@ class Figure(Figures):
     """One figure of one mode, and how it compares on the same clips."""
 
     value: float | None = Field(description="in the unit that the field's name ends in; null: not measured")
-    to_edge: Interval | None = Field(description="ratio to edge-only, paired by clip; null: itself, absent, or 0 there")
-    to_cloud: Interval | None = Field(description="ratio to cloud-only, paired by clip; null alike")
+    to_edge: Interval | None = Field(
+        description="ratio to edge-only, paired by clip; null: it is edge-only, or that is absent or 0"
+    )
+    to_cloud: Interval | None = Field(
+        description="ratio to cloud-only, paired by clip; null: it is cloud-only, or that is absent or 0"
+    )
 
 
 class ModeFigures(Figures):
@@ -53,8 +57,10 @@ class ModeFigures(Figures):
     forwards_edge: Figure = Field(description="runs of the edge's language model, prefill included")
     forwards_cloud: Figure = Field(description="runs of the cloud's language model, prefill included")
     escalation_rate: Interval | None = Field(description="blocks verified / drafted; null: one model works alone")
-    clips_woken: Interval | None = Field(description="clips on which the cloud worked / clips; null alike")
-    cloud_time: Interval | None = Field(description="the cloud's time / that of cloud-only; null alike, or not known")
+    clips_woken: Interval | None = Field(description="clips that called the cloud / clips; null: one model works alone")
+    cloud_time: Interval | None = Field(
+        description="time of the cloud's forwards / cloud-only's; null: one model works alone, or not known"
+    )
     edge_token_share: Interval | None = Field(description="committed tokens that the edge drafted / tokens")
     acceptance_rate: Interval | None = Field(description="accepted / drafted tokens of escalated blocks")
     uplink_bytes: int = Field(description="bytes that left the device; 0: both models share the machine")
@@ -88,10 +94,10 @@ class ModeQuality(Figures):
     wheels: WheelQuality | None = Field(default=None, description="emotion words by wheels; null: none were named")
     labels: dict[str, LabelQuality] = Field(description="attribute -> figures; empty without reference labels")
     label_mean: Interval | None = Field(description="mean accuracy over attributes, 0 to 1; null: no reference labels")
-    uar_mean: Interval | None = Field(description="mean UAR over attributes, 0 to 1; null alike")
+    uar_mean: Interval | None = Field(description="mean UAR over attributes, 0 to 1; null: no reference labels")
     same_captions: float | None = Field(description="share of captions equal to the cloud's; null: itself, or not run")
     same_labels: Interval | None = Field(
-        description="mean over attributes, of classes equal to the cloud's; null alike"
+        description="share of classes equal to the cloud's, mean over attributes; null: itself, or not run"
     )
 
 
@@ -147,7 +153,9 @@ class Comparison(Figures):
 
     kind: Literal["specdec comparison"] = "specdec comparison"
     version: Literal[3] = Field(default=3, description="of this layout")
-    headline: list[str] = Field(description="what it comes to, in sentences; none claims what its interval denies")
+    headline: list[str] = Field(
+        description="the result in sentences; no difference is reported whose interval includes 0"
+    )
     modes: list[Mode]
     language: Literal["zh", "en"]
     prompt: Text

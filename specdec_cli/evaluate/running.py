@@ -135,7 +135,7 @@ class Runner:
         except Exception as error:
             known = typed(error)
             self.watch.failed(f"{recording.path} ({mode})", known)
-            self.journal.add(captioner.error_line(recording, known))
+            self.journal.add(captioner.setup.error_line(recording, known))
 
     def _refuse(self, recording: InputFile, error: AudioError) -> None:
         """A recording that is broken is so in every mode."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -16,13 +15,14 @@ from specdec_cli.errors import ConfigError, WrongFileError
 from specdec_cli.inputs.find import common_folder, relative_name
 from specdec_cli.inputs.recording import InputFile, Key
 from specdec_cli.marks import digest
+from specdec_cli.text import one_line
 from specdec_cli.transcript.lines import Line, Mark, standing, stored_lines
 
 if TYPE_CHECKING:
     from specdec_cli.labels import Lexicon
     from specdec_cli.transcript.records import TranscriptHead
 
-_NO_TEXT: Final = re.compile("[\0-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")  # what XML cannot hold, and controls
+
 _KINDS: Final = ("speaker", "text", "channel", "label", "emotions", "measured", "needs", "flags", "agrees", "score")
 _LAST_S: Final = 253_402_300_799.0  # the end of the year 9999, after which there are no dates
 _NOT_SHORT: Final = ("caption", "file", "start", "end", "speaker", "text", "channel", "emotions", "flags")
@@ -101,7 +101,7 @@ class Stored:
         name, for lines without labels; None: they stay without.
 
         Raises:
-            TranscriptError: the file holds something else than transcripts, or cannot be read.
+            TranscriptError: the file holds something other than transcripts, or cannot be read.
             ConfigError: a clip has captions in several modes.
         """
         found: dict[Key, dict[int, Line]] = {}
@@ -194,8 +194,3 @@ def short_name(column: str) -> str:
     """The name of a column of `details` where the caption is called `caption`: of a class that of its attribute."""
     name = one_line(column.removeprefix("label_"))
     return column if name in _NOT_SHORT and name != column else name
-
-
-def one_line(text: str) -> str:
-    """Text as one line: white space as single spaces, other control characters as escapes."""
-    return _NO_TEXT.sub(lambda found: ascii(found[0])[1:-1], " ".join(text.split()))

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import yaml
 
-from specdec_cli.export.recordings import CaptionedRecording, Stored, columns, details, one_line, short_name
-from specdec_cli.export.turns import clock
+from specdec_cli.export.recordings import CaptionedRecording, Stored, columns, details, short_name
 from specdec_cli.inputs.find import relative_name
 from specdec_cli.inputs.table_files import OWN_COLUMNS, as_cell
-from specdec_cli.transcript.records import readable
+from specdec_cli.text import one_line, readable
+from specdec_cli.times import clock
 
 COLUMNS: Final = (*OWN_COLUMNS, "mode", "edge", "cloud", "escalations", "degraded")
 _LANGUAGES: Final = {"zh": "zho", "en": "eng"}  # ISO 639-3
@@ -87,8 +87,8 @@ def audio_folder(recordings: Iterable[CaptionedRecording], folder: Path) -> tupl
     Format: https://huggingface.co/docs/datasets/audio_dataset#audiofolder
 
     Returns:
-        The text of the file, and the recordings that it leaves out: those that are not in the folder or have a name
-        that is no UTF-8, and those of which pieces are captioned, which the layout has no places for.
+        The text of the file, and the recordings that it leaves out: their files are not in the folder, their names are
+        no UTF-8, or they were captioned in pieces, for which the layout has no places.
     """
     rows: list[dict[str, Any]] = []
     left_out, base = [], Path(os.path.abspath(folder))

@@ -8,9 +8,11 @@ from html import escape
 from typing import Final
 
 from specdec_cli.errors import ConfigError
-from specdec_cli.export.recordings import CaptionedPiece, CaptionedRecording, one_line
+from specdec_cli.export.recordings import CaptionedPiece, CaptionedRecording
 from specdec_cli.format import marked
 from specdec_cli.inputs.subtitles import SRT_NOTHING, SRT_SPEAKER, VTT_CHANNEL, VTT_NOTE, VTT_SAID
+from specdec_cli.text import one_line
+from specdec_cli.times import clock
 
 _ROUND: Final = str.maketrans("[]", "()")
 _NO_SPEAKER: Final = re.compile(r"^\[([^\]]*)\]: ")
@@ -96,12 +98,6 @@ def _marked(piece: CaptionedPiece) -> str:
 
 def _times(piece: CaptionedPiece, point: str) -> str:
     return f"{clock(piece.start_ms, point)} --> {clock(piece.end_ms, point)}"
-
-
-def clock(time_ms: int, point: str) -> str:
-    """HH:MM:SS and milliseconds, which stand behind `point`."""
-    seconds, rest = divmod(time_ms, 1000)
-    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}{point}{rest:03}"
 
 
 def _field(text: str) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from specdec_cli.config.problems import show
 from specdec_cli.inputs.entries import Entry, language_named, moment, pieces, required_moment, span
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.table_files import JSON, Object, Table, ending, one_line, read_objects, read_table, read_text
+from specdec_cli.text import show
 
 _ROUNDING_S: Final = 0.01
 _CHANNELS: Final = {"A": 0, "B": 1}  # else numbers from 0
@@ -40,7 +40,9 @@ def kaldi(scp: Path, skips: Skips) -> Iterator[Entry]:
             continue
         known: dict[str, Any] = {"speaker": speakers.get(utterance) or None, "text": texts.get(utterance) or None}
         if channel is not None:
-            known["channel"] = _CHANNELS.get(channel, int(channel) if channel.isdecimal() else None)
+            known["channel"] = _CHANNELS.get(channel, int(channel[:3]) if channel.isdecimal() else None)
+            if known["channel"] is None:
+                skips.change(place, f"{show(channel)} is no channel: the mix of all is taken")
         begin, until = (required_moment(start), moment(end) if end != "-1" else None) if cut else (None, None)
         yield from pieces(place, skips, begin, until, file=file, id=utterance, **known)
 
@@ -86,12 +88,13 @@ def _lhotse(objects: Iterable[Object], skips: Skips) -> Iterator[Entry]:
                 place, "this is no cut of a recording in a file: write it to one with cuts.save_audios(...)"
             )
             continue
-        channel, length = row.get("channel"), moment(row.get("duration"))
+        length = moment(row.get("duration"))
         if (part := span(place, skips, required_moment(row.get("start")), length=length)) is None:
             continue
         if part[0] == 0 and (part[1] is None or (isinstance(total, float) and abs(total - part[1]) < _ROUNDING_S)):
             part = None, None
         names = {*map(str, speakers)}
+        channel = row.get("channel")
         yield Entry(
             place,
             file,

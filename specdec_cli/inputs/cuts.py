@@ -10,9 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from specdec_cli.audio.paths import shown
 from specdec_cli.audio.samples import Cut
-from specdec_cli.config.problems import show
 from specdec_cli.errors import CutsError, ReferencesError
 from specdec_cli.inputs.corpora import table_or_cuts
 from specdec_cli.inputs.entries import Columns, Entry, channel_from_1, moment, pieces, required_moment, span
@@ -21,6 +19,7 @@ from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.subtitles import subtitles
 from specdec_cli.inputs.table_files import JSON, Table, decoded, ending, one_line, read_text
 from specdec_cli.inputs.tiers import eaf, textgrid
+from specdec_cli.text import plain, show
 from specdec_cli.times import MOST_S
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ class Cuts:
 
     @classmethod
     def of_config(cls, audio: AudioConfig) -> Cuts | None:
-        """Where recordings are cut, if the settings name a file that says it; errors as in `read`."""
+        """The cuts of the file or folder that the settings name, if they name one; errors as in `read`."""
         return None if audio.cuts_path is None else cls.read(audio.cuts_path, strict=audio.strict)
 
     @classmethod
@@ -68,7 +67,7 @@ class Cuts:
         return cls(path, skips, named, of_all)
 
     def expect(self, recordings: Iterable[str]) -> None:
-        """Tells which recordings there are, see `ByRecording`."""
+        """Takes the paths of all recordings, see `ByRecording`."""
         if self._named is not None:
             self._named.expect(recordings)
 
@@ -86,7 +85,7 @@ class Cuts:
         except ReferencesError as error:
             raise CutsError(error.message, hint=error.hint) from error
         if not found:
-            message = f"{shown(str(self.path))} has no cuts of {shown(recording)}."
+            message = f"{plain(str(self.path))} has no cuts of {plain(recording)}."
             raise CutsError(message, hint="Recordings are found by their paths, as far as the file gives them.")
         return found
 
@@ -96,8 +95,8 @@ class Cuts:
         called = [self.path / f"{stem}{suffix}" for stem in {name.stem, name.name} for suffix in _READERS]
         beside = {path.resolve(): path for path in called if path.is_file() and path.name != name.name}
         if len(beside) != 1:
-            message = f"{shown(str(self.path))} has {len(beside)} files of cuts for {shown(name.name)}."
-            raise CutsError(message, hint=f"Name one {shown(name.stem)}{' or '.join(_READERS)}.")
+            message = f"{plain(str(self.path))} has {len(beside)} files of cuts for {plain(name.name)}."
+            raise CutsError(message, hint=f"Name one {plain(name.stem)}{' or '.join(_READERS)}.")
         return next(iter(beside.values()))
 
 

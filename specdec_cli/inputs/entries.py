@@ -10,11 +10,11 @@ from functools import cached_property
 from statistics import median
 from typing import Any, Final, NamedTuple
 
-from specdec_cli.config.problems import show, show_name
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.table_files import Row, Table, one_line
 from specdec_cli.prompts import Language
-from specdec_cli.times import MOST_S, seconds
+from specdec_cli.text import show, show_name
+from specdec_cli.times import MOST_S, parse
 
 # Names of columns without case, blanks and punctuation.
 FILES: Final = (
@@ -222,7 +222,7 @@ def moment(value: object, scale: float = 1.0) -> float | str | None:
     if value is None:
         return None
     text = str(value).strip()
-    if ":" in text and (clock := seconds(text.removeprefix("-"))) is not None:
+    if ":" in text and (clock := parse(text.removeprefix("-"))) is not None:
         return -clock if text.startswith("-") else clock
     try:
         if abs(number := float(text)) <= MOST_S:
@@ -232,10 +232,10 @@ def moment(value: object, scale: float = 1.0) -> float | str | None:
     if text.casefold() in _NONE:
         return None
     if days := _OF_PANDAS.fullmatch(text):
-        return 86_400.0 * int(days[1]) + (seconds(days[2] or "0") or 0.0)
+        return 86_400.0 * int(days[1]) + (parse(days[2] or "0") or 0.0)
     if unit := _WITH_UNIT.fullmatch(text):
         text, scale = unit[1], 0.001 if unit[2].casefold().startswith(("ms", "毫")) else 1.0
-    found = seconds(text.removeprefix("-"))
+    found = parse(text.removeprefix("-"))
     if found is None:
         return show(value)
     return (-found if text.startswith("-") else found) * scale

@@ -18,17 +18,17 @@ from typing import IO, Final
 
 from specdec_cli.audio.paths import STDIN, is_url, opened, sha256
 from specdec_cli.audio.reading import require_sound
-from specdec_cli.config.problems import show
 from specdec_cli.errors import AudioError, ConfigError, SpecdecError, typed
 from specdec_cli.inputs.names import SOUND_ENDINGS
 from specdec_cli.inputs.recording import InputFile, Key
 from specdec_cli.regular_files import POSIX, open_regular
+from specdec_cli.text import show
 
 _SOUND: Final = re.compile(rf"[^.].*\.({SOUND_ENDINGS})", re.IGNORECASE | re.DOTALL)
 """What a folder is searched for; a file that is named, or matched by a pattern, may have any name."""
 _OTHERS: Final = {
     (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".scp"): ("a table", "To caption what it lists: --manifest {}"),
-    (".rttm", ".srt", ".vtt", ".textgrid", ".eaf"): ("a file of cuts", "Name the recording, and --cut {}"),
+    (".rttm", ".srt", ".vtt", ".textgrid", ".eaf"): ("a file of cuts", "Name the recording, and --segment {}"),
 }
 _TRANSCRIPT: Final = b'{"schema":1,"file":'
 _NO_TEXT: Final = re.compile(rb"[\x01-\x08\x0e-\x1a]")  # every recording has such bytes, and no list of names

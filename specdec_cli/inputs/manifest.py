@@ -13,7 +13,6 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from specdec_cli.audio.paths import is_url
-from specdec_cli.config.problems import show, show_name
 from specdec_cli.config.settings import check_value
 from specdec_cli.errors import ConfigError, ReferencesError
 from specdec_cli.inputs.corpora import kaldi, table_or_cuts
@@ -22,6 +21,7 @@ from specdec_cli.inputs.find import Paths, common_folder
 from specdec_cli.inputs.recording import InputFile, Key
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.table_files import Table
+from specdec_cli.text import show, show_name
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Finding what a table says of a recording: by its path as far as the table gives one, then by its name alone."""
+"""Finding the rows of a table about a recording: by its path as far as the table gives one, then by its name alone."""
 
 from __future__ import annotations
 
@@ -43,14 +43,15 @@ class ByRecording(Generic[_Item]):
         if (known := self._items.get(name)) is not None:
             known.append(item)
             return
-        self._items[name], node = [item], _ROOT
+        self._items[name] = [item]
+        node = _ROOT
         for part in _upwards(name):
             node = self._nodes.setdefault((node, part), len(self._nodes) + 1)
             self._through[node].append(name)
         self._whole[node].append(name)
 
     def expect(self, recordings: Iterable[str]) -> None:
-        """Tells which recordings there are: a name that two of them share is not enough to find one by."""
+        """Takes the paths of all recordings: a name that two of them share is not enough to find one by."""
         self._called = Counter(_upwards(path)[0] for path in set(recordings))
 
     def of(self, recording: str) -> list[_Item]:

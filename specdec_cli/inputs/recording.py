@@ -41,7 +41,7 @@ class InputFile:
     start_s: float | None = None  # the part of the recording that is meant, seconds; None: all of it,
     end_s: float | None = None  # or to its end
     channel: int | None = None  # of the recording, 0-based; None: as the settings say
-    speaker: str | None = None  # who speaks and what is said, as its manifest says
+    speaker: str | None = None  # who speaks and what is said, of its manifest
     text: str | None = None
 
     @property
@@ -51,7 +51,7 @@ class InputFile:
 
     @property
     def place(self) -> dict[str, object]:
-        """What a transcript says of it that cannot be captioned: id, part, channel from 1, speaker and text."""
+        """What a transcript holds of it if it cannot be captioned: id, part, channel from 1, speaker and text."""
         channel = None if self.channel is None else self.channel + 1
         known = {name: getattr(self, name) for name in ("id", "start_s", "end_s", "speaker", "text")}
         return {**known, "channel": channel}

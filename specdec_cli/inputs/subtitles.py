@@ -9,11 +9,11 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
-from specdec_cli.config.problems import show
 from specdec_cli.inputs.entries import Entry, channel_from_1, moment, pieces
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.table_files import one_line, read_text
 from specdec_cli.marks import is_listed
+from specdec_cli.text import show
 
 VTT_NOTE: Final = "NOTE specdec: each cue says how somebody speaks, not what they say"
 VTT_SAID: Final = "NOTE said: "

@@ -15,10 +15,10 @@ from typing import Any, Final, NamedTuple
 
 from pydantic_core import from_json
 
-from specdec_cli.config.problems import show, show_name
 from specdec_cli.errors import ReferencesError
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.regular_files import open_regular
+from specdec_cli.text import show, show_name
 
 Object = tuple[str, dict[str, Any]]  # the place of an item or a line of JSON, and what it holds
 Cell = tuple[str, ...]  # what a cell holds: nothing, one text, or (in JSON) a list of them
@@ -91,12 +91,12 @@ class Table:
 
 
 def ending(path: Path) -> str:
-    """The ending of a name that says what a file holds, in lower case, without the .gz of a packed one."""
+    """The ending of a name that stands for a format, in lower case, without the .gz of a packed one."""
     return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
 def read_table(path: Path, skips: Skips | None = None, objects: Iterable[Object] | None = None) -> Table:
-    """Reads a table by what its name's ending says it is.
+    """Reads a table in the format that the ending of its name stands for.
 
     Quotes of a TSV are ordinary characters, unless its first line begins with one. CSV may have semicolons, tabs or
     bars for commas, as a first line `sep=;` says, or the header. Empty rows, and columns without a name, are passed

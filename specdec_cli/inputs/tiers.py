@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree
 
-from specdec_cli.config.problems import show
 from specdec_cli.errors import ReferencesError
 from specdec_cli.inputs.entries import Entry, channel_from_1, span
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.table_files import one_line, read_text
+from specdec_cli.text import show
 
 _VALUE: Final = re.compile(r"![^\n]*|(\"(?:[^\"]|\"\")*+\"|(?<!\S)(?:[-+]?\d[\d.,eE+-]*|<exists>|<absent>)(?!\S))")
 _PARTS_OF_UTTERANCES: Final = re.compile(r"\b(words?|phones?|phonemes?|syllables?)$", re.IGNORECASE)
@@ -39,7 +39,7 @@ _Key = tuple[float | None, float | None, str | None]
 @dataclass(slots=True)
 class _Tier:
     name: str
-    speaker: str | None = None  # where the file says so beside the name
+    speaker: str | None = None  # where the file names one beside the tier
     empty_counts: bool = False  # whether an interval without a label is a piece, and no silence between two
     intervals: list[tuple[float | None, float | None, str]] = field(default_factory=list)
 
@@ -127,7 +127,7 @@ def _captions(path: Path, tiers: Sequence[_Tier], skips: Skips) -> tuple[list[En
 
 
 def _says_more(tier: _Tier, places: Container[_Span]) -> bool:
-    """Whether a tier says more of captions without a speaker: by its name, or as most of it stands where they do."""
+    """Whether a tier is about captions without a speaker: by its name, or as most of it stands where they do."""
     own = [(start, end) in places for start, end, label in tier.intervals if label.strip()]
     return _OF_CAPTIONS.fullmatch(tier.name) is not None or (bool(own) and 2 * sum(own) > len(own))
 

@@ -19,10 +19,10 @@ from pydantic import Field
 
 from specdec_cli.config.fields import setting
 from specdec_cli.config.gate_file import FilePart
-from specdec_cli.config.locate import read_json
 from specdec_cli.errors import ConfigError
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import References
+from specdec_cli.regular_files import read_json
 from specdec_cli.stats import Figures
 from specdec_cli.transcript.lines import stored_lines, transcript_at
 from specdec_cli.types import LEAST_PROBABILITY, Decider, Mode

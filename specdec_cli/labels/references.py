@@ -10,7 +10,6 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
-from specdec_cli.config.problems import show, show_name
 from specdec_cli.errors import ReferencesError
 from specdec_cli.inputs.entries import CLIPS, Columns, Entry, plain_name
 from specdec_cli.inputs.names import ByRecording, parts_of
@@ -20,6 +19,7 @@ from specdec_cli.labels.lexicon import NOT_GIVEN, Lexicon
 from specdec_cli.labels.units import folded
 from specdec_cli.prompts import Language
 from specdec_cli.reading import language_of
+from specdec_cli.text import show, show_name
 from specdec_cli.transcript.records import TranscriptHead
 
 _TEXTS: Final = (
@@ -186,7 +186,7 @@ class References:
             raise ReferencesError(
                 f"0 of {len(files)} recordings were found in {self._path}.",
                 hint=f"The first recording is {show(files[0])} and the first row is about {show(self.entries[0].key)}: "
-                "names or ends of paths have to agree. --file-column names another column.",
+                "names or ends of paths have to agree. --column file=NAME names another column.",
             )
 
     def said(self) -> str:
@@ -207,7 +207,7 @@ def _find_columns(
     """The columns of the file, of texts and of labels as named, or else those that are called accordingly."""
     hint = (
         f"Its columns: {', '.join(map(show_name, table.columns))}. "
-        "Name them with --file-column, --text-column and --label-column ATTRIBUTE=COLUMN."
+        "Name them with --column file=NAME, --column text=NAME or --column emotion=NAME."
     )
     missing = {file, *texts, *labels.values()} - {None, *table.columns}
     if missing:
@@ -278,7 +278,7 @@ class _LabelColumn:
             return cls(attribute, column, sets[str(of)], of, hint)
         if len({tuple(sets[name][word] for word in sorted(written)) for name in fitting}) > 1:
             message = f"{table.path}, column {show_name(column)}: its labels are codes of {' and of '.join(fitting)}."
-            raise ReferencesError(message, hint=f"Say of which corpus: --label-codes {fitting[0]}.")
+            raise ReferencesError(message, hint=f"Say of which corpus: --set judging.label_codes={fitting[0]}.")
         return cls(attribute, column, sets[fitting[0]], " or ".join(fitting), hint)
 
     def require_known(self, table: Table) -> None:

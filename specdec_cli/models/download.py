@@ -1,4 +1,4 @@
-"""What a checkpoint of the hub downloads: which files, how large, whether the disk has room, and how far it is."""
+"""Downloads of a hub checkpoint: their files and sizes, room on the disk, and progress."""
 
 from __future__ import annotations
 
@@ -28,26 +28,21 @@ class Download:
     """The weights of a checkpoint that speech needs and the hub's cache lacks."""
 
     name: str
-    bytes: int
+    total: int  # bytes
     cache: Path
     free: int  # bytes on its disk
 
     @property
     def fits(self) -> bool:
         """Whether the disk has room for it."""
-        return self.bytes + _KEPT_FREE <= self.free
-
-    @property
-    def total(self) -> int:
-        """What `Watch` is called with at its end."""
-        return self.bytes
+        return self.total + _KEPT_FREE <= self.free
 
     def so_far(self, done: int) -> str:
         """How much of it is done, in words."""
-        return f"{size(done)} of {size(self.bytes)}"
+        return f"{size(done)} of {size(self.total)}"
 
     def __str__(self) -> str:
-        return f"{self.name}: {size(self.bytes)} of weights to download; {size(self.free)} free in {self.cache}"
+        return f"{self.name}: {size(self.total)} of weights to download; {size(self.free)} free in {self.cache}"
 
 
 def size(number: int) -> str:
@@ -81,7 +76,7 @@ def describe(config: ModelConfig, *, offline: bool, names: Sequence[str] = _SMAL
 
 
 def not_downloaded(config: ModelConfig, error: Exception, setting: str, *, offline: bool) -> CheckpointError:
-    """What to report of a hub checkpoint that cannot be had; `setting` may name a folder instead."""
+    """The error of a hub checkpoint that cannot be downloaded. Its hint: `setting` may name a folder instead."""
     why, hint = f"{type(error).__name__}: {first_line(error)}", "Check the name, the network and your access"
     if offline or is_offline_mode():
         switch = "runtime.offline" if offline else "HF_HUB_OFFLINE"
@@ -109,7 +104,7 @@ def shards(folder: Path, unused: Iterable[str]) -> list[str]:
 
 
 def plan(config: ModelConfig, weights: Sequence[Path]) -> Download:
-    """What `fetch` would download, by a request to the hub."""
+    """What `fetch` would download. Asks the hub for sizes."""
     found = describe(config, offline=False, names=[path.name for path in weights], dry_run=True)
     cache = Path(constants.HF_HUB_CACHE)
     disk = next(path for path in (cache, *cache.parents) if path.exists())
@@ -133,7 +128,7 @@ def fetch(config: ModelConfig, weights: Sequence[Path], watch: Watch | None) -> 
     def report() -> None:
         while not done.wait(_POLL_S):
             with suppress(OSError):  # a file was finished, and has another name now
-                watch(download, min(_bytes_in(blobs) - before, download.bytes))
+                watch(download, min(_bytes_in(blobs) - before, download.total))
 
     watch(download, 0)
     thread = threading.Thread(target=report, name="specdec download", daemon=True)

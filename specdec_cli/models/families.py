@@ -12,6 +12,7 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -31,6 +32,7 @@ Made: TypeAlias = tuple[Sequence[int], Mapping[str, torch.Tensor]]
 
 CACHE: Final = "cache" if Version(transformers.__version__) >= Version("5.24") else "past_key_values"
 """What a module's forward calls its cache."""
+_MARK: Final = "<audio>"  # in place of a clip, of which no template reads the samples
 _NOT_AUDIO: Final = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"})
 
 
@@ -40,8 +42,9 @@ class Family:
 
     name: str  # `family` in a configuration
     model_types: Sequence[str]  # in config.json
-    class_name: str  # in transformers
+    class_name: str  # in `library`
     reduced: str | None = None  # processor class of which only what speech needs is built, see `AudioProcessor`
+    library: str = "transformers"
     unused: tuple[str, ...] = ()  # prefixes of parameters that speech does not need
     eager: tuple[str, ...] = ()  # sections of config.json whose modules have eager attention only
     needs: tuple[str, ...] = ()  # packages beyond specdec's own, by their names on PyPI
@@ -52,8 +55,8 @@ class Family:
 
     @cached_property
     def module_class(self) -> Any:
-        """The class in transformers, whose instances drop the parts that speech does not need as they are built."""
-        base = getattr(transformers, self.class_name)
+        """The class in transformers. Its instances drop the parts that speech does not need when they are built."""
+        base = getattr(import_module(self.library), self.class_name)
 
         def without_unused(module: Any, *args: Any, **kwargs: Any) -> None:
             base.__init__(module, *args, **kwargs)
@@ -68,7 +71,9 @@ class Family:
     def processor(self, source: str, **common: Any) -> Any:
         if self.reduced is None:
             return transformers.AutoProcessor.from_pretrained(source, **common)
-        kind: Any = type(self.reduced, (AudioProcessor, getattr(transformers, self.reduced)), {})
+        kind: Any = getattr(import_module(self.library), self.reduced)
+        if not issubclass(kind, AudioProcessor):
+            kind = type(self.reduced, (AudioProcessor, kind), {})
         return kind.from_pretrained(source, **common)
 
     def placeholders(self, config: Any) -> list[int]:
@@ -78,8 +83,9 @@ class Family:
     def prompt(self, parts: Any, samples: Samples, instruction: str, system: str | None, placeholder: int) -> Made:  # noqa: ARG002
         """A clip and an instruction as ids and tensors, by transformers' processor; see `Processor.prompt`."""
         turns = conversation(instruction, system, **self.clip(samples))
+        text = self.as_text(parts, conversation(instruction, system, audio=_MARK))
         how = {"tokenize": True, "add_generation_prompt": True, "return_dict": True, "return_tensors": "pt"}
-        made = parts.apply_chat_template(turns, **how, **self.as_text(parts, turns))
+        made = parts.apply_chat_template(turns, **how, **text)
         taken = inspect.signature(self.module_class.forward).parameters
         audio = {name: values for name, values in made.items() if name in taken and name not in _NOT_AUDIO}
         return made["input_ids"][0].tolist(), audio
@@ -89,7 +95,7 @@ class Family:
         return {"audio": samples}
 
     def as_text(self, parts: Any, turns: list[dict[str, Any]]) -> dict[str, Any]:
-        """What `apply_chat_template` takes so that it puts the text in that the checkpoint's own template makes.
+        """Arguments with which `apply_chat_template` uses the text that the checkpoint's own template makes.
 
         That one is rendered elsewhere, see `rendering`. Raises TemplateError.
         """
@@ -98,7 +104,7 @@ class Family:
             template = template.get("default")
         if template is None:
             raise TemplateError("the checkpoint does not have a chat template")
-        text = rendered(template, _without_sound(turns), dict(parts.tokenizer.special_tokens_map))
+        text = rendered(template, turns, dict(parts.tokenizer.special_tokens_map))
         return {"chat_template": "{{ rendered }}", "rendered": text}
 
 
@@ -107,7 +113,7 @@ class QwenOmni(Family):
 
     def prompt(self, parts: Any, samples: Samples, instruction: str, system: str | None, placeholder: int) -> Made:
         """Features at the clip's own length; one audio token for four frames."""
-        text = self.as_text(parts, conversation(instruction, system, audio=""))["rendered"]
+        text = self.as_text(parts, conversation(instruction, system, audio=_MARK))["rendered"]
         ids: list[int] = parts.tokenizer(text, add_special_tokens=False).input_ids
         if (found := ids.count(placeholder)) != 1:
             raise TemplateError(f"it puts {found} audio placeholders into the prompt instead of one")
@@ -138,7 +144,7 @@ class QwenOmni(Family):
 
 
 class Voxtral(Family):
-    """Voxtral, whose processor, over mistral-common, takes the clip as a base64 WAV file and no system prompt."""
+    """Voxtral. Its processor, mistral-common's, takes the clip as a base64 WAV file, and no system prompt."""
 
     def clip(self, samples: Samples) -> dict[str, Any]:
         """mistral-common takes the clip as a file."""
@@ -152,7 +158,7 @@ class Voxtral(Family):
 
 
 class GraniteSpeech(Family):
-    """Granite Speech, whose published chat template takes text with the audio's mark in it, and no parts."""
+    """Granite Speech. Its published chat template takes text that holds the audio's mark, and no parts."""
 
     def prompt(self, parts: Any, samples: Samples, instruction: str, system: str | None, placeholder: int) -> Made:  # noqa: ARG002
         turns = [{"role": "user", "content": f"{parts.audio_token}{instruction}"}]
@@ -162,21 +168,6 @@ class GraniteSpeech(Family):
         made = parts(text, torch.from_numpy(samples)[None], return_tensors="pt")
         audio = {name: made[name] for name in ("input_features", "input_features_mask") if name in made}
         return made["input_ids"][0].tolist(), audio
-
-
-class Gemma3n(Family):
-    """Gemma 3n, whose published class and processor need packages for images."""
-
-    @cached_property
-    def module_class(self) -> Any:
-        from specdec_cli.models.gemma3n import Gemma3nForConditionalGeneration
-
-        return Gemma3nForConditionalGeneration
-
-    def processor(self, source: str, **common: Any) -> Any:
-        from specdec_cli.models.gemma3n import Gemma3nProcessor
-
-        return Gemma3nProcessor.from_pretrained(source, **common)
 
 
 _FAMILIES: Final[tuple[Family, ...]] = (
@@ -214,10 +205,12 @@ _FAMILIES: Final[tuple[Family, ...]] = (
         unused=("model.embed_vision.",),
         payload="waveform",
     ),
-    Gemma3n(
-        "gemma3n",  # E2B and E4B
+    Family(
+        "gemma3n",  # E2B and E4B, whose published classes need packages for images
         ("gemma3n",),
         "Gemma3nForConditionalGeneration",
+        reduced="Gemma3nProcessor",
+        library="specdec_cli.models.gemma3n",
         unused=("model.vision_tower.",),
         eager=("audio_config",),
     ),
@@ -246,7 +239,7 @@ def family_of(model_type: str) -> Family | None:
 
 
 def conversation(instruction: str, system: str | None, **audio: Any) -> list[dict[str, Any]]:
-    """The turns of a chat template, with the audio, whose fields are given, before the instruction.
+    """The turns of a chat: the audio with the given fields, and the instruction after it.
 
     Without an instruction the turn holds only the audio, as some captioning models were trained.
     """
@@ -255,18 +248,6 @@ def conversation(instruction: str, system: str | None, **audio: Any) -> list[dic
     if system is not None:
         turns.insert(0, {"role": "system", "content": [{"type": "text", "text": system}]})
     return turns
-
-
-def _without_sound(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The turns with a mark in place of samples, which no template reads."""
-
-    def part(each: dict[str, Any]) -> dict[str, Any]:
-        return {name: value if isinstance(value, str) else "<audio>" for name, value in each.items()}
-
-    return [
-        turn if isinstance(turn["content"], str) else {**turn, "content": [*map(part, turn["content"])]}
-        for turn in turns
-    ]
 
 
 class AudioProcessor(ProcessorMixin):  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""What a checkpoint's files may be: regular, of a size that is read, and of numbers that can be built.
+"""Limits of a checkpoint's files: their kind, their size and the numbers in them.
 
 Nobody vouches for a checkpoint. A pipe or a device in place of a file never ends; a number that is too large fills the
 memory before any weight is missed. The limits are far above those of published checkpoints.
@@ -23,9 +23,7 @@ from specdec_cli.errors import CheckpointError
 from specdec_cli.regular_files import open_regular
 
 _READ: Final = (".json", ".jinja", ".txt", ".model")  # endings of the files that are read beside the weights
-_MOST_BYTES: Final = 16 << 20
-_MOST_OF_TABLES: Final = 128 << 20
-_TABLES: Final = re.compile(r"(?:tokenizer|vocab|added_tokens|tekken)\.json|merges\.txt|.*\.model")
+_MOST_BYTES: Final = 128 << 20  # of each; the largest are tables of tokenizers
 _MOST_OF_HEADER: Final = 16 << 20
 _MOST_MODULES: Final = 4_000
 _SPARE: Final = 1 << 24  # numbers that a model may have beyond twice those that its files hold: tables that it computes
@@ -44,7 +42,7 @@ _WITH_NUMBERS: Final = ("config.json", "preprocessor_config.json", "processor_co
 
 
 def require_readable(folder: Path, label: str) -> None:
-    """Raises CheckpointError for a file of a checkpoint that is none, is too large, or holds too great a number."""
+    """Raises CheckpointError for a file that is not regular, is too large, or holds too great a number."""
     for path in sorted((*folder.glob("*"), *folder.glob("additional_chat_templates/*"))):
         if path.suffix in _READ and path.exists():
             status = path.stat()
@@ -52,10 +50,9 @@ def require_readable(folder: Path, label: str) -> None:
                 continue
             if not S_ISREG(status.st_mode):
                 raise _refused(label, f"{path.name} is no regular file")
-            most = _MOST_OF_TABLES if _TABLES.fullmatch(path.name) else _MOST_BYTES
-            if status.st_size > most:
-                says = f"{path.name} holds {status.st_size / 1e6:,.0f} MB, and at most {most / 1e6:,.0f} MB are read"
-                raise _refused(label, says)
+            if status.st_size > _MOST_BYTES:
+                held, most = (f"{size / 1e6:,.0f} MB" for size in (status.st_size, _MOST_BYTES))
+                raise _refused(label, f"{path.name} holds {held}, and at most {most} are read")
     for name in _WITH_NUMBERS:
         if (folder / name).is_file():
             for key, value in _numbers(_content(folder / name)):
@@ -65,7 +62,7 @@ def require_readable(folder: Path, label: str) -> None:
 
 
 def _content(path: Path) -> Any:
-    """What a small JSON file holds; None if it is none, which transformers reports."""
+    """The content of a JSON file; None if it is no JSON, which transformers reports."""
     try:
         return json.loads(path.read_bytes())
     except (ValueError, RecursionError):
@@ -85,15 +82,13 @@ def _numbers(content: Any, key: str = "") -> Iterator[tuple[str, int]]:
 
 
 def require_headers(files: list[Path], label: str) -> None:
-    """Raises CheckpointError for a file of weights that is no regular one, or whose header is too long to be read."""
+    """Raises CheckpointError for a file of weights that is not regular, or has too long a header."""
     for path in files:
         with open_regular(path) as content:
             header = int.from_bytes(content.read(8), "little")
         if _MOST_OF_HEADER < header <= path.stat().st_size:
-            says = (
-                f"the header of {path.name} takes {header / 1e6:,.0f} MB, and at most {_MOST_OF_HEADER / 1e6:,.0f} MB"
-            )
-            raise _refused(label, f"{says} are read")
+            takes, most = (f"{size / 1e6:,.0f} MB" for size in (header, _MOST_OF_HEADER))
+            raise _refused(label, f"the header of {path.name} takes {takes}, and at most {most} are read")
 
 
 def stored(files: list[Path]) -> int:

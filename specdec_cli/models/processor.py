@@ -65,7 +65,9 @@ class Processor:
                 hint="Use the tokenizer.json that belongs to the checkpoint.",
             )
         self.eos_ids = eos_ids_of(name, generation.eos_token_id, self.tokenizer.eos_token_id, pieces, self.logits_size)
-        self.placeholder_id = next(iter(family.placeholders(config)), -1)  # stands for one audio token
+        stand_ins = family.placeholders(config)
+        self.placeholders = set(stand_ins)  # ids that stand for audio, image or video
+        self.placeholder_id = next(iter(stand_ins), -1)  # stands for one audio token
         self.banned_ids = tuple(sorted({*self.placeholders, *(generation.suppress_tokens or ())}))  # never generated
         self.sampling_rate = int(getattr(extractor, "sampling_rate", 16_000))
         # longest recording; some processors cut longer ones without a warning
@@ -104,16 +106,11 @@ class Processor:
         if samples.ndim != 1 or len(samples) > self.window_s * self.sampling_rate:
             raise AudioContentError(
                 f"{self.name} takes mono audio of at most {self.window_s:g} s, got shape {samples.shape}",
-                hint="Split the recording with audio.cut.",
+                hint="Split the recording with audio.segment.",
             )
 
-    @property
-    def placeholders(self) -> set[int]:
-        """Ids that stand for audio, image or video."""
-        return set(self.family.placeholders(self.config))
-
     def prompt_settings(self) -> object:
-        """What its prompts depend on beside the tokenizer, to be compared with another's."""
+        """The settings that determine its prompts beside the tokenizer, for comparison with another's."""
         return self.family.name, self.placeholder_id, self.parts.chat_template, self.extractor.to_dict()
 
     def encode(self, text: str) -> list[int]:
@@ -122,7 +119,7 @@ class Processor:
         return ids
 
     def text(self, ids: Sequence[int]) -> str:
-        """Token ids as text, special tokens left out; bytes that are no character come as U+FFFD."""
+        """Token ids as text without special tokens. Bytes that form no character become U+FFFD."""
         return str(self.tokenizer.decode(list(ids), skip_special_tokens=True))
 
     def word(self, id_: int) -> str:
@@ -151,7 +148,7 @@ class Processor:
 
 
 def _context(text_config: Any) -> int:
-    """Positions up to which every token is turned by its own place alone, whatever the length of the whole.
+    """Positions up to which rope turns every token by its own place alone, whatever the length of the text.
 
     longrope turns all tokens otherwise once there are more than its original length, those in the cache included, which
     no cache follows. What transformers calls dynamic does so beyond `max_position_embeddings`.

@@ -39,7 +39,7 @@ class RemoteProcessor(Processor):
         if not stand_ins:
             raise CheckpointError(f"{self.name} takes no audio: its config.json names no {PLACEHOLDERS[0]}")
         self.placeholder_id: int = stand_ins[0]
-        self._placeholders = set(stand_ins)
+        self.placeholders = set(stand_ins)
         self.banned_ids = tuple(sorted({*stand_ins, *(generation.get(_SUPPRESSED) or ())}))
         end = _read(folder, "tokenizer_config.json").get("eos_token")
         end_id = pieces.get(str(end["content"] if isinstance(end, dict) else end))
@@ -52,10 +52,6 @@ class RemoteProcessor(Processor):
         """A clip, mono [n] at `sampling_rate`, and what the server is to put around it."""
         self.require_fits(samples)
         return Prompt((), {}, samples, (instruction, system))
-
-    @property
-    def placeholders(self) -> set[int]:
-        return self._placeholders
 
     def prompt_settings(self) -> object:
         return self.sampling_rate, self.window_s

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 from specdec_cli.export.annotation import layers
 from specdec_cli.export.recordings import CaptionedPiece, Stored
 from specdec_cli.plot.picture import ALERT, COLOURS, GROUND, INK, LINE, MUTED, picture
+from specdec_cli.text import readable
 from specdec_cli.transcript.lines import transcript_at
-from specdec_cli.transcript.records import Transcript, readable
+from specdec_cli.transcript.records import Transcript
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,8 +43,8 @@ _NAMES: Final[Mapping[str, tuple[str, str]]] = {
 class TimelineSpan:
     """A piece of a recording, or a whole one among many."""
 
-    start: float  # s; of the n-th of many clips n - 0.5
-    end: float  # alike, n + 0.5
+    start: float  # s; of the n-th of many clips: n - 0.5
+    end: float  # s; of the n-th of many clips: n + 0.5
     speaker: str | None
     class_: str | None  # of the attribute that is shown; None: the caption names none
     run: Transcript

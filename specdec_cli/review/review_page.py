@@ -13,19 +13,20 @@ from typing import Any, Final
 
 from specdec_cli.errors import WrongFileError
 from specdec_cli.export.recordings import Stored
-from specdec_cli.format import claimed
+from specdec_cli.format import claimed, measured
 from specdec_cli.journal import Watch
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import References
 from specdec_cli.pages.offline import offline_page
 from specdec_cli.pages.sound import BIT_RATE, SoundUnavailable, mp3, pieces_of
 from specdec_cli.targets import REVIEW, write
+from specdec_cli.text import readable
 from specdec_cli.transcript.lines import transcript_at
-from specdec_cli.transcript.records import Transcript, readable
+from specdec_cli.transcript.records import Transcript
 from specdec_cli.types import FLAG_WORDS, Claim
 
 _PAGE_BYTES_A_SECOND: Final = BIT_RATE / 8 * 4 / 3  # base64
-_SHOWN: Final = {"language", "caption", "scores", "speaker", "text", "measured"}
+_SHOWN: Final = {"language", "caption", "scores", "speaker", "text"}
 """Fields of a transcript that the page shows as they are, where it has them."""
 
 
@@ -75,6 +76,7 @@ class ReviewItem:
             "truth": self.truth,
             "scores": {},
             **{name: value for name, value in run.model_dump(mode="json", include=_SHOWN).items() if value is not None},
+            "figures": measured(run.measured) if run.measured else [],
             "flags": [FLAG_WORDS[flag] for flag in run.flags],
             "claims": {each.attribute: [claimed(each), each.agrees] for each in self.claims if each.agrees is not None},
         }
@@ -127,8 +129,8 @@ def write_review(
 ) -> Sounds:
     """Writes a page about `pieces` in this order, whole or not at all; returns what it plays.
 
-    Corrections choose from the classes of `lexicon`. It holds at most `audio_mb` MB of audio, the first pieces first,
-    and `watch` is told of each. TranscriptError: the file cannot be written.
+    Corrections choose from the classes of `lexicon`. The page holds at most `audio_mb` MB of audio, that of the first
+    pieces; `watch` shows the progress. TranscriptError: the file cannot be written.
     """
     sounds = _sounds(pieces, audio_mb * 1e6, watch)
     shown = [piece.shown() | {"missing": sounds.missing.get(number)} for number, piece in enumerate(pieces)]

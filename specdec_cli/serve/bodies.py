@@ -100,7 +100,7 @@ async def told(
 
     try:
         future = submit(run)
-    except HTTPException:
+    except BaseException:
         body.release()
         raise
     future.add_done_callback(ended)

@@ -55,15 +55,6 @@ class Step:
     made: Round | Transcript
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What is asked for: settings by dotted name, and among them, of `texts`, those in place of the shipped ones."""
-
-    mode: Mode
-    settings: Mapping[str, object]
-    texts: Mapping[str, str]
-
-
 class Captions:
     """Loaded models that caption recordings.
 
@@ -116,19 +107,21 @@ class Captions:
         if self._forwards is not None:
             self._forwards.close()
 
-    def steps(self, order: Order, sound: bytes, left: threading.Event) -> Generator[Step]:
+    def steps(
+        self, settings: Mapping[str, object], texts: Mapping[str, str], sound: bytes, left: threading.Event
+    ) -> Generator[Step]:
         """What becomes of a recording, in a thread of `submit`; once `left` is set, no further forward is made for it.
 
-        Raises ClientDisconnect then, ApiError and SpecdecError.
+        `texts` are settings, too: those in place of the shipped ones. Raises ClientDisconnect, ApiError, SpecdecError.
         """
-        captioner, heard = self._variant(order)
+        captioner, heard = self._variant(settings, texts)
         with _file_of(sound) as path:
             del sound
             try:
                 with self._turn(self._preparing, left):
                     recording = captioner.recording(InputFile(path), self.limits.clip_s or self.limits.recording_s)
                 says = [warning.replace(path, NAME) for warning in recording.warnings]
-                says += [UNHEARD] if order.texts and not heard else []
+                says += [UNHEARD] if texts and not heard else []
                 runs = captioner.runs_of(replace(recording, path=NAME, warnings=tuple(says)))
                 while True:
                     with self._turn(self._preparing, left):
@@ -172,15 +165,14 @@ class Captions:
         with self._lock:
             self.under_way -= 1
 
-    def _variant(self, order: Order) -> tuple[Captioner, bool]:
-        """The captioner of an order, and whether it follows the client's own texts, which are not kept.
+    def _variant(self, settings: Mapping[str, object], texts: Mapping[str, str]) -> tuple[Captioner, bool]:
+        """The captioner of a request, and whether it follows the client's own texts, which are not kept.
 
         Raises ConfigError where settings are wrong or contradict each other.
         """
-        settings = {"decoding.mode": order.mode, **order.settings}
-        if order.texts:
+        if texts:
             with suppress(ConfigError):  # of the texts; all else is wrong without them as well
-                return self._varied({**settings, **order.texts}), True
+                return self._varied({**settings, **texts}), True
         if "decoding.stop_strings" in settings:
             return self._varied(settings), False
         return self._kept(json.dumps(settings, sort_keys=True)), False

@@ -18,13 +18,13 @@ from starlette.routing import Route
 from specdec_cli.labels import Lexicon
 from specdec_cli.models.processor import Processor
 from specdec_cli.serve.bodies import Bodies, Body, told
-from specdec_cli.serve.captions import Captions, Order, Step
+from specdec_cli.serve.captions import Captions, Step
 from specdec_cli.serve.fetch import fetched
 from specdec_cli.serve.metrics import Metrics
 from specdec_cli.serve.openapi import CHAT, MODELS, document
 from specdec_cli.serve.requests import PREFIX, ApiError, ChatRequest, object_schema
 from specdec_cli.transcript import Transcript
-from specdec_cli.types import Token
+from specdec_cli.types import Mode, Token
 
 UNLIKELY: Final = -9999.0
 """Log-probability of a token that is not among the likeliest, as in the API itself."""
@@ -35,9 +35,9 @@ _KNOWN: Final = object_schema(Lexicon.shipped())
 class Completion:
     """What has come of a request so far. `wanted` are the properties of a JSON object; none: the caption as text."""
 
-    def __init__(self, asked: ChatRequest, order: Order, wanted: tuple[str, ...], writer: Processor) -> None:
+    def __init__(self, asked: ChatRequest, mode: Mode, wanted: tuple[str, ...], writer: Processor) -> None:
         self._asked, self._wanted, self._writer = asked, wanted, writer
-        self._head = {"id": f"chatcmpl-{uuid.uuid4().hex}", "created": int(time.time()), "model": PREFIX + order.mode}
+        self._head = {"id": f"chatcmpl-{uuid.uuid4().hex}", "created": int(time.time()), "model": PREFIX + mode}
         self._caption, self._logprobs = "", list[dict[str, Any]]()
         self._role = {"role": "assistant"}  # stands in the first chunk
         self._written: int | None = None  # number of the piece that wrote last
@@ -184,15 +184,13 @@ def routes(captions: Captions, bodies: Bodies, metrics: Metrics) -> list[Route]:
         """The events of a stream; else a text for each step, empty but for the last, which is the answer."""
         asked, body.content = ChatRequest.read(body.content), b""
         settings, mode = asked.settings(captions.limits.text_tokens), captions.mode_of(asked.model)
-        if (own := settings.pop("decoding.mode", None)) is not None:
-            mode = captions.mode_of(f"{PREFIX}{own}")
-        texts = {"prompt.text": asked.text("user"), "prompt.system": asked.text("system", "developer")}
-        order = Order(mode, settings, {name: text for name, text in texts.items() if text})
-        answer = Completion(asked, order, asked.wanted(_KNOWN), captions.loaded.pair.writer)
+        if "decoding.mode" in settings:
+            mode = captions.mode_of(f"{PREFIX}{settings['decoding.mode']}")
+        answer = Completion(asked, mode, asked.wanted(_KNOWN), captions.loaded.pair.writer)
         sound = asked.sound(lambda url: fetched(url, captions.limits, body, left))
-        asked.messages.clear()  # the recording is held once
-        with closing(captions.steps(order, sound, left)) as steps:
-            del sound
+        with closing(captions.steps({**settings, "decoding.mode": mode}, asked.texts, sound, left)) as steps:
+            asked.messages.clear()
+            del sound  # from here on the recording is held once
             for step in steps:
                 if isinstance(step.made, Transcript):
                     metrics.captions.labels(mode).inc()

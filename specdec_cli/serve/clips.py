@@ -27,7 +27,6 @@ from specdec_cli.decoding.length import GuessCosts
 from specdec_cli.decoding.next_scores import NextScores
 from specdec_cli.decoding.pick import choices
 from specdec_cli.decoding.verify import LocalVerifier
-from specdec_cli.errors import DecodingError
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.engine import Shared, encoders_and_threads
 from specdec_cli.models.processor import Prompt, test_sound
@@ -214,14 +213,11 @@ class Service:
             most = f"{limits.draft_tokens} drafted tokens, {limits.run_on_tokens} more, and {clip.capacity} in all"
             raise MalformedError(f"a block may have {most}, ids below {clip.vocab_size}, and what its rule needs")
         logits = wire.unpack_distributions(distributions, block.draft, clip.vocab_size).log() if compares else None
-        return Draft(tuple(block.draft), logits)
+        return Draft(tuple(block.draft), None if logits is None else (logits,))
 
     def _held(self, id_: str, clip: wire.ClipRequest, tensors: wire.Tensors) -> Held:
         prompt, model = Prompt(tuple(clip.prompt_ids), tensors), self._model
-        try:
-            session = Session(model, prompt, clip.capacity, clip.vocab_size, self._shared)
-        except DecodingError as error:
-            raise HTTPException(413, error.message) from None
+        session = Session(model, prompt, clip.capacity, clip.vocab_size, self._shared)
         name, most = model.weights or model.name, clip.guess_tokens
         key = key_of(name, "cloud", prompt.ids)
         guesses = Guesses(self._guess_table, key, most, clip.longest, self._guess_costs)

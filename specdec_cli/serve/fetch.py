@@ -13,21 +13,23 @@ from typing import Any, Final
 import httpx
 from starlette.requests import ClientDisconnect
 
-from specdec_cli.config.problems import show
 from specdec_cli.errors import ConfigError, first_line
 from specdec_cli.serve.bodies import Body
 from specdec_cli.serve.limits import ServeLimits
 from specdec_cli.serve.requests import ApiError
+from specdec_cli.text import show
 
 _REDIRECTS: Final = 3  # that are followed, each to a host that is allowed
 
 
 def hosts(names: Iterable[str]) -> frozenset[str]:
-    """Names and addresses of --audio-host, as URLs have them. Raises ConfigError for what is neither."""
+    """Names and addresses of `serve.audio_hosts`, as URLs have them. Raises ConfigError for what is neither."""
     found = frozenset(name.lower().strip("[]") for name in names)
     for name in found:
         if re.fullmatch(r"[\w-]+(\.[\w-]+)*|[\da-f:]+", name) is None:
-            raise ConfigError(f"--audio-host {show(name)} is no host.", hint="Give a name alone: media.example.org")
+            raise ConfigError(
+                f"serve.audio_hosts: {show(name)} is no host.", hint="Give a name alone: media.example.org"
+            )
     return found
 
 
@@ -69,13 +71,13 @@ async def _checked(url: str, limits: ServeLimits) -> dict[str, Any]:
     """What to ask for: what stands at the address that the host's name leads to now, which is checked."""
     asked, allowed = httpx.URL(url), limits.audio_hosts
     if asked.scheme not in ("http", "https") or asked.host not in allowed or asked.userinfo:
-        takes = f"one at {' or '.join(sorted(allowed))}" if allowed else "this server fetches nothing (--audio-host)"
+        takes = f"one at {' or '.join(sorted(allowed))}" if allowed else "it fetches nothing (serve.audio_hosts)"
         says = f"audio_url takes a data URL (data:audio/wav;base64,...); {takes}."
         raise ApiError(400, says, "messages", "unsupported_url")
     found = await asyncio.get_running_loop().getaddrinfo(asked.host, asked.port, type=socket.SOCK_STREAM)
     address = str(found[0][4][0])
     if not ip_address(address).is_global and address not in allowed:
-        raise _refused(f"leads to {address}, an address of no public network, which --audio-host does not name")
+        raise _refused(f"leads to {address}, an address of no public network, which serve.audio_hosts does not name")
     return {
         "url": asked.copy_with(host=address),
         "headers": {"Host": asked.netloc.decode("ascii")},

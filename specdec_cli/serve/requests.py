@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, Literal
 
@@ -133,48 +134,13 @@ class StreamOptions(Message):
     include_usage: bool = False
 
 
-class Property(Message):
-    """The JSON Schema of a wanted property; keywords that could forbid more than these are not taken."""
-
-    type: str | list[str] | None = None
-    enum: list[JsonValue] | None = None
-    any_of: list[Property] | None = Field(None, alias="anyOf")
-    items: Property | None = None
-    title: str | None = None
-    description: str | None = None
-    default: JsonValue = None
-
-    def allows(self, value: str | list[str] | None) -> bool:
-        """Whether it may be the property's value."""
-        if self.any_of is not None and not any(each.allows(value) for each in self.any_of):
-            return False
-        kinds = [self.type] if isinstance(self.type, str) else self.type
-        if kinds is not None and _TYPES[type(value)] not in kinds:
-            return False
-        if self.enum is not None and value not in self.enum:
-            return False
-        return self.items is None or not isinstance(value, list) or all(map(self.items.allows, value))
-
-
-class ObjectSchema(Message):
-    """A JSON Schema of an object with the properties that are wanted."""
-
-    type: Literal["object"] = "object"
-    properties: dict[str, Property] = Field(min_length=1)
-    required: list[str] = Field([])
-    additional: bool = Field(False, alias="additionalProperties")
-    title: str | None = None
-    description: str | None = None
-    dialect: str | None = Field(None, alias="$schema")
-
-
 class NamedSchema(Message):
-    """What is asked for as an object."""
+    """A JSON Schema of an object with the properties that are wanted."""
 
     name: str = ""
     description: str | None = None
     strict: bool | None = None
-    schema_: ObjectSchema = Field(alias="schema")
+    schema_: dict[str, JsonValue] = Field(alias="schema")
 
 
 class Format(Message):
@@ -235,7 +201,7 @@ class ChatRequest(Message):
             given["prompt.language"] = given.pop("language")
         for name, value in given.items():
             files = name == "gate.name" and value not in choices("gate.name")
-            files |= name == "audio.cut" and isinstance(value, str) and value != AT_PAUSES
+            files |= name == "audio.segment" and isinstance(value, str) and value != AT_PAUSES
             if name not in SETTABLE or files:
                 says = f"specdec.{name[:100]} {'takes no file' if files else 'is no setting of a request'}"
                 says = f"{says}; docs/api.md lists those, and the server's configuration has the others."
@@ -267,10 +233,14 @@ class ChatRequest(Message):
         except ValueError:
             raise ApiError(400, "The recording is not valid base64.", "messages", "invalid_audio") from None
 
-    def text(self, *roles: str) -> str:
-        """The text of the messages of these roles."""
-        parts = [part for message in self.messages if message.role in roles for part in message.parts]
-        return "\n".join(part.text.strip() for part in parts if isinstance(part, TextPart)).strip()
+    @property
+    def texts(self) -> dict[str, str]:
+        """The user's instruction and the system prompt, by the names of their settings, where there are such."""
+        found = defaultdict[str, list[str]](list)
+        for message in self.messages:
+            name = "prompt.text" if message.role == "user" else "prompt.system"
+            found[name] += [part.text.strip() for part in message.parts if isinstance(part, TextPart)]
+        return {name: text for name, lines in found.items() if (text := "\n".join(lines).strip())}
 
     def wanted(self, known: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
         """The properties of the JSON object that is asked for, of those that are `known`; none: the caption as text.
@@ -282,15 +252,16 @@ class ChatRequest(Message):
             return ()
         if form.type == "json_object":
             return tuple(known)
-        if form.json_schema is None:
-            raise _wrong_schema("needs json_schema", known)
-        schema = form.json_schema.schema_
-        names = tuple(dict.fromkeys((*schema.properties, *schema.required)))
+        schema = {} if form.json_schema is None else form.json_schema.schema_
+        properties, required = schema.get("properties"), schema.get("required") or []
+        if not isinstance(properties, dict) or not properties or not isinstance(required, list):
+            raise _wrong_schema("needs `properties`", known)
+        names = tuple(dict.fromkeys(map(str, (*properties, *required))))
         for name in names:
             if name not in known:
                 raise _wrong_schema(f"has no property {name[:100]}", known)
             values = known[name].get("enum", [["a word"] if known[name]["type"] == "array" else "a text"])
-            if name in schema.properties and not all(map(schema.properties[name].allows, values)):
+            if not all(_allows(properties.get(name, {}), value) for value in values):
                 raise _wrong_schema(f"has to allow for {name}: {json.dumps(known[name])}", known)
         return names
 
@@ -300,6 +271,20 @@ def object_schema(lexicon: Lexicon) -> dict[str, dict[str, Any]]:
     words = {"type": "array", "items": {"type": "string"}}
     classes = {name: {"type": ["string", "null"], "enum": [*found, None]} for name, found in lexicon.attributes.items()}
     return {"caption": {"type": "string"}, **classes, "emotions": words, "flags": words}
+
+
+def _allows(schema: object, value: str | list[str] | None) -> bool:
+    """Whether a JSON Schema lets a value pass; one with other keywords than these, which may forbid it, does not."""
+    match schema:
+        case {"anyOf": [*branches], **rest}:
+            return any(_allows(branch, value) for branch in branches) and _allows(rest, value)
+        case {"type": str() | [*_] as kinds, **rest}:
+            return _TYPES[type(value)] in ([kinds] if isinstance(kinds, str) else kinds) and _allows(rest, value)
+        case {"enum": [*values], **rest}:
+            return value in values and _allows(rest, value)
+        case {"items": dict(items), **rest}:
+            return all(_allows(items, each) for each in value or ()) and _allows(rest, value)
+    return isinstance(schema, dict) and schema.keys() <= {"title", "description", "default"}
 
 
 def _wrong_schema(says: str, known: Mapping[str, Any]) -> ApiError:

@@ -1,36 +1,23 @@
-"""Transcript schema 1: what one line says. Every figure names its unit; what was not measured is null, never 0."""
+"""Transcript schema 1: the fields of a line. Every figure names its unit; a figure that was not measured is null."""
 
 from __future__ import annotations
 
 import json
 import math
-import re
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationError
 
 from specdec_cli.errors import WrongFileError
+from specdec_cli.text import is_file_name, readable
 from specdec_cli.times import MOST_S
 from specdec_cli.transcript.round import Figure, Record, Round
 from specdec_cli.types import Decider, FinishReason, Flag, Measured, Mode
 
 
-def readable(text: str) -> str:
-    """`text` with lone surrogates written out: U+DC80 becomes the six characters \\udc80."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-_NO_NAME: Final = re.compile("[\0\ud800-\udc7f\udd00-\udfff]")
-
-
-def file_name(path: str) -> str:
-    """A path for `Transcript.file`; what no file can be called is written out."""
-    return _NO_NAME.sub(lambda found: ascii(found[0])[1:-1], path)
-
-
 def _of_a_file(name: str) -> str:
-    if _NO_NAME.search(name):
+    if not is_file_name(name):
         raise ValueError("Input should be the name of a file")
     return name
 
@@ -162,7 +149,7 @@ class ErrorInfo(Record):
 
 
 class ClassScores(Record):
-    """How likely each class of an attribute is, by the model whose distribution decided which one is named."""
+    """The probability of each class of an attribute, by the model that decided which class is named."""
 
     by: Decider = Field(description="the model that decided")
     classes: dict[str, Figure] = Field(description="class -> probability; with `other` they add up to 1")
@@ -177,7 +164,7 @@ def _malformed(place: str, reason: str) -> WrongFileError:
 
 
 class TranscriptHead(Record):
-    """What a line says before its rounds: which clip, how it was captioned, and the caption."""
+    """The fields of a line before its rounds: the clip, how it was captioned, and the caption."""
 
     schema_: Literal[1] = Field(default=1, alias="schema", description="version of this layout")
     file: FileName = Field(
@@ -225,7 +212,7 @@ class TranscriptHead(Record):
 
     @classmethod
     def from_json(cls, line: str | bytes, place: str = "The line") -> Self:
-        """What a line of JSON says, which anybody may have written; `place` names the line in messages.
+        """The record in a line of JSON, which anybody may have written; `place` names the line in messages.
 
         Raises:
             TranscriptError: it is no transcript of schema 1; the message names the field.
@@ -238,7 +225,7 @@ class TranscriptHead(Record):
 
     @classmethod
     def of(cls, values: object, place: str = "The line") -> Self:
-        """The same of a line that is parsed."""
+        """The record of a parsed line."""
         try:
             return cls.model_validate(values)
         except ValidationError as error:
@@ -247,7 +234,7 @@ class TranscriptHead(Record):
 
 
 class Started(TranscriptHead):
-    """A clip is about to be captioned: the first event of its run, with all that its transcript says by then."""
+    """A clip is about to be captioned: the first event of its run, with the fields of its transcript that are known."""
 
     sha256: str
     duration_s: Seconds

@@ -112,7 +112,7 @@ def fit(found: Sequence[Example], decided: Mapping[int, str], *, seed: int = 0) 
     folds = min(FOLDS, len(set(groups[changed].tolist())))
     if folds < 2:
         raise ConfigError(
-            f"the cloud changes a class in {folds} of the clips, which is too little to fit a gate to",
+            f"The cloud changes a class in {folds} of the clips, which is too little to fit a gate to.",
             hint="Tune with more clips, or leave the learned gate out.",
         )
     search = GridSearchCV(

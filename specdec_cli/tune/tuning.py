@@ -25,7 +25,7 @@ from specdec_cli.labels.grounding import Grounding
 from specdec_cli.labels.references import Reference
 from specdec_cli.stats import Interval
 from specdec_cli.tune.choosing import best_of, worth_running
-from specdec_cli.tune.outcomes import Baselines, CaptionQuality, SettingOutcome, TunedPoint, Tuning, confirmed, swept
+from specdec_cli.tune.outcomes import Baselines, CaptionQuality, SettingOutcome, Tuning, confirmed, swept
 from specdec_cli.tune.recording import StoredRecordings, Trace, sound_of
 from specdec_cli.tune.replay import Candidate, candidates
 from specdec_cli.tune.tuning_plan import INSTALL, TuningPlan, groups_of, require_clips, split
@@ -80,12 +80,14 @@ def tune(
     ends = alone.gap(alone.cloud)
     if ends is None:
         raise ConfigError(
-            "no reference covers the clips that settings are confirmed on",
-            hint="Look at the column that names the files (--file-column), or leave the references out.",
+            "No reference covers the clips that settings are confirmed on.",
+            hint="Look at the column that names the files (--column file=NAME), or leave the references out.",
         )
     best, guarantee = best_of(runs, alone, plan) if ends.closed or plan.risk is not None else (None, None)
     points = tuple(outcome.point(alone) for outcome in runs)
-    needed = clips_needed(ends.gap if ends.closed is None else _best_gain(points), len(traces))
+    gains = [point.gain for point in points if point.gain is not None and point.gate != "random"]
+    largest = max(gains, key=lambda gain: gain.value, default=None)
+    needed = clips_needed(ends.gap if ends.closed is None else largest, len(traces))
     language, judged = captioner.config.prompt.language, quality.measure == "labels"
     tuning = Tuning(
         measure=quality.measure,
@@ -127,23 +129,15 @@ def clips_needed(difference: Interval | None, clips: int) -> int | None:
     return max(math.ceil(rough / ten) * ten, clips + 1)
 
 
-def _best_gain(points: Sequence[TunedPoint]) -> Interval | None:
-    """The gain of the setting that gains most; the random gate is no setting to take."""
-    gains = [point.gain for point in points if point.gain is not None and point.gate != "random"]
-    return max(gains, key=lambda gain: gain.value, default=None)
-
-
 def _reason(ends: GapClosed, plan: TuningPlan, needed: int | None) -> str:
     """Why nothing is recommended."""
-    budget = f"a budget of {plan.cost}={plan.budget:g}"
+    within = f"No setting within a budget of {plan.cost}={plan.budget:g}"
     if plan.risk is not None:
-        reason = f"No setting within {budget} is certified to keep to a risk of {100 * plan.risk:g}%"
-    elif ends.closed is None:
-        reason = "The cloud is not measurably better than the edge on these clips, so there is nothing to gain"
-    else:
-        reason = f"No setting within {budget} is measurably better than the edge alone"
-    if plan.risk is not None:
+        reason = f"{within} is certified to keep to a risk of {100 * plan.risk:g}%"
         return f"{reason}. Tune on more recordings, or with a larger --risk, or use --mode edge."
+    reason = f"{within} is measurably better than the edge alone"
+    if ends.closed is None:
+        reason = "The cloud is not measurably better than the edge on these clips, so there is nothing to gain"
     if needed is None:
         return f"{reason}. If that is what it seems, more recordings like these would not change it: use --mode edge."
     return f"{reason}. If the difference is what it seems, some {needed:,} recordings would show it."
@@ -182,7 +176,7 @@ def _fit(
         others = tuple(gate for gate in plan.gates if gate != "learned")
         if set(others) <= {"random"}:
             raise
-        return replace(plan, gates=others), None, [f"The learned gate was not tried: {error.message}."]
+        return replace(plan, gates=others), None, [f"The learned gate was not tried. {error.message}"]
 
 
 def _waking(weights: LearnedWeights) -> LearnedWeights:
@@ -244,7 +238,7 @@ def _confirm(
     journal.run_all(steps, watch)
     usable = [trace for trace in traces if all(journal.run(trace.sha256, one) for one in variants.values())]
     if not usable:
-        raise ConfigError("no clip could be captioned in the confirming runs", hint="Their errors are above.")
+        raise ConfigError("No clip could be captioned in the confirming runs.", hint="Their errors are above.")
     runs = {
         each: [run for trace in usable if (run := journal.run(trace.sha256, captioner))]
         for each, captioner in variants.items()

@@ -37,27 +37,27 @@ class TuningPlan:
 def require_tunable(config: Config, gates: Sequence[GateName], clips: int, risk: float | None = None) -> None:
     """Refuses what no tuning of a hybrid run over so many different clips can succeed with, by ConfigErrors."""
     if config.decoding.sampling:
-        raise ConfigError("tuning compares texts, and sampling leaves no one text", hint="Use temperature 0.")
+        raise ConfigError("Tuning compares texts, and sampling leaves no one text.", hint="Use temperature 0.")
     if config.cloud is not None and config.cloud.url is not None:
         hint = "Tune where both models can be loaded: set cloud.model in place of cloud.url."
-        raise ConfigError(f"tuning needs the cloud's scores, and {config.cloud.url} returns verdicts only", hint=hint)
-    if config.audio.cut is not None:
-        raise ConfigError("tuning takes whole recordings, not pieces", hint="Leave audio.cut out.")
+        raise ConfigError(f"Tuning needs the cloud's scores, and {config.cloud.url} returns verdicts only.", hint=hint)
+    if config.audio.segment is not None:
+        raise ConfigError("Tuning takes whole recordings, not pieces.", hint="Leave audio.segment out.")
     if "learned" in gates and find_spec("sklearn") is None:
-        raise ConfigError("the learned gate needs scikit-learn", hint=f"Install it: {INSTALL}; or name other gates.")
+        raise ConfigError("The learned gate needs scikit-learn.", hint=f"Install it: {INSTALL}; or name other gates.")
     require_clips(clips, risk)
     if risk is not None and config.acceptance.rule not in (None, "greedy"):
-        problem = f"--risk needs a rule that gives the cloud's own caption, and {config.acceptance.rule} does not"
+        problem = f"--risk needs a rule that gives the cloud's own caption, and {config.acceptance.rule} does not."
         raise ConfigError(problem, hint="Use --accept greedy, or leave --risk out.")
 
 
 def require_clips(clips: int, risk: float | None = None) -> None:
     """Raises ConfigError for fewer clips than any tuning takes, or than certify a risk on half of them."""
-    least, what, hint = FEWEST, "tuning", "Name more; a hundred is a good number."
+    least, what, hint = FEWEST, "Tuning", "Name more; a hundred is a good number."
     if risk is not None and 2 * fewest(risk) > least:
-        least, what, hint = 2 * fewest(risk), f"a risk of {100 * risk:g}%", "Name more, or certify a larger risk."
+        least, what, hint = 2 * fewest(risk), f"A risk of {100 * risk:g}%", "Name more, or certify a larger risk."
     if clips < least:
-        raise ConfigError(f"{what} needs at least {least} clips, and {clips} can be recorded", hint=hint)
+        raise ConfigError(f"{what} needs at least {least} clips, and {clips} can be recorded.", hint=hint)
 
 
 def groups_of(traces: Sequence[Trace], references: Mapping[str, Reference]) -> tuple[str, dict[str, str]]:
@@ -80,5 +80,5 @@ def split(traces: Sequence[Trace], groups: Mapping[str, str], seed: int) -> tupl
     random.Random(seed).shuffle(names)
     halves: tuple[list[Trace], list[Trace]] = [], []
     for name in names:
-        min(halves, key=len).extend(members[name])  # so that the halves come out alike in size
+        min(halves, key=len).extend(members[name])  # so that both halves have about as many clips
     return halves

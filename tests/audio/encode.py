@@ -18,39 +18,20 @@ from specdec_cli.audio import Recording, open_recording
 Samples = NDArray[np.float32]
 
 SNDFILE: dict[str, tuple[str, str]] = {
-    "wav": ("WAV", "PCM_16"),
-    "pcm24.wav": ("WAV", "PCM_24"),
-    "pcm32.wav": ("WAV", "PCM_32"),
-    "u8.wav": ("WAV", "PCM_U8"),
-    "float.wav": ("WAV", "FLOAT"),
-    "double.wav": ("WAV", "DOUBLE"),
-    "ulaw.wav": ("WAV", "ULAW"),
-    "extensible.wav": ("WAVEX", "PCM_16"),
-    "rf64": ("RF64", "PCM_16"),
-    "w64": ("W64", "PCM_16"),
-    "aiff": ("AIFF", "PCM_16"),
-    "au": ("AU", "PCM_16"),
-    "caf": ("CAF", "PCM_16"),
-    "flac": ("FLAC", "PCM_16"),
-    "24.flac": ("FLAC", "PCM_24"),
-    "ogg": ("OGG", "VORBIS"),
-    "sf.opus": ("OGG", "OPUS"),
+    "wav": ("WAV", "PCM_16"), "pcm24.wav": ("WAV", "PCM_24"), "pcm32.wav": ("WAV", "PCM_32"),
+    "u8.wav": ("WAV", "PCM_U8"), "float.wav": ("WAV", "FLOAT"), "double.wav": ("WAV", "DOUBLE"),
+    "ulaw.wav": ("WAV", "ULAW"), "extensible.wav": ("WAVEX", "PCM_16"), "rf64": ("RF64", "PCM_16"),
+    "w64": ("W64", "PCM_16"), "aiff": ("AIFF", "PCM_16"), "au": ("AU", "PCM_16"), "caf": ("CAF", "PCM_16"),
+    "flac": ("FLAC", "PCM_16"), "24.flac": ("FLAC", "PCM_24"), "ogg": ("OGG", "VORBIS"), "sf.opus": ("OGG", "OPUS"),
     "sf.mp3": ("MP3", "MPEG_LAYER_III"),
-}
+}  # fmt: skip
 """Extension -> libsndfile's format and subtype."""
 
 FFMPEG: dict[str, tuple[str, str]] = {
-    "m4a": ("mp4", "aac"),
-    "alac.m4a": ("mp4", "alac"),
-    "mp4": ("mp4", "aac"),
-    "mov": ("mov", "aac"),
-    "webm": ("webm", "libopus"),
-    "mka": ("matroska", "flac"),
-    "opus": ("ogg", "libopus"),
-    "aac": ("adts", "aac"),
-    "mp3": ("mp3", "libmp3lame"),
-    "avi": ("avi", "mp2"),
-}
+    "m4a": ("mp4", "aac"), "alac.m4a": ("mp4", "alac"), "mp4": ("mp4", "aac"), "mov": ("mov", "aac"),
+    "webm": ("webm", "libopus"), "mka": ("matroska", "flac"), "opus": ("ogg", "libopus"), "aac": ("adts", "aac"),
+    "mp3": ("mp3", "libmp3lame"), "avi": ("avi", "mp2"),
+}  # fmt: skip
 """Extension -> FFmpeg's muxer and encoder."""
 
 PADDED = frozenset({"m4a", "mp4", "mov", "aac", "avi", "sf.mp3", "mp3"})

@@ -17,7 +17,7 @@ from tests.transcript.lines import read_transcripts
 
 __all__ = ["specdec"]
 
-QUICK = ("--mode", "edge", "--max-new-tokens", "8", "-l", "en")
+QUICK = ("--mode", "edge", "--set", "decoding.max_new_tokens=8", "-l", "en")
 PAUSE = np.zeros(RATE, np.float32)
 
 
@@ -114,7 +114,7 @@ def test_a_microphone_that_goes_ends_it_with_what_was_captioned(specdec: Specdec
 
 
 def test_microphones_are_listed(specdec: Specdec) -> None:
-    outcome = specdec("listen", "--list-devices")
+    outcome = specdec("listen", "--device", "list")
     assert outcome.lines == ["  1  Desk \\x1b[31mmicrophone  (default)", "  2  Headset"]
 
 
@@ -125,7 +125,7 @@ def test_microphones_are_listed(specdec: Specdec) -> None:
         (("--device", "9"), 3, "There is no microphone '9'"),
         (("--device", "e"), 3, "Multiple input devices"),
         (("--save", "talk.wav"), 2, "is not a folder"),
-        (("-o", "talk.wav"), 2, "holds something else than transcripts"),
+        (("-o", "talk.wav"), 2, "holds something other than transcripts"),
     ],
 )
 def test_what_cannot_work_is_refused_before_loading(

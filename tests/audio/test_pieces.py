@@ -51,7 +51,7 @@ def test_what_does_not_fit_or_is_to_be_is_cut_at_its_pauses(window_s: float, at_
     assert len(open_recording(path, window_s=30.0).cuts) == 1
     with pytest.raises(AudioContentError, match="no utterances between pauses") as raised:
         recorded(tmp_path, tone(31.0), window_s=30)
-    assert "audio.cut" in (raised.value.hint or "")
+    assert "audio.segment" in (raised.value.hint or "")
 
 
 def test_pauses_are_found_in_the_pass_that_checks_the_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

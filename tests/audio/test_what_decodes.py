@@ -54,7 +54,7 @@ TAGS = {
 
 
 @pytest.mark.parametrize("tag", TAGS)
-@pytest.mark.parametrize("extension", ["mp3", "sf.mp3", "flac", "ogg", "opus"])
+@pytest.mark.parametrize("extension", ["mp3", "sf.mp3", "flac", "ogg", "opus", "wav"])
 def test_what_stands_behind_the_sound_is_no_damage(extension: str, tag: str, tmp_path: Path) -> None:
     sound = healthy(extension, 4.0)
     recording = recorded(tmp_path, sound + TAGS[tag])

@@ -23,17 +23,9 @@ def failed_line(
 ) -> Transcript:
     """The line of a recording without a caption."""
     return error_transcript(
-        str(file),
-        error or AudioDecodeError("broken."),
-        language=language,
-        prompt=prompt,
-        mode="edge",
-        models=MODELS,
-        settings=SETTINGS,
-        sha256=sha256,
-        start_s=start_s,
-        end_s=None if start_s is None else start_s + 1,
-    )
+        str(file), error or AudioDecodeError("broken."), language=language, prompt=prompt, mode="edge", models=MODELS,
+        settings=SETTINGS, sha256=sha256, start_s=start_s, end_s=None if start_s is None else start_s + 1,
+    )  # fmt: skip
 
 
 def good_line(file: str | Path, caption: str = "A calm voice.", **more: object) -> Transcript:

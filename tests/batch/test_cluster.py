@@ -27,8 +27,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # of Ray's own making, where a test starts a cluster in this process
 ]
 
-QUICK = ("--mode", "edge", "--max-new-tokens", "6")
-HYBRID = ("--labels", "--max-new-tokens", "12", "--threshold", "0.5", "-l", "zh")
+QUICK = ("--mode", "edge", "--set", "decoding.max_new_tokens=6")
+HYBRID = ("--labels", "--set", "decoding.max_new_tokens=12", "--threshold", "0.5", "-l", "zh")
 EAGER = {"RAY_worker_niceness": "0"}
 """Ray makes its workers give way to everything else; beside other work on the machine they would hardly get on."""
 

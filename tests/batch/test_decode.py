@@ -118,10 +118,7 @@ def test_an_abandoned_batch_waits_for_no_cloud(tmp_path: Path, monkeypatch: pyte
         await asyncio.sleep(60)
         raise OSError("no answer")
 
-    with (
-        serving(cloud) as served,
-        remote_cloud(served.url, local.pair.edge, timeout_s=60.0) as cloud,
-    ):
+    with serving(cloud) as served, remote_cloud(served.url, local.pair.edge, timeout_s=60.0) as cloud:
         far = Captioner(local.config, Pair.of(local.pair.edge, cloud), load_s=0.0)
         left = prepared(far, tmp_path, 1)
 

@@ -23,7 +23,7 @@ from tests.tiers import few, in_ci
 from tests.transcript.lines import read_transcripts
 
 Batch = Callable[..., Outcome]
-QUICK = ("--mode", "edge", "--max-new-tokens", "4")
+QUICK = ("--mode", "edge", "--set", "decoding.max_new_tokens=4")
 """Settings that make a caption cheap, for tests of what is around it."""
 
 
@@ -93,19 +93,17 @@ def break_file(path: Path) -> bytes:
         ("--gate", "package:mini/gate.json"),
         in_ci((("--mode", "edge", "--set", "decoding.temperature=0.8"),)),
         pytest.param(("--threshold", "0.1"), marks=pytest.mark.full),
-        pytest.param(("--gate", "entropy", "--no-defer", "--set", "gate.stop_drafting=true"), marks=pytest.mark.full),
+        pytest.param(
+            ("--gate", "entropy", "--set", "decoding.defer=false", "--set", "gate.stop_drafting=true"),
+            marks=pytest.mark.full,
+        ),
         # without guesses it always drafts; with them, measured times decide whether the cloud writes a clip alone
         pytest.param(("--mode", "lossless", "-l", "en", "--set", "decoding.guess_tokens=0"), marks=pytest.mark.full),
     ],
     ids=" ".join,
 )
 def test_transcripts_are_those_of_the_single_command(
-    batch: Batch,
-    specdec: Specdec,
-    clips: Path,
-    output: Path,
-    tmp_path: Path,
-    flags: tuple[str, ...],
+    batch: Batch, specdec: Specdec, clips: Path, output: Path, tmp_path: Path, flags: tuple[str, ...]
 ) -> None:
     flags = (*flags, "--labels")
     size = ("--batch-size", "1", "--set", "runtime.workers=1") if "0.1" in flags else ("--set", "runtime.workers=3")
@@ -140,7 +138,7 @@ def test_changed_settings_are_named_and_refused_unless_overwritten(
     for flags, said in (
         (["-k", "7"], " and is 7"),
         (["-l", "en"], "language was 'zh' and is 'en'"),
-        (["--cut", "2"], "cut_s was null and is 2.0"),
+        (["--segment", "2"], "segment_s was null and is 2.0"),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(Captioner, "load", lambda *_, **__: pytest.fail("loaded"))
@@ -265,7 +263,9 @@ def test_the_first_failure_may_end_it(batch: Batch, tmp_path: Path, output: Path
     for index in range(40):
         write_voice(folder / f"{index:02d}.wav", index, 0.3)
     (tmp_path / "broken.wav").write_bytes(b"-")
-    outcome = batch(tmp_path / "broken.wav", folder, "--fail-fast", "--set", "runtime.workers=1", *QUICK)
+    outcome = batch(
+        tmp_path / "broken.wav", folder, "--set", "runtime.fail_fast=true", "--set", "runtime.workers=1", *QUICK
+    )
     assert outcome.code == 1
     lines = list(read_transcripts(output))
     assert sum(line.error is not None for line in lines) == 1
@@ -280,7 +280,7 @@ def test_what_has_nothing_to_describe_is_not_tried_again(
     for name, samples in (("part", part), ("silent", np.zeros(RATE, np.float32)), ("short", voice(1, 0.05))):
         soundfile.write(tmp_path / f"{name}.wav", samples, RATE)
     files = [tmp_path / f"{name}.wav" for name in ("part", "silent", "short")]
-    run = lambda: specdec(command, *files, "--cut", "2", *QUICK, "-o", output)  # noqa: E731
+    run = lambda: specdec(command, *files, "--segment", "2", *QUICK, "-o", output)  # noqa: E731
     assert run().code == 1
     before = output.read_bytes()
     with monkeypatch.context() as patch:
@@ -308,12 +308,7 @@ def test_an_output_in_use_or_of_another_kind_is_left_alone(
 
 
 def test_a_batch_that_cannot_load_its_models_drops_nothing(
-    batch: Batch,
-    shared: Path,
-    output: Path,
-    done: bytes,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    batch: Batch, shared: Path, output: Path, done: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()
     outcome = batch(shared, "-r", "--overwrite", "--set", f"edge.model={tmp_path / 'none'}")
@@ -334,7 +329,7 @@ def test_a_resumed_run_guesses_from_its_output_and_from_transcripts_that_it_is_g
 ) -> None:
     earlier, shipped = output.with_name("earlier.jsonl"), output.with_name("captions.json")
     shipped.write_text('{"weights": {}, "captions": {}}')
-    monkeypatch.setattr("specdec_cli.captioner.SHIPPED_CAPTIONS", shipped)
+    monkeypatch.setattr("specdec_cli.pair_loading.SHIPPED_CAPTIONS", shipped)
     assert specdec("batch", clips / "ann", "--mode", "edge", "--output", earlier if named else output).code == 0
     arguments = (
         clips / "bob" / "1.wav",

@@ -16,7 +16,7 @@ from tests.cli.conftest import Specdec
 from tests.cli.harness import Outcome
 from tests.mini_pair import write_voice
 
-QUICK = ("--mode", "edge", "--max-new-tokens", "4")
+QUICK = ("--mode", "edge", "--set", "decoding.max_new_tokens=4")
 Batch = Callable[..., Outcome]
 
 

@@ -23,7 +23,10 @@ pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX"),
     pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
 ]
-QUICK = ("--mode", "edge", "--max-new-tokens", "4", "--cut", "1", "--batch-size", "4", "--set", "runtime.workers=2")
+QUICK = (
+    *("--mode", "edge", "--segment", "1", "--batch-size", "4"),
+    *("--set", "decoding.max_new_tokens=4", "--set", "runtime.workers=2"),
+)
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 CLIPS = 30
 
@@ -129,7 +132,8 @@ def test_a_second_interruption_stops_at_once(tmp_path: Path) -> None:
     for index in range(12):
         write_voice(folder / f"{index:02d}.wav", index, 8.0)
     output = tmp_path / "out.jsonl"
-    slow = ["batch", str(folder), "-o", str(output), "--set", "decoding.min_new_tokens=300", "--max-new-tokens", "400"]
+    long = ("--set", "decoding.min_new_tokens=300", "--set", "decoding.max_new_tokens=400")
+    slow = ["batch", str(folder), "-o", str(output), *long]
     fork = Fork([*slow, "--mode", "edge", "--set", "decoding.loop_period=0", "--batch-size", "32"])
     fork.says("loading edge")
     time.sleep(0.5)

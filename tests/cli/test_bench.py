@@ -13,15 +13,15 @@ from tests.cli.conftest import Specdec
 from tests.console.screens import Screen
 
 SAMPLE = Path(__file__).parents[2] / "samples" / "en_male_pauses.flac"
-SHORT = ("--repeat", "1", "--max-new-tokens", "12")
+SHORT = ("--repeat", "1", "--set", "decoding.max_new_tokens=12")
 OURS = {"edge", "cloud", "lossless", "hybrid"}
 PEERS = {"generate-edge", "generate-cloud"}
 
 
 def test_one_round_as_json_and_its_page(specdec: Specdec) -> None:
-    outcome = specdec("bench", SAMPLE, *SHORT, "--defer", "--json")
+    outcome = specdec("bench", SAMPLE, *SHORT, "--set", "decoding.defer=true", "--json")
     assert outcome.code == 0, outcome.err
-    assert json.loads(outcome.out)["schema"] == 4
+    assert json.loads(outcome.out)["schema"] == 5
     found = Bench.model_validate_json(outcome.out)
     contenders = {contender.name: contender for contender in found.contenders}
     assert contenders.keys() == OURS | PEERS

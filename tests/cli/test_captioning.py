@@ -16,7 +16,6 @@ from specdec_cli.captioner import Captioner
 from specdec_cli.cli.captioning import command_line
 from specdec_cli.console.progress import show_counts, show_warnings
 from specdec_cli.console.view import View
-from specdec_cli.errors import AudioDecodeError, AudioNotFoundError
 from specdec_cli.inputs.recording import InputFile
 from tests.batch.lines import good_line
 from tests.cli.conftest import Specdec
@@ -25,7 +24,7 @@ from tests.console.screens import Screen
 from tests.mini_pair import RATE, voice, write_voice
 from tests.transcript.lines import read_transcripts
 
-QUICK = ("--mode", "edge", "--max-new-tokens", "4")
+QUICK = ("--mode", "edge", "--set", "decoding.max_new_tokens=4")
 Run = Callable[..., Ended]
 
 
@@ -102,9 +101,9 @@ def test_a_wrong_name_is_2_and_a_broken_recording_1(run: Run, clips: Path, tmp_p
 
 def test_recordings_and_pieces_are_counted(run: Run, tmp_path: Path) -> None:
     soundfile.write(tmp_path / "long.wav", voice(1, 2.0), RATE)
-    outcome = run(tmp_path / "long.wav", "--cut", "1")
+    outcome = run(tmp_path / "long.wav", "--segment", "1")
     assert "1 captioned (2 pieces)" in outcome.err
-    again = run(tmp_path / "long.wav", "--cut", "1")
+    again = run(tmp_path / "long.wav", "--segment", "1")
     assert "0 captioned  1 done before" in again.err
 
 
@@ -167,10 +166,6 @@ def test_options_are_added_in_front_of_a_double_hyphen(monkeypatch: pytest.Monke
     )
     expected = "specdec batch -o o.jsonl --retry-failed -- -x.wav --overwrite"
     assert command_line("--retry-failed") == expected
-
-
-def test_the_status_of_an_error_is_that_of_the_table() -> None:
-    assert (AudioNotFoundError.status, AudioDecodeError.status) == (2, 1)
 
 
 @pytest.mark.parametrize("given", [["-c"], ["specdec"], ["specdec", "--", "--overwrite"]])

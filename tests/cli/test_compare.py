@@ -17,7 +17,7 @@ from tests.mini_pair import captioner, write_voice
 from tests.transcript.lines import read_transcripts
 
 MODES = ("edge", "hybrid", "lossless", "cloud")
-SHORT = ("--max-new-tokens", "16")
+SHORT = ("--set", "decoding.max_new_tokens=16")
 ASKING = ("--threshold", "0.05", *SHORT)
 """At this threshold the hybrid of untrained-on sounds asks now and then; texts are as short as they may be."""
 
@@ -125,10 +125,7 @@ def test_changed_settings_are_named_and_refused_unless_overwritten(
     k = compared(run("zh").outcome.out).settings["k"]
     arguments, output = run("zh").again(tmp_path), tmp_path / "again.jsonl"
     held = output.read_bytes()
-    for changed, named in (
-        (["-k", "4"], f"k was {k} and is 4"),
-        (["-l", "en"], "language was 'zh' and is 'en'"),
-    ):
+    for changed, named in ((["-k", "4"], f"k was {k} and is 4"), (["-l", "en"], "language was 'zh' and is 'en'")):
         outcome = specdec("compare", *arguments, recordings[0], *changed)
         assert outcome.code == 2
         assert named in outcome.err
@@ -163,7 +160,7 @@ def test_a_broken_recording_is_one_error_and_costs_no_other(
 def test_references_bring_accuracy_and_texts(
     specdec: Specdec, run: Runs, recordings: list[str], truth: Path, tmp_path: Path
 ) -> None:
-    table = ("--references", truth, "--file-column", "clip", "--label-column", "emotion=mood", "--text-column", "note")
+    table = ("--references", truth, "--column", "file=clip", "--column", "emotion=mood", "--column", "text=note")
     flags = (*table, *run("zh").again(tmp_path))
     outcome = specdec("compare", *recordings, *flags, "--json")
     assert outcome.code == 0, outcome.err
@@ -183,7 +180,7 @@ def test_references_bring_accuracy_and_texts(
 
 def test_emotion_words_are_scored_over_own_wheels(specdec: Specdec, recordings: list[str], tmp_path: Path) -> None:
     """Clips of one reference that is right and one that is wrong, by tables in which every emotion has a base word."""
-    asked = ("-l", "en", "--modes", "edge,cloud", "-o", tmp_path / "t.jsonl")
+    asked = ("-l", "en", "--mode", "edge,cloud", "-o", tmp_path / "t.jsonl")
     first = compared(specdec("compare", *recordings[:2], *asked, "--json").out)
     said = [clip.labels["edge"]["emotion"] for clip in first.clips]
     others = ["happy", "sad", "angry", "neutral", "fearful", "disgusted", "surprised"]
@@ -208,7 +205,7 @@ def test_emotion_words_are_scored_over_own_wheels(specdec: Specdec, recordings: 
     assert "emotion words F1" in shown
     assert "50.0%" in shown
     (folder / "synonym.csv").unlink()
-    for given, says in ((scored, "synonym"), (scored[:-4] + scored[-2:], "--wheels needs references")):
+    for given, says in ((scored, "synonym"), (scored[:-4] + scored[-2:], "judging.wheels needs references")):
         refused = specdec("compare", *recordings[:2], *given)
         assert (refused.code, says in refused.err) == (2, True), refused.err
         assert "loading" not in refused.err

@@ -94,9 +94,7 @@ def test_the_gate_is_described_as_it_works(specdec: Specdec, arguments: tuple[st
     assert re.fullmatch(said, rows(specdec("doctor", "--quick", *arguments))["gate"][1])
 
 
-def test_one_model_is_checked_where_the_mode_needs_one_and_untested_if_asked(
-    really_loading: Specdec,
-) -> None:
+def test_one_model_is_checked_where_the_mode_needs_one_and_untested_if_asked(really_loading: Specdec) -> None:
     found = rows(really_loading("doctor", "--set", "decoding.mode=edge", "--set", "runtime.self_test=false"))
     assert found["edge"][1].endswith("· self-test switched off")
     assert "cloud" not in found

@@ -16,14 +16,14 @@ from tests.mini_pair import RATE, captioner, write_voice
 from tests.tiers import in_ci
 from tests.transcript.lines import read_transcripts
 
-QUICK = ("--mode", "edge", "--max-new-tokens", "4")
+QUICK = ("--mode", "edge", "--set", "decoding.max_new_tokens=4")
 
 
 @pytest.fixture(scope="module")
 def lines(tmp_path_factory: pytest.TempPathFactory) -> list[Transcript]:
     """A recording in three pieces, captioned."""
     file = write_voice(tmp_path_factory.mktemp("long") / "talk.wav", 1, 2.5)
-    pair = captioner(decoding__mode="edge", decoding__max_new_tokens=8, audio__cut=1.0)
+    pair = captioner(decoding__mode="edge", decoding__max_new_tokens=8, audio__segment=1.0)
     return [run.finish() for run in pair.runs(str(file)) if [*run]]
 
 

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from specdec_cli import __version__
-from specdec_cli.cli.app import COMMANDS, EXIT_CODES
+from specdec_cli.cli.app import COMMANDS, CONTEXT, EXIT_CODES, load
 from tests.cli.conftest import Specdec
 from tests.cli.harness import environment, process
 
@@ -19,7 +19,7 @@ LIGHT = [
     ["--help"],
     ["caption", "--help"],
     ["tune", "--help"],
-    ["compare", "--modes", "edge", "missing.wav"],
+    ["compare", "--mode", "edge", "missing.wav"],
     ["config", "show"],
     ["config", "validate", "qwen2.5-omni"],
     ["batch", "--manifest", "missing.tsv", "-o", "o.jsonl"],
@@ -77,6 +77,18 @@ def test_help_is_there_for_every_command(specdec: Specdec) -> None:
     shown = " ".join(specdec("-h").out.split())
     assert shown == " ".join(specdec("--help").out.split())
     assert all(f"{code} {meaning}" in shown for code, meaning in EXIT_CODES.items())
+
+
+def test_every_example_is_a_command_line_that_is_taken() -> None:
+    commands = {name: load(name) for name in COMMANDS if name != "config"}
+    commands |= {f"config {name}": command for name, command in load("config").commands.items()}
+    for name, command in commands.items():
+        _, *examples = [line for line in command.epilog.splitlines() if line != "\b"]
+        assert examples, name
+        for example in examples:
+            words = example.split()[1 + len(name.split()) :]
+            assert example.startswith(f"  specdec {name}")
+            assert command.make_context(name, words, **CONTEXT).args == []
 
 
 def test_no_command_prints_help_and_is_an_error(specdec: Specdec) -> None:

@@ -44,7 +44,7 @@ def test_every_option_in_a_message_exists() -> None:
         (place, flag) for place, text in sentences() for flag in re.findall(r"(?<![\w-])--([a-z][a-z-]*[a-z])", text)
     ]
     assert len(named) > 100
-    assert [(place, flag) for place, flag in named if flag not in known] == []
+    assert [(place, flag) for place, flag in named if flag not in known and not place.startswith("cli/moved.py")] == []
 
 
 def test_an_option_means_the_same_in_every_command() -> None:
@@ -52,14 +52,18 @@ def test_an_option_means_the_same_in_every_command() -> None:
     for name in COMMANDS:
         for parameter in parameters_of(name):
             meanings.setdefault(parameter.opts[0], set()).add(parameter.help)
-    # what the command is for; what is written besides; what it is done by; with --labels or without
-    several = {"--output", "--to", "--attribute", "--lexicon", "--batch-size"}
+    # what the command is for; what is written besides; what it is done by; with --labels or without; one or several
+    several = {"--output", "--to", "--attribute", "--lexicon", "--batch-size", "--mode", "--gate", "-k"}
     assert {flag for flag, helps in meanings.items() if len(helps) > 1} == several
 
 
-def test_caption_has_at_most_39_options_and_the_decoding_ones_last() -> None:
+def test_all_commands_together_have_at_most_55_options() -> None:
+    assert len({parameter.opts[0] for name in COMMANDS for parameter in parameters_of(name)}) <= 55
+
+
+def test_caption_has_at_most_34_options_and_the_decoding_ones_last() -> None:
     command = load("caption")
     help_ = command.get_help(command.context_class(command, info_name="specdec caption"))
-    assert len(parameters_of("caption")) <= 39
+    assert len(parameters_of("caption")) <= 34
     panels = re.findall(r"^([A-Z][a-z ]+):$", help_, re.MULTILINE)
     assert panels == ["Arguments", "Models and settings", "Caption", "Input", "Output", "Decoding", "Other"]

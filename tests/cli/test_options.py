@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from specdec_cli.captioner import Captioner
-from specdec_cli.cli.app import load
+from specdec_cli.cli.app import COMMANDS, load
+from specdec_cli.cli.moved import MOVED
 from specdec_cli.cli.options import FLAG_NAMES
 from specdec_cli.config import SETTINGS, Config
 from specdec_cli.errors import CheckpointError
@@ -19,21 +21,22 @@ FLAGS: list[tuple[list[str], str, object]] = [
     (["-k", "3"], "decoding.k", 3),
     (["--gate", "margin"], "gate.name", "margin"),
     (["--threshold", "0.25"], "gate.threshold", 0.25),
-    (["--defer"], "decoding.defer", True),
+    (["--set", "decoding.defer=true"], "decoding.defer", True),
     (["--accept", "rank"], "acceptance.rule", "rank"),
-    (["--max-new-tokens", "40"], "decoding.max_new_tokens", 40),
+    (["--set", "decoding.max_new_tokens=40"], "decoding.max_new_tokens", 40),
     (["--set", "decoding.stop_strings=[a, ，]"], "decoding.stop_strings", ("a", "，")),
     (["--edge", "package:mini/edge", "--cloud", "package:mini/cloud"], "edge.model", "package:mini/edge"),
-    (["--degrade"], "decoding.degrade", True),
+    (["--set", "decoding.degrade=true"], "decoding.degrade", True),
     (["--language", "en"], "prompt.language", "en"),
     (["--style", "concise"], "prompt.style", "concise"),
     (["--set", "prompt.force=true", "--prompt", "How do they speak: fast?"], "prompt.text", "How do they speak: fast?"),
-    (["--cut", "pauses"], "audio.cut", "pauses"),
+    (["--segment", "pauses"], "audio.segment", "pauses"),
     (["--start", "1:30"], "audio.start_s", 90.0),
     (["--end", "01:00:00.5"], "audio.end_s", 3600.5),
     (["--channel", "each"], "audio.channel", "each"),
     (["--channel", "2"], "audio.channel", 2),
     (["--track", "3"], "audio.track", 3),
+    (["--max-new-tokens", "5"], "decoding.max_new_tokens", 5),
     (["--strict"], "audio.strict", True),
     (["-k", "3", "--set", "decoding.k=4"], "decoding.k", 4),
     (["--set", "prompt.force=true", "--set", "prompt.text=a: b, c=d"], "prompt.text", "a: b, c=d"),
@@ -81,6 +84,35 @@ def test_every_flag_is_tried_and_sets_what_exists() -> None:
     taken = {flag for parameter in load("caption").params for flag in parameter.opts}
     assert taken & set(FLAG_NAMES.values()) <= tried
     assert set(FLAG_NAMES) <= set(SETTINGS)
+
+
+def test_what_moved_names_what_exists() -> None:
+    """The changelog has every option that moved, with what to use now: an option that some command takes, or --set."""
+    commands = [load(name) for name in COMMANDS if name != "config"]
+    taken = {flag for command in commands for parameter in command.params for flag in parameter.opts}
+    changes = (Path(__file__).parents[2] / "CHANGELOG.md").read_text(encoding="utf-8")
+    for option, now in MOVED.items():
+        first, _, rest = now.partition(" ")
+        assert not first.startswith("-") or first in taken, option
+        assert first != "--set" or rest.partition("=")[0] in SETTINGS, option
+        assert f"{option}`" in changes or f"{option} " in changes, option
+
+
+@pytest.mark.parametrize(
+    "line", ["caption a.wav --lookup a.jsonl", "compare a.wav --modes=edge,cloud", "serve --idle-s 3"]
+)
+def test_what_moved_is_refused_with_what_to_use_now(specdec: Specdec, line: str) -> None:
+    outcome = specdec(*line.split())
+    option = re.findall(r"--[a-z-]+", line)[0]
+    said = [f"error: {option} is no option any more.", f"hint: Use now: {MOVED[option]}"]
+    assert (outcome.code, outcome.err.splitlines()) == (2, said)
+
+
+def test_a_setting_of_another_command_is_refused(specdec: Specdec) -> None:
+    outcome = specdec("caption", "a.wav", "--set", "serve.idle_s=3")
+    assert outcome.code == 2
+    assert "serve.idle_s has no effect in specdec caption" in outcome.err
+    assert specdec("config", "show", "--set", "serve.idle_s=3").code == 0
 
 
 def test_flags_may_stand_behind_the_files_and_before_them(

@@ -22,12 +22,8 @@ def rounds(*entropies: float) -> list[dict[str, Any]]:
     """Blocks with these entropies; from 1 nat they are escalated."""
     known = {"draft_ids": [1], "draft_text": "a", "gate_values": [], "reason": None, "accepted": 0}
     known |= {"committed_ids": [1]} | {
-        "committed_text": "a",
-        "source": ["edge"],
-        "draft_ms": 1.0,
-        "verify_ms": None,
-        "network_ms": None,
-    }
+        "committed_text": "a", "source": ["edge"], "draft_ms": 1.0, "verify_ms": None, "network_ms": None,
+    }  # fmt: skip
     return [
         {**known, "index": index, "entropy": [entropy], "max_entropy": entropy, "escalated": entropy >= 1.0}
         for index, entropy in enumerate(entropies)
@@ -64,13 +60,9 @@ def test_a_picture_says_all_that_is_known(specdec: Specdec, tmp_path: Path) -> N
         *found
     }
     assert {
-        "needs review",
-        "no description",
-        "caption contradicts it",
-        "block kept",
-        "block escalated to the cloud",
+        "needs review", "no description", "caption contradicts it", "block kept", "block escalated to the cloud",
         "entropy, nats",
-    } <= {*found}
+    } <= {*found}  # fmt: skip
     assert {"median F0, Hz", "dBFS"} <= {*found}
     assert "syllables/s" not in found  # which nobody measured
     before = (tmp_path / "p.svg").read_bytes()
@@ -95,7 +87,7 @@ def test_a_png_is_as_large_as_a_page_and_tells_missing_fonts(
 @pytest.mark.ci
 def test_transcripts_of_a_run_without_labels(specdec: Specdec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    pair = captioner(audio__cut=1.0, prompt__language="zh")
+    pair = captioner(audio__segment=1.0, prompt__language="zh")
     runs = [run.finish() for run in pair.runs(str(write_voice(tmp_path / "talk.wav", 1, 2.5))) if [*run]]
     write(tmp_path, *(run.to_json() for run in runs))
     assert specdec("plot", "captions.jsonl").code == 0

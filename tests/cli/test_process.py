@@ -181,7 +181,7 @@ def test_a_signal_gives_the_terminal_back(recordings: list[str], tmp_path: Path,
 def test_a_comparison_that_is_interrupted_shows_what_was_done_so_far(recordings: list[str], tmp_path: Path) -> None:
     output = tmp_path / "t.jsonl"
     more = [write_voice(tmp_path / f"voice {seed}.wav", seed, 1.0) for seed in range(20)]
-    fork = Fork(["compare", *recordings, *map(str, more), "-o", str(output), "--max-new-tokens", "8"])
+    fork = Fork(["compare", *recordings, *map(str, more), "-o", str(output), "--set", "decoding.max_new_tokens=8"])
     fork.wait_for_lines(output, 9)
     fork.send(signal.SIGINT)
     outcome = fork.wait()

@@ -18,7 +18,7 @@ from tests.cli.harness import Outcome
 from tests.mini_pair import RATE, voice, write_voice
 from tests.transcript.lines import read_transcripts
 
-QUICK = ("--mode", "edge", "--max-new-tokens", "4")
+QUICK = ("--mode", "edge", "--set", "decoding.max_new_tokens=4")
 Run = Callable[..., Outcome]
 Stdin = Callable[[bytes], None]
 
@@ -47,14 +47,14 @@ def places(found: Sequence[Transcript]) -> list[tuple[float | None, float | None
 
 @pytest.mark.parametrize("command", ["caption", "batch"])
 def test_utterances_between_pauses_are_captioned_one_by_one(run: Run, command: str) -> None:
-    assert run(command, "talk.wav", "-o", "o.jsonl", "--cut", "pauses").code == 0
+    assert run(command, "talk.wav", "-o", "o.jsonl", "--segment", "pauses").code == 0
     found = lines()
     assert [(line.piece, line.pieces) for line in found] == [(index, 4) for index in range(4)]
     for index, line in enumerate(found):
         assert line.start_s == pytest.approx(0.7 + 1.5 * index, abs=0.2)
         assert line.end_s == pytest.approx(1.5 + 1.5 * index, abs=0.2)
         assert line.caption
-        assert line.settings["cut"] == "pauses"
+        assert line.settings["segment"] == "pauses"
 
 
 def test_what_is_longer_than_the_window_is_cut_and_what_fits_is_not(run: Run) -> None:
@@ -63,7 +63,7 @@ def test_what_is_longer_than_the_window_is_cut_and_what_fits_is_not(run: Run) ->
     long, short = ([line for line in lines() if line.file == name] for name in ("long.wav", "talk.wav"))
     assert [line.pieces for line in long] == [2, 2]
     assert [(line.start_s, line.pieces) for line in short] == [(None, None)]
-    assert "cut" not in long[0].settings
+    assert "segment" not in long[0].settings
 
 
 def test_a_long_recording_without_pauses_says_what_to_do(run: Run) -> None:
@@ -72,7 +72,7 @@ def test_a_long_recording_without_pauses_says_what_to_do(run: Run) -> None:
     outcome = run("caption", "noise.wav")
     assert outcome.code == 1
     assert "has no utterances between pauses" in outcome.err
-    assert "audio.cut (--cut)" in outcome.err
+    assert "audio.segment (--segment)" in outcome.err
 
 
 def captions(found: Sequence[Transcript]) -> list[tuple[object, ...]]:
@@ -81,7 +81,7 @@ def captions(found: Sequence[Transcript]) -> list[tuple[object, ...]]:
 
 @pytest.mark.parametrize("torn", [0, 40])
 def test_a_run_goes_on_inside_a_recording(run: Run, torn: int) -> None:
-    asked = ("batch", "talk.wav", "-o", "o.jsonl", "--cut", "pauses")
+    asked = ("batch", "talk.wav", "-o", "o.jsonl", "--segment", "pauses")
     assert run(*asked).code == 0
     whole, path = lines(), Path("o.jsonl")
     kept = path.read_bytes().splitlines(keepends=True)
@@ -94,20 +94,20 @@ def test_a_run_goes_on_inside_a_recording(run: Run, torn: int) -> None:
 
 
 def test_a_piece_that_failed_is_tried_again_alone(run: Run) -> None:
-    asked = ("batch", "talk.wav", "-o", "o.jsonl", "--cut", "pauses")
+    asked = ("batch", "talk.wav", "-o", "o.jsonl", "--segment", "pauses")
     assert run(*asked).code == 0
     before, path = lines(), Path("o.jsonl")
     values = [json.loads(line) for line in path.read_text().splitlines()]
     values[1] |= {"caption": None, "finish_reason": None, "error": {"type": "DecodingError", "message": "no."}}
     path.write_text("".join(json.dumps(value) + "\n" for value in values))
     kept = path.read_text().splitlines()
-    assert run("batch", "-o", "o.jsonl", "--cut", "pauses", "--retry-failed").code == 0
+    assert run("batch", "-o", "o.jsonl", "--segment", "pauses", "--retry-failed").code == 0
     assert captions(lines()) == captions(before)
     assert path.read_text().splitlines()[2:] == kept[2:]
 
 
 def test_a_recording_that_cannot_be_read_any_more_keeps_its_captions(run: Run) -> None:
-    asked = ("batch", "talk.wav", "-o", "o.jsonl", "--cut", "pauses")
+    asked = ("batch", "talk.wav", "-o", "o.jsonl", "--segment", "pauses")
     assert run(*asked).code == 0
     path = Path("o.jsonl")
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:3]))
@@ -131,10 +131,10 @@ def test_a_part_of_a_recording(run: Run, start: str, end: str) -> None:
     ("arguments", "said"),
     [
         (("--start", "99"), "talk.wav ends before 99 s"),
-        (("--cut", "0.01"), "takes a number of at least 0.1"),
-        (("--cut", "31"), "31 s, but the models take 30 s"),
-        (("--cut", "pause.txt"), "pause.txt cannot be read: No such file"),
-        (("--cut", "talk.wav"), "talk.wav is no file of cuts that can be read"),
+        (("--segment", "0.01"), "takes a number of at least 0.1"),
+        (("--segment", "31"), "31 s, but the models take 30 s"),
+        (("--segment", "pause.txt"), "pause.txt cannot be read: No such file"),
+        (("--segment", "talk.wav"), "talk.wav is no file of cuts that can be read"),
     ],
 )
 def test_parts_and_cuts_that_are_impossible(run: Run, arguments: tuple[str, ...], said: str) -> None:
@@ -149,12 +149,12 @@ def test_parts_and_cuts_that_are_impossible(run: Run, arguments: tuple[str, ...]
 
 def test_speakers_and_texts_of_a_cuts_file_are_kept(run: Run) -> None:
     Path("cuts.csv").write_text("start,end,speaker,text\n0.7,1.5,Ann,你好。\n2.2,3.0,Bo,\n")
-    assert run("batch", "talk.wav", "--cut", "cuts.csv", "-o", "o.jsonl").code == 0
+    assert run("batch", "talk.wav", "--segment", "cuts.csv", "-o", "o.jsonl").code == 0
     assert places(lines()) == [(0.7, 1.5), (2.2, 3.0)]
     assert [(line.speaker, line.text) for line in lines()] == [("Ann", "你好。"), ("Bo", None)]
-    assert lines()[0].settings["cut"].startswith("cuts.csv ")
+    assert lines()[0].settings["segment"].startswith("cuts.csv ")
     Path("cuts.csv").write_text("start,end\n0.7,1.5\n")
-    assert "cut was 'cuts.csv" in run("batch", "talk.wav", "--cut", "cuts.csv", "-o", "o.jsonl").err
+    assert "segment was 'cuts.csv" in run("batch", "talk.wav", "--segment", "cuts.csv", "-o", "o.jsonl").err
 
 
 # --- stdin, addresses and manifests ---
@@ -175,7 +175,7 @@ def test_a_recording_on_stdin(run: Run, stdin: Stdin, command: str, kind: str) -
     encoded = io.BytesIO()
     soundfile.write(encoded, talk(2), RATE, format=kind)
     stdin(encoded.getvalue())
-    assert run(command, "-", "--cut", "pauses", "-o", "o.jsonl").code == 0
+    assert run(command, "-", "--segment", "pauses", "-o", "o.jsonl").code == 0
     assert [(line.file, line.piece) for line in lines()] == [("-", 0), ("-", 1)]
 
 

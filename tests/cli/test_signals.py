@@ -23,12 +23,12 @@ pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX"),
     pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
 ]
-QUICK = ("--max-new-tokens", "6", "-l", "en")
+QUICK = ("--set", "decoding.max_new_tokens=6", "-l", "en")
 COMMANDS = {
     "batch": ("batch", *QUICK, "--batch-size", "4", "--set", "runtime.workers=2", "-o"),
-    "caption": ("caption", *QUICK, "--cut", "1", "-o"),
-    "tune": ("tune", *QUICK, "--gates", "entropy", "--ks", "2", "--traces"),
-    "compare": ("compare", *QUICK, "--modes", "edge,cloud", "-o"),
+    "caption": ("caption", *QUICK, "--segment", "1", "-o"),
+    "tune": ("tune", *QUICK, "--gate", "entropy", "-k", "2", "--traces"),
+    "compare": ("compare", *QUICK, "--mode", "edge,cloud", "-o"),
 }
 SIGNALS: dict[str, tuple[Sequence[int], int]] = {
     "terminated": ((signal.SIGTERM,), 143),

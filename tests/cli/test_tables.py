@@ -30,8 +30,8 @@ def refuse_loading(monkeypatch: pytest.MonkeyPatch) -> None:
         ("m.jsonl", '{"file": "a.wav"}\n', "--manifest m.jsonl"),
         ("wav.scp", "a a.wav\n", "--manifest wav.scp"),
         ("t.jsonl", piece(0, 1) + "\n", "specdec export t.jsonl"),
-        ("t.srt", "1\n00:00:00,000 --> 00:00:01,000\nhi\n", "--cut t.srt"),
-        ("t.TextGrid", 'File type = "ooTextFile"\n', "--cut t.TextGrid"),
+        ("t.srt", "1\n00:00:00,000 --> 00:00:01,000\nhi\n", "--segment t.srt"),
+        ("t.TextGrid", 'File type = "ooTextFile"\n', "--segment t.TextGrid"),
     ],
 )
 @pytest.mark.parametrize("command", ["caption", "batch"])
@@ -47,8 +47,8 @@ def test_a_table_in_the_place_of_a_recording(
 
 def test_a_table_beside_recordings_costs_itself_and_sound_may_have_any_name(specdec: Specdec, clip: Path) -> None:
     Path("m.csv").write_text("file\na.wav\n")
-    assert specdec("caption", clip, "m.csv", "-q", "--max-new-tokens", "2").code == 1
-    assert specdec("caption", clip.rename("b.csv"), "-q", "--max-new-tokens", "2").code == 0
+    assert specdec("caption", clip, "m.csv", "-q", "--set", "decoding.max_new_tokens=2").code == 1
+    assert specdec("caption", clip.rename("b.csv"), "-q", "--set", "decoding.max_new_tokens=2").code == 0
 
 
 @pytest.mark.parametrize("command", ["caption", "batch", "compare"])
@@ -58,14 +58,14 @@ def test_faults_of_cuts_are_told_before_anything_is_loaded(
     refuse_loading(monkeypatch)
     Path("cuts.srt").write_text("1\n00:00:01,000 --> 00:00:01,000\nhi\n\n2\n00:00:00,000 --> 00:00:01,000\nhi\n")
     output = [] if command == "caption" else ["-o", "o.jsonl"]
-    outcome = specdec(command, clip, "--cut", "cuts.srt", "--strict", *output)
+    outcome = specdec(command, clip, "--segment", "cuts.srt", "--strict", *output)
     assert (outcome.code, "it has no length" in outcome.err) == (2, True), outcome.err
     assert "PyTorch" not in outcome.err
 
 
 def test_reading_cuts_is_shown(specdec: Specdec, clip: Path) -> None:
     Path("cuts.srt").write_text("1\n00:00:00,000 --> 00:00:00,500\nhi\n")
-    outcome = specdec("caption", clip, "--cut", "cuts.srt", "--max-new-tokens", "2")
+    outcome = specdec("caption", clip, "--segment", "cuts.srt", "--set", "decoding.max_new_tokens=2")
     assert (outcome.code, "loading cuts: " in outcome.err) == (0, True), outcome.err
 
 
@@ -85,7 +85,7 @@ def test_an_audiofolder_needs_to_know_which(specdec: Specdec, clip: Path, monkey
 
 
 def test_hints_name_options_that_the_command_has(specdec: Specdec, clip: Path) -> None:
-    assert specdec("caption", clip, "-o", "o.csv", "--max-new-tokens", "2").code == 0
+    assert specdec("caption", clip, "-o", "o.csv", "--set", "decoding.max_new_tokens=2").code == 0
     for command, has in (("caption", True), ("listen", False)):
         err = specdec(command, *([clip] if has else []), "-o", "o.csv").err
         assert ("is there already" in err, "--overwrite" in err) == (True, has), err
@@ -101,7 +101,7 @@ def test_lines_of_config_list_are_sentences(specdec: Specdec) -> None:
 def test_the_line_of_what_failed_names_its_place(specdec: Specdec, clip: Path, command: str) -> None:
     Path("bad.wav").write_bytes(b"RIFF" + bytes(60))
     Path("m.csv").write_text("file,id,start,end,channel,speaker\nbad.wav,x,0,1,2,ann\na.wav,y,0,0.5,,bob\n")
-    assert specdec(command, "--manifest", "m.csv", "-o", "o.jsonl", "--max-new-tokens", "2").code == 1
+    assert specdec(command, "--manifest", "m.csv", "-o", "o.jsonl", "--set", "decoding.max_new_tokens=2").code == 1
     found = {line["id"]: line for line in map(json.loads, Path("o.jsonl").read_text("utf-8").splitlines())}
     bad = found["x"]
     assert [bad[name] for name in ("start_s", "end_s", "channel", "speaker")] == [0, 1, 2, "ann"]
@@ -113,9 +113,9 @@ def test_the_line_of_what_failed_names_its_place(specdec: Specdec, clip: Path, c
 
 def test_a_cut_without_an_end_is_not_said_to_be_clipped(specdec: Specdec, clip: Path) -> None:
     Path("cuts.csv").write_text("start,end\n0,0.2\n0.2,\n")
-    outcome = specdec("caption", clip, "--cut", "cuts.csv", "--max-new-tokens", "2", "-q")
+    outcome = specdec("caption", clip, "--segment", "cuts.csv", "--set", "decoding.max_new_tokens=2", "-q")
     assert (outcome.code, "it has no end" in outcome.err) == (0, True), outcome.err
     assert "clipped" not in outcome.err
     Path("late.csv").write_text("start,end\n0,0.2\n5,\n")
-    outcome = specdec("caption", clip, "--cut", "late.csv", "--max-new-tokens", "2", "-q")
+    outcome = specdec("caption", clip, "--segment", "late.csv", "--set", "decoding.max_new_tokens=2", "-q")
     assert "line 3: 5 s to the end" in outcome.err

@@ -19,9 +19,9 @@ from tests.cli.harness import Outcome
 from tests.mini_pair import captioner, write_voice
 
 pytestmark = pytest.mark.ci
-SHORT = ("--max-new-tokens", "24")
-HALVES = ("--eval-seed", "1")  # with some clips in the second half of which edge and cloud differ
-SAME = ("--ks", "2", "--gates", "entropy", "-l", "zh", *HALVES, *SHORT)
+SHORT = ("--set", "decoding.max_new_tokens=24")
+HALVES = ("--set", "judging.seed=1")  # with some clips in the second half of which edge and cloud differ
+SAME = ("-k", "2", "--gate", "entropy", "-l", "zh", *HALVES, *SHORT)
 QUICK = (*SAME, "--budget", "blocks=0.5")
 GATE = "--output"
 
@@ -150,7 +150,7 @@ def test_a_second_run_does_nothing_again(
 def test_the_learned_gate_is_fitted_and_used(specdec: Specdec, voices: Path, recorded: Path, tmp_path: Path) -> None:
     pytest.importorskip("sklearn", reason="needs the extra [tune]")
     gate = tmp_path / "gate.json"
-    gates = ("--ks", "2", "--gates", "learned", "--budget", "blocks=0.9")
+    gates = ("-k", "2", "--gate", "learned", "--budget", "blocks=0.9")
     quick = (*gates, "-l", "zh", *HALVES, *SHORT, "--traces", recorded)
     outcome = specdec("tune", voices, *quick, "--json", GATE, gate)
     assert outcome.code == 0, outcome.err
@@ -196,7 +196,7 @@ def test_the_page_names_the_gap_the_advice_and_the_gate_that_needs_scikit_learn(
     assert "Each setting ran on clips that it was not chosen on." in said
     assert max(map(len, outcome.lines)) <= 120
     assert "The learned gate was not tried: it needs scikit-learn. Install it with: pip install" in said
-    refused = specdec("tune", voices, "--gates", "learned")
+    refused = specdec("tune", voices, "--gate", "learned")
     assert refused.code == 2
     assert "specdec-cli[tune]" in refused.err
     assert "loading" not in refused.err

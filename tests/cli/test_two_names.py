@@ -78,7 +78,7 @@ def defaults(edge: str | None, cloud: str | None, mode: str = "hybrid") -> Confi
     "command",
     [
         ("caption", "in/0.wav", *SHORT),
-        ("tune", "in", "--gates", "entropy", "--ks", "2", *SHORT),
+        ("tune", "in", "--gate", "entropy", "-k", "2", *SHORT),
         in_ci((("batch", "in", "-o", "o.jsonl", *SHORT),)),
         in_ci((("compare", "in", "-o", "o.jsonl", *SHORT),)),
         in_ci((("bench", "in/0.wav", "--repeat", "1", *SHORT),)),

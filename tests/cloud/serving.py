@@ -75,15 +75,8 @@ def clip_message(identity: str, case: Case, block: BlockRequest | None) -> tuple
     """A case's clip as a client sends it, and its tensors."""
     assert case.cloud_prompt.waveform is not None
     clip = ClipRequest(
-        identity=identity,
-        prompt_ids=list(case.cloud_prompt.ids),
-        samples=len(case.cloud_prompt.waveform),
-        capacity=30,
-        longest=30,
-        vocab_size=case.pair.vocab_size,
-        stop_ids=list(case.cloud.processor.eos_ids),
-        scoring=case.config.decoding.scoring(),
-        acceptance=case.config.acceptance,
-        block=block,
-    )
+        identity=identity, prompt_ids=list(case.cloud_prompt.ids), samples=len(case.cloud_prompt.waveform), capacity=30,
+        longest=30, vocab_size=case.pair.vocab_size, stop_ids=list(case.cloud.processor.eos_ids),
+        scoring=case.config.decoding.scoring(), acceptance=case.config.acceptance, block=block,
+    )  # fmt: skip
     return clip, as_sent(case.cloud_prompt.audio)

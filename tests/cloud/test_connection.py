@@ -49,14 +49,10 @@ def breaking_off(connection: socket.socket) -> None:
 
 
 SERVERS: dict[str, Callable[[socket.socket], None]] = {
-    "http: silent": silent,
-    "http: going away": going_away,
-    "http: answering": partial(answering, 20),
-    "http: answering too much": partial(answering, 30_000),
-    "http: breaking off": breaking_off,
-    "https: silent": silent,
+    "http: silent": silent, "http: going away": going_away, "http: answering": partial(answering, 20),
+    "http: answering too much": partial(answering, 30_000), "http: breaking off": breaking_off, "https: silent": silent,
     "https: going away": going_away,
-}
+}  # fmt: skip
 
 
 def calling(url: str) -> tuple[Connection, list[Future[tuple[int, bytes]]]]:

@@ -30,7 +30,7 @@ from tests.laws.test_wire_law import rounded
 from tests.mini_pair import RATE, mini_pair, voice, write_voice
 from tests.tiny import collect
 
-START_S = 90
+START_S = 300
 TOKEN = "s3cret-s3cret-s3cret"
 ROOT = Path(__file__).parents[2]
 
@@ -81,7 +81,7 @@ class Process:
 def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     """One for all tests, with a token and TLS; its log does not hold the token, and it ends as if terminated."""
     pem, key = certificate(tmp_path_factory.mktemp("tls"))
-    arguments = ("--token-env", "SERVE_TOKEN", "--tls-cert", str(pem), "--tls-key", str(key))
+    arguments = ("--token-env", "SERVE_TOKEN", *("--set", f"serve.tls_cert={pem}", "--set", f"serve.tls_key={key}"))
     process = Process(*arguments, SERVE_TOKEN=TOKEN)
     process.client = {"cloud__ca_file": str(pem), "cloud__token_env": "OUR_TOKEN"}
     try:
@@ -112,7 +112,7 @@ def test_captions_are_those_of_one_process(process: Process) -> None:
         away = captioner(
             process.url, **process.client, decoding__mode=mode, decoding__k=k, decoding__draft_ahead="on", **unsure
         )
-        edge_prompt, cloud_prompt = away.prompts(voice(seed), away.setup.prompt)
+        edge_prompt, cloud_prompt = away.pair.prompts(away.config, voice(seed), away.setup.prompt)
         assert edge_prompt is not None
         assert cloud_prompt is not None
         here = collect(build_loop(pair, away.config, edge_prompt, rounded(cloud_prompt), away.gate).run())[1]
@@ -163,10 +163,7 @@ def test_a_token_and_a_certificate_of_its_own(
 
 
 def test_https_to_a_server_without_tls_is_a_mistake_of_set_up() -> None:
-    with (
-        answering(lambda *_: (200, b"{}")) as url,
-        pytest.raises(ConfigError, match="it does not use TLS") as caught,
-    ):
+    with answering(lambda *_: (200, b"{}")) as url, pytest.raises(ConfigError, match="it does not use TLS") as caught:
         captioner(url.replace("http:", "https:"), decoding__mode="lossless")
     assert "Write http:// in cloud.url" in str(caught.value.hint)
 
@@ -206,7 +203,9 @@ def test_quiet_does_not_hide_that_the_cloud_was_never_reached(
 ) -> None:
     sound = write_voice(tmp_path / "voice.wav", 9)
     url = "http://127.0.0.1:9"
-    code, said = command("caption", str(sound), "-q", "--mode", "lossless", "--degrade", "--set", f"cloud.url={url}")
+    code, said = command(
+        "caption", str(sound), "-q", "--mode", "lossless", "--set", "decoding.degrade=true", "--set", f"cloud.url={url}"
+    )
     assert code == 0
     first, second = said.splitlines()
     assert first.startswith(f"warning: no answer at the start: {url}: ")
@@ -232,10 +231,11 @@ def test_what_cannot_be_served_is_refused(
             (("--token-env", "NOT_SET_ANYWHERE"), "is not set"),
             (("--token-env", "SHORT_TOKEN"), "holds no token of at least 16 ASCII characters"),
             (("--token-env", "SHORT_TOKEN"), "openssl rand -hex 32"),
-            (("--tls-cert", "x.pem"), "go together"),
-            (("--tls-cert", "x.pem", "--tls-key", "y.pem"), "the certificate cannot be used"),
+            (("--set", "serve.tls_cert=x.pem"), "Give both PEM files"),
+            (("--set", "serve.tls_cert=x.pem", "--set", "serve.tls_key=y.pem"), "the certificate cannot be used"),
             (("--port", str(taken.getsockname()[1])), "cannot listen on"),
             (("--batch-size", "0"), "greater than or equal to 1"),
+            (("--audio-host", "https://media.example.org"), "is no host"),
         ):
             code, said = command("serve", *arguments)
             assert (code, match in " ".join(said.split())) == (2, True), said

@@ -23,12 +23,7 @@ import torch
 from safetensors.torch import save
 
 from specdec_cli.cloud.http import MalformedError
-from specdec_cli.cloud.protocol import (
-    DISTRIBUTIONS,
-    BlockRequest,
-    as_sent,
-    unpack_distributions,
-)
+from specdec_cli.cloud.protocol import DISTRIBUTIONS, BlockRequest, as_sent, unpack_distributions
 from specdec_cli.cloud.remote import RemoteClip
 from specdec_cli.decoding.block import Draft, Verdict
 from specdec_cli.decoding.next_scores import NextScores

@@ -30,14 +30,9 @@ from tests.tiny import tiny_clip
 
 Change = Callable[[dict[str, Any]], object]
 COMMON: dict[str, Any] = {
-    "max_new_tokens": 8,
-    "k": 3,
-    "loop_period": 0,
-    "gate": "always",
-    "repetition_penalty": 1.0,
-    "no_repeat_ngram": 0,
+    "max_new_tokens": 8, "k": 3, "loop_period": 0, "gate": "always", "repetition_penalty": 1.0, "no_repeat_ngram": 0,
     "min_new_tokens": 0,
-}
+}  # fmt: skip
 CASE = VllmCase("far", 4, "tone? abab abab", COMMON | {"mode": "lossless", "degrade": True})
 CASES = (
     CASE,
@@ -289,5 +284,5 @@ def test_settings_that_it_cannot_serve_are_refused(
     monkeypatch.setattr(edge("same").processor.generation, "repetition_penalty", 1.1)
     with _linked(_server().respond) as link:
         _verifier(CASE, link)
-        with pytest.raises(DecodingError, match=f"the likeliest tokens only, and {named}"):
+        with pytest.raises(DecodingError, match=f"the most likely tokens only, and {named}"):
             _verifier(CASE.but(**settings), link)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
+from specdec_cli.cloud.connection import Traffic
 from specdec_cli.cloud.remote import RemoteClip
 from specdec_cli.cloud.vllm import VllmVerifier
 from specdec_cli.cloud.vllm_protocol import GenerateRequest, Scored, read_answer
@@ -33,7 +35,7 @@ class Answering:
         prompt: Any = None
         self._rows, self.work = logits, ModelWork()
         self.clip = RemoteClip(prompt, config, VOCAB, (), synonyms=SYNONYMS)
-        self.call = SimpleNamespace(verdict=lambda judge, _: judge())
+        self.call = SimpleNamespace(traffic=Traffic(), within_deadline=nullcontext)
         self.server: Any = SimpleNamespace(processor=SimpleNamespace(banned_ids=banned), vocab_size=VOCAB)
 
     def scored(self, ids: tuple[int, ...], drafted: int, tokens: int, listed: int, drawing: Any = None) -> Scored:

@@ -36,25 +36,16 @@ def audio_config(*, vocab_size: int = 288, layers: int = 2, hidden: int = 64) ->
     ids = {name: tiny_processor().tokenizer.convert_tokens_to_ids(name) for name in SPECIALS}
     return Qwen2AudioConfig(
         audio_config={
-            "num_mel_bins": 16,
-            "d_model": 32,
-            "encoder_layers": 1,
-            "encoder_attention_heads": 2,
-            "encoder_ffn_dim": 32,
+            "num_mel_bins": 16, "d_model": 32, "encoder_layers": 1, "encoder_attention_heads": 2, "encoder_ffn_dim": 32,
             "max_source_positions": 50 * WINDOW_S,
         },
         text_config={
-            "vocab_size": vocab_size,
-            "hidden_size": hidden,
-            "intermediate_size": 48,
-            "num_hidden_layers": layers,
-            "num_attention_heads": hidden // 32,
-            "num_key_value_heads": 1,
-            "max_position_embeddings": 4096,
+            "vocab_size": vocab_size, "hidden_size": hidden, "intermediate_size": 48, "num_hidden_layers": layers,
+            "num_attention_heads": hidden // 32, "num_key_value_heads": 1, "max_position_embeddings": 4096,
             "pad_token_id": ids["<|endoftext|>"],
         },
         audio_token_index=ids["<|AUDIO|>"],
-    )
+    )  # fmt: skip
 
 
 def audio_module(seed: int, *, scale: float = 0.3, **settings: Any) -> Qwen2AudioForConditionalGeneration:

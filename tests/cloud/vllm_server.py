@@ -45,13 +45,9 @@ class VllmServer:
     def start(self) -> None:
         """Returns at once."""
         environment = {
-            **os.environ,
-            "HF_HUB_OFFLINE": "1",
-            "OMP_NUM_THREADS": "1",
-            "VLLM_CPU_KVCACHE_SPACE": "1",
-            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-            "VLLM_NO_USAGE_STATS": "1",
-        }
+            **os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "VLLM_CPU_KVCACHE_SPACE": "1",
+            "VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_NO_USAGE_STATS": "1",
+        }  # fmt: skip
         with self._log.open("ab") as out:
             self.process = subprocess.Popen(
                 self._command, env=environment, stdout=out, stderr=subprocess.STDOUT, start_new_session=True

@@ -15,7 +15,7 @@ from tests.config.conftest import Load, Refusal, assert_refused
         ("decoding.temperature", "5e-1", 0.5),
         ("decoding.stop_strings", "['。', b]", ("。", "b")),
         ("runtime.offline", "true", True),
-        ("audio.cut", "", None),
+        ("audio.segment", "", None),
         ("prompt.text", "Voice: [calm] # or not", "Voice: [calm] # or not"),
         ("prompt.text", "null", None),
         ("edge.revision", "0123456", "0123456"),
@@ -38,11 +38,7 @@ def test_every_setting_has_its_own_variable() -> None:
 
 @pytest.mark.parametrize(
     ("variable", "meant"),
-    [
-        ("SPECDEC_DECODING__KK", "decoding.k"),
-        ("SPECDEC_DECODNG__K", "decoding.k"),
-        ("SPECDEC___", None),
-    ],
+    [("SPECDEC_DECODING__KK", "decoding.k"), ("SPECDEC_DECODNG__K", "decoding.k"), ("SPECDEC___", None)],
 )
 def test_unknown_variables_are_refused(refusal: Refusal, variable: str, meant: str | None) -> None:
     error = refusal(env={variable: "1"})

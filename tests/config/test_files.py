@@ -69,7 +69,6 @@ def test_model_folders_count_from_the_place_that_names_them(tmp_path: Path, monk
     [
         ("decoding:\n  kk: 3\n", "my.yaml:6: there is no setting decoding.kk", "Did you mean decoding.k?"),
         ("decoding: {lookup_tokens: 3}\n", "no setting decoding.lookup_tokens", "It is decoding.guess_tokens now."),
-        ("audio: {segment: 3}\n", "no setting audio.segment", "It is audio.cut now."),
         ("decodin: {}\n", "my.yaml:5: there is no setting decodin", "Did you mean decoding?"),
         (
             "gate: {zzz: 3}\n",

@@ -46,7 +46,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "decoding.temperature": (-0.1, float("inf"), float("nan"), "hot", True),
     "decoding.top_p": (0, 1.01),
     "prompt.text": ("", " \n", "<|AUDIO|>", "a<|im_end|>b", "<|\n|>", ["a"]),
-    "audio.cut": (0, 0.09, -1, True, ""),
+    "audio.segment": (0, 0.09, -1, True, ""),
     "audio.start_s": (-1, "soon", True, ""),
 }
 

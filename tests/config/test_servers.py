@@ -62,10 +62,7 @@ def test_an_address_takes_the_place_of_the_model_and_the_other_way_round() -> No
         ({**SERVER, "acceptance.rule": "rank"}, ["acceptance.rule"]),
         ({**SERVER, "edge.engine": "vllm"}, ["edge.url"]),
         ({**SERVER, "edge.url": "http://127.0.0.1:1"}, ["edge.engine"]),
-        (
-            {**SERVER, "edge.url": "http://127.0.0.1:1", "edge.engine": "vllm"},
-            ["edge.allow_audio_upload"],
-        ),
+        ({**SERVER, "edge.url": "http://127.0.0.1:1", "edge.engine": "vllm"}, ["edge.allow_audio_upload"]),
     ],
 )
 def test_what_makes_no_sense_is_refused(flags: dict[str, Any], named: list[str]) -> None:

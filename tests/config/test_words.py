@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from specdec_cli.config import SETTINGS, parse_setting
-from specdec_cli.config.problems import raise_if_any, show
 from specdec_cli.config.settings import takes
-from specdec_cli.errors import ConfigError
+from specdec_cli.errors import ConfigError, raise_if_any
+from specdec_cli.text import show
 from tests.config.conftest import Load, Refusal
 
 

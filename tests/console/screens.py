@@ -23,18 +23,10 @@ class Screen(Console):
         self.bytes = io.BytesIO()
         file = io.TextIOWrapper(self.bytes, encoding=encoding, errors="replace", write_through=True)
         super().__init__(
-            file=file,
-            width=width,
-            height=height,
-            force_terminal=terminal,
-            color_system="standard" if terminal else None,
-            no_color=no_color,
-            legacy_windows=False,
-            markup=False,
-            emoji=False,
-            highlight=False,
-            _environ={},
-        )
+            file=file, width=width, height=height, force_terminal=terminal,
+            color_system="standard" if terminal else None, no_color=no_color, legacy_windows=False, markup=False,
+            emoji=False, highlight=False, _environ={},
+        )  # fmt: skip
 
     @property
     def output(self) -> str:

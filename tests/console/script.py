@@ -77,22 +77,12 @@ def build(started: Started, steps: list[Step], finish_reason: FinishReason = "eo
             source += ("bonus" if accepted == len(item.draft) else "corrected",)
         caption += "".join(piece for piece in committed if piece != EOS)
         round_ = Round(
-            index=index,
-            draft_ids=tuple(range(len(item.draft))),
-            entropy=item.entropy,
-            gate_values=item.entropy,
-            gate_value=max(item.entropy, default=None),
-            escalated=escalated,
-            reason=item.reason,
-            accepted=accepted,
-            committed_ids=tuple(range(len(committed))),
-            source=source,
-            draft_ms=4.6 * len(item.draft),
-            verify_ms=item.verify_ms if escalated else None,
-            network_ms=item.network_ms,
-            draft_pieces=item.draft,
+            index=index, draft_ids=tuple(range(len(item.draft))), entropy=item.entropy, gate_values=item.entropy,
+            gate_value=max(item.entropy, default=None), escalated=escalated, reason=item.reason, accepted=accepted,
+            committed_ids=tuple(range(len(committed))), source=source, draft_ms=4.6 * len(item.draft),
+            verify_ms=item.verify_ms if escalated else None, network_ms=item.network_ms, draft_pieces=item.draft,
             committed_pieces=committed,
-        )
+        )  # fmt: skip
         ids += len(committed)
         events.append((round_, EventText(caption.strip())))
     work = ModelWork(1, 40, 54.2, 12.6, 180.0, 148, 44)
@@ -152,14 +142,8 @@ LOSSLESS = build(
     [Step(item.draft, item.entropy, "always", item.accepted, item.cloud) for item in EN_STEPS],
 )
 ALONE_STEPS = [Step(item.draft, item.entropy) for item in ZH_STEPS]
-EDGE = build(
-    started("samples/edge.wav", "zh", "edge", gate="never", threshold=None),
-    ALONE_STEPS,
-)
-CLOUD = build(
-    started("samples/cloud.wav", "zh", "cloud", gate="never", threshold=None),
-    ALONE_STEPS,
-)
+EDGE = build(started("samples/edge.wav", "zh", "edge", gate="never", threshold=None), ALONE_STEPS)
+CLOUD = build(started("samples/cloud.wav", "zh", "cloud", gate="never", threshold=None), ALONE_STEPS)
 CUT = build(started("samples/cut.wav", "en"), [step(" one/./ Two/ three", "0 0 0 0", accepted=2)], "sentences")
 PARTIAL = build(
     started("samples/partial.wav", "zh", k=4),

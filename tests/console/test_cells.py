@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 from rich.text import Text
 
-from specdec_cli.console.cells import Prose, clean, wrap
+from specdec_cli.console.cells import Prose, wrap
+from specdec_cli.text import clean
 from tests.console.screens import Screen
 
 MIXED = "The speaker 说话人是女声，语速较快，supercalifragilistic 音调偏高（起伏明显）。 End."

@@ -8,9 +8,9 @@ import re
 import pytest
 from rich.cells import cell_len
 
-from specdec_cli.console.cells import clean
 from specdec_cli.console.view import Form, View
 from specdec_cli.errors import AudioContentError
+from specdec_cli.text import clean
 from specdec_cli.transcript.records import ModelInfo, Models, Started
 from specdec_cli.transcript.round import Round
 from specdec_cli.transcript.updates import ClaimsIn

@@ -16,20 +16,9 @@ PIECES = ("The ", "voice ", "is", " low", ",", " and", " sad", ".", "<|im_end|>"
 ENTROPY = (0.0, 0.1, 0.2, 0.9, 0.0, 0.3, 1.5, 0.0, 0.0)
 VALUES = (0.0, 0.0, 0.0, 0.41, 0.0, 0.0, 0.25, 0.0, 0.0)
 DRAFT = Round(
-    index=0,
-    draft_ids=tuple(range(9)),
-    entropy=ENTROPY,
-    gate_values=VALUES,
-    escalated=True,
-    reason="learned",
-    accepted=9,
-    committed_ids=(),
-    source=(),
-    draft_ms=9.0,
-    verify_ms=12.0,
-    gate_value=0.41,
-    waking=True,
-)
+    index=0, draft_ids=tuple(range(9)), entropy=ENTROPY, gate_values=VALUES, escalated=True, reason="learned",
+    accepted=9, committed_ids=(), source=(), draft_ms=9.0, verify_ms=12.0, gate_value=0.41, waking=True,
+)  # fmt: skip
 
 
 def changed(round_: Round, **change: object) -> Round:

@@ -44,11 +44,7 @@ class Stream:
     ],
 )
 def test_the_display_fits_the_place(
-    monkeypatch: pytest.MonkeyPatch,
-    terminal: bool,
-    environment: dict[str, str],
-    options: dict[str, bool],
-    form: str,
+    monkeypatch: pytest.MonkeyPatch, terminal: bool, environment: dict[str, str], options: dict[str, bool], form: str
 ) -> None:
     for name in ("CI", "NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)

@@ -15,13 +15,9 @@ from tests.table import TableModel, certain, table_loop
 
 SAMPLE = Path(__file__).parents[2] / "samples" / "en_female_slow_soft.flac"
 SPOKEN = {
-    "a": "抱歉，我",
-    "b": "无法判断情绪。",
-    "c": "语气平静，",
-    "d": "声音低沉。",
-    "e": "The voice ",
+    "a": "抱歉，我", "b": "无法判断情绪。", "c": "语气平静，", "d": "声音低沉。", "e": "The voice ",
     "f": "is calm and low.",
-}
+}  # fmt: skip
 
 
 def worded(chain: str, after: str = "") -> TableModel:

@@ -92,7 +92,7 @@ def test_a_key_tells_models_and_instructions_apart_but_not_lengths() -> None:
 
 def test_transcripts_are_remembered_and_no_text_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "none.json").write_text('{"weights": {}, "captions": {}}')
-    monkeypatch.setattr("specdec_cli.captioner.SHIPPED_CAPTIONS", tmp_path / "none.json")
+    monkeypatch.setattr("specdec_cli.pair_loading.SHIPPED_CAPTIONS", tmp_path / "none.json")
     former = captioner(decoding__mode="hybrid")
     lines = [former.run_samples(voice(seed), 16000).finish() for seed in (1, 2, 3)]
     fresh, seeded = (captioner(decoding__mode="hybrid") for _ in range(2))

@@ -71,35 +71,23 @@ def made(
                 "encoder_passes": {"edge": 1, "cloud": 0},
             },
             "timing": {
-                "load_s": 1.5,
-                "audio_s": 0.1,
-                "prefill_edge_ms": prefill_ms[0],
-                "prefill_cloud_ms": prefill_ms[1],
-                "forwards_edge_ms": None,
-                "forwards_cloud_ms": cloud_ms,
-                "ttft_ms": ttft_ms,
-                "total_ms": ms,
-                "tokens_per_s": tokens / ms * 1e3,
-                "input_tokens_per_s": 5000.0,
+                "load_s": 1.5, "audio_s": 0.1, "prefill_edge_ms": prefill_ms[0], "prefill_cloud_ms": prefill_ms[1],
+                "forwards_edge_ms": None, "forwards_cloud_ms": cloud_ms, "ttft_ms": ttft_ms, "total_ms": ms,
+                "tokens_per_s": tokens / ms * 1e3, "input_tokens_per_s": 5000.0,
             },
             "resources": {"cpu_percent": 100.0, "peak_rss_mb": 500.0},
             "uplink": {"payload": "none", "bytes": 0},
         }
-    )
+    )  # fmt: skip
 
 
 def failed(file: str, mode: Mode, error: SpecdecError | None = None, *, known: bool = True) -> Transcript:
     """The line of a clip that could not be captioned."""
     return error_transcript(
-        file,
-        error or AudioDecodeError(f"{file} is no recording."),
-        language="en",
-        prompt="Describe the voice.",
-        mode=mode,
-        models=Models(edge=None, cloud=None),
-        settings=dict(SETTINGS),
+        file, error or AudioDecodeError(f"{file} is no recording."), language="en", prompt="Describe the voice.",
+        mode=mode, models=Models(edge=None, cloud=None), settings=dict(SETTINGS),
         sha256=digest(file) if known else None,
-    )
+    )  # fmt: skip
 
 
 def costs_of(found: Comparison, mode: Mode) -> ModeFigures:

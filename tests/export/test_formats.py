@@ -24,21 +24,15 @@ from tests.tiers import few
 ANN, BOB = "安娜", "=Bob <x>"
 PIECES = (
     piece(
-        0.0,
-        1.5,
-        HOSTILE,
-        speaker=ANN,
-        text="你好",
-        labels={"emotion": "happy", "pitch": None},
+        0.0, 1.5, HOSTILE, speaker=ANN, text="你好", labels={"emotion": "happy", "pitch": None},
         scores={"emotion": {"by": "edge", "classes": {"happy": 0.75, "sad": 0.25}, "other": 0.0}},
-        measured={"f0_median_hz": 201.5, "rate_per_s": None},
-        agrees={"pitch": None, "emotion": False},
+        measured={"f0_median_hz": 201.5, "rate_per_s": None}, agrees={"pitch": None, "emotion": False},
         needs_review=True,
     ),
     piece(1.0, 2.337, "Overlaps Ann.", speaker=BOB, labels={"emotion": "sad", "pitch": "low"}),
     piece(1.2, 4.0, "Overlaps herself.", speaker=ANN, labels={"emotion": None, "pitch": "low"}),
     piece(4.0004, 7200.0, "Touches.", speaker=ANN, labels={"emotion": "sad", "pitch": None}),
-)
+)  # fmt: skip
 
 
 def exported(folder: Path, name: ExportFormat, *lines: str, naming: str = "speaker") -> list[Path]:
@@ -72,7 +66,7 @@ def test_a_textgrid_is_as_long_as_its_recording_and_has_no_slivers(tmp_path: Pat
     spoken = [np.interp(np.arange(n * rate) / rate, np.arange(n * RATE) / RATE, voice(n, n)) for n in (2, 4, 1)]
     sound = tmp_path / "talk.wav"
     soundfile.write(sound, np.concatenate([silence, spoken[0], silence, spoken[1], silence, spoken[2]]), rate)
-    edge = captioner(decoding__mode="edge", decoding__max_new_tokens=1, audio__cut=cut)
+    edge = captioner(decoding__mode="edge", decoding__max_new_tokens=1, audio__segment=cut)
     lines = [transcript.to_json() for transcript in edge.captions(sound)]
     assert (len(lines) > 1) == (cut is not None)
     grid, ask = parselmouth.read(str(*exported(tmp_path, "textgrid", *lines))), parselmouth.praat.call

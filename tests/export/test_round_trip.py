@@ -11,47 +11,26 @@ import pytest
 
 from specdec_cli.audio.samples import Cut
 from specdec_cli.export.formats import export, export_file
-from specdec_cli.export.recordings import CaptionedPiece, Stored, one_line
+from specdec_cli.export.recordings import CaptionedPiece, Stored
 from specdec_cli.inputs.cuts import Cuts
+from specdec_cli.text import one_line
 from specdec_cli.types import ExportFormat
 from tests.export.lines import HOSTILE, piece, write
 
 NAMES = (
     *("ann", "安娜 李", "R&D <x>", 'the "boss"', "a - caption", "caption", "text", "emotion", "x (2)", "ann: b", "a]b"),
     *(
-        "channel",
-        "- x",
-        "@a;=b",
-        "[x]: y",
-        "שרה",
-        "-->",
-        "<v ann>",
-        "NOTE",
-        "&amp;",
-        "words",
-        "'q",
-        "a_b",
-        "=1+1",
-        "speaker",
-        "n" * 255,
+        "channel", "- x", "@a;=b", "[x]: y", "שרה", "-->", "<v ann>", "NOTE", "&amp;", "words", "'q", "a_b", "=1+1",
+        "speaker", "n" * 255,
     ),
-)
+)  # fmt: skip
 TEXTS = (
     *(None, "你好", HOSTILE, "[x]: hello", "He said [laughs]: hello", "שלום", "a --> b", "<i>&lt;</i>", '"', '""'),
     *(
-        "=1+1",
-        "'=x",
-        "-1",
-        "5:01 -> 6:02",
-        "1",
-        "00:00:01.000 --> 00:00:02.000",
-        "NOTE specdec",
-        "x" * 3000,
-        "item [1]:",
-        "! no comment",
-        "{\\i1}",
+        "=1+1", "'=x", "-1", "5:01 -> 6:02", "1", "00:00:01.000 --> 00:00:02.000", "NOTE specdec", "x" * 3000,
+        "item [1]:", "! no comment", "{\\i1}",
     ),
-)
+)  # fmt: skip
 CAPTIONS = ("A calm voice.", HOSTILE, "[x]: A voice.", "", "<v bob>", "NOTE said: x", '"', "-->", "! a", "1")
 FORMATS: tuple[ExportFormat, ...] = ("textgrid", "eaf", "vtt", "srt", "csv", "rttm")
 FILE = "/data/talk.wav"
@@ -201,11 +180,7 @@ def test_an_srt_that_was_moved_is_read_like_one_of_others(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("said", "text"),
-    [
-        ("He said [laughs]: hello", "He said [laughs]: hello"),
-        ("[b]: [c]: d", "[c]: d"),
-        ("[b]: x [d]: y", "x [d]: y"),
-    ],
+    [("He said [laughs]: hello", "He said [laughs]: hello"), ("[b]: [c]: d", "[c]: d"), ("[b]: x [d]: y", "x [d]: y")],
 )
 def test_only_what_begins_a_cue_is_its_speaker(tmp_path: Path, said: str, text: str) -> None:
     (tmp_path / "a.srt").write_text(f"1\n00:00:00,000 --> 00:00:01,000\n{said}\n")

@@ -130,12 +130,8 @@ def _named(ids: dict[str, int], **tokens: str) -> dict[str, int]:
 _OMNI_25 = ("<|AUDIO|>", "<|audio_bos|>", "<|audio_eos|>", "<|IMAGE|>", "<|VIDEO|>", "<|vision_bos|>", "<|vision_eos|>")
 _VISION = {"depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "out_hidden_size": 32}
 _QWEN_TOWER = {
-    "num_mel_bins": 16,
-    "d_model": 16,
-    "encoder_layers": 1,
-    "encoder_attention_heads": 2,
-    "encoder_ffn_dim": 32,
-}
+    "num_mel_bins": 16, "d_model": 16, "encoder_layers": 1, "encoder_attention_heads": 2, "encoder_ffn_dim": 32,
+}  # fmt: skip
 _LAYER = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
 _TOWER = {"num_mel_bins": 16, **_LAYER, "intermediate_size": 64}
 _OMNI_3 = (
@@ -155,14 +151,10 @@ def _qwen3_omni(ids: dict[str, int]) -> Any:
         position_id_per_seconds=13,
         user_token_id=ids["<|im_start|>"],
         **_named(
-            ids,
-            audio_token_id="<|audio_pad|>",
-            image_token_id="<|image_pad|>",
-            video_token_id="<|video_pad|>",
-            audio_start_token_id="<|audio_start|>",
-            vision_start_token_id="<|vision_start|>",
+            ids, audio_token_id="<|audio_pad|>", image_token_id="<|image_pad|>", video_token_id="<|video_pad|>",
+            audio_start_token_id="<|audio_start|>", vision_start_token_id="<|vision_start|>",
         ),
-    )
+    )  # fmt: skip
     config.audio_end_token_id, config.vision_end_token_id = ids["<|audio_end|>"], ids["<|vision_end|>"]
     return config
 
@@ -269,14 +261,10 @@ def _gemma3n(ids: dict[str, int]) -> Any:
         audio_config=sound | {"sscp_conv_channel_size": (16, 8)},
         audio_soft_tokens_per_image=GEMMA3N_TOKENS,
         **_named(
-            ids,
-            audio_token_id="<audio_soft_token>",
-            image_token_id="<image_soft_token>",
-            boa_token_id="<start_of_audio>",
-            eoa_token_id="<end_of_audio>",
-            eoi_token_id="<end_of_image>",
+            ids, audio_token_id="<audio_soft_token>", image_token_id="<image_soft_token>",
+            boa_token_id="<start_of_audio>", eoa_token_id="<end_of_audio>", eoi_token_id="<end_of_image>",
         ),
-    )
+    )  # fmt: skip
 
 
 def _granite_speech(ids: dict[str, int]) -> Any:

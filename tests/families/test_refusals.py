@@ -17,14 +17,9 @@ from tests.models.checkpoints import assert_refused, load
 
 def test_a_recurrent_model_is_refused(tmp_path: Path) -> None:
     recurrent = {
-        "model_type": "bamba",
-        **TEXT,
-        "attn_layer_indices": [1],
-        "mamba_n_heads": 8,
-        "mamba_d_head": 8,
-        "mamba_expand": 2,
-        "mamba_d_state": 8,
-    }
+        "model_type": "bamba", **TEXT, "attn_layer_indices": [1], "mamba_n_heads": 8, "mamba_d_head": 8,
+        "mamba_expand": 2, "mamba_d_state": 8,
+    }  # fmt: skip
 
     def config(ids: dict[str, int]) -> Any:
         made = KINDS["qwen2-audio"].config(ids)

@@ -67,9 +67,11 @@ def test_kaldi_without_and_with_segments(tmp_path: Path) -> None:
 
 
 def test_kaldi_s_channels_of_segments(tmp_path: Path) -> None:
-    (tmp_path / "segments").write_text("1 talk 0.5 2.25 A\n2 talk 3 -1 B\n3 talk 4 5 1\n4 talk 5 6\n")
-    found = read(tmp_path / "wav.scp", "talk a.wav\n")
-    assert [(item.id, item.channel) for item in found] == [("1", 0), ("2", 1), ("3", 1), ("4", None)]
+    (tmp_path / "segments").write_text("1 talk 0.5 2.25 A\n2 talk 3 -1 B\n3 talk 4 5 1\n4 talk 5 6\n5 talk 6 7 C\n")
+    (tmp_path / "wav.scp").write_text("talk a.wav\n")
+    manifest = Manifest.read(tmp_path)
+    assert [(item.id, item.channel) for item in manifest] == [("1", 0), ("2", 1), ("3", 1), ("4", None), ("5", None)]
+    assert "line 5 ('C' is no channel" in manifest.skips.sentences()[0]
 
 
 @pytest.mark.parametrize("name", ["train.json", "train.jsonl"])

@@ -44,8 +44,8 @@ def test_every_layout_gives_the_same_entries(tmp_path: Path, name: str) -> None:
 
 GOOD = "file\tcaption\temotion\na.wav\tA voice.\thappy\n"
 REFUSED = [
-    ("nofile.tsv", "who\tcaption\nme\tA\n", {}, ("names the clip", "--file-column", "who, caption")),
-    ("nothing.tsv", "file\tduration\na.wav\t3\n", {}, ("neither", "--text-column", "--label")),
+    ("nofile.tsv", "who\tcaption\nme\tA\n", {}, ("names the clip", "--column file=", "who, caption")),
+    ("nothing.tsv", "file\tduration\na.wav\t3\n", {}, ("neither", "--column text=", "--column emotion=")),
     ("noname.tsv", "file\tcaption\n\tA\n", {}, ("line 2", "file", "empty")),
     ("nokey.json", '[{"file": null, "caption": "A"}]', {}, ("item 1", "file", "empty")),
     ("double.tsv", "file\tcaption\na.wav\tA\na.wav\tB\n", {}, ("line 3", "a.wav")),
@@ -170,7 +170,7 @@ def test_letters_of_several_corpora_are_asked_for(tmp_path: Path) -> None:
     table = "file\temotion\na.wav\tA\nb.wav\tF\n"
     with pytest.raises(ReferencesError, match="codes of CREMA-D and of MSP-Podcast and of EMO-DB") as caught:
         read(tmp_path / "t.tsv", table)
-    assert "--label-codes" in str(caught.value.hint)
+    assert "judging.label_codes" in str(caught.value.hint)
     found = read(tmp_path / "t.tsv", table, label_codes="EMO-DB").entries
     assert [entry.labels["emotion"] for entry in found] == ["fearful", "happy"]
 

@@ -92,15 +92,9 @@ class Case:
     def loop(self, shared: Shared | None = None) -> Loop:
         """A fresh loop over the clip."""
         return build_loop(
-            self.pair,
-            self.config,
-            self.edge_prompt,
-            self.cloud_prompt,
-            Gate.of(self.config, gate_file(self.weights)),
-            shared=shared,
-            synonyms=SYNONYMS,
-            sound=self.sound,
-        )
+            self.pair, self.config, self.edge_prompt, self.cloud_prompt, Gate.of(self.config, gate_file(self.weights)),
+            shared=shared, synonyms=SYNONYMS, sound=self.sound,
+        )  # fmt: skip
 
     def run(self, shared: Shared | None = None) -> Ran:
         """Decodes the clip."""
@@ -136,13 +130,9 @@ def graphs(seed: int) -> str:
 def cloud(seed: int) -> AudioLM:
     """One of the verifying models: depths 1 and 2, three vocabulary paddings, some with many eos ids."""
     model = tiny_model(
-        100 + seed,
-        f"cloud-{seed}",
-        graphs=graphs(seed),
-        vocab_size=(272, 288, 320)[seed % 3],
-        layers=(1, 2, 1)[seed % 3],
-        scale=(0.15, 0.3, 0.5)[(seed // 3) % 3],
-    )
+        100 + seed, f"cloud-{seed}", graphs=graphs(seed), vocab_size=(272, 288, 320)[seed % 3],
+        layers=(1, 2, 1)[seed % 3], scale=(0.15, 0.3, 0.5)[(seed // 3) % 3],
+    )  # fmt: skip
     if seed % 2:
         model.processor.eos_ids = tuple(sorted({256, *range(seed % 5, 256, 23)}))
     return model
@@ -226,14 +216,9 @@ def make_case(number: int, **fixed: Any) -> Case:
     given, weights = drawn_settings(rng, **fixed)
     speaking = wordy_edge if given.get("closing") == "on" else claiming_edge if measured else edge
     return Case(
-        number,
-        Pair.of(speaking(seed, kind), cloud(seed)),
-        prompt(("edge", seed, kind), clip, instruction),
-        prompt(("cloud", seed), clip, instruction),
-        given,
-        weights,
-        measured,
-    )
+        number, Pair.of(speaking(seed, kind), cloud(seed)), prompt(("edge", seed, kind), clip, instruction),
+        prompt(("cloud", seed), clip, instruction), given, weights, measured,
+    )  # fmt: skip
 
 
 def drawn_settings(rng: random.Random, **fixed: Any) -> tuple[dict[str, Any], LearnedWeights]:

@@ -349,17 +349,10 @@ class Reference:
             own = probabilities[token]
             entropy = [figures(each, 0)[0] for each in now.rows[: t + 1]]
             values = {
-                "entropy": entropy[t],
-                "log_entropy": _log(entropy[t]),
-                "margin": first - second,
-                "logprob": _log(own),
-                "odds": _log(second / first),
-                "third": third,
-                "place": math.log(1 + len(self.text) + t),
-                "in_block": t,
-                "before": max(entropy[:t], default=0.0),
-                f"id={token}": 1.0,
-            }
+                "entropy": entropy[t], "log_entropy": _log(entropy[t]), "margin": first - second, "logprob": _log(own),
+                "odds": _log(second / first), "third": third, "place": math.log(1 + len(self.text) + t), "in_block": t,
+                "before": max(entropy[:t], default=0.0), f"id={token}": 1.0,
+            }  # fmt: skip
             named = zip(weights.features, weights.weights, strict=True)
             logit = weights.bias + sum(weight * values.get(name, 0.0) for name, weight in named)
             chances.append(1.0 / (1.0 + math.exp(-(weights.slope * logit + weights.offset))))

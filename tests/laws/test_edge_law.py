@@ -42,13 +42,9 @@ def test_an_edge_that_never_escalates_equals_generate(law: Run) -> None:
 def sampled_case(number: int) -> Case:
     """A case of the edge alone that draws its tokens."""
     case = make_case(
-        number,
-        mode="edge",
-        loop_period=0,
-        temperature=(0.5, 1.0, 1.4)[number % 3],
-        top_k=(None, 5, 40)[number % 3],
+        number, mode="edge", loop_period=0, temperature=(0.5, 1.0, 1.4)[number % 3], top_k=(None, 5, 40)[number % 3],
         top_p=(None, 0.9)[number % 2],
-    )
+    )  # fmt: skip
     # A draw consumes one random number per vocabulary row, so both sides must have equally many.
     return replace(case, pair=Pair(case.edge, case.pair.cloud, case.edge.processor.logits_size))
 

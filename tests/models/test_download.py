@@ -116,7 +116,7 @@ def test_the_weights_that_speech_needs_are_downloaded_and_no_others(hub: Hub) ->
     assert hub.weights == needed
     told, before = seen[0]
     assert before == 0
-    assert told.bytes == sum((hub.folder / name).stat().st_size for name in needed)
+    assert told.total == sum((hub.folder / name).stat().st_size for name in needed)
     assert greedy(model, 8) == greedy(load(hub.folder), 8)
     assert load_model(model_config(), ONLINE).weights == model.weights
     assert hub.weights == needed
@@ -139,7 +139,7 @@ def test_what_is_cached_loads_offline_in_silence(hub: Hub, tmp_path: Path, capfd
 def test_what_would_be_downloaded_is_told_without_it(hub: Hub) -> None:
     needs, told = forecast(model_config(), offline=False)
     assert told is not None
-    assert told.bytes > 0
+    assert told.total > 0
     assert hub.weights == []
     module = tiny_module(5)
     speech = sum(weight.numel() for name, weight in module.named_parameters() if "visual" not in name)

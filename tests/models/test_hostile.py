@@ -67,7 +67,7 @@ def _grown(name: str, size: int) -> Edit:
         *((_link(name, "/dev/zero"), f"{name} is no regular file") for name in ("merges.txt", "chat_template.jinja")),
         (_pipe("adapter_config.json"), "adapter_config.json is no regular file"),
         *((_grown(name, 200 << 20), f"{name} holds 210 MB") for name in ("config.json", "tokenizer.json")),
-        (_grown("tokenizer_config.json", 20 << 20), "tokenizer_config.json holds 21 MB, and at most 17 MB are read"),
+        (_grown("tokenizer_config.json", 140 << 20), "tokenizer_config.json holds 147 MB, and at most 134 MB are read"),
         (_pipe("model.safetensors"), "model.safetensors"),
         (_link("model.safetensors", "/dev/zero"), "model.safetensors"),
         (overwrite("config.json", b"[" * 1_000_000), "RecursionError"),
@@ -207,20 +207,15 @@ def _raising(error: BaseException) -> Callable[..., None]:
 # --- what is remembered of a self-test ---
 
 
-@pytest.mark.parametrize("kind", ["pipe", "/dev/zero", "/dev/stdin", "long"])
-def test_a_remembered_test_that_cannot_be_read(
-    kind: str, thinker_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_remembered_test_that_cannot_be_read_is_made_again(
+    thinker_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     model = load(thinker_dir)
     memory = _memory(model)
     assert memory is not None
     assert memory.read_text() == "passed"
-    if kind == "long":
-        memory.write_bytes(b"\0" * (1 << 20))
-    else:
-        (_pipe(memory.name) if kind == "pipe" else _link(memory.name, kind))(memory.parent)
+    memory.write_bytes(b"\xff" * 20)
     self_test(model)
     assert model.self_test == "passed"
     assert memory.read_text() == "passed"
-    assert not memory.is_symlink()

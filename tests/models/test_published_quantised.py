@@ -29,10 +29,7 @@ COMPRESSED = {
     "quant_method": "compressed-tensors",
     "format": "float-quantized",
     "quantization_status": "compressed",
-} | {
-    "ignore": ["lm_head", "re:.*audio.*"],
-    "config_groups": {"group_0": GROUP},
-}
+} | {"ignore": ["lm_head", "re:.*audio.*"], "config_groups": {"group_0": GROUP}}
 AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128, "version": "gemm", "zero_point": True}
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": True, "sym": True}
 Stored = dict[str, torch.Tensor]
@@ -113,8 +110,7 @@ def test_packed_weights_need_a_gpu(config: dict[str, Any], method: str, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("config", "packages"),
-    [(AWQ, "gptqmodel"), (GPTQ, "gptqmodel optimum"), (COMPRESSED, "compressed-tensors")],
+    ("config", "packages"), [(AWQ, "gptqmodel"), (GPTQ, "gptqmodel optimum"), (COMPRESSED, "compressed-tensors")]
 )
 def test_what_is_to_be_installed_is_named(
     config: dict[str, Any], packages: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

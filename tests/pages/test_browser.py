@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
+from typing import Any
 
 import pytest
 
@@ -17,15 +18,9 @@ playwright = pytest.importorskip("playwright.sync_api", reason="playwright drive
 
 SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
 FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--autoplay-policy=no-user-gesture-required",
-]
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--autoplay-policy=no-user-gesture-required",
+]  # fmt: skip
 
 PATIENCE_MS = 120_000
 """A busy machine is no failure."""
@@ -34,7 +29,7 @@ pytestmark = [pytest.mark.full, pytest.mark.xdist_group("browser")]
 
 
 @contextmanager
-def launched(*more: str) -> Iterator[object]:
+def launched(*more: str) -> Iterator[Any]:
     """A browser with further flags."""
     found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if found is None:
@@ -124,7 +119,9 @@ def test_a_walk_through_the_report(browser: object, page: Path, tmp_path: Path, 
     for selector in (".headline", "#view-summary table"):
         assert tab.locator(selector).first.is_visible()
     opened.require_no_overflow()
-    tab.locator("details:has(table.settings) summary").click()
+    tab.locator("details summary", has_text="What the rows mean").click()
+    assert tab.locator("dl").first.is_visible()
+    tab.locator("details summary", has_text="Models, instruction").click()
     assert tab.locator("table.settings").is_visible()
     opened.require_no_overflow()
     opened.require_every_figure_in_sight()

@@ -41,13 +41,9 @@ def hostile(runs: Runs) -> tuple[Runs, object]:
     clips = [clip.model_copy(update=texts | {"reference_labels": {"rate": EVIL}}) for clip in made.clips]
     error = ClipError(file=EVIL, start_s=None, modes=["edge"], type="AudioDecodeError", message=EVIL)
     changes = {
-        "clips": clips,
-        "prompt": EVIL,
-        "headline": [EVIL],
-        "errors": [error],
-        "settings": {EVIL: EVIL},
+        "clips": clips, "prompt": EVIL, "headline": [EVIL], "errors": [error], "settings": {EVIL: EVIL},
         "attributes": ["rate", EVIL],
-    }
+    }  # fmt: skip
     return evil_runs, made.model_copy(update=changes)
 
 

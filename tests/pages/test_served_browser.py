@@ -104,12 +104,7 @@ def ready(made: Visit) -> Visit:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_caption_at_every_width(
-    browser: Any,
-    served: Served,
-    clip: Path,
-    tmp_path: Path,
-    width: int,
-    scheme: str,
+    browser: Any, served: Served, clip: Path, tmp_path: Path, width: int, scheme: str
 ) -> None:
     made = ready(visit(browser, served.url, width, scheme))
     assert (brightness(made.tab) > 128) == (scheme == "light")
@@ -179,13 +174,7 @@ def test_by_keyboard_alone(browser: Any, served: Served, clip: Path) -> None:
     made.close(served.url)
 
 
-def test_pieces_of_a_long_recording(
-    browser: Any,
-    served: Served,
-    long: Path,
-    specdec: Specdec,
-    tmp_path: Path,
-) -> None:
+def test_pieces_of_a_long_recording(browser: Any, served: Served, long: Path, specdec: Specdec, tmp_path: Path) -> None:
     made = ready(visit(browser, served.url, 360))
     made.tab.set_input_files("#file", long)
     first = made.captioned()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from specdec_cli import format as figures
+from specdec_cli import times
+from specdec_cli.figure_tables import Cell, measured
 from specdec_cli.stats import Interval
 
 
@@ -13,11 +15,11 @@ from specdec_cli.stats import Interval
     [
         (figures.count(1, "clip"), "1 clip"),
         (figures.count(1200, "clip"), "1,200 clips"),
-        (figures.seconds(144.0), "2 min 24 s"),
-        (figures.seconds(119.99), "2 min 00 s"),
-        (figures.seconds(12000.0), "3 h 20 min"),
-        (figures.seconds(0.834), "0.83 s"),
-        (figures.milliseconds(9.97), "10 ms"),
+        (times.seconds(144.0), "2 min 24 s"),
+        (times.seconds(119.99), "2 min 00 s"),
+        (times.seconds(12000.0), "3 h 20 min"),
+        (times.seconds(0.834), "0.83 s"),
+        (times.milliseconds(9.97), "10 ms"),
         (figures.short(1234.5), "1,234"),
         (figures.volume(1400), "1.4 kB"),
         (figures.share(None), "—"),
@@ -28,3 +30,10 @@ from specdec_cli.stats import Interval
 )
 def test_figures_have_units_and_plurals(written: str, text: str) -> None:
     assert written == text
+
+
+def test_a_cell_has_the_figure_and_the_ends_of_its_interval() -> None:
+    assert measured(Interval(value=0.842, low=0.62, high=1.03)) == Cell("84.2%", "62–103%")
+    assert measured(Interval(value=0.5, low=None, high=None)) == measured(0.5) == Cell("50.0%")
+    assert measured(3, figures.whole) == Cell("3")
+    assert measured(None) == Cell("—")

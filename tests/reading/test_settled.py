@@ -7,30 +7,16 @@ import random
 import pytest
 
 from specdec_cli.reading import caption_of, description_end, settled
-from specdec_cli.run import Setup
+from specdec_cli.setup import Setup
 from tests.mini_pair import captioner
 
 PARTS = (
-    "The speaker has a calm voice. ",
-    "说话人声音低沉，语速较慢。",
-    "Sure! ",
-    "Here is a description: ",
-    "Would you like to know more? ",
-    "Let me know if you need anything else. ",
-    "I'm sorry, I cannot describe the voice. ",
-    "他说“你好吗？我很好。”然后停顿。",
-    'She says "are you there?" and laughs, ',
-    "quoting 'it's fine' slowly. ",
-    "如果您需要更多信息，请告诉我。",
-    "User: what else?\n",
-    "at 3.5 Hz, e.g. low",
-    "……",
-    "!? ",
-    "\n",
-    "“",
-    '"',
-    "You sound tired. ",
-)
+    "The speaker has a calm voice. ", "说话人声音低沉，语速较慢。", "Sure! ", "Here is a description: ",
+    "Would you like to know more? ", "Let me know if you need anything else. ",
+    "I'm sorry, I cannot describe the voice. ", "他说“你好吗？我很好。”然后停顿。",
+    'She says "are you there?" and laughs, ', "quoting 'it's fine' slowly. ", "如果您需要更多信息，请告诉我。",
+    "User: what else?\n", "at 3.5 Hz, e.g. low", "……", "!? ", "\n", "“", '"', "You sound tired. ",
+)  # fmt: skip
 
 
 def texts() -> list[str]:

@@ -140,11 +140,11 @@ def test_corrections_are_references(browser: object, specdec: Specdec, tmp_path:
     assert len(saved(made, tmp_path)) == 10
     made.tab.context.close()
     table = tmp_path / "corrections.jsonl"
-    compared = specdec("compare", *files, "--references", table, "--modes", "edge,cloud", "--json", "-q")
+    compared = specdec("compare", *files, "--references", table, "--mode", "edge,cloud", "--json", "-q")
     assert compared.code == 0, compared.err
     assert json.loads(compared.out)["references_found"] == 10
     tuned = specdec(
-        "tune", *files, "--references", table, "--gates", "entropy", "--ks", "2", "--budget", "blocks=1", "--json", "-q"
+        "tune", *files, "--references", table, "--gate", "entropy", "-k", "2", "--budget", "blocks=1", "--json", "-q"
     )
     assert tuned.code == 0, tuned.err
     assert json.loads(tuned.out)["measure"] == "labels"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -169,7 +168,7 @@ def test_a_silent_piece_costs_the_others_nothing(client: OpenAI) -> None:
     answer = client.chat.completions.create(
         model="specdec/edge",
         messages=message(encoded(sound)),  # type: ignore[arg-type]
-        extra_body={"specdec": {"audio.cut": 2}},
+        extra_body={"specdec": {"audio.segment": 2}},
     )
     first, second = answer.model_extra["specdec"]["pieces"]  # type: ignore[index]
     assert answer.choices[0].message.content == first["caption"]
@@ -298,7 +297,7 @@ REFUSED: list[tuple[dict[str, Any], int, str, str]] = [
     ({"specdec": {"edge.model": "/etc/passwd"}}, 400, "unsupported_parameter", "specdec.edge.model is no setting"),
     ({"specdec": {"runtime.threads": 64}}, 400, "unsupported_parameter", "runtime.threads"),
     ({"specdec": {"gate.name": "/etc/gate.json"}}, 400, "unsupported_parameter", "takes no file"),
-    ({"specdec": {"audio.cut": "/etc"}}, 400, "unsupported_parameter", "takes no file"),
+    ({"specdec": {"audio.segment": "/etc"}}, 400, "unsupported_parameter", "takes no file"),
     ({"specdec": {"decoding.mode": "both"}}, 404, "model_not_found", "no such model"),
     ({"specdec": {"decoding.k": 65}}, 400, "ConfigError", "decoding.k takes auto or a whole number from 1 to 64"),
     ({"specdec": {"gate.threshold": 0.5}, "model": "specdec/edge"}, 400, "ConfigError", "gate.threshold"),
@@ -372,22 +371,6 @@ def test_the_models_are_those_that_are_loaded(client: OpenAI) -> None:
                 one.client().chat.completions.create(model="specdec/hybrid", messages=message(spoken(1)))  # type: ignore[arg-type]
             head = {"Authorization": f"Bearer {TOKEN}"}
             assert one.client()._client.get(f"{one.url}/v1/info", headers=head).status_code == verifies
-
-
-@pytest.mark.ci
-def test_curl_gets_a_caption_and_a_stream(served: Api, tmp_path: Path) -> None:
-    body = {"model": "specdec/hybrid", "messages": message(spoken(7)), "stream": True}
-    (tmp_path / "body.json").write_text(json.dumps(body))
-    command = ["curl", "-sN", f"{served.url}/v1/chat/completions", "-H", f"Authorization: Bearer {TOKEN}"]
-    command += ["-H", "Content-Type: application/json", "-d", f"@{tmp_path / 'body.json'}"]
-    try:
-        lines = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.split("\n\n")
-    except FileNotFoundError:
-        pytest.skip("there is no curl")
-    assert lines[-2:] == ["data: [DONE]", ""]
-    chunks = [json.loads(line.removeprefix("data: ")) for line in lines[:-2]]
-    said = "".join(each["choices"][0]["delta"].get("content", "") for each in chunks)
-    assert said == alone(tmp_path, 7).caption
 
 
 def test_metrics_count_captions_and_name_nobody(served: Api, client: OpenAI) -> None:

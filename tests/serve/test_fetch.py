@@ -100,7 +100,7 @@ def test_a_recording_at_an_address_is_captioned_like_one_that_is_sent(port: int)
 @pytest.mark.parametrize(
     ("path", "limits", "says"),
     [
-        ("voice.wav", {"audio_hosts": frozenset()}, "this server fetches nothing"),
+        ("voice.wav", {"audio_hosts": frozenset()}, "it fetches nothing"),
         ("gone", {}, "answers status 404"),
         ("to/http://127.0.0.2:PORT/voice.wav", {}, r"one at 127\.0\.0\.1"),
         ("to/file:///etc/passwd", {}, r"one at 127\.0\.0\.1"),

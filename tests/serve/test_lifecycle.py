@@ -24,7 +24,7 @@ from tests.serve.api import TOKEN, Api, api, encoded, message, spoken
 from tests.tiers import few
 
 MANY_PIECES = encoded(np.concatenate([part for n in range(40) for part in (voice(n, 1.2), np.zeros(4000, np.float32))]))
-"""A recording that takes many seconds of work, as `audio.cut` 1.45 cuts it."""
+"""A recording that takes many seconds of work, as `audio.segment` 1.45 cuts it."""
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def begun(served: Api, *, stream: bool = True) -> socket.socket:
         "model": "specdec/hybrid",
         "messages": message(MANY_PIECES),
         "stream": stream,
-        "specdec": {"audio.cut": 1.45},
+        "specdec": {"audio.segment": 1.45},
     }
     data = json.dumps(body).encode()
     head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\n"

@@ -59,18 +59,11 @@ def test_readings_and_their_score(run: Run, tmp_path: Path) -> None:
         {"id": "b", "caption": "", "refusal": True, "language": "en"},
     )
     assert run(texts, "--references", found) == [
-        "caption ends where it should: 1 of 2 (50.0%)",
-        "  of those that go on: 1 of 2 (50.0%)",
-        "cut short: 0 of 2 (0.0%)",
-        "refusals found: 1 of 1 (100.0%)",
-        "refusals made up: 0 of 1 (0.0%)",
-        "language right: 2 of 2 (100.0%)",
-        "emotion right: 1 of 1 (100.0%)",
-        "  none read: 0 of 1 (0.0%)",
-        "rate right: 1 of 1 (100.0%)",
-        "  none read: 0 of 1 (0.0%)",
-        "  made up: 0 of 1 (0.0%)",
-    ]
+        "caption ends where it should: 1 of 2 (50.0%)", "  of those that go on: 1 of 2 (50.0%)",
+        "cut short: 0 of 2 (0.0%)", "refusals found: 1 of 1 (100.0%)", "refusals made up: 0 of 1 (0.0%)",
+        "language right: 2 of 2 (100.0%)", "emotion right: 1 of 1 (100.0%)", "  none read: 0 of 1 (0.0%)",
+        "rate right: 1 of 1 (100.0%)", "  none read: 0 of 1 (0.0%)", "  made up: 0 of 1 (0.0%)",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("line", ['{"id": 7, "lang": "fr", "text": "a"}', '{"id": 7, "lang": "en"}', "[1]", "{"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from specdec_cli.captioner import SHIPPED_CAPTIONS
+from specdec_cli.pair_loading import SHIPPED_CAPTIONS
 from tests.mini_pair import RATE, captioner, voice
 from training.memory import shipped_captions
 

@@ -62,18 +62,10 @@ def round_(index: int, source: str, *, drafted: int, accepted: int, escalated: b
     committed = tuple(range(len(sources)))
     figures = (0.5,) * drafted
     return Round(
-        index=index,
-        draft_ids=tuple(range(drafted)),
-        entropy=figures,
-        gate_values=figures,
-        escalated=escalated,
-        reason="entropy" if escalated else None,
-        accepted=accepted,
-        committed_ids=committed,
-        source=sources,
-        draft_ms=1.0,
-        verify_ms=2.0 if escalated else None,
-    )
+        index=index, draft_ids=tuple(range(drafted)), entropy=figures, gate_values=figures, escalated=escalated,
+        reason="entropy" if escalated else None, accepted=accepted, committed_ids=committed, source=sources,
+        draft_ms=1.0, verify_ms=2.0 if escalated else None,
+    )  # fmt: skip
 
 
 def finished(tokens: int, *, edge: ModelWork | None, cloud: ModelWork | None) -> Finished:

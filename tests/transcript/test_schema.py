@@ -28,15 +28,9 @@ def check(line: str) -> dict[str, Any]:
 
 def failed(message: str = "clip.wav is silent.", file: str = "clip.wav", **places: float) -> Transcript:
     return error_transcript(
-        file,
-        AudioDecodeError(message),
-        language="zh",
-        prompt="描述",
-        mode="hybrid",
-        models=Models(edge=None, cloud=None),
-        settings={},
-        **places,
-    )
+        file, AudioDecodeError(message), language="zh", prompt="描述", mode="hybrid",
+        models=Models(edge=None, cloud=None), settings={}, **places,
+    )  # fmt: skip
 
 
 def test_the_shipped_file_is_the_schema_of_the_code() -> None:

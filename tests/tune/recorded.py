@@ -30,11 +30,7 @@ def trace_of(seed: int) -> Trace:
     config = settings(mode="lossless", max_new_tokens=LENGTH, loop_period=0)
     tracks = record_tracks(Pair.of(edge, cloud), config, table_prompt(edge), table_prompt(cloud), GROUPS)
     return Trace(
-        file=f"{seed}.wav",
-        sha256=f"{seed:064x}",
-        duration_s=1.0,
-        setup={"prompt": "p", "language": "en", "models": {}},
-        edge=tracks[0],
-        cloud=tracks[1],
+        file=f"{seed}.wav", sha256=f"{seed:064x}", duration_s=1.0,
+        setup={"prompt": "p", "language": "en", "models": {}}, edge=tracks[0], cloud=tracks[1],
         cloud_caption=edge.processor.text(tracks[1].ids),
-    )
+    )  # fmt: skip

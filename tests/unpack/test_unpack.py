@@ -9,6 +9,7 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -80,14 +81,19 @@ def test_a_webdataset_gives_its_json_its_texts_and_its_classes(tmp_path: Path) -
         ("./a/five.mic1.wav", sound(5)),
         ("./a/five.mic2.wav", sound(6)),
         ("./a/six.wav", sound(7)),
+        ("./a/seven.WAV", sound(8)),
+        ("./a/seven.TXT", b"seven"),
+        ("./a/eight.wav", sound(9)),
+        ("./a/eight.wav", sound(10)),
     ]
     source = tar(tmp_path / "train-000000.tar.gz", members)
     rows, work = unpacked(source, tmp_path / "out")
-    assert [row["file"] for row in rows] == ["a/one.flac", "a/two.flac", "a/six.wav"]
+    assert [row["file"] for row in rows] == ["a/one.flac", "a/two.flac", "a/six.wav", "a/seven.wav"]
     assert (rows[0]["text"], rows[0]["speaker"], rows[0]["age"]) == ("你好", "ann", 31)
     assert json.loads(rows[0]["words"]) == [{"w": "hi"}]
     assert rows[1]["normalized.txt"] == "two"
-    assert work.skips.left_out == 3
+    assert rows[3]["text"] == "seven"
+    assert work.skips.left_out == 4
     told = " ".join(work.skips.sentences())
     for part in (
         "three: it has no recording",
@@ -139,25 +145,10 @@ def test_a_saved_data_set_and_one_file_by_its_split(tmp_path: Path) -> None:
 
 
 HOSTILE = [
-    "../../etc/passwd.wav",
-    "/abs/olute.wav",
-    "C:\\Users\\ann\\x.wav",
-    "..\\..\\y.wav",
-    ".hidden.wav",
-    "a/../b.wav",
-    "-rf.wav",
-    "new\nline\x1b[31m.wav",
-    "table.jsonl",
-    "长" * 200 + ".wav",
-    "same.wav",
-    "same.wav",
-    "same-13.wav",
-    "same.wav",
-    "same.wav/inside.wav",
-    None,
-    'q"u?o*te<>|:.wav',
-    "\u202egnp.wav",
-]
+    "../../etc/passwd.wav", "/abs/olute.wav", "C:\\Users\\ann\\x.wav", "..\\..\\y.wav", ".hidden.wav", "a/../b.wav",
+    "-rf.wav", "new\nline\x1b[31m.wav", "table.jsonl", "长" * 200 + ".wav", "same.wav", "same.wav", "same-13.wav",
+    "same.wav", "same.wav/inside.wav", None, 'q"u?o*te<>|:.wav', "\u202egnp.wav",
+]  # fmt: skip
 
 
 def test_hostile_names_become_safe_ones_without_collisions(tmp_path: Path) -> None:
@@ -200,14 +191,10 @@ def test_columns_about_the_source_do_not_cut_the_file(tmp_path: Path) -> None:
 
 def test_cells_of_every_type_are_kept(tmp_path: Path) -> None:
     more: dict[str, Any] = {
-        "day": datetime.date(2020, 1, 2),
-        "nan": float("nan"),
-        "nested": {"a": [{"b": "长"}, {"b": None}]},
-        "captions": ["one", "two"],
-        "vector": [1.5, 2.5],
-        "yes": True,
+        "day": datetime.date(2020, 1, 2), "nan": float("nan"), "nested": {"a": [{"b": "长"}, {"b": None}]},
+        "captions": ["one", "two"], "vector": [1.5, 2.5], "yes": True,
         "picture": {"bytes": b"\x89PNG", "path": "x.png"},
-    }
+    }  # fmt: skip
     features = FEATURES | {"picture": {"_type": "Image"}}
     (row,), work = unpacked(parquet(tmp_path / "set.parquet", [clip(1, **more)], features), tmp_path / "out")
     assert (row["day"], row["nan"], row["yes"]) == ("2020-01-02", None, True)
@@ -216,6 +203,15 @@ def test_cells_of_every_type_are_kept(tmp_path: Path) -> None:
     assert "picture" not in row
     assert any("column picture holds bytes" in sentence for sentence in work.skips.sentences())
     assert Manifest.read(tmp_path / "out" / TABLE, strict=True).rows
+
+
+@pytest.mark.parametrize("shape", [(2, 800), (800, 2)])
+def test_decoded_channels_become_a_wav(tmp_path: Path, shape: tuple[int, int]) -> None:
+    import soundfile
+
+    rows = [{"audio": {"array": np.zeros(shape).tolist(), "path": "x", "sampling_rate": 8000}}]
+    (row,), _ = unpacked(parquet(tmp_path / "set.parquet", rows), tmp_path / "out")
+    assert soundfile.read(tmp_path / "out" / row["file"])[0].shape == (800, 2)
 
 
 def test_decoded_samples_become_a_wav(tmp_path: Path) -> None:
@@ -269,7 +265,7 @@ def test_another_folder_or_data_set_is_left_alone(tmp_path: Path) -> None:
     one, other = (parquet(tmp_path / f"{n}" / "set.parquet", [clip(n)] * (n + 1)) for n in range(2))
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "clip0.wav").write_bytes(b"mine")
-    with pytest.raises(WrongFileError, match="holds something else"):
+    with pytest.raises(WrongFileError, match="holds something other"):
         unpacked(one, tmp_path / "mine")
     unpacked(one, tmp_path / "out")
     before = (tmp_path / "out" / TABLE).read_bytes()
@@ -277,7 +273,7 @@ def test_another_folder_or_data_set_is_left_alone(tmp_path: Path) -> None:
         unpacked(other, tmp_path / "out")
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / TABLE).write_text('{"file": "a.wav"}\n')
-    with pytest.raises(WrongFileError, match="holds something else"):
+    with pytest.raises(WrongFileError, match="holds something other"):
         unpacked(one, tmp_path / "foreign")
     assert (tmp_path / "out" / TABLE).read_bytes() == before
     assert (tmp_path / "mine" / "clip0.wav").read_bytes() == b"mine"
