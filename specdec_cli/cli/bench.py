@@ -22,8 +22,6 @@ _SAMPLES: Final = "A recording, or a folder. Default: the shipped samples."
 @options.taking(options.ModelOptions, options.PromptOptions, options.BlockOptions, options.DisplayOptions)
 def bench(
     context: typer.Context,
-    quiet: bool,
-    debug: bool,
     path: Annotated[str | None, typer.Argument(help=_SAMPLES, metavar="PATH")] = None,
     repeat: options.Repeat = 5,
     json: options.Json = False,
@@ -34,7 +32,7 @@ def bench(
     """
     resolved = options.resolve(context, {"decoding.mode": "hybrid"})
     files = files_of(path)
-    with display(quiet=quiet, debug=debug, resolved=resolved) as view:
+    with display(context, resolved=resolved) as view:
         with view.loading("PyTorch"):
             from specdec_cli.bench.contenders import benchmark, build_result
             from specdec_cli.bench.timing import comparable, read_clips

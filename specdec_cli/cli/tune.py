@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import display, emit, identified, load_captioner, read_references, tell_references
+from specdec_cli.cli.command_run import display, emit, identified, load_captioner, read_references
 from specdec_cli.cli.outputs import by_ending
 from specdec_cli.console.pages import tuning_page
 from specdec_cli.console.plain import print_error
@@ -36,11 +36,10 @@ _TRACES: Final = "Keep the measured forward passes here: a later run takes them 
 _OUTPUT: Final = "The recommended gate (.json), or quality against cost (.svg, .png, .pdf). Repeatable."
 
 
-@options.taking(options.ModelOptions, options.PromptOptions, options.ReferenceOptions, options.DisplayOptions)
+@options.taking(*options.STUDYING)
 def tune(
     context: typer.Context,
     paths: options.ListedPaths,
-    quiet: bool,
     debug: bool,
     references: Path | None,
     lexicon: Path | None,
@@ -70,8 +69,7 @@ def tune(
     refuse({"--traces": (traces, RECORDINGS)}, reads)
     gate, plot = by_ending(output, (GATE, PICTURE), [*reads, traces])
     again = f"interrupted; run it again to go on from {traces}" if traces else "interrupted"
-    with display(quiet=quiet, debug=debug, resolved=resolved, interruption=again) as view:
-        tell_references(view, table)
+    with display(context, resolved=resolved, references=table, interruption=again) as view:
         clips = _clips(view, files)
         if not clips:
             return 1

@@ -28,7 +28,7 @@ _CHUNK: Final = 1024  # tokens of a prompt that a GPU reads at a time
 
 
 class _Sliding(DynamicSlidingWindowLayer):  # type: ignore[misc]
-    """A sliding layer that can be cropped again behind an earlier crop, where the library's has lost its past."""
+    """A sliding layer that can be cropped twice in a row. The library's forgets its past at the first crop."""
 
     def crop(self, tokens_to_remove: int) -> None:
         DynamicLayer.crop(self, tokens_to_remove)
@@ -98,7 +98,7 @@ class AudioLM:
         module.get_output_embeddings().register_forward_pre_hook(self._scored_rows)
 
     def record_graphs(self) -> None:
-        """Records the forwards that are repeated as graphs; a model that cannot be recorded runs without."""
+        """Records the forwards that are repeated as graphs. A model that cannot be recorded runs without them."""
         if self.slots is None:
             return
         try:
@@ -113,13 +113,13 @@ class AudioLM:
                 self.slots = None
 
     def reserve(self, clips: int) -> None:
-        """Makes slots for so many clips, if it has fewer. Caches in earlier slots stay as they are, without graphs."""
+        """Makes slots for so many clips, if there are fewer. Caches in earlier slots keep their content, not graphs."""
         if self.slots is not None and self.slots.count < clips:
             self.slots = self.slots.like(clips, compiled=self.slots.compiled)
             self.record_graphs()
 
     def read_in_chunks(self, size: int) -> None:
-        """Feeds the decoder so many tokens at a time: other clips' forwards run between parts of a long prompt."""
+        """Makes the decoder read `size` tokens at a time: other clips' forwards run between parts of a prompt."""
         decoder = self.module.get_decoder()
         forward = decoder.forward
 
@@ -139,7 +139,7 @@ class AudioLM:
         decoder.forward = chunked
 
     def new_cache(self, length: int) -> Cache:
-        """An empty cache that can be cropped, sliding layers included, for at most `length` positions."""
+        """An empty cache for at most `length` positions. All of its layers can be cropped, sliding ones included."""
         if self.slots is not None and (fixed := self.slots.cache(length)) is not None:
             return fixed
         cache = copy(self._empty)
@@ -190,7 +190,7 @@ class AudioLM:
         return logits.float(), calls.encoder_ms, calls.passes
 
     def synchronize(self) -> None:
-        """Waits for the device, whose work goes on after a call returns; a time that is taken earlier is too short."""
+        """Waits for the device. Its work goes on after a call returns, so a time that is taken earlier is too short."""
         if self._on_cuda:
             torch.cuda.synchronize(self.device)
         elif self.device.type == "mps":
@@ -220,7 +220,7 @@ class AudioLM:
         return ((hidden[-rows:] if isinstance(rows, int) else hidden[rows.to(hidden.device)])[None], *inputs[1:])
 
     def _exact_convolutions(self) -> AbstractContextManager[None]:
-        """On CUDA, cuDNN would round float32 to ten bits, which products do not."""
+        """Keeps cuDNN from rounding float32 to ten bits on CUDA. Matrix products do not round so either."""
         if not self._on_cuda:
             return nullcontext()
         cudnn = torch.backends.cudnn

@@ -1,4 +1,4 @@
-"""The files of a checkpoint: found, refused in words where they are of no use here, downloaded, and fingerprinted."""
+"""Finds, checks and fingerprints the files of a checkpoint, and says why specdec cannot use some."""
 
 from __future__ import annotations
 
@@ -31,13 +31,12 @@ HERE: Final = {
 _OTHER_WEIGHTS: Final = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack")
 _SAMPLE: Final = 1024  # bytes of each tensor in a fingerprint
 _NAMED: Final = "transformers_weights"  # in a config.json: a file in place of model.safetensors
-_LONGROPE: Final = (
-    ": its LoRA adapter for sound is no part of its weights, and its rotary embedding (LongRoPE) changes with the "
-    "length of the text, so that no cache can be rolled back exactly"
-)
 _WHY_NOT: Final = {
-    "phi4_multimodal": _LONGROPE,
-    "phi4mm": _LONGROPE,
+    **dict.fromkeys(
+        ("phi4_multimodal", "phi4mm"),
+        ": its LoRA adapter for sound is no part of its weights, and its rotary embedding (LongRoPE) changes with the "
+        "length of the text, so that no cache can be rolled back exactly",
+    ),
     "nemotron_h_omni": ": the state of its recurrent layers (Mamba) cannot be rolled back",
     "moss_audio": ": transformers has no class for it (vLLM has: --config moss-audio-vllm-pair)",
 }
@@ -55,7 +54,7 @@ _STORED: Final = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.flo
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """A checkpoint that is of use here, of which all but the weights is in a folder."""
+    """A checkpoint that specdec can load. All files but the weights are in its folder."""
 
     config: ModelConfig
     family: Family
@@ -66,7 +65,7 @@ class Checkpoint:
 
     @cached_property
     def weights(self) -> list[Path]:
-        """The files with the weights that speech needs, whether they are there or not."""
+        """The files that hold the weights that speech needs, present or missing."""
         return [self.folder / name for name in shards(self.folder, self.family.unused)]
 
     @property
@@ -80,7 +79,7 @@ class Checkpoint:
         return bool(self.missing) and not self.offline and not is_local(self.config.source)
 
     def require_weights(self) -> None:
-        """Raises CheckpointError if files of weights are missing, or are none that can be read."""
+        """Raises CheckpointError if files of weights are missing or cannot be read."""
         if missing := self.missing:
             if self.offline and not is_local(self.config.source):
                 raise not_downloaded(self.config, FileNotFoundError(missing[0]), "model", offline=True)
@@ -94,14 +93,14 @@ class Checkpoint:
 
     @contextmanager
     def tensors(self) -> Iterator[dict[str, Any]]:
-        """The weights that speech needs, by name, each of which is read when it is sliced."""
+        """The weights that speech needs, by name. A weight is read when it is sliced."""
         with ExitStack() as stack:
             files = [stack.enter_context(safe_open(path, framework="pt")) for path in self.weights]
             named = ((name, file) for file in files for name in file.offset_keys())
             yield {name: file.get_slice(name) for name, file in named if not name.startswith(self.family.unused)}
 
     def require_complete(self, info: Mapping[str, Any]) -> None:
-        """Refuses a load that left weights random, as transformers does with a warning, dropped or misshapen."""
+        """Refuses a load in which weights stayed random, were dropped or misshapen: transformers only warns."""
         misshapen = [key for key, *_ in info["mismatched_keys"]]
         faults = {"lacks": info["missing_keys"], "has unexpected": info["unexpected_keys"], "has misshapen": misshapen}
         for what, keys in faults.items():
@@ -165,7 +164,7 @@ def _found(config: ModelConfig, *, offline: bool) -> Checkpoint:
 
 
 def _of_no_use(config: ModelConfig, raw: Mapping[str, Any], family: Family | None) -> Iterator[tuple[str, str]]:
-    """Why a checkpoint with this config.json is refused before a weight is downloaded or read, and what to do."""
+    """Yields the reasons to refuse a checkpoint by its config.json, before weights are read, and what to do."""
     kind, sections = str(raw.get("model_type")), (raw, *(part for part in raw.values() if isinstance(part, Mapping)))
     if family is None or config.family not in ("auto", family.name):
         loads = "specdec" if family is None else f"the family {config.family!r}"
@@ -194,23 +193,22 @@ def _quantised(raw: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _of_no_use_quantised(config: ModelConfig, method: str) -> Iterator[tuple[str, str]]:
+    holds = f"holds weights that its publisher quantised ({method})"
     original = "Use the original checkpoint with quantization: int4, which packs it when it is loaded."
+    lacks = [package for package in _QUANTISERS.get(method, ()) if find_spec(package.replace("-", "_")) is None]
     if method not in _QUANTISERS:
-        yield f"holds weights that its publisher quantised ({method}), which specdec does not load", original
-        return
-    if method not in _DEQUANTISED and (config.device == "cpu" or not torch.cuda.is_available()):
-        yield f"holds weights that its publisher quantised ({method}), which only a GPU runs", original
-    lacks = [package for package in _QUANTISERS[method] if find_spec(package.replace("-", "_")) is None]
-    if lacks:
+        yield f"{holds}, which specdec does not load", original
+    elif method not in _DEQUANTISED and (config.device == "cpu" or not torch.cuda.is_available()):
+        yield f"{holds}, which only a GPU runs", original
+    elif lacks:
         hint = f"Install with: pip install {' '.join(lacks)}. Or use the original checkpoint with quantization: int4."
-        yield f"holds weights that its publisher quantised ({method}), which needs {' and '.join(lacks)}", hint
-    if config.quantization is not None:
-        says = f"holds weights that its publisher quantised ({method}), and quantization is {config.quantization}"
-        yield says, "Leave quantization out, or use the original checkpoint."
+        yield f"{holds}, which needs {' and '.join(lacks)}", hint
+    elif config.quantization is not None:
+        yield f"{holds}, and quantization is {config.quantization}", f"Leave quantization out. {original}"
 
 
 def stored_dtype(files: Sequence[Path]) -> torch.dtype | None:
-    """The number format of the largest of the stored weights; None: neither float32, bfloat16 nor float16."""
+    """The number format of the largest stored weight; None if it is neither float32, bfloat16 nor float16."""
     with safe_open(files[0], framework="pt") as content:
         slices = [content.get_slice(name) for name in content.offset_keys()]
     largest = max(slices, key=lambda each: math.prod(each.get_shape()))

@@ -1,4 +1,4 @@
-"""What a checkpoint of the hub downloads: which files, how large, whether the disk has room, and how far it is."""
+"""Downloads of a hub checkpoint: their files and sizes, room on the disk, and progress."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def describe(config: ModelConfig, *, offline: bool, names: Sequence[str] = _SMAL
 
 
 def not_downloaded(config: ModelConfig, error: Exception, setting: str, *, offline: bool) -> CheckpointError:
-    """What to report of a hub checkpoint that cannot be had; `setting` may name a folder instead."""
+    """The error of a hub checkpoint that cannot be downloaded. Its hint: `setting` may name a folder instead."""
     why, hint = f"{type(error).__name__}: {first_line(error)}", "Check the name, the network and your access"
     if offline or is_offline_mode():
         switch = "runtime.offline" if offline else "HF_HUB_OFFLINE"
@@ -104,7 +104,7 @@ def shards(folder: Path, unused: Iterable[str]) -> list[str]:
 
 
 def plan(config: ModelConfig, weights: Sequence[Path]) -> Download:
-    """What `fetch` would download, by a request to the hub."""
+    """What `fetch` would download. Asks the hub for sizes."""
     found = describe(config, offline=False, names=[path.name for path in weights], dry_run=True)
     cache = Path(constants.HF_HUB_CACHE)
     disk = next(path for path in (cache, *cache.parents) if path.exists())

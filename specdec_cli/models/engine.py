@@ -78,7 +78,7 @@ class Shared(AbstractContextManager["Shared"]):
 
     @contextmanager
     def clip(self) -> Iterator[None]:
-        """Within the block this thread decodes a clip: forwards wait until it waits for one itself.
+        """Within the block this thread decodes a clip. Forwards start once all such threads wait for one.
 
         At its end, however it ends, the sessions that this thread opened within it give their slots back.
         """
@@ -97,11 +97,11 @@ class Shared(AbstractContextManager["Shared"]):
             opened.append(weakref.ref(session))
 
     def release_slot(self) -> AbstractContextManager[None]:
-        """Within the block this thread waits for something else, and no forward waits for it."""
+        """Within the block no forward waits for this thread, since it waits for something else itself."""
         return self._counting(False)
 
     def close(self) -> None:
-        """Ends after the forwards under way; what is still waited for fails."""
+        """Ends after the running forwards. Queued clips fail."""
         with self._lock:
             self._closed = True
         self._servers.shutdown()
@@ -133,7 +133,7 @@ class Shared(AbstractContextManager["Shared"]):
             self._work(before - counted)
 
     def _work(self, change: int) -> None:
-        """Counts clips at work; where none is left, lets every model be served that is waited for."""
+        """Counts clips at work. Once none is left, starts a forward of every model that a clip waits for."""
         with self._lock:
             self._at_work += change
             if self._at_work > 0 or self._closed:
@@ -170,7 +170,7 @@ def _shut_down() -> DecodingError:
 
 
 def _forward(wanted: Sequence[_Wanted]) -> list[_Scores]:
-    """One forward for all; clip by clip if that fails, so that only the culprit fails."""
+    """One forward for all clips. If it fails, each clip is tried alone, so that only the culprit fails."""
     if len(wanted) > 1:
         try:
             return forward_together(wanted)
@@ -189,8 +189,8 @@ def _forward(wanted: Sequence[_Wanted]) -> list[_Scores]:
 def forward_together(wanted: Sequence[_Wanted]) -> list[_Scores]:
     """One forward for several clips on one model whose prompts are cached.
 
-    For each clip it returns what `Session.logits` does. Of the forward's time every clip is charged its share by the
-    number of tokens that it fed. What fails, in the forward or after it, is raised, and every clip is as it was.
+    Returns for each clip what `Session.logits` does. A clip's share of the forward's time is its share of the tokens.
+    If anything fails, in the forward or after it, the error is raised and every clip is as it was.
     """
     model = wanted[0][0].model
     feeds = [session.align(text, positions) for session, text, positions in wanted]

@@ -55,7 +55,7 @@ class Family:
 
     @cached_property
     def module_class(self) -> Any:
-        """The class in transformers, whose instances drop the parts that speech does not need as they are built."""
+        """The class in transformers. Its instances drop the parts that speech does not need when they are built."""
         base = getattr(import_module(self.library), self.class_name)
 
         def without_unused(module: Any, *args: Any, **kwargs: Any) -> None:
@@ -95,7 +95,7 @@ class Family:
         return {"audio": samples}
 
     def as_text(self, parts: Any, turns: list[dict[str, Any]]) -> dict[str, Any]:
-        """What `apply_chat_template` takes so that it puts the text in that the checkpoint's own template makes.
+        """Arguments with which `apply_chat_template` uses the text that the checkpoint's own template makes.
 
         That one is rendered elsewhere, see `rendering`. Raises TemplateError.
         """
@@ -144,7 +144,7 @@ class QwenOmni(Family):
 
 
 class Voxtral(Family):
-    """Voxtral, whose processor, over mistral-common, takes the clip as a base64 WAV file and no system prompt."""
+    """Voxtral. Its processor, mistral-common's, takes the clip as a base64 WAV file, and no system prompt."""
 
     def clip(self, samples: Samples) -> dict[str, Any]:
         """mistral-common takes the clip as a file."""
@@ -158,7 +158,7 @@ class Voxtral(Family):
 
 
 class GraniteSpeech(Family):
-    """Granite Speech, whose published chat template takes text with the audio's mark in it, and no parts."""
+    """Granite Speech. Its published chat template takes text that holds the audio's mark, and no parts."""
 
     def prompt(self, parts: Any, samples: Samples, instruction: str, system: str | None, placeholder: int) -> Made:  # noqa: ARG002
         turns = [{"role": "user", "content": f"{parts.audio_token}{instruction}"}]
@@ -239,7 +239,7 @@ def family_of(model_type: str) -> Family | None:
 
 
 def conversation(instruction: str, system: str | None, **audio: Any) -> list[dict[str, Any]]:
-    """The turns of a chat template, with the audio, whose fields are given, before the instruction.
+    """The turns of a chat: the audio with the given fields, and the instruction after it.
 
     Without an instruction the turn holds only the audio, as some captioning models were trained.
     """

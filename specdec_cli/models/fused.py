@@ -33,7 +33,7 @@ _TOKENS: Final = 3  # of the random inputs
 
 @torch.inference_mode()
 def fuse_layers(module: Any) -> int:
-    """Changes norms, attentions and MLPs of a decoder, whose weights are in their place; returns how many.
+    """Fuses norms, attentions and MLPs of a decoder whose weights are loaded; returns how many.
 
     Layers that are spread over devices, or of another build, stay as they are.
     """
@@ -136,7 +136,7 @@ def _packed(
 
 
 def _joined_norm(part: Any, queries: int, keys: int) -> _Forward:
-    """The norms of queries and keys, where an attention has them, as one."""
+    """The norms of queries and keys as one operation, where an attention has them."""
     if not hasattr(part, "q_norm"):
         return lambda heads: heads
     of_each = ((part.q_norm, queries), (part.k_norm, keys))
@@ -149,7 +149,7 @@ def _joined_norm(part: Any, queries: int, keys: int) -> _Forward:
 
 
 def _joined(layers: Sequence[Any]) -> _Forward:
-    """The products of layers with the same input, end to end: as one, where they are plain or packed alike."""
+    """The outputs of layers with the same input, end to end: one product if the layers are plain or packed alike."""
     if all(isinstance(layer, PackedLinear) for layer in layers) and len({layer.bits for layer in layers}) == 1:
         return PackedLinear.joined(layers)
     if not all(type(layer) in (nn.Linear, FastLinear) and type(layer.weight.data) is torch.Tensor for layer in layers):

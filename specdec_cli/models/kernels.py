@@ -121,7 +121,7 @@ def _in_int8(layer: nn.Linear) -> Product:
 def int8_product(
     x: torch.Tensor, peak: float = math.inf, each: Callable[..., Iterable[Any]] = map
 ) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-    """Activations in int8, with one scale per row, ready to be multiplied.
+    """Rounds activations to int8, with one scale per row, so that they can be multiplied.
 
     Args:
         x: [rows, inputs].
@@ -173,7 +173,7 @@ def has_int8() -> bool:
 
 @cache
 def _onednn_is_faster() -> bool:
-    """Whether the processor is an x86 one of another maker than Intel, for which MKL takes slower kernels."""
+    """Whether this is an x86 processor that Intel did not make. MKL uses slower kernels for those."""
     cpuinfo = Path("/proc/cpuinfo")
     described = cpuinfo.read_text(errors="replace") if cpuinfo.is_file() else platform.processor()
     return _is_x86() and hasattr(torch.ops.mkldnn, "_linear_pointwise") and "GenuineIntel" not in described

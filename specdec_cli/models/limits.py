@@ -1,4 +1,4 @@
-"""What a checkpoint's files may be: regular, of a size that is read, and of numbers that can be built.
+"""Limits of a checkpoint's files: their kind, their size and the numbers in them.
 
 Nobody vouches for a checkpoint. A pipe or a device in place of a file never ends; a number that is too large fills the
 memory before any weight is missed. The limits are far above those of published checkpoints.
@@ -42,7 +42,7 @@ _WITH_NUMBERS: Final = ("config.json", "preprocessor_config.json", "processor_co
 
 
 def require_readable(folder: Path, label: str) -> None:
-    """Raises CheckpointError for a file of a checkpoint that is none, is too large, or holds too great a number."""
+    """Raises CheckpointError for a file that is not regular, is too large, or holds too great a number."""
     for path in sorted((*folder.glob("*"), *folder.glob("additional_chat_templates/*"))):
         if path.suffix in _READ and path.exists():
             status = path.stat()
@@ -62,7 +62,7 @@ def require_readable(folder: Path, label: str) -> None:
 
 
 def _content(path: Path) -> Any:
-    """What a small JSON file holds; None if it is none, which transformers reports."""
+    """The content of a JSON file; None if it is no JSON, which transformers reports."""
     try:
         return json.loads(path.read_bytes())
     except (ValueError, RecursionError):
@@ -82,7 +82,7 @@ def _numbers(content: Any, key: str = "") -> Iterator[tuple[str, int]]:
 
 
 def require_headers(files: list[Path], label: str) -> None:
-    """Raises CheckpointError for a file of weights that is no regular one, or whose header is too long to be read."""
+    """Raises CheckpointError for a file of weights that is not regular, or has too long a header."""
     for path in files:
         with open_regular(path) as content:
             header = int.from_bytes(content.read(8), "little")

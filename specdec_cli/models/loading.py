@@ -1,4 +1,4 @@
-"""From a folder or a hub id to an `AudioLM`, or a refusal: nothing missing, nothing unexpected, nothing guessed."""
+"""Loads an `AudioLM` from a folder or a hub id, whole, or refuses it with the reason."""
 
 from __future__ import annotations
 
@@ -99,13 +99,13 @@ def load_model(config: ModelConfig, runtime: RuntimeConfig, watch: Watch | None 
 
 
 def _keep_compiled() -> None:
-    """Has PyTorch keep what it compiles in the user's cache: its own choice is a folder for all users."""
+    """Makes PyTorch keep compiled code in the user's cache. By default it uses a folder that all users share."""
     if (folder := cache_folder("compiled")) is not None:
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder))
 
 
 def forecast(config: ModelConfig, *, offline: bool) -> tuple[Needs, Download | None]:
-    """What a configured model would take of memory, and what it would download; nothing is loaded.
+    """The memory that a configured model would take, and its download. Nothing is loaded.
 
     Raises CheckpointError: not found, or refused by its configuration. Small files of a hub checkpoint are downloaded.
     """
@@ -136,7 +136,7 @@ def load_processor(config: ModelConfig, *, offline: bool) -> Processor:
 
 
 def _module(checkpoint: Checkpoint, device: torch.device) -> Any:
-    """The module in evaluation mode; one that is packed for a CPU out of the cache, if it is kept there."""
+    """The module in evaluation mode. If its packed form for a CPU is in the cache, that is loaded."""
     config, dtype, kept = checkpoint.config, _dtype(checkpoint, device), None
     if config.quantization is not None and device.type == "cpu":
         kept = packed_folder(checkpoint.weights, checkpoint.module_config, BITS[config.quantization], dtype)

@@ -165,7 +165,7 @@ class PackedLinear(nn.Module):
 
 
 def _spread() -> Callable[..., Iterable[Any]]:
-    """A `map` with a thread for each part: the operations are too short to be divided among threads themselves."""
+    """A `map` over threads, for operations that are too short for PyTorch to divide among threads."""
     threads, inference = torch.get_num_threads(), torch.is_inference_mode_enabled()
     if threads == 1:
         return map
@@ -295,13 +295,13 @@ def require_product(device: torch.device, bits: int) -> None:
 
 
 def packable(module: Any) -> dict[str, nn.Linear]:
-    """The linear layers of the decoder and the output layer, by name, as far as their sizes suit the kernels."""
+    """The linear layers of decoder and output layer whose sizes suit the kernels, by name."""
     layers = decoder_layers(module).items()
     return {name: part for name, part in layers if part.in_features % GROUP == part.out_features % _BLOCK == 0}
 
 
 def empty_packed(module: Any, bits: int, whole: Container[str] = ()) -> None:
-    """Puts packed layers without values in place of all that are packable and not `whole`, by name."""
+    """Replaces all packable layers by packed ones without values, except those named in `whole`."""
     for name, linear in packable(module).items():
         if name not in whole:
             module.set_submodule(name, PackedLinear(linear, bits))
@@ -309,7 +309,7 @@ def empty_packed(module: Any, bits: int, whole: Container[str] = ()) -> None:
 
 @register_quantization_config(_METHOD)
 class PackedConfig(QuantizationConfigMixin):  # type: ignore[misc]
-    """Lets `from_pretrained` make layers of 4 or 8 bits, in the order of a kind of device."""
+    """Makes `from_pretrained` pack layers in 4 or 8 bits, in the order of a type of device."""
 
     def __init__(self, bits: int, device: str = "cpu", **_: Any) -> None:
         self.quant_method, self.bits, self.device = _METHOD, bits, device
@@ -355,10 +355,10 @@ class _Packing(ConversionOps):  # type: ignore[misc]
 
 
 def packed_folder(weights: Sequence[Path], config: Any, bits: int, dtype: torch.dtype) -> Path | None:
-    """Where the packed form of some files of weights is kept; None: nowhere.
+    """The folder that keeps the packed form of some files of weights; None: there is no cache.
 
-    It is of these files as they are now (their places, sizes and times of change, which no copy can set), of the
-    configuration, and of the CPU's order.
+    Its name depends on the files' places, sizes and times of change (which no copy can set), on the configuration, and
+    on the CPU's order.
     """
     files = [(str(path.resolve()), (of := path.stat()).st_size, of.st_mtime_ns, of.st_ctime_ns) for path in weights]
     way = (files, config.to_dict(), bits, dtype, torch.backends.cpu.get_cpu_capability(), _MADE_WITH)

@@ -110,7 +110,7 @@ class Processor:
             )
 
     def prompt_settings(self) -> object:
-        """What its prompts depend on beside the tokenizer, to be compared with another's."""
+        """The settings that determine its prompts beside the tokenizer, for comparison with another's."""
         return self.family.name, self.placeholder_id, self.parts.chat_template, self.extractor.to_dict()
 
     def encode(self, text: str) -> list[int]:
@@ -119,7 +119,7 @@ class Processor:
         return ids
 
     def text(self, ids: Sequence[int]) -> str:
-        """Token ids as text, special tokens left out; bytes that are no character come as U+FFFD."""
+        """Token ids as text without special tokens. Bytes that form no character become U+FFFD."""
         return str(self.tokenizer.decode(list(ids), skip_special_tokens=True))
 
     def word(self, id_: int) -> str:
@@ -148,7 +148,7 @@ class Processor:
 
 
 def _context(text_config: Any) -> int:
-    """Positions up to which every token is turned by its own place alone, whatever the length of the whole.
+    """Positions up to which rope turns every token by its own place alone, whatever the length of the text.
 
     longrope turns all tokens otherwise once there are more than its original length, those in the cache included, which
     no cache follows. What transformers calls dynamic does so beyond `max_position_embeddings`.

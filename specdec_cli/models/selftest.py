@@ -1,4 +1,4 @@
-"""The self-test of a loaded model: do cached, rolled-back and joint passes score as one pass without a cache does?
+"""The self-test of a loaded model: cached, rolled-back and joint passes must score as one pass without a cache.
 
 A model that fails is refused: its text would be plausible, and wrong. The result is remembered for the same files,
 versions, device and number format.
@@ -82,7 +82,7 @@ def _failed(model: AudioLM, why: str) -> CheckpointError:
 
 
 def _test(model: AudioLM) -> list[str]:
-    """Compares; returns what it found, in phrases."""
+    """Runs the comparisons; returns their results as phrases."""
     slots, model.slots = model.slots, None
     prompt, text = _prompt(model, 1.0), _text(model)
     allowed = TOLERANCE.get(model.dtype, TOLERANCE[torch.bfloat16])
@@ -115,7 +115,7 @@ def _test(model: AudioLM) -> list[str]:
 
 
 def _compare_steps(model: AudioLM, prompt: Prompt, text: Sequence[int], whole: torch.Tensor, allowed: float) -> Session:
-    """Raises CheckpointError if scores step by step, with rejected drafts in between, differ from those of one pass."""
+    """Raises CheckpointError if steps, with rejected drafts in between, score otherwise than one pass."""
     session = Session(model, prompt, 2 * len(text))
     base, end = list(text[:-_LENGTH]), list(text[-_LENGTH:])
     wrong = [end[-1], *end]
@@ -130,7 +130,7 @@ def _compare_steps(model: AudioLM, prompt: Prompt, text: Sequence[int], whole: t
 
 
 def _compare_joint(session: Session, text: Sequence[int], whole: torch.Tensor, allowed: float) -> None:
-    """Raises likewise if a clip, whose scores are `whole`, and another one score otherwise in shared forwards."""
+    """Raises CheckpointError if two clips score otherwise in joint forwards. The first one's scores are `whole`."""
     other = Session(session.model, _prompt(session.model, 0.5), 2 * _LENGTH)
     alone = other.logits(text[:4], 2)
     found = forward_together([(session, text[:2], 2), (other, text[:3], 1)])
@@ -154,7 +154,7 @@ def _prompt(model: AudioLM, seconds: float) -> Prompt:
 
 
 def _text(model: AudioLM) -> list[int]:
-    """Ids that a text may hold, spread over the vocabulary; a sliding window is full before the last few of them."""
+    """Ids spread over the vocabulary. There are enough to fill a sliding window before the last few."""
     processor = model.processor
     barred = {*processor.banned_ids, *processor.eos_ids}
     usable = [id_ for id_ in range(1, processor.vocab_size) if id_ not in barred]
@@ -164,7 +164,7 @@ def _text(model: AudioLM) -> list[int]:
 
 
 def _memory(model: AudioLM) -> Path | None:
-    """Where the result of a test of the same model is remembered: in the user's cache folder, if there is one."""
+    """The file that remembers the result for the same model, in the user's cache; None: there is no cache."""
     home = cache_folder("self-test")
     if home is None or model.weights is None:
         return None

@@ -136,12 +136,12 @@ class Session:
         return self.scored(logits, 1, len(self.fed))
 
     def name(self, ids: Sequence[int]) -> None:
-        """Says what the last tokens are that `step` has fed."""
+        """Takes the ids of the last tokens that `step` has fed."""
         self.fed[-len(ids) :] = ids
 
     @property
     def steps(self) -> bool:
-        """Whether `step` may be called: this clip's forwards are made here."""
+        """Whether `step` may be called: no engine makes this clip's forwards."""
         return self._engine is None
 
     def prefill(self) -> None:
@@ -177,7 +177,7 @@ class Session:
         return self._with_prompt_row(rows) if positions > text_length and len(rows) < positions else rows
 
     def account(self, tokens: int, ms: float, encoder_ms: float, passes: int) -> None:
-        """Adds a forward that fed so many text tokens to `work`; of one that read the prompt, their share is a step."""
+        """Adds a forward that fed text tokens to `work`. If it also read the prompt, their share of it is a step."""
         step_ms = ms * tokens / (len(self.prompt.ids) + tokens) if passes else ms
         done, prefill_ms = self.work, ms - step_ms
         self.work = ModelWork(  # of every token: their sum, field by field, would take three times as long

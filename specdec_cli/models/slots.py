@@ -126,7 +126,7 @@ class StepCache(Cache):  # type: ignore[misc]
 
 
 def let_layers_compile(module: Any) -> None:
-    """Has each layer of a decoder run compiled where it is given a `StepCache`, and elsewhere as before."""
+    """Makes each layer of a decoder run compiled where its cache is a `StepCache`, and elsewhere as before."""
     compiled = torch.compile(_layer, dynamic=False, fullgraph=True)
 
     def watch(at: int, layer: Any) -> None:
@@ -204,7 +204,7 @@ class Slots:
         self._recorded = recorded
 
     def like(self, count: int, *, compiled: bool) -> Slots:
-        """Slots for the same module, of which none is taken, and without forwards."""
+        """Free slots for the same module, without recorded forwards."""
         made = Slots(self._module, len(self._layers), count, self._recorder, compiled=compiled)
         made.told = self.told
         return made
@@ -309,7 +309,7 @@ class Slots:
         return within
 
     def _mask(self, room: int) -> torch.Tensor:
-        """What is added to attention, [B, 1, q, room]: a boolean mask would be turned into that in every layer."""
+        """The additive attention mask [B, 1, q, room]. A boolean one would be turned into it in every layer."""
         behind = self._columns[:room] > self.positions[..., None]
         return torch.zeros_like(behind, dtype=self._module.dtype).masked_fill_(behind, -torch.inf)[:, None]
 

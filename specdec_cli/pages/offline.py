@@ -10,7 +10,8 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from specdec_cli import format as figures
+from specdec_cli.format import count, percent
+from specdec_cli.times import seconds
 
 
 def environment() -> Environment:
@@ -18,7 +19,7 @@ def environment() -> Environment:
     loader = PackageLoader("specdec_cli.pages", "assets")
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     made.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
-    made.globals |= {name: getattr(figures, name) for name in ("count", "seconds", "percent", "whole")}
+    made.globals |= {"count": count, "percent": percent, "seconds": seconds}
     return made
 
 

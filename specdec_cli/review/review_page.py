@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from specdec_cli.errors import WrongFileError
 from specdec_cli.export.recordings import Stored
-from specdec_cli.format import claimed
+from specdec_cli.format import claimed, measured
 from specdec_cli.journal import Watch
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import References
@@ -26,7 +26,7 @@ from specdec_cli.transcript.records import Transcript
 from specdec_cli.types import FLAG_WORDS, Claim
 
 _PAGE_BYTES_A_SECOND: Final = BIT_RATE / 8 * 4 / 3  # base64
-_SHOWN: Final = {"language", "caption", "scores", "speaker", "text", "measured"}
+_SHOWN: Final = {"language", "caption", "scores", "speaker", "text"}
 """Fields of a transcript that the page shows as they are, where it has them."""
 
 
@@ -76,6 +76,7 @@ class ReviewItem:
             "truth": self.truth,
             "scores": {},
             **{name: value for name, value in run.model_dump(mode="json", include=_SHOWN).items() if value is not None},
+            "figures": measured(run.measured) if run.measured else [],
             "flags": [FLAG_WORDS[flag] for flag in run.flags],
             "claims": {each.attribute: [claimed(each), each.agrees] for each in self.claims if each.agrees is not None},
         }

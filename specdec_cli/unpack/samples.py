@@ -134,12 +134,14 @@ def _recording(value: Any, root: Path, shard: Shard) -> tuple[bytes | None, str,
 
 
 def _as_wav(samples: Any, rate: int) -> bytes:
-    """Samples [n], or [channels, n] as `datasets` decodes them, as a WAV of floats."""
+    """Samples [n], [channels, n] as `datasets` decodes them, or [n, channels], as a WAV of floats."""
     import numpy
     import soundfile
 
     written = io.BytesIO()
-    soundfile.write(written, numpy.asarray(samples, numpy.float32).T, rate, "FLOAT", format="WAV")
+    array = numpy.asarray(samples, numpy.float32)
+    frames = array.T if array.ndim == 2 and len(array) < array.shape[1] else array
+    soundfile.write(written, frames, rate, "FLOAT", format="WAV")
     return written.getvalue()
 
 
@@ -148,20 +150,23 @@ def _of_tar(shard: Shard, column: str | None, note: Callable[[str], None]) -> It
     with tarfile.open(shard.path, "r|*") as tar:
         files = (member for member in tar if _is_taken(member, note))
         for number, (key, group) in enumerate(groupby(files, key=lambda member: _key(member.name)[0]), 1):
-            sample, sounds = Sample(number, cells={"key": key}), dict[str, bytes]()
+            sample = Sample(number, cells={"key": key})
+            sounds = list[tuple[str, bytes]]()
             for member in group:
-                ending, content = _key(member.name)[1], tar.extractfile(member)
+                content = tar.extractfile(member)
+                ending = _key(member.name)[1].lower()
                 data = content.read() if content else b""
                 is_sound = _SOUND.fullmatch(ending) is not None
                 if is_sound and column in (None, ending):
-                    sounds[ending] = data
+                    sounds.append((ending, data))
                 elif is_sound or b"\0" in data or len(data) > _MOST_TEXT:  # also numpy arrays, pictures
                     note(_NO_TEXT.format(ending))
                 else:
                     _tell(sample, ending, data)
             if len(sounds) > 1:
-                sample.problem = f"it has several recordings, choose one with --audio-column: {', '.join(sounds)}"
-            for ending, data in sounds.items() if sample.problem is None else ():
+                endings = ", ".join(ending for ending, _ in sounds)
+                sample.problem = f"it has several recordings, choose one with --audio-column: {endings}"
+            for ending, data in sounds if sample.problem is None else ():
                 sample.sound, sample.name = data, f"{key}.{ending}"
             if sample.sound is None:
                 sample.problem = f"{key}: {sample.problem or 'it has no recording'}"

@@ -30,7 +30,7 @@ from tests.laws.test_wire_law import rounded
 from tests.mini_pair import RATE, mini_pair, voice, write_voice
 from tests.tiny import collect
 
-START_S = 90
+START_S = 300
 TOKEN = "s3cret-s3cret-s3cret"
 ROOT = Path(__file__).parents[2]
 

@@ -9,6 +9,7 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -80,14 +81,19 @@ def test_a_webdataset_gives_its_json_its_texts_and_its_classes(tmp_path: Path) -
         ("./a/five.mic1.wav", sound(5)),
         ("./a/five.mic2.wav", sound(6)),
         ("./a/six.wav", sound(7)),
+        ("./a/seven.WAV", sound(8)),
+        ("./a/seven.TXT", b"seven"),
+        ("./a/eight.wav", sound(9)),
+        ("./a/eight.wav", sound(10)),
     ]
     source = tar(tmp_path / "train-000000.tar.gz", members)
     rows, work = unpacked(source, tmp_path / "out")
-    assert [row["file"] for row in rows] == ["a/one.flac", "a/two.flac", "a/six.wav"]
+    assert [row["file"] for row in rows] == ["a/one.flac", "a/two.flac", "a/six.wav", "a/seven.wav"]
     assert (rows[0]["text"], rows[0]["speaker"], rows[0]["age"]) == ("你好", "ann", 31)
     assert json.loads(rows[0]["words"]) == [{"w": "hi"}]
     assert rows[1]["normalized.txt"] == "two"
-    assert work.skips.left_out == 3
+    assert rows[3]["text"] == "seven"
+    assert work.skips.left_out == 4
     told = " ".join(work.skips.sentences())
     for part in (
         "three: it has no recording",
@@ -199,6 +205,15 @@ def test_cells_of_every_type_are_kept(tmp_path: Path) -> None:
     assert Manifest.read(tmp_path / "out" / TABLE, strict=True).rows
 
 
+@pytest.mark.parametrize("shape", [(2, 800), (800, 2)])
+def test_decoded_channels_become_a_wav(tmp_path: Path, shape: tuple[int, int]) -> None:
+    import soundfile
+
+    rows = [{"audio": {"array": np.zeros(shape).tolist(), "path": "x", "sampling_rate": 8000}}]
+    (row,), _ = unpacked(parquet(tmp_path / "set.parquet", rows), tmp_path / "out")
+    assert soundfile.read(tmp_path / "out" / row["file"])[0].shape == (800, 2)
+
+
 def test_decoded_samples_become_a_wav(tmp_path: Path) -> None:
     import soundfile
 
@@ -250,7 +265,7 @@ def test_another_folder_or_data_set_is_left_alone(tmp_path: Path) -> None:
     one, other = (parquet(tmp_path / f"{n}" / "set.parquet", [clip(n)] * (n + 1)) for n in range(2))
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "clip0.wav").write_bytes(b"mine")
-    with pytest.raises(WrongFileError, match="holds something else"):
+    with pytest.raises(WrongFileError, match="holds something other"):
         unpacked(one, tmp_path / "mine")
     unpacked(one, tmp_path / "out")
     before = (tmp_path / "out" / TABLE).read_bytes()
@@ -258,7 +273,7 @@ def test_another_folder_or_data_set_is_left_alone(tmp_path: Path) -> None:
         unpacked(other, tmp_path / "out")
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / TABLE).write_text('{"file": "a.wav"}\n')
-    with pytest.raises(WrongFileError, match="holds something else"):
+    with pytest.raises(WrongFileError, match="holds something other"):
         unpacked(one, tmp_path / "foreign")
     assert (tmp_path / "out" / TABLE).read_bytes() == before
     assert (tmp_path / "mine" / "clip0.wav").read_bytes() == b"mine"

@@ -156,13 +156,6 @@ function attributeRow(number, name, index) {
   return html("div", { class: `row${index === row ? " current" : ""}`, role: "group", "aria-label": name }, head, html("div", { class: "choices" }, ...buttons));
 }
 
-const UNITS = { f0_median_hz: "Hz median F0", f0_range_st: "st F0 range", level_dbfs: "dBFS", level_relative_db: "dB in the recording", rate_per_s: "syllables/s", pause_share: "share of pauses" };
-
-function measurements(piece) {
-  const known = Object.entries(piece.measured ?? {}).filter(([, value]) => typeof value === "number");
-  return known.map(([name, value]) => `${Number(value.toFixed(2))} ${UNITS[name] ?? name}`).join(" · ");
-}
-
 function rows(number) {
   return names.map((name, index) => attributeRow(number, name, index));
 }
@@ -172,7 +165,7 @@ function editor(number) {
   const address = audioAddress(number);
   const player = address ? html("audio", { controls: true, src: address, preload: "metadata" }) : html("p", { class: "small" }, piece.missing ?? "Its audio is not in this page.");
   if (address) alongWith(player, number);
-  const measured = measurements(piece);
+  const measured = piece.figures.join(" · ");
   return html(
     "div",
     { class: "editor" },
