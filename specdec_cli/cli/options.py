@@ -23,7 +23,7 @@ from specdec_cli.config.resolve import misspelt_variables, parse_value
 from specdec_cli.config.settings import choices, takes_text
 from specdec_cli.console.plain import warn
 from specdec_cli.errors import FLAGS, ConfigError
-from specdec_cli.types import ExportFormat, GateName
+from specdec_cli.types import ExportFormat
 
 PANELS: Final = (
     *("Models and settings", "Caption", "Input", "What is run", "How captions are judged"),
@@ -33,9 +33,6 @@ PANELS: Final = (
 of_models, of_caption, of_input, of_study, of_judging, of_output, of_decoding, of_work, of_network = (
     partial(Option, rich_help_panel=panel) for panel in PANELS
 )
-
-TUNED_GATES: Final[tuple[GateName, ...]] = ("entropy", "class-entropy", "margin", "logprob", "learned")
-"""The gates that `tune` can fit."""
 
 _GIVES: Final = {
     "edge": "edge.model",
@@ -74,7 +71,6 @@ FORMATS: Final = ", ".join(get_args(ExportFormat))
 File = Path | None
 Text = str | None
 Texts = list[str] | None
-Files = list[Path] | None
 
 
 def taking(*groups: type) -> Callable[[Command], Command]:
@@ -149,7 +145,6 @@ CONFIG: Final = "A shipped configuration (see `specdec config list`) or a YAML f
 _EDGE: Final = "Small model, which drafts: a folder or a Hugging Face id."
 _CLOUD: Final = "Large model, which verifies: a folder or a Hugging Face id. One model alone writes alone."
 _SET: Final = "Any setting, e.g. decoding.seed=1; `specdec config show --all` lists them. Repeatable."
-ConfigFile = Annotated[Text, of_models("--config", "-c", metavar="NAME|FILE", help=CONFIG)]
 Settings = Annotated[Texts, of_models("--set", metavar="NAME=VALUE", help=_SET)]
 Debug = Annotated[bool, Option("--debug", help="Show tracebacks and log messages.", callback=_log_everything)]
 
@@ -159,7 +154,7 @@ class ModelOptions:
 
     edge: Annotated[Text, of_models("--edge", metavar="NAME", help=_EDGE)] = None
     cloud: Annotated[Text, of_models("--cloud", metavar="NAME", help=_CLOUD)] = None
-    source: ConfigFile = None
+    source: Annotated[Text, of_models("--config", "-c", metavar="NAME|FILE", help=CONFIG)] = None
     settings: Settings = None
 
 
@@ -187,8 +182,6 @@ _SEGMENT: Final = (
     "Where to cut: at pauses, every so many seconds, or as a file or folder says (RTTM, TextGrid, SRT, VTT, CSV, "
     "WhisperX ...). Default: only recordings too long for the model, at pauses."
 )
-_START: Final = "Caption from here on: seconds or HH:MM:SS."
-_END: Final = "Caption up to here: seconds or HH:MM:SS."
 _CHANNEL: Final = "The mean of all channels, each as a speaker of its own, or one by its number from 1."
 _STRICT: Final = "Refuse what cuts, manifests and references would have left out or changed."
 Strict = Annotated[bool | None, of_caption("--strict/--no-strict", help=_STRICT)]
@@ -198,8 +191,8 @@ class CuttingOptions:
     """Which part of a recording counts, and how it is cut."""
 
     segment: Annotated[Text, of_caption("--segment", metavar="pauses|SECONDS|FILE", help=_SEGMENT)] = None
-    start: Annotated[Text, of_caption("--start", metavar="TIME", help=_START)] = None
-    end: Annotated[Text, of_caption("--end", metavar="TIME", help=_END)] = None
+    start: Annotated[Text, of_caption("--start", metavar="TIME", help="Caption from here: seconds or HH:MM:SS.")] = None
+    end: Annotated[Text, of_caption("--end", metavar="TIME", help="Caption up to here: seconds or HH:MM:SS.")] = None
     channel: Annotated[Text, of_caption("--channel", metavar="mix|each|N", help=_CHANNEL)] = None
     strict: Strict = None
 
@@ -226,9 +219,8 @@ class MeasuringOptions(LabelOptions):
 _GATE: Final = "What decides whether a block goes to the large model, or a gate file (.json)."
 _THRESHOLD: Final = "How unsure the small model must be for that, in the gate's own unit (docs/gates.md)."
 _MODE: Final = "The gate decides; the large model verifies all; or one model writes alone."
-Accept = Annotated[
-    Text, of_decoding("--accept", help="Which drafted tokens are accepted.", **_words("acceptance.rule"))
-]
+_ACCEPT: Final = "Which drafted tokens are accepted."
+Accept = Annotated[Text, of_decoding("--accept", help=_ACCEPT, **_words("acceptance.rule"))]
 
 
 class BlockOptions:
@@ -249,7 +241,6 @@ class DecodingOptions(BlockOptions):
 _PATHS: Final = "Audio or video files, folders, patterns; - for stdin: a recording, or a list."
 _LISTED: Final = "Audio or video files, folders, patterns; - for a list of them on stdin."
 _JSONL: Final = "Transcripts that caption, batch or compare wrote with --output."
-_OVERWRITE: Final = "Start --output anew, in place of going on from it."
 _MANIFEST: Final = "Table with a column file (.tsv, .csv, .json, .jsonl), or data of Kaldi, NeMo, Lhotse."
 _RETRY: Final = "Take only what failed or was degraded in a .jsonl output; needs no PATH."
 _GLOB: Final = "Files to take from folders, e.g. '*.wav'. Default: by audio endings."
@@ -260,7 +251,7 @@ TranscriptFiles = Annotated[list[Path], Argument(help=_JSONL, metavar="JSONL")]
 OnlyMode = Annotated[Text, of_input("--only-mode", metavar="MODE", help="Take the captions of this mode alone.")]
 Limit = Annotated[int | None, of_input("--limit", metavar="N", help="Take the first N alone.", min=1)]
 Recursive = Annotated[bool, of_input("--recursive", "-r", help="Search folders at every depth.")]
-Overwrite = Annotated[bool, of_output("--overwrite", help=_OVERWRITE)]
+Overwrite = Annotated[bool, of_output("--overwrite", help="Start --output anew, in place of going on from it.")]
 
 
 class RecordingOptions:
@@ -276,8 +267,6 @@ class RecordingOptions:
     exports: Annotated[Text, of_output("--export", metavar="FORMAT,FORMAT", help=_AFTER)] = None
     export_dir: Annotated[File, of_output("--export-dir", metavar="FOLDER", help="Folder of --export.")] = None
 
-
-Repeat = Annotated[int, of_study("--repeat", metavar="N", help="Time everything N times over.", min=1)]
 
 _TABLE: Final = "Captions or classes by people, a row per recording (.tsv, .csv, .json, .jsonl)."
 _COLUMN: Final = "Column of the references: file=clip, text=said or emotion=mood. Repeatable."
