@@ -23,7 +23,7 @@ ACCEPTED: Final = 0.8  # of drafted tokens: an assumption, which a caption of on
 VERIFIED: Final = 0.3  # of blocks in hybrid mode: an assumption, too
 BLOCK: Final = 5  # tokens of the verification that is measured
 _LONGEST: Final = 16  # tokens of a block
-_TIMES: Final = 7  # forwards, of which the median counts; the first two pick kernels
+_TIMES: Final = 7  # forwards; the first two pick kernels, and the median counts
 
 
 def forward_ms(model: AudioLM, tokens: int) -> float:

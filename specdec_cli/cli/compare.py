@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
 
 _MODES: Final = "Modes to compare, two or more."
+_WHEELS: Final = "Emotion wheels (.xlsx, .csv) over which emotion words are scored."
 _OUTPUT: Final = "Transcripts (.jsonl), which the same command goes on from, or the page (.html). Repeatable."
 
 
@@ -39,6 +40,7 @@ def compare(
     lexicon: Path | None,
     modes: Annotated[str, options.of_study("--mode", metavar="MODE,MODE", help=_MODES)] = "edge,hybrid,lossless,cloud",
     accept: options.Accept = None,
+    wheels: Annotated[str | None, options.of_judging("--wheels", metavar="FOLDER", help=_WHEELS)] = None,
     recursive: options.Recursive = False,
     limit: options.Limit = None,
     output: Annotated[list[Path] | None, options.out(metavar="FILE", help=_OUTPUT)] = None,

@@ -44,15 +44,20 @@ _GIVES: Final = {
     "start": "audio.start_s",
     "end": "audio.end_s",
     "channel": "audio.channel",
+    "track": "audio.track",
     "strict": "audio.strict",
+    "max_new_tokens": "decoding.max_new_tokens",
     "mode": "decoding.mode",
     "k": "decoding.k",
     "gate": "gate.name",
     "threshold": "gate.threshold",
     "accept": "acceptance.rule",
+    "wheels": "judging.wheels",
 }
 """Parameter of a command -> the setting that it gives."""
-FLAG_NAMES: Final = {setting: "-k" if name == "k" else f"--{name}" for name, setting in _GIVES.items()}
+FLAG_NAMES: Final = {
+    setting: "-k" if name == "k" else f"--{name.replace('_', '-')}" for name, setting in _GIVES.items()
+}
 """Setting -> the option that gives it."""
 FLAGS.update(FLAG_NAMES)  # hints of errors name settings, and here their options too
 
@@ -168,6 +173,7 @@ class DisplayOptions:
 _LANGUAGE: Final = "Language of the captions. Default: of the locale."
 _STYLE: Final = "Which of the shipped instructions the models are given."
 _PROMPT: Final = "An instruction of your own, in place of the shipped ones."
+_LENGTH: Final = "Length limit of a caption, tokens."
 
 
 class PromptOptions:
@@ -176,6 +182,7 @@ class PromptOptions:
     language: Annotated[Text, of_caption("--language", "-l", help=_LANGUAGE, **_words("prompt.language"))] = None
     style: Annotated[Text, of_caption("--style", help=_STYLE, **_words("prompt.style"))] = None
     prompt: Annotated[Text, of_caption("--prompt", metavar="TEXT", help=_PROMPT)] = None
+    max_new_tokens: Annotated[Text, of_caption("--max-new-tokens", metavar="N", help=_LENGTH)] = None
 
 
 _SEGMENT: Final = (
@@ -183,6 +190,7 @@ _SEGMENT: Final = (
     "WhisperX ...). Default: only recordings too long for the model, at pauses."
 )
 _CHANNEL: Final = "The mean of all channels, each as a speaker of its own, or one by its number from 1."
+_TRACK: Final = "Sound track of a video, by its number from 1. Default: the one that the video marks as such."
 _STRICT: Final = "Refuse what cuts, manifests and references would have left out or changed."
 Strict = Annotated[bool | None, of_caption("--strict/--no-strict", help=_STRICT)]
 
@@ -194,6 +202,7 @@ class CuttingOptions:
     start: Annotated[Text, of_caption("--start", metavar="TIME", help="Caption from here: seconds or HH:MM:SS.")] = None
     end: Annotated[Text, of_caption("--end", metavar="TIME", help="Caption up to here: seconds or HH:MM:SS.")] = None
     channel: Annotated[Text, of_caption("--channel", metavar="mix|each|N", help=_CHANNEL)] = None
+    track: Annotated[Text, of_caption("--track", metavar="N", help=_TRACK)] = None
     strict: Strict = None
 
 

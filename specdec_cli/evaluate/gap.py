@@ -55,9 +55,9 @@ def measure_gap(
     gap lies above 0, and the few resamples without a gap are left out of it.
 
     Args:
-        edge, hybrid, cloud: 1 or 0 (or any score, higher is better) for every clip and attribute, [clips] or
-            [clips, attributes], of which the mean over attributes of the mean over clips is taken; NaN where the clip's
-            reference names no class. What one of the three does not know counts for none.
+        edge, hybrid, cloud: 1 or 0 (or any score, higher is better) of each clip and attribute, [clips] or
+            [clips, attributes]; NaN where the clip's reference names no class. The mean is taken over clips, then over
+            attributes. A value that is NaN in one of the three is left out of all.
         spent: what the hybrid spends; None: not measured.
 
     Returns:

@@ -39,7 +39,7 @@ def _faults(clips: Sequence[PairedClip]) -> Iterator[str]:
 
 
 def _quality(found: Comparison, mode: Mode) -> Iterator[str]:
-    """How good a mode is, by the first measure of which a share of the gap can be given."""
+    """How good a mode is, by the first measure whose gap has an interval above 0."""
     if found.same_as_cloud(mode):
         yield f"{mode.capitalize()} gives cloud-only's captions."
         return

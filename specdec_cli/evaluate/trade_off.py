@@ -69,7 +69,7 @@ class Panel:
 
 
 def panels(found: Comparison) -> list[Panel]:
-    """The pictures of a comparison with cloud-only, whose time is that which others are measured in."""
+    """The pictures of a comparison with cloud-only; the time of each mode is a share of cloud-only's."""
     compared = "cloud" in found.modes and len(found.costs) > 1
     return [_panel(*measure, found) for measure in _measures(found.quality)] if compared else []
 

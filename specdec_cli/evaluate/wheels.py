@@ -1,4 +1,4 @@
-"""Emotion words as sets, compared over emotion wheels the tables of which a user names.
+"""Emotion words as sets, compared over emotion wheels; a user names their tables.
 
 The layout is that of OV-MERD and AffectGPT (Lian et al. 2024, arXiv 2410.01495), in files of .csv, .tsv or .xlsx:
 `format` (`name`, `format`) has the forms of each word, `synonym` (`word_run1`, `synonym_run1`, ...) what has the

@@ -34,7 +34,7 @@ class Layer(NamedTuple):
 
 
 def kinds_of(recordings: Iterable[CaptionedRecording]) -> dict[str, str]:
-    """Column of `details` -> its kind of tier, of those that say something of any piece, in the order of `columns`."""
+    """Column of `details` that says something of any piece -> its kind of tier, in the order of `columns`."""
     pieces = (piece for recording in recordings for piece in recording.pieces)
     found = columns([name for name, value in piece.details.items() if _said(value)] for piece in pieces)
     return {column: short_name(column) for column in found if column.partition("_")[0] not in _WITHOUT}

@@ -87,8 +87,8 @@ def audio_folder(recordings: Iterable[CaptionedRecording], folder: Path) -> tupl
     Format: https://huggingface.co/docs/datasets/audio_dataset#audiofolder
 
     Returns:
-        The text of the file, and the recordings that it leaves out: those that are not in the folder or have a name
-        that is no UTF-8, and those of which pieces are captioned, which the layout has no places for.
+        The text of the file, and the recordings that it leaves out: their files are not in the folder, their names are
+        no UTF-8, or they were captioned in pieces, for which the layout has no places.
     """
     rows: list[dict[str, Any]] = []
     left_out, base = [], Path(os.path.abspath(folder))

@@ -1,4 +1,4 @@
-"""Which settings are worth a run, and which of those that were run is recommended."""
+"""Which settings are run, and which one is recommended."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def worth_running(outcomes: Sequence[SettingOutcome], plan: TuningPlan) -> list[
 
 
 def _worth_certifying(outcomes: Sequence[SettingOutcome], alpha: float, cost: Cost) -> list[Candidate]:
-    """The settings to run and to certify, that which escalates most first.
+    """The settings to run and to certify; the one that escalates most is first.
 
     Of the gate, k and way of drafting whose last setting within the risk spends least, by replays: that setting, up to
     four that escalate more, and one that escalates less.

@@ -198,7 +198,7 @@ def swept(
     sounds: Sequence[Grounding | None],
     prefill: float = PREFILL,
 ) -> SettingOutcome:
-    """A candidate replayed on every clip, timed in forwards of one token, of which the first takes `prefill`.
+    """A candidate replayed on every clip. Time counts in forwards of one token; a clip's first call takes `prefill`.
 
     `sounds` are what the claims of each clip's captions are set against.
     """

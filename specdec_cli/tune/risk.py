@@ -1,8 +1,8 @@
 """A threshold with a guarantee: conformal risk control (Angelopoulos, Bates, Fisch, Lei and Schuster 2022).
 
-The loss of a caption is 1 if any class that the lexicon reads differs from that in the cloud's own caption, else 0. For
-settings that escalate less and less, the last one is certified whose loss on n clips, none of which had a part in
-choosing the settings, satisfies
+The loss of a caption is 1 if any class that the lexicon reads differs from that in the cloud's own caption, else 0.
+Settings are ordered so that each escalates less than the one before, and are tried on n clips that had no part in
+choosing them. The last setting is certified that satisfies
 
     (sum of losses + 1) / (n + 1) <= alpha.
 
@@ -45,7 +45,7 @@ def certify(losses: Values, alpha: float) -> tuple[int, Certified] | None:
     0 is escalating everything, which has no loss: the text is the cloud's own. None if not even that is certified.
 
     Args:
-        losses: 0 to 1 [clips, settings], the settings in order, that which escalates most first.
+        losses: 0 to 1 [clips, settings]; the setting that escalates most is first.
         alpha: the risk.
     """
     losses = np.concatenate([np.zeros((len(losses), 1)), losses], axis=1)

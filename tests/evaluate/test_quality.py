@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from specdec_cli.evaluate.comparison import comparison
-from specdec_cli.evaluate.comparison_tables import confusions, worst_confusions
+from specdec_cli.evaluate.comparison_tables import confusions, gaps, summary, worst_confusions
 from specdec_cli.evaluate.result import Comparison
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import References
@@ -151,3 +151,18 @@ def test_a_lossless_text_that_is_not_the_clouds_is_a_fault_and_said_first(lexico
     assert cost.startswith("Lossless takes 100%")
     runs[2] = made("c1", "lossless", said("happy"))
     assert comparison(runs, lexicon).headline[0].startswith("Lossless differs from cloud-only in 1 of 12 captions")
+
+
+def test_the_gap_closed_stands_below_what_it_is_about_and_only_where_there_is_one(
+    tmp_path: Path, lexicon: Lexicon
+) -> None:
+    found = judged(tmp_path, lexicon, {"edge": hits(24, 60), "hybrid": hits(42, 60), "cloud": hits(52, 60)})
+    rows = summary(found).rows
+    labels = [row.label for row in rows]
+    assert labels[:4] == ["classes right", "  emotion", "  gap closed", "UAR"]
+    assert [cell.value for cell in rows[2].cells] == ["", "64%", ""]
+    assert "gap closed" in gaps(found).columns
+    same = judged(tmp_path, lexicon, {"edge": hits(24, 60), "hybrid": hits(26, 60), "cloud": hits(24, 60)})
+    assert "  gap closed" not in [row.label for row in summary(same).rows]
+    rows = [row for row in gaps(same).rows if "emotion" in row.label]
+    assert [cell.value for cell in rows[0].cells][:4] == ["40.0%", "43.3%", "40.0%", "+3.3"]

@@ -6,6 +6,7 @@ import pytest
 
 from specdec_cli import format as figures
 from specdec_cli import times
+from specdec_cli.figure_tables import Cell, measured
 from specdec_cli.stats import Interval
 
 
@@ -29,3 +30,10 @@ from specdec_cli.stats import Interval
 )
 def test_figures_have_units_and_plurals(written: str, text: str) -> None:
     assert written == text
+
+
+def test_a_cell_has_the_figure_and_the_ends_of_its_interval() -> None:
+    assert measured(Interval(value=0.842, low=0.62, high=1.03)) == Cell("84.2%", "62–103%")
+    assert measured(Interval(value=0.5, low=None, high=None)) == measured(0.5) == Cell("50.0%")
+    assert measured(3, figures.whole) == Cell("3")
+    assert measured(None) == Cell("—")
