@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from inspect import Parameter, signature
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, Final, TypeVar, get_args, get_type_hints
 
 from typer import Argument, Context, Option
@@ -55,9 +54,7 @@ _GIVES: Final = {
     "wheels": "judging.wheels",
 }
 """Parameter of a command -> the setting that it gives."""
-FLAG_NAMES: Final = {
-    setting: "-k" if name == "k" else f"--{name.replace('_', '-')}" for name, setting in _GIVES.items()
-}
+FLAG_NAMES: Final = {name: "-k" if by == "k" else f"--{by.replace('_', '-')}" for by, name in _GIVES.items()}
 """Setting -> the option that gives it."""
 FLAGS.update(FLAG_NAMES)  # hints of errors name settings, and here their options too
 
@@ -103,7 +100,7 @@ def taking(*groups: type) -> Callable[[Command], Command]:
     return extended
 
 
-def resolve(context: Context, fixed: Mapping[str, object] = MappingProxyType({})) -> ResolvedConfig:
+def resolve(context: Context, fixed: Mapping[str, object] | None = None) -> ResolvedConfig:
     """The configuration in force in a command, from its options, the environment and a file; --set wins over options.
 
     `fixed` are settings that the command itself decides. ConfigError: anything in any layer is wrong.
@@ -115,7 +112,7 @@ def resolve(context: Context, fixed: Mapping[str, object] = MappingProxyType({})
         if value is not None:
             flags[name] = parse_value(name, value) if isinstance(value, str) and not takes_text(name) else value
             names |= {name: "--no-strict"} if value is False else {}  # the only one that switches off
-    flags |= fixed
+    flags |= fixed or {}
     for sentence in misspelt_variables(os.environ):
         warn(sentence)
     for assignment in context.params.get("settings") or ():
@@ -132,11 +129,10 @@ def resolve(context: Context, fixed: Mapping[str, object] = MappingProxyType({})
 def _words(setting: str) -> dict[str, Any]:
     """The words that an option of a setting takes, for its help and for completion in the shell."""
     words = choices(setting)
-
-    def complete(incomplete: str) -> list[str]:
-        return [word for word in words if word.startswith(incomplete)]
-
-    return {"metavar": "|".join(words), "autocompletion": complete}
+    return {
+        "metavar": "|".join(words),
+        "autocompletion": lambda incomplete: [word for word in words if word.startswith(incomplete)],
+    }
 
 
 def _log_everything(debug: bool) -> bool:
@@ -173,7 +169,6 @@ class DisplayOptions:
 _LANGUAGE: Final = "Language of the captions. Default: of the locale."
 _STYLE: Final = "Which of the shipped instructions the models are given."
 _PROMPT: Final = "An instruction of your own, in place of the shipped ones."
-_LENGTH: Final = "Length limit of a caption, tokens."
 
 
 class PromptOptions:
@@ -182,7 +177,9 @@ class PromptOptions:
     language: Annotated[Text, of_caption("--language", "-l", help=_LANGUAGE, **_words("prompt.language"))] = None
     style: Annotated[Text, of_caption("--style", help=_STYLE, **_words("prompt.style"))] = None
     prompt: Annotated[Text, of_caption("--prompt", metavar="TEXT", help=_PROMPT)] = None
-    max_new_tokens: Annotated[Text, of_caption("--max-new-tokens", metavar="N", help=_LENGTH)] = None
+    max_new_tokens: Annotated[
+        Text, of_caption("--max-new-tokens", metavar="N", help="Tokens of a caption, at most.")
+    ] = None
 
 
 _SEGMENT: Final = (
@@ -298,12 +295,7 @@ CAPTIONING: Final = (ModelOptions, PromptOptions, MeasuringOptions, DecodingOpti
 STUDYING: Final = (ModelOptions, PromptOptions, ReferenceOptions, DisplayOptions)
 """What `compare` and `tune` take alike."""
 
-
-# Output: --output is what the command is for, by the ending of the file's name
-CAPTIONS: Final = (
-    "Transcripts (.jsonl), from which the same command goes on; or an export of them, made in one go (.srt, .vtt, "
-    ".TextGrid, .eaf, .txt, .csv, .rttm)."
-)
+CAPTIONS: Final = "Transcripts (.jsonl), which the same command resumes, or an export (.srt, .csv, .TextGrid ...)."
 out = partial(of_output, "--output", "-o")
 CaptionsOut = Annotated[File, out(metavar="FILE", help=CAPTIONS)]
 Json = Annotated[bool, of_output("--json", help="Print JSON on stdout in place of text.")]
