@@ -177,9 +177,7 @@ class PromptOptions:
     language: Annotated[Text, of_caption("--language", "-l", help=_LANGUAGE, **_words("prompt.language"))] = None
     style: Annotated[Text, of_caption("--style", help=_STYLE, **_words("prompt.style"))] = None
     prompt: Annotated[Text, of_caption("--prompt", metavar="TEXT", help=_PROMPT)] = None
-    max_new_tokens: Annotated[
-        Text, of_caption("--max-new-tokens", metavar="N", help="Tokens of a caption, at most.")
-    ] = None
+    max_new_tokens: Annotated[Text, of_caption("--max-new-tokens", metavar="N", help="Length limit, tokens.")] = None
 
 
 _SEGMENT: Final = (

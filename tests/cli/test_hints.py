@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import specdec_cli
-from specdec_cli.cli.app import COMMANDS, load
+from specdec_cli.cli.app import COMMANDS, CONTEXT, load
 
 PACKAGE = Path(specdec_cli.__file__).parent
 OF_OTHERS = {
@@ -63,7 +63,7 @@ def test_all_commands_together_have_at_most_58_options() -> None:
 
 def test_caption_has_at_most_36_options_and_the_decoding_ones_last() -> None:
     command = load("caption")
-    help_ = command.get_help(command.context_class(command, info_name="specdec caption"))
+    help_ = command.get_help(command.context_class(command, info_name="specdec caption", **CONTEXT))
     assert len(parameters_of("caption")) <= 36
     panels = re.findall(r"^([A-Z][a-z ]+):$", help_, re.MULTILINE)
     assert panels == ["Arguments", "Models and settings", "Caption", "Input", "Output", "Decoding", "Other"]
