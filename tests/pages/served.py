@@ -11,7 +11,6 @@ from specdec_cli.config import load_config
 from specdec_cli.serve.limits import ServeLimits
 from specdec_cli.serve.server import offered
 from tests.cloud.serving import Running
-from tests.cloud.serving import Running
 from tests.mini_pair import captioner_for
 
 TOKEN = "a-token-of-these-tests"
