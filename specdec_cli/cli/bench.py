@@ -16,6 +16,7 @@ from specdec_cli.console.pages import bench_page
 from specdec_cli.errors import AudioNotFoundError, ConfigError
 from specdec_cli.inputs.find import find_recordings
 
+_REPEAT: Final = "Time everything N times over."
 _SAMPLES: Final = "A recording, or a folder. Default: the shipped samples."
 
 
@@ -23,7 +24,7 @@ _SAMPLES: Final = "A recording, or a folder. Default: the shipped samples."
 def bench(
     context: typer.Context,
     path: Annotated[str | None, typer.Argument(help=_SAMPLES, metavar="PATH")] = None,
-    repeat: options.Repeat = 5,
+    repeat: Annotated[int, options.of_study("--repeat", metavar="N", help=_REPEAT, min=1)] = 5,
     json: options.Json = False,
 ) -> int:
     """Measure what captions cost on this machine.
