@@ -64,7 +64,7 @@ class Captioner:
     def __init__(self, config: Config, pair: Pair, load_s: float | None = None, *, cuts: Cuts | None = None) -> None:
         self.config, self.pair = config, pair
         self.sampling_rate = pair.writer.sampling_rate
-        self.window_s = min(model.processor.window_s for model in (pair.edge, pair.cloud) if model is not None)
+        self.window_s = min(model.processor.window_s for model in pair.models.values())
         if (piece_s := config.audio.length_s) is not None and piece_s > self.window_s:
             raise ConfigError(f"audio.segment is {piece_s:g} s, but the models take {self.window_s:g} s at once")
         self.cuts = cuts or Cuts.of_config(config.audio)

@@ -53,8 +53,7 @@ class Setup:
     @classmethod
     def of(cls, config: Config, pair: Pair, load_s: float | None, gate: GateFile | None) -> Setup:
         """The setup of a configuration, its loaded models, and the learned gate's file."""
-        roles: tuple[Decider, Decider] = ("edge", "cloud")
-        models = {role: model for role in roles if (model := getattr(pair, role)) is not None}
+        models = pair.models
         suggested = {role: found for role in models if (found := suggestions(config.decoding, models[role].processor))}
         described = {role: ModelInfo(**model.describe()) for role, model in models.items()}
         known = Models(edge=described.get("edge"), cloud=described.get("cloud"))

@@ -17,7 +17,7 @@ from specdec_cli.cloud.remote import Call, RemoteClip, RemoteModel, RemoteVerifi
 from specdec_cli.cloud.vllm_protocol import GenerateRequest, Scored
 from specdec_cli.config import RoleConfig
 from specdec_cli.config.checks import beyond_likeliest
-from specdec_cli.decoding.accept import NO_SYNONYMS
+from specdec_cli.decoding.accept import NO_SYNONYMS, says_same
 from specdec_cli.decoding.block import Draft, Enough, Verdict
 from specdec_cli.decoding.gate import GateState
 from specdec_cli.errors import CloudError, DecodingError, EdgeError, TokenizerMismatchError
@@ -157,7 +157,7 @@ class VllmVerifier(RemoteVerifier):
         tokens = m - cut + max(min(1 + run_on, room - m), 1)
         for id_ in draft.ids:
             own = self._continued(path, draft.ids[accepted:cut], tokens)
-            if id_ != own and (id_ not in groups or groups[id_] != groups.get(own)):
+            if not says_same(id_, own, groups):
                 break
             path, accepted = (*path, id_), accepted + 1
         # after the end of a text nothing is committed

@@ -138,9 +138,9 @@ def tuning_page(found: Tuning, _: int) -> Iterator[RenderableType]:
     for point in sorted(found.confirmed, key=lambda point: gates.index(point.gate)):
         chosen = found.recommended is not None and point.label == found.recommended.label
         label = Text.assemble((OK if chosen else " ", GOOD), (clean(point.label), STRONG if chosen else ""))
-        gain = with_ends(point.gain, points) if point.gain else NONE
         closed = with_ends(point.gap_closed, percent) if point.gap_closed else NONE
-        cells = [*(share(point.spent[cost]) for cost in COSTS), share(point.quality), gain, closed]
+        costs = [share(point.spent[cost]) for cost in COSTS]
+        cells = [*costs, share(point.quality), with_ends(point.gain, points), closed]
         table.add_row(label, *cells[: len(figures)])
     yield table
     note = (

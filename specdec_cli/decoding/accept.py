@@ -59,6 +59,11 @@ def passing(draft: Draft, scores: torch.Tensor, rules: AcceptanceRules, rule: Ac
     return p > (TYPICAL_DELTA * torch.exp(-entropies(scores))).clamp(max=TYPICAL_EPSILON)
 
 
+def says_same(token: int, own: int, groups: Synonyms) -> bool:
+    """Whether a drafted token is the cloud's `own`, or is in the same group."""
+    return token == own or (token in groups and groups[token] == groups.get(own))
+
+
 def accept_block(
     draft: Draft, rows: Sequence[ScoreReading], rule: AcceptanceName, synonyms: Synonyms = NO_SYNONYMS
 ) -> int:
@@ -70,8 +75,7 @@ def accept_block(
     groups = synonyms if rule == "class" else NO_SYNONYMS
     by_choice = rule in ("greedy", "class")
     for at, (token, row) in enumerate(zip(draft.ids, rows, strict=False)):
-        same = token == row.id or (token in groups and groups[token] == groups.get(row.id))
-        if not (same if by_choice else row.passes):
+        if not (says_same(token, row.id, groups) if by_choice else row.passes):
             return at
     return len(draft.ids)
 

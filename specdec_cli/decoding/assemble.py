@@ -66,42 +66,47 @@ class Pair:
         return cls(edge, cloud, shared_vocab_size(one, other))
 
     @property
+    def models(self) -> dict[Decider, AudioLM | RemoteModel]:
+        """The models that take part, by role, the edge first."""
+        both: dict[Decider, AudioLM | RemoteModel | None] = {"edge": self.edge, "cloud": self.cloud}
+        return {role: model for role, model in both.items() if model is not None}
+
+    @property
     def loaded(self) -> tuple[AudioLM, ...]:
         """The models of this process, the edge first."""
-        return tuple(model for model in (self.edge, self.cloud) if model is not None and not model.is_remote)
+        return tuple(model for model in self.models.values() if not model.is_remote)
 
     @property
     def remotes(self) -> tuple[RemoteModel, ...]:
         """The remote models, the edge first."""
-        return tuple(model for model in (self.edge, self.cloud) if model is not None and model.is_remote)
+        return tuple(model for model in self.models.values() if model.is_remote)
 
     def local(self, role: Decider) -> AudioLM | None:
         """The model of a role, if it is loaded in this process."""
-        model = self.edge if role == "edge" else self.cloud
+        model = self.models.get(role)
         return None if model is None or model.is_remote else model
 
     @property
     def writer(self) -> Processor:
         """The processor that turns token ids into text; over the shared ids both models agree."""
-        return next(model.processor for model in (self.edge, self.cloud) if model is not None)
+        return next(iter(self.models.values())).processor
 
     def prompts(self, config: Config, samples: npt.NDArray[np.float32], instruction: str) -> Prompts:
         """The prompt of a clip for each model, made once where both take the same."""
         made: dict[str, Prompt] = {}
-        found: list[Prompt | None] = []
-        roles: tuple[Decider, Decider] = ("edge", "cloud")
-        for role in roles:
-            model, asked = self.edge if role == "edge" else self.cloud, config.instruction_of(role, instruction)
-            if model is not None and not (asked in made and self._alike):
+        found: dict[Decider, Prompt] = {}
+        for role, model in self.models.items():
+            asked = config.instruction_of(role, instruction)
+            if not (asked in made and self._alike):
                 made[asked] = model.processor.prompt(samples, asked, config.prompt.system)
-            found.append(made[asked] if model is not None else None)
-        return found[0], found[1]
+            found[role] = made[asked]
+        return found.get("edge"), found.get("cloud")
 
     @cached_property
     def _alike(self) -> bool:
         """Whether one prompt serves both models."""
-        edge, cloud = self.edge, self.cloud
-        return edge is not None and cloud is not None and same_prompts(edge.processor, cloud.processor)
+        processors = [model.processor for model in self.models.values()]
+        return len(processors) == 2 and same_prompts(*processors)
 
     def guesses(self, role: Decider, instruction: str, config: Config) -> Guesses | None:
         """Where a model's guesses come from; None for a model that is not loaded in this process."""

@@ -64,7 +64,7 @@ def _draw(figure: Figure, points: Sequence[TunedPoint], gap: Interval, what: str
 
 def _gate(panel: Axes, points: Sequence[TunedPoint], cost: Cost, number: int) -> None:
     """The settings of one gate with their intervals, in the order of their costs."""
-    known = [(share, point.gain) for point in points if (share := point.spent.get(cost)) is not None and point.gain]
+    known = [(share, point.gain) for point in points if (share := point.spent.get(cost)) is not None]
     if not known:
         return
     known.sort(key=lambda found: (found[0], found[1].value))

@@ -70,8 +70,7 @@ def best_of(
         kept = last > 0 and runs[last - 1].share(plan.cost) <= plan.budget
         return (runs[last - 1], guarantee) if kept else (None, None)
     usable = (run for run in runs if run.candidate.gate != "random" and run.share(plan.cost) <= plan.budget)
-    gaps = [(run, alone.gap(run.quality)) for run in usable]
-    within = [run for run, gap in gaps if gap is not None and (gap.gain.low or 0.0) > 0]
+    within = [run for run in usable if (alone.gap(run.quality).gain.low or 0.0) > 0]
     if not within:
         return None, None
     best = max(within, key=lambda run: (run.mean, -run.share(plan.cost)))

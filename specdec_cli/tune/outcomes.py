@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from specdec_cli.decoding.learned import Classifier
+from specdec_cli.errors import ConfigError
 from specdec_cli.evaluate.costs import cloud_ms, spent_shares
 from specdec_cli.evaluate.gap import AtCost, GapClosed, Spent, measure_gap
 from specdec_cli.evaluate.quality import label_hits
@@ -83,7 +84,7 @@ class TunedPoint(Candidate):
     """A setting that was run on clips that nothing was fitted on."""
 
     spent: Mapping[Cost, float | None]  # share of each cost, 0 to 1; None where it was not measured
-    gain: Interval | None  # quality - that of the edge alone, paired by clip; None: no reference covers the clips
+    gain: Interval  # quality - that of the edge alone, paired by clip
     gap_closed: Interval | None  # share of the distance from edge to cloud; None: the two are not measurably apart
     at_costs: list[AtCost]
     quality: float  # mean of the figure that the gap is taken in, 0 to 1
@@ -132,13 +133,18 @@ class Baselines:
 
     @classmethod
     def of(cls, traces: Sequence[Trace], quality: CaptionQuality, seed: int) -> Baselines:
-        """Those of recorded clips."""
-        edge, cloud = ([getattr(trace, side).ids for trace in traces] for side in ("edge", "cloud"))
-        return cls(quality.table(traces, edge), quality.table(traces, cloud), Resampler(len(traces), seed=seed))
+        """Those of recorded clips; ConfigError if no reference covers them."""
+        edge, cloud = (quality.table(traces, [getattr(t, side).ids for t in traces]) for side in ("edge", "cloud"))
+        if not np.isfinite(edge).any():
+            hint = "Look at the column that names the files (--column file=NAME), or leave the references out."
+            raise ConfigError("No reference covers the clips that settings are confirmed on.", hint=hint)
+        return cls(edge, cloud, Resampler(len(traces), seed=seed))
 
-    def gap(self, quality: Values, spent: Spent | None = None) -> GapClosed | None:
-        """What captions of this quality gain over the edge's; None: no reference covers the clips."""
-        return measure_gap(self.edge, quality, self.cloud, self.resampler, spent)
+    def gap(self, quality: Values, spent: Spent | None = None) -> GapClosed:
+        """What captions of this quality gain over the edge's."""
+        found = measure_gap(self.edge, quality, self.cloud, self.resampler, spent)
+        assert found is not None  # a reference covers the same clips of all three
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +187,9 @@ class SettingOutcome:
         return TunedPoint(
             **asdict(self.candidate),
             spent={cost: share if np.isfinite(share) else None for cost, share in shares.items()},
-            gain=found.gain if found else None,
-            gap_closed=found.closed if found else None,
-            at_costs=found.at_costs if found else [],
+            gain=found.gain,
+            gap_closed=found.closed,
+            at_costs=found.at_costs,
             quality=self.mean,
             escalations_per_clip=float(self.escalations.mean()),
         )

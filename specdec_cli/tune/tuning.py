@@ -78,14 +78,9 @@ def tune(
     runs, held_out = _confirm(_variants(captioner, chosen, weights), held_out, quality, journal, watch)
     alone = Baselines.of(held_out, quality, plan.seed)
     ends = alone.gap(alone.cloud)
-    if ends is None:
-        raise ConfigError(
-            "No reference covers the clips that settings are confirmed on.",
-            hint="Look at the column that names the files (--column file=NAME), or leave the references out.",
-        )
     best, guarantee = best_of(runs, alone, plan) if ends.closed or plan.risk is not None else (None, None)
     points = tuple(outcome.point(alone) for outcome in runs)
-    gains = [point.gain for point in points if point.gain is not None and point.gate != "random"]
+    gains = [point.gain for point in points if point.gate != "random"]
     largest = max(gains, key=lambda gain: gain.value, default=None)
     needed = clips_needed(ends.gap if ends.closed is None else largest, len(traces))
     language, judged = captioner.config.prompt.language, quality.measure == "labels"

@@ -20,15 +20,14 @@ class Point:
     label: str
     gate: str
     spent: dict[Cost, float | None]
-    gain: Interval | None
+    gain: Interval
 
 
 GAP = Interval(0.1, 0.05, 0.15)
 
 
-def point(gate: str, blocks: float, gain: float | None, ends: tuple[float, float] | None = None) -> Point:
-    gap = None if gain is None else Interval(gain, *(ends or (None, None)))
-    return Point(gate, gate, {"blocks": blocks}, gap)
+def point(gate: str, blocks: float | None, gain: float, ends: tuple[float, float] | None = None) -> Point:
+    return Point(gate, gate, {"blocks": blocks}, Interval(gain, *(ends or (None, None))))
 
 
 def drawn(*points: Point, title: str = "Frontier", gap: Interval = GAP) -> ElementTree.Element:
@@ -57,7 +56,7 @@ def test_the_ends_of_the_gap_lie_on_the_diagonal_and_more_is_further_right_and_h
 
 
 def test_what_was_not_measured_is_left_out() -> None:
-    found = texts(drawn(point("gone", 0.3, None), point("sure", 0.1, 9.0, (-7.0, 30.0))))  # far outside of the panel
+    found = texts(drawn(point("gone", None, 0.3), point("sure", 0.1, 9.0, (-7.0, 30.0))))  # far outside of the panel
     assert "gone" not in found
     assert {"sure", "calls at random", "blocks that the cloud verifies, %"} <= {*found}
     assert "clips that call the cloud, %" not in found
