@@ -1,4 +1,4 @@
-"""The user's cache folder: what can be made again, kept for later starts. It may be emptied at any time."""
+"""The user's cache folder, for files that can be made again. It may be emptied at any time."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Captioner:
     def __init__(self, config: Config, pair: Pair, load_s: float | None = None, *, cuts: Cuts | None = None) -> None:
         self.config, self.pair = config, pair
         self.sampling_rate = pair.writer.sampling_rate
-        self.window_s = min(model.processor.window_s for model in (pair.edge, pair.cloud) if model is not None)
+        self.window_s = min(model.processor.window_s for model in pair.models.values())
         if (piece_s := config.audio.length_s) is not None and piece_s > self.window_s:
             raise ConfigError(f"audio.segment is {piece_s:g} s, but the models take {self.window_s:g} s at once")
         self.cuts = cuts or Cuts.of_config(config.audio)
@@ -132,25 +132,25 @@ class Captioner:
         return varied._with(scorer=scorer, measures=self.setup.measures, grounds=grounds)
 
     def labelled(self, lexicon: Lexicon, calibration: CalibrationFile | None = None) -> Captioner:
-        """The same captioner, whose transcripts list which classes their captions name, and their probabilities.
+        """The same captioner, but its transcripts list the classes that captions name, and their probabilities.
 
-        `calibration` is that of the probabilities; None: the shipped one, which is of the mini pair. Raises ConfigError
-        where it is not of the loaded weights.
+        `calibration` corrects the probabilities; None: the shipped one, for the mini pair. Raises ConfigError if it was
+        made for other weights.
         """
-        # what is drawn at a temperature is no distribution that was calibrated
+        # calibrations are made without a temperature
         drawn, weights = self.config.decoding.sampling, self.setup.models.weights
         scorer = Scorer(lexicon, None if drawn else calibration_for(weights, calibration))
         return self._with(scorer=scorer, grounds=self._grounds(lexicon))
 
     def measuring(self) -> Captioner:
-        """The same captioner, whose transcripts have figures of each clip in `measured`; see docs/acoustics.md.
+        """The same captioner, but its transcripts have figures of each clip in `measured`; see docs/acoustics.md.
 
         With `gate.grounded` they have these anyway, and say in `agrees` which classes fit the figures.
         """
         return self._with(measures=True)
 
     def _grounds(self, lexicon: Lexicon) -> Lexicon | None:
-        """The lexicon whose claims are set against the sound: that one, if the settings want it and it has limits."""
+        """The lexicon, if the settings compare its claims with the sound and it has limits for them."""
         return lexicon if self.config.gate.grounded and lexicon.measures else None
 
     def _with(self, **changes: Any) -> Captioner:
@@ -179,8 +179,7 @@ class Captioner:
     def runs(self, path: str | PathLike[str]) -> Iterator[Run]:
         """One run per piece of a recording; iterate a run for its updates, then ask it for its transcript.
 
-        Raises:
-            AudioError: the recording cannot be captioned as a whole; a single silent piece fails its run only.
+        Raises AudioError if the recording cannot be captioned as a whole; a silent piece fails its own run only.
         """
         recording = self.recording(InputFile(os.fsdecode(path)))
         for run in self.runs_of(recording):
@@ -189,14 +188,11 @@ class Captioner:
             yield run
 
     def recording(self, item: InputFile, longest_s: float = math.inf) -> Recording:
-        """A recording that was read through once, to be cut as the settings say; errors as in `runs`.
-
-        Raises TooLongError where it, or the part that counts, is longer than `longest_s`.
-        """
+        """A recording, read through once. Errors as in `runs`; TooLongError if its part is longer than `longest_s`."""
         return opened(item, self.config.audio, self.cuts, self.sampling_rate, self.window_s, longest_s)
 
     def runs_of(self, recording: Recording, item: InputFile | None = None, skip: Collection[int] = ()) -> Iterator[Run]:
-        """One run per piece of a recording, which was given as `item`, but for those whose index is in `skip`."""
+        """One run per piece of a recording, given as `item`, except the pieces with an index in `skip`."""
         item = item or InputFile(recording.path)
         setup, count, pieces = self.setup.of_item(item), len(recording.cuts), recording.pieces(skip)
         while True:
@@ -220,14 +216,14 @@ class Captioner:
     def grounding(
         self, measuring: Callable[[], Measured], language: Language, lexicon: Lexicon | None = None
     ) -> Grounding | None:
-        """What the claims of a caption are set against; None where the settings and `lexicon` want no such thing."""
+        """The check of a caption's claims against the sound; None if neither the settings nor `lexicon` want one."""
         if (lexicon := lexicon or self.setup.grounds) is None:
             return None
         arbitrates = self.config.arbitrates
         return Grounding(lexicon, language, self.pair.writer.text, self.setup.caption, measuring, arbitrates)
 
     def _grounding_of(self, clip: Started, samples: npt.NDArray[np.float32], dbfs: float | None) -> Grounding | None:
-        """The same of a clip, which is measured later if it was not before."""
+        """The same for a clip, which is measured when that is needed, unless it was before."""
         known, scorer = clip.measured, self.setup.scorer
         if known is None:
             return self.grounding(partial(measure, samples, self.sampling_rate, dbfs), clip.language)
@@ -266,7 +262,7 @@ class Captioner:
 
     @cached_property
     def word_groups(self) -> Synonyms:
-        """Tokens that say the same classes in the shipped lexicon, for the acceptance rule `class`."""
+        """Tokens that name the same classes of the shipped lexicon, for the acceptance rule `class`."""
         return _word_groups(self.pair.writer, self.pair.vocab_size, self.config.prompt.language)
 
     @cached_property
@@ -282,7 +278,7 @@ class Captioner:
         clip: Started | None = None,
         sound: Grounding | None = None,
     ) -> Loop:
-        """The loop of one clip, whose language and instruction may be its own; else as `build_loop`."""
+        """The loop of one clip, which may have its own language and instruction; see `build_loop`."""
         return build_loop(
             self.pair,
             self.config,

@@ -15,7 +15,7 @@ FLAGS: Final[dict[str, str]] = {}
 
 _LISTED: Final = 8  # problems beside the first
 BROKEN_PIPE_STATUS: Final = 141
-"""What a shell reports for a program that ended because nobody read its output any more (128 + SIGPIPE)."""
+"""The status that a shell reports for a program whose output nobody reads any more (128 + SIGPIPE)."""
 
 
 class SpecdecError(Exception):
@@ -76,7 +76,7 @@ class AudioDecodeError(AudioError):
 
 
 class AudioContentError(AudioError):
-    """Decoded, but there is nothing to describe: too short, too long, silent, or not finite."""
+    """A recording with nothing to describe: too short, too long, silent, or not finite."""
 
 
 class TooLongError(AudioContentError):
@@ -88,11 +88,11 @@ class CutsError(AudioContentError):
 
 
 class DeviceError(SpecdecError):
-    """A microphone that is not there, cannot be opened, or stops to deliver sound."""
+    """A microphone that is not there, cannot be opened, or stops delivering sound."""
 
 
 class DecodingError(SpecdecError):
-    """What the settings or a model make impossible to decode."""
+    """The settings or a model make decoding impossible."""
 
 
 class ContextError(DecodingError):
@@ -120,7 +120,7 @@ class WrongFileError(TranscriptError):
 
 
 class UnexpectedError(SpecdecError):
-    """What nobody foresaw: memory that ran out, or a bug. The original exception is its cause."""
+    """An error that nobody foresaw: memory ran out, or a bug. The original exception is its cause."""
 
 
 def raise_if_any(problems: Iterable[ConfigError]) -> None:
@@ -153,7 +153,7 @@ def install(extra: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Of what it says; its name where it says nothing."""
+    """The first line of the error's message, or its class name if it has none."""
     text = str(error).strip().splitlines()
     return text[0].strip() if text else type(error).__name__
 

@@ -85,15 +85,15 @@ class Journal(Generic[Entry]):
         self._close()
 
     def parsed(self, line: StoredLine) -> Entry:
-        """What a line says; TranscriptError, with its number, if it is damaged."""
+        """The entry in a line; raises TranscriptError, with its number, if the line is damaged."""
         raise NotImplementedError
 
     def take(self, entry: Entry) -> str | None:
-        """Takes in a line that belongs to the run; returns what its models are known by, None if it came to none."""
+        """Takes a line of the run. Returns a name of its models; None if none were loaded for it."""
         raise NotImplementedError
 
     def require(self, changes: Accepts[Entry]) -> None:
-        """Checks what was read once more, as `accepts` does, by what is known when the models are loaded."""
+        """Checks the lines that were read once more, by `changes`, when the models are loaded."""
         for number, entry in self._made_by.values():
             self._refuse(number, changes(entry))
 
@@ -124,7 +124,7 @@ class Journal(Generic[Entry]):
         self._cut(0)
 
     def _read(self) -> None:
-        """Takes in what it holds."""
+        """Takes the lines that the file holds."""
         for line in self._lines():
             entry = self.parsed(line)
             changes = self._accepts(entry) if self._accepts is not None else ()
@@ -135,7 +135,7 @@ class Journal(Generic[Entry]):
                 self._made_by.setdefault(models, (line.number, entry))
 
     def _refuse(self, number: int, changes: Iterable[Change] | None) -> None:
-        """Refuses to mix a line with those of a run that has other settings or models."""
+        """Refuses a line that was made with other settings or models than this run's."""
         if listed := "; ".join(f"{name} was {show(there)} and is {show(here)}" for name, there, here in changes or ()):
             hint = f"Give the same settings{self._anew}."
             raise ConfigError(f"{self.path}:{number} was made with other settings: {listed}.", hint=hint)
@@ -153,7 +153,7 @@ class Journal(Generic[Entry]):
             text = line.raw.strip(b"\0\r\n ")
             if text and not self._kind.left_half(text):
                 hint = "Name a new file, or one that specdec wrote."
-                raise WrongFileError(f"{self.path} ends in something else than {self._kind.name}.", hint=hint)
+                raise WrongFileError(f"{self.path} ends in something other than {self._kind.name}.", hint=hint)
             self._cut(line.offset)
 
     def _cut(self, size: int) -> None:

@@ -44,7 +44,7 @@ def _with_mark(body: bytes, kind: str) -> bytes:
 
 
 def _around(content: bytes, mark: bytes) -> tuple[bytes, bytes]:
-    """What stands before a mark, as long for any mark, and after it."""
+    """The bytes before a mark, equally many for any mark, and those after it."""
     if content.startswith(_PNG):
         chunk = _CHUNK + mark
         return struct.pack(">I", len(chunk) - 4) + _CHUNK, struct.pack(">I", zlib.crc32(chunk)) + _PNG_END

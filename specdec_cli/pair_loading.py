@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from specdec_cli.models.download import Watch
 
 Loading = Callable[[str], "AbstractContextManager[Watch | None]"]
-"""Called with what is being loaded; the context lasts until it is, and may yield a watch over its download."""
+"""Called with the name of what is loaded. The context lasts for the loading; it may yield a watch over a download."""
 
 
 SHIPPED_CAPTIONS: Final = Path(__file__).parent / "mini" / "weights" / "captions.json"
-"""What the mini pair guesses from before it has written anything; `training.memory` writes it."""
+"""Captions that the mini pair guesses from at first; `training.memory` writes the file."""
 
 
 def load_pair(config: Config, loading: Loading) -> Pair:
@@ -63,7 +63,7 @@ def _connect_edge(config: Config, edge: EdgeConfig) -> Vllm:
 
 
 def gate_file_of(config: Config, pair: Pair) -> GateFile | None:
-    """The learned gate's file, None if that gate is not in force. Raises ConfigError if it cannot be used."""
+    """The learned gate's file; None if another gate is in force. Raises ConfigError if it cannot be used."""
     file = learned_gate_file(config)
     ours = tokenizer_fingerprint(pair.writer.tokenizer.get_vocab()) if file is not None else None
     if file is not None and file.tokenizer != ours:
@@ -88,7 +88,7 @@ def _shipped_captions(path: Path) -> dict[str, Any]:
 
 
 def _connect_cloud(config: Config, cloud: CloudConfig, edge: AudioLM | Vllm | None) -> RemoteModel:
-    """The configured remote cloud, whose prompts are made by its own processor or by the edge's."""
+    """The configured remote cloud. Its own processor or the edge's makes its prompts."""
     own, edge_config, offline = cloud.processor is not None, config.edge, config.runtime.offline
     named = cloud.of_processor if own or edge_config is None else edge_config.of_processor
     if edge is not None and not own:

@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from specdec_cli.models.engine import Shared
 
 BuildLoop = Callable[["Prompts", "Shared | None", Started, Grounding | None], "Loop"]
-"""Puts the loop of a clip together; with `Shared`, its forwards are made with those of other clips."""
+"""Puts the loop of a clip together; `Shared` makes its forwards together with those of other clips."""
 
 
 class Run:
     """The captioning of one clip: iterate it for its updates as they happen, or `finish()` it for its transcript.
 
     A run decodes once; stopping to read half-way is safe. Without `prompts` there is nothing to caption, and `error`
-    says why; `audio_s` is what decoding the audio and its features took, seconds. `sound` is what the caption's claims
-    are set against; None: they are not.
+    says why; `audio_s` is the time of decoding the audio and its features, seconds. `sound` checks the caption's
+    claims; None: nothing does.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Run:
     def finish(self, shared: Shared | None = None) -> Transcript:
         """The transcript, decoding the clip if that is not done; an error line where the run has an error.
 
-        `shared` makes its forwards with those of other clips.
+        `shared` makes its forwards together with those of other clips.
         """
         if self.error is not None:
             return self.failed(self.error)
@@ -76,11 +76,11 @@ class Run:
         return self._transcript
 
     def failed(self, error: SpecdecError) -> Transcript:
-        """The line of the clip without a caption."""
+        """The transcript of the clip without a caption."""
         return error_transcript(**{**dict(self.clip), "error": error})
 
     def updates(self, shared: Shared | None = None) -> Generator[Update]:
-        """The same; `shared` makes the forwards with those of other clips."""
+        """The updates; `shared` makes the forwards together with those of other clips."""
         prompts, self.prompts = self.prompts, None
         if prompts is None:
             raise self.error or DecodingError("this run was begun before", hint="Make another one of the recording.")
@@ -105,7 +105,7 @@ class Run:
                 yield Update(self._rounds[-1] if isinstance(event, Block) else event, shown)
 
     def _finished(self, finished: Finished, text: str, began: tuple[float, float]) -> EventText:
-        """The caption with what is known of it, as the transcript has it, which is made here."""
+        """Makes the transcript; returns the caption with its labels, claims, probabilities and flags."""
         setup, clip, language, sound = self._setup, self.clip, self.clip.language, self.sound
         wall, cpu = time.perf_counter() - began[0], time.process_time() - began[1]
         alone = threading.current_thread() is threading.main_thread()  # clips of a batch have threads of their own

@@ -1,4 +1,4 @@
-"""What the clips of a captioner have in common, and what is known of each before it is decoded."""
+"""The common part of a captioner's clips, and the fields of each that are known before it is decoded."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What all clips of a captioner have in common; language, prompt, models and settings are as in `Transcript`."""
+    """The common part of all clips of a captioner. Fields with names of `Transcript` mean the same."""
 
     config: Config
     language: Language
@@ -43,8 +43,8 @@ class Setup:
     settings: dict[str, object]
     load_s: float | None  # loading the models; None if it was not measured
     scorer: Scorer | None = None  # of the classes that captions name; None: transcripts have no labels
-    measures: bool = False  # whether transcripts have measured figures, whatever else they are needed for
-    grounds: Lexicon | None = None  # whose claims are set against the sound; None: nothing is
+    measures: bool = False  # whether transcripts have measured figures, even if nothing else needs them
+    grounds: Lexicon | None = None  # its claims are compared with the sound; None: none are
     payload: Payload | None = None  # what a remote model is sent of a recording; None: both are loaded
     shipped_only: tuple[Decider, ...] = ()  # the models that were trained on the shipped prompts alone
     unfitted: tuple[str, ...] = ()  # the models with other weights than those that the learned gate was fitted to
@@ -52,9 +52,8 @@ class Setup:
 
     @classmethod
     def of(cls, config: Config, pair: Pair, load_s: float | None, gate: GateFile | None) -> Setup:
-        """That of a configuration, the models that it names, and the learned gate's file."""
-        roles: tuple[Decider, Decider] = ("edge", "cloud")
-        models = {role: model for role in roles if (model := getattr(pair, role)) is not None}
+        """The setup of a configuration, its loaded models, and the learned gate's file."""
+        models = pair.models
         suggested = {role: found for role in models if (found := suggestions(config.decoding, models[role].processor))}
         described = {role: ModelInfo(**model.describe()) for role, model in models.items()}
         known = Models(edge=described.get("edge"), cloud=described.get("cloud"))
@@ -93,7 +92,7 @@ class Setup:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a user should know of these settings, in sentences."""
+        """Sentences about these settings that a user should know."""
         known = PROMPTS.values() if self.config.prompt.system is None else ()
         others = [role for role in self.shipped_only if self.config.instruction_of(role, self.prompt) not in known]
         found = list[str]()
@@ -122,7 +121,7 @@ class Setup:
         return replace(self, language=language, prompt=instruction, settings=settings)
 
     def started(self, recording: Recording, piece: AudioPiece, item: InputFile, rate: int) -> Started:
-        """What is known of a piece before it is decoded; `rate`: of its samples, Hz."""
+        """The fields of a piece that are known before it is decoded; `rate`: of its samples, Hz."""
         whole, fit, pieces = recording.whole, piece.fault is None, len(recording.cuts)
         silent = fit and not has_speech(piece.samples, rate)
         measures = self.measures and fit
@@ -153,7 +152,7 @@ class Setup:
         return AudioContentError(f"{place} holds no speech: a caption would be invented", hint=hint)
 
     def error_line(self, item: InputFile, error: SpecdecError) -> Transcript:
-        """The line of a recording that cannot be opened, or not be read to its end."""
+        """The transcript of a recording that cannot be opened, or not be read to its end."""
         known = item.place | self.of_item(item).fields()
         return error_transcript(item.path, error, sha256=item.sha256 or item.content_of(error), **known)
 

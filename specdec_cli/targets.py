@@ -1,4 +1,4 @@
-"""What a command may write: nothing but new files and files that specdec wrote itself, and none that it reads."""
+"""The files that a command may write: new ones and ones that specdec wrote, but none that it reads."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ GATE: Final = Kind("gate files", "gate", (".json",))
 
 
 def refuse(targets: Mapping[str, tuple[Path | None, Kind]], inputs: Iterable[str | Path | None]) -> None:
-    """Refuses targets that cannot be written, or whose writing would destroy something; writes nothing.
+    """Refuses targets that cannot be written, or that hold something of others; writes nothing.
 
     Args:
         targets: flag -> the file, None where the flag is not given, and what it will hold.
@@ -127,7 +127,7 @@ def require_ours(target: Path, kind: Kind) -> bool:
             raise PermissionError(errno.EACCES, "Permission denied")
     if not ours:
         edited = ", or was edited since specdec wrote it" if kind.mark or kind.listed else ""
-        message = f"{target} holds something else than {kind.name}{edited}; nothing was written to it."
+        message = f"{target} holds something other than {kind.name}{edited}; nothing was written to it."
         raise WrongFileError(message, hint="Name a new file, or delete that one if nobody needs it.")
     return found
 
@@ -190,7 +190,7 @@ def _encoded(content: str | bytes | Iterable[str | bytes]) -> Iterator[bytes]:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """What the system refuses inside becomes a TranscriptError."""
+    """Turns errors of the system inside the block into a TranscriptError."""
     try:
         yield
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path

@@ -72,7 +72,7 @@ def test_a_store_of_another_kind_is_left_alone(tmp_path: Path, kind: Kind) -> No
     trace = {"recording": 1, "file": "a", "sha256": "0", "duration_s": 1.0, "setup": {}, "edge": {}, "cloud": {}}
     path.write_bytes(before := HEAD if kind is RECORDINGS else f"{json.dumps(trace)}\n".encode())
     for read in (True, False):
-        with pytest.raises(TranscriptError, match=f"something else than {kind.name}"):
+        with pytest.raises(TranscriptError, match=f"something other than {kind.name}"):
             Raw(path, kind, read=read)
     assert path.read_bytes() == before
 
@@ -81,7 +81,7 @@ def test_a_store_of_another_kind_is_left_alone(tmp_path: Path, kind: Kind) -> No
 def test_an_end_of_another_kind_is_left_alone(tmp_path: Path, end: bytes) -> None:
     path = tmp_path / "o.jsonl"
     path.write_bytes(HEAD + end)
-    with pytest.raises(TranscriptError, match="something else than transcripts"):
+    with pytest.raises(TranscriptError, match="something other than transcripts"):
         lines(path)
     assert path.read_bytes() == HEAD + end
 

@@ -74,9 +74,9 @@ def written(folder: Path, name: str) -> tuple[Path, Kind, bytes]:
 def refused(target: Path, kind: Kind, content: bytes) -> None:
     """A file with this content stays."""
     target.write_bytes(content)
-    with pytest.raises(TranscriptError, match="holds something else than"):
+    with pytest.raises(TranscriptError, match="holds something other than"):
         refuse({"--to": (target, kind)}, [])
-    with pytest.raises(TranscriptError, match="holds something else than"):  # also where it came in between
+    with pytest.raises(TranscriptError, match="holds something other than"):  # also where it came in between
         write(target, b"<new>", kind) if kind.mark else Raw(target, kind, read=False)
     assert target.read_bytes() == content
 

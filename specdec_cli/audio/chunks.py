@@ -1,4 +1,4 @@
-"""The chunks that WAV, AVI, AIFF and CAF files are made of."""
+"""The chunks that WAV, AVI, AIFF and CAF files are made of, and the tags around the sound of any file."""
 
 from __future__ import annotations
 
@@ -54,3 +54,12 @@ def missing_bytes(file: FileIO) -> int:
     """Bytes that the chunks promise and the file lacks; those of recorders and pipes promise none."""
     promised = max((chunk.at + chunk.size for chunk in chunks(file) if 0 < chunk.size < STREAMED), default=0)
     return max(0, promised - os.fstat(file.fileno()).st_size)
+
+
+def tag_end(file: FileIO, at: int) -> int | None:
+    """Byte behind an ID3 tag at a byte, by its own size; None where there is no tag. See ID3v2.4, section 3.1."""
+    head = read_at(file, 10, at)
+    if head[:3] != b"ID3" or len(head) < 10:
+        return None
+    size = sum((byte & 0x7F) << shift for byte, shift in zip(head[6:], (21, 14, 7, 0), strict=True))
+    return at + 10 + size + (10 if head[5] & 0x10 else 0)

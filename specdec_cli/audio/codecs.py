@@ -19,9 +19,8 @@ from io import FileIO
 from typing import Any, Final
 
 from specdec_cli.audio.bare_samples import from_bare_samples
-from specdec_cli.audio.chunks import TAGS, chunk_named, chunks, missing_bytes
+from specdec_cli.audio.chunks import TAGS, chunk_named, chunks, missing_bytes, tag_end
 from specdec_cli.audio.ffmpeg import FrameClock, chosen_track, open_container
-from specdec_cli.audio.mpeg_frames import sound_within_tag, tag_end
 from specdec_cli.audio.ogg_pages import has_several_streams
 from specdec_cli.audio.paths import audio_error
 from specdec_cli.audio.samples import BLOCK_SAMPLES, MAX_DURATION_S, STREAMED, Floats, Source
@@ -35,6 +34,7 @@ _SHORTENED: Final = re.compile(r"^ *(?:data|SSND|Data Size|riff|Riff size) *: (\
 _BLOCKS: Final = re.compile(r"^ *Block Align *: (\d+).*\n *Bit Width *: (\d+)$", re.MULTILINE)
 _OF_NIST: Final = re.compile(rb"sample_count -i (\d{1,12})")
 _SNDFILE_MAGIC: Final = (b"RIFF", b"RIFX", b"RF64", b"riff", b"FORM", b".snd", b"caff", b"fLaC", b"OggS")
+_FRAME_OR_PADDING: Final = re.compile(rb"\xff[\xe2-\xe5\xf2-\xf5\xfa-\xfd]|\0{4}")  # of MPEG audio, layers II and III
 _MOST_ZEROS: Final = 1 << 20  # behind the sound, each of eight bytes
 _CHUNK_NAME: Final = re.compile(rb"[\x20-\x7e]{4}|\0{4}")
 _OTHERS: Final = {
@@ -142,9 +142,8 @@ def from_ffmpeg(path: str, file: FileIO, stack: ExitStack, _from_s: float, track
         CutsError: there is no such track.
     """
     require_bounded(path, _wav_seconds(file))  # FFmpeg would look for chunks in all of it
-    skipped = sound_within_tag(file) or 0
     try:
-        container = stack.enter_context(open_container(file, skipped))
+        container = stack.enter_context(open_container(file))
         tracks = container.streams.audio
         number = _track(path, tracks, track)
         source = FrameClock(container, tracks[number - 1], os.fstat(file.fileno()).st_size).source
@@ -154,9 +153,10 @@ def from_ffmpeg(path: str, file: FileIO, stack: ExitStack, _from_s: float, track
         if type(error) is MemoryError:  # of Python, not of FFmpeg over an absurd header
             raise
         raise not_sound(path, file) from error
-    if skipped:
-        source.notes.append("has an ID3 tag that claims sound as its own: the first frame is where sound begins")
     name = container.format.name
+    behind, tagged = _magic(file)
+    if name == "mp3" and tagged and not _FRAME_OR_PADDING.match(behind):
+        source.notes.append("has an ID3 tag that does not end where sound begins: sound next to it may be missing")
     if name in ("avi", "caf") and (missing := missing_bytes(file)):
         source.faults.append(f"it lacks {missing:,} bytes at its end")
     source.searched = name in ("flac", "ogg")

@@ -33,14 +33,14 @@ _LONGEST_GAP_S: Final = 3600.0  # where no length is declared
 _REPORTED_S: Final = 1.0  # a gap that is reported
 
 
-def open_container(file: FileIO, skipped: int = 0) -> Any:
-    """The container that an open file holds, behind some bytes; raises what PyAV raises."""
+def open_container(file: FileIO) -> Any:
+    """The container that an open file holds; raises what PyAV raises."""
     import av
     import av.logging
 
     av.logging.set_level(None)  # FFmpeg would write to stderr
     file.seek(0)
-    options = {"protocol_whitelist": "fd", "format_whitelist": _FORMATS, "skip_initial_bytes": str(skipped)}
+    options = {"protocol_whitelist": "fd", "format_whitelist": _FORMATS}
     options["probesize"] = str(1 << 18)  # FFmpeg's own 5 MB are seconds of work where a packet is a byte
     # A descriptor: PyAV prints errors of a Python reader, and cannot encode every name. Other protocols stay closed.
     options |= {"fd": str(file.fileno())} if POSIX else {}

@@ -28,12 +28,10 @@ _TOGETHER: Final = "Clips decoded together."
 _RAY: Final = "Run on the Ray cluster at RAY_ADDRESS, or on one of this machine."
 
 
-@options.taking(options.RecordingOptions, *options.CAPTIONING)
+@options.taking(options.RecordingOptions, options.CuttingOptions, *options.CAPTIONING)
 def batch(
     context: typer.Context,
     measure: bool,
-    quiet: bool,
-    debug: bool,
     output: Annotated[Path, options.out(metavar="FILE", help=options.CAPTIONS)],
     batch_size: Annotated[str, options.of_work("--batch-size", metavar="auto|N", help=_TOGETHER)] = "auto",
     ray: Annotated[bool, options.of_work("--ray", help=_RAY)] = False,
@@ -48,7 +46,7 @@ def batch(
     for name in filter(job.resolved.chosen, ignored):
         raise ConfigError(f"{name} has no effect on a Ray cluster.", hint="Leave it out.")
     work = Work(job.config, job.labelling, measure, size)
-    with display(quiet=quiet, debug=debug, resolved=job.resolved) as view:
+    with display(context, resolved=job.resolved) as view:
         interruption: Interruption | None = None
 
         @contextmanager

@@ -16,16 +16,15 @@ from specdec_cli.console.pages import bench_page
 from specdec_cli.errors import AudioNotFoundError, ConfigError
 from specdec_cli.inputs.find import find_recordings
 
+_REPEAT: Final = "Time everything N times over."
 _SAMPLES: Final = "A recording, or a folder. Default: the shipped samples."
 
 
 @options.taking(options.ModelOptions, options.PromptOptions, options.BlockOptions, options.DisplayOptions)
 def bench(
     context: typer.Context,
-    quiet: bool,
-    debug: bool,
     path: Annotated[str | None, typer.Argument(help=_SAMPLES, metavar="PATH")] = None,
-    repeat: options.Repeat = 5,
+    repeat: Annotated[int, options.of_study("--repeat", metavar="N", help=_REPEAT, min=1)] = 5,
     json: options.Json = False,
 ) -> int:
     """Measure what captions cost on this machine.
@@ -34,7 +33,7 @@ def bench(
     """
     resolved = options.resolve(context, {"decoding.mode": "hybrid"})
     files = files_of(path)
-    with display(quiet=quiet, debug=debug, resolved=resolved) as view:
+    with display(context, resolved=resolved) as view:
         with view.loading("PyTorch"):
             from specdec_cli.bench.contenders import benchmark, build_result
             from specdec_cli.bench.timing import comparable, read_clips

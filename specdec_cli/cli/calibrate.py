@@ -9,7 +9,7 @@ import typer
 
 from specdec_cli import __version__
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import display, emit, read_references, tell_references
+from specdec_cli.cli.command_run import display, emit, read_references
 from specdec_cli.cli.outputs import by_ending
 from specdec_cli.console.pages import calibration_page
 from specdec_cli.errors import ConfigError
@@ -46,10 +46,10 @@ def calibrate(
     if attribute not in words.attributes:
         raise ConfigError(f"There is no attribute {attribute!r}.", hint=f"Attributes: {', '.join(words.attributes)}.")
     file, plot = by_ending(output, (CALIBRATION, PICTURE), [*transcripts, references, lexicon])
-    with display(quiet=False, debug=debug) as view:
-        tell_references(view, table)
-    decisions = list(read_decisions(transcripts, table))
-    found = calibrated(decisions, by_speaker=any(entry.speaker for entry in table.entries), seed=config.judging.seed)
+    with display(context, references=table):
+        decisions = list(read_decisions(transcripts, table))
+        by_speaker = any(entry.speaker for entry in table.entries)
+        found = calibrated(decisions, by_speaker=by_speaker, seed=config.judging.seed)
     if file is not None:
         write(file, f"{found.file(__version__).model_dump_json(indent=1, exclude={'mark'})}\n", CALIBRATION)
     if plot is not None:

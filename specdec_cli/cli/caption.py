@@ -13,11 +13,9 @@ from specdec_cli.cli.captioning import Captioning, Printer, conclude_clips
 from specdec_cli.cli.command_run import display
 
 
-@options.taking(options.RecordingOptions, *options.CAPTIONING)
+@options.taking(options.RecordingOptions, options.CuttingOptions, *options.CAPTIONING)
 def caption(
     context: typer.Context,
-    quiet: bool,
-    debug: bool,
     output: options.CaptionsOut = None,
     json: options.Json = False,
     no_live: options.NoLive = False,
@@ -29,8 +27,7 @@ def caption(
     what --output lacks.
     """
     job = Captioning(context)
-    shown = None if json else job.resolved
-    with display(quiet=quiet, debug=debug, no_live=no_live, json=json, resolved=shown) as view:
+    with display(context, resolved=None if json else job.resolved) as view:
 
         @contextmanager
         def backend() -> Iterator[WatchedBackend]:

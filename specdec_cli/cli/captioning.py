@@ -76,7 +76,7 @@ class Captioning:
         formats = self.target.path.suffix.lstrip(".").lower() if self.target.path is not None else ""
         hint = f"Write a folder beside transcripts: --output FILE.jsonl --export {formats}"
         self.target.require_one(self.target.format is not None and self.several, hint)
-        self.labelling = labelling(request.labels, request.lexicon, request.calibration)
+        self.labelling = labelling(context)
         self._terms = Terms.of(self.config, labels=self.labelling is not None, measured=request.measure)
         self._refused = 0  # exit code where nothing could be opened, and nothing was written
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -31,21 +30,26 @@ if TYPE_CHECKING:
 
 @contextmanager
 def display(
+    context: typer.Context,
     *,
-    quiet: bool,
-    debug: bool,
-    no_live: bool | None = None,
-    json: bool = False,
     resolved: ResolvedConfig | None = None,
+    references: References | None = None,
     interruption: str = "interrupted",
 ) -> Iterator[View]:
-    """The display of a command, which begins with the language in force and ends with what Ctrl-C ended, if that did.
+    """The display of the running command, whose options are read by name: with --no-live of clips, else of steps.
 
-    A command that has --no-live shows clips, all others (`no_live` None) steps.
+    It begins with the language in force and the columns that references were read from, and ends with what was left out
+    of files, and with what Ctrl-C ended, if that did.
     """
-    with choose_view(quiet=quiet, debug=debug, no_live=bool(no_live), json=json, steps=no_live is None) as view:
+    given, clips = context.params, "no_live" in context.params
+    how = {"quiet": given.get("quiet", False), "debug": given["debug"]}
+    how |= {"no_live": given["no_live"], "json": given["json"]} if clips else {}
+    with choose_view(**how, steps=not clips) as view:
         if resolved is not None:
             view.say(resolved.note)
+        if references is not None:
+            view.say(references.said())
+            view.skips.append(references.skips)
         try:
             yield view
         except KeyboardInterrupt:
@@ -112,18 +116,13 @@ def require_cloud(setup: Setup, *, degrades: bool) -> None:
         raise CloudError(f"The cloud does not answer: {setup.unanswered[0]}.", hint=hint)
 
 
-def labelling(labels: bool, lexicon: Path | None, calibration: Path | None = None) -> Labelling | None:
+def labelling(context: typer.Context) -> Labelling | None:
     """What --labels, --lexicon and --calibration ask for, None if none is given; ConfigError if a file is unusable."""
-    if not labels and lexicon is None and calibration is None:
+    given = context.params
+    lexicon, calibration = given["lexicon"], given.get("calibration")
+    if not given["labels"] and lexicon is None and calibration is None:
         return None
     return Labelling(Lexicon.load(lexicon), None if calibration is None else read_calibration(calibration))
-
-
-def tell_references(view: View, references: References | None) -> None:
-    """Says which columns references were read from, and at the end what was left out of them."""
-    if references is not None:
-        view.say(references.said())
-        view.skips.append(references.skips)
 
 
 def read_references(

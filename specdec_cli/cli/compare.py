@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import display, emit, identified, load_captioner, read_references, tell_references
+from specdec_cli.cli.command_run import display, emit, identified, load_captioner, read_references
 from specdec_cli.cli.outputs import by_ending
 from specdec_cli.config import Config
 from specdec_cli.console.pages import comparison_page
@@ -28,26 +28,19 @@ if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
 
 _MODES: Final = "Modes to compare, two or more."
+_WHEELS: Final = "Emotion wheels (.xlsx, .csv) over which emotion words are scored."
 _OUTPUT: Final = "Transcripts (.jsonl), which the same command goes on from, or the page (.html). Repeatable."
 
 
-@options.taking(
-    options.ModelOptions,
-    options.PromptOptions,
-    options.CuttingOptions,
-    options.ReferenceOptions,
-    options.BlockOptions,
-    options.DisplayOptions,
-)
+@options.taking(*options.STUDYING, options.CuttingOptions, options.BlockOptions)
 def compare(
     context: typer.Context,
     paths: options.ListedPaths,
-    quiet: bool,
-    debug: bool,
     references: Path | None,
     lexicon: Path | None,
     modes: Annotated[str, options.of_study("--mode", metavar="MODE,MODE", help=_MODES)] = "edge,hybrid,lossless,cloud",
     accept: options.Accept = None,
+    wheels: Annotated[str | None, options.of_judging("--wheels", metavar="FOLDER", help=_WHEELS)] = None,
     recursive: options.Recursive = False,
     limit: options.Limit = None,
     output: Annotated[list[Path] | None, options.out(metavar="FILE", help=_OUTPUT)] = None,
@@ -78,8 +71,7 @@ def compare(
     message = "interrupted: this is what was done so far"
     with StoredRuns(stored, None if overwrite else accepting(terms)) as journal:
         try:
-            with display(quiet=quiet, debug=debug, resolved=resolved, interruption=message) as view:
-                tell_references(view, table)
+            with display(context, resolved=resolved, references=table, interruption=message) as view:
                 recordings = identified(view, files)
                 runner = Runner(terms, journal, view)
                 steps = runner.steps(recordings)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, get_args
 
+import typer
+
 from specdec_cli.cli import options
 from specdec_cli.cli.command_run import display, labelling
 from specdec_cli.console.view import View
@@ -30,11 +32,8 @@ _TURNS: Final = "What names turns in RTTM: speaker, or an attribute, whose class
 
 @options.taking(options.LabelOptions, options.DisplayOptions)
 def export(
+    context: typer.Context,
     transcripts: options.TranscriptFile,
-    labels: bool,
-    lexicon: Path | None,
-    quiet: bool,
-    debug: bool,
     only_mode: options.OnlyMode = None,
     to: Annotated[str | None, options.of_output("--to", metavar="FORMAT,FORMAT", help=_TO)] = None,
     output: Annotated[Path | None, options.out(metavar="FOLDER|FILE", help=_OUTPUT)] = None,
@@ -57,9 +56,9 @@ def export(
     if "audiofolder" in formats and output is None:
         hint = "Name that folder: --output FOLDER. Other formats go elsewhere in a run of their own."
         raise ConfigError("audiofolder writes to the folder of the recordings, and --output names none.", hint=hint)
-    labelled = labelling(labels, lexicon)
+    labelled = labelling(context)
     stored = Stored.read(transcripts, mode=only_mode, lexicon=labelled.lexicon if labelled else None)
-    with display(quiet=quiet, debug=debug) as view:
+    with display(context) as view:
         if stored.replaced:
             view.say(f"{count(stored.replaced, 'recording')} captioned more than once: only the last captions count")
         if one is not None:

@@ -43,21 +43,12 @@ _SAVE: Final = "Keep each utterance as a FLAC file in this folder."
 _LOST: Final = "sound was lost in this utterance, which the system did not take in time"
 
 
-@options.taking(
-    options.ModelOptions,
-    options.PromptOptions,
-    options.MeasuringOptions,
-    options.DecodingOptions,
-    options.DisplayOptions,
-)
+@options.taking(*options.CAPTIONING)
 def listen(
     context: typer.Context,
-    labels: bool,
     lexicon: Path | None,
     calibration: Path | None,
     measure: bool,
-    quiet: bool,
-    debug: bool,
     device: Annotated[str | None, options.of_input("--device", metavar="DEVICE", help=_DEVICE)] = None,
     output: options.CaptionsOut = None,
     save: Annotated[Path | None, options.of_output("--save", metavar="FOLDER", help=_SAVE)] = None,
@@ -73,7 +64,7 @@ def listen(
         for line in devices():
             write_line(clean(line))
         return 0
-    resolved, labelled = options.resolve(context), labelling(labels, lexicon, calibration)
+    resolved, labelled = options.resolve(context), labelling(context)
     target = CaptionsFile.of(output, [lexicon, calibration, *resolved.reads], overwrite=None)
     target.require_one(save is not None, "With --save each utterance is one: name a .csv, .rttm or .jsonl file.")
     if save is not None and save.exists() and not save.is_dir():
@@ -85,7 +76,7 @@ def listen(
     terms = Terms.of(config, labels=labelled is not None, measured=measure)
     opening = Microphone(device)  # refused before models are loaded
     with (
-        display(quiet=quiet, debug=debug, no_live=no_live, json=json) as view,
+        display(context) as view,
         target.journal() as journal,
         Output(journal, lambda line: terms.changes(line.head), anew=False) as stored,
     ):

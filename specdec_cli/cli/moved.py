@@ -24,7 +24,6 @@ MOVED: Final = {
     "--list-devices": "--device list",
     "--lookup": "--set runtime.guess_file=FILE",
     "--max-clip-seconds": "--set serve.clip_s=SECONDS",
-    "--max-new-tokens": "--set decoding.max_new_tokens=N",
     "--max-sessions": "--set serve.sessions=N",
     "--memory-mb": "--set serve.memory_mb=N",
     "--modes": "--mode MODE,MODE",
@@ -39,9 +38,7 @@ MOVED: Final = {
     "--text-column": "--column text=COLUMN",
     "--tls-cert": "--set serve.tls_cert=FILE",
     "--tls-key": "--set serve.tls_key=FILE",
-    "--track": "--set audio.track=N",
     "--unknown-label": "--set judging.unknown_label=refuse",
-    "--wheels": "--set judging.wheels=FOLDER",
     "--workers": "--set runtime.workers=N",
 }
 """Earlier spelling -> what to use now."""

@@ -6,6 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
+import typer
+
 from specdec_cli.cli import options
 from specdec_cli.cli.command_run import display
 from specdec_cli.cli.export import folder_for, report
@@ -23,9 +25,8 @@ _OUTPUT: Final = "Picture (.svg, .png, .pdf), or a folder for several. Default: 
 
 @options.taking(options.DisplayOptions)
 def plot(
+    context: typer.Context,
     transcripts: options.TranscriptFile,
-    quiet: bool,
-    debug: bool,
     only_mode: options.OnlyMode = None,
     attribute: options.Attribute = "emotion",
     lexicon: options.JudgingLexicon = None,
@@ -57,7 +58,7 @@ def plot(
         name = Path(shortened(drawing.name, f".{kind}"))
         written.add(partial(write, one or folder / name, drawn, PICTURE), None if one else (folder / name).parent)
         legible = legible and whole
-    with display(quiet=quiet, debug=debug) as view:
+    with display(context) as view:
         if kind != "svg" and not legible:
             view.hint("No font here has the Chinese characters in this: install Noto Sans CJK, or draw SVG.")
         return report(written, transcripts, None if one is not None else folder, view)

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import display, read_references, tell_references
+from specdec_cli.cli.command_run import display, read_references
 from specdec_cli.format import count
 from specdec_cli.review.review_page import read_pieces, write_review
 from specdec_cli.targets import REVIEW, refuse
@@ -23,8 +23,6 @@ def review(
     transcripts: options.TranscriptFiles,
     references: Path | None,
     lexicon: Path | None,
-    quiet: bool,
-    debug: bool,
     only_mode: options.OnlyMode = None,
     limit: options.Limit = None,
     audio_mb: Annotated[float, options.of_output("--audio-mb", metavar="N", help=_AUDIO_MB, min=0)] = 64.0,
@@ -37,8 +35,7 @@ def review(
     """
     words, table = read_references(context, options.resolve(context).config)
     refuse({"--output": (output, REVIEW)}, [*transcripts, references, lexicon])
-    with display(quiet=quiet, debug=debug, interruption="interrupted; no page was written") as view:
-        tell_references(view, table)
+    with display(context, references=table, interruption="interrupted; no page was written") as view:
         pieces = read_pieces(transcripts, words, table, only_mode)
         if table is not None:
             table.require_some([piece.run.file for piece in pieces])

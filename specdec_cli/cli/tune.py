@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import display, emit, identified, load_captioner, read_references, tell_references
+from specdec_cli.cli.command_run import display, emit, identified, load_captioner, read_references
 from specdec_cli.cli.outputs import by_ending
 from specdec_cli.console.pages import tuning_page
 from specdec_cli.console.plain import print_error
@@ -26,7 +26,8 @@ from specdec_cli.types import COSTS, Cost, GateName
 if TYPE_CHECKING:
     from specdec_cli.tune.outcomes import Tuning
 
-_GATES: Final = f"Gates that compete. Default: {', '.join(options.TUNED_GATES)}."
+_TUNED: Final[tuple[GateName, ...]] = ("entropy", "class-entropy", "margin", "logprob", "learned")
+_GATES: Final = f"Gates that compete. Default: {', '.join(_TUNED)}."
 _BUDGET: Final = (
     "Largest share, 0 to 1, of clips that call the cloud (0.5 or clips=0.5; default without --risk), of cloud-only's "
     "time (time=0.4), or of escalated blocks (blocks=0.2)."
@@ -36,11 +37,10 @@ _TRACES: Final = "Keep the measured forward passes here: a later run takes them 
 _OUTPUT: Final = "The recommended gate (.json), or quality against cost (.svg, .png, .pdf). Repeatable."
 
 
-@options.taking(options.ModelOptions, options.PromptOptions, options.ReferenceOptions, options.DisplayOptions)
+@options.taking(*options.STUDYING)
 def tune(
     context: typer.Context,
     paths: options.ListedPaths,
-    quiet: bool,
     debug: bool,
     references: Path | None,
     lexicon: Path | None,
@@ -70,8 +70,7 @@ def tune(
     refuse({"--traces": (traces, RECORDINGS)}, reads)
     gate, plot = by_ending(output, (GATE, PICTURE), [*reads, traces])
     again = f"interrupted; run it again to go on from {traces}" if traces else "interrupted"
-    with display(quiet=quiet, debug=debug, resolved=resolved, interruption=again) as view:
-        tell_references(view, table)
+    with display(context, resolved=resolved, references=table, interruption=again) as view:
         clips = _clips(view, files)
         if not clips:
             return 1
@@ -125,14 +124,13 @@ def parse_gates(text: str | None) -> tuple[GateName, ...]:
 
     ConfigError: one is unknown, or there is nothing in it to tune.
     """
-    known = options.TUNED_GATES
     if text is None:
-        return (*(gate for gate in known if gate != "learned" or find_spec("sklearn") is not None), "random")
-    asked = chosen(text, (*known, "random"), "--gate", "gate to tune")
+        return (*(gate for gate in _TUNED if gate != "learned" or find_spec("sklearn") is not None), "random")
+    asked = chosen(text, (*_TUNED, "random"), "--gate", "gate to tune")
     if asked == ["random"]:
-        hint = f"Name another one beside it: {', '.join(known)}."
+        hint = f"Name another one beside it: {', '.join(_TUNED)}."
         raise ConfigError("--gate: random is the control, and there is nothing in it to tune.", hint=hint)
-    return (*(gate for gate in known if gate in asked), "random")
+    return (*(gate for gate in _TUNED if gate in asked), "random")
 
 
 def parse_budget(text: str) -> tuple[Cost, float]:

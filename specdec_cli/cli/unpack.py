@@ -23,10 +23,9 @@ _AUDIO: Final = "Column that holds the recording, where several do."
 
 @options.taking(options.DisplayOptions)
 def unpack(
+    context: typer.Context,
     data_set: Annotated[str, typer.Argument(help=_DATA_SET, metavar="DATASET[:SPLIT]")],
     output: Annotated[Path, options.out(metavar="FOLDER", help=_OUTPUT)],
-    quiet: bool,
-    debug: bool,
     audio_column: Annotated[str | None, options.of_input("--audio-column", metavar="COLUMN", help=_AUDIO)] = None,
     limit: options.Limit = None,
 ) -> int:
@@ -37,7 +36,7 @@ def unpack(
     """
     found, table = DataSet.find(data_set), output / TABLE
     work = Unpacking(found, output, audio_column)
-    with display(quiet=quiet, debug=debug) as view:
+    with display(context) as view:
         view.skips.append(work.skips)
         with interruptible(lambda: view.stopping("finishing the recording"), polled=True) as ending:
             work.run(view, limit=limit, stopped=ending.check)

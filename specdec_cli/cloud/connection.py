@@ -1,4 +1,4 @@
-"""The connections to one server: its address, the thread that makes all exchanges, and what they take."""
+"""The connections to one server: its address, the thread that makes all exchanges, and their traffic."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Traffic:
-    """What exchanges have taken so far."""
+    """The bytes and the waiting of exchanges so far."""
 
     bytes_up: int = 0  # of bodies, repeats included
     bytes_down: int = 0
@@ -31,7 +31,7 @@ class Traffic:
 
 
 class Connection:
-    """Connections to a server; any number of threads may use them. One thread makes the exchanges of all.
+    """Connections to a server, for any number of threads. One thread makes all exchanges.
 
     It takes no proxies from the environment and follows no redirects: what is sent goes to the configured address and
     nowhere else. Raises ConfigError where token or certificates cannot be read.
@@ -62,7 +62,7 @@ class Connection:
         self._thread.join()
 
     def submit(self, exchange: Coroutine[Any, Any, T], limit_s: float) -> Future[T]:
-        """Makes an exchange in the thread of all. The future raises TimeoutError if it takes longer than that.
+        """Makes an exchange in the connections' thread. The future raises TimeoutError after `limit_s`.
 
         After `close` the future is cancelled.
         """
@@ -77,8 +77,7 @@ class Connection:
     async def exchange(self, method: str, path: str, body: bytes, traffic: Traffic, most: int) -> tuple[int, bytes]:
         """Sends a request and reads the answer: its status and body. Raises CloudError for one longer than `most`.
 
-        Nothing is unpacked: a body that is compressed, though nobody asked for that, makes no sense. The reason of a
-        refusal is cut off at its limit.
+        Nothing is decompressed: no request allows a compressed body. The reason of a refusal is cut off at its limit.
         """
         opened = list[asyncio.Transport]()
         _opened.set(opened)

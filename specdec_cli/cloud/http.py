@@ -1,4 +1,4 @@
-"""What calls to a server have in common: tokens, certificates, answers, and what failures mean."""
+"""Tokens, certificates and answers of calls to a server, and the meaning of failures."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _CERTIFICATE_HINTS: Final = {
 
 
 class MalformedError(ValueError):
-    """A body that is not what it should be, or an answer worth another try; the message never quotes it."""
+    """A malformed body, or an answer worth another try; the message never quotes it."""
 
 
 class RefusedError(CloudError):
-    """The server refuses a request, and would again, or does not fit; found at the start, it is an error of `kind`."""
+    """The server refuses a request for good, or does not fit. At the start it becomes an error of `kind`."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class ForgottenError(RefusedError):
 
 
 def refusal(status: int, body: bytes, role: str, url: str) -> Exception:
-    """What an answer without success means: MalformedError leads to another try."""
+    """The error for an answer without success; a MalformedError leads to another try."""
     reason, hint = "no reason given", _HINTS.get(status)
     try:
         found = json.loads(body)
@@ -79,7 +79,7 @@ def refusal(status: int, body: bytes, role: str, url: str) -> Exception:
 
 
 def trouble(error: Exception, config: RoleConfig, role: str) -> str:
-    """Why a try failed. Raises RefusedError where the configuration is why a TLS connection could not be made."""
+    """Why a try failed. Raises RefusedError if the configuration prevents a TLS connection."""
     told = first_line(error)
     if "[SSL:" not in told or "EOF" in told:  # a connection that ended is the network's fault
         cut = isinstance(error, httpx.RemoteProtocolError | httpx.ReadError) and str(config.url).startswith("http:")
@@ -95,7 +95,7 @@ def trouble(error: Exception, config: RoleConfig, role: str) -> str:
 
 
 def trusted(config: RoleConfig, role: str) -> ssl.SSLContext | bool:
-    """The certificates to trust: those of a file, or the public ones (True); False where the address uses no TLS."""
+    """The certificates to trust: a file's, or the public ones (True); False if the address uses no TLS."""
     if config.ca_file is None:
         return not str(config.url).startswith("http:")  # reading the public ones takes 30 ms
     try:
@@ -106,7 +106,7 @@ def trusted(config: RoleConfig, role: str) -> ssl.SSLContext | bool:
 
 
 def read_token(variable: str | None, asked_by: str, least: int = 1) -> str | None:
-    """The token in an environment variable, so that none stands in a file or in a list of processes.
+    """The token in an environment variable: files and lists of processes show none.
 
     Raises ConfigError, which names the setting or flag `asked_by`, if it has fewer than `least` visible characters.
     """

@@ -10,8 +10,8 @@
 A body is four bytes (length of the JSON, little-endian, at most 1 MiB), the JSON, and the tensors, if any: the
 clip's by the names of the module's forward; under the rule `sampling` also the draft's distributions.
 Every request may be repeated: the client names the session by a random UUID, and a block comes with the whole text
-before it, so the server needs no memory of earlier blocks to verify it. Of a refusal the status says what it is and
-`{"error": {"message": ...}}` why. A reason with `http.FORGOTTEN`: send the clip again; 5xx: try again later.
+before it, so the server needs no memory of earlier blocks. A refusal has a status, and its reason in
+`{"error": {"message": ...}}`. A reason with `http.FORGOTTEN`: send the clip again; 5xx: try again later.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from specdec_cli.types import ModelWork
 
 PROTOCOL: Final = 9  # both ends must use the same
 MAX_JSON_BYTES: Final = 1 << 20  # of the JSON part of a body
-MOST_LISTED: Final = 20  # likeliest tokens of a position that an answer may list
+MOST_LISTED: Final = 20  # most likely tokens of a position that an answer may list
 DISTRIBUTIONS: Final = ("distributions.places", "distributions.probabilities")
 """Tensors of a draft's distributions [m, vocab]: flat places above zero, int32 [n], and their values, float32 [n]."""
 
@@ -55,7 +55,7 @@ class Message(BaseModel):
 
 
 class Info(Message):
-    """The server and its model: enough to check whether ids, tensors and prompts mean there what they mean here."""
+    """The server and its model: enough to check that ids, tensors and prompts mean the same at both ends."""
 
     protocol: int
     server: Name  # version of specdec
@@ -91,7 +91,7 @@ class ClipRequest(Message):
     scoring: ScoringConfig  # of the run; null: as the server's checkpoint suggests
     acceptance: AcceptanceRules
     guess_tokens: int = Field(default=0, ge=0, le=64)  # most to guess from the captions that the server has finished
-    top_n: int | None = Field(default=None, ge=1, le=MOST_LISTED)  # likeliest tokens to list; null: none
+    top_n: int | None = Field(default=None, ge=1, le=MOST_LISTED)  # most likely tokens to list; null: none
     synonyms: dict[Annotated[int, Field(strict=False, ge=0, lt=1 << 31)], Count] | None = Field(
         default=None, max_length=20_000
     )  # rule class: token id -> group; null: none
@@ -143,7 +143,7 @@ def as_sent(tensors: Mapping[str, torch.Tensor]) -> Tensors:
 
 
 def widened(sent: Tensors) -> Tensors:
-    """As they were before: floats as float32, all finite and none beyond what float16 holds; integers as int64."""
+    """The tensors as they were: floats as float32, finite and within the range of float16; integers as int64."""
     wide = dict(sent)
     for name, values in sent.items():
         if values.is_floating_point():

@@ -1,4 +1,4 @@
-"""Models behind servers, as the rest of specdec sees them, whatever the servers speak.
+"""Remote models and their verifiers, whatever protocol the server speaks.
 
 Calls block, and each has one deadline for all that it does. Every request may be repeated, so whatever looks like the
 network's fault is tried again within the deadline.
@@ -44,13 +44,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RemoteClip:
-    """What a remote model is told of one clip."""
+    """One clip, as a remote model needs it."""
 
     prompt: Prompt
     config: Config
     vocab_size: int  # ids from here on are never written
     stop_ids: Collection[int]
-    top_n: int = 0  # most likely tokens to list of each decided position
+    top_n: int = 0  # most likely tokens to list at each decided position
     synonyms: Synonyms = field(default_factory=dict)
 
     def waveform_for(self, model: RemoteModel) -> npt.NDArray[np.float32]:
@@ -65,9 +65,9 @@ class RemoteClip:
 class RemoteModel(ABC):
     """A model behind a server, where a loaded one would stand in a `Pair`; any number of threads may call it.
 
-    Its processor makes the prompts; it was loaded for this server (`own`), or is the edge's. After a failure a cloud is
-    left alone for a while, so that clips do not wait for it one after the other. Without an edge a clip fails, so an
-    edge is called until the deadline, and after a failure at once again.
+    Its processor makes the prompts: one loaded for this server (`own`), or the edge's. After a failure a cloud is not
+    called for a while, so that clips do not wait for it one after the other. Without an edge a clip fails, so an edge
+    is called until the deadline, and again at once after a failure.
 
     Raises ConfigError as `Connection` does, or if recordings may not be sent.
     """
@@ -87,8 +87,8 @@ class RemoteModel(ABC):
         self.config, self.name, self.payload, self.role = config, config.url, payload, role
         self.processor, self.vocab_size = processor, processor.vocab_size
         self.processor_name = "cloud.processor" if own else "edge"  # what the processor is called in messages
-        self.known: Mapping[str, str] = {"dtype": "unknown", "device": "unknown"}  # the model, as far as it is known
-        self.fits = False  # whether a call has found that out
+        self.known: Mapping[str, str] = {"dtype": "unknown", "device": "unknown"}  # of the model's fields
+        self.fits = False  # whether a call has found that the server fits
         self.failure: str | None = None  # why the last call failed
         self.failed_at = 0.0  # by `monotonic`
         self._calls, self._lock = weakref.WeakSet[Call](), threading.Lock()
@@ -96,7 +96,7 @@ class RemoteModel(ABC):
 
     @abstractmethod
     def require_fit(self, call: Call) -> None:
-        """Finds out, within a call, whether the server fits. Raises CloudError where it does not."""
+        """Checks, within a call, whether the server fits. Raises CloudError if it does not."""
 
     @abstractmethod
     def verifier(self, clip: RemoteClip) -> RemoteVerifier:
@@ -107,7 +107,7 @@ class RemoteModel(ABC):
         return {"name": self.name, **self.known}
 
     def start(self, timeout_s: float | None = None) -> None:
-        """Connects for the first time. A clip tries a cloud again; raises EdgeError where an edge does not answer.
+        """Connects for the first time. A cloud that does not answer is tried again by a clip; an edge raises EdgeError.
 
         Raises other SpecdecErrors if the configuration is to blame.
         """
@@ -122,13 +122,13 @@ class RemoteModel(ABC):
                 raise EdgeError(error.message, hint="Start the server, or check edge.url.") from error
 
     def probe(self) -> str:
-        """What answers and how soon, in a phrase. Raises CloudError if nothing does, or it does not fit."""
+        """Which model answers and how soon, in a phrase. Raises CloudError if none answers, or it does not fit."""
         call, self.fits, self.failure = Call(self), False, None  # it is called whatever came before
         with call.within_deadline():
             return f"{self.name}: {self.known['serves']}, answered in {call.traffic.waited_s * 1e3:.1f} ms"
 
     def take(self, call: Call) -> None:
-        """Lets `end_calls` end a call, too."""
+        """Registers a call, so that `end_calls` ends it, too."""
         with self._lock:
             self._calls.add(call)
 
@@ -158,7 +158,7 @@ class Call:
 
     @contextmanager
     def within_deadline(self, timeout_s: float | None = None) -> Iterator[None]:
-        """Within the block, `fetch` from a server that fits: the first call finds that out.
+        """Within the block, `fetch` from a server that fits; the first call checks that.
 
         All of it together has `timeout_s`, or the configured time. Raises CloudError.
         """
@@ -179,9 +179,9 @@ class Call:
         model.failure = None
 
     def fetch(self, method: str, path: str, read: Callable[[bytes], T], body: bytes = b"", most_bytes: int = 0) -> T:
-        """What `read` makes of a good answer; it raises MalformedError for one that makes no sense.
+        """The result of `read` on a good answer. `read` raises MalformedError for an answer that makes no sense.
 
-        An answer is read in this thread, so that no other call waits for that, and within the deadline.
+        This thread reads the answer, within the deadline, so that no other call waits for that.
         """
         model, why = self.model, "no answer"
         for tries in count(1):

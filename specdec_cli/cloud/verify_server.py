@@ -31,8 +31,8 @@ class ServerVerifier(RemoteVerifier):
         self._samples = len(clip.waveform_for(server))
         self._path = f"/v1/sessions/{uuid.uuid4().hex}"  # nobody can guess it
         self._is_open = False
-        self._before = ModelWork()  # for sessions that the server has dropped
-        self._done = ModelWork()  # for all, but for what was sent
+        self._before = ModelWork()  # in sessions that the server has dropped
+        self._done = ModelWork()  # in all sessions; bytes are counted by the call
 
     @property
     def work(self) -> ModelWork:
@@ -57,7 +57,7 @@ class ServerVerifier(RemoteVerifier):
         return replace(found, ms=answer.cloud_ms)
 
     def _send(self, block: wire.BlockRequest | None, distributions: wire.Tensors) -> wire.Answer:
-        """The answer on a block; with it goes the clip, unless the server holds it."""
+        """The answer on a block; the clip is sent with it, unless the server holds it."""
         if self._is_open and block is not None:
             with suppress(ForgottenError):
                 return self._exchange("POST", f"{self._path}/verify", wire.pack(block, distributions))
@@ -122,7 +122,7 @@ class VerifyServer(RemoteModel):
     def require_fit(self, call: Call) -> None:
         info, mine = call.fetch("GET", "/v1/info", partial(parse, wire.Info)), self.processor
         prints = mine.fingerprints()
-        # of an own processor the vocabulary is cut where the two part, see `Pair.of`
+        # with an own processor the vocabulary ends where the two differ, see `Pair.of`
         tokenizer = info.tokenizer if self.processor_name == "edge" else prints["tokenizer"]
         for what, here, there in (
             ("protocols", wire.PROTOCOL, info.protocol),

@@ -1,4 +1,4 @@
-"""vLLM servers as the cloud or the edge: whether they fit, their prompts, and a clip that they draft or verify."""
+"""vLLM servers as the cloud or the edge: their checks, their prompts, and the clips that they draft or verify."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from specdec_cli.cloud.remote import Call, RemoteClip, RemoteModel, RemoteVerifi
 from specdec_cli.cloud.vllm_protocol import GenerateRequest, Scored
 from specdec_cli.config import RoleConfig
 from specdec_cli.config.checks import beyond_likeliest
-from specdec_cli.decoding.accept import NO_SYNONYMS
+from specdec_cli.decoding.accept import NO_SYNONYMS, says_same
 from specdec_cli.decoding.block import Draft, Enough, Verdict
 from specdec_cli.decoding.gate import GateState
 from specdec_cli.errors import CloudError, DecodingError, EdgeError, TokenizerMismatchError
@@ -32,7 +32,7 @@ _SURE: Final = 0.95  # probability of a drafted token from which on it is expect
 class VllmClip:
     """Requests about one clip to one server: the first one sends it, and so does one after the server has dropped it.
 
-    Raises DecodingError where the settings take more than a server's most likely tokens.
+    Raises DecodingError if the settings need more than a server's most likely tokens.
     """
 
     def __init__(self, server: Vllm, clip: RemoteClip) -> None:
@@ -40,7 +40,7 @@ class VllmClip:
         self._waveform = clip.waveform_for(server)
         for name, hint in beyond_likeliest(effective(clip.config.decoding, server.processor), clip.config.acceptance):
             needs = f"{name}, as it is set or as its checkpoint suggests, needs more"
-            raise DecodingError(f"a vLLM {server.role} returns the likeliest tokens only, and {needs}", hint=hint)
+            raise DecodingError(f"a vLLM {server.role} returns the most likely tokens only, and {needs}", hint=hint)
         self._uuid = uuid.uuid4().hex  # names the clip to the server; nobody can guess it
         self._done = ModelWork(prompt_tokens=len(clip.prompt.ids))
 
@@ -53,7 +53,7 @@ class VllmClip:
     ) -> Scored:
         """The answer, within a call, about a text whose last ids are `drafted`; at most `tokens` are generated.
 
-        At each position so many likeliest ones are `listed`. `drawing`: see `GenerateRequest`.
+        At each position `listed` most likely tokens are listed. `drawing`: see `GenerateRequest`.
         """
         server, known = self.server, self._done.prompt_tokens
         whole = (*server.prompt_ids(self.clip.prompt, self.call), *ids)
@@ -130,8 +130,8 @@ class VllmVerifier(RemoteVerifier):
     """Verifies the blocks of one clip with a vLLM server, which drops recordings by itself. See `RemoteVerifier`.
 
     A block is scored as a whole. When a deferred draft is verified a second time, the cloud is asked to generate from
-    the first token on of which the edge is not sure. That answer also decides later blocks. `top_n` is left aside:
-    vLLM would list so many tokens of every position of the prompt.
+    the first uncertain token on. That answer also decides later blocks. `top_n` is ignored: vLLM would list so many
+    tokens at every position of the prompt.
     """
 
     def __init__(self, requests: VllmClip) -> None:
@@ -157,7 +157,7 @@ class VllmVerifier(RemoteVerifier):
         tokens = m - cut + max(min(1 + run_on, room - m), 1)
         for id_ in draft.ids:
             own = self._continued(path, draft.ids[accepted:cut], tokens)
-            if id_ != own and (id_ not in groups or groups[id_] != groups.get(own)):
+            if not says_same(id_, own, groups):
                 break
             path, accepted = (*path, id_), accepted + 1
         # after the end of a text nothing is committed
@@ -168,7 +168,7 @@ class VllmVerifier(RemoteVerifier):
         return Verdict(accepted, written[0], tuple(written[1:]), ms=self.work.step_ms - before_ms)
 
     def _continued(self, text: tuple[int, ...], draft: tuple[int, ...], tokens: int) -> int:
-        """The cloud's next token; where it is not known, `draft` is scored after `text`, and `tokens` are generated."""
+        """The cloud's next token after `text`; if it is unknown, a request scores `draft` and generates `tokens`."""
         if text not in self._next:
             requests, server = self._requests, self._requests.server
             # which may be the most likely ones
@@ -182,9 +182,9 @@ class VllmVerifier(RemoteVerifier):
 class Vllm(RemoteModel):
     """The model of a vLLM server, as the cloud or as the edge, for any number of clips at once. See `RemoteModel`.
 
-    The model behind it is taken to have the processor's prompt format and eos ids; that cannot be requested. Its
-    tokenizer and vocabulary are compared by trying them. Raises TokenizerMismatchError, too, where they differ, and
-    EdgeError if an edge cannot be reached: nothing goes without it.
+    The server's model must have the processor's prompt format and eos ids; no request can check that. Its tokenizer
+    and vocabulary are compared by trying them. Raises TokenizerMismatchError, too, where they differ, and
+    EdgeError if an edge cannot be reached: no clip can do without it.
     """
 
     content_type, most_bytes = "application/json", wire.MOST_BYTES
@@ -218,7 +218,7 @@ class Vllm(RemoteModel):
         return tuple(id_ for before, id_ in zip((None, *ids), ids, strict=False) if not id_ == before == placeholder)
 
     def require_fit(self, call: Call) -> None:
-        """By requests like those that will come: what the server refuses of them is a mistake of set-up."""
+        """Makes requests like the later ones: if the server refuses one, the set-up is wrong."""
         served = call.fetch("GET", wire.MODELS, partial(parse, wire.ServedModels)).data
         models = {each.id for each in served}
         if self.model not in models:

@@ -1,8 +1,8 @@
-"""Requests to a vLLM server's token-in, token-out endpoint, and what is read of its answers.
+"""Requests to a vLLM server's token-in, token-out endpoint, and its answers.
 
 Prompt, committed text and draft go in as token ids, with one placeholder for the whole recording, and the server
 generates from there. With `prompt_logprobs` it also gives, for every position of what went in, the log-probability of
-that token, its rank, and the likeliest ones. Positions count from the end, since the placeholder has become many.
+that token, its rank, and the most likely tokens. Positions count from the end, since one placeholder becomes many.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MOST_GENERATED_BYTES: Final = 1 << 26  # of one with them
 _FIGURE_BYTES: Final = 256  # of one candidate in it; vLLM writes about 90
 _MOST_POSITIONS: Final = 1 << 17  # of a prompt with its recording
 _MOST_LISTED: Final = 256  # candidates of a position
-_LEAST_TOP: Final = 2e-9  # probability of the likeliest token; of a million it is at least 1e-6
+_LEAST_TOP: Final = 2e-9  # probability of the most likely token; among a million tokens it is at least 1e-6
 
 
 class GenerateRequest(NamedTuple):
@@ -46,8 +46,8 @@ class GenerateRequest(NamedTuple):
     tokens: int  # most tokens to generate after them
     size: int  # ids from here on may not be generated
     banned: Collection[int] = ()  # nor may these
-    candidates: int = MOST_CANDIDATES  # likeliest tokens to list of each position
-    drawing: tuple[int, int] | None = None  # top_k and seed, to draw each token from so many; None: the likeliest
+    candidates: int = MOST_CANDIDATES  # most likely tokens to list at each position
+    drawing: tuple[int, int] | None = None  # top_k and seed, to draw each token from so many; None: the most likely
 
     @property
     def most_bytes(self) -> int:
@@ -74,14 +74,14 @@ class GenerateRequest(NamedTuple):
 
 
 class Likely(NamedTuple):
-    """A position of a text: its likeliest tokens that may be generated, and how many others there are."""
+    """A position of a text: its most likely tokens that may be generated, and how many others there are."""
 
     probabilities: dict[int, float]  # without the listed tokens that may not be; descending, of equals the lowest first
     others: int
 
     @classmethod
     def of(cls, listed: Mapping[int, float], size: int, banned: Collection[int] = ()) -> Likely:
-        """From id -> log-probability, of which those from `size` on and the banned may not be generated."""
+        """From id -> log-probability. Ids from `size` on and banned ones may not be generated."""
         ranked = sorted(listed.items(), key=lambda item: (-item[1], item[0]))
         ps = {id_: math.exp(min(logprob, 0.0)) for id_, logprob in ranked}
         kept = {id_: p for id_, p in ps.items() if id_ < size and id_ not in banned}
@@ -93,16 +93,16 @@ class Likely(NamedTuple):
         return next(iter(self.probabilities))
 
     def top(self, count: int) -> Candidates:
-        """The likeliest, as `decoding.scores.likeliest` gives them."""
+        """The most likely tokens, as `decoding.scores.likeliest` gives them."""
         ranked = list(self.probabilities.items())[:count]
         return tuple((id_, round(p, 5)) for at, (id_, p) in enumerate(ranked) if at == 0 or p >= LEAST_PROBABILITY)
 
     def evidence(self, id_: int, groups: Synonyms) -> TokenEvidence:
         """The evidence on the token that was chosen.
 
-        The entropy is the largest that the listed probabilities leave room for: the rest spread evenly over all other
-        tokens. The least: none of them is likelier than the last that is listed, so that the rest falls on as few as
-        that allows. Among classes, the rest is counted with the tokens that are in none.
+        The entropy is an upper bound: the probability that is not listed is spread evenly over all other tokens.
+        The lower bound puts it on as few tokens as possible, none likelier than the last listed one. Among classes, it
+        counts with the tokens that are in no class.
         """
         probabilities, ps = self.probabilities, list(self.probabilities.values())
         listed, least, rest = _nats(*ps), ps[-1], max(1.0 - sum(ps), 0.0)
@@ -126,7 +126,7 @@ class Likely(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """An answer that makes sense."""
+    """A valid answer."""
 
     likely: tuple[Likely, ...]  # at each drafted token, and at each generated one
     generated: tuple[int, ...]  # after the draft, up to the first that may not be, which the next best replaces
@@ -135,7 +135,7 @@ class Scored(NamedTuple):
 
 
 class _Message(BaseModel):
-    """Part of an answer, of which the rest does not matter; no NaN, no infinity."""
+    """Part of an answer; further fields are ignored. No NaN, no infinity."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True, allow_inf_nan=False)
 
@@ -176,7 +176,7 @@ _candidates: Final = TypeAdapter(dict[Annotated[int, Field(strict=False, ge=0)],
 
 
 def _listed(row: Any) -> dict[int, float]:
-    """Id -> log-probability of a position's candidates; most positions are the prompt's, which nobody reads."""
+    """Id -> log-probability of a position's candidates. Only drafted positions are read, not the prompt's."""
     if not isinstance(row, dict) or len(row) > _MOST_LISTED:
         raise MalformedError(f"a position of prompt_logprobs is none, or lists more than {_MOST_LISTED} candidates")
     return {id_: each.logprob for id_, each in checked("prompt_logprobs", _candidates, row).items()}
@@ -208,7 +208,7 @@ def read_answer(body: bytes, request: GenerateRequest) -> Scored:
 def data_url(samples: npt.NDArray[np.float32], rate: int) -> str:
     """Mono samples [n] of full scale 1.0 at `rate` Hz as a `data:` address that holds them without loss.
 
-    FLAC where they are numbers of 16 bits, as those of a 16-bit recording at this rate are; else WAV of 32-bit floats.
+    FLAC if they are numbers of 16 bits, as in a 16-bit recording at this rate; else WAV of 32-bit floats.
     """
     scaled = samples * np.float32(1 << 15)  # a power of two: exact
     whole, buffer = scaled.astype(np.int16), BytesIO()
@@ -219,7 +219,7 @@ def data_url(samples: npt.NDArray[np.float32], rate: int) -> str:
 
 
 def messages(instruction: str, system: str | None, rate: int) -> list[dict[str, Any]]:
-    """The chat whose prompt the server makes, about a second of silence at `rate` Hz."""
+    """A chat about a second of silence at `rate` Hz: the server makes its prompt."""
     content: list[dict[str, Any]] = [
         {"type": "audio_url", "audio_url": {"url": data_url(np.zeros(rate, np.float32), rate)}}
     ]

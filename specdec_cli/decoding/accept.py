@@ -2,9 +2,9 @@
 
 | rule     | a drafted token is accepted if                                    | lossless        |
 |----------|-------------------------------------------------------------------|-----------------|
-| greedy   | it is the cloud's likeliest                                       | yes             |
+| greedy   | it is the cloud's most likely token                               | yes             |
 | sampling | u < p/q, u uniform, p and q its probability for cloud and edge     | in distribution |
-| rank     | it is among the cloud's `rank` likeliest                          | no              |
+| rank     | it is among the cloud's `rank` most likely tokens                 | no              |
 | prob     | the cloud gives it a probability of at least `prob`               | no              |
 | typical  | p > min(epsilon, delta * exp(-H)), H the cloud's entropy in nats   | no              |
 | class    | the cloud's choice says the same class of the lexicon              | no              |
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from specdec_cli.decoding.block import Draft
 
 Synonyms = Mapping[int, int]
-"""Token id -> number of a group whose tokens say the same; most tokens are in none."""
+"""Token id -> number of its group; the tokens of a group say the same. Most tokens are in no group."""
 
 NO_SYNONYMS: Final[Synonyms] = {}
 TYPICAL_EPSILON: Final = 0.09  # a probability
@@ -38,9 +38,9 @@ TYPICAL_DELTA: Final = 0.3
 
 
 def passing(draft: Draft, scores: torch.Tensor, rules: AcceptanceRules, rule: AcceptanceName) -> torch.Tensor | None:
-    """Which of m drafted tokens pass by the cloud's processed scores [m or more, vocab], each by itself: bool [m].
+    """Which of m drafted tokens pass, each by itself: bool [m]; None if the rule reads the cloud's choices alone.
 
-    None: the rule reads no scores but the cloud's choices.
+    `scores` are the cloud's, processed, [m or more, vocab].
     """
     import torch
 
@@ -59,19 +59,23 @@ def passing(draft: Draft, scores: torch.Tensor, rules: AcceptanceRules, rule: Ac
     return p > (TYPICAL_DELTA * torch.exp(-entropies(scores))).clamp(max=TYPICAL_EPSILON)
 
 
+def says_same(token: int, own: int, groups: Synonyms) -> bool:
+    """Whether a drafted token is the cloud's `own`, or is in the same group."""
+    return token == own or (token in groups and groups[token] == groups.get(own))
+
+
 def accept_block(
     draft: Draft, rows: Sequence[ScoreReading], rule: AcceptanceName, synonyms: Synonyms = NO_SYNONYMS
 ) -> int:
-    """How many of m drafted tokens a rule accepts that draws nothing.
+    """How many of m drafted tokens a rule accepts, if the rule draws nothing.
 
-    `rows` are the readings of the cloud's scores at each drafted token, and may be of more; see `passing` for what they
-    say of the drafted tokens.
+    `rows` are readings of the cloud's scores, one at each drafted token; further ones are ignored. Their `passes` come
+    from `passing`.
     """
     groups = synonyms if rule == "class" else NO_SYNONYMS
     by_choice = rule in ("greedy", "class")
     for at, (token, row) in enumerate(zip(draft.ids, rows, strict=False)):
-        same = token == row.id or (token in groups and groups[token] == groups.get(row.id))
-        if not (same if by_choice else row.passes):
+        if not (says_same(token, row.id, groups) if by_choice else row.passes):
             return at
     return len(draft.ids)
 
@@ -79,8 +83,8 @@ def accept_block(
 def speculative_sampling(draft: Draft, scores: torch.Tensor, generator: torch.Generator) -> tuple[int, int]:
     """Accepts with min(1, p/q), else draws from what q left of p: (accepted, the cloud's own token).
 
-    `scores` are the cloud's, processed, [m + 1, vocab]: at each drafted token, and after the block. Distributions stay
-    on their device: two numbers a drafted token are fetched, and one token.
+    `scores` are the cloud's, processed, [m + 1, vocab]: at each drafted token, and after the block. The distributions
+    stay on their device: the host fetches two numbers for each drafted token, and one token.
     """
     import torch
 

@@ -33,7 +33,7 @@ class CloudCalls:
     settings: DecodingConfig
     costs: Costs
     cloud_is_parallel: bool = False  # on another device, or remote: it takes no time from the edge
-    release_slot: Callable[[], AbstractContextManager[None]] = nullcontext  # around waits for anything but a forward
+    release_slot: Callable[[], AbstractContextManager[None]] = nullcontext  # around waits that are not for a forward
     _executor: ThreadPoolExecutor | None = field(default=None, init=False)
 
     def may_draft_ahead(self, drafter: Drafter | VllmDrafter | None) -> TypeGuard[Drafter]:
@@ -58,7 +58,7 @@ class CloudCalls:
                 cloud.prefill()
 
     def waits_for(self, model: Drafter | VllmDrafter | LocalVerifier | RemoteVerifier) -> AbstractContextManager[None]:
-        """Around a call of a model: of a remote one, no forward of other clips waits for its answer."""
+        """Around a call of a model. While a remote one answers, forwards of other clips do not wait for this clip."""
         return self.release_slot() if model.is_remote else nullcontext()
 
     def verify(
@@ -71,7 +71,7 @@ class CloudCalls:
         gate: Gate,
         loop_rule: LoopRule,
     ) -> Verdict:
-        """The cloud's verdict; meanwhile `drafter` drafts on after the block, where it may and where that pays."""
+        """The cloud's verdict. Meanwhile `drafter` drafts on after the block, if it may and if that pays."""
         if not self.beside(drafter):
             with self.waits_for(cloud):
                 return cloud.verify(text, draft, run_on)
@@ -86,13 +86,13 @@ class CloudCalls:
     def submit(self, call: Callable[..., Any], *args: object) -> Future[Any]:
         """Calls in the other thread, where one call comes after another."""
         if self._executor is None:
-            torch = sys.modules.get("torch")  # its number of threads counts for the thread that sets it alone
+            torch = sys.modules.get("torch")  # its number of threads holds in the thread that sets it alone
             threads = (torch.set_num_threads, (torch.get_num_threads(),)) if torch else ()
             self._executor = ThreadPoolExecutor(1, "cloud", *threads)
         return self._executor.submit(call, *args)
 
     def close(self) -> None:
-        """Waits for the call under way; nothing is left behind."""
+        """Waits for the call under way, and ends the thread."""
         if self._executor is not None:
             with self.release_slot():  # a verification under way may wait until no clip is at work
                 self._executor.shutdown(wait=True, cancel_futures=True)

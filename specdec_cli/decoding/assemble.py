@@ -66,45 +66,50 @@ class Pair:
         return cls(edge, cloud, shared_vocab_size(one, other))
 
     @property
+    def models(self) -> dict[Decider, AudioLM | RemoteModel]:
+        """The models that take part, by role, the edge first."""
+        both: dict[Decider, AudioLM | RemoteModel | None] = {"edge": self.edge, "cloud": self.cloud}
+        return {role: model for role, model in both.items() if model is not None}
+
+    @property
     def loaded(self) -> tuple[AudioLM, ...]:
         """The models of this process, the edge first."""
-        return tuple(model for model in (self.edge, self.cloud) if model is not None and not model.is_remote)
+        return tuple(model for model in self.models.values() if not model.is_remote)
 
     @property
     def remotes(self) -> tuple[RemoteModel, ...]:
         """The remote models, the edge first."""
-        return tuple(model for model in (self.edge, self.cloud) if model is not None and model.is_remote)
+        return tuple(model for model in self.models.values() if model.is_remote)
 
     def local(self, role: Decider) -> AudioLM | None:
-        """One of the two, if it is a model of this process."""
-        model = self.edge if role == "edge" else self.cloud
+        """The model of a role, if it is loaded in this process."""
+        model = self.models.get(role)
         return None if model is None or model.is_remote else model
 
     @property
     def writer(self) -> Processor:
-        """What turns token ids into text: over the shared ids both models agree."""
-        return next(model.processor for model in (self.edge, self.cloud) if model is not None)
+        """The processor that turns token ids into text; over the shared ids both models agree."""
+        return next(iter(self.models.values())).processor
 
     def prompts(self, config: Config, samples: npt.NDArray[np.float32], instruction: str) -> Prompts:
         """The prompt of a clip for each model, made once where both take the same."""
         made: dict[str, Prompt] = {}
-        found: list[Prompt | None] = []
-        roles: tuple[Decider, Decider] = ("edge", "cloud")
-        for role in roles:
-            model, asked = self.edge if role == "edge" else self.cloud, config.instruction_of(role, instruction)
-            if model is not None and not (asked in made and self._alike):
+        found: dict[Decider, Prompt] = {}
+        for role, model in self.models.items():
+            asked = config.instruction_of(role, instruction)
+            if not (asked in made and self._alike):
                 made[asked] = model.processor.prompt(samples, asked, config.prompt.system)
-            found.append(made[asked] if model is not None else None)
-        return found[0], found[1]
+            found[role] = made[asked]
+        return found.get("edge"), found.get("cloud")
 
     @cached_property
     def _alike(self) -> bool:
         """Whether one prompt serves both models."""
-        edge, cloud = self.edge, self.cloud
-        return edge is not None and cloud is not None and same_prompts(edge.processor, cloud.processor)
+        processors = [model.processor for model in self.models.values()]
+        return len(processors) == 2 and same_prompts(*processors)
 
     def guesses(self, role: Decider, instruction: str, config: Config) -> Guesses | None:
-        """Where the guesses of one of the models come from; None if it is not of this process."""
+        """Where a model's guesses come from; None for a model that is not loaded in this process."""
         model = self.local(role)
         if model is None:
             return None
@@ -136,7 +141,7 @@ class Pair:
         shared: Shared | None = None,
         guesses: Guesses | None = None,
     ) -> NextScores:
-        """What one of the models of this process would write about a clip, with a fresh session."""
+        """A loaded model's next-token scores about a clip, with a fresh session."""
         from specdec_cli.decoding.next_scores import NextScores
         from specdec_cli.models.session import Session
 
@@ -162,10 +167,10 @@ def build_loop(
 ) -> Loop:
     """The loop of one clip, with fresh sessions of the models that `decoding.mode` uses.
 
-    `gate` is that of all clips; None: the configured one, without weights. `shared` makes the forwards together with
-    those of other clips; of each committed token `top_n` likeliest are kept. `synonyms` are those of the acceptance
-    rule. `language` and `instruction` are the caption's, if not the configured ones. `sound` is what the caption's
-    claims are set against; None: they are not.
+    `gate` serves all clips; None: the configured one, without weights. `shared` makes the forwards together with those
+    of other clips. `top_n` most likely tokens are named at each committed one. `synonyms` belong to the acceptance
+    rule. `language` and `instruction` are the caption's, if not the configured ones. `sound` checks the caption's
+    claims; None: nothing does.
     """
     settings, mode = config.decoding, config.decoding.mode
     drafts_end, text_ends = ends_of(pair, config)
@@ -223,9 +228,9 @@ def gate_generator(config: Config, clip: Prompt | None) -> torch.Generator | Non
 
 
 def ends_of(pair: Pair, config: Config) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Ids that end the edge's drafts, and those that end the text of the model that decides what is verified.
+    """The ids that end a draft, and the ids that end the text.
 
-    Each model ends at its own, as its `generate()` does. In lossless mode a draft ends where the text would.
+    Each model ends a text at its own ids, as its `generate()` does. In lossless mode a draft ends where the text would.
     """
     edge, cloud = (model.processor.eos_ids if model is not None else () for model in (pair.edge, pair.cloud))
     mode = config.decoding.mode

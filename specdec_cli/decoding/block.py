@@ -27,10 +27,10 @@ class Draft:
     reason: Reason | None = None  # why the block should be verified; None: it is kept
     ms: float = 0.0  # time spent drafting, without prefill
     hidden_ms: float = 0.0  # time that drafting these tokens took while an earlier block was being verified
-    likeliest: tuple[Candidates, ...] = ()  # at each, where a server named them and no logits are at hand
+    likeliest: tuple[Candidates, ...] = ()  # at each drafted token, if a server named them; logits are then missing
 
     def after(self, count: int) -> Draft:
-        """What follows its first `count` tokens, to be verified by a rule that reads no distributions of the edge's."""
+        """The draft after its first `count` tokens, for a rule that reads no distributions of the edge's."""
         return Draft(self.ids[count:], gate=self.gate.after(count), reason=self.reason)
 
     def probabilities(self) -> torch.Tensor:
@@ -41,7 +41,7 @@ class Draft:
         return torch.cat(self.logits).softmax(dim=-1)
 
     def top(self, count: int) -> tuple[Candidates, ...]:
-        """The `count` likeliest tokens at each drafted one, where they are known."""
+        """The `count` most likely tokens at each drafted one, if they are known."""
         if self.logits is None:
             return self.likeliest if count else ()
         if not count:
@@ -55,7 +55,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the cloud finds of a block. Figures of the network are None for a loaded cloud."""
+    """The cloud's decision on a block. Figures of the network are None for a loaded cloud."""
 
     accepted: int  # leading drafted tokens that are accepted
     token: int  # the cloud's own after them: the correction, or the bonus if all were accepted
@@ -66,11 +66,11 @@ class Verdict:
     network_ms: float | None = None
     bytes_up: int | None = None  # bodies of requests and answers as sent, repeats included
     bytes_down: int | None = None
-    likeliest: tuple[Candidates, ...] | None = None  # at each accepted token, at `token`, and at each of `more`
+    likeliest: tuple[Candidates, ...] | None = None  # at each accepted token, at `token`, and at each of `run_on`
     stood: tuple[int, ...] | None = None  # places in the draft of accepted tokens that the cloud would have replaced
 
     def followed_by(self, rest: Verdict) -> Verdict:
-        """The verdict on a draft whose token after the accepted ones stands, and which `rest` is about from there."""
+        """This verdict and the next in one: the token after the accepted ones stands, and `rest` judges the others."""
         at = self.accepted
         sums: dict[str, Any] = {
             name: None if None in (pair := (getattr(self, name), getattr(rest, name))) else sum(pair)
@@ -134,7 +134,7 @@ Event = Prefill | Sent | Block | Finished
 
 
 def outcome(draft: Draft, verdict: Verdict | None, by: Decider, top_n: int) -> list[Token]:
-    """The tokens that a block adds before stop rules. `by` drafted; the `top_n` likeliest of each are named."""
+    """The tokens that a block adds before stop rules. `by` drafted it; `top_n` most likely tokens are named at each."""
     if verdict is None:
         return [Token(id_, by, row) for id_, row in zip(draft.ids, _decided(draft, None, by, top_n), strict=False)]
     accepted = verdict.accepted
@@ -149,7 +149,7 @@ def outcome(draft: Draft, verdict: Verdict | None, by: Decider, top_n: int) -> l
 
 
 def _decided(draft: Draft, verdict: Verdict | None, by: Decider, top_n: int) -> chain[Alternatives]:
-    """The likeliest tokens at each place by the model that decided it, or by the drafting one if that named none."""
+    """The most likely tokens at each place, by the model that decided it, or by the drafting one if that named none."""
     if verdict is not None and verdict.likeliest:
         return chain((("cloud", row) for row in verdict.likeliest), repeat(("cloud", ())))
     drafted = draft.top(top_n) if verdict is None else draft.top(top_n)[: verdict.accepted + 1]

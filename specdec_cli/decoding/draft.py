@@ -27,8 +27,8 @@ from specdec_cli.types import ModelWork
 UNREAD_TOKENS: Final = {"cpu": 1}
 """Tokens that are drafted before the host reads them, by type of device; a CPU has nothing to wait for."""
 _ON_A_GPU: Final = 8  # the same of any other device: a block, or part of a deferred draft
-_ASKED: Final = 2  # at most, where the gate or the length may end a block at each: a step is wasted there
-_GUESSED: Final = 4  # at most, where earlier captions are asked for what follows
+_CHECKED: Final = 2  # at most, where the gate or the length may end a block at each: a step is wasted there
+_GUESSED: Final = 4  # at most, where earlier captions may give the next tokens
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class _Block:
     written: list[int]  # the text, and the tokens of the block that the host has read
     top_k: int | None  # draw from so many most likely ones
     read: list[torch.Tensor] = field(default_factory=list)  # processed scores that were fetched, [1, vocab] each
-    rows: list[torch.Tensor] = field(default_factory=list)  # those of which it was not, [1, vocab] each
+    rows: list[torch.Tensor] = field(default_factory=list)  # without, [1, vocab] each
     chosen: list[torch.Tensor] = field(default_factory=list)  # by the last of them, or by all if drawn: int64 [1] each
     states: list[torch.Tensor] = field(default_factory=list)  # of the generator before each was drawn; none: none is
     start: int = field(init=False)  # tokens of text before the block
@@ -78,17 +78,17 @@ class Drafter:
     ) -> Draft:
         """Up to `k` tokens that continue `text`; fewer if one ends it, the gate stops drafting, or `enough` says so.
 
-        With `top_k`, each is drawn from so many likeliest: a way out of a loop.
+        With `top_k`, each is drawn from so many most likely tokens: a way out of a loop.
         """
         started_ms, hidden_ms, block, ended = self.scores.clock_ms, 0.0, _Block([*text], top_k), False
-        asks, end, written = state.stops or enough is not None, len(text) + k, block.written
+        checks, end, written = state.stops or enough is not None, len(text) + k, block.written
         draws = top_k is not None or self._settings.sampling
         while len(written) < end and not ended:
             row, row_hidden_ms, known = self.row(written)
             hidden_ms += row_hidden_ms
-            steps = min(self._unread(written, asks=asks), end - len(written))
+            steps = min(self._unread(written, checks=checks), end - len(written))
             self._steps(block, row, steps, draws=draws)
-            if steps > 1 or asks or self._reads_each:
+            if steps > 1 or checks or self._reads_each:
                 ended = self._read(block, state, enough)
                 continue
             if draws:
@@ -101,12 +101,12 @@ class Drafter:
         ms = self.scores.clock_ms - started_ms
         return Draft(tuple(written[len(text) :]), tuple(block.read) or None, state, state.reason, ms, hidden_ms)
 
-    def _unread(self, written: list[int], *, asks: bool) -> int:
+    def _unread(self, written: list[int], *, checks: bool) -> int:
         """How many tokens may be drafted before the host reads them; each but the first is fed from the device."""
         most = UNREAD_TOKENS.get(self.session.model.device.type, _ON_A_GPU)
         if most == 1 or self._ahead or not self.session.steps or self.session.fed != written:
             return 1
-        return min(most, _ASKED if asks else _GUESSED if self.scores.guesses else most)
+        return min(most, _CHECKED if checks else _GUESSED if self.scores.guesses else most)
 
     def _steps(self, block: _Block, row: torch.Tensor, count: int, *, draws: bool) -> None:
         """Chooses `count` tokens on the device, the first one by its row [1, vocab], each but the last being fed."""
@@ -126,9 +126,9 @@ class Drafter:
                 block.chosen.append(most_likely(row)[1])
 
     def _read(self, block: _Block, state: GateState, enough: Enough | None) -> bool:
-        """Fetches what was chosen, and its evidence, at once; drops what follows an end; returns whether one is there.
+        """Fetches the chosen tokens with their evidence; drops what follows an end; returns whether there is an end.
 
-        The tokens of the last rows are those that the host has not read.
+        The host has not read the tokens of the last rows.
         """
         written = block.written
         with self.scores.waiting():
@@ -146,7 +146,7 @@ class Drafter:
                     ended = True
                     break
         if block.states and kept < len(tokens):
-            self._generator.set_state(block.states[kept])  # as if what is dropped had never been drawn
+            self._generator.set_state(block.states[kept])  # as if the dropped tokens had never been drawn
         block.read += block.rows[:kept]
         block.rows, block.chosen, block.states = [], [], []
         return ended
@@ -157,9 +157,9 @@ class Drafter:
     def draft_ahead(
         self, gate: Gate, k: int, most: int, text: Sequence[int], verdict: Future[Any], loop: LoopRule
     ) -> None:
-        """Drafts on from the text and the block under way until its verdict is there, or nothing can be foreseen.
+        """Drafts on behind the block that is being verified, until its verdict is there or a block would escalate.
 
-        Blocks have `k` tokens, and the text at most `most`. Decides nothing.
+        Blocks have `k` tokens, and the text at most `most`. Commits nothing.
         """
         written = list(text)
         if most - len(written) < 2 or verdict.done() or not self.stop_ids.isdisjoint(written[-1:]):
@@ -180,7 +180,7 @@ class Drafter:
                 return
 
     def _step_ahead(self, text: Sequence[int], verdict: Future[Any], *, guess: bool) -> tuple[int, torch.Tensor]:
-        """The most likely token after `text` and its scores [1, vocab], remembered."""
+        """The most likely token after `text` and its scores [1, vocab], which are kept for `row`."""
         before_ms = self.work.step_ms
         scores, _, known = self.row(text)
         token = self.scores.choice(text) if known is None else known
@@ -190,13 +190,13 @@ class Drafter:
         return token, scores
 
     def keep(self, text: tuple[int, ...] | None) -> int:
-        """Forgets steps that do not continue `text`, or all; returns how many tokens drafted ahead were of no use."""
+        """Drops steps that do not continue `text`, or all; returns how many tokens were drafted ahead in vain."""
         useless = [known for known in self._ahead if text is None or known[: len(text)] != text]
         return sum(self._ahead.pop(known).counts for known in useless)
 
     def row(self, text: Sequence[int]) -> tuple[torch.Tensor, float, int | None]:
-        """Processed scores [1, vocab] after `text`, the milliseconds that finding them took ahead of time, once, and
-        their most likely token, if the host has read it.
+        """Processed scores [1, vocab] after `text`; the time that they took ahead, ms, told once; and their most likely
+        token, if the host has read it.
         """
         if not self._ahead or (step := self._ahead.get(tuple(text))) is None:
             return self.scores.after(text), 0.0, None

@@ -26,7 +26,7 @@ class TokenEvidence(NamedTuple):
     logprob: float  # natural logarithm of the token's probability
     candidates: Candidates  # at most `CANDIDATES`
     class_entropy: float = 0.0  # of the same distribution over groups of tokens, nats; 0 where there are none
-    least_entropy: float | None = None  # where only the likeliest tokens are known: `entropy` is then the largest
+    least_entropy: float | None = None  # if only the most likely tokens are known: `entropy` is then an upper bound
 
     @property
     def probability(self) -> float:

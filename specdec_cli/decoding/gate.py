@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def crosses(gate: str, value: float, threshold: float) -> bool:
-    """Whether a figure escalates its block; a random gate whose threshold is 0 escalates none."""
+    """Whether a figure escalates its block. A random gate with the threshold 0 escalates none."""
     if gate == "random":
         return value < threshold
     return value <= threshold if gate in LOW_IS_UNSURE else value >= threshold
@@ -50,7 +50,7 @@ class Gate:
     def of(cls, config: Config, file: GateFile | None = None, groups: Groups | None = None) -> Gate:
         """The gate in force: here, and nowhere else, is decided which threshold counts (docs/gates.md).
 
-        `file`: that of the learned gate, with its weights. ConfigError: it has features of another version.
+        `file`: the learned gate's, with its weights. Raises ConfigError if it has features of another version.
         """
         name, settings = config.gate_in_force, config.gate
         learned = file.learned if file is not None and name == "learned" else None
@@ -70,7 +70,7 @@ class Gate:
         )
 
     def open(self, start: int, *, waking: bool = False, whole: bool = False, ahead: bool = False) -> GateState:
-        """Begins a block after `start` tokens of text; `whole`: drafted to its end."""
+        """Begins a block after `start` tokens of text; `whole`: the block is drafted to the caption's end."""
         draw = None  # what is drafted ahead may never become a block: no random generator may move
         if self.name == "random" and not ahead:
             if self.generator is None:
@@ -95,7 +95,7 @@ class GateState:
         self.block_value: float | None = None  # of the block so far: what is compared with the threshold
 
     def after(self, count: int) -> GateState:
-        """The state without its first `count` tokens; its figure stays the whole block's."""
+        """The state without its first `count` tokens; its figure stays that of the whole block."""
         rest = copy(self)
         rest.evidence, rest.values = self.evidence[count:], self.values[count:]
         return rest
@@ -137,7 +137,7 @@ class GateState:
 
     @property
     def escalates(self) -> bool:
-        """Whether the block is escalated: because of one of the tokens so far, or whatever it holds."""
+        """Whether the block escalates: because of a token so far, or always."""
         gate, value = self.gate, self.block_value
         if value is None or gate.name in ("always", "never"):
             return gate.name == "always"
@@ -145,6 +145,6 @@ class GateState:
 
     @property
     def reason(self) -> Reason | None:
-        """Why the block is escalated, None if it is not."""
+        """Why the block escalates; None if it does not."""
         name = self.gate.name
         return name if name != "never" and self.escalates else None

@@ -1,12 +1,12 @@
 """Guesses: tokens that followed the same words in earlier captions; they cost no model.
 
-Captions of one model and instruction repeat each other. A guess is the likeliest continuation of the longest context,
+Captions of one model and instruction repeat each other. A guess is the top continuation of the longest context,
 up to `ORDER` tokens, that was seen before, as in prompt lookup and SuffixDecoding. It stops where the product of the
 shares of its tokens falls below `FLOOR`.
 
 Counted n-grams, not a suffix automaton: an automaton keeps every text that it was built from and can forget none, while
-counts fade, so that recent captions count more, and fit into a table of fixed size. Of each context the table holds the
-likeliest next token alone, as a branch predictor does (its majority is found as by Boyer and Moore), in 16 bytes.
+counts fade, so that recent captions count more, and fit into a table of fixed size. For each context the table holds
+the most likely next token alone, as a branch predictor does (a majority vote by Boyer and Moore), in 16 bytes.
 Contexts that share a slot displace each other; a wrong guess costs time and never changes a text.
 """
 
@@ -52,10 +52,10 @@ class GuessTable:
         self._lock, self._mask = threading.Lock(), slots - 1
         self._checks, self._tokens = array("I", bytes(4 * slots)), array("i", bytes(4 * slots))
         self._hits, self._counts = array("f", bytes(4 * slots)), array("f", bytes(4 * slots))
-        self.learnt = False  # whether there is anything that a guess could come from
+        self.learnt = False  # whether any caption was learnt
 
     def learn(self, key: int, text: Sequence[int], own: Iterable[bool]) -> None:
-        """Takes in a finished caption; `own` says of each token whether the model of `key` chose it."""
+        """Counts the tokens of a finished caption; `own` says of each token whether the model of `key` chose it."""
         padded = (_START, *text)
         self.learnt = True
         with self._lock:
@@ -80,7 +80,7 @@ class GuessTable:
         return Guess(tuple(ids), tuple(chances))
 
     def _likeliest(self, key: int, recent: Sequence[int]) -> tuple[int, float]:
-        """The likeliest token after the longest known context, and its share of what followed there."""
+        """The most likely token after the longest known context, and its share of all tokens seen there."""
         for start in range(len(recent)):
             mixed = hash((key, *recent[start:]))
             slot = mixed & self._mask
@@ -106,7 +106,7 @@ class GuessTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Guesses:
-    """Where one model's guesses come from, and how many there may be."""
+    """The source of one model's guesses, and how many there may be."""
 
     table: GuessTable
     key: int  # of the model and its instruction
@@ -119,13 +119,13 @@ class Guesses:
         return min(self.most, self.longest - 1 - len(text))
 
     def after(self, text: Sequence[int]) -> Guess:
-        """What may follow `text`."""
+        """Tokens that may follow `text`."""
         return self.table.guess(self.key, text, self.room(text))
 
 
 def key_of(weights: str | None, role: str, prompt: Sequence[object]) -> int:
-    """What tells a model with an instruction apart. `prompt`: instruction and system prompt, or token ids.
+    """A number that identifies a model and its instruction. `prompt`: instruction and system prompt, or token ids.
 
-    Of ids, runs of the audio placeholder count once: the length of the recording does not matter.
+    Among ids, a run of audio placeholders counts once: the length of the recording does not matter.
     """
     return hash((weights, role, *(id_ for id_, _ in groupby(prompt))))

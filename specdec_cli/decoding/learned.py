@@ -1,8 +1,7 @@
 """The learned gate's classifier: how likely is it that the cloud would replace a drafted token?
 
-A logistic regression on the evidence of a token, its place, and the tokens of its block that come before it. It looks
-at nothing behind the token, so that drafting can stop there. Fitted by `specdec tune`; no fitting library is needed
-to use it.
+A logistic regression on the evidence of a token, its place, and the earlier tokens of its block. It reads nothing
+behind the token, so that drafting can stop there. `specdec tune` fits it; using it needs no fitting library.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ DENSE: Final[dict[str, Dense]] = OF_TOKEN | {
     "in_block": lambda _, t, __: float(t),
     "before": lambda block, t, _: max((token.entropy for token in block[:t]), default=0.0),
 }
-"""Also those of its place in the block and of the tokens before it there.
+"""Also features of the token's place in the block, and of the tokens before it there.
 
 Beside these, `id=N` is 1 if token N was drafted; fits give it the weight of the attribute that N decides.
 """

@@ -1,8 +1,8 @@
-"""What pays: how far to draft (`-k auto`), and how many tokens to guess.
+"""How far to draft (`-k auto`), and how many tokens to guess: as far as it pays.
 
 One rule for both: another token pays while the chance that it stands, with all before it, is at least its cost in
-tokens. Chances and costs are running means (`Mean`) of what has come true. What does not pay is not tried; meanwhile
-what is known of it fades towards its start, until it is tried again.
+tokens. Chances and costs are running means (`Mean`) of measurements. What does not pay is not tried; meanwhile its
+means fade towards their start, until it is tried again.
 
 A guessed token costs a row of a forward, measured in forwards (`GuessCosts`). A drafted one costs c of a verification,
 round trip included, in which tokens at the best rate R would be c R. With a chance a that a drafted token passes, a
@@ -44,7 +44,7 @@ ALONE: Final = 2.0  # tokens a forward of the cloud alone, with guesses: more th
 COST: Final = 0.2  # c while nothing has been measured: 0.20 for the mini pair on one CPU thread
 ROUND: Final = 0.1  # o: measured on the mini pair, whose steps are the fastest that the loop has to keep up with
 ROW: Final = 0.1  # cost of a guess while nothing has been measured, in forwards
-_DECAY: Final = 0.9  # of what is known, whenever more comes to be known: the last ten or so count
+_DECAY: Final = 0.9  # of older values, whenever one is added: the last ten or so count
 _HICCUP: Final = 3.0  # a cost counts as so many times the mean at most
 # Of what is known, whenever nothing was tried: half of it is left after 34 rounds. A hopeless edge costs a lossless
 # caption less than 3% so (tests/decoding/test_adaptive.py).
@@ -98,7 +98,7 @@ class Mean:
         self._count += count
 
     def add_cost(self, value: float) -> None:
-        """Records a measured cost; of a hiccup of the machine, no more than `_HICCUP` says."""
+        """Records a measured cost; one that a hiccup of the machine made counts as `_HICCUP` times the mean at most."""
         self.add(min(value, _HICCUP * self.value) if self.value > 0 else value)
 
     def fade(self, by: float = _IDLE) -> None:
@@ -108,7 +108,7 @@ class Mean:
 
 
 class GuessCosts:
-    """What guesses cost and gain on one model, measured over all clips."""
+    """The cost and the gain of guesses on one model, measured over all clips."""
 
     def __init__(self) -> None:
         self._alone = Mean()  # ms of a forward without guesses
@@ -136,7 +136,7 @@ class GuessCosts:
 
 
 class Costs:
-    """What drafting, verifying and guessing take on this machine, shared by all clips."""
+    """The times of drafting, verifying and guessing on this machine, shared by all clips."""
 
     def __init__(self) -> None:
         self._ms: dict[str, Mean] = {"token": Mean(), "verification": Mean(), "reading": Mean()}
@@ -146,7 +146,7 @@ class Costs:
 
     def took(self, what: Literal["token", "verification", "reading"], ms: float) -> None:
         """Records the time of a drafted token, of a forward of the cloud, or of reading a clip with the edge."""
-        # a token that was guessed takes no time, and the one before it that of them all: that is no hiccup
+        # a guessed token takes no time, and the token before it takes the time of all: that is no hiccup
         record = self._ms[what].add if what == "token" else self._ms[what].add_cost
         record(ms)
 
@@ -212,12 +212,12 @@ class BlockLength:
         return left / (left / rate + self.costs.reading)
 
     def enough(self, state: GateState) -> bool:
-        """Whether one more token would cost more than it gains, in a block that is to be verified."""
+        """Whether one more token of a block that escalates would cost more than it gains."""
         believed = self._trust.value * self._passes.value
         return state.escalates and believed * prod(token.probability for token in state.evidence) < self._cost
 
     def learn(self, draft: Draft, verdict: Verdict | None) -> None:
-        """Records what became of a block."""
+        """Records how many tokens of a block were accepted."""
         if verdict is None or not self.adapts:
             return
         self._written += verdict.accepted + 1 + len(verdict.run_on)

@@ -36,8 +36,8 @@ class Loop:
     stop: StopRules
     settings: DecodingConfig
     calls: CloudCalls
-    top_n: int = 0  # likeliest tokens to keep of each committed one
-    sound: Grounding | None = None  # what the claims of drafts are set against; None: they are not
+    top_n: int = 0  # most likely tokens to name at each committed one
+    sound: Grounding | None = None  # checks the claims of drafts; None: nothing does
     text: tuple[int, ...] = field(default=(), init=False)  # the committed token ids
     _drafted: int = field(default=0, init=False)  # tokens so far, rejected ones included
     _cloud_called: bool = field(default=False, init=False)  # the cloud has read the clip: further calls cost little
@@ -141,7 +141,7 @@ class Loop:
         return draft
 
     def _block_size(self, *, whole: bool) -> tuple[int, Enough | None]:
-        """Most tokens of the next block, and what may end it before."""
+        """Most tokens of the next block, and a rule that may end it before."""
         if whole:
             size = most_deferred(self._drafted, len(self.text))
             enough: Enough | None = partial(self._end.reached, self.text) if self.stop.reads_text else None
@@ -174,7 +174,7 @@ class Loop:
         return verdict
 
     def _verdict(self, cloud: LocalVerifier | RemoteVerifier, draft: Draft, run_on: int) -> Verdict:
-        """The cloud's verdict. What follows a rejected token that stands is verified again, behind that token."""
+        """The cloud's verdict. If a rejected token stands, the rest of the draft is verified again, after it."""
         verify = partial(self.calls.verify, cloud, self.drafter, gate=self.gate, loop_rule=self._end.loop_rule)
         verdict = verify(text=self.text, draft=draft, run_on=run_on)
         while (at := verdict.accepted) < len(draft.ids) and self.sound is not None and self.sound.arbitrates:
@@ -185,7 +185,7 @@ class Loop:
         return verdict
 
     def _prefill_early(self) -> None:
-        """Lets the cloud read the clip before anything escalates, if the settings say so."""
+        """Lets the cloud read the clip before any block escalates, if the settings say so."""
         if self.verifier is None or self.settings.cloud_prefill == "lazy":
             return
         self._cloud_called = True
@@ -203,7 +203,7 @@ class Loop:
             self._cloud_failed += "; from there on the text is the edge's own, and not lossless"
 
     def _commit(self, index: int, draft: Draft, verdict: Verdict | None) -> tuple[Block, FinishReason | None]:
-        """Adds a block to the text, as far as stop rules and loops let it."""
+        """Adds a block to the text, up to where a stop rule or a loop ends it."""
         self._length.learn(draft, verdict)
         start = len(self.text)
         tokens = outcome(draft, verdict, "cloud" if self.settings.mode == "cloud" else "edge", self.top_n)
@@ -222,6 +222,6 @@ class Loop:
 
     @property
     def _may_break_out(self) -> bool:
-        """Whether the edge may leave a loop; a text that the cloud promises to equal is never bent, only ended."""
+        """Whether the edge may leave a loop. A text that must equal the cloud's is never changed, only ended."""
         free = self.settings.mode in ("hybrid", "edge") or self._cloud_failed is not None
         return free and self._edge_failed is None

@@ -1,9 +1,9 @@
-"""What one model would write next, after any prefix of a clip's text; guessed tokens are scored along.
+"""One model's next-token scores after any prefix of a clip's text. Guesses are scored in the same forward.
 
-Where a row is needed that is not there, tokens that may follow are guessed and scored with it in one forward: those of
-the last draft, if only the token before them was corrected (a kept tail, as in SpecASR), otherwise what earlier
-captions would continue with. A row depends on the text alone, so a guess saves a forward where the text turns out to
-be the one that it was scored for, and costs a few rows where not. The text is the same either way.
+If a row of scores is missing, one forward scores it together with guessed tokens behind it: the rest of the last draft,
+if only the token before it was corrected (a kept tail, as in SpecASR), otherwise guesses from earlier captions. A row
+depends on the text alone. So a guess that comes true saves a forward, and one that does not costs a few rows. The text
+is the same either way.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class NextScores:
         return self._logits[at : at + positions]
 
     def drop_before(self, text: Sequence[int]) -> None:
-        """Drops the scores that no continuation of `text` needs: what stays are those of guesses that may come true."""
+        """Drops the scores that no continuation of `text` needs; scores of guesses that may come true stay."""
         end = len(text)
         needed = self._start <= end <= len(self._text) and self._text[:end] == list(text)
         # a copy: the kept rows would hold the memory of all
@@ -70,12 +70,12 @@ class NextScores:
         self._choices = []
 
     def learn(self, text: Sequence[int], own: Iterable[bool]) -> None:
-        """Takes in the finished caption; `own` says of each token whether this model chose it."""
+        """Learns the finished caption; `own` says of each token whether this model chose it."""
         if self._guesses is not None:
             self._guesses.table.learn(self._guesses.key, text, own)
 
     def choice(self, text: Sequence[int]) -> int:
-        """The most likely token after `text`, whose row is there: of all rows of a forward in one fetch."""
+        """The most likely token after `text`, which was scored. One fetch gives the tokens of all rows of a forward."""
         if not self._choices:
             with self.waiting():
                 self._choices = choices(self._logits, self._name)
@@ -87,19 +87,19 @@ class NextScores:
             return choices(scores, self._name, chosen)[0]
 
     def readings(self, scores: torch.Tensor, passes: torch.Tensor | None, listed: int) -> list[ScoreReading]:
-        """What a verdict reads of rows; see `pick.readings`."""
+        """The figures of rows that a verdict needs; see `pick.readings`."""
         with self.waiting():
             return readings(scores, self._name, passes, listed)
 
     @property
     def guesses(self) -> bool:
-        """Whether anything may be guessed: something was learnt."""
+        """Whether tokens may be guessed: a caption was learnt."""
         return self._guesses is not None and self._guesses.table.learnt
 
     def step(self, text: list[int], token: torch.Tensor) -> torch.Tensor:
         """[1, vocab] after `text`, whose last token, int64 [1] on the device, the host has not read (`UNREAD`).
 
-        `name` follows before anything else is asked.
+        `name` must follow before any other call.
         """
         self._settle_guess()
         started = time.perf_counter()
@@ -110,7 +110,7 @@ class NextScores:
         return self._logits
 
     def name(self, ids: Sequence[int]) -> None:
-        """Says what the last tokens are that `step` has taken."""
+        """Names the last tokens that `step` has taken."""
         self._text[-len(ids) :] = ids
         self.session.name(ids)
         self.pipeline.name(ids)
@@ -145,7 +145,7 @@ class NextScores:
         return len(self._text) + 1 - len(self._logits)
 
     def _known(self, text: Sequence[int], first: int) -> int:
-        """How many rows are there of those after `first` and more tokens of `text`."""
+        """How many of the rows after `first` and more tokens of `text` are known."""
         if not self._start <= first <= len(self._text):
             return 0
         return max(shared_length(self._text, text) - first + 1, 0)
@@ -166,7 +166,7 @@ class NextScores:
             self._time_guess()
 
     def _time_guess(self) -> None:
-        """Takes in what the last forward of one token and those guessed took; on a GPU it ends with a fetch."""
+        """Records the time of the last forward of one token and its guesses; on a GPU it ends with a fetch."""
         if self._guesses is not None and self._untimed is not None:
             guessed, before_ms = self._untimed
             self._guesses.costs.took(guessed, self.session.work.step_ms - before_ms)
@@ -184,7 +184,7 @@ class NextScores:
         self._choices = []
 
     def _next_guess(self, text: Sequence[int]) -> Guess:
-        """What may follow `text`, as far as it pays."""
+        """Tokens that may follow `text`, as many as pay."""
         if (guesses := self._guesses) is None or not (guesses.table.learnt or len(text) < len(self.tail)):
             return NO_GUESS
         self._settle_guess()
@@ -197,7 +197,7 @@ class NextScores:
         if not guess.ids:
             return NO_GUESS
         stops = (index for index, id_ in enumerate(guess.ids) if id_ in self.stop_ids)  # nothing follows one
-        reading = not self.session.is_read  # among the rows of a prompt, those of guesses cost next to nothing
+        reading = not self.session.is_read  # beside the rows of a prompt, those of guesses cost next to nothing
         pay = len(guess.ids) if reading else guesses.costs.worth(guess.chances)
         worth = min(pay, next(stops, most))
         return Guess(guess.ids[:worth], guess.chances[:worth])

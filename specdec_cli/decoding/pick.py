@@ -1,6 +1,6 @@
-"""What the host reads of rows of processed scores: made on their device, and fetched with one copy.
+"""Figures of rows of processed scores, computed on their device and fetched with one copy.
 
-A fetch waits for the device, so one of them takes everything that will be read of a forward. All figures travel as
+A fetch waits for the device, so one fetch takes everything that the host will read of a forward. All figures travel as
 float32, which holds token ids below 2^24 exactly.
 """
 
@@ -21,7 +21,7 @@ _SAMPLED: Final = 4096  # scores of a row at least that its spread is taken of
 
 
 class ScoreReading(NamedTuple):
-    """What the host knows of one row of processed scores."""
+    """The figures of one row of processed scores."""
 
     id: int  # of the most likely token, the first of equal ones
     best: float  # its score
@@ -36,7 +36,7 @@ class ScoreReading(NamedTuple):
 
 
 def not_finite(name: str) -> DecodingError:
-    """The error of a model whose logits are NaN or infinite: NaN would choose tokens in silence."""
+    """The error about logits that are NaN or infinite: NaN would choose tokens in silence."""
     return DecodingError(
         f"the logits of {name} are not finite",
         hint="float16 overflows in many models: use bfloat16 or float32, or download the checkpoint again.",
@@ -83,7 +83,7 @@ def choices(scores: torch.Tensor, name: str, drawn: torch.Tensor | None = None) 
 def readings(
     scores: torch.Tensor, name: str, passes: torch.Tensor | None = None, listed: int = 0
 ) -> list[ScoreReading]:
-    """Everything that a verdict reads of the rows [m, vocab] of a model's scores, in one fetch.
+    """The figures that a verdict needs of the rows [m, vocab] of a model's scores, in one fetch.
 
     Args:
         passes: bool [n], n <= m, whether the drafted tokens at the first n rows pass; None: all.

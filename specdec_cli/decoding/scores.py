@@ -29,14 +29,14 @@ NO_TOKEN: Final = 2**62  # equals no token id, so that it completes no n-gram
 
 
 _COLDEST: Final = 1e-30
-"""Temperature below which scores in float32 would be infinite; the likeliest token has all of the probability."""
+"""Temperature below which scores in float32 would be infinite; the most likely token has all of the probability."""
 
 
 class LogitsPipeline:
     """Turns a model's raw logits into scores. The prompt counts as history, as in `generate()`.
 
-    The library's processors take rows of one length, but the positions of a block have histories that grow by a token
-    each. Padded in front with what cannot change a result, they go through in one call. Nothing is fetched.
+    The library's processors take rows of one length, but each position of a block has a history one token longer than
+    the last. Padded in front with tokens that change nothing, all rows go through in one call. Nothing is fetched.
     """
 
     def __init__(self, settings: ScoringConfig, session: Session) -> None:
@@ -46,7 +46,7 @@ class LogitsPipeline:
             self._penalty = RepetitionPenaltyLogitsProcessor(float(settings.repetition_penalty))
         self._ngram, self._min_new_tokens = settings.no_repeat_ngram or 0, settings.min_new_tokens or 0
         self._history = History(session) if self._penalty is not None or self._ngram else None
-        # one that every row's history holds, and that can be scored
+        # a token that every row's history holds, and that can be scored
         self._filling = next((id_ for id_ in session.prompt.ids if id_ < session.vocab_size), 0)
         self._end_ids = torch.empty(0)
         if self._min_new_tokens:
@@ -81,7 +81,7 @@ class LogitsPipeline:
         return self._warpers(self._prompt, scores) if self._warpers else scores
 
     def name(self, ids: Sequence[int]) -> None:
-        """Says what the last tokens are, which the host had not read."""
+        """Names the last tokens, which the host had not read."""
         if self._history is not None:
             self._history.name(ids)
 
@@ -113,7 +113,7 @@ class History:
         self._text[same:] = new
 
     def name(self, ids: Sequence[int]) -> None:
-        """Says what the last tokens are, which the host had not read."""
+        """Names the last tokens, which the host had not read."""
         self._text[-len(ids) :] = ids
 
     def rows(self, count: int) -> torch.Tensor:
@@ -155,7 +155,7 @@ def likeliest(scores: torch.Tensor, count: int) -> tuple[Candidates, ...]:
 
 
 def generator_for(seed: int, place: bytes) -> torch.Generator:
-    """A random generator that a seed and a place determine, on every machine."""
+    """A random generator that depends on a seed and a place alone, on every machine."""
     digest = hashlib.blake2b(place, digest_size=8, key=seed.to_bytes(8, "big")).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest, "big") >> 1)
 

@@ -3,9 +3,9 @@
 Both look at committed text only, at every prefix of it, and name the shortest one that ends it, so that the text does
 not depend on how it was cut into blocks.
 
-A text that has stopped describing ends with the token that shows it (`closing`), not where the description ended,
-which may be rounds ago: tokens, rounds and totals stay what was generated, and the caption leaves the rest out, as it
-does a stop string. See `reading.captions`, which finds the same place in every continuation of that text.
+If a text stops describing, it ends with the token that shows this (`closing`), not where the description ended, which
+may be rounds ago. Tokens, rounds and totals stay as generated, and the caption leaves the rest out, as it does a stop
+string. `reading.captions` finds the same place in every continuation of that text.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def count_sentences(text: str) -> int:
 
 @dataclass(frozen=True, eq=False)
 class StopRules:
-    """The rules of one run. With a language, the text ends where it stops describing, and is expected to be in it."""
+    """The stop rules of a clip. With a language, the text should be in it, and ends where it stops describing."""
 
     settings: DecodingConfig
     stop_ids: Collection[int]
     decode: Callable[[Sequence[int]], str]  # token ids to text, special tokens left out
     language: Language | None = None
-    kept_ids: Collection[int] = ()  # that end a draft which is kept, where another model verifies: the drafting model's
+    kept_ids: Collection[int] = ()  # the drafting model's, which end a kept draft if another model verifies
 
     @property
     def loop(self) -> LoopRule:
@@ -81,7 +81,7 @@ class StopRules:
         return "closing" if self.language is not None and description_end(written) is not None else None
 
     def fault(self, text: Sequence[int], block: Sequence[int]) -> Reason | None:
-        """What makes `text` no caption once `block` follows, where it was nothing before: `refusal` or `language`."""
+        """The fault that `block` adds to a `text` without one: `refusal` or `language`; None if it adds none."""
         if self.language is None or fault_of(self.decode(text), self.language) is not None:
             return None
         return fault_of(self.decode([*text, *block]), self.language)

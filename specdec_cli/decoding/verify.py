@@ -22,8 +22,8 @@ from specdec_cli.types import ModelWork
 class LocalVerifier:
     """Verifies the blocks of one clip with a model of this process, and generates nothing past `most` tokens of text.
 
-    Verdicts name the `top_n` likeliest tokens of each position that they decide. `RemoteVerifier` does the same with a
-    remote model, and raises CloudError if that does not answer, or answers nonsense. Calls block.
+    A verdict names the `top_n` most likely tokens of each position that it decides. `RemoteVerifier` does the same with
+    a remote model, and raises CloudError if that does not answer, or answers nonsense. Calls block.
     """
 
     scores: NextScores
@@ -31,7 +31,7 @@ class LocalVerifier:
     most: int | None = None
     top_n: int = 0
     synonyms: Synonyms = field(default_factory=dict)
-    is_remote: ClassVar[Literal[False]] = False  # else it works while this process waits: the edge can draft ahead
+    is_remote: ClassVar[Literal[False]] = False
 
     def __post_init__(self) -> None:
         self.session, self._tolerance = self.scores.session, tie_tolerance(self.scores.session.model.dtype)
@@ -43,10 +43,10 @@ class LocalVerifier:
 
     @torch.inference_mode()
     def verify(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict:
-        """The verdict on `draft` as the continuation of `text`: m + 1 positions in one forward, and the rule.
+        """The verdict on `draft` after `text`: one forward scores m + 1 positions, then the rule decides.
 
-        At most `run_on` tokens that the cloud generates follow the verdict's own one, in `Verdict.run_on`; without
-        drafted tokens it just generates. Two calls with the same arguments return the same.
+        After the verdict's own token the cloud generates at most `run_on` more, in `Verdict.run_on`. Without drafted
+        tokens it only generates. Two calls with the same arguments return the same.
         """
         started_ms, passes = self.scores.clock_ms, self.session.work.encoder_passes
         proposed, settings = [*text, *draft.ids], self.scores.pipeline.settings
@@ -76,20 +76,20 @@ class LocalVerifier:
         return Verdict(accepted, token, tuple(written[verified:]), ties, ms, prefilled, likeliest=likeliest)
 
     def _own(self, scores: torch.Tensor, row: ScoreReading, draws: torch.Generator) -> int:
-        """The cloud's own token by its processed scores [vocab]: the most likely one, or one that is drawn."""
+        """The cloud's own token by its processed scores [vocab]: the most likely one, or a drawn one."""
         if not self.scores.pipeline.settings.sampling:
             return row.id
         return int(draw(scores.softmax(dim=-1)[None], draws))
 
     def prefill(self) -> None:
-        """Reads the clip and the prompt ahead of need. What is not finite fails here, before it is shared."""
+        """Reads the clip and the prompt ahead of need. Scores that are not finite fail here."""
         if not self.session.is_read:
             logits = self.session.logits(())  # outside: its time is counted by the session
             with self.scores.waiting():
                 choices(logits, self.session.model.name)
 
     def close(self) -> None:
-        """Frees what a server holds of the clip; a call under way at a remote cloud ends soon, in a CloudError."""
+        """Does nothing: no server holds anything of the clip."""
 
 
 def draws_at(seed: int, position: int) -> torch.Generator:

@@ -1,4 +1,4 @@
-"""What the models of one clip do and take: their work, their guesses, and the time of the whole."""
+"""The work of the models of one clip, their guesses, and the clip's time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ClipWork:
-    """What both models of a loop have done so far."""
+    """The work of both models of a loop so far."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop, self._told = loop, set[Decider]()
@@ -35,7 +35,7 @@ class ClipWork:
         return None if cloud is None else cloud.work
 
     def new_prefills(self) -> Iterator[Prefill]:
-        """Each model's prefill, once it is done; a vLLM does not tell."""
+        """Each model's prefill, once it is done; a vLLM server reports none."""
         roles: tuple[tuple[Decider, ModelWork | None], ...] = (("edge", self.edge), ("cloud", self.cloud))
         for role, work in roles:
             if work is not None and work.prefill_ms > 0 and role not in self._told:
@@ -49,7 +49,7 @@ class ClipWork:
 
     @property
     def guessed(self) -> int | None:
-        """Tokens that models of this process guessed; None: guessing is off."""
+        """Tokens that loaded models guessed; None: guessing is off."""
         counts = [scores.guessed for scores, _ in self._guessing]
         return sum(counts) if counts else None
 
@@ -61,7 +61,7 @@ class ClipWork:
 
     @property
     def _guessing(self) -> Iterator[tuple[NextScores, Collection[Source]]]:
-        """What guesses in this process, and the sources of the tokens that are each model's own."""
+        """The scores of each loaded model that guesses, and the sources of the tokens that are its own."""
         loop = self._loop
         roles: tuple[Decider, Decider] = ("cloud" if loop.settings.mode == "cloud" else "edge", "cloud")
         for model, role in zip((loop.drafter, loop.verifier), roles, strict=True):

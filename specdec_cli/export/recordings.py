@@ -101,7 +101,7 @@ class Stored:
         name, for lines without labels; None: they stay without.
 
         Raises:
-            TranscriptError: the file holds something else than transcripts, or cannot be read.
+            TranscriptError: the file holds something other than transcripts, or cannot be read.
             ConfigError: a clip has captions in several modes.
         """
         found: dict[Key, dict[int, Line]] = {}

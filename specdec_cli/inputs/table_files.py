@@ -286,7 +286,7 @@ def _records(
         if any(cells) and decoded(text):
             yield place, cells
         elif any(cells):
-            skips.leave_out(place, "not UTF-8 text")
+            skips.leave_out(place, "not UTF-8 text: save it as UTF-8")
 
 
 def decoded(text: str) -> bool:

@@ -51,14 +51,14 @@ def require_readable(folder: Path, label: str) -> None:
             if not S_ISREG(status.st_mode):
                 raise _refused(label, f"{path.name} is no regular file")
             if status.st_size > _MOST_BYTES:
-                held, most = (f"{size / 1e6:,.0f} MB" for size in (status.st_size, _MOST_BYTES))
-                raise _refused(label, f"{path.name} holds {held}, and at most {most} are read")
+                held, limit = (f"{size / 1e6:,.0f} MB" for size in (status.st_size, _MOST_BYTES))
+                raise _refused(label, f"{path.name} holds {held}, and at most {limit} are read")
     for name in _WITH_NUMBERS:
         if (folder / name).is_file():
             for key, value in _numbers(_content(folder / name)):
-                most = min((most for part, most in _NUMBERS.items() if re.search(part, key)), default=value)
-                if value > most and not key.endswith(("_id", "_index")):
-                    raise _refused(label, f"{name} sets {key} to {value:,}, and at most {most:,} is loaded")
+                largest = min((limit for part, limit in _NUMBERS.items() if re.search(part, key)), default=value)
+                if value > largest and not key.endswith(("_id", "_index")):
+                    raise _refused(label, f"{name} sets {key} to {value:,}, and at most {largest:,} is loaded")
 
 
 def _content(path: Path) -> Any:

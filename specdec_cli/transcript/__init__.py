@@ -1,4 +1,4 @@
-"""The record of a run: one JSON object a clip, its schema, and how it is put together and written."""
+"""Transcripts: one JSON object for each clip, its schema, how it is made, written and read."""
 
 from specdec_cli.transcript.recorder import error_transcript
 from specdec_cli.transcript.records import Started, Transcript, json_schema

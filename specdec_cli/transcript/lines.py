@@ -1,4 +1,4 @@
-"""The lines of a file of transcripts: read one at a time and checked, and which of a recording's lines stand."""
+"""The lines of a file of transcripts: read and checked one at a time, and which lines of a recording are current."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ class Mark:
 
 
 def standing(marks: Iterable[Mark]) -> tuple[Mark, ...]:
-    """Of all lines of a recording, in the order of the file, those that stand, by their start.
+    """The current ones of all lines of a recording, by their start; `marks` are in the order of the file.
 
-    The last line of a piece stands, and all of another content or other pieces goes with it. A line without a caption
-    replaces such lines alone: what fails later undoes no caption.
+    The last line of a piece is current. It supersedes all lines of another content or another cutting. A line without a
+    caption supersedes only lines without one: a later failure undoes no caption.
     """
     good: dict[object, Mark] = {}
     failed: dict[object, Mark] = {}
@@ -90,13 +90,13 @@ def standing(marks: Iterable[Mark]) -> tuple[Mark, ...]:
 
 
 def settled(marks: Sequence[Mark]) -> bool:
-    """Whether captions of all of a recording that can have one are among the lines that stand."""
+    """Whether every piece of a recording that can have a caption has one among the current lines."""
     alike = len({mark.cut for mark in marks}) == 1 and all(mark.good or mark.final for mark in marks)
     return alike and marks[0].pieces in (None, len(marks))
 
 
 def stored_lines(path: Path) -> Iterator[Line]:
-    """All lines of a file that need not be locked, also those that later ones replace; half a last line is left out.
+    """All lines of a file, without locking it, superseded ones included; half a last line is left out.
 
     Raises:
         TranscriptError: it holds something else, or cannot be read.
@@ -106,7 +106,7 @@ def stored_lines(path: Path) -> Iterator[Line]:
 
 
 def head_of(path: Path, line: StoredLine) -> Line:
-    """The head of a line, whose rest is JSON and not looked into; raises TranscriptError for what is no transcript."""
+    """The head of a line; the rest must be JSON and is not checked. Raises TranscriptError if it is no transcript."""
     place = f"{path}:{line.number}"
     try:
         values = from_json(line.raw, allow_inf_nan=False)  # ten times as fast as a check of all rounds

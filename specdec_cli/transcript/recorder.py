@@ -1,4 +1,4 @@
-"""What the events of a run add up to: totals, times and passes of its transcript, and the transcript of a failure."""
+"""Sums over the events of a run: totals, times and resources of its transcript; and the transcript of a failure."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def totals(rounds: Sequence[Round], finished: Finished, *, cloud_takes_part: boo
 def timing(finished: Finished, *, load_s: float | None, audio_s: float | None) -> Timing:
     """Times of one clip; see `Timing` for units and definitions."""
     edge, cloud = (work if work and work.forwards else None for work in (finished.edge, finished.cloud))
-    read = [work for work in (edge, cloud) if work and work.reading_ms]  # a vLLM does not say
+    read = [work for work in (edge, cloud) if work and work.reading_ms]  # a vLLM server reports no times
     reading_s = sum(work.reading_ms for work in read) / 1e3
     return Timing(
         load_s=load_s,
@@ -103,7 +103,7 @@ def gpu_mb() -> float | None:
 
 
 def _sum(values: Iterable[float | None]) -> Any:
-    """The sum of what was measured; None if nothing was."""
+    """The sum of the measured values; None if there is none."""
     measured = [value for value in values if value is not None]
     return sum(measured) if measured else None
 

@@ -1,4 +1,4 @@
-"""Transcript schema 1: what one line says. Every figure names its unit; what was not measured is null, never 0."""
+"""Transcript schema 1: the fields of a line. Every figure names its unit; a figure that was not measured is null."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class ErrorInfo(Record):
 
 
 class ClassScores(Record):
-    """How likely each class of an attribute is, by the model whose distribution decided which one is named."""
+    """The probability of each class of an attribute, by the model that decided which class is named."""
 
     by: Decider = Field(description="the model that decided")
     classes: dict[str, Figure] = Field(description="class -> probability; with `other` they add up to 1")
@@ -164,7 +164,7 @@ def _malformed(place: str, reason: str) -> WrongFileError:
 
 
 class TranscriptHead(Record):
-    """What a line says before its rounds: which clip, how it was captioned, and the caption."""
+    """The fields of a line before its rounds: the clip, how it was captioned, and the caption."""
 
     schema_: Literal[1] = Field(default=1, alias="schema", description="version of this layout")
     file: FileName = Field(
@@ -212,7 +212,7 @@ class TranscriptHead(Record):
 
     @classmethod
     def from_json(cls, line: str | bytes, place: str = "The line") -> Self:
-        """What a line of JSON says, which anybody may have written; `place` names the line in messages.
+        """The record in a line of JSON, which anybody may have written; `place` names the line in messages.
 
         Raises:
             TranscriptError: it is no transcript of schema 1; the message names the field.
@@ -225,7 +225,7 @@ class TranscriptHead(Record):
 
     @classmethod
     def of(cls, values: object, place: str = "The line") -> Self:
-        """The same of a line that is parsed."""
+        """The record of a parsed line."""
         try:
             return cls.model_validate(values)
         except ValidationError as error:
@@ -234,7 +234,7 @@ class TranscriptHead(Record):
 
 
 class Started(TranscriptHead):
-    """A clip is about to be captioned: the first event of its run, with all that its transcript says by then."""
+    """A clip is about to be captioned: the first event of its run, with the fields of its transcript that are known."""
 
     sha256: str
     duration_s: Seconds

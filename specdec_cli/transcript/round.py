@@ -1,4 +1,4 @@
-"""The record of one block: what was drafted, what the gate and the cloud made of it, and what it added to the text."""
+"""The record of one block: its draft, the gate's figures, the cloud's verdict, and the committed tokens."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _rounded(value: float) -> float:
 
 
 Figure = Annotated[float, AfterValidator(_rounded)]
-"""A measured figure, of which transcripts keep four decimals."""
+"""A measured figure; transcripts keep four decimals."""
 
 _T = TypeVar("_T")
 _Known = Annotated[tuple[_T, ...], BeforeValidator(lambda figures: figures or ())]  # null in older transcripts
@@ -66,13 +66,13 @@ class Round(Record):
     network_ms: Figure | None = None
     """time on the network, ms; null for a loaded cloud"""
     least_entropy: tuple[Figure, ...] | None = None
-    """lower bounds, of a remote edge that lists only its likeliest tokens (`entropy`: upper ones); else null"""
+    """lower bounds, if a remote edge lists only its most likely tokens (`entropy`: upper bounds); else null"""
     margin: _Known[Figure] = ()
-    """p(likeliest) - p(second) at each drafted token"""
+    """p(most likely) - p(second) at each drafted token"""
     logprob: _Known[Figure] = ()
     """of each drafted token, nats"""
     candidates: _Known[tuple[tuple[int, Figure], ...]] = ()
-    """likeliest tokens at each drafted one: [id, probability]"""
+    """most likely tokens at each drafted one: [id, probability]"""
     hidden_ms: Figure | None = None
     """time drafting the block while an earlier one was verified by a remote cloud, ms, not in `draft_ms`"""
     near_ties: int | None = None

@@ -1,4 +1,4 @@
-"""What transcripts were made with, what checkpoints added to it, and the differences that keep lines out of a run."""
+"""Models and settings of a transcript, and the differences that keep a line out of a run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NOT_COMPARED: Final = frozenset({"style", SUGGESTED, "guess_tokens", "degrade"}
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a transcript must have been made with to belong to a run."""
+    """The models and settings of a run, which its transcripts share."""
 
     language: str | None  # None: whatever it is
     prompt: str | None
@@ -56,7 +56,7 @@ class Terms:
         return error_transcript(item.path, error, **known)
 
     def changes(self, head: TranscriptHead) -> Iterator[Change]:
-        """Whatever a transcript was made with that differs; one that came to no model names none."""
+        """Every model and setting of a transcript that differs; a transcript of a failure may name no models."""
         made: dict[str, object] = {name: getattr(head, name) for name in ("mode", "language", "prompt")}
         if head.caption is not None:
             made |= {name: getattr(head, name) is not None for name in ("labels", "measured")}
@@ -68,7 +68,7 @@ class Terms:
 
 
 def recorded_settings(config: Config) -> dict[str, object]:
-    """Every setting in force that shapes a caption; raises ConfigError if the learned gate's weights cannot be read."""
+    """Every setting that shapes a caption; raises ConfigError if the learned gate's weights cannot be read."""
     file = learned_gate_file(config)
     gate = Gate.of(config, file)
     has_threshold = gate.name not in ("always", "never")
@@ -100,7 +100,7 @@ def recorded_settings(config: Config) -> dict[str, object]:
 
 
 def differing(there: Mapping[str, Any], here: Mapping[str, Any], but: frozenset[str] = frozenset()) -> Iterator[Change]:
-    """Every setting in which two records of settings differ, but for those named in `but`."""
+    """Every setting that differs between two records of settings, except those in `but`."""
     for name in dict.fromkeys((*here, *there)):
         values = (there.get(name), here.get(name))
         then, now = (list(value) if isinstance(value, tuple) else value for value in values)  # as JSON gives them back
@@ -109,7 +109,7 @@ def differing(there: Mapping[str, Any], here: Mapping[str, Any], but: frozenset[
 
 
 class MadeWith(Protocol):
-    """A transcript, or what the transcripts of a run have in common."""
+    """A transcript, or the common part of a run's transcripts."""
 
     @property
     def models(self) -> Models: ...
@@ -126,9 +126,9 @@ def made_by(head: TranscriptHead) -> str | None:
 
 
 def loaded_changes(there: MadeWith, here: MadeWith, names: Sequence[str] = _MODEL) -> Iterator[Change]:
-    """Which of `names` differs of two pairs of models, and what checkpoints suggest; what is not known does not.
+    """Yields every field in `names`, and every suggestion, that differs between two pairs of models.
 
-    The line of a recording that could not be read may be older than the loading of models, and name none.
+    Unknown values count as equal. A line that failed before models were loaded names none.
     """
     for (role, theirs), (_, ours) in zip(there.models, here.models, strict=True) if there.models.names else ():
         if theirs is None or ours is None:

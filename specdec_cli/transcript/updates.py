@@ -1,4 +1,4 @@
-"""What a reader of a run gets as it happens: each event with its text."""
+"""The updates of a run: each event with its text, as it happens."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from specdec_cli.transcript.round import Round
 from specdec_cli.types import Claim, Finished, Flag, Prefill, Sent
 
 ClaimsIn = Callable[[str], tuple[Claim, ...]]
-"""What a text claims of the sound of its clip."""
+"""Text -> its claims about the sound of the clip."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,7 @@ class Unpacking:
             strange = [name for name in os.listdir(self._folder) if not name.startswith(".specdec-")]
         if strange and TABLE not in strange:
             hint = "Name a new folder; it will be created."
-            raise WrongFileError(f"{self._folder} holds something else than a data set that was unpacked.", hint=hint)
+            raise WrongFileError(f"{self._folder} holds something other than a data set that was unpacked.", hint=hint)
         with _Unpacked(self._folder / TABLE, label) as rows:
             self.before = rows.count
             begun = [at for at, shard in enumerate(self._set.shards) if shard.label in rows.done]

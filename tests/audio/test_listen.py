@@ -125,7 +125,7 @@ def test_microphones_are_listed(specdec: Specdec) -> None:
         (("--device", "9"), 3, "There is no microphone '9'"),
         (("--device", "e"), 3, "Multiple input devices"),
         (("--save", "talk.wav"), 2, "is not a folder"),
-        (("-o", "talk.wav"), 2, "holds something else than transcripts"),
+        (("-o", "talk.wav"), 2, "holds something other than transcripts"),
     ],
 )
 def test_what_cannot_work_is_refused_before_loading(

@@ -73,7 +73,7 @@ def load_mini(config: Config, *, loading: Loading, cuts: Cuts | None = None) -> 
         return captioner_for(config, cuts)
 
 
-def process(*arguments: str, timeout: float = 120, **variables: str) -> Outcome:
+def process(*arguments: str, timeout: float = 600, **variables: str) -> Outcome:
     """Runs the command line as a process of its own."""
     done = subprocess.run([*COMMAND, *arguments], capture_output=True, env=environment(**variables), timeout=timeout)
     return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
@@ -130,14 +130,14 @@ class Fork:
             os.close(writing)
             self._readers[number] = _Reader(reading)
 
-    def says(self, text: str, timeout_s: float = 120.0) -> None:
+    def says(self, text: str, timeout_s: float = 600.0) -> None:
         """Waits until its stderr, a pipe, holds a text."""
         deadline = time.monotonic() + timeout_s
         while text not in self._readers[2].so_far.decode(errors="replace"):
             assert time.monotonic() < deadline, f"it did not say {text!r}"
             time.sleep(0.01)
 
-    def wait_for_lines(self, output: Path, count: int, timeout_s: float = 120.0) -> None:
+    def wait_for_lines(self, output: Path, count: int, timeout_s: float = 600.0) -> None:
         """Waits until a file has so many lines, or the process is over."""
         deadline = time.monotonic() + timeout_s
         while not output.exists() or output.read_bytes().count(b"\n") < count:

@@ -194,7 +194,7 @@ def test_emotion_words_are_scored_over_own_wheels(specdec: Specdec, recordings: 
     )
     names = [Path(recording).name for recording in recordings]
     table.write_text(f'file,text\n{names[0]},"[{said[0]}]"\n{names[1]},"[{wrong}]"\n')
-    scored = (*asked, "--references", table, "--set", f"judging.wheels={folder}")
+    scored = (*asked, "--references", table, "--wheels", folder)
     outcome = specdec("compare", *recordings[:2], *scored, "--json")
     assert outcome.code == 0, outcome.err
     found = quality_of(compared(outcome.out), "edge").wheels

@@ -35,7 +35,8 @@ FLAGS: list[tuple[list[str], str, object]] = [
     (["--end", "01:00:00.5"], "audio.end_s", 3600.5),
     (["--channel", "each"], "audio.channel", "each"),
     (["--channel", "2"], "audio.channel", 2),
-    (["--set", "audio.track=3"], "audio.track", 3),
+    (["--track", "3"], "audio.track", 3),
+    (["--max-new-tokens", "5"], "decoding.max_new_tokens", 5),
     (["--strict"], "audio.strict", True),
     (["-k", "3", "--set", "decoding.k=4"], "decoding.k", 4),
     (["--set", "prompt.force=true", "--set", "prompt.text=a: b, c=d"], "prompt.text", "a: b, c=d"),
@@ -97,7 +98,9 @@ def test_what_moved_names_what_exists() -> None:
         assert f"{option}`" in changes or f"{option} " in changes, option
 
 
-@pytest.mark.parametrize("line", ["caption a.wav --track 2", "compare a.wav --modes=edge,cloud", "serve --idle-s 3"])
+@pytest.mark.parametrize(
+    "line", ["caption a.wav --lookup a.jsonl", "compare a.wav --modes=edge,cloud", "serve --idle-s 3"]
+)
 def test_what_moved_is_refused_with_what_to_use_now(specdec: Specdec, line: str) -> None:
     outcome = specdec(*line.split())
     option = re.findall(r"--[a-z-]+", line)[0]

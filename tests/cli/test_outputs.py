@@ -58,7 +58,7 @@ def test_what_stands_there_is_replaced_by_consent_alone(run: Run, clip: Path) ->
     for content in ("mine", ""):
         Path("0.txt").write_text(content)
         refused = run(clip, "-o", "0.txt", "--overwrite")
-        assert (refused.code, "holds something else than exports" in refused.err) == (2, True)
+        assert (refused.code, "holds something other than exports" in refused.err) == (2, True)
         assert Path("0.txt").read_text() == content
 
 

@@ -61,7 +61,7 @@ OUTPUTS: list[Row] = [
     ("caption a.wav -o new", "has no ending of a format that is written"),
     ("batch a.wav -o new.xlsx", "Name it new.jsonl for transcripts, or after an export: .TextGrid, .eaf, .srt"),
     ("compare a.wav -o new.xlsx", "specdec export"),
-    ("caption a.wav -o notes.txt --overwrite", "holds something else than exports"),
+    ("caption a.wav -o notes.txt --overwrite", "holds something other than exports"),
     ("caption a.wav --segment cuts.csv -o cuts.csv", "is one of the recordings or other inputs"),
     ("batch a.wav b.wav -o b.wav --overwrite", "is one of the recordings"),
     ("batch --manifest m.jsonl -o m.jsonl --overwrite", "is one of the recordings or other inputs"),
@@ -118,15 +118,15 @@ STUDIES: list[Row] = [
 FILES: list[tuple[str, str, int]] = [
     ("caption a.wav -o .", "cannot be written", 2),
     ("caption a.wav -o no/out.jsonl", "cannot be written", 2),
-    ("caption a.wav -o b.wav", "something else than transcripts", 2),
-    ("batch a.wav -o settings.json --overwrite", "something else than transcripts", 2),
+    ("caption a.wav -o b.wav", "something other than transcripts", 2),
+    ("batch a.wav -o settings.json --overwrite", "something other than transcripts", 2),
     ("batch a.wav -o o.jsonl --set runtime.guess_file=none.jsonl", "none.jsonl cannot be read", 2),
     ("export a.wav", "a.wav:1 is no transcript of schema 1", 2),
     ("export captions.jsonl --to rttm --attribute pitch", "no pitch to name them by", 1),
     ("export captions.jsonl -o mine.srt", "was left as it is", 2),
     ("export captions.jsonl -o mine.csv", "was left as it is", 2),
     ("export none.jsonl --to srt", "none.jsonl cannot be read", 2),
-    ("plot captions.jsonl -o mine.svg", "holds something else than pictures of specdec", 2),
+    ("plot captions.jsonl -o mine.svg", "holds something other than pictures of specdec", 2),
 ]
 PIPES = [  # a pipe is not waited for: opening one would wait for its other end
     "caption a.wav --lexicon pipe.yaml",

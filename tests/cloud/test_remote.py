@@ -352,7 +352,7 @@ def test_a_cloud_of_another_kind_is_refused_with_both_names(
 ) -> None:
     monkeypatch.setattr(served.service, "info", served.service.info.model_copy(update=changed))
     with pytest.raises(error, match=said) as caught:
-        VerifyServer(CloudConfig(url=served.url), case.edge.processor, own=False)
+        VerifyServer(CloudConfig(url=served.url, timeout_s=60.0), case.edge.processor, own=False)
     for name in (case.edge.name, case.cloud.name, served.url):
         assert name in str(caught.value)
 

@@ -284,5 +284,5 @@ def test_settings_that_it_cannot_serve_are_refused(
     monkeypatch.setattr(edge("same").processor.generation, "repetition_penalty", 1.1)
     with _linked(_server().respond) as link:
         _verifier(CASE, link)
-        with pytest.raises(DecodingError, match=f"the likeliest tokens only, and {named}"):
+        with pytest.raises(DecodingError, match=f"the most likely tokens only, and {named}"):
             _verifier(CASE.but(**settings), link)

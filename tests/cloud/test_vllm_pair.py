@@ -76,7 +76,7 @@ class Servers:
         found: dict[str, Any] = {"decoding": {"max_new_tokens": 8, "loop_period": 0}, "gate": {"name": "margin"}}
         for side, url in self.urls.items():
             named = {"url": url, "model": "tiny", "processor": str(self.folders[side]), "engine": "vllm"}
-            found[side] = {**named, "allow_audio_upload": True}
+            found[side] = {**named, "allow_audio_upload": True, "timeout_s": 60.0}
         found["edge"] |= given
         path = folder / "pair.yaml"
         path.write_text(json.dumps(found))

@@ -111,7 +111,7 @@ def test_a_compiler_tells_before_it_begins_and_how_far_it_is() -> None:
 def test_a_log_tells_how_far_a_download_is() -> None:
     screen = Screen(200, 24)
     with View(screen, "lines", clock=iter(range(100_000)).__next__).loading("edge: acme/omni") as watch:
-        for done in range(0, OMNI.bytes, OMNI.bytes // 40):
+        for done in range(0, OMNI.total, OMNI.total // 40):
             watch(OMNI, done)
     assert screen.lines[:2] == ["loading edge: acme/omni ...", SIZE]
     assert screen.lines[2].endswith(" GB of 8.0 GB")

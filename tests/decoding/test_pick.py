@@ -62,6 +62,7 @@ def test_evidence_is_that_of_the_distribution(size: int) -> None:
         summed = [sum(float(p[id_]) for id_ in groups if groups[id_] == group) for group in range(3)]
         between = torch.special.entr(torch.tensor([*summed, max(1 - sum(summed), 0.0)])).sum()
         assert row.class_entropy == pytest.approx(float(between), abs=1e-4)
+    assert evidence_of(scores.split(1)) == evidence_of(scores)
     impossible = scores.isinf().nonzero()
     if len(impossible):
         at, id_ = impossible[0].tolist()

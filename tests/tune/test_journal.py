@@ -38,6 +38,6 @@ def test_another_file_is_left_alone(tmp_path: Path, first: str) -> None:
     """The output of a batch, too: with passes in it neither `batch` nor `export` could read it."""
     path = tmp_path / "r.jsonl"
     path.write_text(before := f"{first}\n{trace_of(0).model_dump_json()}\n", encoding="utf-8")
-    with pytest.raises(TranscriptError, match="something else than recordings of specdec tune"):
+    with pytest.raises(TranscriptError, match="something other than recordings of specdec tune"):
         StoredRecordings(SETUP, path)
     assert path.read_text("utf-8") == before

@@ -265,7 +265,7 @@ def test_another_folder_or_data_set_is_left_alone(tmp_path: Path) -> None:
     one, other = (parquet(tmp_path / f"{n}" / "set.parquet", [clip(n)] * (n + 1)) for n in range(2))
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "clip0.wav").write_bytes(b"mine")
-    with pytest.raises(WrongFileError, match="holds something else"):
+    with pytest.raises(WrongFileError, match="holds something other"):
         unpacked(one, tmp_path / "mine")
     unpacked(one, tmp_path / "out")
     before = (tmp_path / "out" / TABLE).read_bytes()
@@ -273,7 +273,7 @@ def test_another_folder_or_data_set_is_left_alone(tmp_path: Path) -> None:
         unpacked(other, tmp_path / "out")
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / TABLE).write_text('{"file": "a.wav"}\n')
-    with pytest.raises(WrongFileError, match="holds something else"):
+    with pytest.raises(WrongFileError, match="holds something other"):
         unpacked(one, tmp_path / "foreign")
     assert (tmp_path / "out" / TABLE).read_bytes() == before
     assert (tmp_path / "mine" / "clip0.wav").read_bytes() == b"mine"
