@@ -235,7 +235,7 @@ def test_what_cannot_be_served_is_refused(
             (("--set", "serve.tls_cert=x.pem", "--set", "serve.tls_key=y.pem"), "the certificate cannot be used"),
             (("--port", str(taken.getsockname()[1])), "cannot listen on"),
             (("--batch-size", "0"), "greater than or equal to 1"),
-            (("--audio-host", "https://media.example.org"), "is no host"),
+            (("--set", "serve.audio_hosts=[https://media.example.org]"), "is no host"),
         ):
             code, said = command("serve", *arguments)
             assert (code, match in " ".join(said.split())) == (2, True), said
