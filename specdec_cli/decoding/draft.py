@@ -152,9 +152,6 @@ class Drafter:
         block.rows, block.chosen, block.states = [], [], []
         return ended
 
-    def close(self) -> None:
-        """Does nothing: no server holds anything of the clip."""
-
     def draft_ahead(
         self, gate: Gate, k: int, most: int, text: Sequence[int], verdict: Future[Any], loop: LoopRule
     ) -> None:

@@ -75,7 +75,7 @@ class Loop:
             self.calls.costs.length.add(len(tokens))
         finally:
             for model in (self.verifier, self.drafter):
-                if model is not None:
+                if model is not None and model.is_remote:
                     model.close()
             self.calls.close()
         # After the end of what was under way: a cloud that still read the clip has worked as well.

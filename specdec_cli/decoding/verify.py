@@ -88,9 +88,6 @@ class LocalVerifier:
             with self.scores.waiting():
                 choices(logits, self.session.model.name)
 
-    def close(self) -> None:
-        """Does nothing: no server holds anything of the clip."""
-
 
 def draws_at(seed: int, position: int) -> torch.Generator:
     """The random generator of a verdict about a block that begins at token `position` of the text."""

@@ -183,7 +183,7 @@ def test_a_refusal_is_not_repeated() -> None:
     with _linked(refusing) as link:
         before = len(server.asked)
         for clips in (1, 2):  # what is wrong with one says nothing about the next
-            with pytest.raises(CloudError, match=r"answers status 400: too long\[31m for me"):
+            with pytest.raises(CloudError, match=r"answers status 400: too long\\x1b\[31m for me"):
                 _verifier(CASE, link).verify((), Draft((5, 6)))
             assert len(server.asked) == before + clips
 

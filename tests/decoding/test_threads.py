@@ -114,6 +114,7 @@ def test_other_clips_wait_for_no_answer_of_a_remote_model(mode: str, monkeypatch
 
     for owner, names in ((Drafter, ("propose",)), (LocalVerifier, ("prefill", "verify"))):
         monkeypatch.setattr(owner, "is_remote", True)
+        monkeypatch.setattr(owner, "close", lambda _: None, raising=False)
         for name in names:
             watch(owner, name)
     loop = case.loop()
