@@ -51,6 +51,7 @@ def compare(
 
     Needs no references: without them captions are compared with those of the cloud alone. Run the same command with
     the same transcripts again, and only what is missing is done.
+    `specdec config show judging` explains the settings of how captions are judged.
     """
     wanted = parse_modes(modes)
     resolved = options.resolve(context, {"decoding.mode": richest(wanted)})

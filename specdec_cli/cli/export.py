@@ -25,6 +25,7 @@ from specdec_cli.transcript.lines import stored_lines
 from specdec_cli.types import ExportFormat
 
 _LISTED: Final = 5
+_FORMATS: Final[tuple[ExportFormat, ...]] = get_args(ExportFormat)
 _TO: Final = f"Formats to write: {options.FORMATS}. Default: the ending of --output."
 _OUTPUT: Final = "Folder, or one file by its ending; - for stdout. Default: named after JSONL."
 _TURNS: Final = "What names turns in RTTM: speaker, or an attribute, whose classes are taken."
@@ -49,7 +50,7 @@ def export(
         next(stored_lines(transcripts), None)  # raises for a recording, which is to be captioned first
         hint = "E.g. --to textgrid,srt, or --output captions.TextGrid."
         raise ConfigError("Neither --to nor the ending of --output names a format.", hint=hint)
-    formats = [ending] if to is None and ending is not None else parse_formats(to or "", "--to")
+    formats = [ending] if to is None and ending is not None else chosen(to or "", _FORMATS, "--to", "format")
     one = output if output == STDOUT or ending in formats else None
     if one is not None and (formats[1:] or formats[0] not in SUFFIXES):
         raise ConfigError(f"--output {one} is one file, and --to {to} is more.", hint="Name a folder.")
@@ -66,11 +67,6 @@ def export(
         folder = folder_for(output, transcripts, "export", "--output", [*SUFFIXES.values()])
         written = export_files(stored, formats, folder, "--output", naming=attribute)
         return report(written, transcripts, folder, view)
-
-
-def parse_formats(text: str, option: str) -> list[ExportFormat]:
-    """The formats in a list with commas; errors as those of `chosen`."""
-    return chosen(text, get_args(ExportFormat), option, "format")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +89,7 @@ class Exports:
         if output is None:
             hint = "Name one: --output FILE.jsonl. One file of one format needs no --export: --output FILE.srt"
             raise ConfigError("--export reads transcripts, and --output names none.", hint=hint)
-        formats = parse_formats(exports, "--export")
+        formats = chosen(exports, _FORMATS, "--export", "format")
         if "audiofolder" in formats and folder is None:
             hint = "Name that folder: --export-dir FOLDER."
             raise ConfigError("audiofolder writes to the folder of the recordings, and no option names it.", hint=hint)

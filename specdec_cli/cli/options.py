@@ -292,7 +292,6 @@ CAPTIONING: Final = (ModelOptions, PromptOptions, MeasuringOptions, DecodingOpti
 """What `caption`, `batch` and `listen` take alike."""
 STUDYING: Final = (ModelOptions, PromptOptions, ReferenceOptions, DisplayOptions)
 """What `compare` and `tune` take alike."""
-
 CAPTIONS: Final = "Transcripts (.jsonl), which the same command resumes, or an export (.srt, .csv, .TextGrid ...)."
 out = partial(of_output, "--output", "-o")
 CaptionsOut = Annotated[File, out(metavar="FILE", help=CAPTIONS)]

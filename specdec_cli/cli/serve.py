@@ -28,7 +28,7 @@ def serve(
 
     Programs send recordings to /v1/chat/completions (docs/api.md). Edges name this server in `cloud.url`
     (docs/remote.md), if it loads a cloud. Logs are JSON lines on stderr, without audio or text. SIGTERM and SIGINT let
-    it finish what it is answering.
+    it finish what it is answering. Certificate and limits are settings: `specdec config show serve`.
     """
     resolved = options.resolve(context)
     try:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from specdec_cli.config import RoleConfig
 from specdec_cli.errors import CloudError, ConfigError, SpecdecError, first_line
+from specdec_cli.text import paragraph
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
@@ -65,8 +66,7 @@ def refusal(status: int, body: bytes, role: str, url: str) -> Exception:
     reason, hint = "no reason given", _HINTS.get(status)
     try:
         found = json.loads(body)
-        words = str(found["error"]["message"] if "error" in found else found["detail"]).split()
-        reason = "".join(sign for sign in " ".join(words) if sign.isprintable())[:300]
+        reason = paragraph(str(found["error"]["message"] if "error" in found else found["detail"]))[:300]
     except (ValueError, TypeError, KeyError, RecursionError):
         if status <= 400:  # so servers of web pages answer where they expect TLS, or redirect to it
             hint = "Check {role}.url: does it name the server itself, with https:// if that uses TLS?"

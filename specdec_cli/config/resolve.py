@@ -163,17 +163,10 @@ def load_config(
     if in_file:
         of_file = _layers(_read_file(path, label), path.parent)
         if named is None and len(models) == 1 and PACKAGED.keys().isdisjoint(map(str, models.values())):
-            _drop_other(models, of_file, layers)
+            others = [role for role in _MODELS if not any(_own(role, layer) for layer in layers)]
+            layers = [dict.fromkeys(others, Given(None)), *layers]  # it stands alone, as a model of the hub does
         layers = [*of_file, *layers]
     return ResolvedConfig.of(layers, dict(environ), path if in_file else None)
-
-
-def _drop_other(models: Mapping[str, object], of_file: Iterable[Layer], chosen: Iterable[Layer]) -> None:
-    """Takes the mini pair's other model away where one model is chosen, in a folder: it stands alone, as on the hub."""
-    others = [role for role in _MODELS if role not in models and not any(_own(role, layer) for layer in chosen)]
-    for layer in of_file:
-        for name in [name for role in others for name in _own(role, layer)]:
-            del layer[name]
 
 
 def parse_setting(text: str) -> tuple[str, object]:
