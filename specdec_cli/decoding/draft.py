@@ -16,9 +16,10 @@ from typing import Any, Final, Literal
 import torch
 
 from specdec_cli.decoding.block import Draft, Enough
+from specdec_cli.decoding.evidence import reads_each_row
 from specdec_cli.decoding.gate import Gate, GateState
 from specdec_cli.decoding.next_scores import NextScores
-from specdec_cli.decoding.pick import SEARCHED, most_likely
+from specdec_cli.decoding.pick import most_likely
 from specdec_cli.decoding.scores import draw
 from specdec_cli.decoding.stop import LoopRule
 from specdec_cli.models.session import UNREAD
@@ -64,8 +65,8 @@ class Drafter:
         self.scores, self.session, self.stop_ids = scores, scores.session, scores.stop_ids
         self._settings = scores.pipeline.settings
         self._generator = torch.Generator().manual_seed(self._settings.seed)
-        # there evidence is made row by row, and holds the choice
-        self._reads_each = self.session.model.device.type == "cpu" and self.session.vocab_size > SEARCHED
+        # its evidence holds the choice as well
+        self._reads_each = reads_each_row(self.session.model.device, self.session.vocab_size)
         self._ahead: dict[tuple[int, ...], _Step] = {}  # drafted ahead, by the text that each continues
 
     @property

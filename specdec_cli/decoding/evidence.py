@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from specdec_cli.decoding.pick import SEARCHED, best, most_likely, not_finite, ranked
+from specdec_cli.decoding.pick import best, most_likely, not_finite, ranked
 from specdec_cli.types import Candidates
 
 if TYPE_CHECKING:
     import torch
 
+_LARGE: Final = 1 << 15  # scores of a row; with 12,000, five rows at once are faster than one by one
 CANDIDATES: Final = 3  # most likely tokens that are kept for each position
 _LEAST: Final = -1e4  # log-probability of what is impossible: times its probability, 0, that is 0
 
@@ -99,11 +100,16 @@ def evidence_of(
     return found
 
 
+def reads_each_row(device: torch.device, vocab_size: int) -> bool:
+    """Whether evidence is made row by row: a CPU's cache holds what is made of one large row, but not of several."""
+    return device.type == "cpu" and vocab_size > _LARGE
+
+
 def _parts(scores: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Scores [m, vocab] as one part; row by row where a CPU's cache holds one large row, but not several."""
+    """Scores [m, vocab] in the parts that evidence is made of."""
     import torch
 
-    if scores[0].device.type == "cpu" and scores[0].shape[-1] > SEARCHED:
+    if reads_each_row(scores[0].device, scores[0].shape[-1]):
         return [row for part in scores for row in torch.split(part, 1)]
     return [scores[0] if len(scores) == 1 else torch.cat([*scores])]
 

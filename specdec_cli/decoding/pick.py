@@ -15,7 +15,7 @@ from specdec_cli.types import LEAST_PROBABILITY, Candidates
 if TYPE_CHECKING:
     import torch
 
-SEARCHED: Final = 8192  # vocabulary up to which the best are searched for directly
+_SEARCHED: Final = 8192  # vocabulary up to which the best are searched for directly
 _WIDTH: Final = 128  # scores of a strip: of a larger vocabulary only the strips with the best maxima are searched
 _SAMPLED: Final = 4096  # scores of a row at least that its spread is taken of
 
@@ -45,21 +45,21 @@ def not_finite(name: str) -> DecodingError:
 
 def most_likely(scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """The best score of each row [m, vocab] and its token, the first of equal ones: float [m], int64 [m]."""
-    if scores.shape[-1] <= SEARCHED:
+    if scores.shape[-1] <= _SEARCHED:
         return scores.max(dim=-1)
     return _within(scores, _maxima(scores).max(dim=-1).indices[:, None], 1)
 
 
 def best(scores: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The `count` best scores of each row [m, vocab], best first, and their tokens: [m, count] each."""
-    if scores.shape[-1] <= SEARCHED:
+    if scores.shape[-1] <= _SEARCHED:
         return scores.topk(min(count, scores.shape[-1]), dim=-1)
     return _within(scores, _maxima(scores).topk(count, dim=-1).indices, count)
 
 
 def ranked(scores: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The most likely token of each row, as `most_likely` finds it, and what `best` does: [m], [m, count] twice."""
-    if scores.shape[-1] <= SEARCHED:
+    if scores.shape[-1] <= _SEARCHED:
         return scores.argmax(dim=-1), *best(scores, count)
     maxima = _maxima(scores)
     _, ids = _within(scores, maxima.max(dim=-1).indices[:, None], 1)

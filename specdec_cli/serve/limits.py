@@ -45,13 +45,11 @@ class ServeLimits:
     connections: int = 768  # open at a time
 
 
-def has_token(token: str | None, request: Request) -> bool:
-    """Whether the head of a request bears the token, where there is one."""
+def has_token(token: str, request: Request) -> bool:
+    """Whether the head of a request bears the token."""
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
     # compare_digest takes the same time wherever the two first differ
-    return token is None or (
-        scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode("utf-8", "replace"), token.encode())
-    )
+    return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode("utf-8", "replace"), token.encode())
 
 
 class ClipBounds:

@@ -253,7 +253,8 @@ def test_bytes_that_are_no_utf_8_cost_a_row_of_several_lines(tmp_path: Path, bad
     (tmp_path / "c.csv").write_bytes(rows.encode("latin-1"))
     cuts = Cuts.read(tmp_path / "c.csv")
     assert [(cut.start_s, cut.text) for cut in cuts.of("a.wav")] == [(1.0, "a b")]
-    assert cuts.skips.sentences() == [f"1 entry was left out: {tmp_path / 'c.csv'}, line 2 (not UTF-8 text: save it as UTF-8)"]
+    left_out = f"{tmp_path / 'c.csv'}, line 2 (not UTF-8 text: save it as UTF-8)"
+    assert cuts.skips.sentences() == [f"1 entry was left out: {left_out}"]
 
 
 @pytest.mark.parametrize(

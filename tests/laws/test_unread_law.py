@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 import torch
 
-from specdec_cli.decoding import draft
+from specdec_cli.decoding import draft, evidence
 from specdec_cli.decoding.scores import History
 from specdec_cli.models.session import Session
 from tests.laws.cases import Case, make_case
@@ -43,6 +43,17 @@ def test_tokens_that_the_host_reads_later_are_the_same(law: Run, name: str) -> N
     with patch.object(Session, "step", autospec=True, side_effect=Session.step) as step:
         law(f"{name}, unread", map(make, numbers(400_000, 0.25)), check)
     assert step.called
+
+
+@pytest.mark.parametrize("name", named(LAWS, "edge, sampled", "reference, everything"))
+def test_tokens_that_are_chosen_by_their_own_evidence_are_the_same(
+    law: Run, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a CPU with a large vocabulary, where each row is read by itself."""
+    monkeypatch.setitem(draft.UNREAD_TOKENS, "cpu", 1)
+    monkeypatch.setattr(evidence, "_LARGE", 0)
+    make, check = LAWS[name]
+    law(f"{name}, row by row", map(make, numbers(500_000, 0.25)), check)
 
 
 @contextmanager

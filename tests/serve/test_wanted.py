@@ -1,0 +1,71 @@
+"""Which JSON Schemas a caption's object keeps, whatever the caption says."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from specdec_cli.labels import Lexicon
+from specdec_cli.serve.requests import ApiError, ChatRequest, object_schema
+
+KNOWN = object_schema(Lexicon.shipped())
+PITCH = [*Lexicon.shipped().attributes["pitch"], None]
+
+
+def wanted(schema: dict[str, Any]) -> tuple[str, ...]:
+    form = {"type": "json_schema", "json_schema": {"name": "voice", "schema": schema}}
+    body = {"model": "specdec/edge", "messages": [{"role": "user", "content": "x"}], "response_format": form}
+    return ChatRequest.read(json.dumps(body).encode()).wanted(KNOWN)
+
+
+@pytest.mark.parametrize(
+    "pitch",
+    [
+        {},
+        {"enum": PITCH},
+        {"type": ["string", "null"], "enum": [*PITCH, "another"]},
+        {"anyOf": [{"type": "string", "enum": PITCH[:-1]}, {"type": "null"}], "title": "Pitch", "default": None},
+    ],
+)
+def test_what_allows_every_class_is_kept(pitch: dict[str, Any]) -> None:
+    words = {"type": "array", "items": {"type": "string"}}
+    properties = {"pitch": pitch, "emotions": words, "caption": {"type": "string", "description": "all of it"}}
+    assert wanted({"type": "object", "properties": properties, "required": ["pitch", "flags"]}) == (
+        *properties,
+        "flags",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "schema"),
+    [
+        ("pitch", {"enum": PITCH[1:]}),
+        ("pitch", {"type": "string", "enum": PITCH}),  # null is possible
+        ("pitch", {"anyOf": [{"type": "string"}]}),
+        ("pitch", {"anyOf": []}),
+        ("pitch", {"anyOf": {}}),
+        ("pitch", {"enum": "low"}),
+        ("pitch", {"type": {"a": 1}}),
+        ("pitch", True),
+        ("pitch", {"$ref": "#/$defs/Pitch"}),
+        ("caption", {"type": "string", "maxLength": 10}),
+        ("caption", {"type": "array"}),
+        ("emotions", {"type": "array", "items": {"enum": ["happy"]}}),
+        ("emotions", {"type": "array", "minItems": 1}),
+        ("age", {"type": "integer"}),
+    ],
+)
+def test_what_a_caption_may_break_is_refused_by_name(name: str, schema: object) -> None:
+    with pytest.raises(ApiError, match=name) as refused:
+        wanted({"type": "object", "properties": {name: schema}})
+    assert (refused.value.status_code, refused.value.code) == (400, "invalid_json_schema")
+
+
+@pytest.mark.parametrize(
+    "schema", [{}, {"properties": []}, {"properties": {}}, {"properties": {"pitch": {}}, "required": 1}]
+)
+def test_what_wants_no_property_is_refused(schema: dict[str, Any]) -> None:
+    with pytest.raises(ApiError, match="needs `properties`"):
+        wanted(schema)
