@@ -142,6 +142,9 @@ def read_references(
     if wrong := [what for what, column in columns if what not in ("file", "text", *lexicon.attributes) or not column]:
         hint = f"Name file, text or an attribute ({', '.join(lexicon.attributes)}): --column emotion=mood"
         raise ConfigError(f"--column {wrong[0]!r} is not of the form WHAT=COLUMN.", hint=hint)
+    if not files and any(what == "text" for what, _ in columns):
+        hint = "Leave it out: only compare and tune compare captions with texts."
+        raise ConfigError(f"--column text has no effect in specdec {context.info_name}.", hint=hint)
     found = References.read(
         given.references,
         file_column=next((column for what, column in columns if what == "file"), None),

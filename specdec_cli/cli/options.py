@@ -145,7 +145,7 @@ def _log_everything(debug: bool) -> bool:
 CONFIG: Final = "A shipped configuration (see `specdec config list`) or a YAML file. Default: SPECDEC_CONFIG, or mini."
 _EDGE: Final = "Small model, which drafts: a folder or a Hugging Face id."
 _CLOUD: Final = "Large model, which verifies: a folder or a Hugging Face id. One model alone writes alone."
-_SET: Final = "Any setting, e.g. decoding.seed=1; `specdec config show --all` lists them. Repeatable."
+_SET: Final = "A setting without an option of its own; `specdec config show --all` lists them. Repeatable."
 Settings = Annotated[Texts, of_models("--set", metavar="NAME=VALUE", help=_SET)]
 Debug = Annotated[bool, Option("--debug", help="Show tracebacks and log messages.", callback=_log_everything)]
 

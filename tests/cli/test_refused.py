@@ -97,6 +97,7 @@ STUDIES: list[Row] = [
     ("compare a.wav --mode edge,cloud --threshold 0.5", "--mode"),
     ("compare a.wav --column emotion=mood", "--references"),
     ("compare a.wav --references truth.tsv --column mood=mood", "emotion"),
+    ("review two.jsonl --references truth.tsv --column text=note", "--column text has no effect in specdec review"),
     ("compare a.wav b.wav --references other.tsv", ("0 of 2 recordings were found in", "somewhere/else.wav")),
     ("compare a.wav -o report.pdf", ".html"),
     ("bench --repeat 0", "--repeat"),
