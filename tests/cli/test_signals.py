@@ -61,7 +61,7 @@ def length_s(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("moments", [3, pytest.param(25, marks=pytest.mark.full)])
+@pytest.mark.parametrize("moments", [3, pytest.param(10, marks=pytest.mark.full)])
 @pytest.mark.parametrize("signalled", SIGNALS)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_signal_at_any_moment_ends_the_command(
