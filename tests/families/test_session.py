@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def test_a_part_is_dropped_wherever_a_release_of_transformers_keeps_it(monkeypat
             super().__init__()
             self.visual, self.audio_tower, self.model = nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 2)
 
-    monkeypatch.setattr("specdec_cli.models.families.transformers.Older", Older, raising=False)
+    monkeypatch.setattr(import_module("transformers"), "Older", Older, raising=False)
     family = Family("older", ("older",), "Older", unused=("visual.", "model.visual.", "talker."))
     assert {name.partition(".")[0] for name, _ in family.module_class().named_parameters()} == {"audio_tower", "model"}
 
