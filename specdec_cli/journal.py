@@ -208,7 +208,7 @@ def _locked(path: Path) -> FileLock:
     lock = FileLock(lock_file(path), timeout=0, thread_local=False)
     with writing(path):
         if not lock_file(path).parent.is_dir():  # which the lock would create
-            raise FileNotFoundError("its folder does not exist")
+            raise FileNotFoundError("its folder does not exist: create it first")
         try:
             lock.acquire()
         except Timeout as error:

@@ -188,7 +188,8 @@ class TranscriptHead(Record):
     flags: tuple[Flag, ...] = Field(
         default=(),
         description="what makes the caption no description: refusal; language: not the one asked for; no_description: "
-        "empty, or nothing but words to the listener; no_speech: none found, so it may be invented; left out if none",
+        "empty, or nothing but words to the listener; no_speech: none found, so it may be invented; contradicts: a "
+        "class that the sound contradicts; left out if none",
     )
     labels: dict[str, str | None] | None = maybe("attribute -> class that is named, null: none; left out if not asked")
     emotions: tuple[Text, ...] | None = maybe("emotion words that are said, in their normal form; left out alike")
