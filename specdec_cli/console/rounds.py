@@ -50,8 +50,8 @@ _MOST_TOKENS: Final = 8  # of a row
 _EOS = re.compile(r"<\|(im_end|endoftext|eot_id|end_of_text|end|eos)\|>|</s>|<eos>")
 _CLAUSE_ENDS: Final = frozenset(",;:.!?，、；：。！？…")
 SIGNS_LEGEND: Final = (
-    f"edge\xa0unmarked  ✓accepted  ✗rejected  -not\xa0judged  →corrected  +bonus  »run-on  {JOINT}\xa0between\xa0tokens  "
-    f"{EOS}\xa0end"
+    "edge\xa0unmarked  ✓accepted  ✗rejected  -not\xa0judged  →corrected  +bonus  »run-on  "
+    f"{JOINT}\xa0between\xa0tokens  {EOS}\xa0end"
 )
 _OWN_FIGURES: Final = {
     "learned": "probability that the cloud changes the token",
