@@ -1,6 +1,6 @@
-"""Uncompressed sound in a WAV whose header lacks or belies what both libraries need: they would read noise, or nothing.
+"""Uncompressed sound behind a header that lacks or belies what both libraries need: they would read noise, or nothing.
 
-Sources: "Multimedia Programming Interface and Data Specifications 1.0" and WAVEFORMATEXTENSIBLE (Microsoft).
+Sources: "Multimedia Programming Interface and Data Specifications 1.0" and WAVEFORMATEXTENSIBLE (Microsoft); au(5).
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from specdec_cli.regular_files import read_at
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE  # tags
 _KINDS: Final = {_PCM: {1: "u1", 2: "<i2", 3: "<i3", 4: "<i4"}, _FLOAT: {4: "<f4", 8: "<f8"}}
 """Tag -> bytes of a sample -> its type, as NumPy would name it."""
+_OF_AU: Final = {2: "i1", 3: ">i2", 5: ">i4", 6: ">f4", 7: ">f8"}
+"""Encoding -> type of a sample."""
 _LACKING: Final = "lacks the bits per sample, or contradicts them: blocks of {} bytes are taken apart"
 _UNCOUNTED: Final = "counts no sound: all of it is read"
 _FLOATS: Final = "says that its samples are integers, but they look like floats and are read as such"
@@ -39,8 +41,8 @@ class _Layout(NamedTuple):
 
 
 def from_bare_samples(_path: str, file: FileIO, _stack: ExitStack, from_s: float, _track: int | None) -> Source | None:
-    """A WAV with such a header; None for all other files."""
-    if (found := _layout(file)) is None or found.channels < 1 or found.rate < 1:
+    """WAV and AU with such a header; None for all other files."""
+    if (found := _of_au(file) or _of_wav(file)) is None or found.channels < 1 or found.rate < 1:
         return None
     width = int(found.kind[-1]) * found.channels  # of a frame, bytes
     frames = found.size // width
@@ -57,7 +59,19 @@ def from_bare_samples(_path: str, file: FileIO, _stack: ExitStack, from_s: float
     return source
 
 
-def _layout(file: FileIO) -> _Layout | None:
+def _of_au(file: FileIO) -> _Layout | None:
+    """Of an AU that counts 0 bytes of sound, as a recorder leaves it that died."""
+    head = read_at(file, 24, 0)
+    if len(head) < 24 or not head.startswith(b".snd"):
+        return None
+    at, size, encoding, rate, channels = struct.unpack_from(">5I", head, 4)
+    kind = _OF_AU.get(encoding)
+    if size or kind is None:
+        return None
+    return _Layout(at, os.fstat(file.fileno()).st_size - at, rate, channels, kind, _UNCOUNTED)
+
+
+def _of_wav(file: FileIO) -> _Layout | None:
     """Of a WAV that lacks the bits per sample, the extension that its tag calls for, or (an RF64) a size of its sound;
     that has 24 bits in 4 bytes, or floats in the place of integers.
     """

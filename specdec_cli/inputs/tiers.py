@@ -27,6 +27,7 @@ _CAPTIONS: Final = re.compile(r"(?P<before>(?P<speaker>.+) - )?caption(?P<number
 _ATTACHED: Final = re.compile(r"(?:^| - )(text|channel)(?: \(\d+\))?$")  # a text, and no translation or gloss
 _OF_CAPTIONS: Final = re.compile(r"(?:text|channel|emotions|needs_review|flags|measured_.*)(?: \(\d+\))?")
 _XML: Final = re.compile(r"\s*<\?xml[^>]{0,200}\?>")  # it may name another encoding
+_MOST_TIERS: Final = 10_000
 _DEEPEST: Final = 8  # levels of annotations that are attached to others
 _AGAIN: Final = "Save it again as a text file, with the program that it is of."
 
@@ -45,7 +46,7 @@ class _Tier:
 
 
 def textgrid(path: Path, skips: Skips) -> Iterator[Entry]:
-    """The cuts of a TextGrid, in the long or the short format; see `_cuts`."""
+    """The cuts of a TextGrid, in the long, the short or the chronological format; see `_cuts`."""
     yield from _cuts(path, list(_grid(path, skips)), skips)
 
 
@@ -155,10 +156,16 @@ def _grid(path: Path, skips: Skips) -> Iterator[_Tier]:
     Source: https://www.fon.hum.uva.nl/praat/manual/TextGrid_file_formats.html
     """
     values = (found[1] for found in _VALUE.finditer(read_text(path, lenient=True)) if found[1])
-    if not (next(values, "").strip('"').startswith("ooTextFile") and next(values, "").strip('"') == "TextGrid"):
+    head = next(values, "").strip('"')
+    chronological = head.startswith("Praat chronological TextGrid")
+    if not chronological and not (head.startswith("ooTextFile") and next(values, "").strip('"') == "TextGrid"):
         raise ReferencesError(f"{path} is no TextGrid that can be read: its first lines are others.", hint=_AGAIN)
     if (begins_s := _number(next(values, "")) or 0.0) > 0:
         skips.note(f"{path}: its times begin at {begins_s:g} s and count from the start of the recording")
+    yield from _in_time_order(path, values, skips) if chronological else _tier_by_tier(path, values, skips)
+
+
+def _tier_by_tier(path: Path, values: Iterator[str], skips: Skips) -> Iterator[_Tier]:
     value = next((value for value in values if value.startswith('"')), None)
     while value is not None:
         kind, tier = _unquoted(value), _Tier(_unquoted(next(values, '""')))
@@ -166,15 +173,41 @@ def _grid(path: Path, skips: Skips) -> Iterator[_Tier]:
         complete = rest[-1] is not None
         value = next(values, None)
         while value is not None and not value.startswith('"'):
-            start, end = _number(value), _number(next(values, "")) if kind == "IntervalTier" else None
-            label = next(values, None)
-            complete = label is not None
-            if label is not None and kind == "IntervalTier":
-                tier.intervals.append((start, end, _unquoted(label)))
+            complete = _interval(kind, tier, value, values)
             value = next(values, None)
         if not complete:
-            skips.leave_out(f"{path}, at its end", "the file ends within an interval or a tier")
+            _ends_early(path, skips)
         yield tier
+
+
+def _in_time_order(path: Path, values: Iterator[str], skips: Skips) -> Iterator[_Tier]:
+    next(values, None)  # the end
+    kinds, tiers = list[str](), list[_Tier]()
+    for _ in range(min(int(_number(next(values, "")) or 0), _MOST_TIERS)):
+        kinds.append(_unquoted(next(values, '""')))
+        tiers.append(_Tier(_unquoted(next(values, '""'))))
+        for _ in ("start", "end"):
+            next(values, None)
+    for value in values:
+        number = int(_number(value) or 0) - 1
+        if not 0 <= number < len(tiers):
+            skips.leave_out(f"{path}, {show(value[:80])}", "there is no such tier")
+        elif not _interval(kinds[number], tiers[number], next(values, ""), values):
+            _ends_early(path, skips)
+    yield from tiers
+
+
+def _interval(kind: str, tier: _Tier, start: str, values: Iterator[str]) -> bool:
+    """Takes an interval, or a point, which is no cut; False: the file ends within it."""
+    end = _number(next(values, "")) if kind == "IntervalTier" else None
+    label = next(values, None)
+    if label is not None and kind == "IntervalTier":
+        tier.intervals.append((_number(start), end, _unquoted(label)))
+    return label is not None
+
+
+def _ends_early(path: Path, skips: Skips) -> None:
+    skips.leave_out(f"{path}, at its end", "the file ends within an interval or a tier")
 
 
 def _unquoted(value: str) -> str:

@@ -34,6 +34,12 @@ def wav(
 
 
 EXTENSION = struct.pack("<HHI", 22, 32, 4) + bytes.fromhex("0100000000001000800000aa00389b71")  # of integers
+
+
+def au(encoding: int, data: bytes) -> bytes:
+    return b".snd" + struct.pack(">5I", 24, 0, encoding, 16000, 1) + data
+
+
 LIST = b"LIST\4\0\0\0INFO"
 UNCOUNTED = b"fmt " + struct.pack("<IHHIIHH", 16, 1, 1, 16000, 32000, 2, 16) + b"data\xff\xff\xff\xff"
 LACKING = {
@@ -56,6 +62,8 @@ LACKING = {
     + PCM16,
     "floats that are tagged as integers": wav(SOUND.astype("<f4").tobytes(), 4, 32),
     "the same with an extension": wav(SOUND.astype("<f4").tobytes(), 4, 32, tag=EXTENSIBLE, more=EXTENSION),
+    "an AU of 16 bits": au(3, np.frombuffer(PCM16, "<i2").astype(">i2").tobytes()),
+    "an AU of floats": au(6, SOUND.astype(">f4").tobytes()),
 }
 
 

@@ -16,6 +16,15 @@ from tests.inputs.test_cuts import Said, read
 
 ANN: Said = [(0.7, 1.5, "Ann", '你"好')]
 TWO_SPEAKERS = TEXTGRID.replace("Ann - words", "Bo").replace("1.1", "1.5").replace('"你"', '"hi"')
+CHRONOLOGICAL = """"Praat chronological TextGrid text file"
+0 4   ! Time domain.
+1   ! Number of tiers.
+"IntervalTier" "Ann" 0 4
+1 0 0.7
+""
+1 0.7 1.5
+"hi"
+"""
 EAF = """<?xml version="1.0" encoding="UTF-8"?>
 <ANNOTATION_DOCUMENT><TIME_ORDER>
 <TIME_SLOT TIME_SLOT_ID="a" TIME_VALUE="700"/><TIME_SLOT TIME_SLOT_ID="b" TIME_VALUE="1500"/>
@@ -36,6 +45,7 @@ HI: Said = [(0.7, 1.5, "Ann", "hi")]
         ("c.TextGrid", SHORT_TEXTGRID.replace('"ooTextFile"\nObject class = ', '"ooTextFile short"\n'), ANN),
         ("c.TextGrid", TEXTGRID.replace("intervals: size = 3", "intervals: size = 7"), [(0.7, 1.5, "Ann", "你好。")]),
         ("c.TextGrid", TWO_SPEAKERS, [(0.7, 1.5, "Ann", "你好。"), (0.7, 1.5, "Bo", "hi")]),
+        ("c.TextGrid", CHRONOLOGICAL, HI),
         ("c.eaf", EAF, [(0.7, 1.5, "R&D", "hi")]),
         ("c.vtt", "WEBVTT\n\n00:00.700 --> 00:01.500\n<v R&amp;D>a &lt; b\n", [(0.7, 1.5, "R&D", "a < b")]),
         ("c.vtt", "WEBVTT\n\n00:00.700 --> 00:01.500\n<v Ann>hi\n\nthere\n\nNOTE no\n\n1\n00:02.000 --> 00:03.000\nx\n", [(0.7, 1.5, "Ann", "hi there"), (2.0, 3.0, None, "x")]),  # noqa: E501
@@ -327,7 +337,7 @@ def test_documents_of_services(tmp_path: Path, document: object, found: tuple[ob
         ("c.trs", "<Trans/>", ".eaf"),
         ("c.ctm", "talk 1 0.7 0.8 hi\n", "columns file, start, end"),
         ("segments.txt", "utt talk 0.7 1.5\n", "--manifest FOLDER"),
-        ("c.TextGrid", '"Praat chronological TextGrid text file"\n0 4\n', "Save it again as a text file"),
+        ("c.TextGrid", '"Praat collection"\n0 4\n', "Save it again as a text file"),
         ("rev.json", '{"monologues": []}', "SRT or VTT"),
         ("bare.csv", "0.7,0.8,hi\n1,2,x\n", "The first line"),
     ],
