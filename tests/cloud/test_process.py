@@ -115,7 +115,8 @@ def test_captions_are_those_of_one_process(process: Process) -> None:
         edge_prompt, cloud_prompt = away.pair.prompts(away.config, voice(seed), away.setup.prompt)
         assert edge_prompt is not None
         assert cloud_prompt is not None
-        here = collect(build_loop(pair, away.config, edge_prompt, rounded(cloud_prompt), away.gate).run())[1]
+        prompts, sound = (edge_prompt, rounded(cloud_prompt)), away.run_samples(voice(seed), RATE).sound
+        here = collect(build_loop(pair, away.config, *prompts, away.gate, sound=sound).run())[1]
         transcript = away.run_samples(voice(seed), RATE).finish()
         ids = [id_ for round_ in transcript.rounds for id_ in round_.committed_ids]
         assert (tuple(ids), transcript.degraded) == (here.token_ids, None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -45,6 +46,7 @@ def test_no_request_makes_the_server_fail() -> None:
     import hypothesis
     from hypothesis import strategies as st
     from schemathesis import GenerationMode
+    from schemathesis.core.errors import InvalidSchema
 
     statuses = Counter[int]()
     head = {"Authorization": f"Bearer {TOKEN}"}
@@ -81,7 +83,9 @@ def test_no_request_makes_the_server_fail() -> None:
 
         ends = time.monotonic() + SECONDS
         while time.monotonic() < ends:
-            ask()
+            # now and then schemathesis makes a wrong schema of the document's which nothing fits, and stops there
+            with suppress(InvalidSchema):
+                ask()
         assert served.becomes_idle()
     print(dict(statuses))
     assert statuses[200] > 0
