@@ -99,6 +99,10 @@ class ContextError(DecodingError):
     """A prompt and a text that do not fit into a model's context together."""
 
 
+class ScoresError(DecodingError):
+    """Scores of a model that leave no token to choose: NaN, or all banned."""
+
+
 class CloudError(SpecdecError):
     """A remote cloud that cannot be reached, refuses to answer, or answers nonsense."""
 

@@ -78,7 +78,7 @@ def evidence_of(
     `scores` may come in parts of some rows each.
     `ids` may be int64 [m] on the device, where the host has not read them yet; None: the most likely. `groups` are
     those of the gate class-entropy. That is near 0 where a model wavers between words for one class, and high where it
-    wavers between classes. Raises DecodingError where the scores of a row, of the model `name`, are not finite.
+    wavers between classes. Raises ScoresError where the scores of a row, of the model `name`, are not finite.
     """
     import torch
 

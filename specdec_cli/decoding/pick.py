@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from specdec_cli.errors import DecodingError
+from specdec_cli.errors import ScoresError
 from specdec_cli.types import LEAST_PROBABILITY, Candidates
 
 if TYPE_CHECKING:
@@ -35,11 +35,12 @@ class ScoreReading(NamedTuple):
         return self.gap <= tolerance * max(self.spread, 1.0)
 
 
-def not_finite(name: str) -> DecodingError:
-    """The error about logits that are NaN or infinite: NaN would choose tokens in silence."""
-    return DecodingError(
+def not_finite(name: str) -> ScoresError:
+    """The error about scores that are NaN or infinite: NaN would choose tokens in silence."""
+    return ScoresError(
         f"the logits of {name} are not finite",
-        hint="float16 overflows in many models: use bfloat16 or float32, or download the checkpoint again.",
+        hint="If decoding.no_repeat_ngram is set, it may have banned all tokens. Otherwise: float16 overflows in many "
+        "models, so use bfloat16 or float32, or download the checkpoint again.",
     )
 
 
@@ -69,7 +70,7 @@ def ranked(scores: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor
 def choices(scores: torch.Tensor, name: str, drawn: torch.Tensor | None = None) -> list[int]:
     """The most likely token of each row [m, vocab] of a model's scores, or those `drawn` by them, int64 [m].
 
-    Raises DecodingError where the scores of a row are not finite.
+    Raises ScoresError where the scores of a row are not finite.
     """
     import torch
 
@@ -89,7 +90,7 @@ def readings(
         passes: bool [n], n <= m, whether the drafted tokens at the first n rows pass; None: all.
         listed: most likely tokens to name of each row.
 
-    Raises DecodingError where the scores of a row are not finite.
+    Raises ScoresError where the scores of a row are not finite.
     """
     import torch
 

@@ -16,7 +16,16 @@ from specdec_cli.cloud.protocol import Message
 from specdec_cli.config.fields import AT_PAUSES
 from specdec_cli.config.schema import SECTIONS
 from specdec_cli.config.settings import choices
-from specdec_cli.errors import AudioError, CloudError, ConfigError, ContextError, EdgeError, TooLongError, typed
+from specdec_cli.errors import (
+    AudioError,
+    CloudError,
+    ConfigError,
+    ContextError,
+    EdgeError,
+    ScoresError,
+    TooLongError,
+    typed,
+)
 from specdec_cli.labels import Lexicon
 
 PREFIX: Final = "specdec/"
@@ -36,6 +45,7 @@ SETTABLE: Final = frozenset(
 _KINDS: Final = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 _STATUS: Final = {
     ContextError: 400,
+    ScoresError: 400,  # of a model that passed its self-test: a request's settings banned all tokens
     TooLongError: 413,
     AudioError: 400,
     ConfigError: 400,
@@ -70,7 +80,7 @@ class ApiError(HTTPException):
             return cls(422, str(error))
         known = typed(error)
         status = next((code for kind, code in _STATUS.items() if isinstance(known, kind)), 500)
-        says = known.message if known.hint is None else f"{known.message} {known.hint}"
+        says = known.message if known.hint is None else f"{known.message.removesuffix('.')}. {known.hint}"
         about = "messages" if isinstance(known, AudioError | ContextError) else None
         code = "context_length_exceeded" if isinstance(known, ContextError) else type(known).__name__
         return cls(status, says, about, code)

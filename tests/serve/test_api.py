@@ -15,7 +15,9 @@ import openai
 import pytest
 from openai import AsyncOpenAI, OpenAI
 
+from specdec_cli.decoding.pick import not_finite
 from specdec_cli.labels import Lexicon
+from specdec_cli.serve.requests import ApiError
 from specdec_cli.transcript import Transcript
 from tests.audio.encode import ffmpeg_bytes, sndfile_bytes
 from tests.mini_pair import MODES, RATE, captioner, voice, write_voice
@@ -379,3 +381,9 @@ def test_metrics_count_captions_and_name_nobody(served: Api, client: OpenAI) -> 
     assert 'specdec_captions_total{mode="edge"}' in found
     assert 'route="POST /v1/chat/completions",status="200"' in found
     assert "somebody" not in found
+
+
+def test_settings_that_ban_all_tokens_are_the_request_s_fault() -> None:
+    error = ApiError.of(not_finite("tiny"))
+    assert (error.status_code, error.code) == (400, "ScoresError")
+    assert error.detail.startswith("the logits of tiny are not finite. If decoding.no_repeat_ngram is set, it may have")
