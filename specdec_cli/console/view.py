@@ -159,7 +159,7 @@ class View:
             self.say(f"{parts.name(clip)}: {'; '.join(f'{label} {body}' for label, body in facts)}")
         elif self.form == "errors":
             degraded = [] if event.degraded is None else [f"degraded: {event.degraded}"]
-            # one caption in eight contradicts the sound: the mark behind it says so, and a warning adds nothing
+            # a caption in ten contradicts the sound: the mark behind it says so, and a warning adds nothing
             faults = parts.flagged(flag for flag in text.flags if flag != "contradicts")
             for warning in (*degraded, *filter(None, [faults])):
                 self.warn(f"{clip.file}: {warning}")

@@ -1,1 +1,1 @@
-"""`specdec serve`: the cloud's half of the verification, for remote edges."""
+"""`specdec serve`: captions by the OpenAI API, a page to try it, and the cloud's verification for remote edges."""

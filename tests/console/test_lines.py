@@ -137,6 +137,14 @@ def test_every_view_says_what_makes_a_caption_no_description_and_that_the_cloud_
     assert ("degraded: the cloud" if form == "errors" else "degraded the cloud") + " does not answer" in found
 
 
+def test_errors_alone_leave_a_contradiction_to_the_mark_behind_the_caption() -> None:
+    screen = Screen(60)
+    play(View(screen, "errors"), ending(EN, flags=("contradicts",)))
+    assert screen.output == ""
+    play(View(screen, "errors"), ending(EN, flags=("contradicts", "language")))
+    assert words(screen).endswith("not in the language asked for")
+
+
 WARNINGS = (f"The instruction {HOSTILE} is not the models' own.", "No lexicon has labels for captions in English.")
 
 
