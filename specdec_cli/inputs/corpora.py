@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from specdec_cli.inputs.entries import Entry, language_named, moment, pieces, required_moment, span
 from specdec_cli.inputs.skipped import Skips
-from specdec_cli.inputs.table_files import JSON, Object, Table, ending, one_line, read_objects, read_table, read_text
+from specdec_cli.inputs.table_files import JSON, Object, Table, cell_text, ending, read_objects, read_table, read_text
 from specdec_cli.text import show
 
 _ROUNDING_S: Final = 0.01
@@ -99,8 +99,8 @@ def _lhotse(objects: Iterable[Object], skips: Skips) -> Iterator[Entry]:
             place,
             file,
             id_,
-            speaker=one_line(speakers[0]) if len(names) == 1 else None,
-            text=one_line(" ".join(map(str, texts))),
+            speaker=cell_text(speakers[0]) if len(names) == 1 else None,
+            text=cell_text(" ".join(map(str, texts))),
             language=_one(place, languages, skips),
             start_s=part[0],
             end_s=part[1],

@@ -17,7 +17,7 @@ from specdec_cli.inputs.entries import Columns, Entry, channel_from_1, moment, p
 from specdec_cli.inputs.names import ByRecording
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.subtitles import subtitles
-from specdec_cli.inputs.table_files import JSON, Table, decoded, ending, one_line, read_text
+from specdec_cli.inputs.table_files import JSON, Table, cell_text, decoded, ending, read_text
 from specdec_cli.inputs.tiers import eaf, textgrid
 from specdec_cli.text import plain, show
 from specdec_cli.times import MOST_S
@@ -193,7 +193,7 @@ def _labels(path: Path, skips: Skips) -> Iterator[Entry]:
             skips.leave_out(place, "this is no label: start, end and label, separated by tabs")
         else:
             yield from pieces(
-                place, skips, required_moment(cells[0]), required_moment(cells[1]), text=one_line(" ".join(cells[2:]))
+                place, skips, required_moment(cells[0]), required_moment(cells[1]), text=cell_text(" ".join(cells[2:]))
             )
 
 

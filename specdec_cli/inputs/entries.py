@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any, Final, NamedTuple
 
 from specdec_cli.inputs.skipped import Skips
-from specdec_cli.inputs.table_files import Row, Table, one_line
+from specdec_cli.inputs.table_files import Row, Table, cell_text
 from specdec_cli.prompts import Language
 from specdec_cli.text import show, show_name
 from specdec_cli.times import MOST_S, parse
@@ -149,7 +149,7 @@ class Columns:
             if (part := span(place, skips, start, end, length)) is not None:
                 spoken_in = language_named(place, language, skips)
                 from_channel = self._channel_of(place, channel, skips)
-                who, said = one_line(speaker), one_line(text)
+                who, said = cell_text(speaker), cell_text(text)
                 if who and who.casefold() in _NOBODY:
                     who = None
                 if said == "-":  # as NeMo writes it

@@ -11,7 +11,7 @@ from typing import Final
 
 from specdec_cli.inputs.entries import Entry, channel_from_1, moment, pieces
 from specdec_cli.inputs.skipped import Skips
-from specdec_cli.inputs.table_files import one_line, read_text
+from specdec_cli.inputs.table_files import cell_text, read_text
 from specdec_cli.marks import is_listed
 from specdec_cli.text import show
 
@@ -59,7 +59,7 @@ def subtitles(path: Path, skips: Skips) -> Iterator[Entry]:
         cues = list(_cues(path, text, skips))
         if _all_named(cues):
             skips.note(f"{path}: every cue begins with a name and a colon, so these are read as speakers")
-            cues = [cue._replace(speaker=of[1], text=one_line(of[2])) for cue in cues if (of := _named(cue))]
+            cues = [cue._replace(speaker=of[1], text=cell_text(of[2])) for cue in cues if (of := _named(cue))]
         yield from cues
 
 
@@ -69,13 +69,13 @@ def _own_vtt(path: Path, text: str, skips: Skips) -> Iterator[Entry]:
     lines = iter(enumerate(text.splitlines(), 1))
     for number, line in lines:
         if line.startswith(VTT_SAID):
-            said = one_line(unescape(line.removeprefix(VTT_SAID)))
+            said = cell_text(unescape(line.removeprefix(VTT_SAID)))
         elif line.startswith(VTT_CHANNEL):
             channel = channel_from_1(line.removeprefix(VTT_CHANNEL))
         elif times := _OWN_CUE.match(line):
             place = f"{path}, line {number}"
             voice = _OWN_VOICE.match(next(lines, (0, ""))[1])
-            speaker = one_line(unescape(voice[1])) if voice else None
+            speaker = cell_text(unescape(voice[1])) if voice else None
             known = {"speaker": speaker, "text": said, "channel": channel}
             yield from pieces(place, skips, moment(times[1]), moment(times[2]), **known)
             said = channel = None
@@ -88,7 +88,7 @@ def _own_srt(path: Path, text: str, skips: Skips) -> Iterator[Entry]:
         if times := _OWN_CUE.match(line):
             place, cue = f"{path}, line {number}", [line for _, line in takewhile(lambda each: each[1], lines)]
             prefix = _OWN_PREFIX.match(cue[0]) if cue else None
-            known = {"speaker": one_line(prefix[1]) if prefix else None, "text": one_line(" ".join(cue[1:]))}
+            known = {"speaker": cell_text(prefix[1]) if prefix else None, "text": cell_text(" ".join(cue[1:]))}
             yield from pieces(place, skips, moment(times[1]), moment(times[2]), **known)
 
 
@@ -107,8 +107,8 @@ def _cues(path: Path, text: str, skips: Skips) -> Iterator[Entry]:
             continue
         said = _text(lines[at + 1 : until], web=web, last=until is None)
         if rolls:
-            shown, before = [bare for line in said if (bare := one_line(_TAG.sub("", line)))], shown
-            said = [line for line in said if one_line(_TAG.sub("", line)) not in {None, *before}]
+            shown, before = [bare for line in said if (bare := cell_text(_TAG.sub("", line)))], shown
+            said = [line for line in said if cell_text(_TAG.sub("", line)) not in {None, *before}]
             if not said:
                 repeated += 1
                 continue
@@ -139,9 +139,9 @@ def _spoken(place: str, text: str, skips: Skips) -> tuple[str | None, str | None
     if len({*voices}) > 1:
         skips.change(place, f"several voices: {show(voices[0])} counts")
     if voices:
-        return one_line(unescape(voices[0])), one_line(unescape(_TAG.sub("", text)))
+        return cell_text(unescape(voices[0])), cell_text(unescape(_TAG.sub("", text)))
     bare = text[prefix.end() :] if prefix else text
-    return one_line(unescape(prefix[1])) if prefix else None, one_line(unescape(_TAG.sub("", bare)))
+    return cell_text(unescape(prefix[1])) if prefix else None, cell_text(unescape(_TAG.sub("", bare)))
 
 
 def _text(lines: Sequence[str], *, web: bool, last: bool) -> list[str]:

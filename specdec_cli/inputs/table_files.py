@@ -294,6 +294,6 @@ def decoded(text: str) -> bool:
     return text.isascii() or UNDECODED.search(text) is None
 
 
-def one_line(value: object) -> str | None:
+def cell_text(value: object) -> str | None:
     """A text or a number as one line; None for nothing, and for anything else."""
     return " ".join(str(value).split()) or None if isinstance(value, str | int | float) else None

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 from specdec_cli.errors import ReferencesError
 from specdec_cli.inputs.entries import Entry, channel_from_1, span
 from specdec_cli.inputs.skipped import Skips
-from specdec_cli.inputs.table_files import one_line, read_text
+from specdec_cli.inputs.table_files import cell_text, read_text
 from specdec_cli.text import show
 
 _VALUE: Final = re.compile(r"![^\n]*|(\"(?:[^\"]|\"\")*+\"|(?<!\S)(?:[-+]?\d[\d.,eE+-]*|<exists>|<absent>)(?!\S))")
@@ -76,10 +76,10 @@ def _cuts(path: Path, tiers: Sequence[_Tier], skips: Skips) -> Iterator[Entry]:
                 continue
             if kind == "speaker" and len(spans[part]) == 1:
                 (key,) = spans[part]
-                found[key] = found[key]._replace(speaker=one_line(label))
+                found[key] = found[key]._replace(speaker=cell_text(label))
                 continue
-            who = one_line(label) if kind == "speaker" else speaker
-            text = one_line(label) if kind == "text" else None
+            who = cell_text(label) if kind == "speaker" else speaker
+            text = cell_text(label) if kind == "text" else None
             key = *part, who
             known = found.setdefault(key, Entry(place, speaker=who, text=text, start_s=part[0], end_s=part[1]))
             if known.text is None and text is not None:
@@ -117,8 +117,8 @@ def _captions(path: Path, tiers: Sequence[_Tier], skips: Skips) -> tuple[list[En
             place = f"{path}, a caption at {start} s"
             if (label.strip() or tier.empty_counts) and (part := _part(place, start, end, skips)) is not None:
                 text, channel = (said.get((f"{before}{kind}{number}", start, end)) for kind in ("text", "channel"))
-                who = tier.speaker or one_line(named["speaker"])
-                cuts.append(Entry(place, None, None, who, one_line(text), None, None, *part, channel_from_1(channel)))
+                who = tier.speaker or cell_text(named["speaker"])
+                cuts.append(Entry(place, None, None, who, cell_text(text), None, None, *part, channel_from_1(channel)))
     starts = tuple(named["before"] for named in families.values() if named["before"])
     about = {tier.name for tier in tiers if tier.name in families or tier.name.startswith(starts)}
     if any(named["before"] is None for named in families.values()):
@@ -145,7 +145,7 @@ def _kind(tier: _Tier) -> tuple[str | None, str]:
     if plain in _TEXT:
         return tier.speaker, "text"
     of = _OF_SPEAKER.fullmatch(name)
-    return tier.speaker or one_line(of[1] if of else name), "text"
+    return tier.speaker or cell_text(of[1] if of else name), "text"
 
 
 def _grid(path: Path, skips: Skips) -> Iterator[_Tier]:
@@ -253,7 +253,7 @@ def _tiers_of(root: ElementTree.Element, times: Mapping[str | None, float | None
     What is attached has the times of the annotation, and the speaker of the tier, that it is attached to in the end.
     """
     tiers = list(root.iter("TIER"))
-    speakers = {tier.get("TIER_ID"): one_line(tier.get("PARTICIPANT")) for tier in tiers}
+    speakers = {tier.get("TIER_ID"): cell_text(tier.get("PARTICIPANT")) for tier in tiers}
     of_tiers = {tier.get("TIER_ID"): tier.get("PARENT_REF") for tier in tiers if tier.get("PARENT_REF") in speakers}
     of = {one.get("ANNOTATION_ID"): one.get("ANNOTATION_REF") for one in root.iter("REF_ANNOTATION")}
     spans: dict[str | None, _Span] = {
@@ -263,7 +263,7 @@ def _tiers_of(root: ElementTree.Element, times: Mapping[str | None, float | None
     captioned = any(_CAPTIONS.fullmatch(name or "") for name in speakers)
     attached: list[_Tier] = []
     for element in tiers:
-        tier = _Tier(element.get("TIER_ID") or "", one_line(element.get("PARTICIPANT")), empty_counts=True)
+        tier = _Tier(element.get("TIER_ID") or "", cell_text(element.get("PARTICIPANT")), empty_counts=True)
         for one in chain(element.iter("ALIGNABLE_ANNOTATION"), element.iter("REF_ANNOTATION")):
             start, end = spans.get(_topmost(one.get("ANNOTATION_ID"), of), (None, None))
             tier.intervals.append((start, end, one.findtext("ANNOTATION_VALUE") or ""))
