@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from specdec_cli.decoding.pick import best, most_likely, not_finite, ranked
+from specdec_cli.decoding.pick import not_finite, ranked
 from specdec_cli.types import Candidates
 
 if TYPE_CHECKING:
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 _LARGE: Final = 1 << 15  # scores of a row; with 12,000, five rows at once are faster than one by one
 CANDIDATES: Final = 3  # most likely tokens that are kept for each position
-_LEAST: Final = -1e4  # log-probability of what is impossible: times its probability, 0, that is 0
+_BITS: Final = math.log2(math.e)  # of a nat
+_LEAST: Final = -1e4  # binary logarithm of what is impossible: times its weight, 0, that is 0
 
 
 class TokenEvidence(NamedTuple):
@@ -36,8 +37,8 @@ class TokenEvidence(NamedTuple):
 
 def entropies(scores: torch.Tensor) -> torch.Tensor:
     """Shannon entropy of each row's distribution, nats: scores [m, vocab] -> [m]. Impossible tokens count as 0."""
-    top, at = most_likely(scores)
-    return _distributions(scores, top[:, None], at[:, None])[-1][:, 0]
+    _, top, _ = ranked(scores, 1)
+    return _entropies(scores, top)[-1][:, 0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +96,7 @@ def evidence_of(
         ps, tokens = rest[: len(rest) // 2], rest[len(rest) // 2 :]
         candidates = tuple((int(token), p) for token, p in zip(tokens, ps, strict=True) if p > 0)
         margin = ps[0] - ps[1] if len(ps) > 1 else 1.0
-        possible = logprob if logprob > _LEAST else -math.inf
-        found.append(TokenEvidence(int(id_), entropy, margin, possible, candidates, between))
+        found.append(TokenEvidence(int(id_), entropy, margin, logprob, candidates, between))
     return found
 
 
@@ -118,26 +118,25 @@ def _figures(scores: torch.Tensor, ids: torch.Tensor | None, groups: Groups | No
     """What `evidence_of` fetches of rows [m, vocab], as float32 [m, figures]."""
     import torch
 
-    if ids is None:
-        ids, values, others = ranked(scores, CANDIDATES)
-    else:
-        values, others = best(scores, CANDIDATES)
-    below, probabilities, log_total, nats = _distributions(scores, values[:, :1], others[:, :1])
-    columns = [ids[:, None], nats, below.gather(1, ids[:, None]) - log_total]
+    best, values, others = ranked(scores, CANDIDATES)
+    ids = best if ids is None else ids
+    weights, total, nats = _entropies(scores, top := values[:, :1])
+    log_total = total.log()
+    columns = [ids[:, None], nats, scores.gather(1, ids[:, None]) - top - log_total]
     if groups is not None:
-        columns.append(groups.entropies(probabilities[:, groups.ids])[:, None])
-    return torch.cat([*columns, probabilities.gather(1, others), others], dim=-1)
+        columns.append(groups.entropies(weights[:, groups.ids] / total)[:, None])
+    return torch.cat([*columns, (values - top - log_total).exp(), others], dim=-1)
 
 
-def _distributions(
-    scores: torch.Tensor, top: torch.Tensor, at: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Of rows [m, vocab], whose best score is `top` [m, 1], that of token `at` [m, 1].
+def _entropies(scores: torch.Tensor, top: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Of rows [m, vocab], whose best score is `top` [m, 1].
 
-    Returns scores below the best, s, and probabilities, p, both [m, vocab]; the logarithm of W = sum(exp(s)); and the
-    entropy H = log W - sum(p s), nats: [m, 1] each. Neither of its terms is negative.
+    Returns weights w = exp(score - best), which are in proportion to the probabilities, [m, vocab]; their sum W; and
+    the entropy H = log W - sum(w log w) / W, nats: [m, 1] each. Neither of its terms is negative.
     """
-    below = (scores - top).clamp_(min=_LEAST)
-    probabilities = scores.softmax(dim=-1)  # one pass by a kernel of its own: exponentials by themselves take longer
-    log_total = -probabilities.gather(1, at).log()
-    return below, probabilities, log_total, log_total - (probabilities[:, None] @ below[..., None])[:, 0]
+    # powers of two: a CPU takes a fifth of the time of exponentials for them
+    bits = (scores - top).mul_(_BITS).clamp_(min=_LEAST)
+    weights = bits.exp2()
+    total = weights.sum(dim=-1, keepdim=True)
+    mean = (weights[:, None] @ bits[..., None])[:, 0] / total
+    return weights, total, total.log() - mean / _BITS

@@ -44,27 +44,27 @@ def not_finite(name: str) -> ScoresError:
     )
 
 
-def most_likely(scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The best score of each row [m, vocab] and its token, the first of equal ones: float [m], int64 [m]."""
-    if scores.shape[-1] <= _SEARCHED:
-        return scores.max(dim=-1)
-    return _within(scores, _maxima(scores).max(dim=-1).indices[:, None], 1)
-
-
-def best(scores: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The `count` best scores of each row [m, vocab], best first, and their tokens: [m, count] each."""
-    if scores.shape[-1] <= _SEARCHED:
-        return scores.topk(min(count, scores.shape[-1]), dim=-1)
-    return _within(scores, _maxima(scores).topk(count, dim=-1).indices, count)
+def most_likely(scores: torch.Tensor) -> torch.Tensor:
+    """The token with the best score of each row [m, vocab], the first of equal ones: int64 [m]."""
+    return scores.argmax(dim=-1) if scores.shape[-1] <= _SEARCHED else ranked(scores, 1)[0]
 
 
 def ranked(scores: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The most likely token of each row, as `most_likely` finds it, and what `best` does: [m], [m, count] twice."""
+    """The most likely token of each row [m, vocab], as `most_likely` finds it: int64 [m].
+
+    Also the `count` best scores, best first, and their tokens, of which equal ones come in any order: [m, count] each.
+    """
+    import torch
+
     if scores.shape[-1] <= _SEARCHED:
-        return scores.argmax(dim=-1), *best(scores, count)
+        return scores.argmax(dim=-1), *scores.topk(min(count, scores.shape[-1]), dim=-1)
     maxima = _maxima(scores)
-    _, ids = _within(scores, maxima.max(dim=-1).indices[:, None], 1)
-    return ids, *_within(scores, maxima.topk(count, dim=-1).indices, count)
+    strips = torch.cat((maxima.argmax(dim=-1, keepdim=True), maxima.topk(count, dim=-1).indices), dim=-1)
+    places = (strips[..., None] * _WIDTH + torch.arange(_WIDTH, device=scores.device)).flatten(1)
+    found = scores.gather(1, places.clamp(max=scores.shape[-1] - 1)).masked_fill_(places >= scores.shape[-1], -math.inf)
+    first = found[:, :_WIDTH].argmax(dim=-1, keepdim=True)
+    values, at = found[:, _WIDTH:].topk(count, dim=-1)
+    return places.gather(1, first)[:, 0], values, places[:, _WIDTH:].gather(1, at)
 
 
 def choices(scores: torch.Tensor, name: str, drawn: torch.Tensor | None = None) -> list[int]:
@@ -74,8 +74,9 @@ def choices(scores: torch.Tensor, name: str, drawn: torch.Tensor | None = None) 
     """
     import torch
 
-    values, ids = most_likely(scores) if drawn is None else (scores.amax(dim=-1), drawn)
-    fetched = torch.cat((ids, values)).tolist()
+    found, values, _ = ranked(scores, 1)
+    ids = found if drawn is None else drawn
+    fetched = torch.cat((ids, values[:, 0])).tolist()
     if not all(map(math.isfinite, fetched)):
         raise not_finite(name)
     return [int(id_) for id_ in fetched[: len(ids)]]
@@ -123,9 +124,12 @@ def _spread(scores: torch.Tensor) -> torch.Tensor:
 
     Two passes over a vocabulary of 152,000 would take ten times as long as finding the best token.
     """
-    sample = scores[:, :: max(scores.shape[-1] // _SAMPLED, 1)]
-    finite = sample.masked_fill(sample.isinf(), math.nan)
-    return (finite - finite.nanmean(dim=-1, keepdim=True)).square().nanmean(dim=-1).sqrt()
+    sample = scores[:, :: max(scores.shape[-1] // _SAMPLED, 1)].contiguous()
+    impossible = sample == -math.inf
+    count = (~impossible).sum(dim=-1, keepdim=True)
+    mean = sample.masked_fill(impossible, 0.0).sum(dim=-1, keepdim=True) / count
+    squares: torch.Tensor = (sample - mean).masked_fill_(impossible, 0.0).square_().sum(dim=-1)
+    return (squares / count[:, 0]).sqrt()
 
 
 def _maxima(scores: torch.Tensor) -> torch.Tensor:
@@ -137,15 +141,3 @@ def _maxima(scores: torch.Tensor) -> torch.Tensor:
     if whole < scores.shape[-1]:
         found = torch.cat((found, scores[:, whole:].amax(dim=-1, keepdim=True)), dim=-1)
     return found
-
-
-def _within(scores: torch.Tensor, strips: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The `count` best of the tokens in some strips [m, n] of each row, with their ids; [m] each for one."""
-    import torch
-
-    places = (strips[..., None] * _WIDTH + torch.arange(_WIDTH, device=scores.device)).flatten(1)
-    beyond = places >= scores.shape[-1]
-    found = scores.gather(1, places.clamp(max=scores.shape[-1] - 1)).masked_fill(beyond, -math.inf)
-    values, at = found.max(dim=-1, keepdim=True) if count == 1 else found.topk(count, dim=-1)
-    ids = places.gather(1, at)
-    return (values[:, 0], ids[:, 0]) if count == 1 else (values, ids)
