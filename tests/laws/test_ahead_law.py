@@ -57,7 +57,7 @@ def slowed(case: Case, forwards: int) -> Loop:
         yield
 
     verifier.verify = late
-    loop.calls.submit, loop.calls.release_slot = submitted, waiting  # type: ignore[method-assign]
+    loop.calls.submit, loop.calls.step_aside = submitted, waiting  # type: ignore[method-assign]
     return loop
 
 
