@@ -7,10 +7,9 @@ from pathlib import Path
 
 
 def cache_folder(kind: str) -> Path | None:
-    """Where something of this kind is kept; the folder need not exist.
+    """The folder for files of a kind, which need not exist; None for a user without a home folder, as in containers.
 
-    None where there is no cache: a user without a home folder, as in containers. A relative XDG_CACHE_HOME is ignored,
-    as the XDG Base Directory Specification demands.
+    A relative XDG_CACHE_HOME is ignored, as the XDG Base Directory Specification demands.
     """
     home = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if not home.is_absolute():

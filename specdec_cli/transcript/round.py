@@ -96,7 +96,7 @@ class Round(Record):
 
     @classmethod
     def of(cls, block: Block, writer: Processor, committed_text: str) -> Self:
-        """The record of a block. `committed_text` is what the block adds to the text of those before it."""
+        """The record of a block. `committed_text` is the text that it adds; `writer` turns ids into text."""
         draft, verdict, evidence = block.draft, block.verdict, block.draft.gate.evidence
         least = [token.entropy if token.least_entropy is None else token.least_entropy for token in evidence]
         bounded = any(token.entropy - low > _BOUNDS_DIFFER for token, low in zip(evidence, least, strict=True))
