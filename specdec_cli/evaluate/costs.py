@@ -97,7 +97,7 @@ def costs(mode: Mode, table: Mapping[Mode, Columns], resampler: Resampler) -> Mo
         escalation_rate=shares.get("blocks"),
         clips_woken=shares.get("clips"),
         cloud_time=shares.get("time"),
-        edge_token_share=resampler.interval(ratio(own["edge_tokens"], own["tokens"])),
+        edge_token_share=resampler.interval(ratio(own["edge_tokens"], own["tokens"])) if statistics else None,
         acceptance_rate=resampler.interval(ratio(own["accepted"], own["drafted"])),
         uplink_bytes=round(float(np.nansum(own["uplink"]))),
         network_s=round(float(np.nansum(network_ms)) / 1e3, 4) if np.isfinite(network_ms).any() else None,

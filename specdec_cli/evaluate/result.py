@@ -61,7 +61,9 @@ class ModeFigures(Figures):
     cloud_time: Interval | None = Field(
         description="time of the cloud's forwards / cloud-only's; null: one model works alone, or not known"
     )
-    edge_token_share: Interval | None = Field(description="committed tokens that the edge drafted / tokens")
+    edge_token_share: Interval | None = Field(
+        description="committed tokens that the edge drafted / tokens; null: one model works alone"
+    )
     acceptance_rate: Interval | None = Field(description="accepted / drafted tokens of escalated blocks")
     uplink_bytes: int = Field(description="bytes that left the device; 0: both models share the machine")
     network_s: float | None = Field(description="time on the network, s; null: no remote model was used")

@@ -119,7 +119,7 @@ class Tuning(Figures):
     def of(self) -> str:
         """What quality is measured in, in few words."""
         if self.measure != "labels":
-            return "chrF" if self.measure == "texts" else "agreement (chrF)"
+            return "chrF" if self.measure == "texts" else "chrF with the cloud's"
         return self.attributes[0] if len(self.attributes) == 1 else f"mean of {len(self.attributes)} attributes"
 
 
