@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final, TypeVar, get_args, get_type_hints
 from typer import Argument, Context, Option
 
 from specdec_cli.config import ResolvedConfig, load_config, parse_setting
-from specdec_cli.config.resolve import misspelt_variables, parse_value
+from specdec_cli.config.layers import misspelt_variables, parse_value
 from specdec_cli.config.settings import choices, takes_text
 from specdec_cli.console.plain import warn
 from specdec_cli.errors import FLAGS, ConfigError
