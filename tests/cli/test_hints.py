@@ -53,7 +53,7 @@ def test_an_option_means_the_same_in_every_command() -> None:
         for parameter in parameters_of(name):
             meanings.setdefault(parameter.opts[0], set()).add(parameter.help)
     # what the command is for; what is written besides; what it is done by; with --labels or without; one or several
-    several = {"--output", "--to", "--attribute", "--lexicon", "--batch-size", "--mode", "--gate", "-k"}
+    several = {"--output", "--to", "--attribute", "--lexicon", "--column", "--batch-size", "--mode", "--gate", "-k"}
     assert {flag for flag, helps in meanings.items() if len(helps) > 1} == several
 
 
