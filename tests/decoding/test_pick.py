@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import NoRepeatNGramLogitsProcessor
 
-from specdec_cli.config.schema import ScoringConfig
+from specdec_cli.config.decoding_schema import ScoringConfig
 from specdec_cli.decoding.evidence import CANDIDATES, Groups, evidence_of
 from specdec_cli.decoding.pick import choices, most_likely, ranked, readings
 from specdec_cli.decoding.scores import LogitsPipeline, draw
