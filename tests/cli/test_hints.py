@@ -1,7 +1,5 @@
 """Every option that a message names exists, and means the same wherever it does."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Command lines that cannot work: one error and a hint, before anything is loaded, and no file is changed."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from pathlib import Path

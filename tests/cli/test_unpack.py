@@ -1,7 +1,5 @@
 """`specdec unpack`: what it prints, and what the next commands make of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

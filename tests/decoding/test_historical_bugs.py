@@ -1,7 +1,5 @@
 """What went wrong in earlier code of this kind, each as a test that would have caught it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

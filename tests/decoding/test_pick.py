@@ -1,7 +1,5 @@
 """What the host reads of scores, against plain PyTorch, at vocabularies that are searched whole and in strips."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

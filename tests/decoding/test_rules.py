@@ -1,7 +1,5 @@
 """Acceptance rules, and what counts as a near tie, against values worked out by hand."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

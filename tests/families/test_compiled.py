@@ -4,8 +4,6 @@ By the compiler's own counts: kernels that it generates, and products and attent
 3 us on each, however small.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

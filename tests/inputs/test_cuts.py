@@ -1,7 +1,5 @@
 """Cuts as other tools write them, and what is wrong with some."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

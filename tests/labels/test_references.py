@@ -1,7 +1,5 @@
 """Tables of references: every layout gives the same entries, and what is wrong with one is said with its place."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

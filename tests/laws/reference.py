@@ -8,8 +8,6 @@ Of every decision the reference also knows whether it was a close call: whether 
 explains (see `tolerance`) would decide otherwise. Only there may the product's rounds part from the reference's.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field

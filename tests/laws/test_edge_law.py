@@ -1,7 +1,5 @@
 """Edge law: with no escalation, the tokens equal the edge model's own `generate()` with the same settings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache

@@ -1,7 +1,5 @@
 """Operations of a recorded step, counted on a CPU: a GPU spends some 3 us on each, however small."""
 
-from __future__ import annotations
-
 from collections import Counter
 from functools import cache
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Weights of four and eight bits: on a CPU the product of the codes, whatever the number of rows, and nothing else."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

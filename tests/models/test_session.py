@@ -1,7 +1,5 @@
 """A session scores what transformers' own forward scores, whatever was fed ahead, cropped or read in between."""
 
-from __future__ import annotations
-
 import random
 from functools import cache
 from typing import Any

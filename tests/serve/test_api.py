@@ -1,7 +1,5 @@
 """The OpenAI endpoint, as the official client and others use it: what it answers is what `specdec caption` writes."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

@@ -1,7 +1,5 @@
 """Recordings at addresses: fetched where a host is allowed by name, and in bounds of size, time and redirects."""
 
-from __future__ import annotations
-
 import base64
 import ssl
 import threading

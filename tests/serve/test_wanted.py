@@ -1,7 +1,5 @@
 """Which JSON Schemas a caption's object keeps, whatever the caption says."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Data sets become files and a table that other commands read as it is."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import sys
