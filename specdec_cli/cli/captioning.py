@@ -167,8 +167,8 @@ class Captioning:
         given = with_list(request.paths or [], may_be_sound=may_be_sound)
         require_sounds(given)
         for path in given:
-            Paths([path], request.recursive, own).require_one()
-        return Paths(given, request.recursive, own)
+            Paths([path], request.recursive, request.pattern, own).require_one()
+        return Paths(given, request.recursive, request.pattern, own)
 
 
 @dataclass

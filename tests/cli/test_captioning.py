@@ -55,9 +55,9 @@ def test_the_first_recordings_alone(run: Run, clips: Path, tmp_path: Path) -> No
     assert captioned(tmp_path) == ["0.wav", "1.wav", "2.wav"]
 
 
-def test_manifests_exports_and_a_new_start(run: Run, clips: Path, tmp_path: Path) -> None:
+def test_patterns_manifests_exports_and_a_new_start(run: Run, clips: Path, tmp_path: Path) -> None:
     texts = tmp_path / "texts"
-    assert run(clips / "*.flac", "--export", "txt", "--export-dir", texts).code == 0
+    assert run(clips, "--glob", "*.flac", "--export", "txt", "--export-dir", texts).code == 0
     assert captioned(tmp_path) == ["other.flac"]
     assert [path.name for path in texts.rglob("*.txt")] == ["other.txt"]
     (tmp_path / "m.csv").write_text("file,id\nclips/0.wav,a\nclips/1.wav,b\n")
