@@ -3,8 +3,6 @@
 They go through the real session and cache, so that everything but the transformer is the product's own code.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any

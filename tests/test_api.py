@@ -1,7 +1,5 @@
 """specdec from Python: what the package's own docstring promises, and that nothing is left over between clips."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import textwrap

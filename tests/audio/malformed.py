@@ -1,7 +1,5 @@
 """Files that must be refused, with the error that each must raise. The command line's tests use them too."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Damage that decoders pass over is told where the format has checksums or numbers; intact files are not accused."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Recordings with mutated headers: none stops the program, and nothing that FFmpeg decodes is lost in silence."""
 
-from __future__ import annotations
-
 import random
 import struct
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`specdec listen`, with a microphone that plays a file: captions as utterances end, and what may go wrong."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

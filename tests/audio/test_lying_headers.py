@@ -1,7 +1,5 @@
 """Headers that contradict themselves or lack something: the sound is read all the same, or what is wrong is told."""
 
-from __future__ import annotations
-
 import io
 import struct
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """Files that are refused, each with its error, and what is close to them and taken."""
 
-from __future__ import annotations
-
 import math
 import struct
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Measured figures of sounds whose values are known, and beside the table's and Praat's."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import textwrap

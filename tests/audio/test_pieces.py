@@ -1,7 +1,5 @@
 """What is longer than the window is cut while it is decoded, in memory that does not grow with it."""
 
-from __future__ import annotations
-
 import os
 import struct
 import subprocess

@@ -1,7 +1,5 @@
 """What holds no speech is marked, or refused where that is asked for; speech is neither."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A recording is as long as what decodes, on the clock of its file; what is missing is told."""
 
-from __future__ import annotations
-
 import gzip
 import io
 from collections.abc import Callable

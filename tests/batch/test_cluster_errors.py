@@ -1,7 +1,5 @@
 """What may go wrong on a cluster, without one: nodes with other models, and errors of Ray."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Many clips at once: the first begins before others are there, and no clip waits for another's encoder."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import threading

@@ -1,7 +1,5 @@
 """The refusal to mix settings in one output."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace

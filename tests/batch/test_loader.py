@@ -1,7 +1,5 @@
 """Reading ahead: bounded, in the background, and gone when it is closed; and counts of what became of it."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator

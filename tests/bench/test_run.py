@@ -1,7 +1,5 @@
 """The benchmark's turns: a `generate` that fails is left out, and the modes are measured all the same."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

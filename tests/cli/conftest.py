@@ -1,7 +1,5 @@
 """Recordings, and the command line run in this process on the loaded mini pair."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 The fork has the mini pair loaded already, so that pipes, signals and terminals can be tested in a tenth of a second.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """`specdec batch`: what goes where, what is left out the next time, and how it ends."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

@@ -1,7 +1,5 @@
 """What `specdec batch` leaves alone, names that are no text or too long, and recordings that lie."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

@@ -1,7 +1,5 @@
 """`specdec caption`: what goes where, and how it ends."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

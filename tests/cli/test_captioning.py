@@ -1,7 +1,5 @@
 """What `caption` and `batch` do alike: inputs, resuming, counts, exports and exit codes."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable

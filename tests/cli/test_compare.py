@@ -1,7 +1,5 @@
 """`specdec compare` on the mini pair: what it runs, what it goes on from, what it prints, how it ends."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass

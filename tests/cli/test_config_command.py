@@ -1,7 +1,5 @@
 """`specdec config`: what is in force and where it comes from."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`specdec doctor`: what is missing is a row that says fail, never a traceback."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import importlib.util
 import re

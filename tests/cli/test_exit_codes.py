@@ -1,7 +1,5 @@
 """The table of exit codes, row by row, through the real command."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`specdec export`, and `--export` of caption and batch: from recordings to files that other tools open."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

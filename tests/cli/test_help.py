@@ -1,7 +1,5 @@
 """Help, version and configuration: quick, complete, and without PyTorch."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """`--labels` and `--measure`: classes and figures in transcripts, tables and the log, and nowhere else."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Dozens of recordings that are wrong: a typed error for each, no traceback, and nothing healthy is lost."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`-o` of caption, batch and listen by its ending: exports in one go, and what stays as it was."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`specdec plot`: what a picture says, that it is readable text, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import os
 import struct

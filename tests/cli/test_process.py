@@ -1,7 +1,5 @@
 """Real pipes, signals and terminals."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

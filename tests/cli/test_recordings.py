@@ -1,7 +1,5 @@
 """Recordings that are cut: at pauses, by files, in part; and runs that are resumed inside of them."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable, Sequence

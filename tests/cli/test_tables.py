@@ -1,7 +1,5 @@
 """What commands say of tables, cuts and transcripts: at once, and what to do."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`specdec tune` on the mini pair: what it finds, what it writes, what it goes on from, what it refuses."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

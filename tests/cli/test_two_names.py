@@ -1,7 +1,5 @@
 """Every command starts from two names, and nothing of the mini pair's configuration comes along."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable

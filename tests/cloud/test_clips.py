@@ -1,7 +1,5 @@
 """The clips that a server holds, without a client: none is dropped in vain, and those that go are learnt from."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

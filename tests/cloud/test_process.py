@@ -1,7 +1,5 @@
 """`specdec serve` as a process of its own, with the mini pair, and the mini edge that asks it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

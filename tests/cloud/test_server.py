@@ -1,7 +1,5 @@
 """The verify server: what it answers, and what strangers and broken clients can do to it: nothing that lasts."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import logging

@@ -1,7 +1,5 @@
 """What a vLLM cloud sends, believes and refuses. What a link does to calls is in `test_link`, for all servers."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

@@ -3,8 +3,6 @@
 The fast tier asks stand-ins that compute with the models; the full one real servers on the same checkpoints.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """What a config file may hold, how its errors read, and that a dump loads back."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

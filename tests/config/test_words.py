@@ -1,7 +1,5 @@
 """Values in words: in errors, on pages and as a file has them."""
 
-from __future__ import annotations
-
 import pytest
 
 from specdec_cli.config import SETTINGS, parse_setting

@@ -1,7 +1,5 @@
 """Consoles that keep what is printed on them."""
 
-from __future__ import annotations
-
 import io
 import re
 

@@ -1,7 +1,5 @@
 """Runs to show: real event objects with the text of their tokens, written out round by round."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from specdec_cli.transcript.records import ModelInfo, Models, Started

@@ -1,7 +1,5 @@
 """The printed lines of a run, at every width: heading, rounds, totals, the last line."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 

@@ -1,7 +1,5 @@
 """How far a command is: a bar that fits, a log that stays short, totals and failures of a batch."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections import Counter

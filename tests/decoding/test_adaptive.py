@@ -1,7 +1,5 @@
 """How far to draft: the formula, what it learns, and when it lets the cloud write alone."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

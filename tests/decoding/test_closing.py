@@ -1,7 +1,5 @@
 """Text that is no description wakes the cloud, and ends where it stops describing."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A cloud that fails in the middle of a clip: the edge writes on alone, and the transcript says so."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

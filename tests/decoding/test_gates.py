@@ -1,7 +1,5 @@
 """What the gates read and when they escalate, worked out by hand; the reference law has all of them at work."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The loop beside a sound: what contradicts it is verified, and what fits it stands against the cloud."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise

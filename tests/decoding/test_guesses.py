@@ -1,7 +1,5 @@
 """The memory of captions: what it guesses, what it forgets, and that it says what came next, not what came after."""
 
-from __future__ import annotations
-
 import random
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

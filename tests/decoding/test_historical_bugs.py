@@ -1,14 +1,12 @@
 """What went wrong in earlier code of this kind, each as a test that would have caught it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 import torch
 from transformers import RepetitionPenaltyLogitsProcessor
 
-from specdec_cli.config.schema import ScoringConfig
+from specdec_cli.config.decoding_schema import ScoringConfig
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.scores import LogitsPipeline
 from specdec_cli.models.engine import _forward

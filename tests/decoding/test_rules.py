@@ -1,13 +1,11 @@
 """Acceptance rules, and what counts as a near tie, against values worked out by hand."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
 import torch
 
-from specdec_cli.config.schema import AcceptanceConfig
+from specdec_cli.config.decoding_schema import AcceptanceConfig
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms, accept_block, passing
 from specdec_cli.decoding.block import Draft
 from specdec_cli.decoding.pick import readings

@@ -1,7 +1,5 @@
 """How many tokens the cloud generates after its own one."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """A loop with its cloud beside it: what its thread inherits, and what a clip leaves behind: no thread and no cache."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import weakref

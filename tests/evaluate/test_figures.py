@@ -1,7 +1,5 @@
 """Figures of a comparison against sums made by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Quality against references, and what may be claimed of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Quality against time, as a picture: where modes stand, and what it shows where little is known."""
 
-from __future__ import annotations
-
 import pytest
 
 from specdec_cli.evaluate.comparison import comparison

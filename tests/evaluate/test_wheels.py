@@ -1,7 +1,5 @@
 """Sets of emotion words over wheels: the layout of OV-MERD's tables, its figures, and what is refused."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

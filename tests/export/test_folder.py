@@ -1,7 +1,5 @@
 """What an export leaves alone, which lines count, and what files are called."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every format is read back by a library that had no part in writing it: same pieces, times, classes and texts."""
 
-from __future__ import annotations
-
 import csv
 import os
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ The classes, the key names of the weights and the processor files are those of t
 weights, tokenizer and chat templates are small ones. Weights are random and the same for the same seed.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Callable, Sequence

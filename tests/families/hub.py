@@ -4,8 +4,6 @@ Sizes are small and weights random; model types, where fields stand, ids, kinds 
 the published files.
 """
 
-from __future__ import annotations
-
 import json
 from copy import deepcopy
 from dataclasses import replace

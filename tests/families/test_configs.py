@@ -1,7 +1,5 @@
 """The shipped configurations of real models: they load, and name families that exist."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, get_args
 

@@ -4,8 +4,6 @@ The merges are those that the PyPI package dashscope carries; text models and sp
 the weights are tiny and random.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Files, folders, patterns and lists: which recordings they are, and what they are called."""
 
-from __future__ import annotations
-
 import io
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every spelling of a format that its own tools write, and what each table calls its columns."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A temperature that was put in is found again, errors are measured where nothing was fitted, and files are refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tables of public corpora under the headers that they are published with, and rows about one of several speakers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

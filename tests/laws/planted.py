@@ -1,7 +1,5 @@
 """Errors that are planted on purpose, to see that the laws find them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock

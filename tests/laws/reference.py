@@ -8,8 +8,6 @@ Of every decision the reference also knows whether it was a close call: whether 
 explains (see `tolerance`) would decide otherwise. Only there may the product's rounds part from the reference's.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +23,7 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from specdec_cli.config.schema import DecodingConfig
+from specdec_cli.config.decoding_schema import DecodingConfig
 from specdec_cli.decoding.assemble import gate_generator
 from specdec_cli.decoding.block import Block
 from specdec_cli.decoding.stop import count_sentences

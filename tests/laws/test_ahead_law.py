@@ -1,7 +1,5 @@
 """Ahead law: drafting ahead, and a cloud beside the edge, change the speed and never a round."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Iterator, Sequence

@@ -4,8 +4,6 @@ Every batch mixes modes, k, gates (with and without stopping a draft), rules, sa
 one pair. Each clip runs the same loop in a thread of its own, and must go through the very rounds of the reference.
 """
 
-from __future__ import annotations
-
 import gc
 import logging
 import random

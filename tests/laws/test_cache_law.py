@@ -3,8 +3,6 @@
 So the audio is encoded once per model, and not at all by a cloud that is not called.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

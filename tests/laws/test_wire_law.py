@@ -3,8 +3,6 @@
 Features cross the wire in float16, so the reference encodes them rounded to that, too.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Iterator

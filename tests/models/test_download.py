@@ -1,7 +1,5 @@
 """What a checkpoint of the hub downloads, before and while it does; a small server stands in for the hub."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import threading

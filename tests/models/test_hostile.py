@@ -1,7 +1,5 @@
 """A checkpoint that would stop the machine or fill it is refused, within seconds and a little memory."""
 
-from __future__ import annotations
-
 import os
 import resource
 import time

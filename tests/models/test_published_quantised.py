@@ -1,7 +1,5 @@
 """Weights that publishers quantised: loaded as the numbers that they stand for, or refused with what to install."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Recorded forwards over caches of fixed size score as transformers does, whatever else is in their memory."""
 
-from __future__ import annotations
-
 import gc
 import random
 from collections.abc import Sequence

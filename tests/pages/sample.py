@@ -1,7 +1,5 @@
 """A comparison to report on: what the shipped pair says of generated voices, judged by the cloud's own classes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from itertools import chain

@@ -1,7 +1,5 @@
 """A server of the mini pair in a thread of this process, with its page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The report as a person uses it: opened from disk in a browser, clicked through, at two widths, light and dark."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager

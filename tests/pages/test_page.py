@@ -1,7 +1,5 @@
 """The report as a file: what is in it, that it fetches nothing, and that no text in it can become markup."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import io

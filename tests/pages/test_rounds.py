@@ -1,7 +1,5 @@
 """Every token of a run with its fate and figures."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The page of `specdec serve` as a person uses it: in a browser, with a file, a microphone, and the keyboard alone."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

@@ -1,7 +1,5 @@
 """The frontier picture: where things are drawn, what is said of them, and that names cannot break it."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, replace
 from xml.etree import ElementTree

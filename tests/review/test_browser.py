@@ -1,7 +1,5 @@
 """The review as a person does it: in a browser, by keys and by pointer, at two widths, and what is saved in use."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A server of the mini pair in a thread of this process, and recordings as clients of the API send them."""
 
-from __future__ import annotations
-
 import base64
 import io
 import time

@@ -1,7 +1,5 @@
 """The OpenAI endpoint, as the official client and others use it: what it answers is what `specdec caption` writes."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json
@@ -17,7 +15,7 @@ from openai import AsyncOpenAI, OpenAI
 
 from specdec_cli.decoding.pick import not_finite
 from specdec_cli.labels import Lexicon
-from specdec_cli.serve.requests import ApiError
+from specdec_cli.serve.api_error import ApiError
 from specdec_cli.transcript import Transcript
 from tests.audio.encode import ffmpeg_bytes, sndfile_bytes
 from tests.mini_pair import MODES, RATE, captioner, voice, write_voice

@@ -1,7 +1,5 @@
 """Recordings at addresses: fetched where a host is allowed by name, and in bounds of size, time and redirects."""
 
-from __future__ import annotations
-
 import base64
 import ssl
 import threading
@@ -18,10 +16,10 @@ import openai
 import pytest
 
 from specdec_cli.errors import ConfigError
+from specdec_cli.serve.api_error import ApiError
 from specdec_cli.serve.bodies import Bodies, Body
 from specdec_cli.serve.fetch import fetched, hosts
 from specdec_cli.serve.limits import ServeLimits
-from specdec_cli.serve.requests import ApiError
 from tests.cloud.test_process import certificate
 from tests.serve.api import api, message, spoken
 

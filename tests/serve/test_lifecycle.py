@@ -1,7 +1,5 @@
 """Clients that vanish, crowds, and what is too large: nothing of them stays, and others get what they asked for."""
 
-from __future__ import annotations
-
 import asyncio
 import http.client
 import json

@@ -1,7 +1,5 @@
 """What the mini pair guesses from before it has captioned anything."""
 
-from __future__ import annotations
-
 import pytest
 
 from specdec_cli.pair_loading import SHIPPED_CAPTIONS

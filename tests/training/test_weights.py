@@ -1,7 +1,5 @@
 """The shipped checkpoints: complete, small enough, one vocabulary, and able to caption the samples."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

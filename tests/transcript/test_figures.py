@@ -1,7 +1,5 @@
 """Totals and times: recomputed by hand from the rounds, and null where nothing was measured."""
 
-from __future__ import annotations
-
 import pytest
 
 from specdec_cli import Finished, Round, Transcript
