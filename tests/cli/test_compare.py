@@ -11,7 +11,7 @@ from specdec_cli.evaluate.result import Comparison
 from tests.cli.conftest import Specdec
 from tests.cli.harness import Outcome
 from tests.evaluate.fabricate import costs_of, quality_of
-from tests.mini_pair import captioner, write_voice
+from tests.mini_pair import captioner
 from tests.transcript.lines import read_transcripts
 
 MODES = ("edge", "hybrid", "lossless", "cloud")
@@ -70,12 +70,6 @@ def truth(tmp_path_factory: pytest.TempPathFactory, recordings: list[str]) -> Pa
     names = [Path(recording).name for recording in recordings]
     path.write_text(f"clip\tmood\tnote\n{names[0]}\tsad\t他很悲伤。\n{names[1]}\thappy\t\n", encoding="utf-8")
     return path
-
-
-@pytest.fixture(scope="session")
-def recordings(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    folder = tmp_path_factory.mktemp("to compare")
-    return [str(write_voice(folder / f"voice {seed}.wav", seed, 1.0)) for seed in range(3)]
 
 
 @pytest.mark.ci
