@@ -24,7 +24,7 @@ NO_LENGTH = ("aac", "avi", "webm")  # those whose header says nothing of a cut
 
 
 def recorded(folder: Path, data: bytes, **settings: object) -> Recording:
-    return open_recording(saved(folder, data), window_s=30.0, **settings)  # type: ignore[arg-type]
+    return open_recording(saved(folder, data), window_s=30.0, **settings)
 
 
 def of_libsndfile(container: str, seconds: float = 4.0) -> bytes:
@@ -249,7 +249,7 @@ def test_a_channel_is_read_by_cuts_by_setting_or_each_by_itself(tmp_path: Path) 
     path = saved(tmp_path, stereo(left, right))
 
     def pieces(**settings: object) -> list[tuple[str | None, int | None, float]]:
-        found = open_recording(path, window_s=30.0, **settings).pieces()  # type: ignore[arg-type]
+        found = open_recording(path, window_s=30.0, **settings).pieces()
         hz = [(one, np.argmax(np.abs(np.fft.rfft(one.samples))) * 16000 / len(one.samples)) for one in found]
         return [(one.speaker, one.channel, round(at)) for one, at in hz]
 

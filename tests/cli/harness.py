@@ -239,7 +239,7 @@ def _become(
         for number in closed:  # as Python finds it at its start
             os.close(number)
             setattr(sys, ("stdin", "stdout", "stderr")[number], None)
-        Captioner.load = load_mini  # type: ignore[assignment, method-assign]
+        Captioner.load = load_mini
         code = exit_code(command, own_process=True)
         sys.stdout.flush()
     except BaseException:

@@ -106,7 +106,7 @@ def test_what_nobody_foresaw_is_an_error_line_and_costs_no_other_file(
 ) -> None:
     run = Run.__iter__
 
-    def break_on_second(self: Run):  # type: ignore[no-untyped-def]
+    def break_on_second(self: Run):
         if self.clip.file == recordings[1]:
             raise RuntimeError("CUDA out of memory.\nTried to allocate 2 GiB")
         return run(self)

@@ -110,7 +110,7 @@ def test_what_was_captioned_until_ctrl_c_is_exported(run: Run, clip: Path, monke
     real = Output.add
 
     def add(self: Output, *given: object) -> None:
-        real(self, *given)  # type: ignore[arg-type]
+        real(self, *given)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Output, "add", add)

@@ -46,7 +46,6 @@ class Api:
     def becomes_idle(self, seconds: float = 30.0) -> bool:
         """Whether soon nothing of any request is left."""
         captions, ends = self.offer.captions, time.monotonic() + seconds
-        assert captions is not None
         while captions.under_way or self.offer.bodies.held:
             if time.monotonic() > ends:
                 return False
