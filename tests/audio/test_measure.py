@@ -11,10 +11,7 @@ import soxr
 
 from specdec_cli.audio.prosody import (
     F0_RANGE_HZ,
-    HOP,
     SAMPLE_RATE,
-    _best_totals,
-    _contour_and_band,
     f0_contour,
     f0_median_and_range,
     measure,
@@ -78,26 +75,6 @@ def test_no_rate_is_given_where_noise_hides_the_syllables(noise_db: float, known
     found = measure(voiced + noise, SAMPLE_RATE)
     assert found.f0_median_hz == pytest.approx(150.0, rel=0.03)
     assert (found.rate_per_s is not None) == known
-
-
-def test_the_best_path_is_the_one_that_a_loop_over_frames_finds() -> None:
-    random = np.random.default_rng(0)
-    for steps in (0, 1, 2, 3, 7, 64, 101):
-        first, cost = random.random(4), random.random((4, 4, steps))
-        totals = [first]
-        for step in range(steps):
-            totals.append((totals[-1][:, None] - cost[:, :, step]).max(axis=0))
-        assert np.allclose(_best_totals(first, cost), np.stack(totals, axis=1))
-
-
-@pytest.mark.ci
-def test_the_power_within_the_band_is_the_one_of_librosas_spectrum() -> None:
-    librosa = pytest.importorskip("librosa")
-    samples = voice(5, 2.0)
-    frames = {"n_fft": 1000, "win_length": 736, "window": np.hanning(736), "hop_length": HOP, "center": False}
-    theirs = np.square(np.abs(librosa.stft(np.pad(samples, (132, 1000)), **frames)))[31:156].sum(axis=0)
-    _, ours = _contour_and_band(samples)
-    assert ours == pytest.approx(theirs[: len(ours)], rel=1e-3, abs=1e-4 * float(theirs.max()))
 
 
 @pytest.mark.ci

@@ -12,7 +12,17 @@ import soundfile
 
 from specdec_cli.audio import Cut, Recording, open_recording
 from specdec_cli.errors import AudioDecodeError, CutsError
-from tests.audio.encode import FFMPEG, SNDFILE, Samples, healthy, load_audio, sndfile_bytes, tone, wav_bytes
+from tests.audio.encode import (
+    FFMPEG,
+    SNDFILE,
+    Samples,
+    healthy,
+    load_audio,
+    sndfile_bytes,
+    tone,
+    video_bytes,
+    wav_bytes,
+)
 from tests.audio.malformed import flac_claiming
 from tests.audio.test_formats import saved
 from tests.audio.test_fuzz_recordings import plainly_decoded_s
@@ -340,6 +350,11 @@ def test_sound_behind_the_sound_of_a_wav_is_told(behind: str, tmp_path: Path) ->
         (gzip.compress(PCM), "packed with gzip"),
         (wav_bytes(b""), "a header and no sound"),
         (wav_bytes(b"", 0xFFFFFFFF), "a header and no sound"),
+        (healthy("m4a", 4.0)[:9000], "it is damaged or cut short"),
+        (healthy("flac", 4.0)[:100], "it is damaged or cut short"),
+        (video_bytes("mp4", sound=False), "it holds no sound"),
+        (wav_bytes(bytes(32000), channels=0), "format or codec is not known"),
+        (b"", "is empty"),
     ],
 )
 def test_files_in_the_place_of_a_recording_are_called_what_they_are(data: bytes, says: str, tmp_path: Path) -> None:
