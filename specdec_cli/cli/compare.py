@@ -39,7 +39,6 @@ def compare(
     references: Path | None,
     lexicon: Path | None,
     modes: Annotated[str, options.of_study("--mode", metavar="MODE,MODE", help=_MODES)] = "edge,hybrid,lossless,cloud",
-    accept: options.Accept = None,
     wheels: Annotated[str | None, options.of_judging("--wheels", metavar="FOLDER", help=_WHEELS)] = None,
     recursive: options.Recursive = False,
     limit: options.Limit = None,

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final, TypeVar, get_args, get_type_hints
 from typer import Argument, Context, Option
 
 from specdec_cli.config import ResolvedConfig, load_config, parse_setting
-from specdec_cli.config.resolve import misspelt_variables, parse_value
+from specdec_cli.config.layers import misspelt_variables, parse_value
 from specdec_cli.config.settings import choices, takes_text
 from specdec_cli.console.plain import warn
 from specdec_cli.errors import FLAGS, ConfigError
@@ -50,7 +50,6 @@ _GIVES: Final = {
     "k": "decoding.k",
     "gate": "gate.name",
     "threshold": "gate.threshold",
-    "accept": "acceptance.rule",
     "wheels": "judging.wheels",
 }
 """Parameter of a command -> the setting that it gives."""
@@ -111,7 +110,6 @@ def resolve(context: Context, fixed: Mapping[str, object] | None = None) -> Reso
         value = context.params.get(parameter)
         if value is not None:
             flags[name] = parse_value(name, value) if isinstance(value, str) and not takes_text(name) else value
-            names |= {name: "--no-strict"} if value is False else {}  # the only one that switches off
     flags |= fixed or {}
     for sentence in misspelt_variables(os.environ):
         warn(sentence)
@@ -187,7 +185,7 @@ _SEGMENT: Final = (
 _CHANNEL: Final = "The mean of all channels, each as a speaker of its own, or one by its number from 1."
 _TRACK: Final = "Sound track of a video, by its number from 1. Default: the one that the video marks as such."
 _STRICT: Final = "Refuse what cuts, manifests and references would have left out or changed."
-Strict = Annotated[bool | None, of_caption("--strict/--no-strict", help=_STRICT)]
+Strict = Annotated[bool | None, of_caption("--strict", help=_STRICT)]
 
 
 class CuttingOptions:
@@ -223,8 +221,6 @@ class MeasuringOptions(LabelOptions):
 _GATE: Final = "What decides whether a block goes to the large model, or a gate file (.json)."
 _THRESHOLD: Final = "How unsure the small model must be for that, in the gate's own unit (docs/gates.md)."
 _MODE: Final = "The gate decides; the large model verifies all; or one model writes alone."
-_ACCEPT: Final = "Which drafted tokens are accepted."
-Accept = Annotated[Text, of_decoding("--accept", help=_ACCEPT, **_words("acceptance.rule"))]
 
 
 class BlockOptions:
@@ -236,10 +232,9 @@ class BlockOptions:
 
 
 class DecodingOptions(BlockOptions):
-    """Which of the two models writes, and which drafts are accepted."""
+    """Which of the two models writes."""
 
     mode: Annotated[Text, of_decoding("--mode", help=_MODE, **_words("decoding.mode"))] = None
-    accept: Accept = None
 
 
 _PATHS: Final = "Audio or video files, folders, patterns; - for stdin: a recording, or a list."

@@ -52,7 +52,6 @@ def tune(
     limit: options.Limit = None,
     traces: Annotated[Path | None, options.of_output("--traces", metavar="JSONL", help=_TRACES)] = None,
     output: Annotated[list[Path] | None, options.out(metavar="FILE", help=_OUTPUT)] = None,
-    accept: options.Accept = None,
     json: options.Json = False,
 ) -> int:
     """Find a gate for your own recordings that closes most of the quality gap with the fewest escalations.

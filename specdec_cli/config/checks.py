@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from specdec_cli.config.decoding_schema import AcceptanceConfig, GateConfig, ScoringConfig
+from specdec_cli.config.layers import Given
 from specdec_cli.config.locate import is_loopback
 from specdec_cli.config.model_schema import CloudConfig, EdgeConfig
-from specdec_cli.config.schema import AcceptanceConfig, Config, GateConfig, ScoringConfig
+from specdec_cli.config.schema import Config
 from specdec_cli.errors import ConfigError
 from specdec_cli.text import show, show_name
 from specdec_cli.types import LOSSY_RULES, NOTHING_DONE, TOKEN_GATES, VLLM_RULES, Decider
@@ -27,15 +28,6 @@ _FITS: Final = "Greedy goes with temperature 0; sampling, top_p and top_k go wit
 
 Clash = tuple[bool, str, str, str]
 """Whether two settings exclude each other, their names, and a hint."""
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """A value of a setting, and where it comes from."""
-
-    value: object
-    origin: str = "default"  # or "mini.yaml:12", "SPECDEC_DECODING__K", "flag -k"
-    chosen: bool = False  # for this one run, by the command line or by a caller
 
 
 def contradictions(config: Config, given: Mapping[str, Given]) -> Iterator[ConfigError]:

@@ -15,11 +15,12 @@ from transformers import DynamicCache
 from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLayer
 
 from specdec_cli.errors import first_line
+from specdec_cli.models.compiled_steps import let_layers_compile
 from specdec_cli.models.families import CACHE
 from specdec_cli.models.fused import fuse_layers
 from specdec_cli.models.kernels import replace_layers
 from specdec_cli.models.processor import Processor
-from specdec_cli.models.slots import ROOMS, Slots, let_layers_compile
+from specdec_cli.models.slots import ROOMS, Slots
 
 _log = logging.getLogger(__name__)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -152,6 +153,19 @@ def _rows_in_int8(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     x = x.float()
     scales = (x.abs().amax(dim=1, keepdim=True) / 127).clamp_(min=_LEAST)
     return (x / scales).round_().to(torch.int8), scales
+
+
+def over_threads() -> Callable[..., Iterable[Any]]:
+    """A `map` over PyTorch's number of threads, for operations that are too short for PyTorch to divide."""
+    threads, inference = torch.get_num_threads(), torch.is_inference_mode_enabled()
+    if threads == 1:
+        return map
+    return lambda function, parts: _workers(threads).map(torch.inference_mode(inference)(function), parts)
+
+
+@cache
+def _workers(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, "specdec product", torch.set_num_threads, (1,))
 
 
 def _is_slow(weight: torch.Tensor) -> bool:

@@ -21,16 +21,9 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.checkpoint import HERE, Checkpoint, fingerprint, opened, stored_dtype
 from specdec_cli.models.download import Compilation, Download, Watch, fetch, plan, size
 from specdec_cli.models.limits import outline, require_held
-from specdec_cli.models.packed import (
-    BITS,
-    PackedConfig,
-    PackedLinear,
-    empty_packed,
-    keep_packed,
-    packed_folder,
-    require_product,
-)
+from specdec_cli.models.packed import BITS, PackedLinear, empty_packed, require_product
 from specdec_cli.models.processor import Processor
+from specdec_cli.models.quantizer import PackedConfig, keep_packed, packed_folder
 from specdec_cli.models.selftest import self_test
 
 _log = logging.getLogger(__name__)

@@ -6,9 +6,6 @@ of fixed memory, and a forward of B clips with q tokens each reads `ids [B, q]`,
 Positions and mask follow from `start` on the device. Fewer tokens or clips are padded: a short clip's padding lies
 behind its text, where nothing attends to it and the next forward overwrites; a missing clip's is written to `SPARE`
 places at the end of a slot, which no text reaches.
-
-Compiling the layers of a step fuses what is left of its kernels. One layer is compiled for all: a whole forward would
-be traced for seconds at every start, shape by shape, and gain nothing but kernels before and after the layers.
 """
 
 from __future__ import annotations
@@ -16,7 +13,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -24,6 +21,7 @@ from typing import Any, Final, TypeAlias
 import torch
 from transformers.cache_utils import Cache, DynamicLayer
 
+from specdec_cli.models.compiled_steps import StepCache, compile_every_shape
 from specdec_cli.models.families import CACHE
 
 Forward: TypeAlias = Callable[[], torch.Tensor]
@@ -40,7 +38,6 @@ CLIPS: Final = (1, 2, 4, 8, 16)
 ROOMS: Final = (512, 1024, 2048)
 """Positions that attention reads; a slot has the most of them, and the cache of a longer clip grows."""
 SPARE: Final = SIZES[-1]
-_COMPILED_AT_MOST: Final = 256  # forms of a layer in a process: clips and rooms, of two models
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,39 +111,6 @@ class LayerMemory(DynamicLayer):  # type: ignore[misc]
         self.values[slot].zero_()
 
 
-class StepCache(Cache):  # type: ignore[misc]
-    """The memory of all layers in a step of one token, in which they are compiled.
-
-    `alone` holds a cache of each: code that is compiled once for all layers must not read their numbers.
-    """
-
-    def __init__(self, memories: Sequence[LayerMemory]) -> None:
-        super().__init__(layers=list(memories))
-        self.alone = [Cache(layers=[memory]) for memory in memories]
-
-
-def let_layers_compile(module: Any) -> None:
-    """Makes each layer of a decoder run compiled where its cache is a `StepCache`, and elsewhere as before."""
-    compiled = torch.compile(_layer, dynamic=False, fullgraph=True)
-
-    def watch(at: int, layer: Any) -> None:
-        plain = layer.forward
-
-        def forward(hidden_states: torch.Tensor, **kwargs: Any) -> Any:
-            if not isinstance(cache := kwargs.get(CACHE), StepCache):
-                return plain(hidden_states, **kwargs)
-            return compiled(layer, hidden_states, kwargs | {CACHE: cache.alone[at]})
-
-        layer.forward = forward
-
-    for at, layer in enumerate(module.get_decoder().layers):
-        watch(at, layer)
-
-
-def _layer(layer: Any, hidden_states: torch.Tensor, kwargs: dict[str, Any]) -> Any:
-    return type(layer).forward(layer, hidden_states, **kwargs)
-
-
 class Slots:
     """Fixed memory for some clips of a model at a time, and the forwards that are recorded over it.
 
@@ -195,7 +159,7 @@ class Slots:
             self._inputs[shape.clips, shape.tokens] = self._packed([], shape).to(self.device)
         self._forward(shapes[-1])  # the layers take their memory
         steps, recorded = sum(map(self._is_compiled, shapes)), dict[_Shape, Forward]()
-        with self._compiling():
+        with compile_every_shape() if self.compiled else nullcontext():
             for shape in shapes:
                 if self._is_compiled(shape):
                     self.told(sum(map(self._is_compiled, recorded)), steps)
@@ -296,17 +260,6 @@ class Slots:
 
     def _is_compiled(self, shape: _Shape) -> bool:
         return self.compiled and shape.tokens == 1
-
-    def _compiling(self) -> AbstractContextManager[None]:
-        """By default PyTorch compiles eight forms of a function at most."""
-        if not self.compiled:
-            return nullcontext()
-        from torch._dynamo import config  # takes a second
-
-        within: AbstractContextManager[None] = config.patch(
-            recompile_limit=_COMPILED_AT_MOST, accumulated_recompile_limit=_COMPILED_AT_MOST
-        )
-        return within
 
     def _mask(self, room: int) -> torch.Tensor:
         """The additive attention mask [B, 1, q, room]. A boolean one would be turned into it in every layer."""

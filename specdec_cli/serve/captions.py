@@ -22,9 +22,10 @@ from specdec_cli.errors import CheckpointError, ConfigError, ContextError, Specd
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.models.engine import encoders_and_threads
 from specdec_cli.run import Run
+from specdec_cli.serve.api_error import ApiError
 from specdec_cli.serve.clips import Forwards
 from specdec_cli.serve.limits import ServeLimits
-from specdec_cli.serve.requests import PREFIX, ApiError
+from specdec_cli.serve.requests import PREFIX
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.round import Round
 from specdec_cli.types import Mode, Token

@@ -48,7 +48,7 @@ def require_tunable(config: Config, gates: Sequence[GateName], clips: int, risk:
     require_clips(clips, risk)
     if risk is not None and config.acceptance.rule not in (None, "greedy"):
         problem = f"--risk needs a rule that gives the cloud's own caption, and {config.acceptance.rule} does not."
-        raise ConfigError(problem, hint="Use --accept greedy, or leave --risk out.")
+        raise ConfigError(problem, hint="Set acceptance.rule to greedy, or leave --risk out.")
 
 
 def require_clips(clips: int, risk: float | None = None) -> None:

@@ -12,7 +12,7 @@ WORDS = [
     ("specdec config ", {"list", "show", "validate"}),
     ("specdec caption --mode l", {"lossless"}),
     ("specdec caption --gate lea", {"learned"}),
-    ("specdec batch --accept ", {"greedy", "sampling", "rank", "prob", "typical", "class"}),
+    ("specdec batch --mode ", {"hybrid", "lossless", "edge", "cloud"}),
     ("specdec tune --refe", {"--references"}),
 ]
 

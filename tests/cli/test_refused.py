@@ -23,7 +23,7 @@ MISUSED: list[Row] = [
 SETTINGS: list[Row] = [
     ("caption a.wav -k 0", ("-k", "decoding.k", "0")),
     ("caption a.wav --mode hybird", ("--mode", "hybrid")),
-    ("caption a.wav --mode lossless --accept rank", ("lossless", "--mode", "rank", "--accept")),
+    ("caption a.wav --mode lossless --set acceptance.rule=rank", ("lossless", "--mode", "rank", "--set")),
     ("caption a.wav --mode edge --threshold 2", ("--threshold", "edge", "--mode")),
     ("caption a.wav --mode lossless --gate margin", ("margin", "--gate", "lossless", "--mode", "specdec compare")),
     ("caption a.wav --mode cloud --set decoding.edge_failed=cloud", ("decoding.edge_failed", "cloud", "--mode")),
@@ -100,7 +100,7 @@ STUDIES: list[Row] = [
     ("compare a.wav -o report.pdf", ".html"),
     ("bench --repeat 0", "--repeat"),
     ("compare a.wav --set judging.bertscore=true", "--references"),
-    ("compare a.wav --accept sampling", "temperature"),
+    ("compare a.wav --set acceptance.rule=sampling", "temperature"),
     ("tune many --gate always", "no gate to tune 'always'"),
     ("tune many -k 2,x", "'x' is no whole number from 1 to 64"),
     ("tune many --set decoding.temperature=0.7", "Tuning compares texts, and sampling leaves no one text"),
@@ -111,7 +111,10 @@ STUDIES: list[Row] = [
     ("tune many --budget clips=2", "--budget: 'clips=2' is no share from 0 to 1"),
     ("tune many --budget calls=0.5", "Costs: blocks, clips, time"),
     ("tune many --risk 0.05", "A risk of 5% needs at least 38 clips, and 12 can be recorded"),
-    ("tune many --risk 0.2 --accept rank", "--risk needs a rule that gives the cloud's own caption, and rank does not"),
+    (
+        "tune many --risk 0.2 --set acceptance.rule=rank",
+        "--risk needs a rule that gives the cloud's own caption, and rank does not",
+    ),
     ("tune many --set cloud.url=http://127.0.0.1:9", "returns verdicts only"),
 ]
 FILES: list[tuple[str, str, int]] = [

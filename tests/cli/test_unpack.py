@@ -24,6 +24,15 @@ def test_a_data_set_is_unpacked_and_the_next_command_reads_it(emotions: Path, sp
     assert len(Path("c.jsonl").read_text().splitlines()) == 2
 
 
+def test_the_column_of_the_recordings_is_chosen(tmp_path: Path, specdec: Specdec) -> None:
+    source = parquet(tmp_path / "set.parquet", [{"near": clip(1)["audio"], "far": clip(2)["audio"]}])
+    assert specdec("unpack", source, "-o", tmp_path / "out", "--column", "audio=far").code == 0
+    assert (tmp_path / "out" / "clip2.wav").is_file()
+    wrong = specdec("unpack", source, "-o", tmp_path / "new", "--column", "file=far")
+    assert wrong.code == 2
+    assert "'file=far' is not of the form audio=COLUMN" in wrong.err
+
+
 def test_a_damaged_file_is_a_failure_and_nothing_at_all_an_error(emotions: Path, specdec: Specdec) -> None:
     emotions.with_name("train-00001-of-00002.parquet").write_bytes(b"PAR1")
     assert specdec("unpack", "emotions", "-o", "out").code == 1

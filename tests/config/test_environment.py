@@ -3,7 +3,7 @@
 import pytest
 
 from specdec_cli.config import SETTINGS, parse_setting
-from specdec_cli.config.resolve import misspelt_variables, read_environment
+from specdec_cli.config.layers import misspelt_variables, read_environment
 from tests.config.conftest import Load, Refusal, assert_refused
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import RepetitionPenaltyLogitsProcessor
 
-from specdec_cli.config.schema import ScoringConfig
+from specdec_cli.config.decoding_schema import ScoringConfig
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.scores import LogitsPipeline
 from specdec_cli.models.engine import _forward

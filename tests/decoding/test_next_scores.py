@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from specdec_cli.config.schema import ScoringConfig
+from specdec_cli.config.decoding_schema import ScoringConfig
 from specdec_cli.decoding.guesses import Guesses, GuessTable
 from specdec_cli.decoding.length import GuessCosts
 from specdec_cli.decoding.next_scores import NextScores

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from specdec_cli.config.schema import AcceptanceConfig
+from specdec_cli.config.decoding_schema import AcceptanceConfig
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms, accept_block, passing
 from specdec_cli.decoding.block import Draft
 from specdec_cli.decoding.pick import readings

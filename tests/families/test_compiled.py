@@ -11,9 +11,10 @@ import torch
 from torch._dynamo.utils import counters
 from torch._inductor import metrics
 
+from specdec_cli.models.compiled_steps import let_layers_compile
 from specdec_cli.models.selftest import self_test
 from specdec_cli.models.session import Session
-from specdec_cli.models.slots import Slots, _Shape, let_layers_compile
+from specdec_cli.models.slots import Slots, _Shape
 from tests.families.checkpoints import KINDS, write
 from tests.families.running import JOINING, prompt
 from tests.models.checkpoints import load

@@ -415,3 +415,22 @@ def test_a_folder_has_a_file_for_each_recording(tmp_path: Path) -> None:
     for name, said in (("one.wav", "0 files of cuts for one.wav"), ("two.wav", "2 files of cuts for two.wav")):
         with pytest.raises(AudioContentError, match=said):
             cuts.of(str(tmp_path / name))
+
+
+def test_a_folder_has_a_file_for_each_recording_where_the_recordings_stand(tmp_path: Path) -> None:
+    for number, speaker in enumerate(("ann", "bob")):
+        (tmp_path / "cuts" / speaker).mkdir(parents=True)
+        (tmp_path / "cuts" / speaker / "1.SRT").write_text(SRT.replace("00:00:00,700", f"00:00:00,{number}00"))
+    cuts = Cuts.read(tmp_path / "cuts")
+    recordings = ["in/ann/1.wav", "in/bob/1.wav"]
+    cuts.expect(recordings)
+    assert [cuts.of(recording)[0].start_s for recording in recordings] == [0.0, 0.1]
+
+
+@pytest.mark.parametrize("name", ["1.srt", "1.rttm"])
+def test_cuts_that_may_be_of_two_recordings_are_of_none(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(SRT if name.endswith("srt") else "SPEAKER 1 1 0.5 1 <NA> <NA> ann <NA> <NA>\n")
+    cuts = Cuts.read(tmp_path if name.endswith("srt") else tmp_path / name)
+    cuts.expect(["in/ann/1.wav", "in/bob/1.wav", "in/bob/2.wav"])
+    with pytest.raises(AudioContentError, match=r"^1 of .* may be in/ann/1\.wav or in/bob/1\.wav"):
+        cuts.of("in/bob/1.wav")

@@ -123,6 +123,12 @@ def test_a_name_that_two_recordings_share_finds_neither_by_name_alone(tmp_path: 
     references.require_some(["in/ann/1.flac", "in/bob/1.flac"])
     assert references.find("in/ann/1.flac") is not None
     assert references.find("in/bob/1.flac") is None
+    bare = read(tmp_path / "t.csv", "file,caption\n1,A\nann/1,B\n")
+    bare.require_some(["in/ann/1.flac", "in/bob/1.flac"])
+    assert [entry and entry.key for entry in map(bare.find, ("in/ann/1.flac", "in/bob/1.flac"))] == ["ann/1", "1"]
+    bare = read(tmp_path / "t.csv", "file,caption\n1,A\n2,B\n")
+    with pytest.raises(ReferencesError, match=r"^1 of .* may be in/ann/1\.flac or in/bob/1\.flac"):
+        bare.require_some(["in/ann/1.flac", "in/bob/1.flac"])
 
 
 def test_an_unknown_label_costs_itself(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from specdec_cli.config.schema import DecodingConfig
+from specdec_cli.config.decoding_schema import DecodingConfig
 from specdec_cli.decoding.assemble import gate_generator
 from specdec_cli.decoding.block import Block
 from specdec_cli.decoding.stop import count_sentences

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from specdec_cli.models import slots
+from specdec_cli.models import compiled_steps
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.slots import Slots, _Shape
 from tests.tiny import tiny_model
@@ -66,7 +66,7 @@ def test_a_step_that_cannot_be_compiled_is_recorded_as_it_is(
     def refuse(*_: Any, **__: Any) -> Any:
         raise RuntimeError("no compiler")
 
-    monkeypatch.setattr(slots, "_layer", refuse)
+    monkeypatch.setattr(compiled_steps, "_layer", refuse)
     monkeypatch.setattr(torch, "compile", lambda call, **_: call)
     model = tiny_model(1, graphs="on", compiled=True)
     assert "without compiled steps: no compiler" in caplog.text

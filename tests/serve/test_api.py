@@ -16,7 +16,7 @@ from openai import AsyncOpenAI, OpenAI
 
 from specdec_cli.decoding.pick import not_finite
 from specdec_cli.labels import Lexicon
-from specdec_cli.serve.requests import ApiError
+from specdec_cli.serve.api_error import ApiError
 from specdec_cli.transcript import Transcript
 from tests.audio.encode import ffmpeg_bytes, sndfile_bytes
 from tests.mini_pair import MODES, RATE, captioner, voice, write_voice

@@ -16,10 +16,10 @@ import openai
 import pytest
 
 from specdec_cli.errors import ConfigError
+from specdec_cli.serve.api_error import ApiError
 from specdec_cli.serve.bodies import Bodies, Body
 from specdec_cli.serve.fetch import fetched, hosts
 from specdec_cli.serve.limits import ServeLimits
-from specdec_cli.serve.requests import ApiError
 from tests.cloud.test_process import certificate
 from tests.serve.api import api, ask, at_address, spoken, text_of
 

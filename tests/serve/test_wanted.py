@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from specdec_cli.labels import Lexicon
-from specdec_cli.serve.requests import ApiError, ChatRequest, object_schema
+from specdec_cli.serve.api_error import ApiError
+from specdec_cli.serve.caption_object import object_schema
+from specdec_cli.serve.requests import ChatRequest
 
 KNOWN = object_schema(Lexicon.shipped())
 PITCH = [*Lexicon.shipped().attributes["pitch"], None]

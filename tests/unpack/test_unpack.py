@@ -233,7 +233,7 @@ def test_one_of_several_columns_is_chosen_by_name(tmp_path: Path) -> None:
     source = parquet(tmp_path / "set.parquet", [{"near": clip(1)["audio"], "far": clip(2)["audio"]}])
     with pytest.raises(ConfigError, match="several columns") as error:
         unpacked(source, tmp_path / "out")
-    assert "--audio-column near" in str(error.value.hint)
+    assert "--column audio=near" in str(error.value.hint)
     unpacked(source, tmp_path / "far", column="far")
     assert (tmp_path / "far" / "clip2.wav").read_bytes() == sound(2)
     with pytest.raises(ConfigError, match="no recordings in a column 'none'"):
