@@ -31,7 +31,7 @@ def noise(model: AudioLM, size: float = NOISE) -> Iterator[None]:
 
         return wrapped
 
-    model.forward = noisy(model.forward)  # type: ignore[method-assign]
+    model.forward = noisy(model.forward)
     try:
         yield
     finally:

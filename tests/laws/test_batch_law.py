@@ -278,7 +278,7 @@ def test_a_clip_closed_half_way_leaves_the_others_going() -> None:
         for event in events:
             if isinstance(event, Block):
                 break
-        events.close()  # type: ignore[attr-defined]
+        events.close()
         return None
 
     for number in numbers(640, 0.2):
@@ -329,8 +329,8 @@ def test_the_serving_thread_keeps_no_finished_clip() -> None:
         loop = case.loop(models)
         with models.clip():
             collect(loop.run())
-        sessions = [weakref.ref(part.session) for part in (loop.drafter, loop.verifier)]  # type: ignore[union-attr]
-        caches = [weakref.ref(ref().cache) for ref in sessions]  # type: ignore[union-attr]
+        sessions = [weakref.ref(part.session) for part in (loop.drafter, loop.verifier)]
+        caches = [weakref.ref(ref().cache) for ref in sessions]
         del loop
         gc.collect()
         assert [ref() for ref in (*sessions, *caches)] == [None] * 4

@@ -119,7 +119,7 @@ def test_the_audio_is_the_recording(read: Page, runs: Runs) -> None:
 
 def test_markup_in_any_text_stays_text(runs: Runs) -> None:
     evil_runs, made = hostile(runs)
-    found = Page(page_of(made, evil_runs))  # type: ignore[arg-type]
+    found = Page(page_of(made, evil_runs))
     scripts = [a.get("type") for tag, a, _ in found.sources if tag == "script"]
     assert scripts == ["application/json", "module"]
     assert not any(tag == "img" for tag, _ in found.elements)
