@@ -138,16 +138,16 @@ class Captions:
 
     def _steps_of(self, run: Run, captioner: Captioner, left: threading.Event) -> Generator[Step]:
         """Each block of a piece, and its transcript: where there are others, that may be the line of an error."""
-        piece, told, seen, shared = _piece(run, captioner.pair.writer.placeholders), 0, 0, self._forwards
-        if shared is not None:
-            shared.request.left = left
+        piece, told, seen, engine = _piece(run, captioner.pair.writer.placeholders), 0, 0, self._forwards
+        if engine is not None:
+            engine.request.left = left
         try:
             if run.error is not None:
                 raise run.error
             with (
                 self._turn(self._decoding, left),
-                nullcontext() if shared is None else shared.clip(),
-                closing(run.updates(shared)) as updates,
+                nullcontext() if engine is None else engine.clip(),
+                closing(run.updates(engine)) as updates,
             ):
                 for update in updates:
                     _require_client(left)
