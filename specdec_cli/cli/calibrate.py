@@ -8,13 +8,13 @@ from typing import Annotated, Final
 import typer
 
 from specdec_cli import __version__
+from specdec_cli.calibrate.decisions import read_decisions
+from specdec_cli.calibrate.fitting import calibrate as calibrated
 from specdec_cli.cli import options
 from specdec_cli.cli.command_run import display, emit, read_references
 from specdec_cli.cli.outputs import by_ending
 from specdec_cli.console.pages import calibration_page
 from specdec_cli.errors import ConfigError
-from specdec_cli.labels.calibration import calibrate as calibrated
-from specdec_cli.labels.calibration import read_decisions
 from specdec_cli.plot.reliability import reliability
 from specdec_cli.targets import CALIBRATION, PICTURE, write
 
