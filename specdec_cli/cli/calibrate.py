@@ -1,4 +1,4 @@
-"""`specdec calibrate`: probabilities of classes that hold, fitted to transcripts and references."""
+"""`specdec calibrate`: fits the probabilities of classes to transcripts and references."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from specdec_cli.errors import ConfigError
 from specdec_cli.plot.reliability import reliability
 from specdec_cli.targets import CALIBRATION, PICTURE, write
 
-_FITTED: Final = "The calibration (.json), or how often each probability was right (.svg, .png, .pdf). Repeatable."
+_FITTED: Final = (
+    "The calibration (.json), or how often classes of each probability are right (.svg, .png, .pdf). Repeatable."
+)
 
 
 @options.taking(options.ReferenceOptions)
@@ -32,11 +34,11 @@ def calibrate(
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> int:
-    """Fit a calibration to your own recordings, so that of classes given 70% about 70% are right.
+    """Fit a calibration to your own recordings, so that of classes with a probability of 70% about 70% are right.
 
-    The transcripts were made with --labels. One temperature is fitted to each model and attribute with at least 50
-    known classes. The table gives the error on speakers that the temperature was not fitted to: name them in a column
-    speaker of the references. Use the file with --calibration FILE.
+    Make the transcripts with --labels. A temperature is fitted for each model and attribute of which at least 50 right
+    classes are known. The printed error is that of speakers to whom the temperature was not fitted: name speakers in a
+    column speaker of the references. Use the file with --calibration FILE.
     """
     config = options.resolve(context).config
     words, table = read_references(context, config)
