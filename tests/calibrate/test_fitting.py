@@ -6,16 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from specdec_cli.calibrate.decisions import Decision
+from specdec_cli.calibrate.fitting import calibrate, fit_temperature, reliability
 from specdec_cli.errors import ConfigError
 from specdec_cli.labels import Lexicon
-from specdec_cli.labels.calibration import (
-    Decision,
-    calibrate,
-    fit_temperature,
-    read_calibration,
-    reliability,
-    sharpened,
-)
+from specdec_cli.labels.calibration import read_calibration, sharpened
 from specdec_cli.plot.reliability import reliability as diagram
 from specdec_cli.types import Decider
 from tests.cli.conftest import *  # noqa: F403 - its fixtures
