@@ -287,7 +287,7 @@ def test_what_has_nothing_to_describe_is_not_tried_again(
         patch.setattr(Captioner, "load", lambda *_, **__: pytest.fail("loaded"))
         outcome = run()
     assert (outcome.code, output.read_bytes()) == (0, before)
-    assert "3 done before" in outcome.err
+    assert "3 done before (2 without a caption)" in outcome.err
     write_voice(files[1], 2, 1.0)  # another content is captioned
     assert run().code == 0
     assert sum(line.caption is not None for line in read_transcripts(output)) == 2

@@ -58,8 +58,8 @@ def test_what_it_cannot_hold_is_named(tmp_path: Path) -> None:
     ]
     begin = good_line(str(folder / "begin.wav"), start_s=0.0, end_s=1.0, duration_s=1.0, recording_s=9.0)
     outside = [good_line(str(tmp_path / name), duration_s=1.0) for name in ("corpus-2/x.wav", "y.wav")]
-    gone = good_line(str(folder / "gone.wav"), duration_s=1.0)
-    written = exported(tmp_path, folder, good_line(str(folder / "a.wav"), duration_s=1.0), *parts, begin, gone, *outside)
+    parts.append(good_line(str(folder / "gone.wav"), duration_s=1.0))
+    written = exported(tmp_path, folder, good_line(str(folder / "a.wav"), duration_s=1.0), *parts, begin, *outside)
     assert [row["file_name"] for row in rows(folder)] == ["a.wav"]
     (problem,) = written.problems
     assert "long.wav" in problem.message
