@@ -24,7 +24,8 @@ from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import References
 from specdec_cli.regular_files import read_json
 from specdec_cli.stats import Figures
-from specdec_cli.transcript.lines import stored_lines, transcript_at
+from specdec_cli.transcript.lines import Mark, standing, stored_lines, transcript_at
+from specdec_cli.transcript.terms import made_by
 from specdec_cli.types import LEAST_PROBABILITY, Decider, Mode
 
 SHIPPED: Final = Path(__file__).parent.parent / "mini" / "weights" / "calibration.json"
@@ -146,13 +147,24 @@ def sharpened(classes: Mapping[str, float], power: float) -> dict[str, float]:
 
 
 def read_decisions(paths: Sequence[Path], references: References) -> Iterator[Decision]:
-    """The decisions in files of transcripts whose right class is known.
+    """The decisions in files of transcripts whose right class is known; those of a caption in two files count once.
 
     Raises:
         TranscriptError: a file holds something else, or cannot be read.
+        ReferencesError: the references are about none of the recordings, or one row may be about several.
     """
-    for path, line in ((each, line) for each in paths for line in stored_lines(each) if line.head.good):
-        run = transcript_at(path, line)
+    found: dict[tuple[object, ...], tuple[Path, Mark]] = {}
+    files = set[str]()
+    for path in paths:
+        clips = defaultdict[tuple[object, ...], list[Mark]](list)
+        for line in stored_lines(path):
+            files.add(line.head.file)
+            clips[line.key, line.head.prompt, made_by(line.head)].append(Mark.of(line))
+        for clip, marks in clips.items():
+            found |= {(*clip, mark.place): (path, mark) for mark in standing(marks) if mark.good}
+    references.require_some(sorted(files))
+    for path, mark in found.values():
+        run = transcript_at(path, mark)
         if (reference := references.of(run)) is None:
             continue
         for attribute, scores in (run.scores or {}).items():
