@@ -282,7 +282,7 @@ def prepare(captioner: Captioner, task: Task) -> Iterator[Ready]:
         recording = None if task.done else captioner.recording(item)
         skip = task.found_in(recording) if recording else frozenset[int]()
         if recording is None or len(skip) == len(recording.cuts):
-            yield outcome
+            yield replace(outcome, captioned=task.captioned)
             return
         cuts = [cut for number, cut in enumerate(recording.cuts) if number not in skip]
         length_s = sum(cut.end_s - cut.start_s for cut in cuts)

@@ -201,7 +201,7 @@ class Printer:
             write_line(transcript.to_json())
         elif transcript.caption is not None:
             columns, speaker = [file] if self.named else [], ""
-            if transcript.pieces is not None:
+            if transcript.start_s is not None:
                 columns += [f"{transcript.start_s or 0.0:.2f}", f"{transcript.end_s or 0.0:.2f}"]
                 speaker = f"{transcript.speaker}: " if transcript.speaker else ""
             flags = (*transcript.flags, *(("degraded",) if transcript.degraded else ()))

@@ -135,10 +135,39 @@ def test_the_first_failure_may_end_it(batch: Batch) -> None:
     assert len(lines) < 20
 
 
-def test_an_output_in_use_is_left_alone(batch: Batch, clips: Path) -> None:
-    with Output(OUTPUT, None):
-        outcome = batch(clips, "-r", loads=False)
-    assert (outcome.code, "being written by another run" in outcome.err) == (3, True)
+@pytest.mark.parametrize("command", ["caption", "batch"])
+def test_what_has_nothing_to_describe_is_not_tried_again(
+    specdec: Specdec, tmp_path: Path, output: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = np.concatenate([voice(1, 2.0), np.zeros(2 * RATE, np.float32)])
+    for name, samples in (("part", part), ("silent", np.zeros(RATE, np.float32)), ("short", voice(1, 0.05))):
+        soundfile.write(tmp_path / f"{name}.wav", samples, RATE)
+    files = [tmp_path / f"{name}.wav" for name in ("part", "silent", "short")]
+    run = lambda: specdec(command, *files, "--segment", "2", *QUICK, "-o", output)  # noqa: E731
+    assert run().code == 1
+    before = output.read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(Captioner, "load", lambda *_, **__: pytest.fail("loaded"))
+        outcome = run()
+    assert (outcome.code, output.read_bytes()) == (0, before)
+    assert "3 done before (2 without a caption)" in outcome.err
+    write_voice(files[1], 2, 1.0)  # another content is captioned
+    assert run().code == 0
+    assert sum(line.caption is not None for line in read_transcripts(output)) == 2
+
+
+def test_an_output_in_use_or_of_another_kind_is_left_alone(
+    batch: Batch, clips: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Captioner, "load", lambda *_, **__: pytest.fail("loaded"))
+    with Output(output, None):
+        outcome = batch(clips, "-r")
+        assert outcome.code == 3
+        assert "being written by another run" in outcome.err
+    for text in ("notes", json.dumps({"a": 1}) + "\n"):
+        output.write_text(text)
+        assert batch(clips, "-r").code == 2
+        assert output.read_text() == text
 
 
 def test_a_batch_that_cannot_load_its_models_drops_nothing(
