@@ -6,24 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from specdec_cli.calibrate.decisions import Decision
+from specdec_cli.calibrate.decisions import Decision, read_decisions
 from specdec_cli.calibrate.fitting import calibrate, fit_temperature, reliability
 from specdec_cli.errors import ConfigError
 from specdec_cli.labels import Lexicon
-<<<<<<< HEAD:tests/calibrate/test_fitting.py
 from specdec_cli.labels.calibration import read_calibration, sharpened
-=======
-from specdec_cli.labels.calibration import (
-    Decision,
-    calibrate,
-    fit_temperature,
-    read_calibration,
-    read_decisions,
-    reliability,
-    sharpened,
-)
 from specdec_cli.labels.references import References
->>>>>>> break1:tests/labels/test_calibration.py
 from specdec_cli.plot.reliability import reliability as diagram
 from specdec_cli.types import Decider
 from tests.cli.conftest import *  # noqa: F403 - its fixtures

@@ -5,14 +5,16 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
 
 from specdec_cli.batch.output_file import Output
 from specdec_cli.captioner import Captioner
 from specdec_cli.transcript import Transcript
 from tests.cli.conftest import Specdec
 from tests.cli.harness import QUICK, Outcome, telling
-from tests.mini_pair import captioner, write_voice
+from tests.mini_pair import RATE, captioner, voice, write_voice
 from tests.tiers import few, in_ci
 from tests.transcript.lines import read_transcripts
 
@@ -136,38 +138,25 @@ def test_the_first_failure_may_end_it(batch: Batch) -> None:
 
 
 @pytest.mark.parametrize("command", ["caption", "batch"])
-def test_what_has_nothing_to_describe_is_not_tried_again(
-    specdec: Specdec, tmp_path: Path, output: Path, command: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_has_nothing_to_describe_is_not_tried_again(specdec: Specdec, command: str) -> None:
     part = np.concatenate([voice(1, 2.0), np.zeros(2 * RATE, np.float32)])
     for name, samples in (("part", part), ("silent", np.zeros(RATE, np.float32)), ("short", voice(1, 0.05))):
-        soundfile.write(tmp_path / f"{name}.wav", samples, RATE)
-    files = [tmp_path / f"{name}.wav" for name in ("part", "silent", "short")]
-    run = lambda: specdec(command, *files, "--segment", "2", *QUICK, "-o", output)  # noqa: E731
-    assert run().code == 1
-    before = output.read_bytes()
-    with monkeypatch.context() as patch:
-        patch.setattr(Captioner, "load", lambda *_, **__: pytest.fail("loaded"))
-        outcome = run()
-    assert (outcome.code, output.read_bytes()) == (0, before)
+        soundfile.write(f"{name}.wav", samples, RATE)
+    given = (command, "part.wav", "silent.wav", "short.wav", "--segment", "2", *QUICK, "-o", OUTPUT)
+    assert specdec(*given).code == 1
+    before = OUTPUT.read_bytes()
+    outcome = specdec(*given, loads=False)
+    assert (outcome.code, OUTPUT.read_bytes()) == (0, before)
     assert "3 done before (2 without a caption)" in outcome.err
-    write_voice(files[1], 2, 1.0)  # another content is captioned
-    assert run().code == 0
-    assert sum(line.caption is not None for line in read_transcripts(output)) == 2
+    write_voice(Path("silent.wav"), 2, 1.0)  # another content is captioned
+    assert specdec(*given).code == 0
+    assert sum(line.caption is not None for line in read_transcripts(OUTPUT)) == 2
 
 
-def test_an_output_in_use_or_of_another_kind_is_left_alone(
-    batch: Batch, clips: Path, output: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Captioner, "load", lambda *_, **__: pytest.fail("loaded"))
-    with Output(output, None):
-        outcome = batch(clips, "-r")
-        assert outcome.code == 3
-        assert "being written by another run" in outcome.err
-    for text in ("notes", json.dumps({"a": 1}) + "\n"):
-        output.write_text(text)
-        assert batch(clips, "-r").code == 2
-        assert output.read_text() == text
+def test_an_output_in_use_is_left_alone(batch: Batch, clips: Path) -> None:
+    with Output(OUTPUT, None):
+        outcome = batch(clips, "-r", loads=False)
+    assert (outcome.code, "being written by another run" in outcome.err) == (3, True)
 
 
 def test_a_batch_that_cannot_load_its_models_drops_nothing(
