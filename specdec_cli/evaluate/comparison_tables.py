@@ -123,7 +123,7 @@ def quality(comparison: Comparison) -> FigureTable | None:
 
 
 def gaps(comparison: Comparison) -> FigureTable | None:
-    """How much of the gap between edge and cloud each mode closes, and how far that is above random escalation."""
+    """How much of the gap between edge and cloud each mode closes, and how much more than escalation at random."""
     shown = [gap for gap in comparison.gaps if not comparison.same_as_cloud(gap.mode)]  # whose rule closes the gap
     columns: dict[str, list[Cell]] = {
         "edge-only": [measured(gap.edge) for gap in shown],
@@ -173,8 +173,8 @@ def confusions(comparison: Comparison, lexicon: Lexicon) -> dict[str, list[Figur
     return found
 
 
-def worst_confusions(comparison: Comparison, most: int = 3) -> str | None:
-    """The commonest confusions of the mode that uses most settings, in a sentence; None: there is none."""
+def worst_confusions(comparison: Comparison) -> str | None:
+    """The three commonest confusions of the mode that uses most settings, in a sentence; None: there is none."""
     mode = richest(comparison.modes)
     labels = next((of.labels for of in comparison.quality if of.mode == mode), {})
     wrong = [(name, each) for name, of in labels.items() for each in of.confusions if each.named != each.true]
@@ -187,13 +187,13 @@ def worst_confusions(comparison: Comparison, most: int = 3) -> str | None:
     words = [
         f"{each.true} {name} {'named ' + each.named if each.named else 'not named'} "
         f"({each.clips:,} of {written.count(known[name, each.true], 'clip')})"
-        for name, each in wrong[:most]
+        for name, each in wrong[:3]
     ]
     return f"{mode.capitalize()}'s commonest errors: {', '.join(words)}."
 
 
 def about_references(found: Comparison | Tuning) -> str | None:
-    """From which columns references came, in words; None without references."""
+    """From which columns the references were read, in words; None without references."""
     read = [
         name if name == column else f"{name} from {column}" for name, column in (found.reference_columns or {}).items()
     ]
