@@ -68,7 +68,7 @@ def tune(
     reads = [*files, references, lexicon, *resolved.reads]
     refuse({"--traces": (traces, RECORDINGS)}, reads)
     gate, plot = by_ending(output, (GATE, PICTURE), [*reads, traces])
-    again = f"interrupted; run it again to go on from {traces}" if traces else "interrupted"
+    again = f"interrupted; run it again to resume from {traces}" if traces else "interrupted"
     with display(context, resolved=resolved, references=table, interruption=again) as view:
         clips = _clips(view, files)
         if not clips:

@@ -67,7 +67,7 @@ class Cuts:
         return cls(path, skips, named, of_all)
 
     def expect(self, recordings: Iterable[str]) -> None:
-        """Takes the paths of all recordings, see `ByRecording`."""
+        """Takes the paths of all recordings; see `ByRecording.expect`."""
         if self._named is not None:
             self._named.expect(recordings)
 
@@ -118,7 +118,7 @@ def _read(path: Path, skips: Skips) -> list[Entry]:
 def _closed(entries: Sequence[Entry], skips: Skips) -> Iterator[tuple[Entry, Cut]]:
     """Every entry with its cut; one without an end lasts until the next one of its recording begins.
 
-    Texts and speakers that are no UTF-8 are left out; what they are in is unknown.
+    Texts and speakers that are not UTF-8 are left out, since their encoding is unknown.
     """
     starts: defaultdict[str | None, list[float]] = defaultdict(list)
     if any(entry.end_s is None for entry in entries):
@@ -133,14 +133,14 @@ def _closed(entries: Sequence[Entry], skips: Skips) -> Iterator[tuple[Entry, Cut
         end_s = after[entry.file][start_s] if entry.end_s is None else entry.end_s
         speaker, text = entry.speaker, entry.text
         if not (decoded(speaker or "") and decoded(text or "")):
-            skips.change(entry.place, "what it says is no UTF-8 text, so that only its times count: save it as UTF-8")
+            skips.change(entry.place, "its text is not UTF-8, so only its times count: save it as UTF-8")
             speaker, text = (said if decoded(said or "") else None for said in (speaker, text))
         yield entry, Cut(start_s, end_s, speaker, text, entry.place, entry.channel)
 
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Looks for no cycles of garbage meanwhile: rows by the million make none, and a third of the time goes on it."""
+    """Switches the garbage collector off: rows by the million make no cycles, and it takes a third of the time."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -151,9 +151,9 @@ def _uncollected() -> Iterator[None]:
 
 
 def _rttm(path: Path, skips: Skips) -> Iterator[Entry]:
-    """SPEAKER lines; names may hold blanks, which the format does not have room for and tools write all the same.
+    """The cuts of SPEAKER lines. Names may hold blanks: the format forbids them, and tools write them.
 
-    Channels count only where the file names others than the first, which most tools write for any recording.
+    Most tools write channel 1 for any recording, so channels count only in files that name others.
     """
     found, where = list[Entry](), f"{path}, line "
     for number, line in enumerate(read_text(path, lenient=True).split("\n"), 1):

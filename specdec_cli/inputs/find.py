@@ -1,4 +1,4 @@
-"""Recordings by path: files, folders, patterns and lists, alike in all commands."""
+"""Recordings by path: files, folders, patterns and lists, as all commands take them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from specdec_cli.regular_files import POSIX, open_regular
 from specdec_cli.text import show
 
 _SOUND: Final = re.compile(rf"[^.].*\.({SOUND_ENDINGS})", re.IGNORECASE | re.DOTALL)
-"""What a folder is searched for; a file that is named, or matched by a pattern, may have any name."""
+"""Names of recordings in a folder; a file that is named or matches a pattern may have any other."""
 _OTHERS: Final = {
     (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".scp"): ("a table", "To caption what it lists: --manifest {}"),
     (".rttm", ".srt", ".vtt", ".textgrid", ".eaf"): ("a file of cuts", "Name the recording, and --segment {}"),
@@ -153,7 +153,7 @@ def require_sounds(paths: Sequence[str]) -> None:
 
 
 def _other_way(path: str) -> tuple[str, str] | None:
-    """What a text is, by its beginning and the ending of its name, and how it is given; None for any other file."""
+    """What a text file is, by its beginning and its ending, and how to give it; None for any other file."""
     kind = os.path.splitext(path.lower().removesuffix(".gz"))[1]
     what, way = next((other for endings, other in _OTHERS.items() if kind in endings), ("", ""))
     head = b""
@@ -180,7 +180,7 @@ def find_recordings(
 
 
 def identify(paths: Iterable[str]) -> tuple[list[InputFile], dict[str, str]]:
-    """Every recording with its hash, and those left out because another one holds the same bytes.
+    """Every recording with its hash, and the copies that are left out.
 
     Returns:
         The recordings in order, unreadable ones with their error; and path -> path of its equal before it.
@@ -201,9 +201,9 @@ def identify(paths: Iterable[str]) -> tuple[list[InputFile], dict[str, str]]:
 
 
 def all_unreadable(recordings: Iterable[InputFile]) -> dict[str, SpecdecError]:
-    """Path -> why it cannot be opened as audio, where none of the recordings can; else nothing.
+    """Path -> why it cannot be opened as audio, if no recording can be opened; else nothing.
 
-    It looks no further than the first that can, and decodes nothing.
+    It decodes nothing, and stops at the first recording that can be opened.
     """
     refused: dict[str, SpecdecError] = {}
     for recording in recordings:
@@ -211,7 +211,7 @@ def all_unreadable(recordings: Iterable[InputFile]) -> dict[str, SpecdecError]:
             with opened(recording.path) as file:
                 require_sound(recording.path, file)
             return {}
-        except Exception as error:  # also what a library makes of a header that lies
+        except Exception as error:  # also an error of a library about a header that lies
             refused[recording.path] = typed(error)
     return refused
 

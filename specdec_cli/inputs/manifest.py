@@ -63,7 +63,7 @@ class Manifest:
                 continue
             name = show(item.path) if item.id is None else f"the id {show(item.id)}"
             if (before := places.setdefault(item.id or item.key, entry.place)) != entry.place:
-                skips.leave_out(entry.place, f"{name} is that of {before} too")
+                skips.leave_out(entry.place, f"{name} is also that of {before}")
             else:
                 rows[item.key] = item
         skips.require_some(rows, f"{path} names no recordings.", "It needs a line for each.")
@@ -76,7 +76,7 @@ Inputs = Paths | Manifest
 
 
 def _listed(path: Path, skips: Skips) -> Iterator[Entry]:
-    """What a manifest lists, by what it holds."""
+    """The entries of a manifest: of Kaldi, Lhotse, or a table."""
     if path.suffix == ".scp" or (path / "wav.scp").exists():
         yield from kaldi(path if path.suffix == ".scp" else path / "wav.scp", skips)
     elif not isinstance(table := table_or_cuts(path, skips), Table):
@@ -91,7 +91,7 @@ def _listed(path: Path, skips: Skips) -> Iterator[Entry]:
 
 
 def _path(folder: Path, file: str) -> str:
-    """The path that a manifest in `folder` means, which may be a `file:` address, of a home folder, or of Windows."""
+    """The path of a recording in a manifest in `folder`: also of a `file:` address, below ~, or written by Windows."""
     if file.lower().startswith("file://"):
         file = unquote(urlsplit(file).path)
     if os.path.isabs(file) or is_url(file):
