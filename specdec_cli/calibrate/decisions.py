@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from specdec_cli.inputs.recording import Key
 from specdec_cli.labels.calibration import sharpened
 from specdec_cli.labels.references import References
 from specdec_cli.transcript.lines import Line, Mark, standing, stored_lines
+from specdec_cli.transcript.terms import made_by
 from specdec_cli.types import Decider, Mode
 
 
@@ -31,12 +31,21 @@ class Decision:
 def read_decisions(paths: Sequence[Path], references: References) -> Iterator[Decision]:
     """The decisions in files of transcripts whose right class is known.
 
-    Of a clip that one file has captioned twice in one mode, the last caption counts.
+    A caption that two files hold counts once. Of a clip that one file has captioned twice alike, the last one counts.
 
     Raises:
         TranscriptError: a file holds something else, or cannot be read.
+        ReferencesError: the references are about none of the recordings, or one row may be about several.
     """
-    for head in (line.head for path in paths for line in _current(path) if line.head.good):
+    found = dict[tuple[object, ...], Line]()
+    for path in paths:
+        clips: defaultdict[tuple[object, ...], dict[int, Line]] = defaultdict(dict)
+        for line in stored_lines(path):
+            clips[line.key, line.head.prompt, made_by(line.head)][line.offset] = line
+        for clip, lines in clips.items():
+            found |= {(*clip, mark.place): lines[mark.offset] for mark in standing(map(Mark.of, lines.values()))}
+    references.require_some(sorted({line.head.file for line in found.values()}))
+    for head in (line.head for line in found.values() if line.head.good):
         if (reference := references.of(head)) is None:
             continue
         for attribute, scores in (head.scores or {}).items():
@@ -46,12 +55,3 @@ def read_decisions(paths: Sequence[Path], references: References) -> Iterator[De
                 weights, group = None if model is None else model.weights, reference.speaker or reference.key
                 raw = sharpened(scores.classes, scores.temperature or 1.0)
                 yield Decision(scores.by, attribute, raw, named, truth, group, weights, head.mode)
-
-
-def _current(path: Path) -> Iterator[Line]:
-    """The lines of a file that no later line of the same clip and mode replaces."""
-    clips: defaultdict[tuple[Key, Mode], dict[int, Line]] = defaultdict(dict)
-    for line in stored_lines(path):
-        clips[line.key, line.head.mode][line.offset] = line
-    for lines in clips.values():
-        yield from (lines[mark.offset] for mark in standing(map(Mark.of, lines.values())))

@@ -167,8 +167,8 @@ class Captioning:
         given = with_list(request.paths or [], may_be_sound=may_be_sound)
         require_sounds(given)
         for path in given:
-            Paths([path], request.recursive, own).require_one()
-        return Paths(given, request.recursive, own)
+            Paths([path], request.recursive, request.pattern, own).require_one()
+        return Paths(given, request.recursive, request.pattern, own)
 
 
 @dataclass
@@ -201,7 +201,7 @@ class Printer:
             write_line(transcript.to_json())
         elif transcript.caption is not None:
             columns, speaker = [file] if self.named else [], ""
-            if transcript.pieces is not None:
+            if transcript.start_s is not None:
                 columns += [f"{transcript.start_s or 0.0:.2f}", f"{transcript.end_s or 0.0:.2f}"]
                 speaker = f"{transcript.speaker}: " if transcript.speaker else ""
             flags = (*transcript.flags, *(("degraded",) if transcript.degraded else ()))

@@ -102,7 +102,7 @@ def compare(
         from specdec_cli.evaluate.page import render
 
         with view.loading("the page"):
-            write(page, render(found, transcripts, lexicon=words), PAGE)
+            write(page, render(found, transcripts, words), PAGE)
     emit(found, comparison_page, json=json)
     return 130 if interrupted else 1 if found.errors else 0
 

@@ -61,7 +61,7 @@ def export(
     stored = Stored.read(transcripts, mode=only_mode, lexicon=labelled.lexicon if labelled else None)
     with display(context) as view:
         if stored.replaced:
-            view.say(f"{count(stored.replaced, 'recording')} captioned more than once: only the last captions count")
+            view.say(f"{count(stored.replaced, 'recording')} tried more than once: only the last captions count")
         if one is not None:
             return report(export_file(stored, formats[0], one, naming=attribute), transcripts, None, view)
         folder = folder_for(output, transcripts, "export", "--output", [*SUFFIXES.values()])

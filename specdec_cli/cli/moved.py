@@ -18,7 +18,6 @@ MOVED: Final = {
     "--file-column": "--column file=COLUMN",
     "--force-prompt": "--set prompt.force=true",
     "--gates": "--gate GATE,GATE",
-    "--glob": "a pattern as a path: 'FOLDER/*.wav', or 'FOLDER/**/*.wav' for every depth",
     "--html": "-o FILE.html",
     "--idle-s": "--set serve.idle_s=SECONDS",
     "--in-flight": "--set runtime.in_flight=N",

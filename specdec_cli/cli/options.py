@@ -245,6 +245,7 @@ _LISTED: Final = "Audio or video files, folders, patterns; - for a list of them 
 _JSONL: Final = "Transcripts that caption, batch or compare wrote with --output."
 _MANIFEST: Final = "Table with a column file (.tsv, .csv, .json, .jsonl), or data of Kaldi, NeMo, Lhotse."
 _RETRY: Final = "Take only recordings that failed or were degraded in --output; needs no PATH."
+_GLOB: Final = "Files to take from folders, e.g. '*.wav'. Default: by audio endings."
 _AFTER: Final = f"Write what --output holds in these formats too: {FORMATS}."
 ListedPaths = Annotated[list[str], Argument(help=_LISTED, metavar="PATH")]
 TranscriptFile = Annotated[Path, Argument(help=_JSONL, metavar="JSONL")]
@@ -260,6 +261,7 @@ class RecordingOptions:
 
     paths: Annotated[Texts, Argument(help=_PATHS, metavar="PATH")] = None
     recursive: Recursive = False
+    pattern: Annotated[Text, of_input("--glob", metavar="PATTERN", help=_GLOB)] = None
     manifest: Annotated[File, of_input("--manifest", metavar="FILE|FOLDER", help=_MANIFEST)] = None
     limit: Limit = None
     retry_failed: Annotated[bool, of_input("--retry-failed", help=_RETRY)] = False

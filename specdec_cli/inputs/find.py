@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import glob
 import os
 import re
@@ -39,6 +40,7 @@ class Paths:
 
     paths: Sequence[str]  # files, folders and patterns (`*`, `?`, `[...]`, `**`), as given
     recursive: bool = False  # whether folders are searched at every depth
+    pattern: str | None = None  # of names in a folder; None: the ending of a recording, and no leading dot
     without: frozenset[str] = frozenset()  # absolute paths that are never recordings, as the run's own output
 
     @property
@@ -82,12 +84,17 @@ class Paths:
         unlisted: list[OSError] = []
         for at, inner, names in os.walk(folder, onerror=unlisted.append):
             inner[:] = self._others(at, inner) if self.recursive else []
-            yield from (os.path.join(at, name) for name in self._others(at, names) if _SOUND.fullmatch(name))
+            yield from (os.path.join(at, name) for name in self._others(at, names) if self._wanted(name))
         yield from (error.filename for error in unlisted)
 
     def _others(self, folder: str, names: Iterable[str]) -> list[str]:
         """Sorted names in a folder that are not the run's own."""
         return sorted(name for name in names if os.path.abspath(os.path.join(folder, name)) not in self.without)
+
+    def _wanted(self, name: str) -> bool:
+        if self.pattern is not None:
+            return fnmatch.fnmatch(name, self.pattern) and not name.startswith(".specdec-")  # locks and drafts
+        return _SOUND.fullmatch(name) is not None
 
 
 def _matching(pattern: str) -> Iterator[str]:

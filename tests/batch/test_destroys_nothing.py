@@ -1,7 +1,5 @@
 """Any options of `batch` among any files: what was there before is there afterwards, but for specdec's own."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -104,14 +102,15 @@ def run(rng: random.Random) -> None:
     files = [*contents(Path()), "new.jsonl", "new.csv", "-", "d", "no/where"]
     likely = ("o.jsonl", "new.jsonl", "other.jsonl")
     output = Path(rng.choice([*files, *likely * 8]))
-    given = rng.choice([["d"], ["."], ["x.wav"], ["d/*"], ["**/*"], ["x.wav", "d"], ["m.csv"], []])
+    given = rng.choice([["d"], ["."], ["x.wav"], ["d/*"], ["x.wav", "d"], ["m.csv"], []])
     manifest = Path(rng.choice(["m.csv", "m.jsonl", "o.jsonl", "t.csv"])) if not given else None
     resume, retry = rng.random() < 0.6, rng.random() < 0.1
-    recursive = rng.random() < 0.5
+    recursive, pattern = rng.random() < 0.5, rng.choice([None, None, "*"])
     folder = rng.choice([None, Path("texts"), Path("d"), Path("new"), Path("."), Path("x.wav")])
     options = {
         "--output": output,
         "--manifest": manifest,
+        "--glob": pattern,
         "--limit": rng.choice([None, 1]),
         "--export": ",".join(rng.sample(get_args(ExportFormat), 3)) if folder else None,
         "--export-dir": folder,

@@ -1,7 +1,5 @@
 """Completion in the shell, by the protocol that the installed scripts speak."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

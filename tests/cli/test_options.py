@@ -1,7 +1,5 @@
 """Every flag reaches its setting, and wins over variables and files."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """SPECDEC_<SECTION>__<FIELD>, and name=value of --set."""
 
-from __future__ import annotations
-
 import pytest
 
 from specdec_cli.config import SETTINGS, parse_setting

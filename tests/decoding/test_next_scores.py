@@ -1,7 +1,5 @@
 """The rows of one clip: a guess counts as standing only where the model's own choice was compared with it."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """The shipped calibration, measured on captions that it was not fitted to."""
 
-from __future__ import annotations
-
 import pytest
 
 from specdec_cli.calibrate.decisions import Decision
