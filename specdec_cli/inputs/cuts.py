@@ -84,7 +84,7 @@ class Cuts:
             ReferencesError: the folder's file for it cannot be read.
         """
         try:
-            files = self._files and self._files.of(recording)
+            files = None if self._files is None else self._files.of(recording)
             found = (*self._of_all, *self._named.of(recording))
         except ReferencesError as error:
             raise CutsError(error.message, hint=error.hint) from error
@@ -106,11 +106,9 @@ class Cuts:
 
 
 def _read(path: Path, skips: Skips) -> list[Entry]:
-    read = _READERS.get(path.suffix) or _READERS.get(path.suffix.lower())
-    if read is None and ending(path) in _TABLES:
-        read = _table  # packed
+    read = _READERS.get(ending(path))
     if read is None:
-        other = next((f"{way} " for endings, way in _CONVERTED.items() if path.suffix.lower() in endings), "")
+        other = next((f"{way} " for endings, way in _CONVERTED.items() if ending(path) in endings), "")
         message = f"{path} is no file of cuts that can be read: its ending is {show(path.suffix)}."
         raise ReferencesError(message, hint=f"{other}Read are {', '.join(_READERS)}, and folders of such files.")
     found = list(read(path, skips))
@@ -182,7 +180,10 @@ def _rttm(path: Path, skips: Skips) -> Iterator[Entry]:
         speaker = " ".join(names).strip('"')
         if (part := span(place, skips, required_moment(start), length=required_moment(length))) is not None:
             name, known = " ".join(fields[1 : gap - 3]).strip('"'), None if speaker in _NO_NAMES else speaker
-            found.append(Entry(place, name, None, known, None, None, None, *part, channel_from_1(channel)))
+            start_s, end_s = part
+            found.append(
+                Entry(place, name, speaker=known, start_s=start_s, end_s=end_s, channel=channel_from_1(channel))
+            )
     apart = {entry.file for entry in found if entry.channel}
     for entry in found:
         yield entry if entry.file in apart or entry.channel is None else entry._replace(channel=None)
@@ -234,15 +235,13 @@ _CONVERTED: Final = {
     (".ctm", ".stm", ".lab", ".mlf"): "Write it as a table with the columns file, start, end, speaker, text.",
 }
 _RECORDINGS: Final = ("recordingid", "clip", "clipid", "uri")
-_TABLES: Final = (*JSON, ".csv", ".tsv")
 _READERS: Final[dict[str, Callable[[Path, Skips], Iterator[Entry]]]] = {
     ".rttm": _rttm,
-    ".TextGrid": textgrid,
     ".textgrid": textgrid,
     ".eaf": eaf,
     ".srt": subtitles,
     ".vtt": subtitles,
     ".txt": _labels,
-    **dict.fromkeys(_TABLES, _table),
+    **dict.fromkeys((*JSON, ".csv", ".tsv"), _table),
 }
 """Ending of a file of cuts -> what reads it."""

@@ -61,11 +61,12 @@ class Paths:
                     seen.add(found.key)
                     yield found
 
-    def require_one(self) -> None:
-        """Raises ConfigError for folders that hold no recording; looks no further than the first."""
-        if next(iter(self), None) is None:
-            hint = "Search deeper with --recursive, or choose by name with a pattern, e.g. 'clips/*.dat'."
-            raise ConfigError(f"There are no recordings in {self.base}.", hint=hint)
+    def require_recordings(self) -> None:
+        """Raises ConfigError for a folder that holds no recording; looks no further than the first one of each."""
+        for path in self.paths:
+            if next(self._expand(path), None) is None:
+                hint = "Search deeper with --recursive, or choose by name with a pattern, e.g. 'clips/*.dat'."
+                raise ConfigError(f"There are no recordings in {os.path.abspath(path)}.", hint=hint)
 
     def _expand(self, path: str) -> Iterator[str]:
         if os.path.isdir(path):
@@ -173,17 +174,14 @@ def _other_way(path: str) -> tuple[str, str] | None:
     return (what, way.format(path)) if what and is_text else None
 
 
-def find_recordings(
-    paths: Sequence[str], *, recursive: bool = False, limit: int | None = None, may_be_sound: bool = False
-) -> list[str]:
+def find_recordings(paths: Sequence[str], *, recursive: bool = False, limit: int | None = None) -> list[str]:
     """Paths of the recordings that a command line names; arguments and errors as in `Paths` and `with_list`.
 
     `limit`: most of them; None: all.
     """
-    given = with_list(paths, may_be_sound=may_be_sound)
-    for path in given:
-        Paths([path], recursive).require_one()
-    return [found.path for found in islice(Paths(given, recursive), limit)]
+    found = Paths(with_list(paths), recursive)
+    found.require_recordings()
+    return [recording.path for recording in islice(found, limit)]
 
 
 def identify(paths: Iterable[str]) -> tuple[list[InputFile], dict[str, str]]:

@@ -37,7 +37,6 @@ class Manifest:
         return common_folder([os.path.dirname(key.path) for key in self.rows])
 
     def __iter__(self) -> Iterator[InputFile]:
-        """The recordings in order."""
         return iter(self.rows.values())
 
     @classmethod
@@ -122,6 +121,14 @@ def _item(manifest: Path, entry: Entry) -> InputFile:
         until = "end" if end_s is None else f"{round(1000 * end_s):07d}"
         times = [] if start_s is None else [f"{round(1000 * start_s):07d}", until]  # milliseconds
         id_ = "-".join([Path(file).stem, *times, *([] if channel is None else [f"ch{channel + 1}"])])
-    path = _path(folder, file)
-    spoken = {"channel": channel, "speaker": entry.speaker, "text": entry.text}
-    return InputFile(path, id=id_, language=entry.language, prompt=entry.prompt, start_s=start_s, end_s=end_s, **spoken)  # type: ignore[arg-type]
+    return InputFile(
+        _path(folder, file),
+        id=id_,
+        language=entry.language,
+        prompt=entry.prompt,
+        start_s=start_s,
+        end_s=end_s,
+        channel=channel,
+        speaker=entry.speaker,
+        text=entry.text,
+    )

@@ -93,7 +93,6 @@ def _own_srt(path: Path, text: str, skips: Skips) -> Iterator[Entry]:
 
 
 def _cues(path: Path, text: str, skips: Skips) -> Iterator[Entry]:
-    """Every cue."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     web, rolls, repeated = lines[0].startswith("WEBVTT"), _TIMED.search(text) is not None, 0
     starts = [number for number, line in enumerate(lines) if _LIKE_ARROW.match(line)]
@@ -133,7 +132,6 @@ def _moment(time: str) -> float | str | None:
 
 
 def _spoken(place: str, text: str, skips: Skips) -> tuple[str | None, str | None]:
-    """Speaker and text of a cue."""
     prefix = _PREFIX.match(text) or _NUMBERED.match(text)
     voices = _VOICE.findall(text)
     if len({*voices}) > 1:

@@ -120,7 +120,8 @@ def _captions(path: Path, tiers: Sequence[_Tier], skips: Skips) -> tuple[list[En
             if (label.strip() or tier.empty_counts) and (part := _part(place, start, end, skips)) is not None:
                 text, channel = (said.get((f"{before}{kind}{number}", start, end)) for kind in ("text", "channel"))
                 who = tier.speaker or cell_text(named["speaker"])
-                cuts.append(Entry(place, None, None, who, cell_text(text), None, None, *part, channel_from_1(channel)))
+                cut = Entry(place, speaker=who, text=cell_text(text), channel=channel_from_1(channel))
+                cuts.append(cut._replace(start_s=part[0], end_s=part[1]))
     starts = tuple(named["before"] for named in families.values() if named["before"])
     about = {tier.name for tier in tiers if tier.name in families or tier.name.startswith(starts)}
     if any(named["before"] is None for named in families.values()):
