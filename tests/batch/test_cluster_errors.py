@@ -80,7 +80,7 @@ def test_a_stop_ends_the_chunk_that_a_node_is_at() -> None:
             ended.append(stopped())
             yield Outcome(task.item)
 
-    worker._backend = SimpleNamespace(run=run)  # type: ignore[assignment]
+    worker._backend = SimpleNamespace(run=run)
     node = actor("1")
     node.stop = SimpleNamespace(remote=worker.stop)
     assert len(captioned(node, stopped=iter([False, *[True] * 9]).__next__)) == CHUNK

@@ -118,6 +118,9 @@ STUDIES: list[Row] = [
     ("tune many --set cloud.url=http://127.0.0.1:9", "returns verdicts only"),
 ]
 FILES: list[tuple[str, str, int]] = [
+    ("caption a.wav --segment 0.01", "takes a number of at least 0.1", 2),
+    ("caption a.wav --segment pause.txt", "pause.txt cannot be read: No such file", 2),
+    ("caption a.wav --segment b.wav", "b.wav is no file of cuts that can be read", 2),
     ("caption a.wav -o .", "cannot be written", 2),
     ("caption a.wav -o no/out.jsonl", "cannot be written", 2),
     ("caption a.wav -o b.wav", "something other than transcripts", 2),
@@ -186,7 +189,6 @@ def contents(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.usefixtures("unloaded")
 @pytest.mark.parametrize(("line", "said", "code"), ALL, ids=[ascii(line[:60]) for line, _, _ in ALL])
 def test_what_cannot_work_is_one_error_with_a_hint_and_changes_nothing(
     specdec: Specdec, scene: Path, monkeypatch: pytest.MonkeyPatch, line: str, said: str | tuple[str, ...], code: int
@@ -195,7 +197,7 @@ def test_what_cannot_work_is_one_error_with_a_hint_and_changes_nothing(
         pytest.skip("no pipes with names here")
     monkeypatch.chdir(scene)
     before = contents(scene)
-    outcome = specdec(*shlex.split(line))
+    outcome = specdec(*shlex.split(line), loads=False)
     told = " ".join(outcome.err.split())
     assert (outcome.code, outcome.out) == (code, ""), told
     assert all(text in told for text in ((said,) if isinstance(said, str) else said)), told

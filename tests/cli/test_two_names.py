@@ -56,7 +56,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
 
     def spy(config: Config, **more: object) -> Captioner:
         found.append(config)
-        return load(config, **more)  # type: ignore[arg-type]
+        return load(config, **more)
 
     monkeypatch.setattr(Captioner, "load", spy)
     monkeypatch.setenv("LC_ALL", "C")

@@ -9,8 +9,7 @@ from tests.unpack.data_sets import FEATURES, clip, parquet
 
 
 @pytest.fixture
-def emotions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def emotions(tmp_path: Path) -> Path:
     rows = [clip(1, emotion=0), clip(2, emotion=3), {"audio": {"bytes": None, "path": "gone.wav"}}]
     return parquet(tmp_path / "emotions" / "data" / "train-00000-of-00001.parquet", rows, FEATURES)
 

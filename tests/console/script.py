@@ -48,7 +48,7 @@ def step(draft: str, entropy: str, reason: Reason | None = None, cloud: str | No
         tuple(map(float, entropy.split())),
         reason,
         cloud=cloud,
-        **more,  # type: ignore[arg-type]
+        **more,
     )
 
 

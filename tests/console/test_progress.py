@@ -27,7 +27,7 @@ class Clock:
 def busy() -> Progress:
     """After 50 s."""
     known = {"total": 5000, "captioned": 90, "failed": 3, "skipped": 7, "done": 100, "audio_s": 144.0}
-    return Progress(**known, tokens=2500, rounds=500, escalations=60, started=time.monotonic() - 50)  # type: ignore[arg-type]
+    return Progress(**known, tokens=2500, rounds=500, escalations=60, started=time.monotonic() - 50)
 
 
 def test_the_pace_is_that_of_this_run() -> None:

@@ -94,7 +94,6 @@ def test_random_models_count_few_near_ties() -> None:
     counted = verified = 0
     for number in range(94_000, 94_020):
         for round_ in make_case(number, mode="lossless").run()[0]:
-            assert round_.verdict is not None
             assert round_.verdict.near_ties is not None
             counted, verified = counted + round_.verdict.near_ties, verified + round_.accepted + 1
     assert verified > 150

@@ -15,7 +15,7 @@ from tests.export.lines import piece, write
 
 
 def exported(stored: Stored, folder: Path, *formats: str) -> Written:
-    return export(stored, formats, folder, "--output", naming="speaker")  # type: ignore[arg-type]
+    return export(stored, formats, folder, "--output", naming="speaker")
 
 
 def captions(stored: Stored) -> list[tuple[int, str]]:

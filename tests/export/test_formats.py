@@ -239,6 +239,15 @@ def test_a_table_says_how_captions_were_made_and_which_are_degraded(tmp_path: Pa
     assert all(row["escalations"] == "" for row in rows)
 
 
+def test_a_table_has_a_column_for_every_class_figure_and_agreement(tmp_path: Path) -> None:
+    (file,) = exported(tmp_path, "csv", *PIECES)
+    with file.open(encoding="utf-8-sig", newline="") as opened:
+        row = next(csv.DictReader(opened))
+    assert (row["label_emotion"], row["label_pitch"]) == ("happy", "")
+    assert (row["measured_f0_median_hz"], row["measured_rate_per_s"]) == ("201.5", "")
+    assert (row["agrees_emotion"], row["agrees_pitch"]) == ("false", "")
+
+
 @pytest.mark.parametrize("name", ["srt", "vtt", "txt"])
 def test_degraded_captions_are_marked(tmp_path: Path, name: ExportFormat) -> None:
     lines = piece(0, 1), piece(1, 2, "Hm.", degraded="gone", flags=["refusal"])

@@ -62,7 +62,6 @@ CHINESE = "一位女性用低沉的嗓音，语速缓慢，带着悲伤。龘靐
 
 
 def merges_file() -> str:
-    assert _DASHSCOPE is not None
     assert _DASHSCOPE.origin is not None
     return str(Path(_DASHSCOPE.origin).parent / "resources" / "qwen.tiktoken")
 

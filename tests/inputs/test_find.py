@@ -22,7 +22,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def found(tree: Path, *paths: str | Path, **options: object) -> list[str]:
-    inputs = Paths([str(path) for path in paths], **options)  # type: ignore[arg-type]
+    inputs = Paths([str(path) for path in paths], **options)
     return [os.path.relpath(item.path, tree) for item in inputs]
 
 
