@@ -14,7 +14,7 @@ from specdec_cli.review.review_page import read_pieces, write_review
 from specdec_cli.targets import REVIEW, refuse
 from specdec_cli.text import readable
 
-_AUDIO_MB: Final = "Most audio in the page, MB; 64: about two hours."
+_AUDIO_MB: Final = "Most audio in the page, MB; 64 MB are about two hours."
 
 
 @options.taking(options.ReferenceOptions, options.DisplayOptions)

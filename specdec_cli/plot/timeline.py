@@ -56,13 +56,13 @@ class TimelineSpan:
 
     @property
     def described(self) -> bool:
-        """Whether its caption is a description; that it contradicts the sound, its figures show."""
+        """Whether its caption is a description; a contradiction of the sound is shown beside its figure."""
         return not {*self.run.flags} - {"contradicts"}
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """What one picture shows."""
+    """The contents of one picture."""
 
     name: str  # of its file, without suffix
     title: str
@@ -95,9 +95,9 @@ def timelines(stored: Stored, attribute: str, classes: Sequence[str]) -> Iterato
 
 
 def draw(timeline: Timeline, kind: str) -> tuple[bytes, bool]:
-    """A picture of what is known: classes, measured figures, and entropy of the rounds, one above the other.
+    """Draws classes, measured figures and the entropy of rounds, one above the other, as far as they are known.
 
-    Returns it, and whether the fonts of this machine have all of its characters.
+    Returns the picture, and whether the fonts of this machine have all of its characters.
     """
     return picture(lambda figure: _draw(figure, timeline), kind, timeline.title)
 

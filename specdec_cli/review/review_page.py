@@ -52,7 +52,7 @@ class ReviewItem:
         return self.run.needs_review is True or bool(self.run.flags)
 
     def order(self) -> tuple[object, ...]:
-        """By which pieces are sorted, the most doubtful first."""
+        """Key that sorts the most doubtful pieces first."""
         return "contradicts" not in self.run.flags, not self.doubtful, -(self.doubt or 0.0)
 
     @property
@@ -62,7 +62,7 @@ class ReviewItem:
         return None if run.start_s is None or run.end_s is None else (run.start_s, run.end_s)
 
     def shown(self) -> dict[str, Any]:
-        """What the page's script reads of it."""
+        """The piece as the page's script reads it."""
         run = self.run
         return {
             "file": readable(run.file),
@@ -87,7 +87,7 @@ def read_pieces(
 ) -> list[ReviewItem]:
     """The pieces in files of transcripts, the most doubtful first; of a clip captioned again, the last ones.
 
-    Captions that contradict the sound come before all others, for hardly one of them is right.
+    Captions that contradict the sound come before all others: hardly one of them is right.
 
     `lexicon` finds the classes of transcripts without labels, `references` have those that are known, and `mode`
     chooses captions of one mode.

@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, JsonValue, ValidationError
-from starlette.exceptions import HTTPException
+from pydantic import Field, JsonValue, ValidationError, model_validator
 
-from specdec_cli.cloud.http import MalformedError
 from specdec_cli.cloud.protocol import Message
 from specdec_cli.config.fields import AT_PAUSES
 from specdec_cli.config.schema import SECTIONS
 from specdec_cli.config.settings import choices
-from specdec_cli.errors import (
-    AudioError,
-    CloudError,
-    ConfigError,
-    ContextError,
-    EdgeError,
-    ScoresError,
-    TooLongError,
-    typed,
-)
-from specdec_cli.labels import Lexicon
+from specdec_cli.serve.api_error import ApiError
+from specdec_cli.serve.caption_object import wanted_properties
 
 PREFIX: Final = "specdec/"
 """Begins the name of each model; the mode follows."""
@@ -42,61 +30,12 @@ SETTABLE: Final = frozenset(
 )
 """Settings that a request may change: none of models, devices, files, addresses or tokens."""
 
-_KINDS: Final = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
-_STATUS: Final = {
-    ContextError: 400,
-    ScoresError: 400,  # of a model that passed its self-test: a request's settings banned all tokens
-    TooLongError: 413,
-    AudioError: 400,
-    ConfigError: 400,
-    CloudError: 503,
-    EdgeError: 503,
-}
-_TYPES: Final = {str: "string", list: "array", type(None): "null"}
-
-
-class ApiError(HTTPException):
-    """A request that is not answered, as the API says it: a status, a sentence, the parameter, and a code."""
-
-    def __init__(
-        self,
-        status: int,
-        message: str,
-        param: str | None = None,
-        code: str | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(status, message[:2000], headers)
-        self.param, self.code = param, code
-
-    @classmethod
-    def of(cls, error: BaseException) -> ApiError:
-        """What is answered where an error ends a request: specdec's sentence and hint."""
-        if isinstance(error, cls):
-            return error
-        if isinstance(error, HTTPException):
-            return cls(error.status_code, error.detail, headers=error.headers)
-        if isinstance(error, MalformedError):
-            return cls(422, str(error))
-        known = typed(error)
-        status = next((code for kind, code in _STATUS.items() if isinstance(known, kind)), 500)
-        says = known.message if known.hint is None else f"{known.message.removesuffix('.')}. {known.hint}"
-        about = "messages" if isinstance(known, AudioError | ContextError) else None
-        code = "context_length_exceeded" if isinstance(known, ContextError) else type(known).__name__
-        return cls(status, says, about, code)
-
-    @property
-    def body(self) -> dict[str, dict[str, str | None]]:
-        """The answer's JSON."""
-        kind = _KINDS.get(self.status_code, "invalid_request_error" if self.status_code < 500 else "server_error")
-        return {"error": {"message": self.detail, "type": kind, "param": self.param, "code": self.code}}
-
 
 class SoundData(Message):
-    """A recording's bytes in base64; they decide what it is, and `format` only has to be one that is taken."""
+    """A recording's bytes in base64, or its address as in `audio_url`; the bytes decide what it is, not `format`."""
 
     data: str = Field(min_length=1)
-    format: Literal["wav", "mp3", "flac", "ogg", "m4a"]
+    format: str | None = Field(None, description="ignored")
 
 
 class Address(Message):
@@ -130,6 +69,7 @@ class ChatMessage(Message):
     """The user's message, or a system prompt."""
 
     role: Literal["user", "system", "developer"]
+    name: str | None = Field(None, description="ignored")
     content: str | list[Annotated[SoundPart | AddressPart | TextPart, Field(discriminator="type")]]
 
     @property
@@ -182,7 +122,18 @@ class ChatRequest(Message):
     modalities: list[Literal["text"]] | None = None
     store: Literal[False] | None = None
     user: str | None = Field(None, description="ignored")
+    metadata: dict[str, JsonValue] | None = Field(None, description="ignored")
+    safety_identifier: str | None = Field(None, description="ignored")
+    prompt_cache_key: str | None = Field(None, description="ignored")
+    service_tier: str | None = Field(None, description="ignored")
+    parallel_tool_calls: bool | None = Field(None, description="ignored: there are no tools")
     specdec: dict[str, JsonValue] = Field({}, description="`language`, and settings by their names: decoding.k")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, given: Any) -> Any:
+        """In the API null is the same as no field, also of what is not supported."""
+        return {name: each for name, each in given.items() if each is not None} if isinstance(given, dict) else given
 
     @classmethod
     def read(cls, body: bytes) -> ChatRequest:
@@ -232,14 +183,17 @@ class ChatRequest(Message):
         if len(parts) != 1:
             says = f"A request has one recording, and this one has {len(parts)}: send one input_audio or audio_url."
             raise ApiError(400, says, "messages", "invalid_audio")
-        if isinstance(part := parts[0], SoundPart):
-            data = part.input_audio.data
-        else:
-            head, _, data = part.audio_url.url.partition(",")
-            if not (head.startswith("data:") and head.endswith(";base64")):
-                return fetch(part.audio_url.url)
+        data = part.input_audio.data if isinstance(part := parts[0], SoundPart) else part.audio_url.url
+        if isinstance(part, AddressPart) or ":" in data:
+            head, _, coded = data.partition(",")
+            if not head.lower().startswith("data:"):
+                return fetch(data)
+            if not head.lower().endswith(";base64"):
+                says = "A recording in a data URL has to be in base64: data:audio/wav;base64,..."
+                raise ApiError(400, says, "messages", "invalid_audio")
+            data = coded
         try:
-            return base64.b64decode(data, validate=True)
+            return base64.b64decode(data.replace("\n", "").replace("\r", ""), validate=True)
         except ValueError:
             raise ApiError(400, "The recording is not valid base64.", "messages", "invalid_audio") from None
 
@@ -262,41 +216,4 @@ class ChatRequest(Message):
             return ()
         if form.type == "json_object":
             return tuple(known)
-        schema = {} if form.json_schema is None else form.json_schema.schema_
-        properties, required = schema.get("properties"), schema.get("required") or []
-        if not isinstance(properties, dict) or not properties or not isinstance(required, list):
-            raise _wrong_schema("needs `properties`", known)
-        names = tuple(dict.fromkeys(map(str, (*properties, *required))))
-        for name in names:
-            if name not in known:
-                raise _wrong_schema(f"has no property {name[:100]}", known)
-            values = known[name].get("enum", [["a word"] if known[name]["type"] == "array" else "a text"])
-            if not all(_allows(properties.get(name, {}), value) for value in values):
-                raise _wrong_schema(f"has to allow for {name}: {json.dumps(known[name])}", known)
-        return names
-
-
-def object_schema(lexicon: Lexicon) -> dict[str, dict[str, Any]]:
-    """The properties of a caption's JSON object, as JSON Schemas."""
-    words = {"type": "array", "items": {"type": "string"}}
-    classes = {name: {"type": ["string", "null"], "enum": [*found, None]} for name, found in lexicon.attributes.items()}
-    return {"caption": {"type": "string"}, **classes, "emotions": words, "flags": words}
-
-
-def _allows(schema: object, value: str | list[str] | None) -> bool:
-    """Whether a JSON Schema lets a value pass; one with other keywords than these, which may forbid it, does not."""
-    match schema:
-        case {"anyOf": [*branches], **rest}:
-            return any(_allows(branch, value) for branch in branches) and _allows(rest, value)
-        case {"type": str() | [*_] as kinds, **rest}:
-            return _TYPES[type(value)] in ([kinds] if isinstance(kinds, str) else kinds) and _allows(rest, value)
-        case {"enum": [*values], **rest}:
-            return value in values and _allows(rest, value)
-        case {"items": dict(items), **rest}:
-            return all(_allows(items, each) for each in value or ()) and _allows(rest, value)
-    return isinstance(schema, dict) and schema.keys() <= {"title", "description", "default"}
-
-
-def _wrong_schema(says: str, known: Mapping[str, Any]) -> ApiError:
-    message = f"response_format: the object of a caption {says}. Its properties: {', '.join(known)} (docs/api.md)."
-    return ApiError(400, message, "response_format", "invalid_json_schema")
+        return wanted_properties({} if form.json_schema is None else form.json_schema.schema_, known)

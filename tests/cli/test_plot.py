@@ -1,7 +1,5 @@
 """`specdec plot`: what a picture says, that it is readable text, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import os
 import struct
@@ -85,8 +83,7 @@ def test_a_png_is_as_large_as_a_page_and_tells_missing_fonts(
 
 
 @pytest.mark.ci
-def test_transcripts_of_a_run_without_labels(specdec: Specdec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_transcripts_of_a_run_without_labels(specdec: Specdec, tmp_path: Path) -> None:
     pair = captioner(audio__segment=1.0, prompt__language="zh")
     runs = [run.finish() for run in pair.runs(str(write_voice(tmp_path / "talk.wav", 1, 2.5))) if [*run]]
     write(tmp_path, *(run.to_json() for run in runs))

@@ -1,7 +1,5 @@
 """Transcript files of recordings in pieces, with the fields that other options add, made without a model."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`metadata.jsonl`: the layout that `load_dataset("audiofolder", data_dir=...)` reads."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A session scores what transformers' own forward scores, whatever was fed ahead, cropped or read in between."""
 
-from __future__ import annotations
-
 import random
 from functools import cache
 from typing import Any
@@ -11,10 +9,11 @@ import torch
 from transformers.masking_utils import create_causal_mask
 from transformers.models.qwen2_5_omni import modeling_qwen2_5_omni
 
-from specdec_cli.config.schema import DecodingConfig
+from specdec_cli.config.decoding_schema import DecodingConfig
 from specdec_cli.decoding.next_scores import NextScores
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.engine import _forward
 from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
 from tests.models.checkpoints import assert_agree, cache_free_logits
@@ -138,3 +137,27 @@ def test_a_prompt_that_does_not_fit_the_context_is_refused_with_both_lengths() -
         Session(model, prompt, 40)
     assert error.value.hint
     Session(model, prompt, 60 - len(prompt.ids))
+
+
+def test_hidden_states_that_are_not_finite_reach_no_other_clip() -> None:
+    """Clips lie end to end in one attention, where a masked key still counts: 0 times NaN is NaN."""
+    model, prompt = _case(2)
+    lone, other, spoiled = (Session(model, prompt, CAPACITY) for _ in range(3))
+    for session in (lone, other, spoiled):
+        session.logits(TEXT[:4])
+    wanted = lone.logits(TEXT[:6], 2)
+    bad = next(id_ for id_ in range(256) if id_ not in TEXT)
+
+    def overflow(_: Any, inputs: tuple[torch.Tensor], embedded: torch.Tensor) -> torch.Tensor:
+        return embedded.masked_fill((inputs[0] == bad)[..., None], torch.nan)
+
+    hook = model.module.get_input_embeddings().register_forward_hook(overflow)
+    try:
+        lost, rows = _forward([(spoiled, (*TEXT[:4], bad), 1), (other, TEXT[:5], 1)])
+    finally:
+        hook.remove()
+    assert isinstance(lost, torch.Tensor)
+    assert lost.isnan().any()
+    assert isinstance(rows, torch.Tensor)
+    assert_agree(rows, wanted[:1])
+    assert_agree(other.logits(TEXT[:6]), wanted[1:])

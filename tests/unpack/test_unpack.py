@@ -1,7 +1,5 @@
 """Data sets become files and a table that other commands read as it is."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import sys
@@ -63,7 +61,6 @@ def test_the_table_is_manifest_and_references_at_once(tmp_path: Path, write: Any
     assert [(Path(item.path).name, item.text, item.speaker) for item in manifest][2] == ("clip2.wav", "text 2", "s0")
     references = References.read(tmp_path / "out" / TABLE, lexicon=Lexicon.load(None), strict=True)
     found = references.find(str(tmp_path / "out" / "clip3.wav"))
-    assert found is not None
     assert found.labels == {"emotion": "sad"}
 
 
@@ -236,7 +233,7 @@ def test_one_of_several_columns_is_chosen_by_name(tmp_path: Path) -> None:
     source = parquet(tmp_path / "set.parquet", [{"near": clip(1)["audio"], "far": clip(2)["audio"]}])
     with pytest.raises(ConfigError, match="several columns") as error:
         unpacked(source, tmp_path / "out")
-    assert "--audio-column near" in str(error.value.hint)
+    assert "--column audio=near" in str(error.value.hint)
     unpacked(source, tmp_path / "far", column="far")
     assert (tmp_path / "far" / "clip2.wav").read_bytes() == sound(2)
     with pytest.raises(ConfigError, match="no recordings in a column 'none'"):

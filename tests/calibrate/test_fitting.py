@@ -1,24 +1,16 @@
 """A temperature that was put in is found again, errors are measured where nothing was fitted, and files are refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from specdec_cli.calibrate.decisions import Decision, read_decisions
+from specdec_cli.calibrate.fitting import calibrate, fit_temperature, reliability
 from specdec_cli.errors import ConfigError
 from specdec_cli.labels import Lexicon
-from specdec_cli.labels.calibration import (
-    Decision,
-    calibrate,
-    fit_temperature,
-    read_calibration,
-    read_decisions,
-    reliability,
-    sharpened,
-)
+from specdec_cli.labels.calibration import read_calibration, sharpened
 from specdec_cli.labels.references import References
 from specdec_cli.plot.reliability import reliability as diagram
 from specdec_cli.types import Decider
