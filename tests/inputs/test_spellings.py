@@ -298,6 +298,7 @@ ZOOM = "WEBVTT\n\n1\n00:00:00.700 --> 00:00:01.500\nAnn Lee: hello\n\n2\n00:00:0
     ("second", "speakers"),
     [
         ("Ann Lee: so: what?", ["Ann Lee", "Ann Lee", "小王"]),
+        ("小王：so: what?", ["Ann Lee", "小王", "小王"]),
         ("Bo: and you?", [None, None, None]),  # nobody comes again
         ("and so on", [None, None, None]),
     ],
