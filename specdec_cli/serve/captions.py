@@ -123,20 +123,29 @@ class Captions:
                 says = [warning.replace(path, NAME) for warning in recording.warnings]
                 says += [UNHEARD] if texts and not heard else []
                 runs = captioner.runs_of(replace(recording, path=NAME, warnings=tuple(says)))
+                errors = list[SpecdecError | None]()  # of each piece
                 while True:
                     with self._turn(self._preparing, left):
                         run = next(runs, None)
-                    if run is None:
+                    if run is not None:
+                        errors.append((yield from self._steps_of(run, captioner, left)))
+                    elif errors and errors[0] is not None and None not in errors:
+                        raise errors[0]
+                    else:
                         return
-                    yield from self._steps_of(run, captioner, left)
             except SpecdecError as error:
                 error.message = error.message.replace(path, NAME)
                 if heard and isinstance(error, CheckpointError):
                     raise ApiError(400, error.message, "messages", type(error).__name__) from error
                 raise
 
-    def _steps_of(self, run: Run, captioner: Captioner, left: threading.Event) -> Generator[Step]:
-        """Each block of a piece, and its transcript: where there are others, that may be the line of an error."""
+    def _steps_of(
+        self, run: Run, captioner: Captioner, left: threading.Event
+    ) -> Generator[Step, None, SpecdecError | None]:
+        """Each block of a piece, and its transcript: where there are others, that may be the line of an error.
+
+        Returns that error.
+        """
         piece, told, seen, shared = _piece(run, captioner.pair.writer.placeholders), 0, 0, self._forwards
         if shared is not None:
             shared.request.left = left
@@ -154,12 +163,13 @@ class Captions:
                         settled = captioner.setup.settled(update.text.caption)
                         yield Step(piece, settled[told:], tuple(run.tokens[seen:]), update.event)
                         told, seen = max(told, len(settled)), len(run.tokens)
-            transcript = run.finish()
+            transcript, failed = run.finish(), None
         except SpecdecError as error:
             if told or run.clip.pieces is None or isinstance(error, ContextError):
                 raise
-            transcript = run.failed(error)
+            transcript, failed = run.failed(error), error
         yield Step(piece, (transcript.caption or "")[told:], (), transcript)
+        return failed
 
     def _ended(self, _: object) -> None:
         with self._lock:
