@@ -1,7 +1,5 @@
 """One thread per process: the models are tiny, and the tests run side by side. No test writes into the user's cache."""
 
-from __future__ import annotations
-
 import gc
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """specdec from Python: what the package's own docstring promises, and that nothing is left over between clips."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import textwrap
@@ -110,7 +108,7 @@ def test_an_abandoned_stream_leaves_nothing_behind(clips: list[Path], mode: str)
         for _ in range(stop_after):
             next(stream)
         assert isinstance(stream, Iterator)
-        stream.close()  # type: ignore[attr-defined]
+        stream.close()
         assert [runner.caption(clip).caption for clip in clips[:2]] == expected
 
 
@@ -205,7 +203,6 @@ def test_pieces_come_as_one_transcript_each(long_clip: Path) -> None:
     assert [(t.start_s, t.end_s) for t in transcripts] == [(0.0, 2.0), (2.0, 4.0), (4.0, 6.0)]
     assert [t.caption is None for t in transcripts] == [False, True, False]
     silent = transcripts[1].error
-    assert silent is not None
     assert silent.type == "AudioContentError"
     assert "2.00 s to 4.00 s" in silent.message
     assert transcripts[0].caption == captioner().run_samples(voice(1, 2.0), RATE).finish().caption
@@ -231,8 +228,7 @@ def test_a_missing_recording_and_wrong_settings_are_typed_errors(tmp_path: Path)
 def test_a_model_whose_scores_are_no_numbers_is_an_error_and_no_caption(clips: list[Path]) -> None:
     runner = captioner(decoding__mode="edge")
     edge = runner.pair.edge
-    assert edge is not None
-    weight = edge.module.lm_head.weight  # type: ignore[attr-defined]
+    weight = edge.module.lm_head.weight
     kept = weight.clone()
     try:
         weight.fill_(float("nan"))

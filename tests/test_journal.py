@@ -1,7 +1,5 @@
 """Lines on disk: whole or not at all, from several processes, on a full disk, behind a torn end."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What is installed: what users call, and the weights, without the code for people who work on specdec."""
 
-from __future__ import annotations
-
 import ast
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """Both READMEs show the same commands, and every document links to files and headings that are there."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from xml.etree import ElementTree

@@ -1,7 +1,5 @@
 """Intervals: those of one resample at a time, right on what is known, the same for the same seed, and fast enough."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

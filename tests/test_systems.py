@@ -1,7 +1,5 @@
 """Commands where the system lacks what only POSIX has: modules, calls and descriptors that libraries in C take."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What may be written over: new files and specdec's own as it wrote them, never an input, never another kind."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

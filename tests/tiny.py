@@ -4,8 +4,6 @@ The laws are statements about any pair of models; random ones are the harshest, 
 they loop, and nothing about them is tuned to pass.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -39,7 +37,7 @@ from specdec_cli.decoding.assemble import Pair, build_loop
 from specdec_cli.decoding.block import Block, Event
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.engine import Shared
+from specdec_cli.models.engine import Engine
 from specdec_cli.models.families import FAMILIES, AudioProcessor
 from specdec_cli.models.processor import Processor, Prompt
 from specdec_cli.types import Finished
@@ -270,7 +268,7 @@ def decode(
     cloud_prompt: Prompt | None,
     *,
     gate: Gate | None = None,
-    shared: Shared | None = None,
+    engine: Engine | None = None,
 ) -> tuple[list[Block], Finished]:
     """Runs one clip through the loop: its rounds and its end."""
-    return collect(build_loop(pair, config, edge_prompt, cloud_prompt, gate, shared=shared).run())
+    return collect(build_loop(pair, config, edge_prompt, cloud_prompt, gate, engine=engine).run())

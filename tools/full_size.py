@@ -37,11 +37,12 @@ from specdec_cli.config import Config, DecodingConfig, EdgeConfig
 from specdec_cli.decoding.block import Draft
 from specdec_cli.errors import ConfigError
 from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.compiled_steps import let_layers_compile
 from specdec_cli.models.engine import forward_together
 from specdec_cli.models.loading import resolve_device
 from specdec_cli.models.processor import test_sound
 from specdec_cli.models.session import Session
-from specdec_cli.models.slots import Slots, let_layers_compile
+from specdec_cli.models.slots import Slots
 from specdec_cli.stats import Figures, Interval, median
 from specdec_cli.transcript.recorder import gpu_mb, peak_rss_mb
 from tools.forced import MODES, Forced, ForcedLM, ForcedLoop, force, numbers, print_forced, read_texts

@@ -12,7 +12,7 @@ import torch
 
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import Config
-from specdec_cli.config.schema import DecodingConfig
+from specdec_cli.config.decoding_schema import DecodingConfig
 from specdec_cli.decoding.block import Block
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.errors import ConfigError

@@ -38,9 +38,10 @@ class Cuts:
     """
 
     path: Path
-    skips: Skips = field(default_factory=Skips)
-    _named: ByRecording[Cut] | None = field(default=None, repr=False)
+    skips: Skips
+    _named: ByRecording[Cut] = field(repr=False)
     _of_all: Sequence[Cut] = field(default=(), repr=False)  # where the file names no recording
+    _files: ByRecording[Path] | None = field(default=None, repr=False)  # of a folder
 
     @classmethod
     def of_config(cls, audio: AudioConfig) -> Cuts | None:
@@ -49,15 +50,20 @@ class Cuts:
 
     @classmethod
     def read(cls, path: Path, *, strict: bool = False) -> Cuts:
-        """Reads a file; the files of a folder are read when their recordings are.
+        """Reads a file; the files of a folder, at any depth, are read when their recordings are.
 
         Raises:
             ReferencesError: it cannot be read, or has no cut; `strict`: one of them would be left out or changed.
         """
         skips = Skips(strict)
-        if path.is_dir():
-            return cls(path, skips)
         named, of_all = ByRecording[Cut](path), list[Cut]()
+        if path.is_dir():
+            files = ByRecording[Path](path)
+            for file in sorted(path.rglob("*")):
+                name = file.relative_to(path)
+                if file.suffix.lower() in _READERS and not any(part.startswith(".") for part in name.parts):
+                    files.add(str(name.with_suffix("")), file)
+            return cls(path, skips, named, _files=files)
         with _uncollected():
             for entry, cut in _closed(_read(path, skips), skips):
                 if entry.file is None:
@@ -68,8 +74,7 @@ class Cuts:
 
     def expect(self, recordings: Iterable[str]) -> None:
         """Takes the paths of all recordings, see `ByRecording`."""
-        if self._named is not None:
-            self._named.expect(recordings)
+        (self._files or self._named).expect(recordings)
 
     def of(self, recording: str) -> tuple[Cut, ...]:
         """The cuts of a recording, found by its path or name; those that name no recording belong to every one.
@@ -78,26 +83,26 @@ class Cuts:
             CutsError: there are none, or they may be of several recordings, or a folder has several files of them.
             ReferencesError: the folder's file for it cannot be read.
         """
-        if self._named is None:
-            return tuple(cut for _, cut in _closed(_read(self._beside(recording), self.skips), self.skips))
         try:
+            files = None if self._files is None else self._files.of(recording)
             found = (*self._of_all, *self._named.of(recording))
         except ReferencesError as error:
             raise CutsError(error.message, hint=error.hint) from error
+        if files is not None:
+            file = self._only(files, recording)
+            return tuple(cut for _, cut in _closed(_read(file, self.skips), self.skips))
         if not found:
             message = f"{plain(str(self.path))} has no cuts of {plain(recording)}."
             raise CutsError(message, hint="Recordings are found by their paths, as far as the file gives them.")
         return found
 
-    def _beside(self, recording: str) -> Path:
-        """The file of a folder that is called like a recording."""
-        name = Path(recording)
-        called = [self.path / f"{stem}{suffix}" for stem in {name.stem, name.name} for suffix in _READERS]
-        beside = {path.resolve(): path for path in called if path.is_file() and path.name != name.name}
-        if len(beside) != 1:
-            message = f"{plain(str(self.path))} has {len(beside)} files of cuts for {plain(name.name)}."
+    def _only(self, files: Sequence[Path], recording: str) -> Path:
+        """The one file of a folder that is called like a recording."""
+        if len(files) != 1:
+            name = Path(recording)
+            message = f"{plain(str(self.path))} has {len(files)} files of cuts for {plain(name.name)}."
             raise CutsError(message, hint=f"Name one {plain(name.stem)}{' or '.join(_READERS)}.")
-        return next(iter(beside.values()))
+        return files[0]
 
 
 def _read(path: Path, skips: Skips) -> list[Entry]:

@@ -22,9 +22,10 @@ from specdec_cli.errors import CheckpointError, ContextError, SpecdecError
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.models.engine import encoders_and_threads
 from specdec_cli.run import Run
+from specdec_cli.serve.api_error import ApiError
 from specdec_cli.serve.clips import Forwards
 from specdec_cli.serve.limits import ServeLimits
-from specdec_cli.serve.requests import PREFIX, ApiError
+from specdec_cli.serve.requests import PREFIX
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.round import Round
 from specdec_cli.types import Mode, Token
@@ -123,16 +124,17 @@ class Captions:
                 says = [warning.replace(path, NAME) for warning in recording.warnings]
                 says += [UNHEARD] if texts and not heard else []
                 runs = captioner.runs_of(replace(recording, path=NAME, warnings=tuple(says)))
-                errors = list[SpecdecError | None]()  # of each piece
+                captioned, lost = False, None  # any piece, and the error of the first that failed
                 while True:
                     with self._turn(self._preparing, left):
                         run = next(runs, None)
-                    if run is not None:
-                        errors.append((yield from self._steps_of(run, captioner, left)))
-                    elif errors and errors[0] is not None and None not in errors:
-                        raise errors[0]
-                    else:
-                        return
+                    if run is None:
+                        break
+                    failed = yield from self._steps_of(run, captioner, left)
+                    captioned |= failed is None
+                    lost = lost or failed
+                if lost is not None and not captioned:
+                    raise lost
             except SpecdecError as error:
                 error.message = error.message.replace(path, NAME)
                 if heard and isinstance(error, CheckpointError):
@@ -146,16 +148,16 @@ class Captions:
 
         Returns that error.
         """
-        piece, told, seen, shared = _piece(run, captioner.pair.writer.placeholders), 0, 0, self._forwards
-        if shared is not None:
-            shared.request.left = left
+        piece, told, seen, engine = _piece(run, captioner.pair.writer.placeholders), 0, 0, self._forwards
+        if engine is not None:
+            engine.request.left = left
         try:
             if run.error is not None:
                 raise run.error
             with (
                 self._turn(self._decoding, left),
-                nullcontext() if shared is None else shared.clip(),
-                closing(run.updates(shared)) as updates,
+                nullcontext() if engine is None else engine.clip(),
+                closing(run.updates(engine)) as updates,
             ):
                 for update in updates:
                     _require_client(left)

@@ -17,12 +17,14 @@ from starlette.routing import Route
 
 from specdec_cli.labels import Lexicon
 from specdec_cli.models.processor import Processor
+from specdec_cli.serve.api_error import ApiError
 from specdec_cli.serve.bodies import Bodies, Body, told
+from specdec_cli.serve.caption_object import object_schema
 from specdec_cli.serve.captions import Captions, Step
 from specdec_cli.serve.fetch import fetched
 from specdec_cli.serve.metrics import Metrics
 from specdec_cli.serve.openapi import CHAT, MODELS, document
-from specdec_cli.serve.requests import PREFIX, ApiError, ChatRequest, object_schema
+from specdec_cli.serve.requests import PREFIX, ChatRequest
 from specdec_cli.transcript import Transcript
 from specdec_cli.types import Mode, Token
 

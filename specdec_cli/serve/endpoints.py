@@ -21,12 +21,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from specdec_cli.cloud import protocol as wire
 from specdec_cli.cloud.http import MalformedError
 from specdec_cli.serve import chat, page
+from specdec_cli.serve.api_error import ApiError
 from specdec_cli.serve.bodies import Bodies, Body, told
 from specdec_cli.serve.captions import Captions
 from specdec_cli.serve.clips import Service
 from specdec_cli.serve.limits import ServeLimits, has_token
 from specdec_cli.serve.metrics import Metrics
-from specdec_cli.serve.requests import ApiError
 
 _log = logging.getLogger("specdec_cli.serve")
 

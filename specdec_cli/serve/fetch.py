@@ -14,9 +14,9 @@ import httpx
 from starlette.requests import ClientDisconnect
 
 from specdec_cli.errors import ConfigError, first_line
+from specdec_cli.serve.api_error import ApiError
 from specdec_cli.serve.bodies import Body
 from specdec_cli.serve.limits import ServeLimits
-from specdec_cli.serve.requests import ApiError
 from specdec_cli.text import show
 
 _REDIRECTS: Final = 3  # that are followed, each to a host that is allowed

@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, JsonValue, ValidationError, model_validator
-from starlette.exceptions import HTTPException
 
-from specdec_cli.cloud.http import MalformedError
 from specdec_cli.cloud.protocol import Message
 from specdec_cli.config.fields import AT_PAUSES
 from specdec_cli.config.schema import SECTIONS
 from specdec_cli.config.settings import choices
-from specdec_cli.errors import (
-    AudioError,
-    CloudError,
-    ConfigError,
-    ContextError,
-    EdgeError,
-    ScoresError,
-    TooLongError,
-    typed,
-)
-from specdec_cli.labels import Lexicon
+from specdec_cli.serve.api_error import ApiError
+from specdec_cli.serve.caption_object import wanted_properties
 
 PREFIX: Final = "specdec/"
 """Begins the name of each model; the mode follows."""
@@ -41,59 +29,6 @@ SETTABLE: Final = frozenset(
     }
 )
 """Settings that a request may change: none of models, devices, files, addresses or tokens."""
-
-_KINDS: Final = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
-_STATUS: Final = {
-    ContextError: 400,
-    ScoresError: 400,  # of a model that passed its self-test: a request's settings banned all tokens
-    TooLongError: 413,
-    AudioError: 400,
-    ConfigError: 400,
-    CloudError: 503,
-    EdgeError: 503,
-}
-_TYPES: Final = {str: "string", list: "array", type(None): "null"}
-_OF_OBJECT: Final = frozenset(
-    {"type", "properties", "required", "additionalProperties", "title", "description", "$defs", "$schema"}
-)
-"""What a schema may say of the whole object: others than these the answer may break."""
-
-
-class ApiError(HTTPException):
-    """A request that is not answered, as the API says it: a status, a sentence, the parameter, and a code."""
-
-    def __init__(
-        self,
-        status: int,
-        message: str,
-        param: str | None = None,
-        code: str | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(status, message[:2000], headers)
-        self.param, self.code = param, code
-
-    @classmethod
-    def of(cls, error: BaseException) -> ApiError:
-        """What is answered where an error ends a request: specdec's sentence and hint."""
-        if isinstance(error, cls):
-            return error
-        if isinstance(error, HTTPException):
-            return cls(error.status_code, error.detail, headers=error.headers)
-        if isinstance(error, MalformedError):
-            return cls(422, str(error))
-        known = typed(error)
-        status = next((code for kind, code in _STATUS.items() if isinstance(known, kind)), 500)
-        says = known.message if known.hint is None else f"{known.message.removesuffix('.')}. {known.hint}"
-        about = "messages" if isinstance(known, AudioError | ContextError) else None
-        code = "context_length_exceeded" if isinstance(known, ContextError) else type(known).__name__
-        return cls(status, says, about, code)
-
-    @property
-    def body(self) -> dict[str, dict[str, str | None]]:
-        """The answer's JSON."""
-        kind = _KINDS.get(self.status_code, "invalid_request_error" if self.status_code < 500 else "server_error")
-        return {"error": {"message": self.detail, "type": kind, "param": self.param, "code": self.code}}
 
 
 class SoundData(Message):
@@ -281,51 +216,4 @@ class ChatRequest(Message):
             return ()
         if form.type == "json_object":
             return tuple(known)
-        schema = {} if form.json_schema is None else form.json_schema.schema_
-        properties, required, shared = schema.get("properties"), schema.get("required") or [], schema.get("$defs")
-        if not isinstance(properties, dict) or not properties or not isinstance(required, list):
-            raise _wrong_schema("needs `properties`", known)
-        if beyond := sorted(schema.keys() - _OF_OBJECT):
-            raise _wrong_schema(f"may break {beyond[0][:100]}", known)
-        names = tuple(dict.fromkeys(map(str, (*properties, *required))))
-        for name in names:
-            if name not in known:
-                raise _wrong_schema(f"has no property {name[:100]}", known)
-            values = known[name].get("enum", [["a word"] if known[name]["type"] == "array" else "a text"])
-            if not all(_allows(properties.get(name, {}), value, shared) for value in values):
-                raise _wrong_schema(f"has to allow for {name}: {json.dumps(known[name])}", known)
-        return names
-
-
-def object_schema(lexicon: Lexicon) -> dict[str, dict[str, Any]]:
-    """The properties of a caption's JSON object, as JSON Schemas."""
-    words = {"type": "array", "items": {"type": "string"}}
-    classes = {name: {"type": ["string", "null"], "enum": [*found, None]} for name, found in lexicon.attributes.items()}
-    return {"caption": {"type": "string"}, **classes, "emotions": words, "flags": words}
-
-
-def _allows(schema: object, value: str | list[str] | None, shared: object = None) -> bool:
-    """Whether a JSON Schema lets a value pass; one with other keywords than these, which may forbid it, does not.
-
-    `shared` are the schemas under `$defs`, which may not refer to others.
-    """
-    match schema:
-        case {"$ref": str() as ref, **rest}:
-            name = ref.removeprefix("#/$defs/")
-            found = isinstance(shared, dict) and name in shared and _allows(shared[name], value)
-            return found and _allows(rest, value, shared)
-        case {"anyOf": [*branches], **rest}:
-            return any(_allows(branch, value, shared) for branch in branches) and _allows(rest, value, shared)
-        case {"type": str() | [*_] as kinds, **rest}:
-            fits = _TYPES[type(value)] in ([kinds] if isinstance(kinds, str) else kinds)
-            return fits and _allows(rest, value, shared)
-        case {"enum": [*values], **rest}:
-            return value in values and _allows(rest, value, shared)
-        case {"items": dict(items), **rest}:
-            return all(_allows(items, each, shared) for each in value or ()) and _allows(rest, value, shared)
-    return isinstance(schema, dict) and schema.keys() <= {"title", "description", "default"}
-
-
-def _wrong_schema(says: str, known: Mapping[str, Any]) -> ApiError:
-    message = f"response_format: the object of a caption {says}. Its properties: {', '.join(known)} (docs/api.md)."
-    return ApiError(400, message, "response_format", "invalid_json_schema")
+        return wanted_properties({} if form.json_schema is None else form.json_schema.schema_, known)

@@ -1,7 +1,5 @@
 """Damage that decoders pass over is told where the format has checksums or numbers; intact files are not accused."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -26,8 +24,8 @@ DAMAGES: dict[str, Callable[[bytearray, int], None]] = {
 }
 
 
-def opened(folder: Path, data: bytes) -> Recording:
-    return open_recording(saved(folder, data), window_s=30.0)
+def opened(folder: Path, data: bytes, **how: float) -> Recording:
+    return open_recording(saved(folder, data), window_s=30.0, **how)
 
 
 @pytest.mark.parametrize("name", DAMAGES)
@@ -80,11 +78,7 @@ def test_a_file_of_many_windows_is_checked(tmp_path: Path) -> None:
     whole = healthy("opus", SECONDS)
     many = bytearray(whole * 40)
     assert len(many) > 3 << 20
-    assert opened_long(tmp_path, bytes(many)).warnings == ()
+    assert opened(tmp_path, bytes(many), piece_s=30.0).warnings == ()
     for at in (1 << 20, (3 << 20) - 7):
         many[at] ^= 1
-    assert "2 of its pages are damaged or missing" in opened_long(tmp_path, bytes(many)).warnings[0]
-
-
-def opened_long(folder: Path, data: bytes) -> Recording:
-    return open_recording(saved(folder, data), window_s=30.0, piece_s=30.0)
+    assert "2 of its pages are damaged or missing" in opened(tmp_path, bytes(many), piece_s=30.0).warnings[0]

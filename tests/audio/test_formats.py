@@ -1,7 +1,5 @@
 """Whatever a healthy file is encoded as, the same sound comes out; one that states no length is taken whole."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import struct

@@ -1,7 +1,5 @@
 """Headers that contradict themselves or lack something: the sound is read all the same, or what is wrong is told."""
 
-from __future__ import annotations
-
 import io
 import struct
 from contextlib import ExitStack
@@ -54,12 +52,9 @@ LACKING = {
     "a chunk behind it": wav(PCM16, 2, None, after=LIST),
     "24 bits in 4 bytes": wav(PCM32.tobytes(), 4, 24),
     "no extension": wav(PCM16, 2, 16, tag=EXTENSIBLE),
-    "an RF64 without a size": b"RF64"
-    + bytes(4)
-    + b"WAVEds64"
-    + struct.pack("<IQQQI", 28, 0, 0, 0, 0)
-    + UNCOUNTED
-    + PCM16,
+    "an RF64 without a size": b"".join(
+        (b"RF64\0\0\0\0WAVEds64", struct.pack("<IQQQI", 28, *[0] * 4), UNCOUNTED, PCM16)
+    ),
     "floats that are tagged as integers": wav(SOUND.astype("<f4").tobytes(), 4, 32),
     "the same with an extension": wav(SOUND.astype("<f4").tobytes(), 4, 32, tag=EXTENSIBLE, more=EXTENSION),
     "an AU of 16 bits": au(3, np.frombuffer(PCM16, "<i2").astype(">i2").tobytes()),

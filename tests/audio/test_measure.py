@@ -1,7 +1,5 @@
 """Measured figures of sounds whose values are known, and beside the table's and Praat's."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import textwrap
@@ -13,10 +11,7 @@ import soxr
 
 from specdec_cli.audio.prosody import (
     F0_RANGE_HZ,
-    HOP,
     SAMPLE_RATE,
-    _best_totals,
-    _contour_and_band,
     f0_contour,
     f0_median_and_range,
     measure,
@@ -82,26 +77,6 @@ def test_no_rate_is_given_where_noise_hides_the_syllables(noise_db: float, known
     assert (found.rate_per_s is not None) == known
 
 
-def test_the_best_path_is_the_one_that_a_loop_over_frames_finds() -> None:
-    random = np.random.default_rng(0)
-    for steps in (0, 1, 2, 3, 7, 64, 101):
-        first, cost = random.random(4), random.random((4, 4, steps))
-        totals = [first]
-        for step in range(steps):
-            totals.append((totals[-1][:, None] - cost[:, :, step]).max(axis=0))
-        assert np.allclose(_best_totals(first, cost), np.stack(totals, axis=1))
-
-
-@pytest.mark.ci
-def test_the_power_within_the_band_is_the_one_of_librosas_spectrum() -> None:
-    librosa = pytest.importorskip("librosa")
-    samples = voice(5, 2.0)
-    frames = {"n_fft": 1000, "win_length": 736, "window": np.hanning(736), "hop_length": HOP, "center": False}
-    theirs = np.square(np.abs(librosa.stft(np.pad(samples, (132, 1000)), **frames)))[31:156].sum(axis=0)
-    _, ours = _contour_and_band(samples)
-    assert ours == pytest.approx(theirs[: len(ours)], rel=1e-3, abs=1e-4 * float(theirs.max()))
-
-
 @pytest.mark.ci
 def test_a_clip_is_measured_in_milliseconds_from_the_first_on() -> None:
     """Of a fresh process: nothing that compiles is imported, and the first clip waits for SciPy's FFT alone."""
@@ -165,7 +140,5 @@ def test_the_samples_have_the_pitch_that_praat_finds(samples: Path) -> None:
         sound = parselmouth.Sound(clip.astype(np.float64), SAMPLE_RATE)
         track = sound.to_pitch_ac(time_step=0.01, pitch_floor=low, pitch_ceiling=high).selected_array["frequency"]
         theirs, ours = f0_median_and_range(track[track > 0]), f0_median_and_range(f0_contour(clip))
-        assert ours is not None
-        assert theirs is not None
         assert ours[0] == pytest.approx(theirs[0], rel=0.03)
         assert ours[1] == pytest.approx(theirs[1], abs=1.5)

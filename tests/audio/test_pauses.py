@@ -1,7 +1,5 @@
 """Utterances between pauses, of a stream that comes in blocks."""
 
-from __future__ import annotations
-
 import time
 from itertools import pairwise
 

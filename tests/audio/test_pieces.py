@@ -1,7 +1,5 @@
 """What is longer than the window is cut while it is decoded, in memory that does not grow with it."""
 
-from __future__ import annotations
-
 import os
 import struct
 import subprocess
@@ -17,7 +15,8 @@ import soundfile
 
 from specdec_cli.audio import AudioPiece, Recording, open_recording
 from specdec_cli.audio.sound import Sound
-from specdec_cli.errors import AudioContentError, AudioDecodeError
+from specdec_cli.errors import AudioContentError, AudioDecodeError, TooLongError
+from specdec_cli.inputs.recording import InputFile
 from tests.audio.encode import Samples, healthy, load_audio, sndfile_bytes, tone, wav_bytes
 from tests.audio.test_formats import saved
 from tests.mini_pair import voice
@@ -216,8 +215,9 @@ def test_twenty_gigabytes_are_refused_unread(header: bytes, tmp_path: Path) -> N
     with path.open("r+b") as file:
         file.truncate(len(header) + (20 << 30))  # a hole: it takes no room on the disk
     for piece_s in (None, 30):
-        with pytest.raises(AudioContentError, match="too long"):
+        with pytest.raises(TooLongError, match="too long") as caught:
             open_recording(path, window_s=30, piece_s=piece_s)
+        assert InputFile(str(path)).content_of(caught.value) is None  # of the line that says so
 
 
 def test_importing_nothing_that_compiles(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """A recording is as long as what decodes, on the clock of its file; what is missing is told."""
 
-from __future__ import annotations
-
 import gzip
 import io
 from collections.abc import Callable
@@ -14,7 +12,17 @@ import soundfile
 
 from specdec_cli.audio import Cut, Recording, open_recording
 from specdec_cli.errors import AudioDecodeError, CutsError
-from tests.audio.encode import FFMPEG, SNDFILE, Samples, healthy, load_audio, sndfile_bytes, tone, wav_bytes
+from tests.audio.encode import (
+    FFMPEG,
+    SNDFILE,
+    Samples,
+    healthy,
+    load_audio,
+    sndfile_bytes,
+    tone,
+    video_bytes,
+    wav_bytes,
+)
 from tests.audio.malformed import flac_claiming
 from tests.audio.test_formats import saved
 from tests.audio.test_fuzz_recordings import plainly_decoded_s
@@ -26,7 +34,7 @@ NO_LENGTH = ("aac", "avi", "webm")  # those whose header says nothing of a cut
 
 
 def recorded(folder: Path, data: bytes, **settings: object) -> Recording:
-    return open_recording(saved(folder, data), window_s=30.0, **settings)  # type: ignore[arg-type]
+    return open_recording(saved(folder, data), window_s=30.0, **settings)
 
 
 def of_libsndfile(container: str, seconds: float = 4.0) -> bytes:
@@ -251,7 +259,7 @@ def test_a_channel_is_read_by_cuts_by_setting_or_each_by_itself(tmp_path: Path) 
     path = saved(tmp_path, stereo(left, right))
 
     def pieces(**settings: object) -> list[tuple[str | None, int | None, float]]:
-        found = open_recording(path, window_s=30.0, **settings).pieces()  # type: ignore[arg-type]
+        found = open_recording(path, window_s=30.0, **settings).pieces()
         hz = [(one, np.argmax(np.abs(np.fft.rfft(one.samples))) * 16000 / len(one.samples)) for one in found]
         return [(one.speaker, one.channel, round(at)) for one, at in hz]
 
@@ -342,6 +350,11 @@ def test_sound_behind_the_sound_of_a_wav_is_told(behind: str, tmp_path: Path) ->
         (gzip.compress(PCM), "packed with gzip"),
         (wav_bytes(b""), "a header and no sound"),
         (wav_bytes(b"", 0xFFFFFFFF), "a header and no sound"),
+        (healthy("m4a", 4.0)[:9000], "it is damaged or cut short"),
+        (healthy("flac", 4.0)[:100], "it is damaged or cut short"),
+        (video_bytes("mp4", sound=False), "it holds no sound"),
+        (wav_bytes(bytes(32000), channels=0), "format or codec is not known"),
+        (b"", "is empty"),
     ],
 )
 def test_files_in_the_place_of_a_recording_are_called_what_they_are(data: bytes, says: str, tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """A batch on Ray: the same lines, also when actors die."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

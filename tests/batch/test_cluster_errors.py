@@ -1,7 +1,5 @@
 """What may go wrong on a cluster, without one: nodes with other models, and errors of Ray."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -82,7 +80,7 @@ def test_a_stop_ends_the_chunk_that_a_node_is_at() -> None:
             ended.append(stopped())
             yield Outcome(task.item)
 
-    worker._backend = SimpleNamespace(run=run)  # type: ignore[assignment]
+    worker._backend = SimpleNamespace(run=run)
     node = actor("1")
     node.stop = SimpleNamespace(remote=worker.stop)
     assert len(captioned(node, stopped=iter([False, *[True] * 9]).__next__)) == CHUNK

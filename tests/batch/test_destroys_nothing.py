@@ -1,7 +1,5 @@
 """Any options of `batch` among any files: what was there before is there afterwards, but for specdec's own."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

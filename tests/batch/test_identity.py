@@ -1,7 +1,5 @@
 """The refusal to mix settings in one output."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,8 +17,8 @@ from tests.batch.lines import SETTINGS, failed_line, good_line, write
 def terms(**changes: object) -> Check:
     asked = changes.pop("asked", lambda _: ("en", "Describe."))
     made: dict[str, object] = {"mode": "edge", "settings": {**SETTINGS, "stop_strings": ()}, "edge": "edge"}
-    known = Terms(**{"language": None, "prompt": None, "cloud": None, "labels": False, **made, **changes})  # type: ignore[arg-type]
-    return accepting(known, asked)  # type: ignore[arg-type]
+    known = Terms(**{"language": None, "prompt": None, "cloud": None, "labels": False, **made, **changes})
+    return accepting(known, asked)
 
 
 def opened(tmp_path: Path, accepts: Check, *lines: Transcript) -> Output:
@@ -76,4 +74,4 @@ def test_other_models_are_refused_once_they_are_known(
     loaded = Models(edge=ModelInfo(**KNOWN | now), cloud=None)
     here = SimpleNamespace(models=loaded, settings={"suggested": suggested} if suggested else {})
     with nullcontext() if told is None else pytest.raises(ConfigError, match=rf"o\.jsonl:2 .*{told}"):
-        output.require(lambda line: loaded_changes(line.head, here, ("dtype", "weights")))  # type: ignore[arg-type]
+        output.require(lambda line: loaded_changes(line.head, here, ("dtype", "weights")))

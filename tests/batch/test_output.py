@@ -1,7 +1,5 @@
 """Who is in an output, which lines stand, and what a refusal leaves as it was."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

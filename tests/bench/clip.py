@@ -1,7 +1,5 @@
 """A clip to measure with."""
 
-from __future__ import annotations
-
 import pytest
 
 from specdec_cli.bench.timing import BenchClip

@@ -1,7 +1,5 @@
 """What is run and timed: our modes and transformers' generate."""
 
-from __future__ import annotations
-
 from specdec_cli.bench.timing import BenchClip, caption, generate
 from specdec_cli.captioner import Captioner
 from tests.bench.clip import K

@@ -1,7 +1,5 @@
 """What the modes are expected to give against the cloud alone, and what is advised."""
 
-from __future__ import annotations
-
 import pytest
 
 from specdec_cli.bench.pays import ACCEPTED, BLOCK, VERIFIED, advice, expected_gains, forward_ms, what_to_expect

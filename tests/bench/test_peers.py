@@ -1,7 +1,5 @@
 """transformers' `generate` is run for any family, with what the loop is given."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

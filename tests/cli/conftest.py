@@ -1,7 +1,5 @@
 """Recordings, and the command line run in this process on the loaded mini pair."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable
@@ -33,22 +31,23 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def specdec(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Specdec:
-    """Run `specdec ARGUMENTS` in this process: `main` and all, with the mini pair in place of loading it."""
+def specdec(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Specdec:
+    """Run `specdec ARGUMENTS` in this process and the temporary folder, with the mini pair in place of loading it.
+
+    `loads=False`: it must come to its end without a model.
+    """
     mini_pair()
     monkeypatch.setattr(Captioner, "load", load_mini)
+    monkeypatch.chdir(tmp_path)
 
-    def run(*arguments: str | Path) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["specdec", *map(str, arguments)])
-        capfdbinary.readouterr()
-        code = exit_code()
+    def run(*arguments: str | Path, loads: bool = True) -> Outcome:
+        with monkeypatch.context() as patched:
+            patched.setattr(sys, "argv", ["specdec", *map(str, arguments)])
+            if not loads:
+                patched.setattr(Captioner, "load", lambda *_, **__: pytest.fail("loaded"))
+            capfdbinary.readouterr()
+            code = exit_code()
         out, err = capfdbinary.readouterr()
         return Outcome(code, out.decode(), err.decode())
 
     return run
-
-
-@pytest.fixture
-def unloaded(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No model is loaded from here on."""
-    monkeypatch.setattr(Captioner, "load", lambda *_, **__: pytest.fail("loaded"))

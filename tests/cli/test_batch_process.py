@@ -1,7 +1,5 @@
 """A batch that is killed, interrupted, watched and large: real processes, signals and terminals."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

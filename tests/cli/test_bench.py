@@ -1,7 +1,5 @@
 """`specdec bench` on the mini pair: the object, the page, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from pathlib import Path

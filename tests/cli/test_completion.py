@@ -1,7 +1,5 @@
 """Completion in the shell, by the protocol that the installed scripts speak."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
@@ -14,7 +12,7 @@ WORDS = [
     ("specdec config ", {"list", "show", "validate"}),
     ("specdec caption --mode l", {"lossless"}),
     ("specdec caption --gate lea", {"learned"}),
-    ("specdec batch --accept ", {"greedy", "sampling", "rank", "prob", "typical", "class"}),
+    ("specdec batch --mode ", {"hybrid", "lossless", "edge", "cloud"}),
     ("specdec tune --refe", {"--references"}),
 ]
 

@@ -1,7 +1,5 @@
 """Dozens of recordings that are wrong: a typed error for each, no traceback, and nothing healthy is lost."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -31,7 +29,6 @@ def test_one_run_over_every_malformed_recording_captions_the_healthy_one(tmp_pat
     assert errors.pop(str(healthy)) is None
     for path, expected in files.items():
         error = errors[str(path)]
-        assert error is not None
         assert (path.name, error.type) == (path.name, expected.__name__)
         assert path.name in error.message
     ((label, caption),) = (line.split("\t") for line in outcome.lines)

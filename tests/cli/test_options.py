@@ -1,7 +1,5 @@
 """Every flag reaches its setting, and wins over variables and files."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +20,6 @@ FLAGS: list[tuple[list[str], str, object]] = [
     (["--gate", "margin"], "gate.name", "margin"),
     (["--threshold", "0.25"], "gate.threshold", 0.25),
     (["--set", "decoding.defer=true"], "decoding.defer", True),
-    (["--accept", "rank"], "acceptance.rule", "rank"),
     (["--set", "decoding.max_new_tokens=40"], "decoding.max_new_tokens", 40),
     (["--set", "decoding.stop_strings=[a, ，]"], "decoding.stop_strings", ("a", "，")),
     (["--edge", "package:mini/edge", "--cloud", "package:mini/cloud"], "edge.model", "package:mini/edge"),

@@ -1,7 +1,5 @@
 """`-o` of caption, batch and listen by its ending: exports in one go, and what stays as it was."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,10 +8,9 @@ import pytest
 from specdec_cli.errors import TranscriptError
 from specdec_cli.export.folder import Written
 from tests.cli.conftest import Specdec
-from tests.cli.harness import Outcome
+from tests.cli.harness import QUICK, Outcome
 from tests.mini_pair import write_voice
 
-QUICK = ("--mode", "edge", "--set", "decoding.max_new_tokens=4")
 Run = Callable[..., Outcome]
 BEGINS = {
     "srt": "1\n00:00:00,000 --> ", "vtt": "WEBVTT\n", "TextGrid": 'File type = "ooTextFile"', "eaf": "<?xml",
@@ -23,12 +20,11 @@ BEGINS = {
 
 @pytest.fixture(params=["caption", "batch"])
 def run(request: pytest.FixtureRequest, specdec: Specdec) -> Run:
-    return lambda *given: specdec(request.param, *given, *QUICK)
+    return lambda *given, **how: specdec(request.param, *given, *QUICK, **how)
 
 
 @pytest.fixture
 def clip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     monkeypatch.setattr("tempfile.tempdir", None)
     (tmp_path / "tmp").mkdir()
@@ -68,17 +64,16 @@ def test_what_stands_there_is_replaced_by_consent_alone(run: Run, clip: Path) ->
         (("0.wav", "-o", "x.docx"), "Name it x.jsonl for transcripts, or after an export: .textgrid, .eaf, .srt"),
         (("0.wav", "-o", "x"), "has no ending of a format"),
         (("0.wav", "1.wav", "-o", "x.srt"), "--output FILE.jsonl --export srt"),
-        (("0.wav", "-o", "x.csv", "--retry-failed"), "is an export, which no run goes on from"),
+        (("0.wav", "-o", "x.csv", "--retry-failed"), "is an export, which no run resumes"),
         (("0.wav", "-o", "x.csv", "--export", "srt"), "--export reads transcripts"),
         (("0.wav", "-o", "none/x.csv"), "cannot be written"),
     ],
 )
 def test_what_cannot_be_made_is_refused_before_loading(
-    run: Run, clip: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], said: str
+    run: Run, clip: Path, arguments: tuple[str, ...], said: str
 ) -> None:
-    monkeypatch.setattr("specdec_cli.captioner.Captioner.load", lambda *_, **__: pytest.fail("loaded"))
     write_voice(clip.with_name("1.wav"), 1, 0.4)
-    outcome = run(*arguments)
+    outcome = run(*arguments, loads=False)
     assert outcome.code == 2, outcome.err
     assert said.lower() in outcome.err.lower()
     assert sorted(path.name for path in Path().iterdir()) == ["0.wav", "1.wav", "tmp"]
@@ -115,7 +110,7 @@ def test_what_was_captioned_until_ctrl_c_is_exported(run: Run, clip: Path, monke
     real = Output.add
 
     def add(self: Output, *given: object) -> None:
-        real(self, *given)  # type: ignore[arg-type]
+        real(self, *given)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Output, "add", add)

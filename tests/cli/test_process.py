@@ -1,7 +1,5 @@
 """Real pipes, signals and terminals."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -101,7 +99,7 @@ def copies(recordings: list[str], folder: Path) -> list[str]:
     return [shutil.copy(file, name) for file, name in names]
 
 
-@pytest.mark.parametrize(("number", "code"), few([(signal.SIGINT, 130), (signal.SIGTERM, 143)]))
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_keeps_whole_lines_and_leaves_no_traceback(
     recordings: list[str], tmp_path: Path, number: int, code: int
 ) -> None:

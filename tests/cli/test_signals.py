@@ -1,7 +1,5 @@
 """Signals at any moment: a command ends soon, with whole lines and a free output, and says why by its status."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

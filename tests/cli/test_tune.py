@@ -1,7 +1,5 @@
 """`specdec tune` on the mini pair: what it finds, what it writes, what it goes on from, what it refuses."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys
@@ -78,7 +76,6 @@ def test_it_recommends_a_setting_that_the_gate_option_takes(specdec: Specdec, vo
     assert found.cloud_quality == pytest.approx(1)
     assert {point.gate for point in found.confirmed} == {"entropy", "random"}
     best = found.recommended
-    assert best is not None
     assert (found.reason, found.notes, found.output) == (None, [], str(tuned.gate))
     assert best.spent["blocks"] is not None
     assert best.spent["blocks"] <= 0.5
@@ -233,7 +230,6 @@ def test_deferred_drafts_are_tried_where_clips_count(
     totals = run_on_held_out(recorded, point, gate__wake=point.wake, decoding__defer=True)
     assert point.spent["clips"] == pytest.approx(sum(total.escalations > 0 for total in totals) / len(totals))
     file, best = read_gate_file(gate), found.recommended
-    assert best is not None
     assert (file.defer, file.wake) == (best.wake is not None, best.wake)
     used = specdec("caption", voices / "voice 00.wav", "--gate", gate, "--json", "-l", "zh")
     settings = json.loads(used.out)["settings"]

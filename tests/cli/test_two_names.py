@@ -1,7 +1,5 @@
 """Every command starts from two names, and nothing of the mini pair's configuration comes along."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable
@@ -58,7 +56,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
 
     def spy(config: Config, **more: object) -> Captioner:
         found.append(config)
-        return load(config, **more)  # type: ignore[arg-type]
+        return load(config, **more)
 
     monkeypatch.setattr(Captioner, "load", spy)
     monkeypatch.setenv("LC_ALL", "C")

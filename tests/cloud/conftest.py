@@ -1,7 +1,5 @@
 """Calls that fail are tried as often as ever, after pauses of milliseconds."""
 
-from __future__ import annotations
-
 import pytest
 
 

@@ -1,7 +1,5 @@
 """The clips that a server holds, without a client: none is dropped in vain, and those that go are learnt from."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +16,7 @@ from tests.tiny import tiny_model
 def held(id_: str, learnt: list[str], size: int = 1) -> Held:
     rows: Any = SimpleNamespace(learn=lambda *_: learnt.append(id_))
     clip: Any = None
-    return Held(id_, clip, SimpleNamespace(scores=rows), size)  # type: ignore[arg-type]
+    return Held(id_, clip, SimpleNamespace(scores=rows), size)
 
 
 def test_a_clip_that_finds_no_room_costs_no_other_clip() -> None:

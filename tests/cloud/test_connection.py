@@ -1,7 +1,5 @@
 """The end of a connection closes every socket, whatever was under way."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import random

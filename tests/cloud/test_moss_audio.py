@@ -3,8 +3,6 @@
 The stand-in does what vLLM 0.32 does for it: vllm/model_executor/models/moss_audio.py.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """`specdec serve` as a process of its own, with the mini pair, and the mini edge that asks it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex
@@ -57,7 +55,6 @@ class Process:
         self.url = str(self.events[-1]["url"])
 
     def read(self) -> None:
-        assert self.process.stderr is not None
         line = self.process.stderr.readline()
         assert line, f"it ended: {self.process.wait()}"
         self.events.append(json.loads(line))
@@ -66,12 +63,10 @@ class Process:
         """Ends it if it runs still."""
         if self.process.poll() is None:
             self.end()
-        assert self.process.stderr is not None
         self.process.stderr.close()
 
     def end(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        assert self.process.stderr is not None
         rest = self.process.stderr.read()
         self.events += [json.loads(line) for line in rest.splitlines()]
         return self.process.wait(60)
@@ -124,7 +119,6 @@ def test_captions_are_those_of_one_process(process: Process) -> None:
         assert transcript.uplink.payload == ("features" if asked else "none")
         assert all(round_.network_ms is not None and round_.bytes_up for round_ in asked)
         assert sum(round_.bytes_up or 0 for round_ in asked) == transcript.uplink.bytes
-        assert transcript.models.cloud is not None
         assert (transcript.models.cloud.name, transcript.models.cloud.serves) == (process.url, "package:mini/cloud")
         assert away.pair.remotes
         assert "answered in" in away.pair.remotes[0].probe()

@@ -3,8 +3,6 @@
 A proxy in front of a verify server stands for the link, and for servers that lie.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import socket

@@ -1,7 +1,5 @@
 """The verify server: what it answers, and what strangers and broken clients can do to it: nothing that lasts."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import logging
@@ -340,7 +338,6 @@ def test_the_budget_counts_what_a_clip_holds(case: Case) -> None:
                 prompt = held.verifier.session.prompt
                 kept = [*prompt.audio.values(), scores, held.verifier.session._after_prompt]
                 cache = held.verifier.session.cache
-                assert cache is not None
                 grown = [layer for layer in cache.layers if not isinstance(layer, SlotLayer)]  # slots are the model's
                 kept += [each for layer in grown for each in (layer.keys, layer.values)]
                 assert sum(each.untyped_storage().nbytes() for each in kept if each is not None) <= held.bytes
@@ -379,7 +376,6 @@ def test_own_tokens_are_known_by_their_place(case: Case, served: Served) -> None
     session = new_session()
     assert call(served, "PUT", session, framed(*a_clip(served, case)))[0] == 200
     held = served.service.clips.find(uuid.UUID(session[-32:]).hex)
-    assert held is not None
     held.written = ((), ())
     held.write(BlockRequest(text=[5], draft=[6, 7]), Verdict(1, 8))
     assert held.written == ((5, 6, 8), (False, True, True))

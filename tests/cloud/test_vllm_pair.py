@@ -3,8 +3,6 @@
 The fast tier asks stand-ins that compute with the models; the full one real servers on the same checkpoints.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -127,7 +125,7 @@ def run(pair: Pair, of: VllmCase, listed: Listed | None = None) -> tuple[list[Bl
             listed.update({(*ids, *answer.generated[:at]): row for at, row in enumerate(answer.likely)})
             return answer
 
-        loop.drafter.requests.scored = noted  # type: ignore[method-assign]
+        loop.drafter.requests.scored = noted
     return collect(loop.run())
 
 
@@ -160,7 +158,7 @@ def fed(of: VllmCase, listed: Listed) -> tuple[list[Block], Finished]:
     prompts = (prompt(model.processor, of.clip, of.instruction) for model in (edge(KIND), cloud()))
     loop = build_loop(here, of.config, *prompts, Gate.of(of.config, gate_file(learned_weights(random.Random(of.clip)))))
     assert isinstance(loop.drafter, Drafter)
-    loop.drafter.session = loop.drafter.scores.session = Fed(listed, here.vocab_size)  # type: ignore[assignment]
+    loop.drafter.session = loop.drafter.scores.session = Fed(listed, here.vocab_size)
     return collect(loop.run())
 
 

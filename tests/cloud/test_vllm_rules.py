@@ -1,7 +1,5 @@
 """The rules, applied to a server's few likeliest tokens, say what they say with the whole distributions."""
 
-from __future__ import annotations
-
 import json
 import random
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """A config file to write, one way to load it without the environment of the test run, and one to be refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Values that contradict each other, and those that only look as if they did."""
 
-from __future__ import annotations
-
 import pytest
 
 from specdec_cli.config import load_config, shipped_configs

@@ -1,11 +1,9 @@
 """SPECDEC_<SECTION>__<FIELD>, and name=value of --set."""
 
-from __future__ import annotations
-
 import pytest
 
 from specdec_cli.config import SETTINGS, parse_setting
-from specdec_cli.config.resolve import misspelt_variables, read_environment
+from specdec_cli.config.layers import misspelt_variables, read_environment
 from tests.config.conftest import Load, Refusal, assert_refused
 
 

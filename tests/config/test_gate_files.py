@@ -1,7 +1,5 @@
 """A gate file in place of a gate's name: what it brings, what wins over it, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Defaults < file < environment < flags, and where each value says it came from."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Nothing but a ConfigError comes out of a malformed config, and it says where."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Models at addresses: nothing in clear over a network, and no recordings to a vLLM, unless it is allowed."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Values in words: in errors, on pages and as a file has them."""
 
-from __future__ import annotations
-
 import pytest
 
 from specdec_cli.config import SETTINGS, parse_setting
@@ -46,5 +44,4 @@ def test_a_scheme_in_capitals_is_the_same_scheme(refusal: Refusal, load: Load, s
     error = refusal(cloud__url=f"{scheme}://far.example:8765")
     assert "allow_plain_http" in error.message
     secure = load(cloud__url="HTTPS://Far.Example:8765").config.cloud
-    assert secure is not None
     assert secure.url == "https://Far.Example:8765"

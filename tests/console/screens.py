@@ -1,7 +1,5 @@
 """Consoles that keep what is printed on them."""
 
-from __future__ import annotations
-
 import io
 import re
 
@@ -39,7 +37,7 @@ class Screen(Console):
 
 def shown(clip: Clip, width: int, **options: bool | str | int) -> Screen:
     """The clip on a screen of `width` cells, as ordinary lines with the caption."""
-    screen = Screen(width, **options)  # type: ignore[arg-type]
+    screen = Screen(width, **options)
     view = View(screen, "rows")
     play(view, clip)
     return screen

@@ -1,7 +1,5 @@
 """Runs to show: real event objects with the text of their tokens, written out round by round."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from specdec_cli.transcript.records import ModelInfo, Models, Started
@@ -50,7 +48,7 @@ def step(draft: str, entropy: str, reason: Reason | None = None, cloud: str | No
         tuple(map(float, entropy.split())),
         reason,
         cloud=cloud,
-        **more,  # type: ignore[arg-type]
+        **more,
     )
 
 

@@ -1,7 +1,5 @@
 """The printed lines of a run, at every width: heading, rounds, totals, the last line."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 
@@ -31,7 +29,7 @@ def starting(clip: Clip, started: Started | None = None, **change: object) -> Cl
 def ending(clip: Clip, *, degraded: str | None = None, **text: object) -> Clip:
     *events, (finished, last) = clip.events
     assert isinstance(finished, Finished)
-    end = dataclasses.replace(finished, degraded=degraded), dataclasses.replace(last, **text)  # type: ignore[arg-type]
+    end = dataclasses.replace(finished, degraded=degraded), dataclasses.replace(last, **text)
     return Clip(clip.started, (*events, end))
 
 
@@ -216,7 +214,7 @@ def hearing(clip: Clip, reason: Reason, index: int, claims: ClaimsIn, **round_: 
             more = {"reason": reason, **round_} if event.index == index else {}
             event = event.model_copy(update=changes | more)
         events.append((event, dataclasses.replace(text, claims_in=claims)))
-    return Clip(clip.started, tuple(events))  # type: ignore[arg-type]
+    return Clip(clip.started, tuple(events))
 
 
 @pytest.mark.parametrize("width", [80, 120])

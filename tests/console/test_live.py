@@ -1,7 +1,5 @@
 """The line of the live view that is redrawn, and that it leaves the terminal as it was."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from pathlib import Path

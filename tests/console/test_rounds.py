@@ -1,7 +1,5 @@
 """Tokens with the figures under them: fates by sign and colour, clauses, thresholds, the gate's verdict."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import pytest

@@ -1,7 +1,5 @@
 """Which display is chosen where, and what stdout gets beside it."""
 
-from __future__ import annotations
-
 import io
 import sys
 

@@ -1,7 +1,5 @@
 """Text that is no description wakes the cloud, and ends where it stops describing."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,9 +21,7 @@ SPOKEN = {
 def worded(chain: str, after: str = "") -> TableModel:
     """A model that says the pieces of `chain`, one after the other, or goes on with those of `after`."""
     model = certain({**dict(pairwise([*after, ""])), **dict(pairwise(["^", *chain, ""]))})
-    model.processor.text = lambda ids: "".join(  # type: ignore[method-assign]
-        SPOKEN.get(letter, "") for letter in map(model.processor.piece, ids)
-    )
+    model.processor.text = lambda ids: "".join(SPOKEN.get(letter, "") for letter in map(model.processor.piece, ids))
     return model
 
 
@@ -67,7 +63,6 @@ def test_a_caption_ends_where_it_stops_describing(monkeypatch: pytest.MonkeyPatc
     seen = [update.text.caption for update in run]
     transcript = run.finish()
     assert transcript.finish_reason == "closing"
-    assert transcript.totals is not None
     assert transcript.totals.tokens == sum(len(record.committed_ids) for record in transcript.rounds) == 21
     assert transcript.caption == seen[-1] == seen[-2]
     assert not any("What do" in caption for caption in seen)

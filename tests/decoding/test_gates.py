@@ -1,7 +1,5 @@
 """What the gates read and when they escalate, worked out by hand; the reference law has all of them at work."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -60,7 +58,7 @@ def test_entropy_with_impossible_tokens_is_not_nan() -> None:
 )
 def test_gates(gate: str, threshold: float | None, escalates: bool) -> None:
     # p = 0.8, 0.2: entropy 0.500 nats, margin 0.6, log p = -0.223
-    state = _read(Gate(gate, threshold), torch.tensor([[0.8, 0.2]]).log(), (0,))  # type: ignore[arg-type]
+    state = _read(Gate(gate, threshold), torch.tensor([[0.8, 0.2]]).log(), (0,))
     assert state.escalates is escalates
     assert state.reason == (gate if escalates else None)
     assert [token.entropy for token in state.evidence] == pytest.approx([0.5004024])
@@ -141,7 +139,7 @@ def test_a_feature_of_another_version_is_refused(name: str) -> None:
 @pytest.mark.parametrize("gate", ["learned", "random"])
 def test_a_gate_without_what_it_needs_is_refused(gate: str) -> None:
     with pytest.raises(DecodingError, match=gate):
-        Gate(gate).open(0)  # type: ignore[arg-type]
+        Gate(gate).open(0)
 
 
 def test_the_random_gate_escalates_its_share_of_the_blocks() -> None:

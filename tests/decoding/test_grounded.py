@@ -1,7 +1,5 @@
 """The loop beside a sound: what contradicts it is verified, and what fits it stands against the cloud."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -29,9 +27,7 @@ WAYS: list[dict[str, Any]] = [{"k": 2}, {"defer": True}]
 def saying(chain: str) -> TableModel:
     """A model that says the pieces of `chain`, and goes on with " pace" after either class."""
     model = certain({"b": "d", "c": "d", **dict(pairwise(["^", *chain, ""]))})
-    model.processor.text = lambda ids: "".join(  # type: ignore[method-assign]
-        SPOKEN.get(letter, "") for letter in map(model.processor.piece, ids)
-    )
+    model.processor.text = lambda ids: "".join(SPOKEN.get(letter, "") for letter in map(model.processor.piece, ids))
     return model
 
 
@@ -80,7 +76,6 @@ def test_a_class_that_fits_stands_where_the_clouds_does_not(way: dict[str, Any])
     first = rounds[0]
     assert first.source[:2] == ("accepted", "accepted")
     assert first.accepted == len(first.draft_ids)
-    assert finished.cloud is not None
     assert finished.cloud.forwards <= len(finished.token_ids)
     assert ran("acdef", "abdef", **given, arbitrates=False)[2] == "abdef"
     assert ran("acdef", "abdef", Measured(rate_per_s=4.0), **given)[2] == "abdef"  # both fit
@@ -99,9 +94,8 @@ def test_the_cost_of_a_verification_holds_the_way_of_one_call() -> None:
     loop = loop_of("acdef", "abdef", gate="always", defer=True, cloud_prefill="early")
     assert isinstance(loop.verifier, LocalVerifier)
     verify = loop.verifier.verify
-    loop.verifier.verify = lambda *given: replace(verify(*given), network_ms=1e6)  # type: ignore[method-assign]
+    loop.verifier.verify = lambda *given: replace(verify(*given), network_ms=1e6)
     rounds, _ = collect(loop.run())
-    assert rounds[0].verdict is not None
     assert rounds[0].verdict.network_ms == 2e6
     assert loop.calls.costs._ms["verification"].value == pytest.approx(1e6, rel=0.1)
 
@@ -130,11 +124,11 @@ def test_a_vllm_cloud_is_asked_again_behind_the_token_that_stands(monkeypatch: p
 
     monkeypatch.setattr(verifier._requests, "scored", scored)
     loop = loop_of("acdef", "abdef", gate="always", defer=True)
-    loop.verifier = SimpleNamespace(  # type: ignore[assignment]
+    loop.verifier = SimpleNamespace(
         verify=verifier.verify, work=loop.verifier.work, is_remote=True, scores=None, close=lambda: None
     )
     draft = Draft(tuple(vocab[letter] for letter in "acdef"))
-    found = loop._verdict(loop.verifier, draft, 0)  # type: ignore[arg-type]
+    found = loop._verdict(loop.verifier, draft, 0)
     assert (found.accepted, found.stood) == (5, (1,))
     assert len(asked) <= 2
 

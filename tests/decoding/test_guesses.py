@@ -1,7 +1,5 @@
 """The memory of captions: what it guesses, what it forgets, and that it says what came next, not what came after."""
 
-from __future__ import annotations
-
 import random
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -99,8 +97,6 @@ def test_transcripts_are_remembered_and_no_text_differs(tmp_path: Path, monkeypa
     seeded.remember(Transcript.from_json(line.to_json()) for line in lines)
     without, with_ = (each.run_samples(voice(2), 16000).finish() for each in (fresh, seeded))
     assert with_.caption == without.caption == lines[1].caption
-    assert with_.totals is not None
-    assert without.totals is not None
     assert without.totals.guessed is not None
     assert (with_.totals.guesses_kept or 0) > 8
     assert (with_.totals.forwards_edge or 0) < (without.totals.forwards_edge or 0) / 2

@@ -1,14 +1,12 @@
 """What went wrong in earlier code of this kind, each as a test that would have caught it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 import torch
 from transformers import RepetitionPenaltyLogitsProcessor
 
-from specdec_cli.config.schema import ScoringConfig
+from specdec_cli.config.decoding_schema import ScoringConfig
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.scores import LogitsPipeline
 from specdec_cli.models.engine import _forward
@@ -26,7 +24,7 @@ PIECES = 266  # of the tiny tokenizer
 
 def _scores(**given: float) -> LogitsPipeline:
     session = Session(random_table(0), Prompt((0, 2), {}), 9)
-    return LogitsPipeline(ScoringConfig(**given), session)  # type: ignore[arg-type]
+    return LogitsPipeline(ScoringConfig(**given), session)
 
 
 def test_a_block_advances_the_cache_once() -> None:
@@ -156,7 +154,7 @@ def test_a_joint_forward_whose_scoring_fails_leaves_its_neighbours_right(
     found = _forward([(session, text, 2) for session in sessions])
     for clip, session, scores in zip(clips, sessions, found, strict=True):
         assert session.length == len(clip.ids) + len(text)
-        assert {layer.get_seq_length() for layer in session.cache.layers} == {session.length}  # type: ignore[union-attr]
+        assert {layer.get_seq_length() for layer in session.cache.layers} == {session.length}
         torch.testing.assert_close(scores, Session(model, clip, 20).logits(text, 2), atol=1e-4, rtol=1e-4)
         torch.testing.assert_close(
             session.logits([*text, 69]), Session(model, clip, 20).logits([*text, 69]), atol=1e-4, rtol=1e-4

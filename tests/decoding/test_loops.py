@@ -1,7 +1,5 @@
 """Loops: what counts as one, and what each mode does about it."""
 
-from __future__ import annotations
-
 import string
 from typing import Any
 

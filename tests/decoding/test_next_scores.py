@@ -1,11 +1,9 @@
 """The rows of one clip: a guess counts as standing only where the model's own choice was compared with it."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 
-from specdec_cli.config.schema import ScoringConfig
+from specdec_cli.config.decoding_schema import ScoringConfig
 from specdec_cli.decoding.guesses import Guesses, GuessTable
 from specdec_cli.decoding.length import GuessCosts
 from specdec_cli.decoding.next_scores import NextScores

@@ -1,13 +1,11 @@
 """Acceptance rules, and what counts as a near tie, against values worked out by hand."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
 import torch
 
-from specdec_cli.config.schema import AcceptanceConfig
+from specdec_cli.config.decoding_schema import AcceptanceConfig
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms, accept_block, passing
 from specdec_cli.decoding.block import Draft
 from specdec_cli.decoding.pick import readings
@@ -96,7 +94,6 @@ def test_random_models_count_few_near_ties() -> None:
     counted = verified = 0
     for number in range(94_000, 94_020):
         for round_ in make_case(number, mode="lossless").run()[0]:
-            assert round_.verdict is not None
             assert round_.verdict.near_ties is not None
             counted, verified = counted + round_.verdict.near_ties, verified + round_.accepted + 1
     assert verified > 150

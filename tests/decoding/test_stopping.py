@@ -1,7 +1,5 @@
 """Stop rules: on committed text only, at every prefix of it, whatever the block."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from transformers import StoppingCriteriaList, StopStringCriteria

@@ -1,7 +1,5 @@
 """What a checkpoint's generation_config.json suggests holds where a setting is left open, and yields to one given."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

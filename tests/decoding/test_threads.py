@@ -1,7 +1,5 @@
 """A loop with its cloud beside it: what its thread inherits, and what a clip leaves behind: no thread and no cache."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import weakref
@@ -40,7 +38,7 @@ def test_the_number_of_torch_threads_holds_beside_the_loop() -> None:
 
     def counting(*args: Any) -> Verdict:
         seen.append(torch.get_num_threads())
-        return verify(*args)  # type: ignore[no-any-return]
+        return verify(*args)
 
     verifier.verify = counting
     collect(loop.run())
@@ -77,7 +75,7 @@ def test_no_circle_holds_a_finished_clip(mode: str, ahead: str) -> None:
     case = make_case(3, temperature=0.0, mode=mode, gate="always", draft_ahead=ahead)
     loop = case.loop()
     parts = [part for part in (loop.drafter, loop.verifier) if part is not None]
-    held = [weakref.ref(part) for part in parts] + [weakref.ref(part.session) for part in parts]  # type: ignore[union-attr]
+    held = [weakref.ref(part) for part in parts] + [weakref.ref(part.session) for part in parts]
     del parts
     gc.collect()
     gc.disable()
@@ -118,6 +116,6 @@ def test_other_clips_wait_for_no_answer_of_a_remote_model(mode: str, monkeypatch
         for name in names:
             watch(owner, name)
     loop = case.loop()
-    loop.calls.release_slot = releasing  # type: ignore[method-assign]
+    loop.calls.step_aside = releasing
     collect(loop.run())
     assert (outside, called) == ([], {"propose", "prefill", "verify"})

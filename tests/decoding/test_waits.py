@@ -1,7 +1,5 @@
 """Waits for the device, counted as calls that turn tensors into numbers: on a CPU they cost nothing, on a GPU most."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator

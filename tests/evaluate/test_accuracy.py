@@ -1,7 +1,5 @@
 """Scores of classes equal scikit-learn's."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a person reads, at any width, with and without colour."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

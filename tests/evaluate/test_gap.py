@@ -1,7 +1,5 @@
 """Gap closed: by hand, above random escalation, and absent where it would mislead."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import pytest

@@ -1,7 +1,5 @@
 """Which recordings, in which order, and what a later run goes on from."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path

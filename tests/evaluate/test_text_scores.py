@@ -1,7 +1,5 @@
 """Text scores equal those of the libraries that papers use, in both languages."""
 
-from __future__ import annotations
-
 import re
 import sys
 import types

@@ -1,7 +1,5 @@
 """Sets of emotion words over wheels: the layout of OV-MERD's tables, its figures, and what is refused."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 
@@ -73,7 +71,6 @@ def test_figures_by_hand(folder: Path) -> None:
     said = [["happy", "angry"], ["calm"], ["sad"], ["glad"]]
     wanted = [["glad"], ["sad"], ["calm"], ["joyful", "sad"]]  # the third has no word of the tables
     found = wheels.score(said, wanted, Resampler(4, resamples=50))
-    assert found is not None
     assert (found.clips, found.wheels, found.words_known) == (3, 2, pytest.approx(4 / 5))
     p, r = (0.5 + 0 + 1) / 3, (1 + 0 + 0.5) / 3
     assert (found.precision.value, found.recall.value) == (pytest.approx(p), pytest.approx(r))
@@ -93,7 +90,6 @@ def test_references_name_words_in_lists_descriptions_or_classes(folder: Path, tm
     runs = [made(f"{name}.wav", mode, "He sounds sad.") for name in "abc" for mode in ("edge", "cloud")]
     found = comparison(runs, lexicon, references=References.read(table, lexicon=lexicon), wheels=Wheels.read(folder))
     wheels = quality_of(found, "edge").wheels
-    assert wheels is not None
     assert wheels.clips == 3
     # sad is unpleasant on the second wheel, as furious is; on the first it is its own base word
     assert wheels.recall.value == pytest.approx(((0 + 1 + 1) / 3 + (1 / 2 + 1 + 1) / 3) / 2)

@@ -1,7 +1,5 @@
 """What an export leaves alone, which lines count, and what files are called."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -17,7 +15,7 @@ from tests.export.lines import piece, write
 
 
 def exported(stored: Stored, folder: Path, *formats: str) -> Written:
-    return export(stored, formats, folder, "--output", naming="speaker")  # type: ignore[arg-type]
+    return export(stored, formats, folder, "--output", naming="speaker")
 
 
 def captions(stored: Stored) -> list[tuple[int, str]]:

@@ -1,7 +1,5 @@
 """Every format is read back by a library that had no part in writing it: same pieces, times, classes and texts."""
 
-from __future__ import annotations
-
 import csv
 import os
 from collections.abc import Iterator
@@ -239,6 +237,15 @@ def test_a_table_says_how_captions_were_made_and_which_are_degraded(tmp_path: Pa
     assert [row["degraded"] for row in rows] == ["", "The cloud did not answer.", ""]
     assert {(row["edge"], row["cloud"]) for row in rows} == {("edge", "")}
     assert all(row["escalations"] == "" for row in rows)
+
+
+def test_a_table_has_a_column_for_every_class_figure_and_agreement(tmp_path: Path) -> None:
+    (file,) = exported(tmp_path, "csv", *PIECES)
+    with file.open(encoding="utf-8-sig", newline="") as opened:
+        row = next(csv.DictReader(opened))
+    assert (row["label_emotion"], row["label_pitch"]) == ("happy", "")
+    assert (row["measured_f0_median_hz"], row["measured_rate_per_s"]) == ("201.5", "")
+    assert (row["agrees_emotion"], row["agrees_pitch"]) == ("false", "")
 
 
 @pytest.mark.parametrize("name", ["srt", "vtt", "txt"])

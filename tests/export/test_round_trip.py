@@ -1,7 +1,5 @@
 """What was exported comes back as cuts: places, speakers, texts, channels; never a caption as what is said."""
 
-from __future__ import annotations
-
 import csv
 import random
 import shutil

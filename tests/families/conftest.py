@@ -1,7 +1,5 @@
 """Stand-ins for what is not installed, results of self-tests in a folder of their own, and how laws are run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Fused layers score as transformers' own, in every family and number format; what differs is left alone."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Configurations of the hub's checkpoints load, shrunken, or are refused in words before any weight is read."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 For each family and mode 4 cases of 60, and 39 of 600.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from specdec_cli.errors import SpecdecError

@@ -1,7 +1,5 @@
 """Prompts, ids and tensors, against those of transformers' own processors, for clips of many lengths."""
 
-from __future__ import annotations
-
 import base64
 import io
 from typing import Any

@@ -4,8 +4,6 @@ The merges are those that the PyPI package dashscope carries; text models and sp
 the weights are tiny and random.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -64,7 +62,6 @@ CHINESE = "一位女性用低沉的嗓音，语速缓慢，带着悲伤。龘靐
 
 
 def merges_file() -> str:
-    assert _DASHSCOPE is not None
     assert _DASHSCOPE.origin is not None
     return str(Path(_DASHSCOPE.origin).parent / "resources" / "qwen.tiktoken")
 

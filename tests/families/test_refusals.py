@@ -1,7 +1,5 @@
 """Checkpoints that cannot be run are refused in words when they are loaded."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

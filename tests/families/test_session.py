@@ -1,7 +1,5 @@
 """Sessions of every family: one encoder pass a clip, no scores that nobody wants, and a right state after an error."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module

@@ -1,7 +1,5 @@
 """Files, folders, patterns and lists: which recordings they are, and what they are called."""
 
-from __future__ import annotations
-
 import io
 import os
 from pathlib import Path
@@ -24,7 +22,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def found(tree: Path, *paths: str | Path, **options: object) -> list[str]:
-    inputs = Paths([str(path) for path in paths], **options)  # type: ignore[arg-type]
+    inputs = Paths([str(path) for path in paths], **options)
     return [os.path.relpath(item.path, tree) for item in inputs]
 
 

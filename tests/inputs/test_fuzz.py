@@ -1,7 +1,5 @@
 """Tables and cuts that were damaged at random: no crash, and every row is used or reported."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Lists with ids, prompts and languages, and those of Kaldi, NeMo and Lhotse."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

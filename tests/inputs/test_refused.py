@@ -1,7 +1,5 @@
 """Manifests and files of cuts that no sense can be made of: each is refused with its line and a hint."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -3,8 +3,6 @@
 `captions.tsv` holds captions as people and large models write them; no two attributes share the name of a class.
 """
 
-from __future__ import annotations
-
 import itertools
 import random
 from pathlib import Path

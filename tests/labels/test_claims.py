@@ -1,7 +1,5 @@
 """Classes beside measured figures: what fits, what does not, and what cannot be told."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

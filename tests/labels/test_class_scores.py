@@ -1,7 +1,5 @@
 """Labels and scores of the shipped pair's captions: they add up, name the right model, cost no word, cross the wire."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pytest

@@ -1,7 +1,5 @@
 """Lexicon files: what a user's own may change, and refusals that name the key."""
 
-from __future__ import annotations
-
 import pickle
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Claims beside a sound: which are new and wrong, and which drafted token stands against another."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

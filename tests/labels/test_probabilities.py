@@ -1,7 +1,5 @@
 """Probabilities of classes from the likeliest tokens at each position, on captions spelled out token by token."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

@@ -1,7 +1,5 @@
 """Tables of references: every layout gives the same entries, and what is wrong with one is said with its place."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -125,6 +123,12 @@ def test_a_name_that_two_recordings_share_finds_neither_by_name_alone(tmp_path: 
     references.require_some(["in/ann/1.flac", "in/bob/1.flac"])
     assert references.find("in/ann/1.flac") is not None
     assert references.find("in/bob/1.flac") is None
+    bare = read(tmp_path / "t.csv", "file,caption\n1,A\nann/1,B\n")
+    bare.require_some(["in/ann/1.flac", "in/bob/1.flac"])
+    assert [entry and entry.key for entry in map(bare.find, ("in/ann/1.flac", "in/bob/1.flac"))] == ["ann/1", "1"]
+    bare = read(tmp_path / "t.csv", "file,caption\n1,A\n2,B\n")
+    with pytest.raises(ReferencesError, match=r"^1 of .* may be in/ann/1\.flac or in/bob/1\.flac"):
+        bare.require_some(["in/ann/1.flac", "in/bob/1.flac"])
 
 
 def test_an_unknown_label_costs_itself(tmp_path: Path) -> None:
@@ -246,3 +250,10 @@ def test_references_of_other_recordings_are_refused_with_a_name_of_each_side(tmp
         found.require_some(["x/b.wav", "y/c.wav"])
     assert "x/b.wav" in str(refused.value.hint)
     assert "a.wav" in str(refused.value.hint)
+
+
+def test_the_language_of_a_recording_says_nothing_of_its_texts(tmp_path: Path) -> None:
+    table = "file,language,emotion,text\na.wav,de,anger,She sounds angry.\n"
+    found = read(tmp_path / "t.csv", table, strict=True)
+    assert found.entries[0].texts_in("en") == ("She sounds angry.",)
+    assert not found.skips.sentences()

@@ -1,7 +1,5 @@
 """Tokens that may stand for one another, because they say the same class."""
 
-from __future__ import annotations
-
 from specdec_cli.labels import Lexicon
 from specdec_cli.prompts import Language
 

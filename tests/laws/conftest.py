@@ -1,7 +1,5 @@
 """Runs a law over its cases, counts the texts that part, and says so at the end of the run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

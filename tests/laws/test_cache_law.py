@@ -3,8 +3,6 @@
 So the audio is encoded once per model, and not at all by a cloud that is not called.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -75,11 +73,11 @@ def recorded(model: AudioLM) -> Iterator[Fed]:
         fed.feed(list(ids), int(positions[0]), cache, audio is not None)
         return forward(ids, positions, cache, rows, audio)
 
-    model.forward = recording  # type: ignore[method-assign]
+    model.forward = recording
     try:
         yield fed
     finally:
-        model.forward = forward  # type: ignore[method-assign]
+        model.forward = forward
 
 
 def fed_once_law(case: Case) -> str | None:
@@ -150,7 +148,7 @@ def test_a_clip_that_ends_while_the_cloud_reads_it_counts_that_work() -> None:
         assert ended.wait(30)
         return scored
 
-    case.cloud.forward = slow  # type: ignore[method-assign]
+    case.cloud.forward = slow
     try:
         for event in loop.run():
             if isinstance(event, Block):
@@ -161,9 +159,8 @@ def test_a_clip_that_ends_while_the_cloud_reads_it_counts_that_work() -> None:
                     ended.set()
     finally:
         ended.set()
-        case.cloud.forward = forward  # type: ignore[method-assign]
+        case.cloud.forward = forward
     assert isinstance(event, Finished)
-    assert event.cloud is not None
     assert (event.cloud.forwards, event.cloud.encoder_passes) == (1, 1)
 
 

@@ -4,8 +4,6 @@ The text is that of `generate()`, cut by the same rule; and the caption of what 
 that `generate()` writes.
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from typing import Any

@@ -4,8 +4,6 @@ A third of the cases verify blocks of a fixed length in mode lossless; the other
 length and speed, none of which may change the text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

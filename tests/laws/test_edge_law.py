@@ -1,7 +1,5 @@
 """Edge law: with no escalation, the tokens equal the edge model's own `generate()` with the same settings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -12,7 +10,8 @@ import torch
 
 from specdec_cli.decoding.assemble import Pair
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.packed import PackedLinear, pack, packable
+from specdec_cli.models.packed import PackedLinear, packable
+from specdec_cli.models.packing import pack
 from tests.laws.cases import Case, fast, generate, make_case
 from tests.laws.checks import edge_law, parts
 from tests.laws.conftest import Run

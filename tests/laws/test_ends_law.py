@@ -1,7 +1,5 @@
 """Models whose end-of-text ids differ: each bans its own before `min_new_tokens`, and ends at its own."""
 
-from __future__ import annotations
-
 import random
 from copy import copy
 from dataclasses import replace

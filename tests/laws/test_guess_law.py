@@ -4,8 +4,6 @@ Every other law runs with memories that are empty, right, wrong and another mode
 that the right one saves what it should, so that those laws are about guesses that stand and guesses that fall.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from specdec_cli.types import Finished

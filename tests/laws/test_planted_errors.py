@@ -5,8 +5,6 @@ so that its law is given rollbacks only. Of a cloud that verifies greedily no sc
 changes the best token, and it is given more.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 

@@ -4,8 +4,6 @@ They may part only where a decision was a close call, and no text may part in mo
 `ENOUGH` cases on, every test also sees that its cases are not trivial.
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Sampling law: with speculative-sampling acceptance, the text follows the cloud's distribution, not the edge's."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

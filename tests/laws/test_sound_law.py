@@ -1,7 +1,5 @@
 """All laws on tokens that read as claims about a sound: contradictions escalate, and classes that fit it may stand."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from typing import Any

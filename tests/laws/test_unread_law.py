@@ -1,7 +1,5 @@
 """Tokens that are fed from the device before the host has read them, as on a GPU: the laws hold all the same."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final

@@ -1,7 +1,5 @@
 """Checkpoints in the published layout, the ways in which they get damaged, and how such ones are refused."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Checkpoints written once, copies of them to damage, and a guard: nothing here may touch the network or a prompt."""
 
-from __future__ import annotations
-
 import shutil
 import socket
 from collections.abc import Callable, Iterator

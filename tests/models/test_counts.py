@@ -1,7 +1,5 @@
 """Operations of a recorded step, counted on a CPU: a GPU spends some 3 us on each, however small."""
 
-from __future__ import annotations
-
 from collections import Counter
 from functools import cache
 from typing import Any, Final
@@ -10,7 +8,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from specdec_cli.models import slots
+from specdec_cli.models import compiled_steps
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.slots import Slots, _Shape
 from tests.tiny import tiny_model
@@ -46,7 +44,7 @@ def recorded(layers: int, clips: int = 1) -> AudioLM:
 
 
 def test_a_layer_of_a_step_takes_at_most_18_operations() -> None:
-    deep, shallow = (operations(recorded(layers).slots, _Shape(1, 1, 512)) for layers in (4, 2))  # type: ignore[arg-type]
+    deep, shallow = (operations(recorded(layers).slots, _Shape(1, 1, 512)) for layers in (4, 2))
     made = {name: (count - shallow[name]) / 2 for name, count in deep.items() if count > shallow[name]}
     assert made == {"linear": 4, "rms_norm": 2, "add": 2, "mul": 2, "silu": 1, "roll": 1, "addcmul": 1} | {
         "index_put_": 2,
@@ -56,9 +54,9 @@ def test_a_layer_of_a_step_takes_at_most_18_operations() -> None:
 
 
 def test_a_step_of_16_clips_takes_hardly_more_operations_than_one_of_one_clip() -> None:
-    one = operations(recorded(4).slots, _Shape(1, 1, 512)).total()  # type: ignore[arg-type]
+    one = operations(recorded(4).slots, _Shape(1, 1, 512)).total()
     for clips in (8, 16):  # fewer clips than slots are gathered
-        joint = operations(recorded(4, 16).slots, _Shape(clips, 1, 512)).total()  # type: ignore[arg-type]
+        joint = operations(recorded(4, 16).slots, _Shape(clips, 1, 512)).total()
         assert joint <= 1.2 * one
 
 
@@ -68,11 +66,10 @@ def test_a_step_that_cannot_be_compiled_is_recorded_as_it_is(
     def refuse(*_: Any, **__: Any) -> Any:
         raise RuntimeError("no compiler")
 
-    monkeypatch.setattr(slots, "_layer", refuse)
+    monkeypatch.setattr(compiled_steps, "_layer", refuse)
     monkeypatch.setattr(torch, "compile", lambda call, **_: call)
     model = tiny_model(1, graphs="on", compiled=True)
     assert "without compiled steps: no compiler" in caplog.text
-    assert model.slots is not None
     assert not model.slots.compiled
     assert model.describe()["graphs"] == "eager"
     assert model.slots._recorded

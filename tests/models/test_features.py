@@ -3,8 +3,6 @@
 Three front ends: the tests' tiny one, the published one, and one whose attention window is the whole clip.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Other kernels for linear layers: the same product, or one in fewer bits."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """A checkpoint is read bit for bit, in either layout, whole or in shards, with or without what speech does not need."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

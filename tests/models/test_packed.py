@@ -1,7 +1,5 @@
 """Weights of four and eight bits: on a CPU the product of the codes, whatever the number of rows, and nothing else."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path
@@ -13,10 +11,11 @@ from torch import nn
 
 from specdec_cli.config import ModelConfig
 from specdec_cli.errors import CheckpointError
-from specdec_cli.models import packed
+from specdec_cli.models import packed, quantizer
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.loading import forecast, quantization_config
-from specdec_cli.models.packed import PackedLinear, pack, packable
+from specdec_cli.models.packed import PackedLinear, packable
+from specdec_cli.models.packing import pack
 from specdec_cli.models.session import Session
 from tests.models.checkpoints import Edit, edit_json, edit_weights, greedy, load, overwrite, remove
 from tests.tiers import few
@@ -92,7 +91,7 @@ def test_a_prefill_rounds_little_beside_the_weights_of_four_bits(bits: int) -> N
 @pytest.mark.parametrize("threads", [1, 2])
 def test_chunks_that_end_in_a_part_are_whole(bits: int, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    monkeypatch.setattr(packed, "_AT_ONCE", 64 * 3 * 64)  # 192 outputs at a time, of 320
+    monkeypatch.setattr(packed, "_WEIGHTS_AT_ONCE", 64 * 3 * 64)  # 192 outputs at a time, of 320
     linear = nn.Linear(64, 320, bias=False).requires_grad_(False)
     x = torch.randn(16, 64)
     layer = of(linear, bits)
@@ -157,11 +156,11 @@ def kept(home: Path) -> list[Path]:
 def test_a_later_start_reads_what_was_packed(
     checkpoint: Path, quantization: str, shard: str, weights: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packed, "_SHARD", shard)
+    monkeypatch.setattr(quantizer, "_SHARD", shard)
     first = load(checkpoint, quantization=quantization)
     (folder,) = kept(home)
     assert {path.name for path in folder.iterdir()} >= {"config.json", weights}
-    monkeypatch.setattr(packed, "pack", None)  # nothing is packed again
+    monkeypatch.setattr(quantizer, "pack", None)  # nothing is packed again
     second = load(checkpoint, quantization=quantization)
     assert second.describe() == first.describe()
     ours, theirs = first.module.state_dict(), second.module.state_dict()

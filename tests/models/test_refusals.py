@@ -1,7 +1,5 @@
 """Whatever is wrong with a checkpoint, loading raises one typed error that names the model and what to do."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

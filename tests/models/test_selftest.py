@@ -1,7 +1,5 @@
 """The self-test of a loaded model: it passes sound models, refuses others with a reason, and is run once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

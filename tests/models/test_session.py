@@ -1,7 +1,5 @@
 """A session scores what transformers' own forward scores, whatever was fed ahead, cropped or read in between."""
 
-from __future__ import annotations
-
 import random
 from functools import cache
 from typing import Any
@@ -11,7 +9,7 @@ import torch
 from transformers.masking_utils import create_causal_mask
 from transformers.models.qwen2_5_omni import modeling_qwen2_5_omni
 
-from specdec_cli.config.schema import DecodingConfig
+from specdec_cli.config.decoding_schema import DecodingConfig
 from specdec_cli.decoding.next_scores import NextScores
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.audio_lm import AudioLM

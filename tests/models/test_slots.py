@@ -1,7 +1,5 @@
 """Recorded forwards over caches of fixed size score as transformers does, whatever else is in their memory."""
 
-from __future__ import annotations
-
 import gc
 import random
 from collections.abc import Sequence
@@ -71,7 +69,7 @@ def test_recorded_forwards_of_every_size_follow_a_walk_of_drafts_and_rollbacks(s
         _assert_grown(model, prompt, text, session.logits(text, fed))
     (layer,) = {type(layer) for layer in session.cache.layers} if session.cache else ()
     assert layer is SlotLayer
-    recordings = {(shape.tokens, shape.room) for shape in model.slots._recorded}  # type: ignore[union-attr]
+    recordings = {(shape.tokens, shape.room) for shape in model.slots._recorded}
     assert recordings == {(size, room) for size in SIZES for room in ROOMS}
 
 
@@ -82,7 +80,6 @@ def test_a_clip_leaves_its_memory_to_the_next_one_clean() -> None:
     first = Session(model, prompt, 90)
     first.logits(TEXT[:40], 40)
     memory = first.cache.layers[0].keys if first.cache else None
-    assert memory is not None
     with torch.inference_mode():
         memory.fill_(torch.nan)  # as float16 may leave it
     with pytest.raises(DecodingError, match="not finite"):
@@ -93,7 +90,6 @@ def test_a_clip_leaves_its_memory_to_the_next_one_clean() -> None:
     gc.collect()
     second = Session(model, _prompt(model, 1), 90)
     _assert_grown(model, second.prompt, TEXT[:9], second.logits(TEXT[:9], 9))
-    assert second.cache is not None
     assert second.cache.layers[0].keys.data_ptr() == memory.data_ptr()
 
 
@@ -106,7 +102,6 @@ def test_a_clip_without_a_slot_and_a_long_one_grow() -> None:
             _assert_grown(model, session.prompt, TEXT[:length], session.logits(TEXT[:length]))
     assert [type(session.cache.layers[0]) is SlotLayer for session in sessions if session.cache] == [True, False]
     sessions[0].close()
-    assert model.slots is not None
     with torch.inference_mode():
         assert model.slots.cache(ROOMS[-1]) is None
         assert model.slots.cache(100) is not None
@@ -131,7 +126,7 @@ def test_joint_forwards_over_slots_follow_walks_of_drafts_and_rollbacks(clips: i
             texts[session] = text[: max(len(text) - rng.randrange(4), 0)] + [rng.randrange(256) for _ in range(fed)]
         found = forward_together([(session, texts[session], fed) for session, fed in feeds.items()])
         for session, scores in zip(waiting, found, strict=True):
-            assert isinstance(session.cache.layers[0], SlotLayer)  # type: ignore[union-attr]
+            assert isinstance(session.cache.layers[0], SlotLayer)
             _assert_grown(model, session.prompt, texts[session], scores)
         for session in rng.sample(waiting, len(waiting) // 3):
             session.close()
@@ -143,7 +138,6 @@ def test_more_slots_leave_earlier_caches_as_they_are() -> None:
     session = Session(model, _prompt(model), 90)
     session.logits(TEXT[:4])
     model.reserve(3)
-    assert model.slots is not None
     assert model.slots.count == 3
     _assert_grown(model, session.prompt, TEXT[:9], session.logits(TEXT[:9], 6))
     sizes = {(shape.clips, shape.tokens) for shape in model.slots._recorded}

@@ -1,7 +1,5 @@
 """Prompts are the template's own ids; two models work over the longest common beginning of their vocabularies."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping
 from types import SimpleNamespace

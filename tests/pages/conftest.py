@@ -1,7 +1,5 @@
 """Three generated voices in all modes, captioned once, and the page about them; a server with its page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

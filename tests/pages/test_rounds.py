@@ -1,7 +1,5 @@
 """Every token of a run with its fate and figures."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -64,10 +62,9 @@ def test_without_single_pieces_the_text_stands_whole(runs: Runs) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_committed_tokens_spell_the_caption(runs: Runs, mode: str) -> None:
-    for transcript in runs[mode]:  # type: ignore[index]
+    for transcript in runs[mode]:
         view = run_view(transcript)
         every = [token for each in view["rounds"] for token in each["tokens"]]
         committed = [piece for piece, fate, _, _ in every if fate not in ("rejected", "cut")]
         assert "".join(piece for piece in committed if not piece.startswith("<|")).strip() == transcript.caption
-        assert transcript.totals is not None
         assert len(committed) == transcript.totals.tokens

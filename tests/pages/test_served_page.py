@@ -1,7 +1,5 @@
 """The page of `specdec serve` as a server sends it: whom it answers, what it may do, and what its downloads hold."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """What is played and drawn is the recording that was captioned."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 from pathlib import Path

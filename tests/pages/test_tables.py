@@ -1,7 +1,5 @@
 """A comparison's figures as text: units and plurals."""
 
-from __future__ import annotations
-
 import pytest
 
 from specdec_cli import format as figures

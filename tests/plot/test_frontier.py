@@ -1,7 +1,5 @@
 """The frontier picture: where things are drawn, what is said of them, and that names cannot break it."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, replace
 from xml.etree import ElementTree
@@ -76,6 +74,14 @@ def test_each_cost_that_was_measured_has_a_panel() -> None:
     )
     assert {"blocks that the cloud verifies, %", "clips that call the cloud, %"} <= {*texts(picture)}
     assert float(picture.attrib["width"][:-2]) > 1.3 * float(drawn(one).attrib["width"][:-2])
+
+
+def test_a_cost_that_random_calls_alone_spend_has_no_panel() -> None:
+    deferred = replace(point("a", None, 0.4), spent={"blocks": None, "clips": 0.3})
+    control = replace(point("random", 0.1, 0.0), spent={"blocks": 0.1, "clips": 0.3})
+    found = texts(drawn(deferred, control))
+    assert "clips that call the cloud, %" in found
+    assert "blocks that the cloud verifies, %" not in found
 
 
 @pytest.mark.ci

@@ -3,8 +3,6 @@
 `captions.tsv` holds texts as models write them: the flags, the part that describes, and the rest.
 """
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a stream shows of an unfinished caption stays: the caption of every continuation begins with it."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

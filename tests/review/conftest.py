@@ -1,7 +1,5 @@
 """A long recording in pieces and a short one, captioned once with scores."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The review as a person does it: in a browser, by keys and by pointer, at two widths, and what is saved in use."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path
@@ -69,6 +67,27 @@ def test_a_review(browser: object, specdec: Specdec, transcripts: Path, tmp_path
     tab.once("dialog", lambda dialog: dialog.accept())  # leaving asks again
     tab.reload()
     assert tab.locator("#progress").inner_text() == "1 of 4 reviewed, not saved"
+    tab.context.close()
+
+
+def test_a_class_of_the_edge_that_was_kept_is_not_said_to_be_the_clouds(
+    browser: object,  # noqa: F811
+    specdec: Specdec,
+    transcripts: Path,
+    tmp_path: Path,
+) -> None:
+    lines = [json.loads(line) for line in transcripts.read_text(encoding="utf-8").splitlines()]
+    kept, changed = lines[:2]
+    kept["scores"]["emotion"]["edge"] = kept["labels"]["emotion"]
+    changed["scores"]["emotion"]["edge"] = next(
+        name for name in ("sad", "angry") if name != changed["labels"]["emotion"]
+    )
+    copy = transcripts.with_name("edges.jsonl")
+    copy.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    tab = opened(browser, specdec, copy, tmp_path).tab
+    why = " ".join(tab.locator(".why").all_inner_texts())
+    assert f"emotion: edge {kept['labels']['emotion']} (kept), cloud another" in why
+    assert f"cloud {changed['labels']['emotion']}" in why
     tab.context.close()
 
 

@@ -1,7 +1,5 @@
 """The page of a review: the doubtful first, everything in it, nothing fetched, and nothing that a text can do."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

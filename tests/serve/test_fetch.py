@@ -1,7 +1,5 @@
 """Recordings at addresses: fetched where a host is allowed by name, and in bounds of size, time and redirects."""
 
-from __future__ import annotations
-
 import base64
 import ssl
 import threading
@@ -18,12 +16,12 @@ import openai
 import pytest
 
 from specdec_cli.errors import ConfigError
+from specdec_cli.serve.api_error import ApiError
 from specdec_cli.serve.bodies import Bodies, Body
 from specdec_cli.serve.fetch import fetched, hosts
 from specdec_cli.serve.limits import ServeLimits
-from specdec_cli.serve.requests import ApiError
 from tests.cloud.test_process import certificate
-from tests.serve.api import api, message, spoken
+from tests.serve.api import api, ask, at_address, spoken, text_of
 
 SOUND = base64.b64decode(spoken(3))
 LARGE = 300_000
@@ -85,14 +83,10 @@ def fetch(url: str, **limits: Any) -> bytes:
 def test_a_recording_at_an_address_is_captioned_like_one_that_is_sent(port: int) -> None:
     with api(audio_hosts=HERE) as served:
         client = served.client()
-        url = f"http://127.0.0.1:{port}/to/http://127.0.0.1:PORT/voice.wav"
-        asked: Any = [{"role": "user", "content": [{"type": "audio_url", "audio_url": {"url": url}}]}]
-        found = client.chat.completions.create(model="specdec/edge", messages=asked).choices[0].message.content
-        sent: Any = message(spoken(3))
-        assert found == client.chat.completions.create(model="specdec/edge", messages=sent).choices[0].message.content
-        asked[0]["content"][0]["audio_url"]["url"] = f"http://localhost:{port}/voice.wav"
+        led_on = at_address(f"http://127.0.0.1:{port}/to/http://127.0.0.1:PORT/voice.wav")
+        assert text_of(ask(client, led_on, "edge")) == text_of(ask(client, spoken(3), "edge"))
         with pytest.raises(openai.BadRequestError, match=r"one at 127\.0\.0\.1") as refused:
-            client.chat.completions.create(model="specdec/edge", messages=asked)
+            ask(client, at_address(f"http://localhost:{port}/voice.wav"), "edge")
         assert refused.value.code == "unsupported_url"
         assert served.becomes_idle()
 

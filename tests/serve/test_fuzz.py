@@ -3,8 +3,6 @@
 SPECDEC_FUZZ_S is how long it goes on, seconds.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections import Counter

@@ -1,14 +1,14 @@
 """Which JSON Schemas a caption's object keeps, whatever the caption says."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
 import pytest
 
 from specdec_cli.labels import Lexicon
-from specdec_cli.serve.requests import ApiError, ChatRequest, object_schema
+from specdec_cli.serve.api_error import ApiError
+from specdec_cli.serve.caption_object import object_schema
+from specdec_cli.serve.requests import ChatRequest
 
 KNOWN = object_schema(Lexicon.shipped())
 PITCH = [*Lexicon.shipped().attributes["pitch"], None]

@@ -1,7 +1,5 @@
 """Assisted generation beside lossless decoding: the same tokens, and nothing left changed in the models."""
 
-from __future__ import annotations
-
 from specdec_cli.bench.timing import caption
 from tests.bench.clip import clip_of
 from tests.mini_pair import captioner

@@ -1,7 +1,5 @@
 """Chosen tokens: drafts pass as often as asked, and the text is the one that was given."""
 
-from __future__ import annotations
-
 import pytest
 
 from specdec_cli.bench.timing import BenchClip, CaptionTiming

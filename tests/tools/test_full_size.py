@@ -1,7 +1,5 @@
 """Models of published sizes: their sizes are right, they step, and what cannot fit is refused."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """The utterances of a recording made of labelled clips, in silence and in noise."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a token costs outside of the forwards: the stubs write the text that they were made for."""
 
-from __future__ import annotations
-
 import pytest
 
 from tools.overhead import MODES, measure

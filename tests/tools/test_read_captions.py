@@ -1,7 +1,5 @@
 """Texts read as captions, from the command line."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What is generated from the code is what the code would generate."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

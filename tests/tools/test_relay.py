@@ -1,7 +1,5 @@
 """The relay is as slow as it says, and changes nothing."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """The parts of a start."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Captions say every class of their style with its controlled word, and can be read back."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """What counts as an improvement by the cloud, which the mini pair's gate is fitted to find."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

@@ -1,7 +1,5 @@
 """Label rules and speaker splits."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

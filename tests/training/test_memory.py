@@ -1,7 +1,5 @@
 """What the mini pair guesses from before it has captioned anything."""
 
-from __future__ import annotations
-
 import pytest
 
 from specdec_cli.pair_loading import SHIPPED_CAPTIONS
@@ -23,5 +21,4 @@ def test_a_first_clip_gains_from_it_and_keeps_its_text(mode: str, language: str)
         for tokens in (8, 0)
     )
     assert guessing.caption == plain.caption
-    assert guessing.totals is not None
     assert (guessing.totals.guesses_kept or 0) > guessing.totals.tokens / 3

@@ -1,7 +1,5 @@
 """Reference tables: what is known of a clip, in the columns that `specdec compare` reads."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from training.labels import read_rows

@@ -1,10 +1,9 @@
 """The shipped calibration, measured on captions that it was not fitted to."""
 
-from __future__ import annotations
-
 import pytest
 
-from specdec_cli.labels.calibration import SHIPPED, Decision, read_calibration
+from specdec_cli.calibrate.decisions import Decision
+from specdec_cli.labels.calibration import SHIPPED, read_calibration
 from training.reliability import errors
 
 

@@ -1,7 +1,5 @@
 """The pair's stages, one after another, on a few tones."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The shipped checkpoints: complete, small enough, one vocabulary, and able to caption the samples."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -38,7 +36,7 @@ def captions(captioners: dict[str, Captioner], samples: Path) -> Captions:
         waveform = read_audio(samples / clip["file"])
         for name, captioner in captioners.items():
             for language in ("zh", "en"):
-                found[name, clip["file"], language] = captioner.caption(waveform, language)  # type: ignore[arg-type]
+                found[name, clip["file"], language] = captioner.caption(waveform, language)
     return found
 
 
@@ -76,7 +74,7 @@ def test_files_around_the_weights(folder: Path) -> None:
 
 @pytest.mark.full
 def test_captions_of_the_samples_are_well_formed(captions: Captions) -> None:
-    broken = {key: text for key, text in captions.items() if not is_well_formed(text, key[2], "default")}  # type: ignore[arg-type]
+    broken = {key: text for key, text in captions.items() if not is_well_formed(text, key[2], "default")}
     assert not broken
 
 
@@ -86,7 +84,7 @@ def test_most_of_what_the_samples_are_is_said(captions: Captions, samples: Path)
         right = []
         for clip in json.loads((samples / "manifest.json").read_text(encoding="utf-8")):
             for language in ("zh", "en"):
-                found = parse(captions[name, clip["file"], language], language)  # type: ignore[arg-type]
+                found = parse(captions[name, clip["file"], language], language)
                 right += [found[attribute] == clip["classes"][attribute] for attribute in PROSODY]
         assert sum(right) / len(right) > 0.7, name
 
@@ -97,7 +95,7 @@ def test_every_prompt_is_answered_in_its_language_and_style(
 ) -> None:
     waveform = read_audio(samples / "en_male_pauses.flac")
     for captioner in captioners.values():
-        assert is_well_formed(captioner.caption(waveform, language, style), language, style)  # type: ignore[arg-type]
+        assert is_well_formed(captioner.caption(waveform, language, style), language, style)
 
 
 def test_the_card_has_figures_and_the_notice_licences() -> None:

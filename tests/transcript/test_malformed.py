@@ -1,7 +1,5 @@
 """Transcripts that somebody damaged: one error with file, line and field, whatever reads them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

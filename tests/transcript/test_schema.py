@@ -1,7 +1,5 @@
 """The layout of a line: what the shipped JSON Schema says, and what every mode writes."""
 
-from __future__ import annotations
-
 import json
 import os
 from importlib.resources import files

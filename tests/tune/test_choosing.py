@@ -1,7 +1,5 @@
 """Which settings are run, and which one is recommended."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from specdec_cli.stats import Resampler, Statistic, Values

@@ -1,7 +1,5 @@
 """The fit: it finds what is there, is calibrated, and survives the way into a gate file and back."""
 
-from __future__ import annotations
-
 import math
 import random
 

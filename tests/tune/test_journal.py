@@ -1,7 +1,5 @@
 """The file of recordings: read back, and refused where it was made otherwise or is something else."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Recordings of clips: their texts are those of the decoding loop."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

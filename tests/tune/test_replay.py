@@ -1,7 +1,5 @@
 """Replays against real runs: where a replay says that it is exact, the run gives the same text and asks as often."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """The guarantee holds over random splits, refuses where it must, and is no looser than it has to be."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

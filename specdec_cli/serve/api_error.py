@@ -1,0 +1,68 @@
+"""Errors as the OpenAI API reports them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from starlette.exceptions import HTTPException
+
+from specdec_cli.cloud.http import MalformedError
+from specdec_cli.errors import (
+    AudioError,
+    CloudError,
+    ConfigError,
+    ContextError,
+    EdgeError,
+    ScoresError,
+    TooLongError,
+    typed,
+)
+
+_KINDS: Final = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+_STATUS: Final = {
+    ContextError: 400,
+    ScoresError: 400,  # of a model that passed its self-test: a request's settings banned all tokens
+    TooLongError: 413,
+    AudioError: 400,
+    ConfigError: 400,
+    CloudError: 503,
+    EdgeError: 503,
+}
+
+
+class ApiError(HTTPException):
+    """A request that is not answered, as the API says it: a status, a sentence, the parameter, and a code."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        param: str | None = None,
+        code: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(status, message[:2000], headers)
+        self.param, self.code = param, code
+
+    @classmethod
+    def of(cls, error: BaseException) -> ApiError:
+        """What is answered where an error ends a request: specdec's sentence and hint."""
+        if isinstance(error, cls):
+            return error
+        if isinstance(error, HTTPException):
+            return cls(error.status_code, error.detail, headers=error.headers)
+        if isinstance(error, MalformedError):
+            return cls(422, str(error))
+        known = typed(error)
+        status = next((code for kind, code in _STATUS.items() if isinstance(known, kind)), 500)
+        says = known.message if known.hint is None else f"{known.message.removesuffix('.')}. {known.hint}"
+        about = "messages" if isinstance(known, AudioError | ContextError) else None
+        code = "context_length_exceeded" if isinstance(known, ContextError) else type(known).__name__
+        return cls(status, says, about, code)
+
+    @property
+    def body(self) -> dict[str, dict[str, str | None]]:
+        """The answer's JSON."""
+        kind = _KINDS.get(self.status_code, "invalid_request_error" if self.status_code < 500 else "server_error")
+        return {"error": {"message": self.detail, "type": kind, "param": self.param, "code": self.code}}
