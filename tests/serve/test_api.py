@@ -227,6 +227,7 @@ REFUSED: list[tuple[dict[str, Any], int, str, str]] = [
     ({"messages": [{"role": "user", "content": "Hello"}]}, 400, "invalid_audio", "this one has 0"),
     ({"messages": message("!!!")}, 400, "invalid_audio", "base64"),
     ({"messages": message("AAAA")}, 400, "AudioDecodeError", "The recording cannot be decoded"),
+    ({"messages": message("")}, 400, "AudioDecodeError", "The recording is empty"),
     ({"messages": message(encoded(np.zeros(RATE, np.float32)))}, 400, "AudioContentError", "The recording"),
     ({"messages": message(encoded(voice(1, 0.01)))}, 400, "AudioContentError", "The recording"),
     ({"messages": message("data:audio/wav,RIFF")}, 400, "invalid_audio", "data URL has to be in base64"),
