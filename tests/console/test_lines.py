@@ -13,7 +13,7 @@ from specdec_cli.transcript.records import ModelInfo, Models, Started
 from specdec_cli.transcript.round import Round
 from specdec_cli.transcript.updates import ClaimsIn
 from specdec_cli.types import Claim, Finished, Measured, Reason
-from tests.console.screens import COLOUR, Screen, play, shown
+from tests.console.screens import COLOUR, Screen, play, shown, viewed
 from tests.console.script import EDGE, EN, LOOP, LOSSLESS, PARTIAL, ZH, Clip, build, started, step
 from tests.tiers import few
 
@@ -76,8 +76,7 @@ def test_a_round_and_the_totals_say_why_it_was_escalated_and_what_that_brought()
 
 
 def test_models_settings_and_warnings_are_told_once() -> None:
-    screen = Screen(100)
-    view = View(screen, "rows")
+    screen, view = viewed(100, "rows")
     for file in ("a.wav", "b.wav"):
         play(view, starting(EN, started(file, "en", gate_weights="cc809e5a4d563628"), warnings=WARNINGS))
     play(view, ZH)
@@ -107,8 +106,7 @@ HOSTILE = "[bold red]x[/] :smile: \x1b]0;owned\x07\x1b[2J\u202e.wav"
 
 @pytest.mark.parametrize("form", ["rows", "live"])
 def test_names_and_captions_are_never_obeyed(form: Form) -> None:
-    screen = Screen(160, terminal=form == "live")
-    view = View(screen, form)
+    screen, view = viewed(160, form)
     head = started(HOSTILE, "en", gate="[blink]")
     edge = ModelInfo(name=HOSTILE, dtype="fp16", device="cpu")
     head = head.model_copy(update={"models": Models(edge=edge, cloud=None), "prompt": HOSTILE})
@@ -126,8 +124,7 @@ def test_names_and_captions_are_never_obeyed(form: Form) -> None:
 
 @pytest.mark.parametrize("form", ["errors", "lines", "rows"])
 def test_every_view_says_what_makes_a_caption_no_description_and_that_the_cloud_failed(form: Form) -> None:
-    screen = Screen(60)
-    view = View(screen, form)
+    screen, view = viewed(60, form)
     for degraded in (None, "the cloud does not answer"):
         play(view, ending(EN, flags=("refusal", "no_speech"), degraded=degraded))
     found = words(screen)

@@ -14,7 +14,7 @@ from specdec_cli.errors import AudioContentError
 from specdec_cli.models.download import Compilation, Download
 from specdec_cli.transcript.updates import EventText, Update
 from specdec_cli.types import Sent
-from tests.console.screens import ESCAPE, Screen, play
+from tests.console.screens import ESCAPE, Screen, play, viewed
 from tests.console.script import EN, LONG, ZH
 
 
@@ -27,8 +27,7 @@ def drawn(screen: Screen, view: View) -> str:
 
 @pytest.mark.parametrize("width", [10, 40, 60, 100, 200])
 def test_what_is_redrawn_fits_on_one_line(width: int) -> None:
-    screen = Screen(width, terminal=True)
-    view = View(screen, "live")
+    screen, view = viewed(width, "live")
     play(view, dataclasses.replace(LONG, events=LONG.events[:-1]))
     view.show(Update(Sent(9, (1, 2)), EventText()))
     line = drawn(screen, view)
@@ -39,8 +38,7 @@ def test_what_is_redrawn_fits_on_one_line(width: int) -> None:
 
 
 def test_finished_rounds_are_printed_once_and_the_region_is_erased() -> None:
-    screen = Screen(100, 24, terminal=True)
-    view = View(screen, "live")
+    screen, view = viewed(100, "live")
     play(view, EN)
     view.close()
     for index in range(1, 11):
@@ -54,8 +52,7 @@ def test_finished_rounds_are_printed_once_and_the_region_is_erased() -> None:
 
 
 def test_a_failure_gives_the_terminal_back() -> None:
-    screen = Screen(80, 24, terminal=True)
-    view = View(screen, "live")
+    screen, view = viewed(80, "live")
     play(view, ZH, 1)
     view.failed("a.wav", AudioContentError("the recording is silent", hint="Record again."))
     assert screen.output.rindex("\x1b[?25h") < screen.output.index("the recording is silent")
@@ -67,8 +64,7 @@ def test_a_failure_gives_the_terminal_back() -> None:
 
 
 def test_loading_that_fails_is_not_called_done() -> None:
-    screen = Screen(80, 24, terminal=True)
-    view = View(screen, "live")
+    screen, view = viewed(80, "live")
 
     def load() -> None:
         with view.loading("edge: reading weights"):
@@ -85,8 +81,7 @@ SIZE = "acme/omni: 8.0 GB of weights to download; 50.0 GB free in /cache"
 
 
 def test_a_download_is_shown_as_a_bar_with_its_rate_and_kept_as_a_line() -> None:
-    screen = Screen(120, 24, terminal=True)
-    view = View(screen, "live", clock=iter(range(100_000)).__next__)
+    screen, view = viewed(120, "live", clock=iter(range(100_000)).__next__)
     with view.loading("edge: acme/omni") as watch:
         watch(OMNI, 0)
         watch(OMNI, 2_000_000_000)
@@ -97,8 +92,7 @@ def test_a_download_is_shown_as_a_bar_with_its_rate_and_kept_as_a_line() -> None
 
 
 def test_a_compiler_tells_before_it_begins_and_how_far_it_is() -> None:
-    screen = Screen(120, 24, terminal=True)
-    view = View(screen, "live", clock=iter(range(100_000)).__next__)
+    screen, view = viewed(120, "live", clock=iter(range(100_000)).__next__)
     with view.loading("edge: acme/omni") as watch:
         for done in (0, 5):
             watch(Compilation("acme/omni", 15), done)

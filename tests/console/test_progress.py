@@ -11,7 +11,7 @@ from specdec_cli.batch.tasks import LISTED, Progress
 from specdec_cli.console.progress import show_counts, show_failures, show_totals
 from specdec_cli.console.view import Form, View
 from specdec_cli.errors import AudioDecodeError
-from tests.console.screens import ESCAPE, Screen
+from tests.console.screens import ESCAPE, Screen, viewed
 
 
 class Clock:
@@ -39,8 +39,7 @@ def test_the_pace_is_that_of_this_run() -> None:
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_the_bar_of_a_batch_fits_and_is_erased(width: int) -> None:
-    screen = Screen(width, terminal=True)
-    view = View(screen, "live")
+    screen, view = viewed(width, "live")
     progress = busy()
     show_counts(view, progress)
     show_totals(view, progress, Path("o.jsonl"))
@@ -56,8 +55,7 @@ def test_the_bar_of_a_batch_fits_and_is_erased(width: int) -> None:
 
 
 def test_the_bar_says_that_it_is_ending() -> None:
-    screen = Screen(100, terminal=True)
-    view = View(screen, "live")
+    screen, view = viewed(100, "live")
     view.stopping("finishing what has begun")  # before anything is drawn
     show_counts(view, busy())
     view.close()
@@ -67,8 +65,7 @@ def test_the_bar_says_that_it_is_ending() -> None:
 
 def test_the_log_of_a_batch_has_a_line_every_ten_seconds_with_audio_in_minutes() -> None:
     clock = Clock()
-    screen = Screen(60)
-    view = View(screen, "lines", clock=clock)
+    screen, view = viewed(60, "lines", clock=clock)
     progress = busy()
     for _ in range(300):
         clock.now += 0.1
@@ -82,8 +79,7 @@ def test_the_log_of_a_batch_has_a_line_every_ten_seconds_with_audio_in_minutes()
 
 def test_a_log_tells_how_far_it_is_and_how_long_it_takes() -> None:
     clock = Clock()
-    screen = Screen(60)
-    view = View(screen, "lines", clock=clock)
+    screen, view = viewed(60, "lines", clock=clock)
     view.begin(100)
     for _ in range(50):
         clock.now += 1
@@ -98,8 +94,7 @@ def test_a_log_tells_how_far_it_is_and_how_long_it_takes() -> None:
 
 @pytest.mark.parametrize("form", ["errors", "lines", "live"])
 def test_errors_appear_in_every_display_and_progress_in_two(form: Form) -> None:
-    screen = Screen(60, terminal=form == "live")
-    view = View(screen, form)
+    screen, view = viewed(60, form)
     with view.loading("models"):
         pass
     view.begin(2)

@@ -81,6 +81,11 @@ class Visit:
         )
         assert out == []
 
+    def close(self) -> None:
+        """Once nothing was complained of, and nothing fetched."""
+        self.require_quiet()
+        self.tab.context.close()
+
     def require_quiet(self) -> None:
         assert self.complaints == []
         assert {address.partition(":")[0] for address in self.requests} <= {"file", "blob"}
@@ -153,8 +158,7 @@ def test_a_walk_through_the_report(browser: object, page: Path, tmp_path: Path, 
         assert box["height"] > 5
     opened.require_no_overflow()
     opened.shoot(f"{size}-{scheme}-clip")
-    opened.require_quiet()
-    tab.context.close()
+    opened.close()
 
 
 def test_the_recording_plays(browser: object, page: Path, runs: Runs, tmp_path: Path) -> None:
@@ -181,8 +185,7 @@ def test_the_recording_plays(browser: object, page: Path, runs: Runs, tmp_path: 
         }"""
     )
     assert played == pytest.approx(length, abs=0.1)
-    opened.require_quiet()
-    opened.tab.context.close()
+    opened.close()
 
 
 def test_rounds_answer_to_keyboard_and_pointer(browser: object, page: Path, runs: Runs, tmp_path: Path) -> None:
@@ -200,8 +203,7 @@ def test_rounds_answer_to_keyboard_and_pointer(browser: object, page: Path, runs
     card.locator(".round").nth(2).hover()
     assert card.locator(".detail").inner_text().startswith("Round 3 of")
     assert "verify" in card.locator(".detail").inner_text()
-    opened.require_quiet()
-    opened.tab.context.close()
+    opened.close()
 
 
 def test_search_sort_and_steps(browser: object, page: Path, tmp_path: Path) -> None:
@@ -227,8 +229,7 @@ def test_search_sort_and_steps(browser: object, page: Path, tmp_path: Path) -> N
     assert tab.locator("#found").inner_text() == "1 of 3 clips"
     tab.locator("#search").fill("no such words")
     assert tab.locator("#list li").count() == 0
-    opened.require_quiet()
-    tab.context.close()
+    opened.close()
 
 
 def test_links_lead_to_clips_and_wrong_ones_to_the_summary(browser: object, page: Path, tmp_path: Path) -> None:
@@ -276,5 +277,4 @@ def test_markup_in_texts_does_nothing(browser: object, runs: Runs, tmp_path: Pat
     assert opened.tab.title() == expected
     assert opened.tab.locator("img").count() == 0
     assert "<script>" in opened.tab.locator("main").inner_text()
-    opened.require_quiet()
-    opened.tab.context.close()
+    opened.close()

@@ -121,8 +121,7 @@ def test_the_timeline_plays_from_where_one_clicks(
     made.require_no_overflow()
     tab.locator("#shown").select_option("voice")
     assert set(blocks.all_inner_texts()) <= {"male", "female"}
-    made.require_quiet()
-    tab.context.close()
+    made.close()
 
 
 def test_corrections_are_references(browser: object, specdec: Specdec, tmp_path: Path) -> None:  # noqa: F811
