@@ -19,7 +19,7 @@ from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.labels.grounding import Grounding
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.families import Family, Made
+from specdec_cli.models.families import Family, Inputs
 from specdec_cli.models.processor import Processor, Prompt
 from tests.tiny import gate_file, settings
 
@@ -52,7 +52,7 @@ class TableFamily(Family):
     def placeholders(self, config: Any) -> list[int]:
         return []
 
-    def prompt(self, parts: Any, samples: Any, instruction: str, system: str | None, placeholder: int) -> Made:
+    def prompt(self, parts: Any, samples: Any, instruction: str, system: str | None, placeholder: int) -> Inputs:
         return (START, START), {"sound": torch.zeros(1)}
 
 

@@ -20,7 +20,7 @@ from specdec_cli.transcript.updates import Update
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
-    from specdec_cli.models.engine import Shared
+    from specdec_cli.models.engine import Engine
     from specdec_cli.run import Run
 
 _log = logging.getLogger(__name__)
@@ -114,22 +114,22 @@ class LocalBackend:
                 for remote in self._pair.remotes if under_way else ():
                     remote.end_calls()
 
-    def _enter(self, stack: ExitStack) -> tuple[ThreadPoolExecutor, Shared | None]:
+    def _enter(self, stack: ExitStack) -> tuple[ThreadPoolExecutor, Engine | None]:
         """Threads for the clips, and what makes the forwards of loaded models."""
         models = self._pair.loaded
         if not models:
             return stack.enter_context(ThreadPoolExecutor(self.pace.most, "specdec clip")), None
         import torch
 
-        from specdec_cli.models.engine import Shared, encoders_and_threads
+        from specdec_cli.models.engine import Engine, encoders_and_threads
 
         encoders, threads = encoders_and_threads(models)
         # the number of PyTorch's threads counts for the thread that sets it alone
         pool = ThreadPoolExecutor(self.pace.most, "specdec clip", torch.set_num_threads, (threads,))
-        return stack.enter_context(pool), stack.enter_context(Shared(models, self.pace.most, encoders, threads))
+        return stack.enter_context(pool), stack.enter_context(Engine(models, self.pace.most, encoders, threads))
 
 
-def _caption(clip: Prepared, shared: Shared | None, results: queue.SimpleQueue[Outcome]) -> None:
+def _caption(clip: Prepared, shared: Engine | None, results: queue.SimpleQueue[Outcome]) -> None:
     """One clip from beginning to end, in its own thread."""
     try:
         with nullcontext() if shared is None else shared.clip():
@@ -282,7 +282,7 @@ def prepare(captioner: Captioner, task: Task) -> Iterator[Ready]:
         recording = None if task.done else captioner.recording(item)
         skip = task.found_in(recording) if recording else frozenset[int]()
         if recording is None or len(skip) == len(recording.cuts):
-            yield outcome
+            yield replace(outcome, captioned=task.captioned)
             return
         cuts = [cut for number, cut in enumerate(recording.cuts) if number not in skip]
         length_s = sum(cut.end_s - cut.start_s for cut in cuts)

@@ -52,7 +52,7 @@ class Outcome:
     pieces: int = 1  # of the recording that this is the end of
     of: int = 1  # pieces of it that this run captions
     of_s: float = 0.0  # their length, seconds
-    captioned: bool = False  # whether an earlier run captioned another piece
+    captioned: bool = False  # whether an earlier run captioned it, or another piece of it
     error: SpecdecError | None = None  # why there is no caption
 
 
@@ -94,6 +94,7 @@ class Progress:
     captioned: int = 0  # of which a piece has a caption
     pieces: int = 0  # captions of this run
     skipped: int = 0  # that an earlier run is through with
+    without: int = 0  # of these, those without a caption: there is nothing to describe
     failed: int = 0  # recordings and pieces without a caption
     may_pass: int = 0  # of these, those that another try may caption
     degraded: int = 0  # captions that the edge had to finish without the cloud
@@ -114,6 +115,7 @@ class Progress:
         line, key = outcome.line, outcome.item.key
         if line is None:
             self.skipped += 1
+            self.without += not outcome.captioned
             self.done += 1
             return
         begun = self._begun.pop(key, _Begun(outcome.of, outcome.of_s, outcome.captioned))
@@ -204,7 +206,7 @@ def without_models(tasks: Sequence[Task], terms: Terms) -> list[Outcome] | None:
     for task in tasks:
         error = refused.get(task.item.path)
         line = None if error is None else terms.error_line(task.item, error)
-        outcomes.append(Outcome(task.item, line, error=error))
+        outcomes.append(Outcome(task.item, line, captioned=line is None and task.captioned, error=error))
     return outcomes
 
 

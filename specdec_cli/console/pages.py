@@ -25,8 +25,8 @@ from specdec_cli.types import COSTS, Cost
 
 if TYPE_CHECKING:
     from specdec_cli.bench.contenders import Bench, ContenderTime
+    from specdec_cli.calibrate.fitting import CalibrationFound
     from specdec_cli.evaluate.result import ClipComparison, Comparison
-    from specdec_cli.labels.calibration import CalibrationFound
     from specdec_cli.tune.outcomes import Tuning
     from specdec_cli.types import Mode
 

@@ -37,6 +37,7 @@ def show_totals(view: View, counts: Progress, output: Path | None) -> None:
     line.append(f"  {counts.failed:,} failed" if counts.failed else "", BAD)
     line.append(f"  {counts.degraded:,} degraded" if counts.degraded else "", BAD)
     line.append(f"  {counts.skipped:,} done before" if counts.skipped else "")
+    line.append(f" ({counts.without:,} without a caption)" if counts.without else "", BAD)
     if counts.captioned and (rates := _rates(counts)):
         line.append(f"  {DOT.join([*rates, f'in {seconds(counts.elapsed_s)}'])}", DIM)
     view.conclude(line, good=bool(kept))

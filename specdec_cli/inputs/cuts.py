@@ -84,7 +84,7 @@ class Cuts:
             ReferencesError: the folder's file for it cannot be read.
         """
         try:
-            files = self._files and self._files.of(recording)
+            files = None if self._files is None else self._files.of(recording)
             found = (*self._of_all, *self._named.of(recording))
         except ReferencesError as error:
             raise CutsError(error.message, hint=error.hint) from error

@@ -19,7 +19,9 @@ from specdec_cli.text import show
 
 _VALUE: Final = re.compile(r"![^\n]*|(\"(?:[^\"]|\"\")*+\"|(?<!\S)(?:[-+]?\d[\d.,eE+-]*|<exists>|<absent>)(?!\S))")
 _PARTS_OF_UTTERANCES: Final = re.compile(r"\b(words?|phones?|phonemes?|syllables?)$", re.IGNORECASE)
-_TEXT: Final = frozenset({"text", "transcript", "utterance", "utterances", "segments", "sentences", "silences"})
+_TEXT: Final = frozenset(
+    {"text", "transcript", "transcription", "utterance", "utterances", "segments", "sentence", "sentences", "silences"}
+)
 _OF_SPEAKER: Final = re.compile(r"(.+) - (\w+)(?: \(\d+\))?", re.DOTALL)
 _LAYER: Final = re.compile(r"(\w+) \(\d+\)")
 _SILENT: Final = frozenset({"", "sil", "silent", "silence", "sp", "<sil>", "<p:>", "#"})

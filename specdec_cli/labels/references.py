@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -46,6 +47,7 @@ class Reference:
         return tuple(text for text in self.texts if language_of(text) in (language, None))
 
 
+@dataclass(frozen=True, eq=False)
 class References:
     """The references of a set of clips, found by the clips' paths.
 
@@ -56,21 +58,18 @@ class References:
         skips: rows and labels that were left out.
     """
 
-    def __init__(
-        self,
-        entries: Sequence[Reference],
-        columns: Mapping[str, str],
-        path: Path,
-        *,
-        codes: Mapping[str, str] | None = None,
-        skips: Skips | None = None,
-    ) -> None:
-        self.entries, self.columns, self._path = tuple(entries), columns, path
-        self.codes: Mapping[str, str] = codes or {}
-        self.skips = Skips() if skips is None else skips
-        self._by_recording = ByRecording[Reference](path)
-        for entry in entries:
-            self._by_recording.add(entry.key, entry)
+    path: Path
+    entries: Sequence[Reference]
+    columns: Mapping[str, str]
+    codes: Mapping[str, str]
+    skips: Skips
+
+    @cached_property
+    def _by_recording(self) -> ByRecording[Reference]:
+        found = ByRecording[Reference](self.path)
+        for entry in self.entries:
+            found.add(entry.key, entry)
+        return found
 
     @classmethod
     def read(
@@ -124,7 +123,7 @@ class References:
             found[key] = Reference(entry.file, captions, known, entry.speaker, part, channel)
         skips.require_some(found, f"{path} has no row about a clip.", "It needs a row per clip.")
         read = {**named, **({"text": ", ".join(texts)} if texts else {})}
-        return cls([*found.values()], read, path, codes=codes, skips=skips)
+        return cls(path, tuple(found.values()), read, codes, skips)
 
     def find(
         self,
@@ -169,7 +168,7 @@ class References:
         self._by_recording.expect(files)
         if files and not any(self._by_recording.of(file) for file in files):
             raise ReferencesError(
-                f"0 of {len(files)} recordings were found in {self._path}.",
+                f"0 of {len(files)} recordings were found in {self.path}.",
                 hint=f"The first recording is {show(files[0])} and the first row is about {show(self.entries[0].key)}: "
                 "names or ends of paths have to agree. --column file=NAME names another column.",
             )
@@ -178,7 +177,7 @@ class References:
         """Which columns were read, and by the codes of which corpus: for a command to print."""
         read = [f"{name} from {column}" for name, column in self.columns.items()]
         read += [f"{attribute} by the codes of {corpus}" for attribute, corpus in self.codes.items()]
-        return f"{self._path}: {', '.join(read)}"
+        return f"{self.path}: {', '.join(read)}"
 
 
 def _preferring(
@@ -213,6 +212,7 @@ def _find_columns(
     if columns.file is None:
         message = f"{table.path} has no column that names the clip."
         raise ReferencesError(message, hint=f"The first line has to hold the names of the columns. {hint}")
+    columns.language = None  # that of the recording, which says nothing of the texts
     found = {attribute: label_column(columns, attribute, lexicon) for attribute in lexicon.attributes}
     labels = {**{attribute: column for attribute, column in found.items() if column}, **labels}
     groups = ([name for name in table.columns if pattern.fullmatch(name)] for pattern in _TEXTS)

@@ -8,7 +8,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Collection, Generator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, cast
@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect
 
 from specdec_cli.captioner import Captioner
 from specdec_cli.config.resolve import ResolvedConfig
-from specdec_cli.errors import CheckpointError, ConfigError, ContextError, SpecdecError
+from specdec_cli.errors import CheckpointError, ContextError, SpecdecError
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.models.engine import encoders_and_threads
 from specdec_cli.run import Run
@@ -138,16 +138,16 @@ class Captions:
 
     def _steps_of(self, run: Run, captioner: Captioner, left: threading.Event) -> Generator[Step]:
         """Each block of a piece, and its transcript: where there are others, that may be the line of an error."""
-        piece, told, seen, shared = _piece(run, captioner.pair.writer.placeholders), 0, 0, self._forwards
-        if shared is not None:
-            shared.request.left = left
+        piece, told, seen, engine = _piece(run, captioner.pair.writer.placeholders), 0, 0, self._forwards
+        if engine is not None:
+            engine.request.left = left
         try:
             if run.error is not None:
                 raise run.error
             with (
                 self._turn(self._decoding, left),
-                nullcontext() if shared is None else shared.clip(),
-                closing(run.updates(shared)) as updates,
+                nullcontext() if engine is None else engine.clip(),
+                closing(run.updates(engine)) as updates,
             ):
                 for update in updates:
                     _require_client(left)
@@ -169,14 +169,14 @@ class Captions:
     def _variant(self, settings: Mapping[str, object], texts: Mapping[str, str]) -> tuple[Captioner, bool]:
         """The captioner of a request, and whether it follows the client's own texts, which are not kept.
 
-        Raises ConfigError where settings are wrong or contradict each other.
+        Models that were trained on the shipped prompts alone follow others where `prompt.force` is true. Raises
+        ConfigError where settings are wrong or contradict each other.
         """
-        if texts:
-            with suppress(ConfigError):  # of the texts; all else is wrong without them as well
-                return self._varied({**settings, **texts}), True
-        if "decoding.stop_strings" in settings:
-            return self._varied(settings), False
-        return self._kept(json.dumps(settings, sort_keys=True)), False
+        stops = "decoding.stop_strings" in settings
+        plain = self._varied(settings) if stops else self._kept(json.dumps(settings, sort_keys=True))
+        if texts and (plain.config.prompt.force or not plain.setup.shipped_only):
+            return self._varied({**settings, **texts}), True
+        return plain, False
 
     def _varied(self, settings: Mapping[str, object]) -> Captioner:
         config, most = self._resolved.varied(settings, "specdec").config, self.limits.text_tokens

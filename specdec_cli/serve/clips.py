@@ -28,7 +28,7 @@ from specdec_cli.decoding.next_scores import NextScores
 from specdec_cli.decoding.pick import choices
 from specdec_cli.decoding.verify import LocalVerifier
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.engine import Shared, encoders_and_threads
+from specdec_cli.models.engine import Engine, encoders_and_threads
 from specdec_cli.models.processor import Prompt, test_sound
 from specdec_cli.models.session import Session
 from specdec_cli.serve.limits import ClipBounds, ServeLimits
@@ -122,7 +122,7 @@ class Clips:
                 self.forget(held.id)
 
 
-class Forwards(Shared):
+class Forwards(Engine):
     """Forwards of all clips. The thread that answers a request sets `request.left`: its client no longer waits."""
 
     def __init__(self, models: Sequence[AudioLM], clips: int) -> None:

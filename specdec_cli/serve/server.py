@@ -139,7 +139,7 @@ def log_json(*, debug: bool) -> None:
 
 
 def serve_configured(
-    resolved: ResolvedConfig, place: Place, token: str | None, limits: ServeLimits, *, room: int, debug: bool = False
+    resolved: ResolvedConfig, place: Place, token: str | None, limits: ServeLimits, *, room: int, debug: bool
 ) -> None:
     """Serves what the configuration loads until the process gets SIGTERM or SIGINT, and what is under way is answered.
 

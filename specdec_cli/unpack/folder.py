@@ -97,6 +97,8 @@ class Unpacking:
     def run(self, watch: Watch, *, limit: int | None = None, stopped: Callable[[], bool] = lambda: False) -> None:
         """Writes what the folder lacks; `limit`: recordings that it is to hold.
 
+        A later run reads the data set from its start, and so tells of the same damage and of the same rows.
+
         Raises:
             ConfigError: the folder holds what was unpacked of another data set.
             TranscriptError: it holds something else, or cannot be written.
@@ -109,18 +111,21 @@ class Unpacking:
             hint = "Name a new folder; it will be created."
             raise WrongFileError(f"{self._folder} holds something other than a data set that was unpacked.", hint=hint)
         with _Unpacked(self._folder / TABLE, label) as rows:
-            self.before = rows.count
-            begun = [at for at, shard in enumerate(self._set.shards) if shard.label in rows.done]
-            left = self._set.shards[max(begun, default=0) :]
-            watch.begin(len(left))
-            for shard in left:
+            self.before, passed = rows.count, 0
+            watch.begin(len(self._set.shards))
+            for shard in self._set.shards:
                 watch.step(shard.label)
                 try:
                     for sample in samples(shard, self._set.root, self._column, self.skips.note):
-                        if stopped() or (limit is not None and self.before + self.count >= limit):
+                        if stopped() or (limit is not None and passed >= limit):
                             return
+                        if sample.sound is None:
+                            problem = sample.problem or "it has no recording"
+                            self.skips.leave_out(f"{shard.label}, row {sample.number}", problem)
+                            continue
+                        passed += 1
                         if sample.number > rows.done.get(shard.label, 0):
-                            self._add(rows, shard, sample, label)
+                            self._add(rows, shard, sample, sample.sound, label)
                 except SpecdecError:
                     raise
                 except Exception as error:  # whatever pyarrow and tarfile raise for damaged files
@@ -128,11 +133,8 @@ class Unpacking:
                     watch.failed(shard.label, typed(error))
                 watch.advance()
 
-    def _add(self, rows: _Unpacked, shard: Shard, sample: Sample, label: str) -> None:
-        if sample.sound is None:
-            self.skips.leave_out(f"{shard.label}, row {sample.number}", sample.problem or "it has no recording")
-            return
-        file = self._written(sample.sound, shard, sample, rows.files)
+    def _add(self, rows: _Unpacked, shard: Shard, sample: Sample, sound: bytes, label: str) -> None:
+        file = self._written(sound, shard, sample, rows.files)
         rows.files.add(file)
         own = {"unpacked": 1, "file": file}
         cells = {self._column_named(name, sample.cells): cell for name, cell in sample.cells.items()}

@@ -131,7 +131,7 @@ def test_a_stop_ends_a_wait() -> None:
 def test_what_cannot_be_read_any_more_keeps_its_caption(tmp_path: Path) -> None:
     ready = partial(prepare, captioner(decoding__mode="edge"))
     none = InputFile(str(tmp_path / "none.wav"))
-    assert list(ready(Task(none, (Mark(0, 1, True, "0" * 64),)))) == [Outcome(none)]
+    assert list(ready(Task(none, (Mark(0, 1, True, "0" * 64),)))) == [Outcome(none, captioned=True)]
     (never_there,) = ready(Task(none))
     assert isinstance(never_there, Outcome)
     assert never_there.line.error is not None

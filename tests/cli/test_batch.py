@@ -5,14 +5,16 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
 
 from specdec_cli.batch.output_file import Output
 from specdec_cli.captioner import Captioner
 from specdec_cli.transcript import Transcript
 from tests.cli.conftest import Specdec
 from tests.cli.harness import QUICK, Outcome, telling
-from tests.mini_pair import captioner, write_voice
+from tests.mini_pair import RATE, captioner, voice, write_voice
 from tests.tiers import few, in_ci
 from tests.transcript.lines import read_transcripts
 
@@ -133,6 +135,22 @@ def test_the_first_failure_may_end_it(batch: Batch) -> None:
     lines = list(read_transcripts(OUTPUT))
     assert sum(line.error is not None for line in lines) == 1
     assert len(lines) < 20
+
+
+@pytest.mark.parametrize("command", ["caption", "batch"])
+def test_what_has_nothing_to_describe_is_not_tried_again(specdec: Specdec, command: str) -> None:
+    part = np.concatenate([voice(1, 2.0), np.zeros(2 * RATE, np.float32)])
+    for name, samples in (("part", part), ("silent", np.zeros(RATE, np.float32)), ("short", voice(1, 0.05))):
+        soundfile.write(f"{name}.wav", samples, RATE)
+    given = (command, "part.wav", "silent.wav", "short.wav", "--segment", "2", *QUICK, "-o", OUTPUT)
+    assert specdec(*given).code == 1
+    before = OUTPUT.read_bytes()
+    outcome = specdec(*given, loads=False)
+    assert (outcome.code, OUTPUT.read_bytes()) == (0, before)
+    assert "3 done before (2 without a caption)" in outcome.err
+    write_voice(Path("silent.wav"), 2, 1.0)  # another content is captioned
+    assert specdec(*given).code == 0
+    assert sum(line.caption is not None for line in read_transcripts(OUTPUT)) == 2
 
 
 def test_an_output_in_use_is_left_alone(batch: Batch, clips: Path) -> None:

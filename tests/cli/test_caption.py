@@ -208,6 +208,9 @@ def test_pieces_keep_their_times_in_a_pipe(specdec: Specdec) -> None:
     assert "talk.wav, piece 3 of 3: 2.00 to 3.00 s" in told
     assert any(line.startswith("piece 3 of 3: ") for line in told)
     assert any(line.startswith("1 captioned (2 pieces)  1 failed") for line in told)
+    Path("one.rttm").write_text(turn.format(2, "ann"))
+    outcome = specdec("caption", "talk.wav", "--segment", "one.rttm", "-l", "en", "-q")
+    assert outcome.out.startswith("2.00\t3.00\tann: "), "a recording of one cut has the columns of others"
 
 
 UNREACHABLE = ("-l", "zh", "--set", "cloud.url=http://127.0.0.1:9")

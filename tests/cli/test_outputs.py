@@ -64,7 +64,7 @@ def test_what_stands_there_is_replaced_by_consent_alone(run: Run, clip: Path) ->
         (("0.wav", "-o", "x.docx"), "Name it x.jsonl for transcripts, or after an export: .textgrid, .eaf, .srt"),
         (("0.wav", "-o", "x"), "has no ending of a format"),
         (("0.wav", "1.wav", "-o", "x.srt"), "--output FILE.jsonl --export srt"),
-        (("0.wav", "-o", "x.csv", "--retry-failed"), "is an export, which no run goes on from"),
+        (("0.wav", "-o", "x.csv", "--retry-failed"), "is an export, which no run resumes"),
         (("0.wav", "-o", "x.csv", "--export", "srt"), "--export reads transcripts"),
         (("0.wav", "-o", "none/x.csv"), "cannot be written"),
     ],

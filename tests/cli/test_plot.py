@@ -95,7 +95,11 @@ def test_transcripts_of_a_run_without_labels(specdec: Specdec, tmp_path: Path) -
 
 
 def test_names_that_are_no_text_are_written_out(specdec: Specdec, tmp_path: Path) -> None:
-    lines = write(tmp_path, piece(None, None, file="/data/a.wav"), piece(None, None, file="/data/b.wav"))
-    lines = lines.rename(tmp_path / os.fsdecode(b"n\xff.jsonl"))
+    name = os.fsdecode(b"n\xff")
+    lines = write(tmp_path, piece(None, None, file=f"/data/{name}.wav"), piece(None, None, file="/data/b\nb.wav"))
+    lines = lines.rename(tmp_path / f"{name}.jsonl")
     assert specdec("plot", lines, "-o", tmp_path / "out").code == 0
-    assert "2 recordings of n\\udcff.jsonl" in words(tmp_path / "out" / "overview.svg")
+    assert {"2 recordings of n\\udcff.jsonl", "1 n\\udcff", "2 b b"} <= {*words(tmp_path / "out" / "overview.svg")}
+    (alone := tmp_path / "alone.jsonl").write_text(lines.read_text().splitlines()[0])
+    assert specdec("plot", alone, "-o", tmp_path / "alone.svg").code == 0
+    assert "n\\udcff" in words(tmp_path / "alone.svg")

@@ -63,8 +63,8 @@ def test_an_edge_that_costs_more_than_it_can_gain_is_not_asked_where_the_cloud_w
 def test_the_cloud_writes_alone_where_guesses_make_it_faster_and_is_tried_now_and_then() -> None:
     costs = Costs()
     for _ in range(40):
-        costs.took("token", 2.0)
-        costs.took("verification", 10.0)
+        costs.record("token", 2.0)
+        costs.record("verification", 10.0)
     for rate, expected in ((3.0, 0), (1.1, 2)):
         for _ in range(60):
             costs.alone.add(10 * rate, 10)
@@ -78,7 +78,7 @@ def test_the_first_draft_of_a_clip_pays_for_its_prefill() -> None:
     def size(length: float, reading_ms: float) -> int:
         costs = Costs()
         for what, ms in (("token", 2.0), ("verification", 10.0), ("reading", reading_ms)):
-            costs.took(what, ms)
+            costs.record(what, ms)
         costs.length.add(length)
         costs.alone.add(100, 100)
         block = BlockLength(settings(mode="lossless", k="auto").decoding, costs)
@@ -97,17 +97,17 @@ def test_the_cost_of_a_token_is_a_ratio_of_running_means() -> None:
     assert costs.ratio == COST
     for _ in range(40):
         for token in (3.0, 0.0, 0.6):  # a guessed token takes no time, and the one before it that of both
-            costs.took("token", token)
-            costs.took("verification", 10.0)
+            costs.record("token", token)
+            costs.record("verification", 10.0)
     assert costs.ratio == pytest.approx(0.12, rel=0.1)
-    costs.took("verification", 900.0)
+    costs.record("verification", 900.0)
     assert costs.ratio > 0.09, "a hiccup counts as three times the mean"
 
 
 def test_a_prefill_is_no_measure_of_a_verification() -> None:
     case = make_case(5, mode="lossless", k=3, loop_period=0, max_new_tokens=3, min_new_tokens=3)
     loop, seen = case.loop(), list[str]()
-    loop.calls.costs.took = lambda what, ms: seen.append(what)
+    loop.calls.costs.record = lambda what, ms: seen.append(what)
     collect(loop.run())
     assert seen.count("verification") == loop.verifier.work.forwards - 1
 
@@ -128,14 +128,14 @@ def test_a_verification_that_also_reads_the_clip_has_its_share_of_the_forward() 
 def test_guesses_that_cost_more_than_they_gain_are_left_out_and_tried_again() -> None:
     costs, chances = GuessCosts(), (0.9, 0.6, 0.3, 0.1)
     for _ in range(9):
-        costs.took(0, 10.0)
-        costs.took(4, 12.0)  # 0.05 forwards a guess
+        costs.record(0, 10.0)
+        costs.record(4, 12.0)  # 0.05 forwards a guess
     assert costs.worth(chances) == 4
     for _ in range(30):
         costs.learn(1.9, 0)
     assert costs.worth(chances) < 2, "nothing stands"
     for _ in range(60):
-        costs.took(4, 60.0)  # 1.25 forwards a guess
+        costs.record(4, 60.0)  # 1.25 forwards a guess
     assert costs.worth(chances) == 0
     assert any(costs.worth(chances) for _ in range(400))
 

@@ -116,6 +116,6 @@ def test_other_clips_wait_for_no_answer_of_a_remote_model(mode: str, monkeypatch
         for name in names:
             watch(owner, name)
     loop = case.loop()
-    loop.calls.release_slot = releasing
+    loop.calls.step_aside = releasing
     collect(loop.run())
     assert (outside, called) == ([], {"propose", "prefill", "verify"})

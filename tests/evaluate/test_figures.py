@@ -53,6 +53,7 @@ def test_costs_are_sums_over_clips_and_ratios_are_of_sums() -> None:
     assert hybrid.acceptance_rate.value == pytest.approx(11 / 13)
     assert hybrid.edge_token_share.value == pytest.approx((9 + 18) / 30)
     assert (edge.escalation_rate, edge.acceptance_rate, cloud.escalation_rate) == (None, None, None)
+    assert (edge.edge_token_share, cloud.edge_token_share) == (None, None)
 
 
 def four_clips() -> list[Transcript]:

@@ -5,13 +5,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from specdec_cli.evaluate import comparison_tables as tables
 from specdec_cli.evaluate.comparison import comparison
 from specdec_cli.evaluate.comparison_tables import confusions, gaps, summary, worst_confusions
-from specdec_cli.evaluate.result import Comparison
+from specdec_cli.evaluate.gap import AtCost
+from specdec_cli.evaluate.result import Comparison, Figure
+from specdec_cli.evaluate.text_scores import TextQuality
+from specdec_cli.evaluate.wheels import WheelQuality
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import References
+from specdec_cli.stats import Interval
 from specdec_cli.transcript.records import Transcript
-from specdec_cli.types import Mode
+from specdec_cli.types import COSTS, Mode
 from tests.evaluate.fabricate import made, quality_of
 
 LEXICON = Lexicon.load()
@@ -129,12 +134,40 @@ def test_the_commonest_confusions_are_said_in_words(tmp_path: Path) -> None:
     found = judged(tmp_path, {"edge": hits(8, 40), "hybrid": [False, *[True] * 39], "cloud": [True] * 40})
     assert worst_confusions(found) == "Hybrid's commonest errors: sad emotion named happy (1 of 10 clips)."
     assert worst_confusions(judged(tmp_path, {"edge": hits(8, 40), "cloud": [True] * 40})) is None
-    matrices = confusions(found)["emotion"]
+    matrices = confusions(found, LEXICON)["emotion"]
     assert [matrix.title for matrix in matrices][
         1
     ] == "hybrid: clips by the true emotion (rows) and the one named (columns)"
     row = dict(zip(matrices[1].columns, next(r for r in matrices[1].rows if r.label == "sad").cells, strict=True))
-    assert {name: cell.value for name, cell in row.items()} == {"angry": "", "fearful": "", "happy": "1", "sad": "9"}
+    assert {name: cell.value for name, cell in row.items()} == {"happy": "1", "sad": "9", "angry": "", "fearful": ""}
+    assert matrices[1].columns == [name for name in LEXICON.attributes["emotion"] if name in row]
+
+
+def test_a_mode_that_gives_the_clouds_captions_has_no_confusions_of_its_own(tmp_path: Path) -> None:
+    same = hits(8, 40)
+    (matrix,) = confusions(judged(tmp_path, {"lossless": same, "cloud": same}), LEXICON)["emotion"]
+    assert matrix.title.startswith("cloud:")
+
+
+def test_every_figure_has_a_sentence_that_says_what_it_means(tmp_path: Path) -> None:
+    found = judged(tmp_path, {"edge": hits(24, 60), "hybrid": hits(42, 60), "cloud": hits(52, 60)})
+    some = Interval(0.5, 0.4, 0.6)
+    spent = {name: some for name, value in found.costs[1] if value is None or isinstance(value, Interval)}
+    spent |= {name: Figure(value=1.0, to_edge=some, to_cloud=some) for name in ("forwards_edge", "forwards_cloud")}
+    spent |= {"uplink_bytes": 9, "degraded": 1, "network_s": 1.0}
+    costs = [each.model_copy(update=spent) for each in found.costs]
+    texts = TextQuality(clips=1, bleu=1.0, chrf=1.0, rouge_l=1.0, bertscore=1.0)
+    wheels = WheelQuality(clips=1, wheels=1, precision=some, recall=some, f1=some, words_known=None)
+    quality = [each.model_copy(update={"text": texts, "wheels": wheels}) for each in found.quality]
+    gaps = [
+        gap.model_copy(update={"at_costs": [AtCost(cost=c, spent=some, above_random=some) for c in COSTS]})
+        for gap in found.gaps
+    ]
+    found = found.model_copy(update={"costs": costs, "quality": quality, "gaps": gaps})
+    shown = tables.costs(found), tables.quality(found), tables.gaps(found)
+    assert [len(table.rows) for table in shown] == [19, 13, 3]
+    rows = {row.label.strip() for table in shown[:2] for row in table.rows} - {"emotion", "UAR of emotion"}
+    assert (rows | {*shown[2].columns}) - tables.meanings(*shown).keys() == {"this mode", "cloud-only"}
 
 
 def test_a_lossless_text_that_is_not_the_clouds_is_a_fault_and_said_first() -> None:

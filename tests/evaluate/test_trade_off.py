@@ -10,11 +10,11 @@ from specdec_cli.types import Mode
 from tests.evaluate.fabricate import made
 
 MS: dict[Mode, float] = {"edge": 100.0, "hybrid": 250.0, "lossless": 400.0, "cloud": 500.0}
+RIGHT: dict[Mode, int] = {"edge": 3, "hybrid": 8, "lossless": 12, "cloud": 12}
 
 
-def compared(*modes: Mode, clips: int = 12, ms: dict[Mode, float] = MS) -> Comparison:
+def compared(*modes: Mode, clips: int = 12, ms: dict[Mode, float] = MS, right: dict[Mode, int] = RIGHT) -> Comparison:
     """Each mode as good as it takes long, by the cloud's own classes."""
-    right = {"edge": 3, "hybrid": 8, "lossless": 12, "cloud": 12}
     runs = [
         made(f"c{index}", mode, f"He sounds {'sad' if index < right[mode] else 'happy'}.", ms=ms[mode] + index % 3)
         for index in range(clips)
@@ -51,8 +51,14 @@ def test_everything_lies_within_the_picture_and_names_do_not_overlap() -> None:
         assert point.along[1] <= point.y <= point.along[0]  # higher is fewer pixels from the top
     assert 2 <= len(found.x_ticks) <= 8
     assert 2 <= len(found.y_ticks) <= 8
-    names = [(point.x, point.y + (18 if point.below else -9)) for point in found.points]
-    assert not any(abs(a - c) < 10 and abs(b - d) < 14 for n, (a, b) in enumerate(names) for c, d in names[:n])
+    assert all(point.apart(found.points[:number]) for number, point in enumerate(found.points))
+    assert all(0 <= place <= 100 for point in found.points for place in point.name[:2])
+
+
+def test_a_name_moves_to_the_other_side_where_two_names_stand_already() -> None:
+    ms: dict[Mode, float] = {"edge": 490.0, "hybrid": 495.0, "lossless": 505.0, "cloud": 500.0}
+    (found,) = panels(compared("edge", "hybrid", "lossless", "cloud", ms=ms, right=dict.fromkeys(ms, 12)))
+    assert {(point.left, point.below) for point in found.points[:2]} == {(True, False), (True, True)}
 
 
 def test_without_the_cloud_there_is_nothing_to_measure_quality_by() -> None:

@@ -32,7 +32,7 @@ def test_all_layers_of_a_compiled_step_are_one_graph_of_few_kernels(tmp_path: Pa
     shape, (plain, compiled) = _Shape(1, 1, 512), [Slots(model.module, 2, compiled=way) for way in (False, True)]
     with torch.inference_mode():
         for slots in (plain, compiled):
-            slots._inputs = {(1, size): slots._packed([(0, 0, 7)], _Shape(1, size, 512)) for size in (1, 9)}
+            slots._inputs = {(1, size): slots._padded([(0, 0, 7)], _Shape(1, size, 512)) for size in (1, 9)}
             slots._forward(_Shape(1, 9, 512))  # the layers take their memory
         expected = plain._forward(shape)
         let_layers_compile(model.module)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.inputs.manifest import Manifest
+from specdec_cli.inputs.skipped import Skips
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import Reference, References
 
@@ -112,7 +113,7 @@ WHOLE_ANN, WHOLE_BOB = (Reference("a.wav", (), {}, name) for name in ("ann", "bo
 def test_a_piece_is_judged_by_the_row_about_its_speaker_and_channel(
     entries: list[Reference], speaker: str | None, channel: int | None, found: Reference | None
 ) -> None:
-    references = References(entries, {}, Path("r.csv"))
+    references = References(Path("r.csv"), entries, {}, {}, Skips())
     assert references.find("a.wav", 0.0, 1.0, speaker=speaker, channel=channel) is found
 
 

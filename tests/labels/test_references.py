@@ -250,3 +250,10 @@ def test_references_of_other_recordings_are_refused_with_a_name_of_each_side(tmp
         found.require_some(["x/b.wav", "y/c.wav"])
     assert "x/b.wav" in str(refused.value.hint)
     assert "a.wav" in str(refused.value.hint)
+
+
+def test_the_language_of_a_recording_says_nothing_of_its_texts(tmp_path: Path) -> None:
+    table = "file,language,emotion,text\na.wav,de,anger,She sounds angry.\n"
+    found = read(tmp_path / "t.csv", table, strict=True)
+    assert found.entries[0].texts_in("en") == ("She sounds angry.",)
+    assert not found.skips.sentences()

@@ -55,7 +55,7 @@ def slowed(case: Case, forwards: int) -> Loop:
         yield
 
     verifier.verify = late
-    loop.calls.submit, loop.calls.release_slot = submitted, waiting
+    loop.calls.submit, loop.calls.step_aside = submitted, waiting
     return loop
 
 

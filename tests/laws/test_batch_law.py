@@ -22,7 +22,7 @@ from specdec_cli.decoding.block import Block
 from specdec_cli.errors import DecodingError, SpecdecError, UnexpectedError
 from specdec_cli.models import engine
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.engine import Shared
+from specdec_cli.models.engine import Engine
 from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
 from specdec_cli.models.slots import Slots
@@ -53,18 +53,18 @@ def batch_of(number: int, size: int | None = None, **fixed: Any) -> list[Case]:
 
 
 def decode_together(
-    batch: Sequence[Case], size: int, run: Callable[[Case, Shared], Any] | None = None, slots: int | None = None
+    batch: Sequence[Case], size: int, run: Callable[[Case, Engine], Any] | None = None, slots: int | None = None
 ) -> list[Ran | SpecdecError]:
     """What becomes of each clip when `size` of them are decoded at a time."""
 
-    def decode(case: Case, models: Shared) -> Any:
+    def decode(case: Case, models: Engine) -> Any:
         try:
             with models.clip():
                 return run(case, models) if run else case.run(models)
         except SpecdecError as error:
             return error
 
-    with Shared(batch[0].pair.loaded, slots or size, encoders=2) as models, ThreadPoolExecutor(size) as executor:
+    with Engine(batch[0].pair.loaded, slots or size, encoders=2) as models, ThreadPoolExecutor(size) as executor:
         futures = [executor.submit(decode, case, models) for case in batch]
         _, late = wait(futures, timeout=TIMEOUT_S)
         if late:
@@ -106,7 +106,7 @@ def test_slots_change_no_round(clips: int, spare: int, monkeypatch: pytest.Monke
     for model in batch[0].pair.loaded:
         model.record_graphs()
 
-    def run(case: Case, models: Shared) -> Any:
+    def run(case: Case, models: Engine) -> Any:
         if case is batch[1]:
             next(case.loop(models).run())  # its first round, and then it is abandoned
             return None
@@ -121,7 +121,7 @@ def test_slots_change_no_round(clips: int, spare: int, monkeypatch: pytest.Monke
 
 @pytest.fixture
 def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Clips per forward of a `Shared`."""
+    """Clips per forward of an `Engine`."""
     made, forward = list[int](), engine._forward
 
     def counted(wanted: Any) -> Any:
@@ -137,10 +137,10 @@ def test_one_forward_serves_all_clips_that_wait_for_it(sizes: list[int]) -> None
     case = make_case(7, mode="lossless", k=4, max_new_tokens=12, min_new_tokens=12, loop_period=0)
     read, together = threading.Barrier(6, action=sizes.clear), threading.Barrier(6)
 
-    def run(case: Case, models: Shared) -> Any:
+    def run(case: Case, models: Engine) -> Any:
         events = case.loop(models).run()
         first = next(events)  # the first block is committed
-        with models.release_slot():
+        with models.step_aside():
             read.wait(TIMEOUT_S)
         together.wait(TIMEOUT_S)  # all are at work again
         return collect([first, *events])
@@ -152,7 +152,7 @@ def test_one_forward_serves_all_clips_that_wait_for_it(sizes: list[int]) -> None
 
 
 def test_no_more_clips_share_a_forward_than_allowed(monkeypatch: pytest.MonkeyPatch, sizes: list[int]) -> None:
-    monkeypatch.setattr(engine, "MOST", 3)
+    monkeypatch.setattr(engine, "MOST_CLIPS", 3)
     decode_together(batch_of(12, 7, draft_ahead="off"), 7)
     assert 1 < max(sizes) <= 3  # how many are ready at a time depends on the machine
 
@@ -271,7 +271,7 @@ def test_a_forward_that_fails_is_tried_clip_by_clip(
 
 
 def test_a_clip_closed_half_way_leaves_the_others_going() -> None:
-    def abandoned(case: Case, models: Shared) -> Any:
+    def abandoned(case: Case, models: Engine) -> Any:
         if case is not batch[1]:
             return case.run(models)
         events = case.loop(models).run()
@@ -294,7 +294,7 @@ def test_a_clip_closed_half_way_leaves_the_others_going() -> None:
 def test_closing_ends_every_clip_with_a_typed_error(mode: str) -> None:
     """One clip holds the others back, so that their scores are waited for when the models are closed."""
     case = make_case(11, mode=mode, max_new_tokens=18, min_new_tokens=18, loop_period=0, draft_ahead="on")
-    models, errors = Shared(), list[BaseException]()
+    models, errors = Engine(), list[BaseException]()
 
     def run() -> None:
         try:
@@ -325,7 +325,7 @@ def test_closing_ends_every_clip_with_a_typed_error(mode: str) -> None:
 
 def test_the_serving_thread_keeps_no_finished_clip() -> None:
     case = make_case(14, mode="lossless", draft_ahead="off", max_new_tokens=8)
-    with Shared() as models:
+    with Engine() as models:
         loop = case.loop(models)
         with models.clip():
             collect(loop.run())

@@ -21,7 +21,7 @@ from specdec_cli.decoding.block import Block
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.engine import Shared
+from specdec_cli.models.engine import Engine
 from specdec_cli.models.processor import Prompt
 from specdec_cli.types import Finished
 from tests.cloud.serving import Served, remote_cloud, serving
@@ -76,13 +76,13 @@ def as_sent(case: Case) -> Case:
     return replace(case, cloud_prompt=rounded(case.cloud_prompt))
 
 
-def far_loop(case: Case, link: VerifyServer, shared: Shared | None = None) -> Loop:
+def far_loop(case: Case, link: VerifyServer, engine: Engine | None = None) -> Loop:
     """The loop of a case over the wire."""
     pair = Pair.of(case.edge, link)
     assert pair.vocab_size == case.pair.vocab_size
     gate = Gate.of(case.config, gate_file(case.weights))
     prompts = case.edge_prompt, case.cloud_prompt
-    return build_loop(pair, case.config, *prompts, gate, shared=shared, synonyms=SYNONYMS, sound=case.sound)
+    return build_loop(pair, case.config, *prompts, gate, engine=engine, synonyms=SYNONYMS, sound=case.sound)
 
 
 def assert_wire(case: Case, ran: tuple[list[Block], Finished]) -> str | None:
@@ -180,11 +180,11 @@ def test_clips_in_flight_together_disturb_each_other_in_nothing(servers: Servers
         cases = [make_case(number, mode="lossless" if number % 2 else "hybrid") for number in range(first, first + 8)]
         links = [servers.link(case) for case in cases]
 
-        def decode(case: Case, link: VerifyServer, models: Shared) -> tuple[list[Block], Finished]:
+        def decode(case: Case, link: VerifyServer, models: Engine) -> tuple[list[Block], Finished]:
             with models.clip():
                 return collect(far_loop(case, link, models).run())
 
-        with Shared() as models, ThreadPoolExecutor(len(cases)) as pool:
+        with Engine() as models, ThreadPoolExecutor(len(cases)) as pool:
             futures = [pool.submit(decode, case, link, models) for case, link in zip(cases, links, strict=True)]
             ran = [future.result(120) for future in futures]
         parted += [how for case, each in zip(cases, ran, strict=True) if (how := assert_wire(case, each)) is not None]

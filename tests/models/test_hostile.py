@@ -12,7 +12,7 @@ import pytest
 from specdec_cli.errors import CheckpointError
 from specdec_cli.models import rendering
 from specdec_cli.models.rendering import TemplateError, rendered
-from specdec_cli.models.selftest import _memory, self_test
+from specdec_cli.models.selftest import _remembered, self_test
 from tests.models.checkpoints import Edit, assert_refused, edit_json, load, overwrite
 from tests.tiny import TEMPLATE
 
@@ -210,7 +210,8 @@ def test_a_remembered_test_that_cannot_be_read_is_made_again(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     model = load(thinker_dir)
-    memory = _memory(model)
+    memory = _remembered(model)
+    assert memory is not None
     assert memory.read_text() == "passed"
     memory.write_bytes(b"\xff" * 20)
     self_test(model)

@@ -12,7 +12,7 @@ from transformers import AwqConfig
 from transformers.quantizers.auto import AutoQuantizationConfig
 
 from specdec_cli.config import ModelConfig
-from specdec_cli.models.checkpoint import opened
+from specdec_cli.models.checkpoint import open_checkpoint
 from specdec_cli.models.limits import outline, require_held
 from specdec_cli.models.loading import forecast
 from tests.families.checkpoints import KINDS, write
@@ -135,12 +135,12 @@ def test_a_packed_checkpoint_is_handed_to_transformers_as_it_is(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr("specdec_cli.models.checkpoint.find_spec", lambda _: True)
     folder = published(tmp_path / "a", AWQ)
-    with opened(ModelConfig(model=str(folder), device="cuda"), offline=True) as checkpoint:
+    with open_checkpoint(ModelConfig(model=str(folder), device="cuda"), offline=True) as checkpoint:
         assert checkpoint.quantised_by == "awq"
         made = AutoQuantizationConfig.from_dict(checkpoint.module_config.quantization_config)
-        module = outline(checkpoint.family.module_class, checkpoint.module_config)
+        module = outline(checkpoint.family.module_class, checkpoint.module_config, "a")
         require_held(module, checkpoint.weights, "a", packed=True)
     assert isinstance(made, AwqConfig)
     assert (made.bits, made.group_size) == (4, 128)
-    with opened(ModelConfig(model=str(published(tmp_path / "b", FP8))), offline=True) as checkpoint:
+    with open_checkpoint(ModelConfig(model=str(published(tmp_path / "b", FP8))), offline=True) as checkpoint:
         assert json.loads(json.dumps(checkpoint.module_config.quantization_config)) == FP8 | {"dequantize": True}

@@ -51,6 +51,6 @@ def comparison(runs: Runs, **changes: object) -> Comparison:
     return evaluate.comparison([*chain(*runs.values())], lexicon, references=references).model_copy(update=changes)
 
 
-def page_of(found: Comparison, runs: Runs, lexicon: Lexicon | None = None) -> str:
+def page_of(found: Comparison, runs: Runs) -> str:
     """The page about a comparison of `runs`."""
-    return render(found, chain(*runs.values()), lexicon=lexicon)
+    return render(found, chain(*runs.values()), Lexicon.shipped())

@@ -122,7 +122,7 @@ def test_a_walk_through_the_report(browser: object, page: Path, tmp_path: Path, 
     for selector in (".headline", "#view-summary table"):
         assert tab.locator(selector).first.is_visible()
     opened.require_no_overflow()
-    tab.locator("details summary", has_text="What the rows mean").click()
+    tab.locator("details summary", has_text="What the figures mean").first.click()
     assert tab.locator("dl").first.is_visible()
     tab.locator("details summary", has_text="Models, instruction").click()
     assert tab.locator("table.settings").is_visible()

@@ -76,6 +76,14 @@ def test_each_cost_that_was_measured_has_a_panel() -> None:
     assert float(picture.attrib["width"][:-2]) > 1.3 * float(drawn(one).attrib["width"][:-2])
 
 
+def test_a_cost_that_random_calls_alone_spend_has_no_panel() -> None:
+    deferred = replace(point("a", None, 0.4), spent={"blocks": None, "clips": 0.3})
+    control = replace(point("random", 0.1, 0.0), spent={"blocks": 0.1, "clips": 0.3})
+    found = texts(drawn(deferred, control))
+    assert "clips that call the cloud, %" in found
+    assert "blocks that the cloud verifies, %" not in found
+
+
 @pytest.mark.ci
 def test_other_formats_are_images() -> None:
     point_ = point("a", 0.1, 0.4)

@@ -70,6 +70,27 @@ def test_a_review(browser: object, specdec: Specdec, transcripts: Path, tmp_path
     tab.context.close()
 
 
+def test_a_class_of_the_edge_that_was_kept_is_not_said_to_be_the_clouds(
+    browser: object,  # noqa: F811
+    specdec: Specdec,
+    transcripts: Path,
+    tmp_path: Path,
+) -> None:
+    lines = [json.loads(line) for line in transcripts.read_text(encoding="utf-8").splitlines()]
+    kept, changed = lines[:2]
+    kept["scores"]["emotion"]["edge"] = kept["labels"]["emotion"]
+    changed["scores"]["emotion"]["edge"] = next(
+        name for name in ("sad", "angry") if name != changed["labels"]["emotion"]
+    )
+    copy = transcripts.with_name("edges.jsonl")
+    copy.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    tab = opened(browser, specdec, copy, tmp_path).tab
+    why = " ".join(tab.locator(".why").all_inner_texts())
+    assert f"emotion: edge {kept['labels']['emotion']} (kept), cloud another" in why
+    assert f"cloud {changed['labels']['emotion']}" in why
+    tab.context.close()
+
+
 def test_keys(browser: object, specdec: Specdec, transcripts: Path, tmp_path: Path) -> None:  # noqa: F811
     made = opened(browser, specdec, transcripts, tmp_path)
     tab = made.tab

@@ -175,6 +175,28 @@ def test_logprobs_list_the_likeliest(client: OpenAI) -> None:
         assert bytes(each.bytes or []).decode() == each.token
 
 
+def test_what_other_clients_add_changes_nothing(client: OpenAI) -> None:
+    """Bookkeeping, nulls, and a system message, which the mini pair does not follow."""
+    data = spoken(3)
+    plain, *others = (
+        client.chat.completions.create(**{"model": "specdec/edge", "messages": messages, **more})
+        for messages, more in (
+            (message(data), {}),
+            (message(f"data:;base64,{data}"), {"extra_body": {"tools": None, "stop": None, "specdec": None}}),
+            (
+                message("\r\n".join(data[at : at + 76] for at in range(0, len(data), 76)), "opus"),
+                {"metadata": {"a": "b"}},
+            ),
+            ([message(data)[0] | {"name": "someone"}], {"service_tier": "auto", "parallel_tool_calls": True}),
+            ([{"role": "system", "content": "Answer in French."}, *message(data)], {"safety_identifier": "someone"}),
+        )
+    )
+    for answer in others:
+        assert answer.choices[0].message.content == plain.choices[0].message.content
+        assert answer.usage == plain.usage
+    assert others[-1].model_extra["specdec"]["warnings"][0].startswith("The text of the messages was left out")
+
+
 @pytest.mark.ci
 def test_text_that_the_models_do_not_follow_is_said_to_be_left_out(client: OpenAI, tmp_path: Path) -> None:
     asked = [{"role": "system", "content": "Be short."}, *message(spoken(2), text="Transcribe the speech.")]
@@ -200,7 +222,8 @@ REFUSED: list[tuple[dict[str, Any], int, str, str]] = [
     ({"messages": message("AAAA")}, 400, "AudioDecodeError", "The recording cannot be decoded"),
     ({"messages": message(encoded(np.zeros(RATE, np.float32)))}, 400, "AudioContentError", "The recording"),
     ({"messages": message(encoded(voice(1, 0.01)))}, 400, "AudioContentError", "The recording"),
-    ({"messages": message("AAAA", "aiff")}, 400, "invalid_value", "'wav', 'mp3', 'flac', 'ogg' or 'm4a'"),
+    ({"messages": message("data:audio/wav,RIFF")}, 400, "invalid_audio", "data URL has to be in base64"),
+    ({"messages": message("http://127.0.0.1:1/a.wav")}, 400, "unsupported_url", "it fetches nothing"),
     ({"messages": [{"role": "assistant", "content": "x"}]}, 400, "invalid_value", "messages.0.role"),
     ({"temperature": 3}, 400, "invalid_value", "temperature"),
     ({"stop": ["a"] * 5}, 400, "invalid_value", "stop"),

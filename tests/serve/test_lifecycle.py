@@ -131,6 +131,13 @@ def test_malformed_bodies(served: Api, body: bytes) -> None:
     assert found["error"]["type"] == "invalid_request_error"
 
 
+def test_a_packed_body_is_refused_by_its_name(served: Api) -> None:
+    head = {"Content-Encoding": "gzip"}
+    with pytest.raises(openai.APIStatusError, match="a body in gzip is not unpacked") as caught:
+        served.client().post("/chat/completions", body={}, options={"headers": head}, cast_to=object)
+    assert caught.value.status_code == 415
+
+
 @pytest.mark.ci
 def test_a_remote_edge_is_served_beside_captions(served: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the same engine: the rounds of its clip are those of a cloud of its own."""

@@ -2,7 +2,8 @@
 
 import pytest
 
-from specdec_cli.labels.calibration import SHIPPED, Decision, read_calibration
+from specdec_cli.calibrate.decisions import Decision
+from specdec_cli.labels.calibration import SHIPPED, read_calibration
 from training.reliability import errors
 
 

@@ -6,16 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from specdec_cli.calibrate.decisions import Decision, read_decisions
+from specdec_cli.calibrate.fitting import calibrate, fit_temperature, reliability
 from specdec_cli.errors import ConfigError
 from specdec_cli.labels import Lexicon
-from specdec_cli.labels.calibration import (
-    Decision,
-    calibrate,
-    fit_temperature,
-    read_calibration,
-    reliability,
-    sharpened,
-)
+from specdec_cli.labels.calibration import read_calibration, sharpened
+from specdec_cli.labels.references import References
 from specdec_cli.plot.reliability import reliability as diagram
 from specdec_cli.types import Decider
 from tests.cli.conftest import *  # noqa: F403 - its fixtures
@@ -98,6 +94,29 @@ def test_the_diagram_says_what_it_shows() -> None:
 def test_the_shipped_file_is_of_the_shipped_weights() -> None:
     scores = captioner().labelled(Lexicon.load()).run_samples(voice(0), RATE).finish().scores
     assert scores["emotion"].temperature is not None
+
+
+def test_a_caption_in_two_files_counts_once_and_a_replaced_one_not_at_all(tmp_path: Path) -> None:
+    made = captioner().labelled(Lexicon.load()).run_samples(voice(0), RATE).finish()
+    lines = [made.model_copy(update={"file": f"/in/{name}.wav", "sha256": name * 64}) for name in "aab"]
+    lines[0] = lines[0].model_copy(update={"sha256": "c" * 64})  # of another content, which is there no more
+    for name in ("one.jsonl", "two.jsonl"):
+        (tmp_path / name).write_text("".join(f"{line.to_json()}\n" for line in lines))
+    (tmp_path / "truth.csv").write_text(f"file,emotion\na,{made.labels['emotion']}\nb,sad\n")
+    truth = References.read(tmp_path / "truth.csv", lexicon=Lexicon.load())
+    found = list(read_decisions([tmp_path / "one.jsonl", tmp_path / "two.jsonl"], truth))
+    assert [(each.group, each.attribute) for each in found] == [("a", "emotion"), ("b", "emotion")]
+
+
+@pytest.mark.parametrize("command", ["calibrate", "review"])
+def test_a_row_that_may_be_about_two_recordings_is_refused(specdec: Specdec, tmp_path: Path, command: str) -> None:
+    made = captioner().labelled(Lexicon.load()).run_samples(voice(0), RATE).finish()
+    lines = [made.model_copy(update={"file": f"/in/{name}/1.wav"}).to_json() for name in ("ann", "bob")]
+    (tmp_path / "out.jsonl").write_text("\n".join(lines))
+    (tmp_path / "truth.csv").write_text("file,emotion\n1,sad\n")
+    outcome = specdec(command, tmp_path / "out.jsonl", "--references", tmp_path / "truth.csv")
+    assert outcome.code == 2
+    assert "may be /in/ann/1.wav or /in/bob/1.wav" in outcome.err
 
 
 @pytest.mark.ci
