@@ -1,6 +1,5 @@
 """Figures of a comparison against sums made by hand."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,7 +29,7 @@ def three_modes() -> list[Transcript]:
     ]
 
 
-def test_costs_are_sums_over_clips_and_ratios_are_of_sums() -> None:
+def test_costs_are_sums_over_clips_and_ratios_are_of_sums():
     found = comparison(three_modes(), LEXICON)
     assert found.modes == ["edge", "hybrid", "cloud"]
     edge, hybrid, cloud = found.costs
@@ -71,7 +70,7 @@ def four_clips() -> list[Transcript]:
     return runs
 
 
-def test_three_costs_are_those_of_the_recorded_works(tmp_path: Path) -> None:
+def test_three_costs_are_those_of_the_recorded_works(tmp_path):
     table = tmp_path / "truth.tsv"
     table.write_text("file\temotion\n" + "".join(f"{name}\tsad\n" for name in "abcd"), encoding="utf-8")
     found = comparison(four_clips(), LEXICON, references=References.read(table, lexicon=LEXICON))
@@ -82,7 +81,7 @@ def test_three_costs_are_those_of_the_recorded_works(tmp_path: Path) -> None:
     assert [at.cost for at in gap.at_costs] == ["blocks", "clips", "time"]
 
 
-def test_a_clip_whose_prefill_was_early_wakes_the_cloud() -> None:
+def test_a_clip_whose_prefill_was_early_wakes_the_cloud():
     runs = [
         made("a", "edge"),
         made("a", "hybrid", forwards=(9, 1), prefill_ms=(10, 40), cloud_ms=40.0),
@@ -92,14 +91,14 @@ def test_a_clip_whose_prefill_was_early_wakes_the_cloud() -> None:
     assert (hybrid.escalation_rate.value, hybrid.clips_woken.value, hybrid.cloud_time.value) == (0.0, 1.0, 0.5)
 
 
-def test_of_several_captions_of_one_mode_the_first_counts() -> None:
+def test_of_several_captions_of_one_mode_the_first_counts():
     runs = [made("a", "edge", text, ms=ms) for text, ms in (("She sounds sad.", 100), ("She sounds calm.", 900))]
     found = comparison([failed("a", "edge"), *runs, made("a", "cloud", ms=200)], LEXICON)
     assert [mode.total_s.value for mode in found.costs] == pytest.approx([0.1, 0.2])
     assert found.clips[0].captions["edge"] == "She sounds sad."
 
 
-def test_one_clip_has_ratios_and_no_spread() -> None:
+def test_one_clip_has_ratios_and_no_spread():
     found = comparison(three_modes()[:3], LEXICON)
     ratio = costs_of(found, "hybrid").total_s.to_edge
     assert ratio.value == pytest.approx(3.0)
@@ -107,7 +106,7 @@ def test_one_clip_has_ratios_and_no_spread() -> None:
     assert found.headline == ["1 clip only: at least 10 are needed to say which mode is better."]
 
 
-def test_only_clips_that_every_mode_captioned_are_compared() -> None:
+def test_only_clips_that_every_mode_captioned_are_compared():
     runs = [failed("a", "edge"), *three_modes(), made("c", "edge", ms=5000), made("c", "hybrid", ms=5000)]
     runs += [failed("d", mode) for mode in ("edge", "hybrid", "cloud")]
     runs += [made("e", "edge"), made("e", "hybrid"), failed("e", "cloud")]
@@ -119,7 +118,7 @@ def test_only_clips_that_every_mode_captioned_are_compared() -> None:
     assert costs_of(found, "edge").total_s.value == pytest.approx(0.4)
 
 
-def test_agreement_with_the_cloud_needs_no_references() -> None:
+def test_agreement_with_the_cloud_needs_no_references():
     named = {"a": ("sad", "happy", "happy"), "b": ("angry", "angry", "angry")}
     modes = ("edge", "hybrid", "cloud")
     pairs = [(name, *pair) for name, classes in named.items() for pair in zip(modes, classes, strict=True)]
@@ -132,7 +131,7 @@ def test_agreement_with_the_cloud_needs_no_references() -> None:
     assert (gap.edge, gap.value, gap.cloud, gap.gain.value) == (0.5, 1.0, 1.0, 0.5)
 
 
-def test_what_the_cloud_does_not_name_is_not_judged() -> None:
+def test_what_the_cloud_does_not_name_is_not_judged():
     runs = [
         made("a", "edge", "The emotion sounds sad. She speaks fast."),
         made("a", "cloud", "The emotion sounds sad."),
@@ -142,7 +141,7 @@ def test_what_the_cloud_does_not_name_is_not_judged() -> None:
     assert quality_of(comparison(runs, LEXICON), "edge").same_labels.value == 0.5  # of emotion alone
 
 
-def test_without_a_baseline_there_is_no_gap() -> None:
+def test_without_a_baseline_there_is_no_gap():
     for absent in ("edge", "cloud"):
         found = comparison([run for run in three_modes() if run.mode != absent], LEXICON)
         total = costs_of(found, "hybrid").total_s
@@ -151,13 +150,13 @@ def test_without_a_baseline_there_is_no_gap() -> None:
         assert found.gaps == []
 
 
-def test_nothing_complete_is_said_and_not_computed() -> None:
+def test_nothing_complete_is_said_and_not_computed():
     found = comparison([made("a", "edge"), failed("b", "edge")], LEXICON, modes=("edge", "cloud"))
     assert found.headline == ["No clip was captioned by every mode, so there is nothing to compare."]
     assert (found.clips, found.costs, found.quality, found.unfinished) == ([], [], [], 1)
 
 
-def test_time_on_a_link() -> None:
+def test_time_on_a_link():
     edge, hybrid = (made("a", mode) for mode in ("edge", "hybrid"))
     linked = hybrid.model_copy(update={"totals": hybrid.totals.model_copy(update={"network_ms": 300.0})})
     for runs, shown in (([edge, linked], ["—", "0.30 s"]), ([edge, hybrid], None)):

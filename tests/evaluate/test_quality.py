@@ -53,7 +53,7 @@ def hits(count: int, of: int, start: int = 0) -> list[bool]:
     return [index in right for index in range(of)]
 
 
-def test_a_gap_that_is_closed_is_claimed_in_one_sentence(tmp_path: Path) -> None:
+def test_a_gap_that_is_closed_is_claimed_in_one_sentence(tmp_path):
     right: dict[Mode, list[bool]] = {"edge": hits(24, 60), "hybrid": hits(42, 60), "cloud": hits(52, 60)}
     quality, cost = judged(tmp_path, right).headline
     assert quality.startswith(
@@ -72,16 +72,14 @@ def test_a_gap_that_is_closed_is_claimed_in_one_sentence(tmp_path: Path) -> None
         (hits(33, 60, start=2), hits(10, 60), "so there is no gap to close."),
     ],
 )
-def test_no_difference_is_claimed_whose_interval_includes_0(
-    tmp_path: Path, hybrid: list[bool], cloud: list[bool], verdict: str
-) -> None:
+def test_no_difference_is_claimed_whose_interval_includes_0(tmp_path, hybrid, cloud, verdict):
     found = judged(tmp_path, {"edge": hits(30, 60), "hybrid": hybrid, "cloud": cloud})
     sentence, _ = found.headline
     assert sentence.endswith(verdict)
     assert (found.gaps[0].closed is None) == ("no gap" in verdict)
 
 
-def test_reference_texts_are_scored(tmp_path: Path) -> None:
+def test_reference_texts_are_scored(tmp_path):
     runs = [
         made(f"{name}.wav", mode, text)
         for name, edge in (("a", "a man speaks slowly"), ("b", "a dog barks at the moon"))
@@ -107,7 +105,7 @@ def described(tmp_path: Path, texts: list[str]) -> Comparison:
     return comparison(runs, LEXICON, references=References.read(table, lexicon=LEXICON))
 
 
-def test_what_was_said_is_no_description_and_is_not_scored(tmp_path: Path) -> None:
+def test_what_was_said_is_no_description_and_is_not_scored(tmp_path):
     spoken = ["Kids are talking by the door.", "I am so angry with you!", "That is exactly what happened.", "Dogs sit."]
     found = described(tmp_path, spoken)
     assert found.texts == "said"
@@ -117,20 +115,20 @@ def test_what_was_said_is_no_description_and_is_not_scored(tmp_path: Path) -> No
     assert "BLEU, chrF and ROUGE-L are left out" in note
 
 
-def test_descriptions_are_scored_even_if_the_lexicon_reads_nothing_in_some(tmp_path: Path) -> None:
+def test_descriptions_are_scored_even_if_the_lexicon_reads_nothing_in_some(tmp_path):
     texts = ["A man speaks slowly.", "She sounds sad.", "There is something in this voice.", "He is angry and loud."]
     found = described(tmp_path, texts)
     assert (found.texts, found.notes) == ("descriptions", [])
     assert all(each.text for each in found.quality)
 
 
-def test_references_in_another_language_are_counted(tmp_path: Path) -> None:
+def test_references_in_another_language_are_counted(tmp_path):
     found = described(tmp_path, ["A man speaks slowly.", "说话人语速较慢，情绪低落。", "说话人很生气，音量很大。"])
     assert found.notes == ["The texts of 2 references are left out: not in the language of the captions (en)."]
     assert found.texts == "descriptions"
 
 
-def test_the_commonest_confusions_are_said_in_words(tmp_path: Path) -> None:
+def test_the_commonest_confusions_are_said_in_words(tmp_path):
     found = judged(tmp_path, {"edge": hits(8, 40), "hybrid": [False, *[True] * 39], "cloud": [True] * 40})
     assert worst_confusions(found) == "Hybrid's commonest errors: sad emotion named happy (1 of 10 clips)."
     assert worst_confusions(judged(tmp_path, {"edge": hits(8, 40), "cloud": [True] * 40})) is None
@@ -143,13 +141,13 @@ def test_the_commonest_confusions_are_said_in_words(tmp_path: Path) -> None:
     assert matrices[1].columns == [name for name in LEXICON.attributes["emotion"] if name in row]
 
 
-def test_a_mode_that_gives_the_clouds_captions_has_no_confusions_of_its_own(tmp_path: Path) -> None:
+def test_a_mode_that_gives_the_clouds_captions_has_no_confusions_of_its_own(tmp_path):
     same = hits(8, 40)
     (matrix,) = confusions(judged(tmp_path, {"lossless": same, "cloud": same}), LEXICON)["emotion"]
     assert matrix.title.startswith("cloud:")
 
 
-def test_every_figure_has_a_sentence_that_says_what_it_means(tmp_path: Path) -> None:
+def test_every_figure_has_a_sentence_that_says_what_it_means(tmp_path):
     found = judged(tmp_path, {"edge": hits(24, 60), "hybrid": hits(42, 60), "cloud": hits(52, 60)})
     some = Interval(0.5, 0.4, 0.6)
     spent = {name: some for name, value in found.costs[1] if value is None or isinstance(value, Interval)}
@@ -170,7 +168,7 @@ def test_every_figure_has_a_sentence_that_says_what_it_means(tmp_path: Path) -> 
     assert (rows | {*shown[2].columns}) - tables.meanings(*shown).keys() == {"this mode", "cloud-only"}
 
 
-def test_a_lossless_text_that_is_not_the_clouds_is_a_fault_and_said_first() -> None:
+def test_a_lossless_text_that_is_not_the_clouds_is_a_fault_and_said_first():
     runs = [made(f"c{i}", mode, said("sad")) for i in range(12) for mode in ("lossless", "cloud")]
     quality, cost = comparison(runs, LEXICON).headline
     assert quality == "Lossless gives cloud-only's captions."
@@ -179,7 +177,7 @@ def test_a_lossless_text_that_is_not_the_clouds_is_a_fault_and_said_first() -> N
     assert comparison(runs, LEXICON).headline[0].startswith("Lossless differs from cloud-only in 1 of 12 captions")
 
 
-def test_the_gap_closed_stands_below_what_it_is_about_and_only_where_there_is_one(tmp_path: Path) -> None:
+def test_the_gap_closed_stands_below_what_it_is_about_and_only_where_there_is_one(tmp_path):
     found = judged(tmp_path, {"edge": hits(24, 60), "hybrid": hits(42, 60), "cloud": hits(52, 60)})
     rows = summary(found).rows
     labels = [row.label for row in rows]

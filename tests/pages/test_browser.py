@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.pages.sample import MODES, Runs, page_of
+from tests.pages.sample import MODES, page_of
 from tests.pages.test_page import EVIL, hostile
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser; pip install '.[dev]'")
@@ -115,7 +115,7 @@ def brightness(tab: object) -> float:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", SIZES)
-def test_a_walk_through_the_report(browser: object, page: Path, tmp_path: Path, size: str, scheme: str) -> None:
+def test_a_walk_through_the_report(browser, page, tmp_path, size, scheme):
     opened = visit(browser, page, tmp_path, size, scheme)
     tab = opened.tab
     assert (brightness(tab) > 128) == (scheme == "light")
@@ -161,7 +161,7 @@ def test_a_walk_through_the_report(browser: object, page: Path, tmp_path: Path, 
     opened.close()
 
 
-def test_the_recording_plays(browser: object, page: Path, runs: Runs, tmp_path: Path) -> None:
+def test_the_recording_plays(browser, page, runs, tmp_path):
     opened = visit(browser, page, tmp_path)
     opened.go("clip-3")
     length = opened.tab.evaluate(
@@ -188,7 +188,7 @@ def test_the_recording_plays(browser: object, page: Path, runs: Runs, tmp_path: 
     opened.close()
 
 
-def test_rounds_answer_to_keyboard_and_pointer(browser: object, page: Path, runs: Runs, tmp_path: Path) -> None:
+def test_rounds_answer_to_keyboard_and_pointer(browser, page, runs, tmp_path):
     opened = visit(browser, page, tmp_path)
     opened.go("clip-1")
     card = opened.tab.locator("section[aria-label=lossless]")
@@ -206,7 +206,7 @@ def test_rounds_answer_to_keyboard_and_pointer(browser: object, page: Path, runs
     opened.close()
 
 
-def test_search_sort_and_steps(browser: object, page: Path, tmp_path: Path) -> None:
+def test_search_sort_and_steps(browser, page, tmp_path):
     opened = visit(browser, page, tmp_path)
     tab = opened.tab
     opened.go("clips")
@@ -232,7 +232,7 @@ def test_search_sort_and_steps(browser: object, page: Path, tmp_path: Path) -> N
     opened.close()
 
 
-def test_links_lead_to_clips_and_wrong_ones_to_the_summary(browser: object, page: Path, tmp_path: Path) -> None:
+def test_links_lead_to_clips_and_wrong_ones_to_the_summary(browser, page, tmp_path):
     opened = visit(browser, page, tmp_path)
     tab = opened.tab
     tab.goto(f"{page.as_uri()}#clip-3")
@@ -247,7 +247,7 @@ def test_links_lead_to_clips_and_wrong_ones_to_the_summary(browser: object, page
     tab.context.close()
 
 
-def test_every_control_can_be_reached_and_seen_by_keyboard(browser: object, page: Path, tmp_path: Path) -> None:
+def test_every_control_can_be_reached_and_seen_by_keyboard(browser, page, tmp_path):
     opened = visit(browser, page, tmp_path)
     tab = opened.tab
     opened.go("clip-1")
@@ -266,7 +266,7 @@ def test_every_control_can_be_reached_and_seen_by_keyboard(browser: object, page
 
 
 @pytest.mark.parametrize("view", ["summary", "clips", "clip-1"])
-def test_markup_in_texts_does_nothing(browser: object, runs: Runs, tmp_path: Path, view: str) -> None:
+def test_markup_in_texts_does_nothing(browser, runs, tmp_path, view):
     evil_runs, made = hostile(runs)
     path = tmp_path / "evil.html"
     path.write_text(page_of(made, evil_runs), encoding="utf-8")
