@@ -29,11 +29,11 @@ from tests.tiny import settings
         ("no end", 0),
     ],
 )
-def test_sentences_in_both_scripts(text: str, sentences: int) -> None:
+def test_sentences_in_both_scripts(text, sentences):
     assert count_sentences(text) == sentences
 
 
-def test_n_sentences_end_the_text_at_the_same_token_for_every_k() -> None:
+def test_n_sentences_end_the_text_at_the_same_token_for_every_k():
     words = {1: "。", 2: "快", 3: "慢", 4: "！"}
     ids = [2, 3, 1, 3, 2, 4, 2, 1]
     rules = StopRules(settings(sentences=2).decoding, [0], lambda got: "".join(words[i] for i in got))
@@ -48,7 +48,7 @@ def test_n_sentences_end_the_text_at_the_same_token_for_every_k() -> None:
 
 
 @pytest.mark.ci
-def test_stop_strings_end_where_transformers_would_end() -> None:
+def test_stop_strings_end_where_transformers_would_end():
     for number in range(93_000, 93_016):
         case = make_case(number, mode="edge", loop_period=0, min_new_tokens=0, max_new_tokens=18)
         tokenizer = case.edge.processor.tokenizer
@@ -76,7 +76,7 @@ CLOUDS_OWN = {0: (2, 5), 3: (2, 0, 2, 5), 5: (2, 0, 2, 0, 2, 5)}
 
 
 @pytest.mark.parametrize("gate", ["never", "always"])
-def test_a_models_own_end_does_not_come_before_min_new_tokens(gate: str) -> None:
+def test_a_models_own_end_does_not_come_before_min_new_tokens(gate):
     """In hybrid mode a text ends at the ids of the model that decided its block, as by that model's `generate()`."""
     chain = {"^": "a", "a": "d", "d": "b", "b": ""}
     edge, cloud = certain(chain, margin=2.0), certain(chain, margin=2.0)

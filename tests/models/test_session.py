@@ -35,7 +35,7 @@ def _session(seed: int = 0, vocab_size: int | None = None) -> Session:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_one_pass_equals_token_by_token_equals_transformers(seed: int) -> None:
+def test_one_pass_equals_token_by_token_equals_transformers(seed):
     wanted = cache_free_logits(*_case(seed), TEXT)
     assert_agree(_session(seed).logits(TEXT, len(TEXT) + 1), wanted)
     stepping = _session(seed)
@@ -46,7 +46,7 @@ def test_one_pass_equals_token_by_token_equals_transformers(seed: int) -> None:
     assert min(work.encoder_ms, work.prefill_ms, work.step_ms) > 0
 
 
-def test_scores_depend_on_the_text_alone() -> None:
+def test_scores_depend_on_the_text_alone():
     session, rng = _session(1), random.Random(0)
     wanted = cache_free_logits(*_case(1), TEXT)
     for _ in range(40):  # after drafts that were rejected in part or as a whole
@@ -57,14 +57,14 @@ def test_scores_depend_on_the_text_alone() -> None:
         assert session.fed == list(TEXT[: len(session.fed)])
 
 
-def test_a_prompt_whose_own_scores_were_not_kept_is_read_again() -> None:
+def test_a_prompt_whose_own_scores_were_not_kept_is_read_again():
     session = _session()
     session.logits(TEXT[:3], 1)
     assert_agree(session.logits(TEXT[:2], 3), cache_free_logits(*_case(0), TEXT[:2]))
     assert session.work.encoder_passes == 2
 
 
-def test_a_single_token_costs_no_mask_and_is_scored_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_single_token_costs_no_mask_and_is_scored_alike(monkeypatch):
     model, prompt = _case(2)
     wanted = cache_free_logits(model, prompt, TEXT[:6])
     made: list[int] = []
@@ -81,7 +81,7 @@ def test_a_single_token_costs_no_mask_and_is_scored_alike(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("vocab_size", [None, VOCAB, 260, 258])
-def test_placeholders_are_impossible_and_padding_is_cut(vocab_size: int | None) -> None:
+def test_placeholders_are_impossible_and_padding_is_cut(vocab_size):
     processor = _case(0)[0].processor
     scores = _session(0, vocab_size=vocab_size).logits(TEXT[:3], 4)
     assert scores.shape == (4, vocab_size or VOCAB)
@@ -92,7 +92,7 @@ def test_placeholders_are_impossible_and_padding_is_cut(vocab_size: int | None) 
 
 
 @pytest.mark.parametrize("after", [0, 4])
-def test_scores_that_are_not_finite_are_refused(after: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_that_are_not_finite_are_refused(after, monkeypatch):
     """NaN would choose tokens in silence. What was cached is forgotten, and a retry is right."""
     model = _case(0)[0]
     session, forward = _session(), model.forward
@@ -114,7 +114,7 @@ def test_scores_that_are_not_finite_are_refused(after: int, monkeypatch: pytest.
     assert_agree(scores.after(TEXT[:6], 2), cache_free_logits(*_case(0), TEXT[:6])[-2:])
 
 
-def test_a_step_that_fails_half_way_leaves_no_layer_ahead_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_fails_half_way_leaves_no_layer_ahead_of_others(monkeypatch):
     model, prompt = _case(2)
     session = Session(model, prompt, CAPACITY)
     session.logits(TEXT[:4])
@@ -129,7 +129,7 @@ def test_a_step_that_fails_half_way_leaves_no_layer_ahead_of_others(monkeypatch:
     assert_agree(session.logits(TEXT[:6], 2), cache_free_logits(model, prompt, TEXT[:6])[-2:])
 
 
-def test_a_prompt_that_does_not_fit_the_context_is_refused_with_both_lengths() -> None:
+def test_a_prompt_that_does_not_fit_the_context_is_refused_with_both_lengths():
     model = tiny_model(3)
     model.processor.context = 60
     prompt = model.processor.prompt(tiny_clip(0), "say how")
@@ -139,7 +139,7 @@ def test_a_prompt_that_does_not_fit_the_context_is_refused_with_both_lengths() -
     Session(model, prompt, 60 - len(prompt.ids))
 
 
-def test_hidden_states_that_are_not_finite_reach_no_other_clip() -> None:
+def test_hidden_states_that_are_not_finite_reach_no_other_clip():
     """Clips lie end to end in one attention, where a masked key still counts: 0 times NaN is NaN."""
     model, prompt = _case(2)
     lone, other, spoiled = (Session(model, prompt, CAPACITY) for _ in range(3))

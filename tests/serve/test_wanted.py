@@ -30,7 +30,7 @@ def wanted(schema: dict[str, Any]) -> tuple[str, ...]:
         {"anyOf": [{"$ref": "#/$defs/Pitch"}, {"type": "null"}]},  # as pydantic writes an Enum
     ],
 )
-def test_what_allows_every_class_is_kept(pitch: dict[str, Any]) -> None:
+def test_what_allows_every_class_is_kept(pitch):
     words = {"type": "array", "items": {"type": "string"}}
     properties = {"pitch": pitch, "emotions": words, "caption": {"type": "string", "description": "all of it"}}
     shared = {"Pitch": {"type": "string", "enum": PITCH[:-1]}}
@@ -57,7 +57,7 @@ def test_what_allows_every_class_is_kept(pitch: dict[str, Any]) -> None:
         ("age", {"type": "integer"}),
     ],
 )
-def test_what_a_caption_may_break_is_refused_by_name(name: str, schema: object) -> None:
+def test_what_a_caption_may_break_is_refused_by_name(name, schema):
     with pytest.raises(ApiError, match=name) as refused:
         wanted({"type": "object", "properties": {name: schema}})
     assert (refused.value.status_code, refused.value.code) == (400, "invalid_json_schema")
@@ -72,6 +72,6 @@ def test_what_the_whole_object_may_break_is_refused_by_name(more: dict[str, Any]
 @pytest.mark.parametrize(
     "schema", [{}, {"properties": []}, {"properties": {}}, {"properties": {"pitch": {}}, "required": 1}]
 )
-def test_what_wants_no_property_is_refused(schema: dict[str, Any]) -> None:
+def test_what_wants_no_property_is_refused(schema):
     with pytest.raises(ApiError, match="needs `properties`"):
         wanted(schema)
