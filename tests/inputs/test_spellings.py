@@ -425,6 +425,18 @@ def test_a_folder_has_a_file_for_each_recording_where_the_recordings_stand(tmp_p
     assert [cuts.of(recording)[0].start_s for recording in recordings] == [0.0, 0.1]
 
 
+def test_what_transcripts_say_of_cuts_has_no_folder_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cuts").mkdir()
+    (tmp_path / "cuts" / "talk.srt").write_text("00:00:01,000 --> 00:00:02,000\nhi\n")
+    for given in (tmp_path / "cuts", tmp_path / "cuts" / "talk.srt"):
+        assert [cut.place for cut in Cuts.read(given).of("talk.wav")] == ["cuts/talk.srt, line 1"]
+    with pytest.raises(AudioContentError, match=r"^cuts has 0 files of cuts for other\.wav"):
+        Cuts.read(tmp_path / "cuts").of("other.wav")
+
+
 @pytest.mark.parametrize("name", ["1.srt", "1.rttm"])
 def test_cuts_that_may_be_of_two_recordings_are_of_none(tmp_path, name):
     (tmp_path / name).write_text(SRT if name.endswith("srt") else "SPEAKER 1 1 0.5 1 <NA> <NA> ann <NA> <NA>\n")
