@@ -4,8 +4,6 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 
 from specdec_cli.decoding.guesses import FLOOR, ORDER, SLOTS, GuessTable, key_of
-from specdec_cli.transcript.records import Transcript
-from tests.mini_pair import captioner, voice
 
 TEXT = (5, 9, 4, 9, 7, 5, 9, 8)
 ALL = [True] * len(TEXT)
@@ -83,17 +81,3 @@ def test_a_key_tells_models_and_instructions_apart_but_not_lengths():
     assert key_of("w", "edge", (1, 7, 7, 7, 2)) == key_of("w", "edge", (1, 7, 2))
     others = (("w", "edge", (1,)), ("v", "edge", (1,)), ("w", "cloud", (1,)), ("w", "edge", (2,)))
     assert len({key_of(*other) for other in others}) == len(others)
-
-
-def test_transcripts_are_remembered_and_no_text_differs(tmp_path, monkeypatch):
-    (tmp_path / "none.json").write_text('{"weights": {}, "captions": {}}')
-    monkeypatch.setattr("specdec_cli.pair_loading.SHIPPED_CAPTIONS", tmp_path / "none.json")
-    former = captioner(decoding__mode="hybrid")
-    lines = [former.run_samples(voice(seed), 16000).finish() for seed in (1, 2, 3)]
-    fresh, seeded = (captioner(decoding__mode="hybrid") for _ in range(2))
-    seeded.remember(Transcript.from_json(line.to_json()) for line in lines)
-    without, with_ = (each.run_samples(voice(2), 16000).finish() for each in (fresh, seeded))
-    assert with_.caption == without.caption == lines[1].caption
-    assert without.totals.guessed is not None
-    assert (with_.totals.guesses_kept or 0) > 8
-    assert (with_.totals.forwards_edge or 0) < (without.totals.forwards_edge or 0) / 2

@@ -34,29 +34,6 @@ def _session(seed: int = 0, vocab_size: int | None = None) -> Session:
     return Session(*_case(seed), CAPACITY, vocab_size)
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_one_pass_equals_token_by_token_equals_transformers(seed):
-    wanted = cache_free_logits(*_case(seed), TEXT)
-    assert_agree(_session(seed).logits(TEXT, len(TEXT) + 1), wanted)
-    stepping = _session(seed)
-    for i in range(len(TEXT) + 1):
-        assert_agree(stepping.logits(TEXT[:i]), wanted[i : i + 1])
-    work = stepping.work
-    assert (work.encoder_passes, work.forwards, work.fed_tokens) == (1, len(TEXT) + 1, len(TEXT))
-    assert min(work.encoder_ms, work.prefill_ms, work.step_ms) > 0
-
-
-def test_scores_depend_on_the_text_alone():
-    session, rng = _session(1), random.Random(0)
-    wanted = cache_free_logits(*_case(1), TEXT)
-    for _ in range(40):  # after drafts that were rejected in part or as a whole
-        session.logits((*TEXT[: rng.randrange(9)], *(200, 201)[: rng.randrange(3)]))
-        length = rng.randrange(12)
-        positions = rng.randint(1, length + 1)
-        assert_agree(session.logits(TEXT[:length], positions), wanted[length + 1 - positions : length + 1])
-        assert session.fed == list(TEXT[: len(session.fed)])
-
-
 def test_a_prompt_whose_own_scores_were_not_kept_is_read_again():
     session = _session()
     session.logits(TEXT[:3], 1)
