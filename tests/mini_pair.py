@@ -1,7 +1,5 @@
 """The pair that ships, loaded once per test process, and sounds to give it. Tests never depend on its exact texts."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from pathlib import Path
 

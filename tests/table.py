@@ -3,8 +3,6 @@
 They go through the real session and cache, so that everything but the transformer is the product's own code.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -122,12 +120,12 @@ class TableModel(AudioLM):
     @property
     def table(self) -> torch.Tensor:
         """The logits by the last token, to read and to write."""
-        return self.module.output.table  # type: ignore[no-any-return]
+        return self.module.output.table
 
     @property
     def fed(self) -> list[tuple[int, int]]:
         """(position, token id) of everything that was fed, in order."""
-        return self.module.fed  # type: ignore[no-any-return]
+        return self.module.fed
 
 
 def certain(next_of: Mapping[str, str], size: int = 8, margin: float = 20.0) -> TableModel:

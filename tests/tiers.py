@@ -1,7 +1,5 @@
 """What a change waits for, and what CI runs beside it: the marker `ci`, on rows of a table."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -4,8 +4,6 @@ The laws are statements about any pair of models; random ones are the harshest, 
 they loop, and nothing about them is tuned to pass.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache

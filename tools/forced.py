@@ -23,7 +23,8 @@ from specdec_cli.bench.timing import BenchClip, CaptionTiming, drive, read_clips
 from specdec_cli.captioner import Captioner
 from specdec_cli.cli.bench import files_of
 from specdec_cli.cloud.verify_server import VerifyServer
-from specdec_cli.config.schema import Config, GateConfig
+from specdec_cli.config.decoding_schema import GateConfig
+from specdec_cli.config.schema import Config
 from specdec_cli.decoding.assemble import Pair, build_loop
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.models.audio_lm import AudioLM

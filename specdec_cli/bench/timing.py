@@ -1,4 +1,4 @@
-"""Clips to time, and how long one takes by our loops and by transformers' own `generate`."""
+"""Clips to time, and the time of one with specdec's loops and with transformers' `generate`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import Config
-from specdec_cli.config.schema import DecodingConfig
+from specdec_cli.config.decoding_schema import DecodingConfig
 from specdec_cli.decoding.block import Block
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.errors import ConfigError

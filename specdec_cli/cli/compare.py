@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _MODES: Final = "Modes to compare, two or more."
 _WHEELS: Final = "Emotion wheels (.xlsx, .csv) over which emotion words are scored."
-_OUTPUT: Final = "Transcripts (.jsonl), which the same command goes on from, or the page (.html). Repeatable."
+_OUTPUT: Final = "Transcripts (.jsonl), which the same command resumes, or the page (.html). Repeatable."
 
 
 @options.taking(*options.STUDYING, options.CuttingOptions, options.BlockOptions)
@@ -39,7 +39,6 @@ def compare(
     references: Path | None,
     lexicon: Path | None,
     modes: Annotated[str, options.of_study("--mode", metavar="MODE,MODE", help=_MODES)] = "edge,hybrid,lossless,cloud",
-    accept: options.Accept = None,
     wheels: Annotated[str | None, options.of_judging("--wheels", metavar="FOLDER", help=_WHEELS)] = None,
     recursive: options.Recursive = False,
     limit: options.Limit = None,
@@ -49,9 +48,9 @@ def compare(
 ) -> int:
     """Compare modes on the same recordings: time, forwards, captions, quality.
 
-    Needs no references: without them captions are compared with those of the cloud alone. Run the same command with
-    the same transcripts again, and only what is missing is done.
-    `specdec config show judging` explains the settings of how captions are judged.
+    Without references, captions are compared with those of the cloud alone. Run the same command with the same
+    transcripts again, and it captions only what is missing. `specdec config show judging` explains how captions are
+    judged.
     """
     wanted = parse_modes(modes)
     resolved = options.resolve(context, {"decoding.mode": richest(wanted)})
@@ -103,7 +102,7 @@ def compare(
         from specdec_cli.evaluate.page import render
 
         with view.loading("the page"):
-            write(page, render(found, transcripts, lexicon=words), PAGE)
+            write(page, render(found, transcripts, words), PAGE)
     emit(found, comparison_page, json=json)
     return 130 if interrupted else 1 if found.errors else 0
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 MOVED: Final = {
+    "--accept": "--set acceptance.rule=RULE",
+    "--audio-column": "--column audio=COLUMN",
     "--bertscore": "--set judging.bertscore=true",
     "--captions": "-o FILE.html",
     "--defer": "--set decoding.defer=true",
@@ -32,6 +34,7 @@ MOVED: Final = {
     "--no-defer": "--set decoding.defer=false",
     "--no-degrade": "--set decoding.degrade=false",
     "--no-repeat-ngram": "--set decoding.no_repeat_ngram=N",
+    "--no-strict": "--set audio.strict=false",
     "--picture": "--to FORMAT",
     "--plot": "-o FILE.svg",
     "--ray-address": "the variable RAY_ADDRESS",

@@ -1,4 +1,4 @@
-"""`specdec unpack`: the recordings of a data set as files, and a table that is manifest and references at once."""
+"""`specdec unpack`: writes the recordings of a data set as files, and a table of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from specdec_cli.unpack.folder import TABLE, Unpacking
 
 _DATA_SET: Final = "Parquet, Arrow or tar file, or a folder of them; a split behind a colon, as in emotions:train."
 _OUTPUT: Final = "Folder for the recordings and their table; it will be created."
-_AUDIO: Final = "Column that holds the recording, where several do."
+_COLUMN: Final = "Column that holds the recordings, where several do: audio=near."
 
 
 @options.taking(options.DisplayOptions)
@@ -26,7 +26,7 @@ def unpack(
     context: typer.Context,
     data_set: Annotated[str, typer.Argument(help=_DATA_SET, metavar="DATASET[:SPLIT]")],
     output: Annotated[Path, options.out(metavar="FOLDER", help=_OUTPUT)],
-    audio_column: Annotated[str | None, options.of_input("--audio-column", metavar="COLUMN", help=_AUDIO)] = None,
+    column: Annotated[str | None, options.of_input("--column", metavar="audio=COLUMN", help=_COLUMN)] = None,
     limit: options.Limit = None,
 ) -> int:
     """Write the recordings of a data set as files, with one table that is --manifest and --references at once.
@@ -35,7 +35,7 @@ def unpack(
     kept. Run the same command again to go on where it was interrupted.
     """
     found, table = DataSet.find(data_set), output / TABLE
-    work = Unpacking(found, output, audio_column)
+    work = Unpacking(found, output, None if column is None else _of_audio(column))
     with display(context) as view:
         view.skips.append(work.skips)
         with interruptible(lambda: view.stopping("finishing the recording"), polled=True) as ending:
@@ -54,3 +54,13 @@ def unpack(
             )
         view.hint(f"Caption them: specdec batch --manifest {table} -o captions.jsonl")
     return 1 if work.failed else 0
+
+
+def _of_audio(given: str) -> str:
+    """The column in `audio=COLUMN`; ConfigError if it is not of that form."""
+    what, _, column = given.partition("=")
+    if what != "audio" or not column:
+        raise ConfigError(
+            f"--column {given!r} is not of the form audio=COLUMN.", hint="For example: --column audio=near"
+        )
+    return column

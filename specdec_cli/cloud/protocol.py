@@ -25,7 +25,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from safetensors.torch import load, save
 
 from specdec_cli.cloud.http import M, MalformedError, parse
-from specdec_cli.config.schema import AcceptanceRules, ScoringConfig
+from specdec_cli.config.decoding_schema import AcceptanceRules, ScoringConfig
 from specdec_cli.decoding.block import Verdict
 from specdec_cli.types import ModelWork
 

@@ -7,11 +7,13 @@
 Defaults < config file < environment (`SPECDEC_DECODING__K=3`) < flags. Nothing here imports torch.
 """
 
+from specdec_cli.config.decoding_schema import AcceptanceConfig, DecodingConfig, GateConfig
 from specdec_cli.config.fields import FamilyName
+from specdec_cli.config.layers import parse_setting
 from specdec_cli.config.locate import configs_folder, model_source, shipped_configs
 from specdec_cli.config.model_schema import CloudConfig, EdgeConfig, ModelConfig, RoleConfig
-from specdec_cli.config.resolve import ResolvedConfig, load_config, parse_setting
-from specdec_cli.config.schema import AcceptanceConfig, Config, DecodingConfig, GateConfig, PromptConfig, RuntimeConfig
+from specdec_cli.config.resolve import ResolvedConfig, load_config
+from specdec_cli.config.schema import Config, PromptConfig, RuntimeConfig
 from specdec_cli.config.settings import SETTINGS
 
 __all__ = [

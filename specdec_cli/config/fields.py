@@ -66,10 +66,15 @@ def _url(url: str) -> str:
 
 _Text = Annotated[str, StringConstraints(max_length=1 << 20)]  # any bound makes pydantic refuse invalid Unicode
 PlainText = Annotated[_Text, StringConstraints(min_length=1)]
+Texts = Annotated[tuple[PlainText, ...], Field(strict=False)]
 ModelName = Annotated[PlainText, AfterValidator(_model_name)]
 Instruction = Annotated[_Text, AfterValidator(_instruction)]
 OwnInstruction = Annotated[_Text, AfterValidator(lambda text: text and _instruction(text))]
 SegmentAt = Annotated[float, Field(ge=0.1)] | PlainText
+Number = Annotated[int, Field(ge=1, le=65_535)]
+Tokens = Annotated[int, Field(ge=1, le=64)]
+Flight = Annotated[int, Field(ge=1, le=1024)]
+Toggle = Literal["auto", "on", "off"]
 Moment = Annotated[float, BeforeValidator(_moment)]
 Url = Annotated[str, AfterValidator(_url)]
 VariableName = Annotated[str, StringConstraints(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,99}\z")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
+from functools import cache
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -64,8 +65,12 @@ def model_source(name: str) -> str:
     return str(PACKAGED.get(name, name))
 
 
+@cache
 def follows_shipped_prompts(model: str) -> bool:
-    """Whether a packaged model, or the checkpoint in a folder, declares that it knows the mini pair's prompts alone."""
+    """Whether a packaged model, or the checkpoint in a folder, declares that it knows the mini pair's prompts alone.
+
+    Read once for each name: every clip asks.
+    """
     try:
         declared = json.loads((Path(model_source(model)) / "config.json").read_bytes())
     except (OSError, ValueError):

@@ -1,7 +1,4 @@
-"""Defaults, a file, environment variables and flags, laid over each other into one checked configuration.
-
-A layer is a mapping of dotted names to what was given. `edge` or `cloud` alone, with null, mean: no such model.
-"""
+"""Defaults, a file, environment variables and flags, laid over each other into one checked configuration."""
 
 from __future__ import annotations
 
@@ -13,40 +10,18 @@ from typing import Any, Final, Self
 
 from pydantic import ValidationError
 
-from specdec_cli.config.checks import Given, contradictions
-from specdec_cli.config.fields import AT_PAUSES
-from specdec_cli.config.gate_file import read_gate_file
-from specdec_cli.config.locate import (
-    PACKAGED,
-    absolute_model,
-    absolute_path,
-    find_config,
-    follows_shipped_prompts,
-    model_source,
-)
-from specdec_cli.config.schema import SECTIONS, Config
-from specdec_cli.config.settings import SETTINGS, takes_text, unknown, wrong_values
-from specdec_cli.config.yaml_file import read_value, read_yaml, write_yaml
-from specdec_cli.errors import ConfigError, raise_if_any
-from specdec_cli.text import show, show_name
-
-Layer = dict[str, Given]
-
-_MODELS: Final = ("edge", "cloud")
-"""Sections that a model's name, or null, may stand for as a whole."""
-
-_FILES: Final = (
-    *("audio.segment", "edge.ca_file", "cloud.ca_file", "gate.file", "runtime.guess_file"),
-    *("judging.wheels", "serve.tls_cert", "serve.tls_key"),
-)
-"""Settings that name a file, relative to the config file or to the working folder."""
+from specdec_cli.config.checks import contradictions
+from specdec_cli.config.layers import DEFAULTS, MODELS, Given, Layer, layers_of, own, read_environment, read_file
+from specdec_cli.config.locate import PACKAGED, find_config, follows_shipped_prompts
+from specdec_cli.config.schema import Config
+from specdec_cli.config.settings import wrong_values
+from specdec_cli.config.yaml_file import write_yaml
+from specdec_cli.errors import raise_if_any
+from specdec_cli.text import show_name
 
 _LOCALES: Final = ("LC_ALL", "LC_MESSAGES", "LANG")
 _MINI_ENTROPY: Final = 1.0  # nats; the mini pair's captions are of a closed vocabulary, so its entropies are low
 _NOTHING: Final[Mapping[str, Any]] = {}
-_DEFAULTS: Final[Layer] = dict.fromkeys(_MODELS, Given(None)) | {
-    name: Given(None if info.is_required() else info.default) for name, info in SETTINGS.items()
-}
 
 _MADE_FOR: Final[Mapping[str, tuple[str, ...]]] = {
     "gate.name": ("gate.threshold", "gate.wake"),
@@ -62,7 +37,7 @@ _IN_PLACE_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "cloud.model": ("cloud.url", "cloud.token_env", "cloud.ca_file"),
     "cloud.url": ("cloud.model", "cloud.revision"),
 }
-"""Choice -> what it replaces. A vllm has a model at an address, so that its two go together."""
+"""Choice -> what it replaces. Of a vllm, model and address go together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,23 +52,23 @@ class ResolvedConfig:
 
     @classmethod
     def of(cls, layers: Iterable[Layer], environ: Mapping[str, str], path: Path | None) -> Self:
-        """That of layers, the weakest first; errors as in `load_config`."""
+        """The configuration of layers, the weakest first; errors as in `load_config`."""
         kept = tuple(layers)
         merged = _merged(kept)
         _derive(merged, environ)
-        given = _DEFAULTS | merged
+        given = DEFAULTS | merged
         config = _validated(merged)
         raise_if_any(contradictions(config, given))
         return cls(config, {name: each.origin for name, each in given.items()}, path, kept, environ)
 
     def varied(self, settings: Mapping[str, object], origin: str) -> Self:
-        """The same with settings of one more layer, over all others; errors as in `load_config`.
+        """This configuration with one more layer over all others; errors as in `load_config`.
 
-        An option of the command line may have no effect beside them; each of them has to have one.
+        An option of the command line may lose its effect; each of `settings` must have one.
         """
         before = ({name: replace(each, chosen=False) for name, each in layer.items()} for layer in self._layers)
         given = ((name, Given(value, f"{origin}.{name}", True)) for name, value in settings.items())
-        return self.of([*before, *_layers(given, Path())], self._environ, self.path)
+        return self.of([*before, *layers_of(given, Path())], self._environ, self.path)
 
     @property
     def reads(self) -> list[Path]:
@@ -138,8 +113,8 @@ def load_config(
 ) -> ResolvedConfig:
     """Build the configuration: defaults < file < environment < flags.
 
-    Without a file, the mini pair's counts; where variables or flags name other models, none does: the defaults are
-    those of published models. A model alone makes the mode: edge, or cloud.
+    Without `source` the file of the mini pair counts. If variables or flags name other models, no file does: the
+    defaults are those of published models. If only one model is named, the mode is edge or cloud.
 
     Args:
         source: bare name of a shipped config ("mini") or a path; None: SPECDEC_CONFIG, or else as above.
@@ -155,130 +130,18 @@ def load_config(
     named = source if source is not None else environ.get("SPECDEC_CONFIG") or None
     path, label = find_config(named)
     in_flags = ((name, Given(value, f"flag {flag_names.get(name, name)}", True)) for name, value in flags.items())
-    layers = [*_layers(read_environment(environ), Path()), *_layers(in_flags, Path())]
-    models = {role: layer[f"{role}.model"].value for layer in layers for role in _MODELS if f"{role}.model" in layer}
+    layers = [*layers_of(read_environment(environ), Path()), *layers_of(in_flags, Path())]
+    models = {role: layer[f"{role}.model"].value for layer in layers for role in MODELS if f"{role}.model" in layer}
     in_file = named is not None or all(
         model is None or follows_shipped_prompts(str(model)) for model in models.values()
     )
     if in_file:
-        of_file = _layers(_read_file(path, label), path.parent)
+        of_file = layers_of(read_file(path, label), path.parent)
         if named is None and len(models) == 1 and PACKAGED.keys().isdisjoint(map(str, models.values())):
-            others = [role for role in _MODELS if not any(_own(role, layer) for layer in layers)]
-            layers = [dict.fromkeys(others, Given(None)), *layers]  # it stands alone, as a model of the hub does
+            others = [role for role in MODELS if not any(own(role, layer) for layer in layers)]
+            layers = [dict.fromkeys(others, Given(None)), *layers]  # the model writes alone, as one of the hub would
         layers = [*of_file, *layers]
     return ResolvedConfig.of(layers, dict(environ), path if in_file else None)
-
-
-def parse_setting(text: str) -> tuple[str, object]:
-    """Split `decoding.k=3` into a dotted name and a value that `load_config` takes among its flags."""
-    name, separator, value = text.partition("=")
-    if not separator:
-        raise ConfigError(f"A setting is written name=value, not {show(text)}.", hint="For example: decoding.k=3")
-    return name.strip(), parse_value(name.strip(), value)
-
-
-def parse_value(name: str, text: str) -> object:
-    """The value that `text` spells for the setting `name`, not checked yet.
-
-    Text is taken as it stands, so that a prompt with a colon needs no quotes; everything else is read as YAML.
-    `null`, `~` and nothing at all mean null.
-    """
-    if text.strip().lower() in ("", "~", "null"):
-        return None
-    return text if name in _MODELS or (name in SETTINGS and takes_text(name)) else read_value(text)
-
-
-def read_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, Given]]:
-    """Name and value of the settings in `environ`, not checked yet: SPECDEC_CLOUD, and what has a double underscore."""
-    for variable in sorted(environ):
-        rest = variable.removeprefix("SPECDEC_")
-        name = rest.lower().replace("__", ".")
-        if variable != rest and ("__" in rest or name in _MODELS):
-            yield name, Given(parse_value(name, environ[variable]), show_name(variable))
-
-
-def misspelt_variables(environ: Mapping[str, str]) -> Iterator[str]:
-    """A sentence about each variable that would be a setting if it had a second underscore behind the section."""
-    spelled = {f"SPECDEC_{name.upper().replace('.', '_')}": name for name in SETTINGS}
-    for variable in sorted(spelled.keys() & environ.keys()):
-        right = f"SPECDEC_{spelled[variable].upper().replace('.', '__')}"
-        yield f"{variable} is no setting and has no effect; {spelled[variable]} would be {right}."
-
-
-def _read_file(path: Path, label: str) -> Iterator[tuple[str, Given]]:
-    """Name and value of the settings in a file, which messages call `label`; ConfigError if it is no mapping."""
-    tree, lines = read_yaml(path, label)
-    if not isinstance(tree, dict):
-        hint = f"A config file is a mapping of sections: {', '.join(SECTIONS)}."
-        raise ConfigError(f"{label} holds {show(tree)}, and no sections.", hint=hint)
-    for section, values in tree.items():
-        if isinstance(values, dict) and section in SECTIONS:
-            for name, value in values.items():
-                yield f"{section}.{name}", Given(value, f"{label}:{lines[section, name]}")
-        elif values is not None or section in _MODELS or section not in SECTIONS:
-            yield section, Given(values, f"{label}:{lines[section,]}")
-
-
-def _layers(values: Iterable[tuple[str, Given]], base: Path) -> tuple[Layer, Layer]:
-    """A layer with absolute paths, after one with the settings of a gate file that it names.
-
-    Beside a gate file null means the file's value, and beside a null model its settings do not count. `base` is the
-    folder that relative paths start from. Raises ConfigError for unknown settings and a gate file that does not work.
-    """
-    of_gate_file, layer, misspelt = Layer(), Layer(), list[ConfigError]()
-    for given_name, given in values:
-        name = f"{given_name}.model" if given_name in _MODELS and given.value is not None else given_name
-        if name == "gate.name" and str(given.value).lower().endswith(".json"):
-            of_gate_file = _of_gate_file(absolute_path(str(given.value), base), given)
-        elif name in _DEFAULTS:
-            layer[name] = replace(given, value=_absolute(name, given.value, base))
-        else:
-            misspelt.append(unknown(name, given.origin))
-    raise_if_any(misspelt)
-    without = {name for model in _MODELS if model in layer for name in _own(model, layer)}
-    without |= {name for name in of_gate_file if name in layer and layer[name].value is None}
-    return of_gate_file, {name: given for name, given in layer.items() if name not in without}
-
-
-def _own(name: str, layer: Layer) -> list[str]:
-    """The settings that a layer gives of the section of `name`."""
-    return [given for given in layer if given.startswith(f"{name.partition('.')[0]}.")]
-
-
-def _absolute(name: str, value: object, base: Path) -> object:
-    value = os.fspath(value) if isinstance(value, os.PathLike) else value
-    if not isinstance(value, str) or not value.isprintable() or not value.strip() or "://" in value:
-        return value  # refused later where it should be a path
-    if name.endswith(".model"):
-        return absolute_model(value, base)
-    return absolute_path(value, base) if name in _FILES and value != AT_PAUSES else value
-
-
-def _of_gate_file(path: str, given: Given) -> Layer:
-    """The settings in the gate file at `path`, which `given`, a `gate.name`, names.
-
-    They count less than the settings of the layer that names the file. Only the gate itself is chosen for the run.
-    """
-    source = Path(model_source(path))
-    try:
-        file = read_gate_file(source, str(given.value))
-    except ConfigError as error:
-        raise ConfigError(f"{given.origin}: {error.message}", hint=error.hint) from error
-    brought = {
-        "gate.name": file.gate,
-        "gate.threshold": file.threshold,
-        "gate.wake": file.wake,
-        "gate.stop_drafting": file.stop_drafting,
-        "gate.file": path if file.learned else None,
-        "decoding.defer": file.defer,
-        "decoding.k": file.k,
-        "acceptance.grounded": file.grounded,
-    }
-    return {
-        name: Given(value, f"{given.origin}, {source.name}", given.chosen and name == "gate.name")
-        for name, value in brought.items()
-        if value is not None
-    }
 
 
 def _merged(layers: Iterable[Layer]) -> Layer:
@@ -291,17 +154,17 @@ def _merged(layers: Iterable[Layer]) -> Layer:
 
 
 def _reset_by(layer: Layer, weaker: Layer) -> Iterator[str]:
-    """What a layer takes out of weaker ones: what they gave beside another choice, or in place of its own."""
+    """The settings of weaker layers that do not count: those given for another choice, and those that it replaces."""
     for choice, given in layer.items():
-        if given.value != weaker.get(choice, _DEFAULTS[choice]).value:
+        if given.value != weaker.get(choice, DEFAULTS[choice]).value:
             yield from _MADE_FOR.get(choice, ())
-        engine = (layer.get("cloud.engine") or weaker.get("cloud.engine") or _DEFAULTS["cloud.engine"]).value
+        engine = (layer.get("cloud.engine") or weaker.get("cloud.engine") or DEFAULTS["cloud.engine"]).value
         if given.value is not None and not (choice in ("cloud.model", "cloud.url") and engine == "vllm"):
             yield from _IN_PLACE_OF.get(choice, ())
-    for model in _MODELS:  # no such model, or settings of one
+    for model in MODELS:  # no such model, or settings of one
         if model in layer:
-            yield from _own(model, weaker)
-        elif _own(model, layer):
+            yield from own(model, weaker)
+        elif own(model, layer):
             yield model
 
 
@@ -315,7 +178,7 @@ def _validated(merged: Layer) -> Config:
 
     def place(name: str) -> str:
         """Where a setting was given, or, if it is missing, another one of its section."""
-        return merged[name if name in merged else _own(name, merged)[0]].origin
+        return merged[name if name in merged else own(name, merged)[0]].origin
 
     try:
         return Config.model_validate(values)
@@ -325,8 +188,8 @@ def _validated(merged: Layer) -> Config:
 
 
 def _derive(merged: Layer, environ: Mapping[str, str]) -> None:
-    """Fills in what follows from other settings or from the locale, where no layer gives it."""
-    models = [model for model in _MODELS if _own(model, merged)]
+    """Fills in mode, threshold and language where no layer gives them: by the models, the gate and the locale."""
+    models = [model for model in MODELS if own(model, merged)]
     if "decoding.mode" not in merged and len(models) == 1:
         merged["decoding.mode"] = Given(models[0], f"default, as {models[0]} stands alone")
     name, threshold, edge = (

@@ -1,4 +1,4 @@
-"""The settings: their types, bounds, defaults and meaning, as frozen pydantic models; `checks` has contradictions.
+"""The settings: their types, bounds, defaults and meaning, as frozen pydantic models.
 
 The defaults are those of published pairs; the mini pair's are in configs/mini.yaml. Units are in the descriptions.
 """
@@ -8,21 +8,25 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
-from typing import Annotated, Final, Literal, get_args
+from typing import Final, Literal, get_args
 
-from pydantic import Field
-
-from specdec_cli.config.fields import AT_PAUSES, Instruction, Moment, PlainText, Section, SegmentAt, setting
-from specdec_cli.config.locate import model_source
+from specdec_cli.config.decoding_schema import AcceptanceConfig, DecodingConfig, GateConfig
+from specdec_cli.config.fields import (
+    AT_PAUSES,
+    Flight,
+    Instruction,
+    Moment,
+    Number,
+    PlainText,
+    Section,
+    SegmentAt,
+    Texts,
+    Toggle,
+    setting,
+)
 from specdec_cli.config.model_schema import CloudConfig, EdgeConfig, RoleConfig
 from specdec_cli.prompts import Language, Style, prompt_for
-from specdec_cli.types import AcceptanceName, Decider, GateName, Mode
-
-Tokens = Annotated[int, Field(ge=1, le=64)]
-Number = Annotated[int, Field(ge=1, le=65_535)]
-Flight = Annotated[int, Field(ge=1, le=1024)]
-Toggle = Literal["auto", "on", "off"]
-Texts = Annotated[tuple[PlainText, ...], Field(strict=False)]
+from specdec_cli.types import AcceptanceName, Decider, GateName
 
 
 class RuntimeConfig(Section):
@@ -30,17 +34,17 @@ class RuntimeConfig(Section):
 
     threads: int | None = setting(None, "CPU threads of a forward; null: one per core", ge=1)
     offline: bool = setting(False, "true: never download; models must be local or already cached")
-    compile: Toggle = setting("auto", "compile steps for a GPU, minutes once; auto: in commands that run long")
+    compile: Toggle = setting("auto", "compile steps for a GPU (minutes, once); auto: in commands that run long")
     self_test: bool = setting(True, "test a model when it is loaded for the first time; false: trust it")
     workers: int | None = setting(
         None, "threads of a batch that read ahead; null: one per core, at most 4", ge=1, le=256
     )
     in_flight: Literal["auto"] | Flight = setting(
-        "auto", "clips of a batch under way where both models are servers; auto: as many as pay"
+        "auto", "clips of a batch under way at a time, if both models are remote; auto: as many as pay"
     )
     fail_fast: bool = setting(False, "true: a batch stops at the first failure")
     guess_file: PlainText | None = setting(
-        None, "transcripts (.jsonl) to guess from as well: saves time, changes no caption; null: none"
+        None, "transcripts (.jsonl) to guess from, too: saves time, changes no caption; null: none"
     )
 
     @property
@@ -52,118 +56,6 @@ class RuntimeConfig(Section):
     def guess_path(self) -> Path | None:
         """The file of transcripts that guesses begin with."""
         return None if self.guess_file is None else Path(self.guess_file)
-
-
-class ScoringConfig(Section):
-    """How a model's logits become the scores that tokens are chosen by."""
-
-    temperature: float = setting(0.0, "0: greedy; above 0: sample at that temperature", ge=0, le=1000)
-    top_p: float | None = setting(None, "sample from the nucleus of this probability; null or 1: off", gt=0, le=1)
-    top_k: int | None = setting(None, "sample among so many tokens; null: off", ge=1)
-    seed: int = setting(0, "seed of the one random generator", ge=0, le=2**63 - 1)
-    repetition_penalty: float | None = setting(None, "above 1: fewer repeats; null: the checkpoint's", ge=0.01, le=100)
-    no_repeat_ngram: int | None = setting(None, "no run of so many tokens twice; null: the checkpoint's", ge=0, le=1000)
-    min_new_tokens: int | None = setting(None, "least length of a caption, tokens; null: the checkpoint's", ge=0)
-
-    @property
-    def sampling(self) -> bool:
-        """Whether tokens are drawn rather than the likeliest taken."""
-        return self.temperature > 0
-
-    def scoring(self) -> ScoringConfig:
-        """These settings alone."""
-        return ScoringConfig(**{name: getattr(self, name) for name in ScoringConfig.model_fields})
-
-
-class BlockConfig(Section):
-    """Who decides, and how much is drafted at a time."""
-
-    mode: Mode = setting("hybrid", "hybrid: the gate decides; lossless: verify all; edge, cloud: that model alone")
-    k: Literal["auto"] | Tokens = setting(5, "tokens drafted per block; auto: as many as pay, at most 16")
-    defer: bool = setting(False, "true: draft the whole caption and verify it in one call; k does not count")
-    cost_ratio: float | None = setting(None, "with k auto: an edge step / a verification; null: measured", gt=0)
-    max_new_tokens: int = setting(256, "length limit of a caption, tokens", ge=1)
-
-
-class DecodingConfig(ScoringConfig, BlockConfig):
-    """The decoding loop: what is drafted, how tokens are scored, when a caption ends."""
-
-    sentences: int | None = setting(None, "stop after so many sentences; null: off", ge=1)
-    stop_strings: Texts = setting((), "stop where one of these texts appears; []: off")
-    closing: Toggle = setting("auto", "cut what addresses the listener, escalate refusals; auto: not of the mini pair")
-    loop_period: int = setting(8, "longest repeating run looked for, tokens; 0: off", ge=0, le=64)
-    loop_repeats: int = setting(3, "times a run repeats at the tail to count as a loop", ge=2)
-    loop_top_k: int = setting(10, "tokens to sample among when the edge breaks a loop", ge=2)
-    cloud_prefill: Literal["lazy", "early", "overlap"] = setting(
-        "lazy",
-        "when the cloud encodes a clip: at its first call, before the edge, or beside it",
-    )
-    draft_ahead: Toggle = setting("auto", "draft on during verifications; auto: of a remote cloud, where it pays")
-    run_on: int = setting(0, "tokens that the cloud generates after its own token; 0: none", ge=0, le=64)
-    guess_tokens: int = setting(8, "most tokens to guess from earlier captions, with the same text", ge=0, le=64)
-    edge_failed: Literal["fail", "cloud"] = setting(
-        "fail", "a failing edge at `edge.url`: fail the clip, or the cloud writes on"
-    )
-    degrade: bool | None = setting(None, "where the cloud fails, the edge writes the rest; null: true in hybrid mode")
-
-    @property
-    def degrades(self) -> bool:
-        """Whether the edge writes on where the cloud fails."""
-        return self.mode == "hybrid" if self.degrade is None else self.degrade and self.mode != "cloud"
-
-    @property
-    def defers(self) -> bool:
-        """Whether all of a caption is drafted before it is judged; in lossless mode where rejected tails are kept."""
-        return self.defer and (self.mode == "hybrid" or (self.mode == "lossless" and not self.sampling))
-
-
-class GateConfig(Section):
-    """What decides whether a drafted block goes to the cloud."""
-
-    name: GateName = setting("class-entropy", "what escalates a block; or a gate file (.json), with threshold and k")
-    threshold: float | None = setting(
-        None,
-        "entropy, class-entropy: escalate from here up, nats; margin p(top1)-p(top2), logprob, nats: from here down; "
-        "learned: from this probability up that the cloud would change the block; random: this share of the blocks; "
-        "null: 2.5 (mini pair: 1.0), 0.7, 0.3, -1.0, the gate file's, 0.1",
-    )
-    wake: float | None = setting(None, "with defer: threshold of a clip's first call; null: the gate file's, or that")
-    file: PlainText | None = setting(None, "weights of the gate learned: a gate file, or package:mini/gate.json")
-    stop_drafting: bool = setting(False, "true: a block ends with its first unsure token and goes to the cloud")
-    grounded: bool = setting(
-        True, "measure the sound: verify drafts whose claims contradict it, and flag captions that do, in any mode"
-    )
-
-    @property
-    def weights_path(self) -> Path | None:
-        """The file that `file` names."""
-        return None if self.file is None else Path(model_source(self.file))
-
-
-class AcceptanceRules(Section):
-    """Which drafted tokens the cloud lets pass."""
-
-    rule: AcceptanceName | None = setting(
-        None, "which drafted tokens pass; greedy, sampling: lossless; null: greedy at temperature 0, else sampling"
-    )
-    rank: int = setting(3, "rule rank: within the cloud's so many most likely tokens", ge=1)
-    prob: float = setting(0.1, "rule prob: the cloud's probability is at least this", ge=0, le=1)
-
-    def in_force(self, *, sampling: bool) -> AcceptanceName:
-        """The rule: the configured one, or the lossless one; `sampling` also needs the edge's distributions."""
-        return self.rule or ("sampling" if sampling else "greedy")
-
-
-class AcceptanceConfig(AcceptanceRules):
-    """The rule of the cloud, and what stands against it."""
-
-    grounded: bool = setting(
-        True, "hybrid, with gate.grounded: a drafted class that fits the sound stands where the cloud's does not; lossy"
-    )
-
-    def rules(self) -> AcceptanceRules:
-        """The cloud's part."""
-        return AcceptanceRules(**{name: getattr(self, name) for name in AcceptanceRules.model_fields})
 
 
 class PromptConfig(Section):
@@ -186,7 +78,7 @@ class AudioConfig(Section):
     )
     start_s: Moment | None = setting(None, "caption from here on, seconds or HH:MM:SS; null: 0")
     end_s: Moment | None = setting(None, "caption up to here, seconds or HH:MM:SS; null: to the end")
-    strict: bool = setting(False, "true: refuse what cuts, manifests and references would have left out or changed")
+    strict: bool = setting(False, "true: refuse rows of cuts and tables that would be left out or changed")
     channel: Literal["mix", "each"] | Number = setting(
         "mix", "mix: the mean of all channels; each: every channel is a speaker; a number: that channel, from 1"
     )
@@ -209,7 +101,7 @@ class AudioConfig(Section):
         return Path(self.segment) if isinstance(self.segment, str) and not self.at_pauses else None
 
     def recorded(self) -> dict[str, object]:
-        """What transcripts record of the cuts, where they are not the default; of a file its content too."""
+        """What transcripts record of these settings: those not at their defaults; of a file of cuts a hash, too."""
         segment = self.segment if self.at_pauses else None
         if (path := self.cuts_path) is not None:
             segment = path.name
@@ -223,25 +115,25 @@ class AudioConfig(Section):
 class JudgingConfig(Section):
     """How captions are judged: by `compare`, `tune`, `review` and `calibrate`."""
 
-    seed: int = setting(0, "seed of what is drawn at random", ge=0)
+    seed: int = setting(0, "seed of random draws, such as those of intervals", ge=0)
     unknown_label: Literal["ignore", "refuse"] = setting(
-        "ignore", "ignore: an unknown label costs itself; refuse: the table is refused"
+        "ignore", "ignore: leave an unknown label out; refuse: refuse the table"
     )
     label_codes: PlainText | None = setting(
-        None, "corpus that labels are codes of: MSP-Podcast, EMO-DB, RAVDESS or SAVEE; null: found by the codes"
+        None, "corpus whose codes the labels are: MSP-Podcast, EMO-DB, RAVDESS or SAVEE; null: found by the codes"
     )
-    bertscore: bool = setting(False, "true: compute BERTScore too, with the extra bertscore; compare alone")
+    bertscore: bool = setting(False, "true: compare computes BERTScore, too (extra bertscore)")
     wheels: PlainText | None = setting(
-        None, "folder of emotion wheels by which emotion words are scored, too (OV-MERD's tables); compare alone"
+        None, "folder of emotion wheels (OV-MERD's tables) over which compare scores emotion words, too"
     )
 
 
 class ServeConfig(Section):
-    """The bounds of `specdec serve`, and what it proves itself with."""
+    """The limits and the certificate of `specdec serve`."""
 
     tls_cert: PlainText | None = setting(None, "certificate (PEM), for HTTPS; null: HTTP")
     tls_key: PlainText | None = setting(None, "private key of the certificate (PEM)")
-    sessions: int = setting(64, "clips of edges held at a time", ge=1)
+    sessions: int = setting(64, "clips of remote edges held at a time", ge=1)
     memory_mb: int = setting(4096, "memory of their caches, MiB", ge=1)
     clip_s: float | None = setting(
         None, "longest clip or recording, s; null: what the model takes, and an hour", ge=0.1
@@ -297,7 +189,7 @@ class Config(Section):
         return {role: model for role, model in models.items() if model is not None and role != unused}
 
     def running_long(self) -> Config:
-        """The settings of a command that runs long, which has time for a compiler."""
+        """The settings for a command that runs so long that compiling pays."""
         if self.runtime.compile != "auto":
             return self
         return self.model_copy(update={"runtime": self.runtime.model_copy(update={"compile": "on"})})

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from specdec_cli.config.schema import AcceptanceRules
+from specdec_cli.config.decoding_schema import AcceptanceRules
 from specdec_cli.decoding.evidence import entropies
 from specdec_cli.decoding.pick import ScoreReading
 from specdec_cli.types import AcceptanceName

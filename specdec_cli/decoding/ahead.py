@@ -15,7 +15,7 @@ from specdec_cli.decoding.length import Costs, most_drafted
 if TYPE_CHECKING:
     from specdec_cli.cloud.remote import RemoteVerifier
     from specdec_cli.cloud.vllm import VllmDrafter
-    from specdec_cli.config.schema import DecodingConfig
+    from specdec_cli.config.decoding_schema import DecodingConfig
     from specdec_cli.decoding.draft import Drafter
     from specdec_cli.decoding.gate import Gate
     from specdec_cli.decoding.stop import LoopRule

@@ -9,7 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from specdec_cli.cloud.remote import RemoteClip
-from specdec_cli.config.schema import Config, DecodingConfig
+from specdec_cli.config.decoding_schema import DecodingConfig
+from specdec_cli.config.schema import Config
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
 from specdec_cli.decoding.ahead import CloudCalls
 from specdec_cli.decoding.gate import Gate

@@ -124,7 +124,7 @@ class Drafter:
                 block.states.append(self._generator.get_state())
                 block.chosen.append(draw(row.softmax(dim=-1), self._generator))
             elif count > 1:
-                block.chosen.append(most_likely(row))
+                block.chosen.append(most_likely(row)[1])
 
     def _read(self, block: _Block, state: GateState, enough: Enough | None) -> bool:
         """Fetches the chosen tokens with their evidence; drops those after an end; returns whether there is an end."""

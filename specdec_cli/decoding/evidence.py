@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from specdec_cli.decoding.pick import not_finite, ranked
+from specdec_cli.decoding.pick import most_likely, not_finite, ranked
 from specdec_cli.types import Candidates
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ class TokenEvidence(NamedTuple):
 
 def entropies(scores: torch.Tensor) -> torch.Tensor:
     """Shannon entropy of each row's distribution, nats: scores [m, vocab] -> [m]. Impossible tokens count as 0."""
-    _, top, _ = ranked(scores, 1)
-    return _entropies(scores, top)[-1][:, 0]
+    top, _ = most_likely(scores)
+    return _entropies(scores, top[:, None])[-1][:, 0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from math import prod
 from operator import mul
 from typing import TYPE_CHECKING, Final, Literal
 
-from specdec_cli.config.schema import DecodingConfig
+from specdec_cli.config.decoding_schema import DecodingConfig
 
 if TYPE_CHECKING:
     from specdec_cli.decoding.block import Draft, Verdict

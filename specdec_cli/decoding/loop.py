@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from specdec_cli.config.schema import DecodingConfig
+from specdec_cli.config.decoding_schema import DecodingConfig
 from specdec_cli.decoding.ahead import CloudCalls
 from specdec_cli.decoding.block import Block, Draft, Enough, Event, Verdict, outcome
 from specdec_cli.decoding.gate import Gate, GateState

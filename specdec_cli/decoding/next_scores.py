@@ -16,7 +16,7 @@ from typing import Final
 
 import torch
 
-from specdec_cli.config.schema import ScoringConfig
+from specdec_cli.config.decoding_schema import ScoringConfig
 from specdec_cli.decoding.guesses import NO_GUESS, Guess, Guesses
 from specdec_cli.decoding.pick import ScoreReading, choices, readings
 from specdec_cli.decoding.scores import LogitsPipeline, shared_length

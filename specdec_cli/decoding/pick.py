@@ -45,9 +45,12 @@ def not_finite(name: str) -> ScoresError:
     )
 
 
-def most_likely(scores: torch.Tensor) -> torch.Tensor:
-    """The token with the best score of each row [m, vocab], the first of equal ones: int64 [m]."""
-    return scores.argmax(dim=-1) if scores.shape[-1] <= _SEARCHED else ranked(scores, 1)[0]
+def most_likely(scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The best score of each row [m, vocab] and its token, the first of equal ones: float [m], int64 [m]."""
+    if scores.shape[-1] <= _SEARCHED:
+        return scores.max(dim=-1)
+    ids, values, _ = ranked(scores, 1)
+    return values[:, 0], ids
 
 
 def ranked(scores: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -76,9 +79,9 @@ def choices(scores: torch.Tensor, name: str, drawn: torch.Tensor | None = None) 
     """
     import torch
 
-    found, values, _ = ranked(scores, 1)
+    values, found = most_likely(scores)
     ids = found if drawn is None else drawn
-    fetched = torch.cat((ids, values[:, 0])).tolist()
+    fetched = torch.cat((ids, values)).tolist()
     if not all(map(math.isfinite, fetched)):
         raise not_finite(name)
     return [int(id_) for id_ in fetched[: len(ids)]]

@@ -19,7 +19,7 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from specdec_cli.config.schema import ScoringConfig
+from specdec_cli.config.decoding_schema import ScoringConfig
 from specdec_cli.models.processor import effective
 from specdec_cli.models.session import Session
 

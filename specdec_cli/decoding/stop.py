@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from specdec_cli.config.schema import DecodingConfig
+from specdec_cli.config.decoding_schema import DecodingConfig
 from specdec_cli.prompts import Language
 from specdec_cli.reading import description_end, fault_of
 from specdec_cli.types import FinishReason, Reason

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 import torch
 
-from specdec_cli.config.schema import AcceptanceRules
+from specdec_cli.config.decoding_schema import AcceptanceRules
 from specdec_cli.decoding.accept import Synonyms, accept_block, passing, speculative_sampling
 from specdec_cli.decoding.block import Draft, Verdict
 from specdec_cli.decoding.next_scores import NextScores

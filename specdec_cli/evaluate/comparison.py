@@ -1,4 +1,4 @@
-"""From transcripts to a comparison: nothing in it comes from elsewhere, so a run that was resumed finds the same."""
+"""From transcripts to a comparison. Nothing else counts, so that a resumed run finds the same."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from specdec_cli.figure_tables import Cell, FigureRow, FigureTable, measured
 from specdec_cli.types import COSTS
 
 if TYPE_CHECKING:
+    from specdec_cli.labels import Lexicon
     from specdec_cli.tune.outcomes import Tuning
 
 Written = Callable[[Any], str]
@@ -50,6 +51,50 @@ _LEADING: Final[dict[str, tuple[str, str] | None]] = {
 }
 """Rows of quality that the terminal shows, and the gap that stands below."""
 _NOT_NAMED: Final = "none"
+_MEANINGS: Final = {
+    "time of all clips": "Time of decoding, from the ready prompt to the last token. Reading files is not counted.",
+    "of cloud-only's": "The figure above as a share of cloud-only's, on the same clips.",
+    "of edge-only's": "The figure above as a multiple of edge-only's, on the same clips.",
+    "first token after": "Median over clips of the time until the first token is final.",
+    "tokens/s": "Tokens of all captions, divided by the time of all clips.",
+    "edge forwards": "How often the edge's language model ran.",
+    "cloud forwards": "How often the cloud's language model ran.",
+    "blocks escalated": "Share of the drafted blocks that the cloud verified.",
+    "clips escalated": "Share of the clips that called the cloud at all.",
+    "time in the cloud": "Time of the cloud's forwards, as a share of what cloud-only takes for them.",
+    "edge's tokens": "Share of the captions' tokens that the edge drafted.",
+    "drafts accepted": "Share of the drafted tokens in escalated blocks that the cloud accepted.",
+    "sent to the cloud": "Bytes that left this machine for a remote model.",
+    "time on the network": "Time that requests to remote models took beyond the work of the models.",
+    "clips degraded": "Clips that the edge finished alone, because the cloud had failed.",
+    "classes right": "Share of the clips whose caption names the right class: of each attribute, and their mean.",
+    "UAR": (
+        "Unweighted average recall: the share of right clips is taken within each class, and averaged over classes. A "
+        "rare class counts as much as a common one."
+    ),
+    "emotion words F1": "Harmonic mean of precision and recall, over the wheels' base words.",
+    "precision": "Share of the base words of a caption's emotion words that the reference has.",
+    "recall": "Share of the base words of the reference's emotion words that the caption has.",
+    "BLEU": "Sequences of up to four words (Chinese: characters) that captions share with the references, 0 to 100.",
+    "chrF": "Sequences of up to six characters that captions share with the references, 0 to 100.",
+    "ROUGE-L": "Longest sequence of words (Chinese: characters) in common with the reference, 0 to 100.",
+    "BERTScore F1": "Likeness of captions and references in the vectors of a language model, 0 to 100.",
+    "same as cloud's": "Share of the captions that equal cloud-only's word for word.",
+    "classes": "Share of the classes that cloud-only names and that this mode names too.",
+    "edge-only": "The figure of the edge alone; beside it those of the mode and of the cloud alone.",
+    "gain, points": "Percentage points by which the mode is better than edge-only.",
+    "gap closed": (
+        "The gain, divided by what cloud-only is better by than edge-only. Given only where cloud-only is measurably "
+        "better."
+    ),
+    **{
+        f"above random ({cost}), points": (
+            f"Points of the gap closed beyond what escalation at random closes that spends the same share of {what}."
+        )
+        for cost, what in (("blocks", "the blocks"), ("clips", "the clips"), ("time", "the cloud's time"))
+    },
+}
+"""Label of a row, or heading of a column -> what the figure means, in a sentence or two."""
 
 
 def summary(comparison: Comparison) -> FigureTable | None:
@@ -78,7 +123,7 @@ def quality(comparison: Comparison) -> FigureTable | None:
 
 
 def gaps(comparison: Comparison) -> FigureTable | None:
-    """How much of the gap between edge and cloud each mode closes, and how far that is above random escalation."""
+    """How much of the gap between edge and cloud each mode closes, and how much more than escalation at random."""
     shown = [gap for gap in comparison.gaps if not comparison.same_as_cloud(gap.mode)]  # whose rule closes the gap
     columns: dict[str, list[Cell]] = {
         "edge-only": [measured(gap.edge) for gap in shown],
@@ -90,30 +135,46 @@ def gaps(comparison: Comparison) -> FigureTable | None:
         columns["gap closed"] = [measured(gap.closed, written.percent) for gap in shown]
         for cost in COSTS:
             above = [next((at.above_random for at in gap.at_costs if at.cost == cost), None) for gap in shown]
-            columns[f"above random ({cost}), points"] = [measured(each, written.whole_points) for each in above]
+            if any(above):
+                columns[f"above random ({cost}), points"] = [measured(each, written.whole_points) for each in above]
     labels = (f"{gap.mode}: {gap.of}" for gap in shown)
     rows = map(FigureRow, labels, zip(*columns.values(), strict=True))
     return _table("Share of the gap between edge-only and cloud-only that is closed", [*columns], rows)
 
 
-def confusions(comparison: Comparison) -> dict[str, list[FigureTable]]:
-    """Attribute -> the confusion matrix of each mode: true classes by row, classes that captions name by column."""
+def meanings(*tables: FigureTable | None) -> dict[str, str]:
+    """What the figures of some tables mean: label of a row, or heading of a column -> its meaning."""
+    shown = filter(None, tables)
+    names = [name for table in shown for name in (*(row.label.strip() for row in table.rows), *table.columns)]
+    return {name: _MEANINGS[name] for name in names if name in _MEANINGS}
+
+
+def confusions(comparison: Comparison, lexicon: Lexicon) -> dict[str, list[FigureTable]]:
+    """Attribute -> the confusion matrix of each mode: true classes by row, classes that captions name by column.
+
+    Classes stand in the lexicon's order. A mode that gives cloud-only's captions has no matrix of its own.
+    """
     found: dict[str, list[FigureTable]] = {}
     for of in comparison.quality:
+        if of.mode != "cloud" and comparison.same_as_cloud(of.mode):
+            continue
         for attribute, labels in of.labels.items():
             clips = {(each.true, each.named or _NOT_NAMED): f"{each.clips:,}" for each in labels.confusions}
-            true = sorted({each.true for each in labels.confusions})
-            others = {name for _, name in clips} - {*true, _NOT_NAMED}
-            none = [_NOT_NAMED] if any(each.named is None for each in labels.confusions) else []
-            named = [*true, *sorted(others), *none]
-            rows = [FigureRow(class_, [Cell(clips.get((class_, name), "")) for name in named]) for class_ in true]
+            true, named = ({pair[place] for pair in clips} for place in (0, 1))
+            order = [*lexicon.attributes[attribute], _NOT_NAMED]
+            columns = [name for name in order if name in true | named]
+            rows = [
+                FigureRow(class_, [Cell(clips.get((class_, name), "")) for name in columns])
+                for class_ in order
+                if class_ in true
+            ]
             title = f"{of.mode}: clips by the true {attribute} (rows) and the one named (columns)"
-            found.setdefault(attribute, []).append(FigureTable(title, named, rows))
+            found.setdefault(attribute, []).append(FigureTable(title, columns, rows))
     return found
 
 
-def worst_confusions(comparison: Comparison, most: int = 3) -> str | None:
-    """The commonest confusions of the mode that uses most settings, in a sentence; None: there is none."""
+def worst_confusions(comparison: Comparison) -> str | None:
+    """The three commonest confusions of the mode that uses most settings, in a sentence; None: there is none."""
     mode = richest(comparison.modes)
     labels = next((of.labels for of in comparison.quality if of.mode == mode), {})
     wrong = [(name, each) for name, of in labels.items() for each in of.confusions if each.named != each.true]
@@ -126,13 +187,13 @@ def worst_confusions(comparison: Comparison, most: int = 3) -> str | None:
     words = [
         f"{each.true} {name} {'named ' + each.named if each.named else 'not named'} "
         f"({each.clips:,} of {written.count(known[name, each.true], 'clip')})"
-        for name, each in wrong[:most]
+        for name, each in wrong[:3]
     ]
     return f"{mode.capitalize()}'s commonest errors: {', '.join(words)}."
 
 
 def about_references(found: Comparison | Tuning) -> str | None:
-    """From which columns references came, in words; None without references."""
+    """From which columns the references were read, in words; None without references."""
     read = [
         name if name == column else f"{name} from {column}" for name, column in (found.reference_columns or {}).items()
     ]

@@ -1,4 +1,4 @@
-"""What each mode cost: sums over clips, ratios to edge-only and cloud-only, and what it spent of the three costs."""
+"""What each mode costs: sums over clips, ratios to edge-only and cloud-only, and shares of the three costs."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _COMPARED: Final[dict[str, Callable[[Columns], Statistic]]] = {
 
 
 def cloud_ms(run: Transcript) -> float | None:
-    """Time of the cloud's forwards, audio encoder included; 0 where it did nothing, None where it is not known."""
+    """Time of the cloud's forwards, audio encoder included, ms; 0 if it was not called, None if it is not known."""
     return run.timing.forwards_cloud_ms if run.woken else 0.0
 
 
 def _measured(run: Transcript) -> dict[str, float | None]:
-    """What is measured of a transcript, None where it is not known; a new figure begins with a line here."""
+    """The measured figures of a transcript by name; None: not known."""
     totals = {name: getattr(run.totals, name, None) for name in Totals.model_fields if name != "encoder_passes"}
     share = totals["edge_token_share"]
     return {
@@ -49,7 +49,7 @@ def _measured(run: Transcript) -> dict[str, float | None]:
 
 
 def measurements(clips: Sequence[PairedClip], modes: Sequence[Mode]) -> dict[Mode, Columns]:
-    """What was measured of each mode; empty where there is no clip."""
+    """Mode -> its measured figures; empty without clips."""
     table: dict[Mode, Columns] = {}
     for mode in modes if clips else ():
         rows = [_measured(clip[mode]) for clip in clips]
@@ -58,7 +58,7 @@ def measurements(clips: Sequence[PairedClip], modes: Sequence[Mode]) -> dict[Mod
 
 
 def spent_shares(escalations: Values, rounds: Values, woken: Values, cloud_ms: Values, alone_ms: Values) -> Spent:
-    """The three costs of n clips [n].
+    """The shares of the three costs that n clips spend.
 
     Args:
         escalations, rounds: blocks that were escalated, and all of them.
@@ -69,14 +69,14 @@ def spent_shares(escalations: Values, rounds: Values, woken: Values, cloud_ms: V
 
 
 def spent(mode: Mode, table: Mapping[Mode, Columns]) -> Spent:
-    """What a mode spent on each clip; its time is that of the cloud's recorded forwards."""
+    """The shares of the three costs that a mode spends; its time is that of the cloud's forwards."""
     own = table[mode]
     alone_ms = table["cloud"]["cloud_ms"] if "cloud" in table else np.full(len(own["cloud_ms"]), np.nan)
     return spent_shares(own["escalations"], own["rounds"], own["woken"], own["cloud_ms"], alone_ms)
 
 
 def costs(mode: Mode, table: Mapping[Mode, Columns], resampler: Resampler) -> ModeFigures:
-    """What a mode cost, of at least one clip."""
+    """What a mode costs over at least one clip."""
     own = table[mode]
 
     def against(other: Mode, statistic_of: Callable[[Columns], Statistic]) -> Interval | None:
@@ -97,7 +97,7 @@ def costs(mode: Mode, table: Mapping[Mode, Columns], resampler: Resampler) -> Mo
         escalation_rate=shares.get("blocks"),
         clips_woken=shares.get("clips"),
         cloud_time=shares.get("time"),
-        edge_token_share=resampler.interval(ratio(own["edge_tokens"], own["tokens"])),
+        edge_token_share=resampler.interval(ratio(own["edge_tokens"], own["tokens"])) if statistics else None,
         acceptance_rate=resampler.interval(ratio(own["accepted"], own["drafted"])),
         uplink_bytes=round(float(np.nansum(own["uplink"]))),
         network_s=round(float(np.nansum(network_ms)) / 1e3, 4) if np.isfinite(network_ms).any() else None,

@@ -1,8 +1,8 @@
-"""Gap closed: how much of what the cloud is better by than the edge a hybrid gains, and what it spends for that.
+"""Gap closed: the part of the cloud's lead over the edge that a hybrid reaches, and what the hybrid spends on it.
 
-Each of the three costs is a share of what the cloud alone would take of it, from 0 (edge-only) to 1. Captioning clips
-that are drawn at random by the cloud alone and the others by the edge closes, on average, the share of the gap that it
-spends of any of the costs: that is escalation at random.
+Each of the three costs is a share of what cloud-only takes of it, from 0 (edge-only) to 1. With escalation at random
+the cloud alone captions clips that are drawn at random, and the edge the others. On average this closes the same share
+of the gap as it spends of each cost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Spent = Mapping[Cost, Statistic]
 
 
 class AtCost(Figures):
-    """What a setting spends of one cost, and how far what it closes is above random escalation that spends as much."""
+    """What a setting spends of one cost, and how much more it closes than escalation at random that spends as much."""
 
     cost: Cost
     spent: Interval = Field(description="share of the cost, 0 to 1; escalation at random closes as much of the gap")
@@ -33,7 +33,7 @@ class AtCost(Figures):
 
 
 class GapClosed(Figures):
-    """Quality of edge-only, of a mode between the two, and of cloud-only, paired by clip."""
+    """Quality of edge-only, of a mode between, and of cloud-only, paired by clip."""
 
     clips: int = Field(description="clips that could be measured")
     edge: float = Field(description="of edge-only, 0 to 1")
@@ -50,15 +50,15 @@ def measure_gap(
 ) -> GapClosed | None:
     """The gap between edge and cloud, and how much of it the hybrid closes: (hybrid - edge) / (cloud - edge).
 
-    `closed` is 0 where the hybrid is no better than the edge, 1 where it is as good as the cloud, and above 1 where it
-    is better. A ratio has no useful interval where its denominator may be 0: it is given only where the interval of the
-    gap lies above 0, and the few resamples without a gap are left out of it.
+    `closed` is 0 if the hybrid is no better than the edge, 1 if it is as good as the cloud, and above 1 if it is
+    better. A ratio has no useful interval if its denominator may be 0. So `closed` is given only if the interval of the
+    gap lies above 0, and the few resamples without a gap are left out of its interval.
 
     Args:
         edge, hybrid, cloud: 1 or 0 (or any score, higher is better) of each clip and attribute, [clips] or
             [clips, attributes]; NaN where the clip's reference names no class. The mean is taken over clips, then over
             attributes. A value that is NaN in one of the three is left out of all.
-        spent: what the hybrid spends; None: not measured.
+        spent: shares of the costs that the hybrid spends; None: not measured.
 
     Returns:
         The figures; None where no clip is known.
@@ -93,5 +93,5 @@ def measure_gap(
 
 
 def share_of_gap(gain: Statistic, gap: Statistic) -> Statistic:
-    """A gain over the edge in units of the gap; NaN for resamples without a gap: there is no share of what is not."""
+    """A gain over the edge as a share of the gap; NaN for resamples without a gap."""
     return quotient(gain, lambda counts: np.where((width := gap(counts)) > _ROUNDING, width, 0.0))

@@ -34,7 +34,7 @@ def richest(modes: Collection[Mode]) -> Mode:
 
 
 def in_mode(config: Config, mode: Mode) -> Config:
-    """`config` for one of the modes; in lossless the rule that suits the temperature takes a lossy rule's place."""
+    """`config` in a mode. In lossless mode a lossy rule gives way to the lossless rule of the temperature."""
     changed: dict[str, object] = {"decoding": config.decoding.model_copy(update={"mode": mode})}
     if mode == "lossless" and config.acceptance.rule in LOSSY_RULES:
         changed["acceptance"] = config.acceptance.model_copy(update={"rule": None})

@@ -1,4 +1,4 @@
-"""The report: one HTML file that fetches nothing, with a view for every clip."""
+"""The page of a comparison: one HTML file that fetches nothing, with a view of every clip."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _SCRIPTS: Final = (
 """Joined in this order into one module."""
 
 
-def render(comparison: Comparison, transcripts: Iterable[Transcript], *, lexicon: Lexicon | None = None) -> str:
+def render(comparison: Comparison, transcripts: Iterable[Transcript], lexicon: Lexicon) -> str:
     """`comparison` as a page that works offline.
 
     Recordings are read again for their waveform and pitch; one that is gone or has changed since is shown without.
 
     Args:
-        transcripts: found by mode, file, digest and start; of several of one clip and mode the first is shown.
-        lexicon: by which classes are set against what is measured of the sound; None: they are not.
+        transcripts: of the clips of the comparison; of several of one clip and mode the first is shown.
+        lexicon: that the captions were read with.
     """
     runs: dict[tuple[object, ...], Transcript] = {}
     for run in transcripts:
@@ -57,15 +57,20 @@ def render(comparison: Comparison, transcripts: Iterable[Transcript], *, lexicon
         | {"clips": clips, "flags": FLAG_WORDS},
         audio=audio,
         comparison=comparison,
-        settings=[(name, figures.setting(value)) for name, value in comparison.settings.items()],
-        tables=tables,
+        settings=[(name, figures.setting(value)) for name, value in comparison.settings.items() if value is not None],
+        costs=tables.costs(comparison),
+        quality=tables.quality(comparison),
+        gaps=tables.gaps(comparison),
+        meanings=tables.meanings,
+        confusions=tables.confusions(comparison, lexicon),
+        worst_confusions=tables.worst_confusions(comparison),
         panels=panels(comparison),
         height=HEIGHT,
     )
 
 
 def _clip(
-    clip: ClipComparison, runs: Mapping[Mode, Transcript | None], lexicon: Lexicon | None
+    clip: ClipComparison, runs: Mapping[Mode, Transcript | None], lexicon: Lexicon
 ) -> tuple[dict[str, Any], ClipSound | None]:
     """What the page's script draws of a clip, and its sound."""
     sound, missing = None, None
@@ -86,10 +91,10 @@ def _clip(
 
 
 def _against_sound(
-    labels: Mapping[str, str | None], sound: ClipSound | None, lexicon: Lexicon | None
+    labels: Mapping[str, str | None], sound: ClipSound | None, lexicon: Lexicon
 ) -> list[tuple[str, bool]]:
-    """The classes that can be measured, beside the figures, and whether they fit; none where nothing was measured."""
-    claims = lexicon.claims(labels, sound.figures) if lexicon and sound else ()
+    """The classes that can be measured, beside the figures, and whether they fit; empty without the sound."""
+    claims = lexicon.claims(labels, sound.figures) if sound else ()
     return [(figures.claimed(claim), claim.agrees) for claim in claims if claim.agrees is not None]
 
 

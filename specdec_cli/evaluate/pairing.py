@@ -16,7 +16,7 @@ PairedClip = dict[Mode, Transcript]
 
 
 def clip_key(clip: TranscriptHead) -> ClipKey:
-    """Which clip a transcript is of; a recording that could not be read is known by its path."""
+    """The clip of a transcript; a recording that could not be read is known by its path."""
     place = None if clip.start_s is None else (clip.start_s, clip.end_s, clip.channel)
     return clip.sha256 or clip.file, place
 
@@ -24,8 +24,7 @@ def clip_key(clip: TranscriptHead) -> ClipKey:
 def pair(transcripts: Iterable[Transcript], modes: Sequence[Mode]) -> tuple[list[PairedClip], list[ClipError], int]:
     """Sorts transcripts by clip and mode, in the order in which clips appear.
 
-    The first caption of a mode counts. A mode that failed and later succeeded, as after a memory that ran out, has
-    succeeded. Modes other than `modes` are left out.
+    The first caption of a mode counts, also after a failure. Modes other than `modes` are left out.
 
     Returns:
         Clips that every mode captioned, those that some mode could not, and how many some mode has yet to caption.

@@ -22,8 +22,8 @@ Basis = Literal["references", "cloud"]
 """What a quality figure is measured against: what people wrote, or the captions of the cloud alone."""
 
 GapMeasure = Literal["labels", "emotion", "chrf", "captions"]
-"""What of two captions is compared: the mean over attributes of the share of clips that name the right class; the share
-of emotion alone; the mean over clips of their chrF, 0 to 1; or the share of captions that equal the cloud's exactly."""
+"""What quality is: the mean over attributes of the share of clips whose caption names the right class; that share of
+emotion alone; the mean over clips of chrF, 0 to 1; or the share of captions that equal the cloud's word for word."""
 
 MEASURES: Final[Mapping[tuple[Basis, GapMeasure], tuple[str, str]]] = {
     ("references", "labels"): ("Classes named right, mean of attributes", "mean of attributes"),
@@ -32,7 +32,7 @@ MEASURES: Final[Mapping[tuple[Basis, GapMeasure], tuple[str, str]]] = {
     ("cloud", "captions"): ("Captions equal to the cloud's", "equal captions"),
     ("cloud", "labels"): ("Classes equal to the cloud's", "equal classes"),
 }
-"""What each gap is measured in, at the beginning of a sentence and in few words; what decides the verdict is first."""
+"""What each gap is measured in, at the beginning of a sentence and in few words; the first measure leads."""
 
 
 class Figure(Figures):
@@ -61,7 +61,9 @@ class ModeFigures(Figures):
     cloud_time: Interval | None = Field(
         description="time of the cloud's forwards / cloud-only's; null: one model works alone, or not known"
     )
-    edge_token_share: Interval | None = Field(description="committed tokens that the edge drafted / tokens")
+    edge_token_share: Interval | None = Field(
+        description="committed tokens that the edge drafted / tokens; null: one model works alone"
+    )
     acceptance_rate: Interval | None = Field(description="accepted / drafted tokens of escalated blocks")
     uplink_bytes: int = Field(description="bytes that left the device; 0: both models share the machine")
     network_s: float | None = Field(description="time on the network, s; null: no remote model was used")
@@ -102,7 +104,7 @@ class ModeQuality(Figures):
 
 
 class Gap(GapClosed):
-    """How much of what the cloud is better by than the edge a mode gains."""
+    """How much of the cloud's lead over the edge a mode reaches."""
 
     mode: Mode
     basis: Basis
@@ -110,7 +112,7 @@ class Gap(GapClosed):
 
     @property
     def subject(self) -> str:
-        """What it is measured in."""
+        """What the gap is measured in."""
         return MEASURES[self.basis, self.measure][0]
 
     @property

@@ -94,7 +94,7 @@ class Runner:
     _broken: set[str] = field(default_factory=set)
 
     def steps(self, recordings: Sequence[InputFile]) -> list[Step]:
-        """What there is to do, in the order in which to do it; a recording in pieces is looked into again."""
+        """The steps that are to be taken, in their order; a recording in pieces is always among them."""
         readable = [recording for recording in recordings if recording.sha256 is not None]
 
         def missing(recording: InputFile, mode: Mode) -> bool:
@@ -104,7 +104,7 @@ class Runner:
         return [step for step in turns(readable, list(self.terms)) if missing(*step)]
 
     def run(self, recordings: Sequence[InputFile], steps: Sequence[Step], captioners: Mapping[Mode, Captioner]) -> None:
-        """Takes all steps. What is wrong with one recording is kept and never costs the next one.
+        """Takes all steps. The error of a recording is kept as its transcript, and the next recording is captioned.
 
         Raises:
             TranscriptError: a transcript cannot be written, which the next one would not change.
@@ -138,7 +138,7 @@ class Runner:
             self.journal.add(captioner.setup.error_line(recording, known))
 
     def _refuse(self, recording: InputFile, error: AudioError) -> None:
-        """A recording that is broken is so in every mode."""
+        """Keeps the error of a broken recording in every mode."""
         self._broken.add(recording.path)
         self.watch.failed(recording.path, error)
         for terms in self.terms.values():

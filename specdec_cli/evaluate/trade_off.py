@@ -1,4 +1,4 @@
-"""Quality against time: where each mode stands, as a picture that needs no framework."""
+"""Pictures of quality against time: where each mode stands, in SVG that a template writes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from specdec_cli.types import Mode
 
 HEIGHT: Final = 280  # of a picture, CSS pixels; its width is that of the page
 _TICKS: Final = 6  # at most
-_NEAR: Final = (16.0, 22.0)  # % and pixels within which two names would overlap
+_LETTER: Final = 2.6  # width of a letter of a name, % of the narrowest picture
+_GAP: Final = 3.0  # between a point and its name, the same
+_LINE: Final = 15.0  # height of a name, pixels
 
 
 class Axis(NamedTuple):
@@ -26,16 +28,16 @@ class Axis(NamedTuple):
     most: float
 
     def place(self, value: float) -> float:
-        """Where a figure stands."""
+        """The place of a figure."""
         return round(self.start + (self.end - self.start) * (value - self.least) / (self.most - self.least), 2)
 
     def places(self, found: Interval) -> tuple[float, float]:
-        """Where the ends of an interval stand."""
+        """The places of the ends of an interval."""
         low, high = _ends(found)
         return self.place(low), self.place(high)
 
     def ticks(self, written: Callable[[float], str]) -> tuple[tuple[float, str], ...]:
-        """Places of round figures, with the figures."""
+        """Round figures: the place of each, and how it is written."""
         rough = (self.most - self.least) / _TICKS
         ten = 10.0 ** math.floor(math.log10(rough))
         step = next(ten * times for times in (1, 2, 5, 10) if ten * times >= rough)
@@ -53,8 +55,24 @@ class Placed:
     y: float
     across: tuple[float, float]
     along: tuple[float, float]
-    below: bool  # whether its name stands below it
+    left: bool  # whether its name stands left of it, else right
+    below: bool  # whether its name stands below it, else above
     said: str  # in words
+
+    @property
+    def name(self) -> tuple[float, float, float, float]:
+        """Where its name stands in the narrowest picture: left and right, %; top and bottom, pixels."""
+        width, base = _GAP + _LETTER * len(self.mode), self.y + (18 if self.below else -9)
+        start = self.x - width if self.left else self.x + _GAP
+        return start, start + width - _GAP, base - _LINE, base
+
+    def apart(self, others: Sequence[Placed]) -> bool:
+        """Whether its name stands within the picture, and over none of theirs."""
+        start, end, top, bottom = self.name
+        return 0 <= start < end <= 100 and not any(
+            start < their_end and their_start < end and top < their_bottom and their_top < bottom
+            for their_start, their_end, their_top, their_bottom in (other.name for other in others)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +87,13 @@ class Panel:
 
 
 def panels(found: Comparison) -> list[Panel]:
-    """The pictures of a comparison with cloud-only; the time of each mode is a share of cloud-only's."""
+    """The pictures of a comparison: none without cloud-only, of whose time each mode's is a share."""
     compared = "cloud" in found.modes and len(found.costs) > 1
     return [_panel(*measure, found) for measure in _measures(found.quality)] if compared else []
 
 
 def _measures(of: Sequence[ModeQuality]) -> Iterator[tuple[str, dict[Mode, Interval]]]:
-    """What is shown, the leading one first: classes, and emotion beside them; texts; or agreement with the cloud."""
+    """Title and quality of each picture: classes and emotion, or else texts, or else agreement with the cloud."""
     means = {each.mode: each.label_mean for each in of if each.label_mean}
     texts = {each.mode: _alone(each.text.chrf / 100) for each in of if each.text}
     if means:
@@ -105,9 +123,10 @@ def _panel(title: str, qualities: Mapping[Mode, Interval], found: Comparison) ->
     for mode, time in times.items():
         quality = qualities[mode]
         x, y = across.place(time.value), along.place(quality.value)
-        near = any(abs(x - other.x) < _NEAR[0] and abs(y - other.y) < _NEAR[1] for other in points)
         said = f"{mode}: {with_ends(quality, share)} at {with_ends(time, percent)} of cloud-only's time"
-        points.append(Placed(mode, x, y, across.places(time), along.places(quality), near, said))
+        sides = [(left, below) for left in (x > 60, x <= 60) for below in (False, True)]
+        placed = [Placed(mode, x, y, across.places(time), along.places(quality), *side, said) for side in sides]
+        points.append(next((point for point in placed if point.apart(points)), placed[0]))
     at = {point.mode: (point.x, point.y) for point in points}
     return Panel(
         title=title,
@@ -119,6 +138,6 @@ def _panel(title: str, qualities: Mapping[Mode, Interval], found: Comparison) ->
 
 
 def _ends(found: Interval) -> tuple[float, float]:
-    """Its ends, with the figure itself between them."""
+    """The ends of an interval, with the figure itself between them."""
     low, high = (found.value if end is None else end for end in (found.low, found.high))
     return min(low, found.value), max(high, found.value)

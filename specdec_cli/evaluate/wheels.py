@@ -34,7 +34,7 @@ Rows = list[dict[str, str]]
 
 
 class WheelQuality(Figures):
-    """Sets of emotion words against those of the references, 0 to 1, each the mean over the wheels."""
+    """How well sets of emotion words agree with those of the references, 0 to 1, each the mean over the wheels."""
 
     clips: int = Field(description="clips whose reference has a word of the tables")
     wheels: int = Field(description="wheels that were read")
@@ -68,7 +68,7 @@ class Wheels:
 
     def listed(self, text: str) -> tuple[str, ...]:
         """The words of a text that is a list of emotions, such as "worried, sad"; none if it is a description."""
-        parts = [part.strip().lower() for part in _BETWEEN.split(text) if part.strip()]
+        parts = _items(text)
         known = any(part in bases for part in parts for bases in self.bases)
         return tuple(parts) if known and max(len(part.split()) for part in parts) <= _LONGEST else ()
 
@@ -153,6 +153,7 @@ def _sheet(path: Path) -> Rows:
 
 
 def _items(cell: str) -> list[str]:
+    """The words of a list in one cell or text, in lower case."""
     return [item.strip().lower() for item in _BETWEEN.split(cell) if item.strip()]
 
 

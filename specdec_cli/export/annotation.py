@@ -17,9 +17,9 @@ from specdec_cli.text import one_line
 
 _Item = TypeVar("_Item")
 _WITHOUT: Final = ("speaker", "agrees", "score")
-"""What has no tiers of its own: a speaker has all tiers, and the rest would be too many to work with."""
+"""Kinds of columns without a tier: a speaker has tiers of all others, and the rest are too many to work with."""
 _EMPTY: Final = "…"
-"""An empty caption: an interval without a label would be a gap."""
+"""Stands for an empty caption: an interval without a label would be a gap."""
 _TEMPLATES: Final = Environment(
     loader=PackageLoader("specdec_cli", "export"), autoescape=lambda name: name == "eaf.xml.j2", trim_blocks=True
 )
@@ -30,11 +30,11 @@ class Layer(NamedTuple):
 
     speaker: str | None  # None: unknown
     pieces: Sequence[CaptionedPiece]
-    tiers: Mapping[str, Sequence[str]]  # name -> what is said of each piece, an empty text for nothing; first captions
+    tiers: Mapping[str, Sequence[str]]  # name -> the text of each piece, maybe empty; captions first
 
 
 def kinds_of(recordings: Iterable[CaptionedRecording]) -> dict[str, str]:
-    """Column of `details` that says something of any piece -> its kind of tier, in the order of `columns`."""
+    """Column of `details` that has a text in any piece -> its kind of tier, in the order of `columns`."""
     pieces = (piece for recording in recordings for piece in recording.pieces)
     found = columns([name for name, value in piece.details.items() if _said(value)] for piece in pieces)
     return {column: short_name(column) for column in found if column.partition("_")[0] not in _WITHOUT}

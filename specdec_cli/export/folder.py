@@ -17,13 +17,13 @@ _LONGEST_NAME: Final = 255  # bytes
 
 @dataclass(slots=True)
 class Written:
-    """How many files were written, or found as they should be, and what was not, and why."""
+    """How many files stand as they should, and why others were not written."""
 
     count: int = 0
     problems: list[SpecdecError] = field(default_factory=list)
 
     def add(self, write: Callable[[], None], folder: Path | None = None) -> None:
-        """Counts what `write` writes into a folder, which is created, or keeps why it could not."""
+        """Counts the file that `write` writes to a folder, which is created; else keeps the error."""
         try:
             if folder is not None:
                 with writing(folder):
@@ -51,33 +51,33 @@ class Folder:
         self.result = Written()
 
     def put(self, name: str, content: str | bytes) -> None:
-        """Writes a file, whose name may begin with folders; one of others, or edited since, stays and is a problem."""
+        """Writes a file, whose name may begin with folders.
+
+        A file that specdec did not write, or that was edited since, stays and counts as a problem.
+        """
         target, data = self.path / name, content.encode("utf-8") if isinstance(content, str) else content
         self.result.add(lambda: self._put(target, data))
 
     def _put(self, target: Path, data: bytes) -> None:
         with writing(target):
-            self._bring_up_to_date(target, data)
-
-    def _bring_up_to_date(self, target: Path, data: bytes) -> None:
-        if exists := os.path.lexists(target):
-            there = target.read_bytes() if target.is_file() else b"\0"
-            if there == data:
-                return
-            if digest(there) not in self._ours:
-                self._ours |= self._read_index()  # another run may have written it
-            if target.is_symlink() or (digest(there) not in self._ours and not is_listed(target)):
-                raise WrongFileError(
-                    f"{target} was left as it is: specdec did not write it, or it was edited since.",
-                    hint=f"Name another {self._option}, or move that file away. The list of what specdec wrote there "
-                    f"is the hidden file {EXPORTS}.",
-                )
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if (name := digest(data)) not in self._ours:
-            with (self.path / EXPORTS).open("a") as index:
-                index.write(f"{name}\n" if self._ours else f"{HEAD_OF_EXPORTS}\n{name}\n")
-            self._ours.add(name)
-        replace(target, data, new=not exists)
+            if exists := os.path.lexists(target):
+                there = target.read_bytes() if target.is_file() else b"\0"
+                if there == data:
+                    return
+                if digest(there) not in self._ours:
+                    self._ours |= self._read_index()  # another run may have written it
+                if target.is_symlink() or (digest(there) not in self._ours and not is_listed(target)):
+                    raise WrongFileError(
+                        f"{target} was left as it is: specdec did not write it, or it was edited since.",
+                        hint=f"Name another {self._option}, or move that file away. The list of what specdec wrote "
+                        f"there is the hidden file {EXPORTS}.",
+                    )
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if (name := digest(data)) not in self._ours:
+                with (self.path / EXPORTS).open("a") as index:
+                    index.write(f"{name}\n" if self._ours else f"{HEAD_OF_EXPORTS}\n{name}\n")
+                self._ours.add(name)
+            replace(target, data, new=not exists)
 
     def _read_index(self) -> set[str]:
         """The digests of what specdec wrote."""
@@ -90,7 +90,7 @@ class Folder:
 
 
 def shortened(name: str, ending: str) -> str:
-    """The name of a file that every file system takes: a part of 255 bytes at most, a longer one with a digest.
+    """A file's name with its ending, cut to the 255 bytes that file systems take; a name that is cut gets a digest.
 
     `name` may begin with folders, whose names are shortened as well.
     """

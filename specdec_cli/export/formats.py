@@ -26,21 +26,19 @@ _EACH: Final[Mapping[ExportFormat, Callable[[CaptionedRecording, Mapping[str, st
     "vtt": lambda recording, *_: vtt(recording),
     "txt": lambda recording, *_: txt(recording),
 }
-"""Formats with a file per recording: from a recording, `kinds_of` all and the file's path to its text."""
+"""Formats with a file per recording -> what makes its text of a recording, the `kinds_of` all, and the file's path."""
 
 SUFFIXES: Final[Mapping[ExportFormat, str]] = {
     **{name: f".{name}" for name in (*_EACH, "rttm", "csv")},
     "textgrid": ".TextGrid",
 }
 """Format -> ending of its files, of those that can be written to a file of any name."""
-
-
 _NAMED: Final = 3
 """Recordings that are named in a message."""
 
 
 def format_of(target: Path) -> ExportFormat | None:
-    """The format that the ending of a file's name says; None where it says none."""
+    """The format of a file by the ending of its name; None: the ending is of no format."""
     return next((name for name, suffix in SUFFIXES.items() if target.suffix.lower() == suffix.lower()), None)
 
 
@@ -72,7 +70,7 @@ def export(stored: Stored, formats: Sequence[ExportFormat], folder: Path, option
 
 
 def _put_audio_folder(recordings: Sequence[CaptionedRecording], target: Folder) -> None:
-    """Writes `metadata.jsonl`; what it cannot hold is a problem."""
+    """Writes `metadata.jsonl`; recordings that it cannot hold are a problem."""
     text, left_out = audio_folder(recordings, target.path)
     if len(left_out) < len(recordings):
         target.put("metadata.jsonl", text)
@@ -107,7 +105,7 @@ def export_file(stored: Stored, name: ExportFormat, file: Path, *, naming: str) 
 
 
 def text_of(name: ExportFormat, content: bytes) -> str:
-    """Transcripts of one recording, as JSON lines, in a format that has a file per recording and does not name it.
+    """Transcripts of one recording (JSON lines) in a format that has a file per recording and does not name it.
 
     Raises:
         TranscriptError: they are malformed, without a caption, or of several recordings.
@@ -124,7 +122,7 @@ def text_of(name: ExportFormat, content: bytes) -> str:
 
 
 def _recordings(stored: Stored, formats: Sequence[ExportFormat]) -> list[CaptionedRecording]:
-    """What the formats are made of; a table alone has lines as they are, which need not say where their piece is."""
+    """The recordings that formats are made of; a CSV needs none: it has the lines, with or without a place."""
     return [] if set(formats) == {"csv"} else list(stored)
 
 

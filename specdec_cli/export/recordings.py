@@ -36,7 +36,7 @@ class CaptionedPiece:
     end_ms: int
     caption: str  # as one line, like the speaker
     speaker: str | None
-    details: Mapping[str, Any]  # what else its transcript says of it, see `details`
+    details: Mapping[str, Any]  # the rest of its transcript, see `details`
     line: Line
 
     @classmethod
@@ -168,7 +168,7 @@ def _folded(name: str) -> str:
 
 
 def details(head: TranscriptHead) -> dict[str, Any]:
-    """What a transcript says of a clip beyond its caption, flat: name of a column -> value, of what it has.
+    """What a transcript has beyond its caption, as a row: name of a column -> value.
 
     `speaker`, `text`, `channel` from 1, `needs_review`; `flags` with spaces, `emotions` with commas between;
     `label_A`, `agrees_A` and `score_A_CLASS` of each attribute A; `measured_NAME`.
@@ -186,11 +186,11 @@ def details(head: TranscriptHead) -> dict[str, Any]:
 
 
 def columns(found: Iterable[Iterable[str]]) -> list[str]:
-    """Every column of some `details`, those of one kind together."""
+    """Every column of several `details`, those of one kind together."""
     return sorted(dict.fromkeys(chain.from_iterable(found)), key=lambda name: _KINDS.index(name.partition("_")[0]))
 
 
 def short_name(column: str) -> str:
-    """The name of a column of `details` where the caption is called `caption`: of a class that of its attribute."""
+    """The name of a column of `details` beside one called `caption`: a class has the name of its attribute."""
     name = one_line(column.removeprefix("label_"))
     return column if name in _NOT_SHORT and name != column else name

@@ -28,8 +28,8 @@ _OF_FOLDERS: Final = ("speaker", "text", "label_")
 def table(stored: Stored) -> str:
     """CSV: a row of headings, and one per line of a transcript file.
 
-    What lines say beyond their caption has columns of its own, see `details`. What a spreadsheet would run as a formula
-    gets a ' in front. A byte order mark makes Excel read UTF-8.
+    Each of the `details` has a column. A text that a spreadsheet would run as a formula gets a ' in front. A byte order
+    mark makes Excel read UTF-8.
     """
     rows = []
     for line in chain.from_iterable(stored.runs.values()):
@@ -95,7 +95,8 @@ def audio_folder(recordings: Iterable[CaptionedRecording], folder: Path) -> tupl
     for recording in recordings:
         (piece, *more), path = recording.pieces, Path(recording.path)
         whole = piece.start_ms == 0 and piece.end_ms >= round(1000 * recording.duration_s)
-        if more or not whole or not path.is_relative_to(base) or readable(recording.path) != recording.path:
+        is_there = path.is_relative_to(base) and path.is_file()
+        if more or not whole or not is_there or readable(recording.path) != recording.path:
             left_out.append(recording.path)
             continue
         known = {name: one_line(cell) for name, cell in piece.details.items() if name.startswith(_OF_FOLDERS) and cell}
@@ -119,15 +120,12 @@ def _csv(rows: Iterable[Iterable[object]], cell: Callable[[object], object]) -> 
 
 
 def _plain(cell: object) -> object:
-    """True and false in lower case."""
+    """A cell with true and false in lower case."""
     if isinstance(cell, bool):
         return str(cell).lower()
     return readable(cell) if isinstance(cell, str) else cell
 
 
 def _cell(cell: object) -> object:
-    """The same without formulas, also where the program that reads the table takes `;` or a tab as its separator."""
-    shown = _plain(cell)
-    if not isinstance(shown, str) or isinstance(cell, bool):
-        return shown
-    return as_cell(shown)
+    """The same without formulas, also for programs that split rows at `;` or at tabs."""
+    return as_cell(readable(cell)) if isinstance(cell, str) else _plain(cell)

@@ -21,7 +21,7 @@ _NO_SPEAKER: Final = re.compile(r"^\[([^\]]*)\]: ")
 def srt(recording: CaptionedRecording) -> str:
     """SubRip: the caption of each piece while it lasts, after the speaker as `[ann]: `. An arrow in a text becomes →.
 
-    What makes it no description stands after it in brackets, as in VTT; what is said is a line below it.
+    Flags stand after the caption in brackets, as in VTT; the words that are spoken are a line below it.
     """
     cues = []
     for number, piece in enumerate(recording.pieces, 1):
@@ -38,7 +38,7 @@ def srt(recording: CaptionedRecording) -> str:
 def vtt(recording: CaptionedRecording) -> str:
     """WebVTT: the caption of each piece while it lasts, voiced by its speaker, below comments.
 
-    The comments say what is said, and the channel.
+    The comments have the words that are spoken, and the channel.
 
     Format: https://www.w3.org/TR/webvtt1/
     """
@@ -101,5 +101,5 @@ def _times(piece: CaptionedPiece, point: str) -> str:
 
 
 def _field(text: str) -> str:
-    """A field with its blanks filled; nothing is not <NA>, which pandas, and tools built on it, read as no text."""
+    """A field without blanks. An empty one becomes `unknown`, not <NA>, which pandas reads as no text."""
     return "_".join(one_line(text).replace('"', "'").split()) or "unknown"

@@ -1,4 +1,4 @@
-"""Finding the rows of a table about a recording: by its path as far as the table gives one, then by its name alone."""
+"""Finds the rows of a table about a recording: by its path as far as the table gives one, then by its name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SOUND_ENDINGS: Final = (
     r"3gp|aac|ac3|aif[cf]?|amr|au|avi|bwf|caf|flac|m4[abv]|mk[av]|mov|mp[1234]|mpe?ga?|nist|og[agv]|opus|rf64|snd|sp[hx]"
     r"|w64|wave?|webm|wma"
 )
-"""Pattern of the endings by which a folder is searched for recordings, and that a table may write or leave out."""
+"""Pattern of the endings of recordings: folders are searched for them, and tables may leave them out."""
 _ROOT: Final = 0
 _ENDING: Final = re.compile(rf"(.+)\.(?:{SOUND_ENDINGS})", re.IGNORECASE | re.DOTALL)
 
@@ -36,7 +36,8 @@ class ByRecording(Generic[_Item]):
         self._nodes: dict[tuple[int, str], int] = {}  # a node of the tree and the part above it -> the node there
         self._through = defaultdict[int, list[str]](list)  # node -> paths of the table that lead through it
         self._whole = defaultdict[int, list[str]](list)  # node -> those of which it is the first part
-        self._called: Counter[str] | None = None
+        self._called: Counter[str] = Counter()
+        self._about = defaultdict[int, dict[tuple[str, ...], str]](dict)  # node -> recordings that its paths are about
 
     def add(self, name: str, item: _Item) -> None:
         """Files an item under the path or name that the table gives."""
@@ -51,46 +52,58 @@ class ByRecording(Generic[_Item]):
         self._whole[node].append(name)
 
     def expect(self, recordings: Iterable[str]) -> None:
-        """Takes the paths of all recordings: a name that two of them share is not enough to find one by."""
-        self._called = Counter(_upwards(path)[0] for path in set(recordings))
+        """Takes the paths of all recordings: a name or path that two of them share finds neither."""
+        for recording in set(recordings):
+            way = _from_root(recording)
+            self._called[way[0]] += 1
+            self._about[self._follow(way)[2]][tuple(way)] = recording
 
     def of(self, recording: str) -> list[_Item]:
         """The items of a recording; none if the table does not name it.
 
         Raises:
-            ReferencesError: the table names several that it may be; says which.
+            ReferencesError: the table names several that it may be, or several recordings may be what it names.
         """
-        way = _upwards(os.path.abspath(recording.replace("\\", "/")))
-        node, shared, whole = _ROOT, 0, None
+        way = _from_root(recording)
+        node, shared, whole = self._follow(way)
+        if whole != _ROOT:
+            if len(about := sorted(self._about[whole].values())) > 1:
+                self._refuse(f"{self._whole[whole][0]} of {self._source}", about)
+            return self._of_ending(recording, self._whole[whole])
+        names = self._through.get(node, [])
+        if any(_upwards(name) != _upwards(names[0]) for name in names):
+            self._refuse(recording, names, f" of {self._source}")
+        if shared == 1 and self._called[way[0]] > 1:
+            return []
+        return self._of_ending(recording, names)
+
+    def _follow(self, way: Iterable[str]) -> tuple[int, int, int]:
+        """How far the tree leads along a path: the node there, its depth, and the last node of a whole path or root."""
+        node, shared, whole = _ROOT, 0, _ROOT
         for part in way:
             if (above := self._nodes.get((node, part))) is None:
                 break
             node, shared = above, shared + 1
             whole = node if node in self._whole else whole
-        if whole is not None:
-            return self._of_ending(recording, self._whole[whole])
-        names = self._through.get(node, [])
-        if any(_upwards(name) != _upwards(names[0]) for name in names):
-            self._refuse(recording, names)
-        if shared == 1 and self._called is not None and self._called[way[0]] > 1:
-            return []
-        return self._of_ending(recording, names)
+        return node, shared, whole
 
     def _of_ending(self, recording: str, names: Sequence[str]) -> list[_Item]:
-        """The items of the very name, and of that without an ending; else of the only other ending."""
+        """The items of the name as it is or without its ending; else those of its only other ending."""
         last = parts_of(recording)[-1]
         lasts = {name: parts_of(name)[-1] for name in names}
         found = [name for name in names if lasts[name] in (last, _stem(last))]
         found = found or [name for name in names if _alike(lasts[name]) in (_alike(last), _alike(_stem(last)))]
         if not found and len({*lasts.values()}) > 1:
-            self._refuse(recording, names)
+            self._refuse(recording, names, f" of {self._source}")
         return [item for name in found or names for item in self._items[name]]
 
-    def _refuse(self, recording: str, names: Sequence[str]) -> None:
-        raise ReferencesError(
-            f"{recording} may be {' or '.join(names[:3])} of {self._source}.",
-            hint="Name recordings there by as much of their path as makes them different.",
-        )
+    def _refuse(self, what: str, may_be: Sequence[str], of: str = "") -> None:
+        hint = f"Name recordings in {self._source} by as much of their path as makes them different."
+        raise ReferencesError(f"{what} may be {' or '.join(may_be[:3])}{of}.", hint=hint)
+
+
+def _from_root(recording: str) -> list[str]:
+    return _upwards(os.path.abspath(recording.replace("\\", "/")))
 
 
 def _upwards(path: str) -> list[str]:

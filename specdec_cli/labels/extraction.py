@@ -1,8 +1,8 @@
-"""What a caption means, word by word: the classes that are not negated, and how strongly each is named.
+"""Which classes a caption names: those of the words that nothing negates, and how strongly each is named.
 
 Some words belong to a noun: "slow" to "pace" in "a slow pace and a high pitch", 较慢 to 语速 in 语速较慢. Every noun of
-the sentence has a distance from the word, and the nearest one that the word goes with is taken. The distances are ours:
-they rank the few ways in which captions put a quality beside its noun.
+the sentence has a distance from the word, and the nearest one that the word goes with is taken. The distances are
+rules of thumb: they rank the few ways in which captions put a quality beside its noun.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from specdec_cli.labels.vocabulary import Mention, Vocabulary
 from specdec_cli.prompts import Language
 
 Strength = Literal["likeliest", "plain", "slight", "weak"]
-"""From the strongest: called likeliest or concluded last; named; a hint of it; named beside the point."""
+"""From the strongest: called likeliest or concluded; named plainly; hinted at; named beside the point."""
 
 LONGEST: Final = 2000
 """Units of a text that are read; a caption has a few dozen."""
 REACH: Final[Mapping[Language, int]] = {"zh": 7, "en": 5}
 """How many units may stand between a negation and the word that it negates."""
 NOUN_REACH: Final[Mapping[Language, int]] = {"zh": 7, "en": 3}
-"""How many may stand between a negation and the noun that it denies: "no particularly strong emotion"."""
+"""How many units may stand between a negation and the noun that it denies: "no particularly strong emotion"."""
 _AROUND: Final = 12
 """Known phrases before and after a word among which its noun is looked for."""
 _ALTERNATIVE: Final = frozenset(["or", "nor", "或"])
@@ -69,7 +69,7 @@ class Caption:
                 self._named += [Reading(name, *named, word) for name, named in word.meaning.alone.items()]
 
     def readings(self) -> list[Reading]:
-        """What is named and not denied, or turned round by that, and what a negated noun names ("no pauses")."""
+        """The classes that nothing denies, the opposites of those denied, and those of denied nouns ("no pauses")."""
         denied = set()
         for reading in self._named:
             word, yields = reading.mention, self._rules[reading.attribute].yields
@@ -160,7 +160,7 @@ class Caption:
         return nearest if distance < inf else None
 
     def _beside(self, at: int, nouns: Mapping[int, int]) -> dict[str, str]:
-        """Attribute -> class that a word names beside its noun, one of `nouns` by the words' places.
+        """Attribute -> class that a word names beside its noun; `nouns` has the place of the noun of each word's place.
 
         Nouns joined to that one share its word: "pitch and volume are moderate", 语速、音量适中.
         """
@@ -187,7 +187,7 @@ def _classes(word: Mention, noun: Mention) -> dict[str, str]:
 
 
 def _distance(gap: Sequence[str], language: Language, noun_first: bool) -> float:
-    """Over the units between a noun and a word, one of which comes first; infinite where they do not belong."""
+    """How far a word is from a noun by the units between them; infinite where they do not belong together."""
     size, commas = len(gap), gap.count(COMMA)
     if language == "en":
         if noun_first and size <= 8 and not commas and _COPULAS.intersection(gap):

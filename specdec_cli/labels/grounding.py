@@ -1,4 +1,4 @@
-"""What a text claims of the sound of its clip, set against what was measured of it.
+"""What a text claims of the sound of its clip, beside the measured figures.
 
 A claim is a class of an attribute for which the lexicon has limits of a measured figure (`Lexicon.claims`).
 """
@@ -18,7 +18,7 @@ from specdec_cli.types import Claim, Measured
 
 @dataclass(eq=False)
 class Grounding:
-    """The claims in the text of one clip, beside its sound, which is measured when it is first needed, or beforehand.
+    """The claims in the text of one clip, beside its sound, which is measured once: when needed, or by `begin`.
 
     Args:
         lexicon: which words claim what.
@@ -43,7 +43,7 @@ class Grounding:
         self._stands = cache(self._find_standing)
 
     def begin(self) -> None:
-        """Measures in another thread from now on; SciPy and NumPy hold no lock meanwhile."""
+        """Starts to measure in another thread; SciPy and NumPy hold no lock meanwhile."""
         if self._begun is None:
             executor = ThreadPoolExecutor(1, "sound")
             self._begun = executor.submit(self.measure)
@@ -65,13 +65,13 @@ class Grounding:
     def contradicts(self, text: Sequence[int], draft: Sequence[int]) -> bool:
         """Whether `text` with `draft` behind it makes a claim that contradicts the sound and that `text` does not make.
 
-        Both are token ids. A claim of the text was verified before, or nobody could verify it.
+        Both are token ids. A claim of the text was verified before, or could not be verified.
         """
         wrong = self._wrong((*text, *draft))
         return bool(wrong and wrong - self._wrong(tuple(text)))
 
     def _find_wrong(self, ids: tuple[int, ...]) -> frozenset[tuple[str, str | None]]:
-        """(attribute, class) of the claims in a text, or in what there is of it, that contradict the sound."""
+        """(attribute, class) of the claims in a text or its beginning that contradict the sound."""
         claims = self.claims(self._read(ids)) if ids else ()
         return frozenset((claim.attribute, claim.class_) for claim in claims if claim.agrees is False)
 
@@ -81,9 +81,10 @@ class Grounding:
     def stands(self, text: Sequence[int], draft: Sequence[int], at: int, token: int) -> bool:
         """Whether drafted token `at` decides a class that fits the sound, and the cloud's `token` there none that does.
 
-        The class is the one that the text with the whole draft names. The token names the class that is read with it
-        in place of the drafted word; one that only begins a word, all those of the phrases that begin so, and each of
-        them has to contradict the sound. A token that names no class does not count: the cloud may go on to any.
+        The class is the one that the text with the whole draft names. The cloud's token names the class that is read
+        with it in place of the drafted word. A token that only begins a word names the classes of all phrases that
+        begin so, and each of them has to contradict the sound. A token that names no class may lead to any: the draft
+        does not stand.
         """
         return self._stands((*text, *draft), len(text) + at, token)
 

@@ -26,8 +26,8 @@ class Lexicon:
     Attributes:
         attributes: attribute -> its classes, both in the lexicon's order.
         vocabularies: the phrases of each language.
-        codes: attribute -> corpus -> code of its tables, `folded` -> class; None for what is none here.
-        table_words: attribute -> words that tables may write, `folded` -> class; None for "", "unknown", boredom.
+        codes: attribute -> corpus -> code of its tables, `folded` -> class; None: no class of the attribute.
+        table_words: attribute -> word of any table, `folded` -> class; None: none ("", "unknown", an ignored word).
     """
 
     def __init__(self, files: Sequence[LexiconFile]) -> None:
@@ -59,7 +59,7 @@ class Lexicon:
 
     @property
     def measures(self) -> bool:
-        """Whether it has limits of a measured figure for any class."""
+        """Whether any class has limits of a measured figure."""
         return any(rules.measured for rules in self._rules.values())
 
     def labels(self, text: str, language: Language) -> dict[str, str | None]:
@@ -128,10 +128,11 @@ class Lexicon:
     def claims(
         self, labels: Mapping[str, str | None], measured: Measured, *, nominal: bool = False
     ) -> tuple[Claim, ...]:
-        """The labels of every attribute that can be measured, each beside its figure and what of it fits the class.
+        """One claim for every attribute that can be measured: its class, its figure, and the values that fit the class.
 
         Of several entries under `measured` the first counts whose `where` the labels satisfy and which has the class;
-        those of a file that extends the shipped one stand before its own. `nominal`: what fits is cut at `borders`.
+        entries of a file that extends the shipped one stand before the shipped ones. `nominal`: the values that fit
+        are those between the `borders` of the class.
         """
         claims = []
         for name, rules in self._rules.items():

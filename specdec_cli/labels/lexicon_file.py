@@ -1,4 +1,4 @@
-"""What a lexicon file may hold, and reading one; the shipped one, default.yaml, explains every part at its head."""
+"""What a lexicon file holds, and reading one. The head of the shipped one, default.yaml, explains every part."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Fit(_Part):
     borders: list[float] = []  # between one class and the next, in their order
 
     def nominal(self, class_: str) -> Span:
-        """Values within the borders of a class; those that fit it where there are none."""
+        """Values between the borders of a class; without borders, the values that fit it."""
         if not self.borders or class_ not in self.classes:
             return self.classes.get(class_, Span())
         at = list(self.classes).index(class_)
@@ -139,7 +139,7 @@ class LexiconFile(_Part):
     markers: dict[Language, dict[Marker, list[Phrase]]] = {}
 
     def layers(self) -> list[LexiconFile]:
-        """The files that make its lexicon, later ones over earlier ones: itself, and the shipped one if it says so."""
+        """The files of its lexicon, later ones over earlier ones: the shipped one if it extends that, and itself."""
         return [shipped(), self] if self.extends else [self]
 
     @field_validator("attributes")

@@ -5,9 +5,9 @@ tokens are put in the place of what was written, and the lexicon reads the claus
 
 - a token that names another class ("sad" for "angry") gives its probability to that class;
 - a token that only begins a word gives it to the classes whose phrases begin so, in proportion to their number;
-- a token in the word that leads to no class, and what the kept tokens leave of the distribution, is `other`;
+- a token in the word that leads to no class, and the rest of the distribution, is `other`;
 - a token before the word may turn the class round ("very" for "not" in "not lively"); one that does not ("rather" for
-  "very") is another wording, and left out.
+  "very") is another wording, and is left out.
 
 Along the tokens the chain rule holds: what a token leaves to the written one is shared out among the next one's.
 """
@@ -31,7 +31,7 @@ from specdec_cli.transcript.records import ClassScores
 from specdec_cli.types import Decider, Token
 
 KEPT: Final = 20
-"""Likeliest tokens of a position that are looked at."""
+"""Likeliest tokens that are kept of each position."""
 REACH: Final = 3
 """Words before the one that names a class at which another class may have been decided."""
 _MARK: Final = re.compile(r"[,，.。;；:：!！?？()（）\n]")
@@ -61,7 +61,7 @@ class Scorer:
     ) -> dict[str, ClassScores]:
         """Attribute -> scores, where the tokens that name its class, and their rivals, are known.
 
-        `labels` are the classes that the caption names, which may end before the tokens do.
+        `labels` are the classes that the caption names; the caption may end before the tokens do.
         """
         ids, found = [token.id for token in tokens], {}
         texts, rows = _read(ids, decode)
@@ -91,9 +91,9 @@ def rivals(
     decode: Decode,
     language: Language,
 ) -> Iterator[tuple[str, Collection[str]]]:
-    """The classes that another token in place of token `at` of `ids` may name: none, one, or of all phrases begun so.
+    """The classes that another token in place of token `at` of `ids` may name: none, one, or all of the phrases begun.
 
-    They come for every attribute, of those given, whose class is decided there.
+    Yields each of the `attributes` whose class is decided at that token, with these classes.
     """
     named = {name: found for name, found in lexicon.namings(decode(ids), language).items() if name in attributes}
     if not named:
@@ -114,7 +114,7 @@ def _read(ids: Sequence[int], decode: Decode) -> tuple[list[str], list[list[str]
 
 @dataclass
 class _Word:
-    """The word that names a class, at the places of the tokens that decide it, and what others there would name."""
+    """The word that names a class: the places of the tokens that decide it, and what other tokens there would name."""
 
     lexicon: Lexicon
     language: Language

@@ -1,22 +1,22 @@
-"""What clips should be captioned as: texts by people, and classes, from a table with one row per clip."""
+"""What clips should be captioned as: texts by people, and classes, from a table with a row per clip."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
 from specdec_cli.errors import ReferencesError
-from specdec_cli.inputs.entries import CLIPS, Columns, Entry, plain_name
+from specdec_cli.inputs.entries import CLIPS, Columns
 from specdec_cli.inputs.names import ByRecording, parts_of
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.table_files import Table, read_table
-from specdec_cli.labels.lexicon import NOT_GIVEN, Lexicon
-from specdec_cli.labels.units import folded
+from specdec_cli.labels.label_columns import LabelColumn, label_column
+from specdec_cli.labels.lexicon import Lexicon
 from specdec_cli.prompts import Language
 from specdec_cli.reading import language_of
 from specdec_cli.text import show, show_name
@@ -26,20 +26,9 @@ _TEXTS: Final = (
     re.compile(r"(captions?|references?|ref|(text_)?descriptions?|style_prompts?)([_ ]?(zh|en|\d+))*", re.IGNORECASE),
     re.compile(r"texts?[_ ]?\d*", re.IGNORECASE),
 )
-"""The second only where a table has none of the first: `text` may be what was spoken."""
-_ALSO_CALLED: Final = {
-    "emotion": ("emoclass", "emotionclass", "emotionlabel", "voicevote", "emovote"),
-    "voice": ("gender", "sex"),
-}
-_CORPUS_OF: Final = {"voicevote": "CREMA-D", "emovote": "CREMA-D", "emoclass": "MSP-Podcast"}
-_MAY_BE: Final = {
-    "rate": ("speakingrate", "speakingspeed", "speed", "tempo"),
-    "volume": ("energy", "loudness"),
-}
-"""Columns of these names count where they hold words: they may hold measurements."""
-_TIE: Final = re.compile(r"\w(:\w)+")  # of raters, as CREMA-D writes it
+"""Names of columns of texts. The second pattern counts if no column has a name of the first: `text` may be speech."""
 _ALIKE_S: Final = 0.5
-"""Seconds by which two starts or ends of the same piece may differ."""
+"""Seconds by which two starts or two ends of the same piece may differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,42 +36,40 @@ class Reference:
     """What one clip should be captioned as."""
 
     key: str  # the clip's name in the table
-    texts: tuple[str, ...]  # reference captions; empty where the table has none for this clip
-    labels: Mapping[str, str]  # attribute -> class, only those that are known
+    texts: tuple[str, ...]  # reference captions
+    labels: Mapping[str, str]  # attribute -> class, of the attributes whose class is known
     speaker: str | None = None
-    span: tuple[float, float] | None = None  # of the piece that this is about, s, maybe infinite; None: all of it
+    span: tuple[float, float] | None = None  # start and end of the piece, s; the end may be infinite; None: all of it
     channel: int | None = None  # 1-based
 
     def texts_in(self, language: Language) -> tuple[str, ...]:
-        """The reference captions that are in a language, or too short to tell."""
+        """The reference captions in a language, and those too short to tell."""
         return tuple(text for text in self.texts if language_of(text) in (language, None))
 
 
+@dataclass(frozen=True, eq=False)
 class References:
     """The references of a set of clips, found by the clips' paths.
 
     Attributes:
-        entries: in the order of the table.
+        entries: the references in the order of the table.
         columns: attribute, or `text` -> column of the table at `path`.
-        codes: attribute -> corpus by the codes of which its column was read.
+        codes: attribute -> corpus whose codes its column holds.
         skips: rows and labels that were left out.
     """
 
-    def __init__(
-        self,
-        entries: Sequence[Reference],
-        columns: Mapping[str, str],
-        path: Path,
-        *,
-        codes: Mapping[str, str] | None = None,
-        skips: Skips | None = None,
-    ) -> None:
-        self.entries, self.columns, self._path = tuple(entries), columns, path
-        self.codes: Mapping[str, str] = codes or {}
-        self.skips = Skips() if skips is None else skips
-        self._by_recording = ByRecording[Reference](path)
-        for entry in entries:
-            self._by_recording.add(entry.key, entry)
+    path: Path
+    entries: Sequence[Reference]
+    columns: Mapping[str, str]
+    codes: Mapping[str, str]
+    skips: Skips
+
+    @cached_property
+    def _by_recording(self) -> ByRecording[Reference]:
+        found = ByRecording[Reference](self.path)
+        for entry in self.entries:
+            found.add(entry.key, entry)
+        return found
 
     @classmethod
     def read(
@@ -99,25 +86,23 @@ class References:
     ) -> References:
         """Reads a table (.tsv, .csv, .json or .jsonl).
 
-        Columns that are not named are looked for: `file`, `path`, `audio`, `id` and the like for the clip; `caption`,
-        `reference`, `description`, else `text` for texts, also numbered; `c_<attribute>`, `label_<attribute>`, else
-        `<attribute>` for classes, if the lexicon knows a word of it (it may hold measurements).
+        A column that is not named is found by its name. The clip is in `file`, `path`, `audio`, `id` or the like.
+        Texts are in `caption`, `reference` or `description`, else in `text`; these may be numbered. Classes are in
+        `c_<attribute>` or `label_<attribute>`, else in `<attribute>` if the lexicon knows a word of that column.
 
         Args:
             strict: whether a row or label that would be left out is refused instead.
-            refuse_unknown: whether a word that is no label is refused; else it costs its label.
-            label_codes: corpus by the codes of which labels are written; None: that which has all codes of a column.
+            refuse_unknown: whether a word that is no label is refused; else the row has no such label.
+            label_codes: corpus whose codes label the clips; None: the one that has codes for all words of a column.
 
         Raises:
             ReferencesError: the table cannot be read; a column is missing; no row names a clip; no word of a column is
-                known; its codes are those of several corpora. Names row or column.
+                known; a column fits the codes of several corpora. The message names row or column.
         """
         skips = Skips(strict)
         table = read_table(path, skips)
         columns, texts, named = _find_columns(table, file_column, text_columns, label_columns or {}, lexicon)
-        labels = [_LabelColumn.of(table, *item, lexicon, label_codes) for item in named.items()]
-        for label in labels:
-            label.require_known(table)
+        labels = [LabelColumn.of(table, *item, lexicon, label_codes) for item in named.items()]
         codes = {each.attribute: each.corpus for each in labels if each.corpus is not None}
         found: dict[tuple[object, ...], Reference] = {}
         for entry in columns.entries(skips):
@@ -129,8 +114,8 @@ class References:
             channel = None if entry.channel is None else entry.channel + 1
             key = parts_of(entry.file), part, entry.speaker, channel
             if key in found:
-                why = f"{show(entry.file)} has a row already; several texts of one clip go into several columns"
-                skips.leave_out(entry.place, why)
+                reason = f"{show(entry.file)} has a row already; several texts of one clip go into several columns"
+                skips.leave_out(entry.place, reason)
                 continue
             classes = {each.attribute: each.class_of(entry, skips, refuse=refuse_unknown) for each in labels}
             known = {attribute: class_ for attribute, class_ in classes.items() if class_ is not None}
@@ -138,7 +123,7 @@ class References:
             found[key] = Reference(entry.file, captions, known, entry.speaker, part, channel)
         skips.require_some(found, f"{path} has no row about a clip.", "It needs a row per clip.")
         read = {**named, **({"text": ", ".join(texts)} if texts else {})}
-        return cls([*found.values()], read, path, codes=codes, skips=skips)
+        return cls(path, tuple(found.values()), read, codes, skips)
 
     def find(
         self,
@@ -154,7 +139,7 @@ class References:
         A recording is found by its path as far as the table gives one, and then by its name, if only one path has it;
         an ending may be missing. Of rows about pieces of it, the nearest to `start_s` and `end_s` counts, each within
         half a second; a row about the whole recording counts for every piece. Rows about the speaker or the channel
-        (1-based) of the piece come first, then those that name none; of several others just as near, none counts.
+        (1-based) of the piece come first, then rows that name none. Of several others just as near, none counts.
 
         Raises:
             ReferencesError: several paths of the table may be this recording's.
@@ -164,15 +149,14 @@ class References:
             if entry.span is None:
                 whole.append((0.0, entry))
             elif start_s is not None and end_s is not None:
-                until = end_s if entry.span[1] == math.inf else entry.span[1]
-                off = max(abs(entry.span[0] - start_s), abs(until - end_s))
-                near += [(off, entry)] if off <= _ALIKE_S else []
-        left = near or whole
-        for name, wanted in (("speaker", _name(speaker)), ("channel", channel)):
-            of = [(_name(getattr(entry, name)), off, entry) for off, entry in left]
-            own = [(off, entry) for known, off, entry in of if wanted is not None and known == wanted]
-            left = own or [(off, entry) for known, off, entry in of if known is None] or left
-        nearest = [entry for off, entry in left if off == min(left, key=itemgetter(0))[0]]
+                until_s = end_s if entry.span[1] == math.inf else entry.span[1]
+                off_s = max(abs(entry.span[0] - start_s), abs(until_s - end_s))
+                if off_s <= _ALIKE_S:
+                    near.append((off_s, entry))
+        left = _preferring(near or whole, lambda entry: _plain_speaker(entry.speaker), _plain_speaker(speaker))
+        left = _preferring(left, lambda entry: entry.channel, channel)
+        least_s = min((off_s for off_s, _ in left), default=0.0)
+        nearest = [entry for off_s, entry in left if off_s == least_s]
         return nearest[0] if len(nearest) == 1 else None
 
     def of(self, run: TranscriptHead) -> Reference | None:
@@ -184,7 +168,7 @@ class References:
         self._by_recording.expect(files)
         if files and not any(self._by_recording.of(file) for file in files):
             raise ReferencesError(
-                f"0 of {len(files)} recordings were found in {self._path}.",
+                f"0 of {len(files)} recordings were found in {self.path}.",
                 hint=f"The first recording is {show(files[0])} and the first row is about {show(self.entries[0].key)}: "
                 "names or ends of paths have to agree. --column file=NAME names another column.",
             )
@@ -193,18 +177,30 @@ class References:
         """Which columns were read, and by the codes of which corpus: for a command to print."""
         read = [f"{name} from {column}" for name, column in self.columns.items()]
         read += [f"{attribute} by the codes of {corpus}" for attribute, corpus in self.codes.items()]
-        return f"{self._path}: {', '.join(read)}"
+        return f"{self.path}: {', '.join(read)}"
 
 
-def _name(value: object) -> object:
-    """A speaker as any format may write the name."""
-    return "_".join(value.casefold().split()) if isinstance(value, str) else value
+def _preferring(
+    found: Sequence[tuple[float, Reference]], name_of: Callable[[Reference], object], wanted: object
+) -> Sequence[tuple[float, Reference]]:
+    """Rows that name what is wanted; else those that name nothing; else all."""
+    own = [row for row in found if wanted is not None and name_of(row[1]) == wanted]
+    return own or [row for row in found if name_of(row[1]) is None] or found
+
+
+def _plain_speaker(name: str | None) -> str | None:
+    """A speaker's name as every format can write it."""
+    return None if name is None else "_".join(name.casefold().split())
 
 
 def _find_columns(
     table: Table, file: str | None, texts: Sequence[str], labels: Mapping[str, str], lexicon: Lexicon
 ) -> tuple[Columns, Sequence[str], Mapping[str, str]]:
-    """The columns of the file, of texts and of labels as named, or else those that are called accordingly."""
+    """The columns of the clip and of its texts, and attribute -> column of its class: as named, else by their names.
+
+    Raises:
+        ReferencesError: a named column is missing, no column names the clip, or none has texts or labels.
+    """
     hint = (
         f"Its columns: {', '.join(map(show_name, table.columns))}. "
         "Name them with --column file=NAME, --column text=NAME or --column emotion=NAME."
@@ -216,89 +212,11 @@ def _find_columns(
     if columns.file is None:
         message = f"{table.path} has no column that names the clip."
         raise ReferencesError(message, hint=f"The first line has to hold the names of the columns. {hint}")
-    found = {attribute: _label_column(table, columns, attribute, lexicon) for attribute in lexicon.attributes}
+    columns.language = None  # that of the recording, which says nothing of the texts
+    found = {attribute: label_column(columns, attribute, lexicon) for attribute in lexicon.attributes}
     labels = {**{attribute: column for attribute, column in found.items() if column}, **labels}
     groups = ([name for name in table.columns if pattern.fullmatch(name)] for pattern in _TEXTS)
     texts = texts or next(filter(None, groups), ())
     if not texts and not labels:
         raise ReferencesError(f"{table.path} has neither reference texts nor labels.", hint=hint)
     return columns, texts, labels
-
-
-def _label_column(table: Table, columns: Columns, attribute: str, lexicon: Lexicon) -> str | None:
-    """A column of classes; one that is merely called like the attribute may hold measurements instead."""
-    plain = plain_name(attribute)
-    if column := columns.first((f"c{plain}", f"label{plain}", f"{plain}label", *_ALSO_CALLED.get(attribute, ()))):
-        return column
-    if not (column := columns.first((plain, *_MAY_BE.get(attribute, ())))):
-        return None
-    written = _written(table, column)
-    known = any(lexicon.table_words[attribute].get(word) for word in written)
-    return column if known or _sets_of(written, attribute, lexicon) else None
-
-
-def _written(table: Table, column: str) -> set[str]:
-    """The different words of a column, folded, without what says that there is none."""
-    found = {folded(word) for row in table.rows for word in row.cell(column)} - NOT_GIVEN
-    return {word for word in found if not _TIE.fullmatch(word)}
-
-
-def _sets_of(written: set[str], attribute: str, lexicon: Lexicon) -> list[str]:
-    """The corpora that have all of these words among their codes."""
-    return [name for name, words in lexicon.codes.get(attribute, {}).items() if written and written <= words.keys()]
-
-
-@dataclass(frozen=True, slots=True)
-class _LabelColumn:
-    """A column of labels, and the class that each word of it names: none for an ignored one."""
-
-    attribute: str
-    column: str
-    words: Mapping[str, str | None]
-    corpus: str | None  # the corpus the codes of which its words are, where they are no plain words
-    hint: str  # for a word that is no label
-
-    @classmethod
-    def of(cls, table: Table, attribute: str, column: str, lexicon: Lexicon, corpus: str | None) -> _LabelColumn:
-        """Reads its words as they are, or by the codes of `corpus` or of the only corpus that has all of them."""
-        hint = (
-            f"Classes: {', '.join(lexicon.attributes[attribute])}. Add the word to a lexicon file that extends the "
-            "default one, under aliases or, to leave such rows out, under ignored."
-        )
-        plain, sets, written = lexicon.table_words[attribute], lexicon.codes.get(attribute, {}), _written(table, column)
-        if corpus is not None and sets:
-            if corpus not in sets:
-                known = f"Known are {', '.join(sets)}."
-                raise ReferencesError(f"There are no codes of a corpus {show(corpus)}.", hint=known)
-            return cls(attribute, column, {**plain, **sets[corpus]}, corpus, hint)
-        fitting = [] if written <= plain.keys() else _sets_of(written, attribute, lexicon)
-        if not fitting:
-            return cls(attribute, column, plain, None, hint)
-        if (of := _CORPUS_OF.get(plain_name(column))) in fitting:
-            return cls(attribute, column, sets[str(of)], of, hint)
-        if len({tuple(sets[name][word] for word in sorted(written)) for name in fitting}) > 1:
-            message = f"{table.path}, column {show_name(column)}: its labels are codes of {' and of '.join(fitting)}."
-            raise ReferencesError(message, hint=f"Say of which corpus: --set judging.label_codes={fitting[0]}.")
-        return cls(attribute, column, sets[fitting[0]], " or ".join(fitting), hint)
-
-    def require_known(self, table: Table) -> None:
-        """Raises ReferencesError for a column of which no word is a label: it is another column."""
-        written = _written(table, self.column)
-        if written and not written & self.words.keys():
-            row = next(row for row in table.rows if row.cell(self.column))
-            unknown = self._unknown(row.cell(self.column)[0])
-            message = f"{row.place}, {unknown}, and none of the column's other {len(written) - 1}."
-            raise ReferencesError(message, hint=self.hint)
-
-    def class_of(self, entry: Entry, skips: Skips, *, refuse: bool) -> str | None:
-        """The class of a row; an unknown one is left out, or refused."""
-        word = " ".join(entry.row.cell(self.column)) if entry.row else ""
-        plain = folded(word)
-        if plain not in self.words and plain not in NOT_GIVEN and not _TIE.fullmatch(plain):
-            if refuse or skips.strict:
-                raise ReferencesError(f"{entry.place}, {self._unknown(word)}.", hint=self.hint)
-            skips.change(entry.place, self._unknown(word))
-        return self.words.get(plain)
-
-    def _unknown(self, word: str) -> str:
-        return f"column {show_name(self.column)}: {self.attribute} has no class or word {show(word)}"

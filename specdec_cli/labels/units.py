@@ -1,7 +1,6 @@
 """Text as units: words of scripts that put spaces between them, characters of Chinese, and punctuation marks.
 
-Reading works on units, so that a pattern is matched by comparing words and never by a regular expression that
-somebody wrote.
+A pattern of a lexicon file is matched by comparing units, so no file holds a regular expression.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ def units(text: str) -> list[str]:
 
 
 def folded(word: str) -> str:
-    """A word or phrase however a table may write it."""
+    """A word or phrase of a table without case, width, hyphens and underscores."""
     return " ".join(normalise(word).replace("_", " ").replace("-", " ").split())
 
 
 _QUOTED: Final = re.compile("“[^“”]*”|\"[^\"]*\"|「[^「」]*」|(?<!\\w)['‘][^'’‘]*['’](?!\\w)")
 _SHORTEST_QUOTATION: Final = 6
-"""Units that make a quotation somebody's speech; fewer may name a class ('annoyed', “喜悦”)."""
+"""Fewest units of a quotation that is speech; a shorter one may name a class ('annoyed', “喜悦”)."""
 
 
 def quotations(text: str) -> list[tuple[int, int]]:

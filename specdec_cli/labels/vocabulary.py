@@ -1,6 +1,6 @@
-"""The phrases of a language with what they may mean, from one file or two on top of each other.
+"""The phrases of a language, and what each may mean.
 
-They are found in captions, and in the tokens of a model: tokens that name the same classes are synonyms.
+Phrases are found in captions and in the tokens of a model: tokens that name the same classes are synonyms.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from specdec_cli.prompts import Language
 GAP_UNITS: Final = 4
 """Units that `...` may stand for, at most; it never reaches over a punctuation mark."""
 UNCLASSED: Final = ""
-"""In place of a class, for a feeling that is none of the attribute's classes ("determined")."""
+"""Stands for the class of a feeling that is none of the attribute's classes ("determined")."""
 
 _DEGREE: Final = re.compile(
     "^(?:比较|非常|十分|相当|特别|有点|有些|略微|较|偏|很|略|稍|更|太|挺|颇|极|最)|[的地得着了]$"
@@ -27,7 +27,7 @@ _DEGREE: Final = re.compile(
 """Words of degree and particles that a Chinese token may hold beside the word that names the class: 较快, 高兴地."""
 
 Named = tuple[str, Literal["plain", "weak"]]
-"""A class, and whether a word for it counts only where nothing else tells."""
+"""A class, and `weak` if a word for it counts only where no other does."""
 Said = frozenset[tuple[str, str]]
 """(attribute, class) pairs."""
 Topic = tuple[str, int]
@@ -68,7 +68,7 @@ class Mention:
     meaning: Meaning
     sentence: int  # its number; words like "but" begin a new one too
     clause: int  # its number; commas begin a new one too
-    since: int  # the first unit after what stands before it: a word that names something, or a mark
+    since: int  # the first unit behind the last mark, or the last phrase that speaks, before it
 
     def marks(self, marker: str) -> bool:
         """Whether it stands in this list of markers."""
@@ -122,7 +122,7 @@ class Vocabulary:
         return found
 
     def classes_begun(self, attribute: str, beginning: str) -> Counter[str]:
-        """Class -> number of phrases without spaces that name it and begin so; none where it is too short to tell."""
+        """Class -> number of phrases, without spaces, that name it and begin so; empty for too short a beginning."""
         meanings = self.meanings if len(beginning) >= _fewest(beginning) else {}
         said = (meaning.said for steps, meaning in meanings.items() if "".join(steps).startswith(beginning))
         return Counter(class_ for pairs in said for name, class_ in pairs if name == attribute)
@@ -131,9 +131,9 @@ class Vocabulary:
         """Token id -> number of its group, in which tokens may stand for one another: no other class is named.
 
         `pieces` are the tokens of a model's vocabulary with the space before them. A token names what the phrase of its
-        text names: " cheerful" and " joy" are synonyms. It must begin a word, so "ing" and "he" name nothing; the first
-        part of a word names what all phrases and tokens that begin so name. A token has no group where those differ,
-        where one of them is something else (a noun that qualities go with, a negation), or where it is too short.
+        text names: " cheerful" and " joy" are synonyms. A token must begin a word, so "ing" and "he" name nothing. The
+        first part of a word names what all phrases and tokens that begin so name. A token has no group if these differ,
+        if one of them is something else (a noun that qualities go with, a negation), or if the token is too short.
         """
         whole: dict[str, Said] = {}  # phrases without spaces, and their beginnings, where those that begin so agree
         begun: dict[str, Said] = {}
@@ -188,12 +188,12 @@ class Vocabulary:
 
 
 def _fewest(text: str) -> int:
-    """Letters that determine which phrases may follow: fewer of Latin script may begin any other word."""
+    """Letters from which a beginning tells which phrases follow; fewer Latin letters begin too many words."""
     return 3 if text.isascii() else 1
 
 
 def _begins_a_word(text: str) -> bool:
-    """Whether a token stands at the beginning of a word, in scripts without spaces anywhere, and is long enough."""
+    """Whether a token is long enough and begins a word; in scripts without spaces every token does."""
     stripped = text.strip()
     if not stripped or "\ufffd" in text or (stripped.isascii() and len(stripped) < _fewest(stripped)):
         return False

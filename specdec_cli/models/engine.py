@@ -232,7 +232,11 @@ def forward_together(wanted: Sequence[_Wanted]) -> list[_Scores]:
 def _forward_end_to_end(
     model: AudioLM, feeds: Sequence[Sequence[int]], starts: Sequence[int], caches: Sequence[Cache], rows: Sequence[int]
 ) -> Sequence[torch.Tensor]:
-    """One forward of all clips' tokens end to end; returns the logits of the last `rows` tokens of each clip."""
+    """One forward of all clips' tokens end to end; returns the logits of the last `rows` tokens of each clip.
+
+    Raises DecodingError where they are not finite: what attention masks is multiplied by 0, and NaN of one clip would
+    be NaN of all.
+    """
     sizes = [len(feed) for feed in feeds]
     spans = [(start, start + size) for start, size in zip(starts, sizes, strict=True)]
     scored = [torch.arange(end - count, end) for end, count in zip(accumulate(sizes), rows, strict=True)]
@@ -245,6 +249,8 @@ def _forward_end_to_end(
         torch.cat(scored),
         mask=mask[None, None].to(model.device),
     )
+    if not logits.amax(-1).isfinite().all():
+        raise DecodingError("scores of a clip are not finite")
     return logits.split_with_sizes(list(rows))
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from specdec_cli.config.decoding_schema import ScoringConfig
 from specdec_cli.config.gate_file import tokenizer_fingerprint
-from specdec_cli.config.schema import ScoringConfig
 from specdec_cli.config.settings import check_value
 from specdec_cli.errors import AudioContentError, CheckpointError, TokenizerMismatchError
 from specdec_cli.models.rendering import TemplateError

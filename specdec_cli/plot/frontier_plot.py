@@ -26,9 +26,10 @@ _AXES: Final[Mapping[Cost, str]] = {
 
 
 def frontier(points: Sequence[TunedPoint], gap: Interval, *, what: str, title: str, kind: str = "svg") -> bytes:
-    """The settings with their intervals between edge-only and cloud-only, a panel for each cost that was measured.
+    """The settings with their intervals between edge-only and cloud-only, a panel for each cost that gates spend.
 
-    Escalation at random is dashed. The settings of one gate share a colour and a sign, and are joined.
+    Blocks have no panel where all drafts are deferred. Escalation at random is dashed. The settings of one gate share a
+    colour and a sign, and are joined.
 
     Args:
         gap: what the cloud alone is better by than the edge alone.
@@ -39,7 +40,11 @@ def frontier(points: Sequence[TunedPoint], gap: Interval, *, what: str, title: s
 
 
 def _draw(figure: Figure, points: Sequence[TunedPoint], gap: Interval, what: str, title: str) -> None:
-    costs = [cost for cost in COSTS if any(point.spent.get(cost) is not None for point in points)] or ["blocks"]
+    known = (
+        {cost for cost, share in point.spent.items() if share is not None} for point in points if point.gate != "random"
+    )
+    measured = set[Cost]().union(*known)
+    costs = [cost for cost in COSTS if cost in measured] or ["clips"]
     figure.set_size_inches(max(4.0 * len(costs), 5.5), 4.3)
     figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
     panels = figure.subplots(1, len(costs), sharey=True, squeeze=False)[0]
@@ -52,7 +57,7 @@ def _draw(figure: Figure, points: Sequence[TunedPoint], gap: Interval, what: str
         panel.axhline(100 * gap.value, color=INK, linewidth=1, label="cloud alone")
         if gap.low is not None and gap.high is not None:
             panel.axhspan(
-                100 * gap.low, 100 * gap.high, color=LINE, alpha=0.45, linewidth=0, label="its 95% interval (grey)"
+                100 * gap.low, 100 * gap.high, color=LINE, alpha=0.45, linewidth=0, label="cloud alone, 95% interval"
             )
         panel.plot([0, 100], [0, 100 * gap.value], linestyle=(0, (4, 4)), color=MUTED, label="calls at random")
         for number, gate in enumerate(gates):

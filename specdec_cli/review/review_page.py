@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, groupby, repeat
 from pathlib import Path, PurePath
 from typing import Any, Final
@@ -52,7 +52,7 @@ class ReviewItem:
         return self.run.needs_review is True or bool(self.run.flags)
 
     def order(self) -> tuple[object, ...]:
-        """By which pieces are sorted, the most doubtful first."""
+        """Key that sorts the most doubtful pieces first."""
         return "contradicts" not in self.run.flags, not self.doubtful, -(self.doubt or 0.0)
 
     @property
@@ -62,7 +62,7 @@ class ReviewItem:
         return None if run.start_s is None or run.end_s is None else (run.start_s, run.end_s)
 
     def shown(self) -> dict[str, Any]:
-        """What the page's script reads of it."""
+        """The piece as the page's script reads it."""
         run = self.run
         return {
             "file": readable(run.file),
@@ -87,7 +87,7 @@ def read_pieces(
 ) -> list[ReviewItem]:
     """The pieces in files of transcripts, the most doubtful first; of a clip captioned again, the last ones.
 
-    Captions that contradict the sound come before all others, for hardly one of them is right.
+    Captions that contradict the sound come before all others: hardly one of them is right.
 
     `lexicon` finds the classes of transcripts without labels, `references` have those that are known, and `mode`
     chooses captions of one mode.
@@ -95,6 +95,7 @@ def read_pieces(
     Raises:
         TranscriptError: a file holds something else, or no caption.
         ConfigError: a recording has captions in several modes.
+        ReferencesError: the references are about none of the recordings, or one row may be about several.
     """
     found: dict[tuple[object, ...], ReviewItem] = {}
     known = lexicon.attributes  # a correction is a class that tables of references may name
@@ -105,14 +106,19 @@ def read_pieces(
             run = transcript_at(path, piece.line)
             labels = piece.line.head.labels or {}
             labels = {name: of if of in known[name] else None for name, of in labels.items() if name in known}
-            reference = None if references is None else references.of(run)
-            truth = {} if reference is None else reference.labels
             claims = () if run.measured is None else lexicon.claims(labels, run.measured)
-            found[piece.line.key, run.start_s, run.end_s, run.channel] = ReviewItem(run, labels, truth, claims)
+            found[piece.line.key, run.start_s, run.end_s, run.channel] = ReviewItem(run, labels, {}, claims)
     if not found:
         message = f"{', '.join(map(str, paths))} holds no caption."
         raise WrongFileError(message, hint="Caption recordings first: specdec batch --labels")
-    return sorted(found.values(), key=ReviewItem.order)
+    items = list(found.values())
+    if references is not None:
+        references.require_some([item.run.file for item in items])
+        truths = [references.of(item.run) for item in items]
+        items = [
+            replace(item, truth=truth.labels) if truth else item for item, truth in zip(items, truths, strict=True)
+        ]
+    return sorted(items, key=ReviewItem.order)
 
 
 @dataclass(slots=True)

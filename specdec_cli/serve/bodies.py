@@ -55,7 +55,10 @@ class Bodies:
             return self.held
 
     async def read(self, request: Request) -> Body:
-        """The body of a request. Raises HTTPException if it is too large or too slow."""
+        """The body of a request. Raises HTTPException if it is packed, too large or too slow."""
+        if (coding := request.headers.get("content-encoding", "identity")) != "identity":
+            head = {"Accept-Encoding": "identity"}
+            raise HTTPException(415, f"a body in {coding[:40]} is not unpacked: send it as it is", head)
         body, parts = Body(self), list[bytes]()
         try:
             async with asyncio.timeout(self.limits.body_s):

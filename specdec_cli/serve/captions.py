@@ -8,7 +8,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Collection, Generator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, cast
@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect
 
 from specdec_cli.captioner import Captioner
 from specdec_cli.config.resolve import ResolvedConfig
-from specdec_cli.errors import CheckpointError, ConfigError, ContextError, SpecdecError
+from specdec_cli.errors import CheckpointError, ContextError, SpecdecError
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.models.engine import encoders_and_threads
 from specdec_cli.run import Run
@@ -129,20 +129,30 @@ class Captions:
                 says = [warning.replace(path, NAME) for warning in recording.warnings]
                 says += [IGNORED_TEXTS] if texts and not follows else []
                 runs = captioner.runs_of(replace(recording, path=NAME, warnings=tuple(says)))
+                captioned, lost = False, None  # any piece, and the error of the first that failed
                 while True:
                     with self._turn(self._preparing, left):
                         run = next(runs, None)
                     if run is None:
-                        return
-                    yield from self._steps_of(run, captioner, left)
+                        break
+                    failed = yield from self._steps_of(run, captioner, left)
+                    captioned |= failed is None
+                    lost = lost or failed
+                if lost is not None and not captioned:
+                    raise lost
             except SpecdecError as error:
                 error.message = error.message.replace(path, NAME)
                 if follows and isinstance(error, CheckpointError):
                     raise ApiError(400, error.message, "messages", type(error).__name__) from error
                 raise
 
-    def _steps_of(self, run: Run, captioner: Captioner, left: threading.Event) -> Generator[Step]:
-        """Each block of a piece, and its transcript: of one among several pieces, it may be that of a failure."""
+    def _steps_of(
+        self, run: Run, captioner: Captioner, left: threading.Event
+    ) -> Generator[Step, None, SpecdecError | None]:
+        """Each block of a piece, and its transcript: where there are others, that may be the line of an error.
+
+        Returns that error.
+        """
         piece, sent, seen, engine = _piece(run, captioner.pair.writer.placeholders), 0, 0, self._engine
         if engine is not None:
             engine.request.left = left
@@ -160,12 +170,13 @@ class Captions:
                         settled = captioner.setup.settled(update.text.caption)
                         yield Step(piece, settled[sent:], tuple(run.tokens[seen:]), update.event)
                         sent, seen = max(sent, len(settled)), len(run.tokens)
-            transcript = run.finish()
+            transcript, failed = run.finish(), None
         except SpecdecError as error:
             if sent or run.clip.pieces is None or isinstance(error, ContextError):
                 raise
-            transcript = run.failed(error)
+            transcript, failed = run.failed(error), error
         yield Step(piece, (transcript.caption or "")[sent:], (), transcript)
+        return failed
 
     def _ended(self, _: object) -> None:
         with self._lock:
@@ -174,15 +185,14 @@ class Captions:
     def _variant(self, settings: Mapping[str, object], texts: Mapping[str, str]) -> tuple[Captioner, bool]:
         """The captioner of a request, and whether it follows the client's own texts.
 
-        A captioner with texts of a client is not kept. Raises ConfigError if settings are wrong, or contradict each
-        other.
+        Models that were trained on the shipped prompts alone follow others where `prompt.force` is true. Raises
+        ConfigError where settings are wrong or contradict each other.
         """
-        if texts:
-            with suppress(ConfigError):  # the texts are refused; any other fault shows again without them
-                return self._varied({**settings, **texts}), True
-        if "decoding.stop_strings" in settings:
-            return self._varied(settings), False
-        return self._captioner_of(json.dumps(settings, sort_keys=True)), False
+        stops = "decoding.stop_strings" in settings
+        plain = self._varied(settings) if stops else self._captioner_of(json.dumps(settings, sort_keys=True))
+        if texts and (plain.config.prompt.force or not plain.setup.shipped_only):
+            return self._varied({**settings, **texts}), True
+        return plain, False
 
     def _varied(self, settings: Mapping[str, object]) -> Captioner:
         config, most = self._resolved.varied(settings, "specdec").config, self.limits.text_tokens

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, JsonValue, ValidationError
+from pydantic import Field, JsonValue, ValidationError, model_validator
 
 from specdec_cli.cloud.protocol import Message
 from specdec_cli.config.fields import AT_PAUSES
@@ -32,16 +32,16 @@ SETTABLE: Final = frozenset(
 
 
 class SoundData(Message):
-    """A recording's bytes in base64. The bytes decide what it is; `format` only has to be one of these."""
+    """A recording's bytes in base64, or its address as in `audio_url`; the bytes decide what it is, not `format`."""
 
-    data: str = Field(min_length=1)
-    format: Literal["wav", "mp3", "flac", "ogg", "m4a"]
+    data: str
+    format: str | None = Field(None, description="ignored")
 
 
 class Address(Message):
     """A recording as a data URL (data:audio/wav;base64,...), or at a host that the server fetches from."""
 
-    url: str = Field(min_length=1)
+    url: str
 
 
 class SoundPart(Message):
@@ -69,6 +69,7 @@ class ChatMessage(Message):
     """The user's message, or a system prompt."""
 
     role: Literal["user", "system", "developer"]
+    name: str | None = Field(None, description="ignored")
     content: str | list[Annotated[SoundPart | AddressPart | TextPart, Field(discriminator="type")]]
 
     @property
@@ -121,7 +122,18 @@ class ChatRequest(Message):
     modalities: list[Literal["text"]] | None = None
     store: Literal[False] | None = None
     user: str | None = Field(None, description="ignored")
+    metadata: dict[str, JsonValue] | None = Field(None, description="ignored")
+    safety_identifier: str | None = Field(None, description="ignored")
+    prompt_cache_key: str | None = Field(None, description="ignored")
+    service_tier: str | None = Field(None, description="ignored")
+    parallel_tool_calls: bool | None = Field(None, description="ignored: there are no tools")
     specdec: dict[str, JsonValue] = Field({}, description="`language`, and settings by their names: decoding.k")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, given: Any) -> Any:
+        """In the API null is the same as no field, also of what is not supported."""
+        return {name: each for name, each in given.items() if each is not None} if isinstance(given, dict) else given
 
     @classmethod
     def read(cls, body: bytes) -> ChatRequest:
@@ -171,14 +183,17 @@ class ChatRequest(Message):
         if len(parts) != 1:
             says = f"A request has one recording, and this one has {len(parts)}: send one input_audio or audio_url."
             raise ApiError(400, says, "messages", "invalid_audio")
-        if isinstance(part := parts[0], SoundPart):
-            data = part.input_audio.data
-        else:
-            head, _, data = part.audio_url.url.partition(",")
-            if not (head.startswith("data:") and head.endswith(";base64")):
-                return fetch(part.audio_url.url)
+        data = part.input_audio.data if isinstance(part := parts[0], SoundPart) else part.audio_url.url
+        if isinstance(part, AddressPart) or ":" in data:
+            head, _, coded = data.partition(",")
+            if not head.lower().startswith("data:"):
+                return fetch(data)
+            if not head.lower().endswith(";base64"):
+                says = "A recording in a data URL has to be in base64: data:audio/wav;base64,..."
+                raise ApiError(400, says, "messages", "invalid_audio")
+            data = coded
         try:
-            return base64.b64decode(data, validate=True)
+            return base64.b64decode(data.replace("\n", "").replace("\r", ""), validate=True)
         except ValueError:
             raise ApiError(400, "The recording is not valid base64.", "messages", "invalid_audio") from None
 

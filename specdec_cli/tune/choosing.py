@@ -18,7 +18,7 @@ from specdec_cli.types import Cost
 def worth_running(outcomes: Sequence[SettingOutcome], plan: TuningPlan) -> list[Candidate]:
     """The settings to run: of each gate the best estimated ones within a third, two thirds and all of the budget.
 
-    With a risk those to certify.
+    With a risk, the settings to certify.
     """
     if plan.risk is not None:
         return _worth_certifying(outcomes, plan.risk, plan.cost)
@@ -57,9 +57,9 @@ def best_of(
 ) -> tuple[SettingOutcome | None, Certified | None]:
     """The recommended setting, None if there is none, and its guarantee if there is a risk.
 
-    With a risk that is the last setting that keeps to it, if it keeps to the budget as well. Otherwise it is the one
-    that spends least within one standard error of the best quality within the budget, of those whose gain over the edge
-    alone is certain (its interval lies above 0); never the random gate.
+    With a risk, the last certified setting is recommended if it keeps to the budget. Without one, settings count that
+    keep to the budget and whose gain over the edge alone is certain (its interval lies above 0), but none of the random
+    gate; of those within one standard error of the best quality the setting that spends least is recommended.
 
     The standard error is that of the difference to the best, paired by clip. One of them is the usual margin for
     "as good, but simpler" (Breiman et al. 1984, "Classification and Regression Trees", 3.4.3); a wider one would let

@@ -1,4 +1,4 @@
-"""What settings did with clips: how good their captions are, from 0 to 1, what they cost, and what a tuning finds."""
+"""What settings did with clips: quality of the captions, 0 to 1, and costs; and the result of a tuning."""
 
 from __future__ import annotations
 
@@ -36,9 +36,13 @@ PREFILL: Final = 10.0
 class CaptionQuality:
     """Measures texts of recorded clips: the classes that references name, else chrF with their texts.
 
-    Without references (SHA-256 of a clip -> its reference), or where their texts are what was spoken, the cloud's
-    caption is the reference text. `measure` is what counts, `said` whether texts were left out for that reason,
-    and `classes` gives the class of every attribute that token ids name, None where they name none.
+    `references`: SHA-256 of a clip -> its reference. Without references, or if their texts are what was spoken, the
+    cloud's caption is the reference text.
+
+    Attributes:
+        measure: what counts.
+        said: whether texts were left out because they are what was spoken.
+        classes: token ids -> the class that they name of every attribute; None: none.
     """
 
     def __init__(
@@ -88,7 +92,7 @@ class TunedPoint(Candidate):
     gap_closed: Interval | None  # share of the distance from edge to cloud; None: the two are not measurably apart
     at_costs: list[AtCost]
     quality: float  # mean of the figure that the gap is taken in, 0 to 1
-    escalations_per_clip: float  # which, unlike their rate, does not change merely with the size of blocks
+    escalations_per_clip: float  # unlike a rate, it does not depend on the size of blocks
 
 
 class Tuning(Figures):
@@ -119,7 +123,7 @@ class Tuning(Figures):
     def of(self) -> str:
         """What quality is measured in, in few words."""
         if self.measure != "labels":
-            return "chrF" if self.measure == "texts" else "agreement (chrF)"
+            return "chrF" if self.measure == "texts" else "chrF with the cloud's"
         return self.attributes[0] if len(self.attributes) == 1 else f"mean of {len(self.attributes)} attributes"
 
 
@@ -133,7 +137,7 @@ class Baselines:
 
     @classmethod
     def of(cls, traces: Sequence[Trace], quality: CaptionQuality, seed: int) -> Baselines:
-        """Those of recorded clips; ConfigError if no reference covers them."""
+        """The baselines of recorded clips; ConfigError if no reference covers them."""
         edge, cloud = (quality.table(traces, [getattr(t, side).ids for t in traces]) for side in ("edge", "cloud"))
         if not np.isfinite(edge).any():
             hint = "Look at the column that names the files (--column file=NAME), or leave the references out."
@@ -141,7 +145,7 @@ class Baselines:
         return cls(edge, cloud, Resampler(len(traces), seed=seed))
 
     def gap(self, quality: Values, spent: Spent | None = None) -> GapClosed:
-        """What captions of this quality gain over the edge's."""
+        """What captions of a quality [n, attributes] gain over the edge's."""
         found = measure_gap(self.edge, quality, self.cloud, self.resampler, spent)
         assert found is not None  # a reference covers the same clips of all three
         return found
@@ -167,7 +171,7 @@ class SettingOutcome:
         escalations: Values,
         spent: Spent,
     ) -> SettingOutcome:
-        """Of a candidate by the text that it gives each clip; a deferred draft is no block like others."""
+        """The outcome of a candidate by its text of each clip; a deferred draft does not count as a block."""
         shares = {cost: share for cost, share in spent.items() if cost != "blocks" or not candidate.deferred}
         return cls(candidate, quality.table(traces, texts), quality.differing(traces, texts), escalations, shares)
 
@@ -182,7 +186,7 @@ class SettingOutcome:
         return float(mean(self.quality)(np.ones(len(self.quality))))
 
     def point(self, alone: Baselines) -> TunedPoint:
-        """The setting as a point."""
+        """The setting as a result reports it."""
         found, shares = alone.gap(self.quality, self.spent), {cost: self.share(cost) for cost in COSTS}
         return TunedPoint(
             **asdict(self.candidate),
@@ -206,7 +210,7 @@ def swept(
 ) -> SettingOutcome:
     """A candidate replayed on every clip. Time counts in forwards of one token; a clip's first call takes `prefill`.
 
-    `sounds` are what the claims of each clip's captions are set against.
+    `sounds` hold the measured sound of each clip.
     """
     pairs = zip(traces, sounds, strict=True)
     found = [candidate.replay(trace, classifier, seed, sound) for trace, sound in pairs]

@@ -1,4 +1,4 @@
-"""Recording a clip: the edge's text and the cloud's, each scored by both models at every position; and their store."""
+"""Recording a clip: the edge's text and the cloud's, each scored by both models at every position; and its file."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from specdec_cli.types import Measured
 
 _RECORDING: Final = b'{"recording"'
 _Step = tuple[str, str, Callable[[], "Trace | Transcript"]]
-"""What is shown, the file, and what makes a line of the journal."""
+"""What is shown, the recording, and what makes a line of the journal."""
 _SHAPING: Final = (
     *("max_new_tokens", "min_new_tokens", "sentences", "repetition_penalty", "no_repeat_ngram", "loop_period"),
     *("stop_strings", "closing", "system", SUGGESTED),
@@ -92,7 +92,7 @@ def record(captioner: Captioner, path: str) -> Trace:
 
 
 def sound_of(trace: Trace, captioner: Captioner) -> Grounding | None:
-    """What the claims of the clip's captions are set against; None where the captioner has no use for it."""
+    """The clip's measured sound beside the claims of its captions; None: nothing was measured."""
     measured = trace.measured
     if measured is None:
         return None
@@ -100,7 +100,7 @@ def sound_of(trace: Trace, captioner: Captioner) -> Grounding | None:
 
 
 def setup_of(captioner: Captioner) -> dict[str, object]:
-    """What a recording depends on, beside the clip: models, prompt, and the settings that shape a greedy text."""
+    """What a recording depends on beside the clip: models, prompt, and the settings that shape a greedy text."""
     config, settings = captioner.config, captioner.setup.settings
     return {
         "models": captioner.setup.models.model_dump(),

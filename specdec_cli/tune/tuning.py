@@ -113,7 +113,7 @@ def tune(
 
 
 def clips_needed(difference: Interval | None, clips: int) -> int | None:
-    """How many recordings would roughly show a difference, in two figures; None: it is none, or below 0.
+    """How many recordings would roughly show a difference, in two digits; None: the difference is 0 or below.
 
     The interval of a mean narrows with the root of the number of clips, which leaves it just above 0 here.
     """
@@ -139,7 +139,7 @@ def _reason(ends: GapClosed, plan: TuningPlan, needed: int | None) -> str:
 
 
 def _origin(captioner: Captioner, tuning: Tuning) -> dict[str, Any]:
-    """What a gate file records about where it comes from."""
+    """Where a gate file comes from, as the file records it."""
     return {
         "specdec": __version__,
         "weights": captioner.setup.models.weights,

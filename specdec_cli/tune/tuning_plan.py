@@ -35,7 +35,7 @@ class TuningPlan:
 
 
 def require_tunable(config: Config, gates: Sequence[GateName], clips: int, risk: float | None = None) -> None:
-    """Refuses what no tuning of a hybrid run over so many different clips can succeed with, by ConfigErrors."""
+    """Raises ConfigError if a tuning of hybrid runs over so many different clips cannot succeed."""
     if config.decoding.sampling:
         raise ConfigError("Tuning compares texts, and sampling leaves no one text.", hint="Use temperature 0.")
     if config.cloud is not None and config.cloud.url is not None:
@@ -48,7 +48,7 @@ def require_tunable(config: Config, gates: Sequence[GateName], clips: int, risk:
     require_clips(clips, risk)
     if risk is not None and config.acceptance.rule not in (None, "greedy"):
         problem = f"--risk needs a rule that gives the cloud's own caption, and {config.acceptance.rule} does not."
-        raise ConfigError(problem, hint="Use --accept greedy, or leave --risk out.")
+        raise ConfigError(problem, hint="Set acceptance.rule to greedy, or leave --risk out.")
 
 
 def require_clips(clips: int, risk: float | None = None) -> None:
@@ -61,9 +61,9 @@ def require_clips(clips: int, risk: float | None = None) -> None:
 
 
 def groups_of(traces: Sequence[Trace], references: Mapping[str, Reference]) -> tuple[str, dict[str, str]]:
-    """What keeps halves apart, and its name for each clip by SHA-256.
+    """By what clips are grouped, and the group of each clip by SHA-256; no group is in both halves.
 
-    That is the speaker, if the references name one for every clip and at least four of them; else the clip.
+    Groups are speakers if the references name one for every clip and at least four different ones; else single clips.
     """
     speakers = {sha256: reference.speaker for sha256, reference in references.items() if reference.speaker}
     if len(speakers) == len(traces) and len(set(speakers.values())) >= 4:

@@ -102,7 +102,7 @@ def _sound_column(shard: Shard, schema: Any, features: Mapping[str, Any], column
     if not found:
         hint = f"Columns: {', '.join(schema.names)}. Recordings are structures of bytes and path."
         raise ConfigError(f"{shard.label} has no column with recordings.", hint=hint)
-    hint = f"Choose one: --audio-column {found[0]}. There are {', '.join(found)}."
+    hint = f"Choose one: --column audio={found[0]}. There are {', '.join(found)}."
     what = "several columns with recordings" if column is None else f"no recordings in a column {column!r}"
     raise ConfigError(f"{shard.label} has {what}.", hint=hint)
 
@@ -165,7 +165,7 @@ def _of_tar(shard: Shard, column: str | None, note: Callable[[str], None]) -> It
                     _tell(sample, ending, data)
             if len(sounds) > 1:
                 endings = ", ".join(ending for ending, _ in sounds)
-                sample.problem = f"it has several recordings, choose one with --audio-column: {endings}"
+                sample.problem = f"it has several recordings, choose one with --column audio=ENDING: {endings}"
             for ending, data in sounds if sample.problem is None else ():
                 sample.sound, sample.name = data, f"{key}.{ending}"
             if sample.sound is None:
@@ -186,7 +186,7 @@ def _key(name: str) -> tuple[str, str]:
 
 
 def _tell(sample: Sample, ending: str, data: bytes) -> None:
-    """Adds the columns that a file of a sample gives, or what is wrong with it."""
+    """Adds the columns of a file of a tar to its sample, or what is wrong with the file."""
     is_json = ending.endswith("json")
     try:
         tree = (

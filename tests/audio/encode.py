@@ -1,7 +1,5 @@
 """Sounds and encoded files for the tests, made on the spot with libsndfile and FFmpeg."""
 
-from __future__ import annotations
-
 import io
 import math
 import os

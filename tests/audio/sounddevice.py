@@ -3,8 +3,6 @@
 `PLAYED` says which, and what goes wrong: blocks before which sound is lost, a block after which it is gone.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -1,7 +1,5 @@
 """Transcripts without a model, for tests of what is around them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from specdec_cli.errors import AudioDecodeError, SpecdecError

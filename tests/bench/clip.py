@@ -1,7 +1,5 @@
 """A clip to measure with."""
 
-from __future__ import annotations
-
 import pytest
 
 from specdec_cli.bench.timing import BenchClip
@@ -27,6 +25,6 @@ def lossless() -> Captioner:
 
 
 @pytest.fixture(scope="module")
-def clip(lossless: Captioner) -> BenchClip:
+def clip(lossless) -> BenchClip:
     """A clip for it."""
     return clip_of(lossless)

@@ -1,7 +1,5 @@
 """How a command ends when it runs in this process. Imports no PyTorch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import nullcontext
 from unittest.mock import patch

@@ -1,7 +1,5 @@
 """Command lines that cannot work: one error and a hint, before anything is loaded, and no file is changed."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from pathlib import Path
@@ -9,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.batch.lines import good_line
-from tests.cli.conftest import Specdec
 from tests.export.lines import piece
 from tests.mini_pair import write_voice
 
@@ -25,7 +22,7 @@ MISUSED: list[Row] = [
 SETTINGS: list[Row] = [
     ("caption a.wav -k 0", ("-k", "decoding.k", "0")),
     ("caption a.wav --mode hybird", ("--mode", "hybrid")),
-    ("caption a.wav --mode lossless --accept rank", ("lossless", "--mode", "rank", "--accept")),
+    ("caption a.wav --mode lossless --set acceptance.rule=rank", ("lossless", "--mode", "rank", "--set")),
     ("caption a.wav --mode edge --threshold 2", ("--threshold", "edge", "--mode")),
     ("caption a.wav --mode lossless --gate margin", ("margin", "--gate", "lossless", "--mode", "specdec compare")),
     ("caption a.wav --mode cloud --set decoding.edge_failed=cloud", ("decoding.edge_failed", "cloud", "--mode")),
@@ -102,7 +99,7 @@ STUDIES: list[Row] = [
     ("compare a.wav -o report.pdf", ".html"),
     ("bench --repeat 0", "--repeat"),
     ("compare a.wav --set judging.bertscore=true", "--references"),
-    ("compare a.wav --accept sampling", "temperature"),
+    ("compare a.wav --set acceptance.rule=sampling", "temperature"),
     ("tune many --gate always", "no gate to tune 'always'"),
     ("tune many -k 2,x", "'x' is no whole number from 1 to 64"),
     ("tune many --set decoding.temperature=0.7", "Tuning compares texts, and sampling leaves no one text"),
@@ -113,16 +110,23 @@ STUDIES: list[Row] = [
     ("tune many --budget clips=2", "--budget: 'clips=2' is no share from 0 to 1"),
     ("tune many --budget calls=0.5", "Costs: blocks, clips, time"),
     ("tune many --risk 0.05", "A risk of 5% needs at least 38 clips, and 12 can be recorded"),
-    ("tune many --risk 0.2 --accept rank", "--risk needs a rule that gives the cloud's own caption, and rank does not"),
+    (
+        "tune many --risk 0.2 --set acceptance.rule=rank",
+        "--risk needs a rule that gives the cloud's own caption, and rank does not",
+    ),
     ("tune many --set cloud.url=http://127.0.0.1:9", "returns verdicts only"),
 ]
 FILES: list[tuple[str, str, int]] = [
+    ("caption a.wav --segment 0.01", "takes a number of at least 0.1", 2),
+    ("caption a.wav --segment pause.txt", "pause.txt cannot be read: No such file", 2),
+    ("caption a.wav --segment b.wav", "b.wav is no file of cuts that can be read", 2),
     ("caption a.wav -o .", "cannot be written", 2),
     ("caption a.wav -o no/out.jsonl", "cannot be written", 2),
     ("caption a.wav -o b.wav", "something other than transcripts", 2),
     ("batch a.wav -o settings.json --overwrite", "something other than transcripts", 2),
     ("batch a.wav -o o.jsonl --set runtime.guess_file=none.jsonl", "none.jsonl cannot be read", 2),
     ("export a.wav", "a.wav:1 is no transcript of schema 1", 2),
+    ("plot a.wav", "Name a file of transcripts (.jsonl)", 2),
     ("export captions.jsonl --to rttm --attribute pitch", "no pitch to name them by", 1),
     ("export captions.jsonl -o mine.srt", "was left as it is", 2),
     ("export captions.jsonl -o mine.csv", "was left as it is", 2),
@@ -146,7 +150,7 @@ ALL = [
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def scene(tmp_path_factory) -> Path:
     """A folder with files of all kinds."""
     folder = tmp_path_factory.mktemp("scene")
     (folder / "many").mkdir()
@@ -185,16 +189,13 @@ def contents(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.usefixtures("unloaded")
 @pytest.mark.parametrize(("line", "said", "code"), ALL, ids=[ascii(line[:60]) for line, _, _ in ALL])
-def test_what_cannot_work_is_one_error_with_a_hint_and_changes_nothing(
-    specdec: Specdec, scene: Path, monkeypatch: pytest.MonkeyPatch, line: str, said: str | tuple[str, ...], code: int
-) -> None:
+def test_what_cannot_work_is_one_error_with_a_hint_and_changes_nothing(specdec, scene, monkeypatch, line, said, code):
     if "pipe." in line and not hasattr(os, "mkfifo"):
         pytest.skip("no pipes with names here")
     monkeypatch.chdir(scene)
     before = contents(scene)
-    outcome = specdec(*shlex.split(line))
+    outcome = specdec(*shlex.split(line), loads=False)
     told = " ".join(outcome.err.split())
     assert (outcome.code, outcome.out) == (code, ""), told
     assert all(text in told for text in ((said,) if isinstance(said, str) else said)), told

@@ -1,10 +1,8 @@
 """Calls that fail are tried as often as ever, after pauses of milliseconds."""
 
-from __future__ import annotations
-
 import pytest
 
 
 @pytest.fixture(autouse=True)
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_pauses(monkeypatch) -> None:
     monkeypatch.setattr("specdec_cli.cloud.remote.PAUSE_S", 0.001)

@@ -1,7 +1,5 @@
 """A verify server in a thread of this process, and clients of it."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

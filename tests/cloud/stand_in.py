@@ -1,7 +1,5 @@
 """Stand-ins for servers: any answers over HTTP, and a vLLM server's, computed with a tiny model of this process."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

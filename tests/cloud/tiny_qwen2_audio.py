@@ -1,7 +1,5 @@
 """Tiny random Qwen2-Audio models: real classes, the tokenizer of `tests.tiny`, the published window and prompt."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from pathlib import Path
 from typing import Any

@@ -7,8 +7,6 @@ ended, and starts a server again that has ended, e.g. by `kill -9 -$(cat FOLDER/
 measures such a pair.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """Runs to show: real event objects with the text of their tokens, written out round by round."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from specdec_cli.transcript.records import ModelInfo, Models, Started
@@ -45,13 +43,7 @@ class Clip:
 
 def step(draft: str, entropy: str, reason: Reason | None = None, cloud: str | None = None, **more: object) -> Step:
     """A round from `a/b/c` and `0.1 0.2 0.3`; `cloud` corrects the draft after `accepted` tokens, or is the bonus."""
-    return Step(
-        tuple(draft.split("/")),
-        tuple(map(float, entropy.split())),
-        reason,
-        cloud=cloud,
-        **more,  # type: ignore[arg-type]
-    )
+    return Step(tuple(draft.split("/")), tuple(map(float, entropy.split())), reason, cloud=cloud, **more)
 
 
 def build(started: Started, steps: list[Step], finish_reason: FinishReason = "eos") -> Clip:

@@ -1,7 +1,5 @@
 """Waits for the device, counted as calls that turn tensors into numbers: on a CPU they cost nothing, on a GPU most."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -43,9 +41,7 @@ def counted() -> Iterator[Counter[str]]:
 
 
 @pytest.mark.parametrize("penalties", few([{"repetition_penalty": 1.1}, {}, {"no_repeat_ngram": 4}]))
-def test_a_lossless_caption_waits_once_a_block_and_model(
-    monkeypatch: pytest.MonkeyPatch, penalties: dict[str, float]
-) -> None:
+def test_a_lossless_caption_waits_once_a_block_and_model(monkeypatch, penalties):
     monkeypatch.setitem(draft.UNREAD_TOKENS, "cpu", 8)  # as on a GPU
     given: dict[str, float] = {
         "decoding__k": 5,

@@ -1,7 +1,5 @@
 """Transcripts with figures that a test can add up by hand."""
 
-from __future__ import annotations
-
 import hashlib
 
 from specdec_cli.errors import AudioDecodeError, SpecdecError

@@ -1,7 +1,5 @@
 """Transcript files of recordings in pieces, with the fields that other options add, made without a model."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -34,5 +32,5 @@ def piece(
 def write(folder: Path, *lines: str) -> Path:
     """A transcript file."""
     path = folder / "captions.jsonl"
-    path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    path.write_text("".join(f"{line}\n" for line in lines), "utf-8", "backslashreplace")
     return path

@@ -4,8 +4,6 @@ The classes, the key names of the weights and the processor files are those of t
 weights, tokenizer and chat templates are small ones. Weights are random and the same for the same seed.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Callable, Sequence
@@ -79,7 +77,6 @@ def write(
     tokenizer = tokenizer or kind.tokenizer()
     config = kind.config(tokenizer.get_vocab())
     family = family_of(config.model_type)
-    assert family is not None
     module = family.module_class(config).eval().requires_grad_(False)
     fill(module, seed, kind.spread, noise)
     module.generation_config = tf.GenerationConfig(

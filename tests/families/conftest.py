@@ -1,7 +1,5 @@
 """Stand-ins for what is not installed, results of self-tests in a folder of their own, and how laws are run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest
@@ -13,7 +11,7 @@ __all__ = ["law", "nothing_depends_on_the_clock"]
 
 
 @pytest.fixture(scope="package", autouse=True)
-def _stand_ins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _stand_ins(tmp_path_factory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         standins.install(patch)

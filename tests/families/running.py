@@ -1,7 +1,5 @@
 """Loaded tiny models of every family, clips for them, and their scores without a cache."""
 
-from __future__ import annotations
-
 import random
 import tempfile
 from functools import cache

@@ -5,8 +5,6 @@ ids of the same tekken.json; where mistral-common is installed the real one is u
 their image parts.
 """
 
-from __future__ import annotations
-
 import base64
 import io
 import json

@@ -1,7 +1,5 @@
 """Healthy files of every format that parts of recordings come in."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -12,8 +12,9 @@ from typing import Any, Final
 import torch
 from transformers import StoppingCriteria, StoppingCriteriaList
 
+from specdec_cli.config.decoding_schema import DecodingConfig
 from specdec_cli.config.gate_file import LearnedWeights
-from specdec_cli.config.schema import Config, DecodingConfig
+from specdec_cli.config.schema import Config
 from specdec_cli.decoding.assemble import Pair, build_loop
 from specdec_cli.decoding.block import Block
 from specdec_cli.decoding.gate import Gate

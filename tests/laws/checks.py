@@ -1,7 +1,5 @@
 """The laws, each as a check of one case: it raises `LawBroken`, or returns how a text parts from another, or None."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from specdec_cli.decoding.block import Block

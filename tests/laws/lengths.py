@@ -1,7 +1,5 @@
 """How far a block is drafted under `-k auto`, once more and from scratch: every share anew from all that was seen."""
 
-from __future__ import annotations
-
 import math
 
 MOST = 16

@@ -1,7 +1,5 @@
 """Errors that are planted on purpose, to see that the laws find them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
@@ -33,7 +31,7 @@ def noise(model: AudioLM, size: float = NOISE) -> Iterator[None]:
 
         return wrapped
 
-    model.forward = noisy(model.forward)  # type: ignore[method-assign]
+    model.forward = noisy(model.forward)
     try:
         yield
     finally:

@@ -8,8 +8,6 @@ Of every decision the reference also knows whether it was a close call: whether 
 explains (see `tolerance`) would decide otherwise. Only there may the product's rounds part from the reference's.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +23,7 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from specdec_cli.config.schema import DecodingConfig
+from specdec_cli.config.decoding_schema import DecodingConfig
 from specdec_cli.decoding.assemble import gate_generator
 from specdec_cli.decoding.block import Block
 from specdec_cli.decoding.stop import count_sentences
@@ -333,7 +331,7 @@ class Reference:
         else:
             unsure = score <= threshold if gate in ("margin", "logprob") else score >= threshold
         if unsure:
-            now.reason = gate  # type: ignore[assignment]
+            now.reason = gate
 
     def _learned(self) -> float:
         """The learned gate's figure, feature by feature as its table says."""

@@ -5,8 +5,6 @@ emitted token lies within `TOLERANCE` standard deviations of the row (at least 1
 agree with those of the cache-free row within what such a difference of the scores can do to them.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable, Sequence

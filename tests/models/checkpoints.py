@@ -1,7 +1,5 @@
 """Checkpoints in the published layout, the ways in which they get damaged, and how such ones are refused."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections.abc import Callable, Sequence
@@ -63,8 +61,9 @@ def cache_free_logits(model: AudioLM, prompt: Prompt, text: Sequence[int]) -> to
 
 
 def assert_agree(ours: torch.Tensor, theirs: torch.Tensor) -> None:
-    """Scores [m, vocab] are equal but for rounding, wherever both are finite."""
+    """Scores [m, vocab] are equal but for rounding, wherever both are finite, and none of ours is NaN."""
     assert ours.shape == theirs.shape
+    assert not ours.isnan().any()
     finite = ours.isfinite() & theirs.isfinite()
     apart = torch.where(finite, (ours - theirs).abs(), 0.0).amax(-1).tolist()
     beyond = [by for by, row in zip(apart, theirs, strict=True) if not by <= allowed(row)]

@@ -1,7 +1,5 @@
 """What an HTML parser finds in a page."""
 
-from __future__ import annotations
-
 import json
 from html.parser import HTMLParser
 from typing import Any

@@ -1,7 +1,5 @@
 """A comparison to report on: what the shipped pair says of generated voices, judged by the cloud's own classes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from itertools import chain
@@ -53,6 +51,6 @@ def comparison(runs: Runs, **changes: object) -> Comparison:
     return evaluate.comparison([*chain(*runs.values())], lexicon, references=references).model_copy(update=changes)
 
 
-def page_of(found: Comparison, runs: Runs, lexicon: Lexicon | None = None) -> str:
+def page_of(found: Comparison, runs: Runs) -> str:
     """The page about a comparison of `runs`."""
-    return render(found, chain(*runs.values()), lexicon=lexicon)
+    return render(found, chain(*runs.values()), Lexicon.shipped())

@@ -3,8 +3,6 @@
 SPECDEC_FUZZ_S is how long it goes on, seconds.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections import Counter
@@ -42,7 +40,7 @@ def _with_sound(value: Any) -> Any:
 
 
 @pytest.mark.full
-def test_no_request_makes_the_server_fail() -> None:
+def test_no_request_makes_the_server_fail():
     import hypothesis
     from hypothesis import strategies as st
     from schemathesis import GenerationMode

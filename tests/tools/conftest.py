@@ -1,7 +1,5 @@
 """The clip that forwards and loops are timed on."""
 
-from __future__ import annotations
-
 from tests.bench.clip import clip, lossless
 
 __all__ = ["clip", "lossless"]

@@ -1,7 +1,5 @@
 """Small synthetic tones to train on."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """What counts as an improvement by the cloud, which the mini pair's gate is fitted to find."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest
@@ -36,9 +34,7 @@ def evidence(id_: int) -> TokenEvidence:
         (2, 4, {"volume": "loud"}, -20.4, 0.0),  # the sound overrules it
     ],
 )
-def test_an_improvement_is_right_only_with_the_clouds_token(
-    position: int, theirs: int, right: dict[str, str], level: float | None, weight: float
-) -> None:
+def test_an_improvement_is_right_only_with_the_clouds_token(position, theirs, right, level, weight):
     def decode(ids: Sequence[int]) -> str:
         return "".join(PIECES[id_] for id_ in ids)
 

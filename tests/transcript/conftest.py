@@ -1,7 +1,5 @@
 """Transcripts of the mini pair in every mode, made once."""
 
-from __future__ import annotations
-
 import pytest
 
 from specdec_cli import Transcript

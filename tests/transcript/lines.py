@@ -1,7 +1,5 @@
 """Transcripts on disk: one a line."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Traces of lookup-table models: exact, and made in milliseconds."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import torch

@@ -1,7 +1,5 @@
 """Small data sets in the formats that other tools write."""
 
-from __future__ import annotations
-
 import io
 import json
 import tarfile

@@ -90,7 +90,8 @@ function doubts(piece) {
     const scores = piece.scores[name];
     const class_ = piece.labels[name];
     if (!scores || !class_) continue;
-    if (scores.edge) words.push(`${name}: edge ${scores.edge}, cloud ${class_}`);
+    if (scores.edge === class_) words.push(`${name}: edge ${class_} (kept), cloud another`);
+    else if (scores.edge) words.push(`${name}: edge ${scores.edge}, cloud ${class_}`);
     else if (scores.classes[class_] < 0.5) words.push(`${name}: ${class_} ${percent(scores.classes[class_])}`);
   }
   for (const [claim, fits] of Object.values(piece.claims)) if (!fits) words.push(`${claim} ✗`);

@@ -1,0 +1,158 @@
+"""The settings that one source gives: a file, environment variables, or options.
+
+A layer is a mapping of dotted names to what was given. `edge` or `cloud` alone, with null, mean: no such model.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from specdec_cli.config.fields import AT_PAUSES
+from specdec_cli.config.gate_file import read_gate_file
+from specdec_cli.config.locate import absolute_model, absolute_path, model_source
+from specdec_cli.config.schema import SECTIONS
+from specdec_cli.config.settings import SETTINGS, takes_text, unknown
+from specdec_cli.config.yaml_file import read_value, read_yaml
+from specdec_cli.errors import ConfigError, raise_if_any
+from specdec_cli.text import show, show_name
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value of a setting, and where it comes from."""
+
+    value: object
+    origin: str = "default"  # or "mini.yaml:12", "SPECDEC_DECODING__K", "flag -k"
+    chosen: bool = False  # for this one run, by the command line or by a caller
+
+
+Layer = dict[str, Given]
+
+MODELS: Final = ("edge", "cloud")
+"""Sections that a model's name, or null, may stand for as a whole."""
+
+_FILES: Final = (
+    *("audio.segment", "edge.ca_file", "cloud.ca_file", "gate.file", "runtime.guess_file"),
+    *("judging.wheels", "serve.tls_cert", "serve.tls_key"),
+)
+"""Settings that name a file, relative to the config file or to the working folder."""
+
+DEFAULTS: Final[Layer] = dict.fromkeys(MODELS, Given(None)) | {
+    name: Given(None if info.is_required() else info.default) for name, info in SETTINGS.items()
+}
+
+
+def parse_setting(text: str) -> tuple[str, object]:
+    """Split `decoding.k=3` into a dotted name and a value that `load_config` takes among its flags."""
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise ConfigError(f"A setting is written name=value, not {show(text)}.", hint="For example: decoding.k=3")
+    return name.strip(), parse_value(name.strip(), value)
+
+
+def parse_value(name: str, text: str) -> object:
+    """The value that `text` spells for the setting `name`, not checked yet.
+
+    Text is taken as it stands, so that a prompt with a colon needs no quotes; everything else is read as YAML.
+    `null`, `~` and nothing at all mean null.
+    """
+    if text.strip().lower() in ("", "~", "null"):
+        return None
+    return text if name in MODELS or (name in SETTINGS and takes_text(name)) else read_value(text)
+
+
+def read_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, Given]]:
+    """Name and value of the settings in `environ`, not checked yet: SPECDEC_CLOUD, and what has a double underscore."""
+    for variable in sorted(environ):
+        rest = variable.removeprefix("SPECDEC_")
+        name = rest.lower().replace("__", ".")
+        if variable != rest and ("__" in rest or name in MODELS):
+            yield name, Given(parse_value(name, environ[variable]), show_name(variable))
+
+
+def misspelt_variables(environ: Mapping[str, str]) -> Iterator[str]:
+    """A sentence about each variable that would be a setting if it had a second underscore behind the section."""
+    spelled = {f"SPECDEC_{name.upper().replace('.', '_')}": name for name in SETTINGS}
+    for variable in sorted(spelled.keys() & environ.keys()):
+        right = f"SPECDEC_{spelled[variable].upper().replace('.', '__')}"
+        yield f"{variable} is no setting and has no effect; {spelled[variable]} would be {right}."
+
+
+def read_file(path: Path, label: str) -> Iterator[tuple[str, Given]]:
+    """Name and value of the settings in a file, which messages call `label`; ConfigError if it is no mapping."""
+    tree, lines = read_yaml(path, label)
+    if not isinstance(tree, dict):
+        hint = f"A config file is a mapping of sections: {', '.join(SECTIONS)}."
+        raise ConfigError(f"{label} holds {show(tree)}, and no sections.", hint=hint)
+    for section, values in tree.items():
+        if isinstance(values, dict) and section in SECTIONS:
+            for name, value in values.items():
+                yield f"{section}.{name}", Given(value, f"{label}:{lines[section, name]}")
+        elif values is not None or section in MODELS or section not in SECTIONS:
+            yield section, Given(values, f"{label}:{lines[section,]}")
+
+
+def layers_of(values: Iterable[tuple[str, Given]], base: Path) -> tuple[Layer, Layer]:
+    """A layer with absolute paths, after one with the settings of a gate file that it names.
+
+    A setting that is null takes the gate file's value, and settings of a model that is null do not count. Relative
+    paths start from `base`. Raises ConfigError for unknown settings and a gate file that does not work.
+    """
+    of_gate_file, layer, misspelt = Layer(), Layer(), list[ConfigError]()
+    for given_name, given in values:
+        name = f"{given_name}.model" if given_name in MODELS and given.value is not None else given_name
+        if name == "gate.name" and str(given.value).lower().endswith(".json"):
+            of_gate_file = _of_gate_file(absolute_path(str(given.value), base), given)
+        elif name in DEFAULTS:
+            layer[name] = replace(given, value=_absolute(name, given.value, base))
+        else:
+            misspelt.append(unknown(name, given.origin))
+    raise_if_any(misspelt)
+    without = {name for model in MODELS if model in layer for name in own(model, layer)}
+    without |= {name for name in of_gate_file if name in layer and layer[name].value is None}
+    return of_gate_file, {name: given for name, given in layer.items() if name not in without}
+
+
+def own(name: str, layer: Layer) -> list[str]:
+    """The settings that a layer gives of the section of `name`."""
+    return [given for given in layer if given.startswith(f"{name.partition('.')[0]}.")]
+
+
+def _absolute(name: str, value: object, base: Path) -> object:
+    value = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(value, str) or not value.isprintable() or not value.strip() or "://" in value:
+        return value  # refused later where it should be a path
+    if name.endswith(".model"):
+        return absolute_model(value, base)
+    return absolute_path(value, base) if name in _FILES and value != AT_PAUSES else value
+
+
+def _of_gate_file(path: str, given: Given) -> Layer:
+    """The settings in the gate file at `path`, which `given`, a `gate.name`, names.
+
+    They count less than the settings of the layer that names the file. Only the gate itself is chosen for the run.
+    """
+    source = Path(model_source(path))
+    try:
+        file = read_gate_file(source, str(given.value))
+    except ConfigError as error:
+        raise ConfigError(f"{given.origin}: {error.message}", hint=error.hint) from error
+    brought = {
+        "gate.name": file.gate,
+        "gate.threshold": file.threshold,
+        "gate.wake": file.wake,
+        "gate.stop_drafting": file.stop_drafting,
+        "gate.file": path if file.learned else None,
+        "decoding.defer": file.defer,
+        "decoding.k": file.k,
+        "acceptance.grounded": file.grounded,
+    }
+    return {
+        name: Given(value, f"{given.origin}, {source.name}", given.chosen and name == "gate.name")
+        for name, value in brought.items()
+        if value is not None
+    }
