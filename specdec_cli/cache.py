@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 
@@ -18,3 +19,9 @@ def cache_folder(kind: str) -> Path | None:
         except RuntimeError:
             return None
     return home / "specdec" / kind if home.is_absolute() else None
+
+
+def cache_place(kind: str, *made_of: object) -> Path | None:
+    """The path in the folder of a kind for something made of these values, told apart by `repr`; None: no cache."""
+    folder = cache_folder(kind)
+    return None if folder is None else folder / hashlib.sha256(repr(made_of).encode()).hexdigest()[:32]

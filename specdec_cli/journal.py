@@ -121,7 +121,6 @@ class Journal(Generic[Entry]):
         self._cut(0)
 
     def _read(self) -> None:
-        """Takes the lines that the file holds."""
         for line in self._lines():
             entry = self.parsed(line)
             changes = self._accepts(entry) if self._accepts is not None else ()
@@ -199,7 +198,6 @@ def lock_file(path: Path) -> Path:
 
 
 def _locked(path: Path) -> FileLock:
-    """The lock of a journal, which this process holds."""
     lock = FileLock(lock_file(path), timeout=0, thread_local=False)
     with writing(path):
         if not lock_file(path).parent.is_dir():  # filelock would create the folder

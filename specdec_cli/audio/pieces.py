@@ -130,8 +130,6 @@ def _equal(sound: Sound, piece_s: float | None) -> list[Cut]:
 
 @dataclass(slots=True)
 class _Given:
-    """Given cuts, fitted to a recording."""
-
     cutting: Cutting
     sound: Sound
     name: str  # of the recording, for messages

@@ -135,7 +135,6 @@ def _require_rate(path: str, rate: int) -> None:
 
 
 def _read(library: Library, sound: Sound, window_s: float, at_pauses: bool) -> FirstPass:
-    """Reads a sound to its end."""
     names, rate = tuple(sound.selected), sound.sampling_rate
     reading = FirstPass(
         library, sound, {name: SampleStatistics(rate) for name in names}, None, {name: [] for name in names}

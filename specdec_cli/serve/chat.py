@@ -225,7 +225,6 @@ def routes(captions: Captions, bodies: Bodies, metrics: Metrics) -> list[Route]:
 
 
 async def _streamed(first: str, texts: AsyncGenerator[str]) -> AsyncGenerator[str]:
-    """Server-sent events."""
     async with aclosing(texts):
         try:
             yield first
