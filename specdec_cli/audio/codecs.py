@@ -101,20 +101,7 @@ def from_sndfile(_path: str, file: FileIO, stack: ExitStack, from_s: float, _tra
     source = Source(sound.samplerate, sound.channels, iter(()), declared_s=duration_s, longest_s=duration_s)
     if from_s > 0 and sound.seekable():
         source.at = sound.seek(min(round(from_s * sound.samplerate), sound.frames))
-    if shortened := _SHORTENED.search(sound.extra_info):
-        declared, present = map(int, shortened.groups())
-        if present < declared < STREAMED:
-            source.declared_s = duration_s * (1 + (declared - present) / max(1, present))
-    if sound.format == "NIST" and (counted := _OF_NIST.search(read_at(file, 1024, 0))):
-        source.declared_s = int(counted[1]) / sound.samplerate
-    if "truncated" in sound.extra_info:  # a VOC
-        source.faults.append("it lacks its end")
-    if sound.subtype.startswith("PCM") and (stored := _BLOCKS.search(sound.extra_info)):
-        block, bits = map(int, stored.groups())
-        if block != sound.channels * math.ceil(bits / 8):
-            source.notes.append(
-                f"has a header that contradicts itself: {bits} bits per sample in blocks of {block} bytes"
-            )
+    _compare_with_header(source, sound, file)
     length = max(1, BLOCK_SAMPLES // sound.channels)
 
     def blocks() -> Iterator[Floats]:
@@ -132,6 +119,24 @@ def from_sndfile(_path: str, file: FileIO, stack: ExitStack, from_s: float, _tra
 
     source.blocks, source.unread_s = blocks(), unread_s
     return source
+
+
+def _compare_with_header(source: Source, sound: Any, file: FileIO) -> None:
+    """Notes in the source what the header declares otherwise, as libsndfile's log of the open file has it."""
+    if shortened := _SHORTENED.search(sound.extra_info):
+        declared, present = map(int, shortened.groups())
+        if present < declared < STREAMED:
+            source.declared_s = sound.frames / sound.samplerate * (1 + (declared - present) / max(1, present))
+    if sound.format == "NIST" and (counted := _OF_NIST.search(read_at(file, 1024, 0))):
+        source.declared_s = int(counted[1]) / sound.samplerate
+    if "truncated" in sound.extra_info:  # a VOC
+        source.faults.append("it lacks its end")
+    if sound.subtype.startswith("PCM") and (stored := _BLOCKS.search(sound.extra_info)):
+        block, bits = map(int, stored.groups())
+        if block != sound.channels * math.ceil(bits / 8):
+            source.notes.append(
+                f"has a header that contradicts itself: {bits} bits per sample in blocks of {block} bytes"
+            )
 
 
 def from_ffmpeg(path: str, file: FileIO, stack: ExitStack, _from_s: float, track: int | None) -> Source:
