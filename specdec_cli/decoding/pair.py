@@ -32,7 +32,7 @@ Prompts = tuple[Prompt | None, Prompt | None]
 
 @dataclass(frozen=True)
 class Pair:
-    """The models of a run; either may be absent where no mode needs it."""
+    """The models of a run; either may be absent if no mode needs it."""
 
     edge: AudioLM | Vllm | None
     cloud: AudioLM | RemoteModel | None
