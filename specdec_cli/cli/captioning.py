@@ -176,7 +176,7 @@ class Printer:
     """Prints captions on stdout, a line each, also those of earlier runs, and shows failures.
 
     Attributes:
-        json: print transcripts in place of captions.
+        json: print transcripts instead of captions.
         named: write the file's name before each caption.
     """
 
@@ -217,7 +217,7 @@ def conclude_clips(view: View, counts: Progress, output: Path | None, *, ended: 
 
 
 def command_line(*more: str) -> str:
-    """The command line that this process was given, with more options and never with --overwrite."""
+    """The command line of this process with more options, and without --overwrite."""
     arguments = sys.argv[1:]
     names_at = arguments.index("--") if "--" in arguments else len(arguments)
     options, names = arguments[:names_at], arguments[names_at:]  # behind -- all are names, whatever they begin with

@@ -1,4 +1,4 @@
-"""What --output names, by its ending."""
+"""The file or files that --output names, by their endings."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ class CaptionsFile:
     def of(
         cls, path: Path | None, reads: Iterable[str | Path | None], *, overwrite: bool | None = False
     ) -> CaptionsFile:
-        """What a path names.
+        """The file of captions that --output names.
 
-        `reads`: files that the command reads. `overwrite`: an export that specdec wrote may be replaced; None: the
-        command replaces none.
+        `reads`: files that the command reads. `overwrite`: whether an export that specdec wrote is replaced; None: the
+        command has no such option.
 
         Raises:
             ConfigError: its ending is unknown; it is an input; it is an export that stands there already.

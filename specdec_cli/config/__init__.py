@@ -1,4 +1,4 @@
-"""Settings: where they come from, what they mean, and a refusal of everything that makes no sense.
+"""Settings: where they come from, what they mean, and which values are refused.
 
     resolved = load_config("mini", flags={"decoding.k": 3}, environ=os.environ)
     resolved.config.decoding.k            # 3

@@ -67,7 +67,7 @@ def table_or_cuts(path: Path, skips: Skips) -> Table | Iterator[Entry]:
 
 
 def _lhotse(objects: Iterable[Object], skips: Skips) -> Iterator[Entry]:
-    """Cuts of Lhotse, of recordings that are files, each of the channel that it names.
+    """The cuts of a Lhotse manifest whose recordings are files, each with the channel that it names.
 
     Source: https://lhotse.readthedocs.io/en/latest/cuts.html; a MixedCut has no recording of its own.
     """

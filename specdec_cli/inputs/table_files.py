@@ -45,7 +45,7 @@ OWN_COLUMNS: Final = (
 )
 """The first columns of a table that specdec exported: they identify it, also after edits."""
 _FORMULA: Final = re.compile(r"(^|[;\t]\s*\"?)('*[=+\-@\t\r])")
-"""What begins a formula in a cell, or in a part of one that `;` or a tab would make a cell."""
+"""The beginning of a formula in a cell, or in a part of it that `;` or a tab would make a cell."""
 _NO_FORMULA: Final = re.compile(r"(^|[;\t]\s*\"?)'('*[=+\-@\t\r])")
 UNDECODED: Final = re.compile(r"[\ud800-\udfff]")
 
@@ -214,7 +214,7 @@ def _row_of(place: str, value: Mapping[str, Any]) -> Row:
 
 
 def _separated(path: Path, kind: str, skips: Skips) -> Iterator[Row]:
-    """The rows of a text of separated cells; those whose cells are not as many as the columns are left out.
+    """The rows of a text of separated cells; rows with more or fewer cells than columns are left out.
 
     A record ends where its number of quotes is even, so that a stray quote costs its own line and no other.
     """
@@ -290,7 +290,7 @@ def _records(
 
 
 def decoded(text: str) -> bool:
-    """Whether all of a text that was read leniently was UTF-8."""
+    """Whether a text that was read leniently is UTF-8 throughout."""
     return text.isascii() or UNDECODED.search(text) is None
 
 

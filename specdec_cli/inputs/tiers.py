@@ -59,7 +59,7 @@ def eaf(path: Path, skips: Skips) -> Iterator[Entry]:
 
 
 def _cuts(path: Path, tiers: Sequence[_Tier], skips: Skips) -> Iterator[Entry]:
-    """Intervals of all tiers but those of words and sounds; equal ones of one speaker are one cut.
+    """Cuts of the intervals of all tiers but those of words and sounds; equal intervals of one speaker are one cut.
 
     A tier is called like its speaker, or `ANN - text`; the labels of a tier `speaker` are speakers. Of a tier `caption`
     only the intervals are taken, since its labels say how somebody speaks, and the texts in a tier `text` about it.
@@ -239,7 +239,7 @@ def _elan(path: Path) -> ElementTree.Element:
 
 
 def _slots(path: Path, root: ElementTree.Element, skips: Skips) -> dict[str | None, float | None]:
-    """The time of each slot, s, from `TIME_ORIGIN` of the media, which ELAN's synchronisation of several media sets."""
+    """The time of each slot, s, counted from the `TIME_ORIGIN` of the media, which ELAN sets to align several media."""
     begins = {_number(media.get("TIME_ORIGIN") or "0") or 0.0 for media in root.iter("MEDIA_DESCRIPTOR")} or {0.0}
     origin_ms = next(iter(begins)) if len(begins) == 1 else 0.0
     if begins != {0.0}:
