@@ -38,7 +38,7 @@ _IN_STREAM: Final = re.compile(r"X-TIMESTAMP-MAP=\S{0,60}[1-9]\S{0,60}")  # of H
 _VOICE: Final = re.compile(r"<v(?:\.[^\s<>]{0,100})?\s{1,9}([^<>]{1,255})>")
 _PREFIX: Final = re.compile(r"\[([^\]\n]{1,255})\]:\s+")  # as WhisperX writes speakers into subtitles
 _NUMBERED: Final = re.compile(r"\[?((?:speaker|说话人|发言人)[ _]?\d{1,3})(?:\]:?|[:：])\s*", re.IGNORECASE)  # others
-_NAME: Final = re.compile(r"([^\W\d][^:?!,;\n]{0,40}): (.*)", re.DOTALL)
+_NAME: Final = re.compile(r"([^\W\d][^:?!,;：？！，；。\n]{0,40})(?:: |：\s?)(.*)", re.DOTALL)
 _TAG: Final = re.compile(r"<[^<>\n]{0,500}>|\{\\[^{}\n]{0,500}\}")  # bounded: a run of < takes linear time
 _TIMED: Final = re.compile(r"<\d{1,9}:[\d:.]{4,20}>")  # of a word, as in the captions that YouTube makes
 _BLOCK: Final = re.compile(r"(NOTE|STYLE|REGION)\b")
