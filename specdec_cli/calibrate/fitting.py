@@ -88,13 +88,13 @@ def calibrate(decisions: Sequence[Decision], *, by_speaker: bool, seed: int = 0)
             temperatures[by][attribute] = temperature
     if not temperatures:
         raise ConfigError(
-            f"{len(decisions)} classes of {len(groups)} speakers or clips are known both from captions and from "
-            f"references; a temperature takes {LEAST_CAPTIONS} of one attribute and model, of two or more",
+            f"Captions and references both name {len(decisions)} classes, of {len(groups)} speakers or clips. "
+            f"A temperature needs {LEAST_CAPTIONS} of one attribute and model, of at least two speakers or clips.",
             hint="Name more transcripts that were made with --labels, or references with more of their files.",
         )
     weights = {by: {decision.weights for decision in decisions if decision.by == by} for by in temperatures}
     if any(len(of) != 1 or None in of for of in weights.values()):
-        message = f"the transcripts do not name one model by its weights as {' and '.join(weights)} each"
+        message = f"As {' and '.join(weights)} the transcripts name several models, or one without its weights."
         raise ConfigError(message, hint="Calibrate transcripts of one pair.")
     models = {by: OfModel(weights=of.pop() or "", temperatures=temperatures[by]) for by, of in weights.items()}
     fits = []

@@ -67,7 +67,7 @@ class Captioning:
             hint = "Name the --output of the earlier run, without --overwrite."
             raise ConfigError(f"--retry-failed: there is no file {request.output} to resume.", hint=hint)
         if request.overwrite and request.output is None:
-            raise ConfigError("--overwrite is about --output, which is not given.", hint="Name a file: --output FILE")
+            raise ConfigError("--overwrite needs --output, which is not given.", hint="Name a file: --output FILE")
         transcripts = request.output if self.target.resumable else None
         self._exports = Exports.after(request.exports, request.export_dir, transcripts)
         self._inputs: Inputs | None = None  # None: the recordings that failed before

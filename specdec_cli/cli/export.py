@@ -83,7 +83,7 @@ class Exports:
         ConfigError: a format is unknown; transcripts or their folder are not named; or it is not a folder.
         """
         if exports is None and folder is not None:
-            raise ConfigError("--export-dir is about --export, which is not given.", hint="E.g. --export textgrid")
+            raise ConfigError("--export-dir needs --export, which is not given.", hint="E.g. --export textgrid")
         if exports is None:
             return None
         if output is None:

@@ -217,7 +217,7 @@ def bench_page(bench: Bench, width: int) -> Iterator[RenderableType]:
     yield from grid([each.name.replace("-", " ") for each in found], rows, width)
     note = (
         "x: times as many tokens per second. generate: transformers' own loop. forwards saved: by guesses. "
-        "loop overhead: time outside of the models' forwards, as a share of them."
+        "loop overhead: time outside of the models' forwards, as a share of theirs."
     )
     yield Prose(Text(note, DIM), indent=1)
     unequal = [each.name for each in found if each.equal is False]

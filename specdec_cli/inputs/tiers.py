@@ -31,7 +31,7 @@ _OF_CAPTIONS: Final = re.compile(r"(?:text|channel|emotions|needs_review|flags|m
 _XML: Final = re.compile(r"\s*<\?xml[^>]{0,200}\?>")  # it may name another encoding
 _MOST_TIERS: Final = 10_000
 _DEEPEST: Final = 8  # levels of annotations that are attached to others
-_AGAIN: Final = "Save it again as a text file, with the program that it is of."
+_AGAIN: Final = "Save it again as a text file, with the program that wrote it."
 
 
 _Span = tuple[float | None, float | None]
@@ -94,7 +94,7 @@ def _cuts(path: Path, tiers: Sequence[_Tier], skips: Skips) -> Iterator[Entry]:
     skips.require_some(
         found or captioned or not passed,
         f"{path} has no cuts: its tiers are {', '.join(passed[:3])}.",
-        "Tiers of words, phones, syllables and points are passed over: rename one that is of utterances.",
+        "Tiers of words, phones, syllables and points are passed over: rename a tier that holds utterances.",
     )
     yield from found.values()
 
