@@ -12,7 +12,7 @@ from specdec_cli.cli.command_run import display
 from specdec_cli.cli.ending import interruptible
 from specdec_cli.errors import ConfigError
 from specdec_cli.format import count
-from specdec_cli.inputs.table_files import MOST_BYTES
+from specdec_cli.inputs.text_files import MOST_BYTES
 from specdec_cli.unpack.data_set import DataSet
 from specdec_cli.unpack.folder import TABLE, Unpacking
 

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from specdec_cli.inputs.entries import Entry, language_named, moment, pieces, required_moment, span
 from specdec_cli.inputs.skipped import Skips
-from specdec_cli.inputs.table_files import JSON, Object, Table, cell_text, ending, read_objects, read_table, read_text
+from specdec_cli.inputs.table_files import JSON, Object, Table, read_objects, read_table
+from specdec_cli.inputs.text_files import cell_text, ending, read_text
 from specdec_cli.text import show
 
 _ROUNDING_S: Final = 0.01

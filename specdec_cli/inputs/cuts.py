@@ -17,7 +17,8 @@ from specdec_cli.inputs.entries import Columns, Entry, channel_from_1, moment, p
 from specdec_cli.inputs.names import ByRecording
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.subtitles import subtitles
-from specdec_cli.inputs.table_files import JSON, Table, cell_text, decoded, ending, read_text
+from specdec_cli.inputs.table_files import JSON, Table
+from specdec_cli.inputs.text_files import cell_text, decoded, ending, read_text
 from specdec_cli.inputs.tiers import eaf, textgrid
 from specdec_cli.text import plain, show
 from specdec_cli.times import MOST_S

@@ -11,7 +11,8 @@ from statistics import median
 from typing import Any, Final, NamedTuple
 
 from specdec_cli.inputs.skipped import Skips
-from specdec_cli.inputs.table_files import Row, Table, cell_text
+from specdec_cli.inputs.table_files import Row, Table
+from specdec_cli.inputs.text_files import cell_text
 from specdec_cli.prompts import Language
 from specdec_cli.text import show, show_name
 from specdec_cli.times import MOST_S, parse

@@ -11,7 +11,7 @@ from typing import Final
 
 from specdec_cli.inputs.entries import Entry, channel_from_1, moment, pieces
 from specdec_cli.inputs.skipped import Skips
-from specdec_cli.inputs.table_files import cell_text, read_text
+from specdec_cli.inputs.text_files import cell_text, read_text
 from specdec_cli.marks import is_listed
 from specdec_cli.text import show
 

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 from specdec_cli.errors import ReferencesError
 from specdec_cli.inputs.entries import Entry, channel_from_1, span
 from specdec_cli.inputs.skipped import Skips
-from specdec_cli.inputs.table_files import cell_text, read_text
+from specdec_cli.inputs.text_files import cell_text, read_text
 from specdec_cli.text import show
 
 _VALUE: Final = re.compile(r"![^\n]*|(\"(?:[^\"]|\"\")*+\"|(?<!\S)(?:[-+]?\d[\d.,eE+-]*|<exists>|<absent>)(?!\S))")

@@ -17,7 +17,7 @@ from typing import Any, Final
 from specdec_cli.errors import ConfigError, install
 from specdec_cli.inputs.entries import FILES, plain_name
 from specdec_cli.inputs.names import SOUND_ENDINGS
-from specdec_cli.inputs.table_files import UNDECODED
+from specdec_cli.inputs.text_files import UNDECODED
 from specdec_cli.unpack.data_set import PARQUET, TARS, Shard
 
 _SOUND: Final = re.compile(rf"(?:.*\.)?(?:{SOUND_ENDINGS})", re.IGNORECASE)
