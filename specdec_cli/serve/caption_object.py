@@ -38,7 +38,7 @@ def wanted_properties(schema: Mapping[str, Any], known: Mapping[str, Mapping[str
 
 
 def _allows(schema: object, value: str | list[str] | None) -> bool:
-    """Whether a JSON Schema lets a value pass; one with other keywords than these, which may forbid it, does not."""
+    """Whether a value certainly fits a JSON Schema: one with other keywords than these might forbid it."""
     match schema:
         case {"anyOf": [*branches], **rest}:
             return any(_allows(branch, value) for branch in branches) and _allows(rest, value)
