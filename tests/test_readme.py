@@ -43,7 +43,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_both_languages_show_the_same_commands() -> None:
+def test_both_languages_show_the_same_commands():
     english, chinese = map(blocks, BOTH)
     assert english == chinese
     assert len(commands(BOTH[0])) >= 12
@@ -51,7 +51,7 @@ def test_both_languages_show_the_same_commands() -> None:
 
 
 @pytest.mark.parametrize("page", DOCUMENTS, ids=lambda path: path.name)
-def test_what_is_linked_is_there(page: Path) -> None:
+def test_what_is_linked_is_there(page):
     for link in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
         if "://" in link:
             continue
@@ -62,7 +62,7 @@ def test_what_is_linked_is_there(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", DOCUMENTS, ids=lambda path: path.name)
-def test_options_and_settings_of_command_lines_are_there(page: Path) -> None:
+def test_options_and_settings_of_command_lines_are_there(page: Path):
     if page.name == "CHANGELOG.md":  # it names what went
         return
     for name, *words in command_lines(page):
@@ -74,7 +74,7 @@ def test_options_and_settings_of_command_lines_are_there(page: Path) -> None:
         assert {setting.partition("=")[0] for setting in settings} <= set(SETTINGS), (name, words)
 
 
-def test_the_picture_is_of_the_defaults() -> None:
+def test_the_picture_is_of_the_defaults():
     texts = ElementTree.parse(ROOT / "samples/live-view.svg").iter("{http://www.w3.org/2000/svg}text")
     shown = " ".join(" ".join(text.text or "" for text in texts).split())
     now = captioner(prompt__language="en").caption(ROOT / "samples/en_male_pauses.flac")

@@ -80,7 +80,7 @@ def refused(target: Path, kind: Kind, content: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", [*CONTENT, *JOURNALS])
-def test_its_own_kind_may_be_replaced_and_no_other(tmp_path: Path, name: str) -> None:
+def test_its_own_kind_may_be_replaced_and_no_other(tmp_path, name):
     target, kind, content = written(tmp_path, name)
     for allowed in (b"", content):
         target.write_bytes(allowed)
@@ -97,7 +97,7 @@ def test_its_own_kind_may_be_replaced_and_no_other(tmp_path: Path, name: str) ->
 
 
 @pytest.mark.parametrize("name", CONTENT)
-def test_what_was_edited_since_stays(tmp_path: Path, name: str) -> None:
+def test_what_was_edited_since_stays(tmp_path, name):
     target, kind, content = written(tmp_path, name)
     edits = [
         content[:-at] + bytes([content[-at] ^ 1]) + content[len(content) - at + 1 :]
@@ -110,7 +110,7 @@ def test_what_was_edited_since_stays(tmp_path: Path, name: str) -> None:
             refused(target, kind, edited)
 
 
-def test_pictures_with_a_mark_are_whole(tmp_path: Path) -> None:
+def test_pictures_with_a_mark_are_whole(tmp_path):
     from xml.etree import ElementTree
 
     import matplotlib.image
@@ -122,9 +122,7 @@ def test_pictures_with_a_mark_are_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [PICTURE, TRANSCRIPTS], ids=lambda kind: kind.name)
-def test_a_file_that_comes_while_a_command_runs_stays(
-    tmp_path: Path, kind: Kind, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_comes_while_a_command_runs_stays(tmp_path, kind, monkeypatch):
     target = tmp_path / "new.svg"
     if kind.mark:
         monkeypatch.setattr("specdec_cli.targets.require_ours", lambda *_: target.write_text("mine") < 0)
@@ -139,7 +137,7 @@ def test_a_file_that_comes_while_a_command_runs_stays(
     assert os.listdir(tmp_path) == ["new.svg"]
 
 
-def test_an_input_is_never_a_target_by_whatever_name(tmp_path: Path) -> None:
+def test_an_input_is_never_a_target_by_whatever_name(tmp_path):
     page, *_ = written(tmp_path, "h.html")
     (tmp_path / "link.html").symlink_to(page)
     os.link(page, tmp_path / "hard.html")
@@ -150,9 +148,7 @@ def test_an_input_is_never_a_target_by_whatever_name(tmp_path: Path) -> None:
         refuse("--html", tmp_path / "none.html", PAGE, [tmp_path / "none.html"])
 
 
-def test_a_dash_is_refused_and_never_a_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dash_is_refused_and_never_a_file(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for kind in (TRANSCRIPTS, RECORDINGS, PICTURE, PAGE, GATE):
         with pytest.raises(ConfigError, match="takes a file, not -"):
@@ -162,7 +158,7 @@ def test_a_dash_is_refused_and_never_a_file(
     assert os.listdir(tmp_path) == []
 
 
-def test_a_file_is_written_whole_with_its_mode_and_through_a_link(tmp_path: Path) -> None:
+def test_a_file_is_written_whole_with_its_mode_and_through_a_link(tmp_path):
     real, _, before = written(tmp_path, "h.html")
     link = tmp_path / "link.html"
     real.chmod(0o640)

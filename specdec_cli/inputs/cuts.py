@@ -56,6 +56,8 @@ class Cuts:
             ReferencesError: it cannot be read, or has no cut; `strict`: one of them would be left out or changed.
         """
         skips = Skips(strict)
+        if path.is_relative_to(Path.cwd()):  # transcripts name it in warnings and errors
+            path = path.relative_to(Path.cwd())
         named, of_all = ByRecording[Cut](path), list[Cut]()
         if path.is_dir():
             files = ByRecording[Path](path)

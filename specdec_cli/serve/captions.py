@@ -129,20 +129,30 @@ class Captions:
                 says = [warning.replace(path, NAME) for warning in recording.warnings]
                 says += [IGNORED_TEXTS] if texts and not follows else []
                 runs = captioner.runs_of(replace(recording, path=NAME, warnings=tuple(says)))
+                captioned, lost = False, None  # any piece, and the error of the first that failed
                 while True:
                     with self._turn(self._preparing, left):
                         run = next(runs, None)
                     if run is None:
-                        return
-                    yield from self._steps_of(run, captioner, left)
+                        break
+                    failed = yield from self._steps_of(run, captioner, left)
+                    captioned |= failed is None
+                    lost = lost or failed
+                if lost is not None and not captioned:
+                    raise lost
             except SpecdecError as error:
                 error.message = error.message.replace(path, NAME)
                 if follows and isinstance(error, CheckpointError):
                     raise ApiError(400, error.message, "messages", type(error).__name__) from error
                 raise
 
-    def _steps_of(self, run: Run, captioner: Captioner, left: threading.Event) -> Generator[Step]:
-        """Each block of a piece, and its transcript: of one among several pieces, it may be that of a failure."""
+    def _steps_of(
+        self, run: Run, captioner: Captioner, left: threading.Event
+    ) -> Generator[Step, None, SpecdecError | None]:
+        """Each block of a piece, and its transcript: where there are others, that may be the line of an error.
+
+        Returns that error.
+        """
         piece, sent, seen, engine = _piece(run, captioner.pair.writer.placeholders), 0, 0, self._engine
         if engine is not None:
             engine.request.left = left
@@ -160,12 +170,13 @@ class Captions:
                         settled = captioner.setup.settled(update.text.caption)
                         yield Step(piece, settled[sent:], tuple(run.tokens[seen:]), update.event)
                         sent, seen = max(sent, len(settled)), len(run.tokens)
-            transcript = run.finish()
+            transcript, failed = run.finish(), None
         except SpecdecError as error:
             if sent or run.clip.pieces is None or isinstance(error, ContextError):
                 raise
-            transcript = run.failed(error)
+            transcript, failed = run.failed(error), error
         yield Step(piece, (transcript.caption or "")[sent:], (), transcript)
+        return failed
 
     def _ended(self, _: object) -> None:
         with self._lock:

@@ -34,14 +34,14 @@ SETTABLE: Final = frozenset(
 class SoundData(Message):
     """A recording's bytes in base64, or its address as in `audio_url`; the bytes decide what it is, not `format`."""
 
-    data: str = Field(min_length=1)
+    data: str
     format: str | None = Field(None, description="ignored")
 
 
 class Address(Message):
     """A recording as a data URL (data:audio/wav;base64,...), or at a host that the server fetches from."""
 
-    url: str = Field(min_length=1)
+    url: str
 
 
 class SoundPart(Message):

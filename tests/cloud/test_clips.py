@@ -19,7 +19,7 @@ def held(id_: str, learnt: list[str], size: int = 1) -> HeldClip:
     return HeldClip(id_, clip, SimpleNamespace(scores=rows), size)
 
 
-def test_a_clip_that_finds_no_room_costs_no_other_clip() -> None:
+def test_a_clip_that_finds_no_room_costs_no_other_clip():
     clips, learnt = HeldClips(ServeLimits(sessions=3, memory_bytes=10)), list[str]()
     one, two = held("one", learnt, 4), held("two", learnt, 4)
     clips.add(one)
@@ -32,7 +32,7 @@ def test_a_clip_that_finds_no_room_costs_no_other_clip() -> None:
     assert (len(clips), clips.find("one"), learnt) == (2, None, ["one"])
 
 
-def test_the_clip_of_the_same_name_makes_room_first() -> None:
+def test_the_clip_of_the_same_name_makes_room_first():
     clips, learnt = HeldClips(ServeLimits(sessions=2, memory_bytes=10)), list[str]()
     for id_ in ("one", "two"):
         clips.add(held(id_, learnt, 5))
@@ -40,7 +40,7 @@ def test_the_clip_of_the_same_name_makes_room_first() -> None:
     assert (len(clips), learnt) == (2, ["two"])
 
 
-def test_a_model_with_scores_that_are_not_finite_is_not_served() -> None:
+def test_a_model_with_scores_that_are_not_finite_is_not_served():
     model = tiny_model(1)
     model.module.get_output_embeddings().weight.data.fill_(torch.nan)
     with pytest.raises(DecodingError, match="not finite"):
