@@ -126,6 +126,7 @@ FILES: list[tuple[str, str, int]] = [
     ("batch a.wav -o settings.json --overwrite", "something other than transcripts", 2),
     ("batch a.wav -o o.jsonl --set runtime.guess_file=none.jsonl", "none.jsonl cannot be read", 2),
     ("export a.wav", "a.wav:1 is no transcript of schema 1", 2),
+    ("plot a.wav", "Name a file of transcripts (.jsonl)", 2),
     ("export captions.jsonl --to rttm --attribute pitch", "no pitch to name them by", 1),
     ("export captions.jsonl -o mine.srt", "was left as it is", 2),
     ("export captions.jsonl -o mine.csv", "was left as it is", 2),

@@ -8,19 +8,19 @@ import torch
 from starlette.exceptions import HTTPException
 
 from specdec_cli.errors import DecodingError
-from specdec_cli.serve.clips import Clips, Held, Service
+from specdec_cli.serve.clips import HeldClip, HeldClips, Service
 from specdec_cli.serve.limits import ServeLimits
 from tests.tiny import tiny_model
 
 
-def held(id_: str, learnt: list[str], size: int = 1) -> Held:
+def held(id_: str, learnt: list[str], size: int = 1) -> HeldClip:
     rows: Any = SimpleNamespace(learn=lambda *_: learnt.append(id_))
     clip: Any = None
-    return Held(id_, clip, SimpleNamespace(scores=rows), size)
+    return HeldClip(id_, clip, SimpleNamespace(scores=rows), size)
 
 
 def test_a_clip_that_finds_no_room_costs_no_other_clip():
-    clips, learnt = Clips(ServeLimits(sessions=3, memory_bytes=10)), list[str]()
+    clips, learnt = HeldClips(ServeLimits(sessions=3, memory_bytes=10)), list[str]()
     one, two = held("one", learnt, 4), held("two", learnt, 4)
     clips.add(one)
     clips.add(two)
@@ -33,7 +33,7 @@ def test_a_clip_that_finds_no_room_costs_no_other_clip():
 
 
 def test_the_clip_of_the_same_name_makes_room_first():
-    clips, learnt = Clips(ServeLimits(sessions=2, memory_bytes=10)), list[str]()
+    clips, learnt = HeldClips(ServeLimits(sessions=2, memory_bytes=10)), list[str]()
     for id_ in ("one", "two"):
         clips.add(held(id_, learnt, 5))
     clips.add(held("two", learnt, 5))

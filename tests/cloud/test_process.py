@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from specdec_cli.captioner import Captioner
-from specdec_cli.cloud.http import RefusedError, trouble
+from specdec_cli.cloud.http import RefusedError, failure_of
 from specdec_cli.config import CloudConfig, load_config
 from specdec_cli.decoding.assemble import build_loop
 from specdec_cli.errors import ConfigError
@@ -164,7 +164,7 @@ def test_https_to_a_server_without_tls_is_a_mistake_of_set_up():
 def test_a_server_that_asks_for_a_clients_certificate_is_not_said_to_lack_tls():
     alert = httpx.ReadError("[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13 alert certificate required (_ssl.c:2580)")
     with pytest.raises(RefusedError, match="alert certificate required") as caught:
-        trouble(alert, CloudConfig(url="https://127.0.0.1:8765"), "cloud")
+        failure_of(alert, CloudConfig(url="https://127.0.0.1:8765"), "cloud")
     assert "ask for a client's certificate" in str(caught.value.hint)
 
 

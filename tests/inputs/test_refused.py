@@ -35,10 +35,10 @@ def grid(old: str, new: str) -> dict[str, str]:
 
 MANIFESTS: list[tuple[dict[str, str], str]] = [
     ({"l.tsv": "name\tid\na.wav\t1\n"}, "l.tsv has no column file, path, "),
-    ({"l.tsv": "file\tlanguage\na.wav\tfr\n"}, "l.tsv, line 2: captions come in zh and en, not in 'fr'"),
+    ({"l.tsv": "file\tlanguage\na.wav\tfr\n"}, "l.tsv, line 2: captions are in zh or en, not in 'fr'"),
     ({"l.tsv": "file\tprompt\na.wav\t<|AUDIO|>\n"}, "l.tsv, line 2: prompt.text"),
     ({"l.tsv": "file\tid\n\t1\n"}, "l.tsv, line 2: no recording is named"),
-    ({"l.tsv": "file\tid\na.wav\t1\nb.wav\t1\n"}, "l.tsv, line 3: the id '1' is that of "),
+    ({"l.tsv": "file\tid\na.wav\t1\nb.wav\t1\n"}, "l.tsv, line 3: the id '1' is also that of "),
     ({"l.tsv": "file\tid\na.wav\n"}, "l.tsv, line 2: 1 cells"),
     ({"l.tsv": "file\na.wav\n./a.wav\n"}, "l.tsv, line 3: "),
     ({"l.jsonl": '{"file": ["a.wav", "b.wav"]}\n'}, "l.jsonl, line 1: column file: one value was expected"),
@@ -50,7 +50,7 @@ MANIFESTS: list[tuple[dict[str, str], str]] = [
     ({**TALK, "segments": "u nobody 0 1\n"}, "segments, line 1: "),
     ({**TALK, "segments": "u talk x 1\n"}, "segments, line 1: 'x' is no time"),
     ({**TALK, "segments": "u talk 0 1\nv talk 2 1\n"}, "segments, line 2: it ends before it begins: 2 s to 1 s"),
-    ({**TALK, "segments": "u talk 0 1\nu talk 1 2\n"}, "segments, line 2: the id 'u' is that of"),
+    ({**TALK, "segments": "u talk 0 1\nu talk 1 2\n"}, "segments, line 2: the id 'u' is also that of"),
     ({"m.jsonl": rows({"audio_filepath": "a.wav"}, {"text": "x"})}, "line 2: no recording is named"),
     ({"m.jsonl": rows({"audio_filepath": "a", "offset": 1, "duration": 0})}, "line 1: it has no length: 1 s to 1 s"),
     (
@@ -64,7 +64,7 @@ MANIFESTS: list[tuple[dict[str, str], str]] = [
     ),
     ({"m.jsonl": rows(LHOTSE, {"id": "x", "type": "MixedCut", "tracks": []})}, "line 2: this is no cut of a recording"),
     ({"m.jsonl": rows(LHOTSE, {**LHOTSE, "id": "x", "start": None})}, "line 2: null is no time"),
-    ({"m.jsonl": rows(LHOTSE, LHOTSE)}, "line 2: the id 'cut-1' is that of"),
+    ({"m.jsonl": rows(LHOTSE, LHOTSE)}, "line 2: the id 'cut-1' is also that of"),
     *[({"m.jsonl": rows(cut)}, "line 1: this is no cut of a recording") for cut in (OF_COMMAND, OF_NUMBER, SPED_UP)],
 ]
 CUTS: list[tuple[dict[str, str], str]] = [

@@ -297,6 +297,7 @@ ZOOM = "WEBVTT\n\n1\n00:00:00.700 --> 00:00:01.500\nAnn Lee: hello\n\n2\n00:00:0
     ("second", "speakers"),
     [
         ("Ann Lee: so: what?", ["Ann Lee", "Ann Lee", "小王"]),
+        ("小王：so: what?", ["Ann Lee", "小王", "小王"]),
         ("Bo: and you?", [None, None, None]),  # nobody comes again
         ("and so on", [None, None, None]),
     ],
@@ -369,7 +370,7 @@ def test_times_of_iemocap_count_in_the_dialogue_and_not_in_its_clips(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "told"),
     [
-        ("c.vtt", "WEBVTT\nX-TIMESTAMP-MAP=LOCAL:00:00:00.000,MPEGTS:900000\n\n00:00.700 --> 00:01.500\nhi\n", "MPEGTS:900000 moves them"),  # noqa: E501
+        ("c.vtt", "WEBVTT\nX-TIMESTAMP-MAP=LOCAL:00:00:00.000,MPEGTS:900000\n\n00:00.700 --> 00:01.500\nhi\n", "MPEGTS:900000 may move them"),  # noqa: E501
         ("c.vtt", "WEBVTT\nX-TIMESTAMP-MAP=LOCAL:00:00:00.000,MPEGTS:0\n\n00:00.700 --> 00:01.500\nhi\n", None),
         ("c.TextGrid", TEXTGRID.replace("xmin = 0\nxmax = 4\ntiers", "xmin = 0.5\nxmax = 4\ntiers"), "its times begin at 0.5 s"),  # noqa: E501
         ("c.srt", "1\n00:00:00,700 --> 00:00:01,500\nhi\n\n2\n00:00:02:12 --> 00:00:03:12\nframes\n", "'00:00:02:12' is no time"),  # noqa: E501
@@ -422,6 +423,18 @@ def test_a_folder_has_a_file_for_each_recording_where_the_recordings_stand(tmp_p
     recordings = ["in/ann/1.wav", "in/bob/1.wav"]
     cuts.expect(recordings)
     assert [cuts.of(recording)[0].start_s for recording in recordings] == [0.0, 0.1]
+
+
+def test_what_transcripts_say_of_cuts_has_no_folder_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cuts").mkdir()
+    (tmp_path / "cuts" / "talk.srt").write_text("00:00:01,000 --> 00:00:02,000\nhi\n")
+    for given in (tmp_path / "cuts", tmp_path / "cuts" / "talk.srt"):
+        assert [cut.place for cut in Cuts.read(given).of("talk.wav")] == ["cuts/talk.srt, line 1"]
+    with pytest.raises(AudioContentError, match=r"^cuts has 0 files of cuts for other\.wav"):
+        Cuts.read(tmp_path / "cuts").of("other.wav")
 
 
 @pytest.mark.parametrize("name", ["1.srt", "1.rttm"])

@@ -126,6 +126,13 @@ def test_a_silent_piece_costs_the_others_nothing(client):
     assert "The recording" in second["error"]["message"]
 
 
+def test_pieces_that_all_fail_are_no_empty_caption(client: OpenAI) -> None:
+    asked: dict[str, Any] = {"model": "specdec/edge", "messages": message(spoken(1, 0.19))}
+    with pytest.raises(openai.BadRequestError, match="The recording") as caught:
+        client.chat.completions.create(**asked, extra_body={"specdec": {"audio.segment": 0.1}})
+    assert caught.value.code == "AudioContentError"
+
+
 @pytest.mark.parametrize("name", few(["flac", "ogg", "mp3", "m4a"]))
 def test_formats(client, name):
     if name == "m4a" and "aac" not in av.codecs_available:
@@ -218,6 +225,7 @@ REFUSED: list[tuple[dict[str, Any], int, str, str]] = [
     ({"messages": [{"role": "user", "content": "Hello"}]}, 400, "invalid_audio", "this one has 0"),
     ({"messages": message("!!!")}, 400, "invalid_audio", "base64"),
     ({"messages": message("AAAA")}, 400, "AudioDecodeError", "The recording cannot be decoded"),
+    ({"messages": message("")}, 400, "AudioDecodeError", "The recording is empty"),
     ({"messages": message(encoded(np.zeros(RATE, np.float32)))}, 400, "AudioContentError", "The recording"),
     ({"messages": message(encoded(voice(1, 0.01)))}, 400, "AudioContentError", "The recording"),
     ({"messages": message("data:audio/wav,RIFF")}, 400, "invalid_audio", "data URL has to be in base64"),

@@ -1,7 +1,6 @@
 """Texts read as captions, from the command line."""
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,12 +20,11 @@ TEXTS = [
 
 
 @pytest.fixture
-def run(monkeypatch, capsys) -> Run:
+def run(capsys) -> Run:
     """Runs the command in this process; the lines that it prints."""
 
-    def command(*arguments: object) -> list[str]:
-        monkeypatch.setattr(sys, "argv", ["read_captions", *map(str, arguments)])
-        main()
+    def command(*paths: Path) -> list[str]:
+        main(*paths)
         return capsys.readouterr().out.splitlines()
 
     return command
@@ -56,7 +54,7 @@ def test_readings_and_their_score(run, tmp_path):
         },
         {"id": "b", "caption": "", "refusal": True, "language": "en"},
     )
-    assert run(texts, "--references", found) == [
+    assert run(texts, found) == [
         "caption ends where it should: 1 of 2 (50.0%)", "  of those that go on: 1 of 2 (50.0%)",
         "cut short: 0 of 2 (0.0%)", "refusals found: 1 of 1 (100.0%)", "refusals made up: 0 of 1 (0.0%)",
         "language right: 2 of 2 (100.0%)", "emotion right: 1 of 1 (100.0%)", "  none read: 0 of 1 (0.0%)",
