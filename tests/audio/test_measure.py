@@ -10,7 +10,9 @@ import soxr
 
 from specdec_cli.audio.prosody import (
     F0_RANGE_HZ,
+    HOP,
     SAMPLE_RATE,
+    _contour_and_band,
     f0_contour,
     f0_median_and_range,
     measure,
@@ -74,6 +76,16 @@ def test_no_rate_is_given_where_noise_hides_the_syllables(noise_db, known):
     found = measure(voiced + noise, SAMPLE_RATE)
     assert found.f0_median_hz == pytest.approx(150.0, rel=0.03)
     assert (found.rate_per_s is not None) == known
+
+
+@pytest.mark.ci
+def test_the_power_within_the_band_is_the_one_of_librosas_spectrum():
+    librosa = pytest.importorskip("librosa")
+    samples = voice(5, 2.0)
+    frames = {"n_fft": 1000, "win_length": 736, "window": np.hanning(736), "hop_length": HOP, "center": False}
+    theirs = np.square(np.abs(librosa.stft(np.pad(samples, (132, 1000)), **frames)))[31:156].sum(axis=0)
+    _, ours = _contour_and_band(samples)
+    assert ours == pytest.approx(theirs[: len(ours)], rel=1e-3, abs=1e-4 * float(theirs.max()))
 
 
 @pytest.mark.ci
