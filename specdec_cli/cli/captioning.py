@@ -178,11 +178,13 @@ class Printer:
     Attributes:
         json: print transcripts in place of captions.
         named: write the file's name before each caption.
+        cut: also write the start, end and speaker of the only piece of a recording, as those of several.
     """
 
     view: View
     json: bool
     named: bool
+    cut: bool = False
     _last: object = field(default=None, init=False)
 
     def __call__(self, outcome: Outcome, stored: Output | None = None) -> None:
@@ -201,7 +203,7 @@ class Printer:
             write_line(transcript.to_json())
         elif transcript.caption is not None:
             columns, speaker = [file] if self.named else [], ""
-            if transcript.start_s is not None:
+            if transcript.pieces is not None or (self.cut and transcript.start_s is not None):
                 columns += [f"{transcript.start_s or 0.0:.2f}", f"{transcript.end_s or 0.0:.2f}"]
                 speaker = f"{transcript.speaker}: " if transcript.speaker else ""
             flags = (*transcript.flags, *(("degraded",) if transcript.degraded else ()))
