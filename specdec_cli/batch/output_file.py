@@ -30,7 +30,7 @@ Check = Callable[[Line], Iterable[Change]]
 
 
 def accepting(terms: Terms, prompting: Callable[[Line], tuple[Language, str] | None]) -> Check:
-    """What a line must have been made with to stand in an output: the terms of the run.
+    """A check whether a line was made with the terms of the run, so that it may stand in its output.
 
     `prompting`: language and instruction that the run would use for the clip of a line; None: whatever they were.
     """
@@ -57,7 +57,7 @@ class Task:
 
     @property
     def done(self) -> bool:
-        """Whether the output has all captions that the recording as it is can have; reads the file."""
+        """Whether nothing is left to caption of the recording as it is now; reads its bytes."""
         return self.settled and self.unchanged
 
     @property
@@ -73,7 +73,7 @@ class Task:
 
     @property
     def unchanged(self) -> bool:
-        """Whether it has captions of the recording as it is now; what cannot be read any more has its captions too."""
+        """Whether its captions are of the recording as it is now, or the recording cannot be read any more."""
         return self.sha256 is not None and self.item.content() in (self.sha256, None)
 
     def found_in(self, recording: Recording) -> frozenset[int]:
@@ -169,7 +169,7 @@ def _line_at(file: BinaryIO, offset: int) -> bytes:
 
 
 def _again(head: TranscriptHead) -> InputFile:
-    """How to caption the recording of a line again; one that has an id and is no piece may be a part of a file."""
+    """The recording of a line, to be captioned again; with an id and without pieces it may be a part of a file."""
     part = head.id is not None and head.pieces is None
     start_s, end_s = (head.start_s, head.end_s) if part else (None, None)
     return InputFile(head.file, id=head.id, language=head.language, prompt=head.prompt, start_s=start_s, end_s=end_s)

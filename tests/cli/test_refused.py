@@ -75,7 +75,7 @@ OUTPUTS: list[Row] = [
     ("caption a.wav --set decoding.stop_strings=5", "decoding.stop_strings takes a list of texts, not 5"),
     ("config validate deep.yaml", "deep.yaml: not valid YAML"),
     ("caption a.wav -o o.jsonl --export praat", "--export: there is no format 'praat'"),
-    ("batch a.wav -o o.jsonl --export-dir x", "--export-dir is about --export"),
+    ("batch a.wav -o o.jsonl --export-dir x", "--export-dir needs --export"),
     ("batch a.wav -o o.jsonl --export srt --export-dir a.wav", "a.wav is not a folder"),
     ("export captions.jsonl", "Neither --to nor the ending of --output names a format"),
     ("export captions.jsonl --to srt,vtt -o x.srt", "is one file, and --to srt,vtt is more"),
